@@ -1,0 +1,41 @@
+// One micro-batch of one rank: tokens, labels, positions, documents and loss weights travel as one struct and are cut
+// and permuted together. Labels were shifted on the whole sequence before it was cut.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/allocator.h"
+#include "framework/segments.h"
+#include "framework/tensor.h"
+
+namespace ringtrain {
+
+/// What the loader fills. Tensors live on the host (a device model copies them on its own stream). Capacity is fixed at
+/// construction, B <= max_sequences and B * T <= max_sequences * max_tokens; views have the current shape.
+class Batch {
+ public:
+  Batch(Allocator& allocator, std::int64_t max_sequences, std::int64_t max_tokens, DType weights_dtype);
+
+  std::int64_t B = 0;  // sequences
+  std::int64_t T = 0;  // tokens of each that this rank holds; may be 0
+  SegmentList segments;
+  bool has_documents = false;     // false: every token is in one document (packing concat, evaluation)
+  double weight_sum = 0;          // sum of weights over labels >= 0, of this rank
+  std::int64_t target_count = 0;  // labels >= 0 with weight != 0, of this rank
+
+  // What every ring rank holds of these same sequences, by ring rank: for the ring's schedule and its messages.
+  std::vector<ShardExtents> extents;       // [N]
+  std::vector<SegmentList> ring_segments;  // [N]
+
+  TensorView tokens() const { return tokens_.view().prefix({B, T}); }        // int32
+  TensorView labels() const { return labels_.view().prefix({B, T}); }        // int32; -1: no target
+  TensorView positions() const { return positions_.view().prefix({B, T}); }  // int32; within the document
+  TensorView documents() const { return documents_.view().prefix({B, T}); }  // int32; 0 for the first of the window
+  TensorView weights() const { return weights_.view().prefix({B, T}); }      // the model's dtype (float32 if bfloat16)
+
+ private:
+  Tensor tokens_, labels_, positions_, documents_, weights_;
+};
+
+}  // namespace ringtrain

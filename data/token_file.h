@@ -1,0 +1,38 @@
+// Token files: FILE.h5 (contiguous datasets `tokens` uint16 or uint32, `document_offsets` int64 [documents + 1],
+// optional `weights` float32) with FILE.h5.manifest.json beside it (size, XXH3-128, where each dataset's bytes lie).
+// The manifest is verified before HDF5 opens anything; tokens are then read at their offset without HDF5.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+
+/// A verified, open token file; read-only. read() may be called from several threads.
+class TokenFile {
+ public:
+  /// Opens and verifies. Throws Error(data) that names the file and what is wrong: missing, empty, truncated, changed
+  /// (both hashes), a token >= vocab_size, offsets that do not grow.
+  static std::unique_ptr<TokenFile> open(const std::string& path);
+  virtual ~TokenFile() = default;
+
+  virtual const std::string& path() const = 0;
+  virtual std::int64_t vocab_size() const = 0;
+  virtual std::int64_t token_count() const = 0;  // of all documents, train then validation
+  virtual bool has_weights() const = 0;
+  /// Return offsets [documents + 1] of all documents, train then validation.
+  virtual std::span<const std::int64_t> document_offsets() const = 0;
+  /// Return the index of the first validation document; documents before it are for training.
+  virtual std::int64_t first_validation_document() const = 0;
+  /// Return the hash of the whole file, 32 hexadecimal digits.
+  virtual const std::string& hash() const = 0;
+  /// Reads tokens [begin, begin + out.size()).
+  virtual void read(std::int64_t begin, std::span<std::int32_t> out) const = 0;
+  /// Reads their loss weights (1 where the file has none).
+  virtual void read_weights(std::int64_t begin, std::span<float> out) const = 0;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,81 @@
+#include "framework/allocator.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace ringtrain {
+
+namespace {
+constexpr std::size_t alignment = 64;
+
+std::size_t rounded(std::size_t bytes) {
+  return std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+}  // namespace
+
+const char* name_of(Tag tag) {
+  switch (tag) {
+    case Tag::weights:
+      return "weights";
+    case Tag::gradients:
+      return "gradients";
+    case Tag::optimizer:
+      return "optimizer";
+    case Tag::activations:
+      return "activations";
+    case Tag::ring:
+      return "ring";
+    case Tag::workspace:
+      return "workspace";
+  }
+  return "?";
+}
+
+Allocator::~Allocator() {
+  for (const Entry& entry : entries_) {
+    if (entry.live) std::abort();  // a tensor outlived its allocator: a bug of ours that would corrupt memory later
+  }
+}
+
+Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shape) {
+  const std::size_t bytes = rounded(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
+  void* data = nullptr;
+  if (mode_ == Mode::real) {
+    if (!device_.is_cpu()) fail(ExitCode::device, "tensors on {} need a build with CUDA", device_.name());
+    data = std::aligned_alloc(alignment, bytes);
+    if (!data) {
+      fail(ExitCode::usage,
+           "cannot allocate {} bytes for {} {} {} (rank already holds {} bytes); use more sequence ranks, "
+           "a smaller training.seq_len or another training.recompute",
+           bytes, name_of(tag), name, shape.to_string(), current_.total);
+    }
+  }
+  auto& used = current_.by_tag[static_cast<std::size_t>(tag)];
+  used += bytes;
+  current_.total += bytes;
+  auto& peak = peak_.by_tag[static_cast<std::size_t>(tag)];
+  peak = std::max(peak, used);
+  peak_.total = std::max(peak_.total, current_.total);
+  ++allocation_count_;
+  entries_.push_back({{tag, std::move(name), dtype, shape, bytes}, true});
+  return Tensor(this, entries_.size() - 1, TensorView{data, shape, dtype, device_});
+}
+
+void Allocator::release(std::size_t index, void* data) {
+  Entry& entry = entries_[index];
+  entry.live = false;
+  current_.by_tag[static_cast<std::size_t>(entry.tensor.tag)] -= entry.tensor.bytes;
+  current_.total -= entry.tensor.bytes;
+  std::free(data);
+  while (!entries_.empty() && !entries_.back().live) entries_.pop_back();
+}
+
+std::vector<PlannedTensor> Allocator::live() const {
+  std::vector<PlannedTensor> tensors;
+  for (const Entry& entry : entries_) {
+    if (entry.live) tensors.push_back(entry.tensor);
+  }
+  return tensors;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,72 @@
+// The tagged allocator: all tensor memory of one rank comes from one Allocator, under a tag and a name.
+// In plan mode it records sizes and hands out tensors without storage, so that the very constructors that will allocate
+// a run also state what it needs: the plan cannot drift from the run. Used by one thread: its rank's.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/tensor.h"
+
+namespace ringtrain {
+
+enum class Tag : int { weights, gradients, optimizer, activations, ring, workspace };
+inline constexpr int tag_count = 6;
+const char* name_of(Tag tag);
+
+/// Bytes by tag, and their sum's own high-water mark.
+struct MemoryUse {
+  std::array<std::size_t, tag_count> by_tag{};
+  std::size_t total = 0;
+  std::size_t operator[](Tag tag) const { return by_tag[static_cast<std::size_t>(tag)]; }
+};
+
+/// One named allocation of a rank's memory plan.
+struct PlannedTensor {
+  Tag tag;
+  std::string name;
+  DType dtype;
+  Shape shape;
+  std::size_t bytes;  // with alignment
+};
+
+class Allocator {
+ public:
+  enum class Mode { real, plan };
+  explicit Allocator(Device device, Mode mode = Mode::real) : device_(device), mode_(mode) {}
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+  ~Allocator();
+
+  /// Return a tensor of uninitialised memory (fresh pages: not resident until written), aligned to 64 bytes or more.
+  /// In plan mode its data is null. Throws Error(usage) naming tag, name and sizes when the machine has no more memory.
+  Tensor make(Tag tag, std::string name, DType dtype, const Shape& shape);
+
+  Mode mode() const { return mode_; }
+  bool planning() const { return mode_ == Mode::plan; }
+  Device device() const { return device_; }
+  const MemoryUse& current() const { return current_; }
+  const MemoryUse& peak() const { return peak_; }
+  /// Return how often make() was called: unchanged over steps shows that a step allocates nothing.
+  std::int64_t allocation_count() const { return allocation_count_; }
+  /// Return what is allocated now, in the order of allocation.
+  std::vector<PlannedTensor> live() const;
+
+ private:
+  friend class Tensor;
+  void release(std::size_t entry, void* data);
+  struct Entry {
+    PlannedTensor tensor;
+    bool live;
+  };
+  Device device_;
+  Mode mode_;
+  MemoryUse current_, peak_;
+  std::int64_t allocation_count_ = 0;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace ringtrain

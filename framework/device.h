@@ -1,0 +1,20 @@
+// Where a tensor's memory lives. Code above kernels/ passes devices on and never assumes the host.
+#pragma once
+
+#include <string>
+
+namespace ringtrain {
+
+struct Device {
+  enum class Kind { cpu, cuda };
+  Kind kind = Kind::cpu;
+  int index = 0;
+
+  static constexpr Device cpu() { return {}; }
+  static constexpr Device cuda(int index) { return {Kind::cuda, index}; }
+  constexpr bool is_cpu() const { return kind == Kind::cpu; }
+  std::string name() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
+  friend constexpr bool operator==(const Device&, const Device&) = default;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,80 @@
+// Element types of tensors. CPU kernels exist in float32 and float64; bfloat16 is CUDA's storage type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+enum class DType : std::uint8_t { float32, float64, bfloat16, int32, int64, uint8 };
+
+constexpr std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return 4;
+    case DType::float64:
+      return 8;
+    case DType::bfloat16:
+      return 2;
+    case DType::int32:
+      return 4;
+    case DType::int64:
+      return 8;
+    case DType::uint8:
+      return 1;
+  }
+  return 0;
+}
+
+constexpr const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return "float32";
+    case DType::float64:
+      return "float64";
+    case DType::bfloat16:
+      return "bfloat16";
+    case DType::int32:
+      return "int32";
+    case DType::int64:
+      return "int64";
+    case DType::uint8:
+      return "uint8";
+  }
+  return "?";
+}
+
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::float32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::float64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::int32;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::int64;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::uint8;
+};
+
+/// Calls body.template operator()<float>() or <double>(), as dtype says; any other dtype is our own fault.
+template <class Body>
+decltype(auto) dispatch_float(DType dtype, Body&& body) {
+  ensure(dtype == DType::float32 || dtype == DType::float64, "a CPU kernel takes float32 or float64");
+  if (dtype == DType::float64) return body.template operator()<double>();
+  return body.template operator()<float>();
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,49 @@
+// The one error type. A user's mistake, bad data, a failed rank: each is an Error that carries the exit code of the
+// program and one sentence which names file:line or the numbers at fault and what to do. Thrown, caught only in main
+// (and by a rank's launcher, which passes it to the other ranks). ensure() is for broken invariants: our own fault.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+namespace ringtrain {
+
+enum class ExitCode : int {
+  done = 0,
+  usage = 2,          // usage, config, a plan that cannot fit, a folder that cannot be written: before anything started
+  data = 3,           // token file missing, damaged or unfit
+  checkpoint = 4,     // checkpoint missing, damaged, unlike the config; a save that failed
+  numeric = 5,        // NaN or infinity in loss or gradients
+  rank = 6,           // a rank failed or timed out
+  device = 7,         // device or driver
+  internal = 70,      // our own fault
+  interrupted = 130,  // saved after SIGINT
+  terminated = 143,   // saved after SIGTERM
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& sentence) : std::runtime_error(sentence), code_(code) {}
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+/// Throws Error with a formatted sentence.
+template <class... Args>
+[[noreturn]] void fail(ExitCode code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Throws Error(internal) that names the place, when an invariant of ours does not hold. Never for a user's mistake.
+inline void ensure(bool holds, const char* what, std::source_location place = std::source_location::current()) {
+  if (!holds) [[unlikely]] {
+    fail(ExitCode::internal, "{}:{}: internal error: {}", place.file_name(), place.line(), what);
+  }
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,44 @@
+// Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011).
+// Every number is a pure function of (seed, purpose, index), so it does not depend on how many ranks or threads draw.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace ringtrain {
+
+/// What a stream of random numbers is for. Values are part of reproducibility: append, never renumber.
+enum class Purpose : std::uint32_t {
+  weights = 1,     // index: parameter id << 40 | element
+  data_order = 2,  // index: epoch
+  synthetic_data = 3,
+  evaluation_targets = 4,
+  document_order = 5,
+  test = 100,
+};
+
+/// Return the 128 bits at index, as four words.
+std::array<std::uint32_t, 4> random_words(std::uint64_t seed, Purpose purpose, std::uint64_t index);
+/// Return 64 uniform bits.
+std::uint64_t random_bits(std::uint64_t seed, Purpose purpose, std::uint64_t index);
+/// Return a uniform double in [0, 1).
+double random_uniform(std::uint64_t seed, Purpose purpose, std::uint64_t index);
+/// Return a standard normal double (Box-Muller).
+double random_normal(std::uint64_t seed, Purpose purpose, std::uint64_t index);
+/// Return a uniform integer in [0, bound), bound >= 1.
+std::uint64_t random_below(std::uint64_t seed, Purpose purpose, std::uint64_t index, std::uint64_t bound);
+
+/// A pseudo-random permutation of [0, size) in O(1) memory: a Feistel network with cycle walking.
+class Permutation {
+ public:
+  Permutation(std::uint64_t size, std::uint64_t seed, Purpose purpose, std::uint64_t index);
+  /// Return the image of i, i < size.
+  std::uint64_t operator()(std::uint64_t i) const;
+
+ private:
+  std::uint64_t size_, seed_, index_;
+  Purpose purpose_;
+  int half_bits_;
+};
+
+}  // namespace ringtrain

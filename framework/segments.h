@@ -1,0 +1,75 @@
+// A shard knows the positions of its tokens in the whole sequence as a short list of affine segments. This list, not
+// the layout's name, is what kernels and the ring see. Pure values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ringtrain {
+
+/// Local tokens [offset, offset + count) of a shard stand at start, start + stride, ... ; count may be 0, stride >= 1.
+struct Segment {
+  std::int64_t start = 0;
+  std::int64_t stride = 1;
+  std::int64_t count = 0;
+  std::int64_t position(std::int64_t i) const { return start + stride * i; }
+  std::int64_t last() const { return position(count - 1); }
+  friend bool operator==(const Segment&, const Segment&) = default;
+};
+
+using SegmentList = std::vector<Segment>;
+
+/// Return the number of tokens of all segments.
+std::int64_t token_count(std::span<const Segment> segments);
+/// Return the position of local token i. Positions grow with i in every layout of this project.
+std::int64_t position_of(std::span<const Segment> segments, std::int64_t i);
+
+enum class Layout { contiguous, striped, zigzag };
+const char* name_of(Layout layout);
+
+/// Return where the tokens of `rank` of `ranks` stand in a sequence of `length` tokens. Shard sizes are floor(S/N) or
+/// ceil(S/N), larger ones first; zigzag gives rank r the chunks r and 2N-1-r of 2N (Brandon et al., "Striped
+/// Attention", 2023, for striped; zigzag as in Llama 3, 2024, section 3.3.2). Empty segments are left out; a rank may
+/// have none.
+SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int rank);
+
+/// Whether a query may see a key: a function of these and of nothing else (with the two document ids equal).
+struct AttentionMask {
+  bool causal = true;
+  std::int64_t window = 0;  // 0: none; else |query - key| < window
+};
+
+constexpr bool visible(const AttentionMask& mask, std::int64_t query, std::int64_t key) {
+  if (mask.causal && key > query) return false;
+  return mask.window == 0 || (query - key < mask.window && key - query < mask.window);
+}
+
+enum class TileVisibility { none, some, all };
+
+/// Return whether none, some or all pairs of the inclusive position ranges [q0, q1] x [k0, k1] are visible.
+/// "none" and "all" are exact for the full ranges; documents are the caller's second test.
+TileVisibility tile_visibility(const AttentionMask& mask, std::int64_t q0, std::int64_t q1, std::int64_t k0,
+                               std::int64_t k1);
+
+/// What the ring's schedule must know about one segment of one sequence: its positions and its documents, inclusive.
+struct SegmentExtent {
+  std::int64_t first_position = 0, last_position = 0;
+  std::int32_t first_document = 0, last_document = 0;
+};
+/// All extents of a rank: [sequences of the micro-batch][segments].
+using ShardExtents = std::vector<std::vector<SegmentExtent>>;
+
+/// Return whether any query of one shard may see any key of the other, in any sequence of the micro-batch.
+bool may_see(const AttentionMask& mask, const ShardExtents& queries, const ShardExtents& keys);
+
+/// A rank's place in the mesh: world rank = data * sequence_ranks + sequence.
+struct Mesh {
+  int data = 1;
+  int sequence = 1;
+  int size() const { return data * sequence; }
+  int data_index(int rank) const { return rank / sequence; }
+  int sequence_index(int rank) const { return rank % sequence; }
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,86 @@
+#include "framework/tensor.h"
+
+#include <utility>
+
+#include "framework/allocator.h"
+
+namespace ringtrain {
+
+Shape::Shape(std::initializer_list<std::int64_t> dims) {
+  ensure(dims.size() <= max_rank, "a shape has at most five dimensions");
+  for (std::int64_t dim : dims) {
+    ensure(dim >= 0, "a dimension is not negative");
+    dims_[static_cast<std::size_t>(rank_++)] = dim;
+  }
+}
+
+std::int64_t Shape::numel() const {
+  std::int64_t product = 1;
+  for (int i = 0; i < rank_; ++i) product *= dims_[static_cast<std::size_t>(i)];
+  return product;
+}
+
+std::string Shape::to_string() const {
+  std::string text = "[";
+  for (int i = 0; i < rank_; ++i) text += (i ? ", " : "") + std::to_string(dims_[static_cast<std::size_t>(i)]);
+  return text + "]";
+}
+
+Shape Shape::with(int dim, std::int64_t size) const {
+  ensure(dim >= 0 && dim < rank_ && size >= 0, "Shape::with needs a dimension that exists");
+  Shape result = *this;
+  result.dims_[static_cast<std::size_t>(dim)] = size;
+  return result;
+}
+
+namespace {
+TensorView offset(const TensorView& view, std::int64_t elements, const Shape& shape) {
+  TensorView result = view;
+  if (view.data)
+    result.data = static_cast<char*>(view.data) + elements * static_cast<std::int64_t>(size_of(view.dtype));
+  result.shape = shape;
+  return result;
+}
+}  // namespace
+
+TensorView TensorView::rows(std::int64_t begin, std::int64_t end) const {
+  ensure(shape.rank() > 0 && begin >= 0 && begin <= end && end <= shape[0], "rows outside the tensor");
+  const std::int64_t row = shape[0] ? numel() / shape[0] : 0;
+  return offset(*this, begin * row, shape.with(0, end - begin));
+}
+
+TensorView TensorView::reshape(const Shape& to) const {
+  ensure(to.numel() == numel(), "reshape keeps the number of elements");
+  return offset(*this, 0, to);
+}
+
+TensorView TensorView::flat(std::int64_t begin, std::int64_t end) const {
+  ensure(begin >= 0 && begin <= end && end <= numel(), "elements outside the tensor");
+  return offset(*this, begin, {end - begin});
+}
+
+TensorView TensorView::prefix(const Shape& to) const {
+  ensure(to.numel() <= numel(), "the buffer is smaller than the view asked of it");
+  return offset(*this, 0, to);
+}
+
+Tensor::Tensor(Tensor&& other) noexcept
+    : allocator_(std::exchange(other.allocator_, nullptr)),
+      entry_(other.entry_),
+      view_(std::exchange(other.view_, {})) {}
+
+Tensor& Tensor::operator=(Tensor&& other) noexcept {
+  if (this != &other) {
+    if (allocator_) allocator_->release(entry_, view_.data);
+    allocator_ = std::exchange(other.allocator_, nullptr);
+    entry_ = other.entry_;
+    view_ = std::exchange(other.view_, {});
+  }
+  return *this;
+}
+
+Tensor::~Tensor() {
+  if (allocator_) allocator_->release(entry_, view_.data);
+}
+
+}  // namespace ringtrain

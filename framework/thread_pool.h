@@ -1,0 +1,57 @@
+// A rank's threads. run() hands out numbered tasks; what a task computes must depend on its number alone, never on the
+// worker, so that the bits of a result do not depend on how many threads there are.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace ringtrain {
+
+class ThreadPool {
+ public:
+  /// Starts workers - 1 threads; the caller of run() is the first worker. workers >= 1.
+  explicit ThreadPool(int workers);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int workers() const { return static_cast<int>(threads_.size()) + 1; }
+
+  /// Calls body(task, worker) for every task in [0, tasks), worker in [0, workers()), and returns when all are done.
+  /// Rethrows the first exception of a task. Only the owning rank's thread calls it, and never from inside a task.
+  template <class Body>
+  void run(std::int64_t tasks, Body&& body) {
+    using Function = std::remove_reference_t<Body>;
+    execute(tasks,
+            {[](void* closure, std::int64_t task, int worker) { (*static_cast<Function*>(closure))(task, worker); },
+             const_cast<void*>(static_cast<const void*>(&body))});
+  }
+
+ private:
+  struct Job {
+    void (*call)(void*, std::int64_t, int) = nullptr;
+    void* closure = nullptr;
+  };
+  void execute(std::int64_t tasks, Job job);
+  void work(int worker);
+  void take_tasks(const Job& job, std::int64_t tasks, int worker);
+
+  std::vector<std::thread> threads_;
+  std::mutex mutex_;
+  std::condition_variable start_, finished_;
+  Job job_;
+  std::int64_t tasks_ = 0;
+  std::atomic<std::int64_t> next_{0};
+  std::uint64_t generation_ = 0;
+  int busy_ = 0;
+  bool stop_ = false;
+  std::exception_ptr failure_;
+};
+
+}  // namespace ringtrain

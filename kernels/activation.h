@@ -1,0 +1,20 @@
+// SwiGLU (Shazeer, "GLU Variants Improve Transformer", 2020, eq. 5, as silu(gate) * up) and GELU (Hendrycks and Gimpel,
+// 2016, the tanh form of GPT-2). All tensors of a call have one shape and one dtype. Backward overwrites. dgate may be
+// the memory of gate, dup that of up, dx that of x.
+#pragma once
+
+#include "framework/stream.h"
+#include "framework/tensor.h"
+
+namespace ringtrain {
+
+/// y = gate * sigmoid(gate) * up. y may be the memory of gate or up.
+void swiglu_forward(Stream& stream, const TensorView& y, const TensorView& gate, const TensorView& up);
+void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const TensorView& dy,
+                     const TensorView& gate, const TensorView& up);
+
+/// y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+void gelu_forward(Stream& stream, const TensorView& y, const TensorView& x);
+void gelu_backward(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& x);
+
+}  // namespace ringtrain

@@ -1,0 +1,67 @@
+// Attention that continues (Dao et al., FlashAttention, 2022; Liu et al., Ring Attention, 2023): forward adds one block
+// of keys to a running state, backward adds one block's share to dq, dk and dv, with the global logsumexp and delta.
+// Which query sees which key follows from positions, documents and mask alone (framework/segments.h); whole tiles that
+// nobody sees are skipped. Query head h reads key/value head h / (H / G); dk and dv are summed over the group inside.
+// All tensors of one call have one dtype, float32 or float64, and are dense. No communication. Bits do not depend on
+// the number of threads: tasks are cut by the problem. Tile order is fixed: forward and dq visit key tiles from the
+// last position downwards; dk and dv add query tiles from the first position upwards.
+//
+// A row that has seen no key has m = -inf, l = 0, o = 0; finished: O = 0, LSE = -inf; in backward its P is 0. Never
+// NaN.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "framework/segments.h"
+#include "framework/stream.h"
+#include "framework/tensor.h"
+
+namespace ringtrain {
+
+/// Where the T tokens of one shard stand: positions by segments (the same for all B sequences), and per token the
+/// document. documents is int32 [B, T], growing along T, on the stream's device; empty: one document.
+struct AttentionTokens {
+  std::span<const Segment> segments;
+  TensorView documents;
+};
+
+struct AttentionShape {
+  std::int64_t B, H, G, D;  // sequences, query heads, key/value heads, head size; H % G == 0
+  double scale;             // of the scores, usually 1 / sqrt(D)
+  AttentionMask mask;
+};
+
+/// The running state of T queries. o: [B, T, H, D] unnormalised output; m: [B, H, T] running maximum of scaled scores;
+/// l: [B, H, T] running sum of exp(score - m). Owned by the caller.
+struct AttentionState {
+  TensorView o, m, l;
+};
+
+/// Return the bytes of workspace that forward and backward need for at most Tq queries and Tk keys a call. Covers both.
+std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq,
+                                      std::int64_t Tk);
+
+/// Sets the state of no key seen: o = 0, m = -inf, l = 0.
+void attention_reset(Stream& stream, const AttentionState& state);
+
+/// Adds the block k[B, Tk, G, D], v[B, Tk, G, D] to the state of q[B, Tq, H, D]. FlashAttention-2, Algorithm 1.
+/// workspace: uint8, at least attention_workspace_bytes; its content does not matter before or after.
+void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
+                       const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
+                       const AttentionState& state, const TensorView& workspace);
+
+/// o = o / l in place; lse[B, H, Tq] = m + log(l). lse may be the same memory as m. Rows without a key: 0 and -inf.
+void attention_finish(Stream& stream, const AttentionState& state, const TensorView& lse);
+
+/// delta[B, H, Tq] = sum over D of dout * out (both [B, Tq, H, D]). FlashAttention-2, Algorithm 2, line 4.
+void attention_delta(Stream& stream, const TensorView& delta, const TensorView& dout, const TensorView& out);
+
+/// Adds one block's share to dq[B, Tq, H, D], dk[B, Tk, G, D], dv[B, Tk, G, D], from dout[B, Tq, H, D] and the global
+/// lse and delta [B, H, Tq]. FlashAttention-2, Algorithm 2.
+void attention_backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
+                        const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
+                        const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq,
+                        const TensorView& dk, const TensorView& dv, const TensorView& workspace);
+
+}  // namespace ringtrain

@@ -1,0 +1,22 @@
+// Fills, copies, sums and norms of flat tensors. Shapes of a call's tensors agree in numel.
+#pragma once
+
+#include "framework/stream.h"
+#include "framework/tensor.h"
+
+namespace ringtrain {
+
+void fill(Stream& stream, const TensorView& x, double value);
+/// y = x; same dtype and numel; either side on any device of this build.
+void copy(Stream& stream, const TensorView& y, const TensorView& x);
+/// y += x.
+void add(Stream& stream, const TensorView& y, const TensorView& x);
+/// y *= factor.
+void scale(Stream& stream, const TensorView& y, double factor);
+/// result[1] (float64) = or += sum of x^2, accumulated in double over a fixed tree.
+void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& x, bool accumulate);
+/// Fills x with mean 0 normals of the given standard deviation; element i uses random index first_index + i. On a
+/// device the numbers are made on the host and copied, so that they are the same everywhere.
+void fill_normal(Stream& stream, const TensorView& x, double deviation, std::uint64_t seed, std::uint64_t first_index);
+
+}  // namespace ringtrain

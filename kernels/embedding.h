@@ -1,0 +1,16 @@
+// Table look-up by token or position. ids: int32 [T], each in [0, rows) (the loader guarantees it); table, dtable:
+// [rows, C]; y, dy: [T, C].
+#pragma once
+
+#include "framework/stream.h"
+#include "framework/tensor.h"
+
+namespace ringtrain {
+
+/// y[t] = table[ids[t]], or += if accumulate.
+void embedding_forward(Stream& stream, const TensorView& y, const TensorView& ids, const TensorView& table,
+                       bool accumulate);
+/// dtable[ids[t]] += dy[t], tokens in order (cut by columns, so that no two tasks add to one element).
+void embedding_backward(Stream& stream, const TensorView& dtable, const TensorView& ids, const TensorView& dy);
+
+}  // namespace ringtrain

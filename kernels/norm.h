@@ -1,0 +1,24 @@
+// RMSNorm (Zhang and Sennrich, 2019, eq. 4) and LayerNorm (Ba et al., 2016). x, y, dx, dy: [T, C]; w, b, dw, db: [C];
+// rstd, mean: [T], made by forward and kept for backward. One dtype, float32 or float64; sums run in double. Parameter
+// gradients add, over fixed tiles of tokens; dx adds if accumulate (the residual stream). No communication.
+#pragma once
+
+#include "framework/stream.h"
+#include "framework/tensor.h"
+
+namespace ringtrain {
+
+/// y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps).
+void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const TensorView& x,
+                     const TensorView& w, double eps);
+void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& dy,
+                      const TensorView& x, const TensorView& w, const TensorView& rstd, bool accumulate);
+
+/// y = (x - mean) * rstd * w + b.
+void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
+                       const TensorView& x, const TensorView& w, const TensorView& b, double eps);
+void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
+                        const TensorView& dy, const TensorView& x, const TensorView& w, const TensorView& mean,
+                        const TensorView& rstd, bool accumulate);
+
+}  // namespace ringtrain

@@ -1,0 +1,69 @@
+// The model: embedding, L blocks, final norm, head and loss, from one block that serves Llama and GPT-2. Forward and
+// backward are explicit. Everything a step needs is allocated in the constructor (in plan mode: recorded), so a step
+// allocates nothing. A layer sees the ring, never a rank.
+//
+// Accumulation rule: parameter gradients add (over micro-batches); activation gradients overwrite, except the residual
+// stream's, which adds.
+#pragma once
+
+#include <memory>
+
+#include "data/batch.h"
+#include "framework/config.h"
+#include "framework/parameters.h"
+#include "framework/stream.h"
+#include "parallel/communicator.h"
+
+namespace ringtrain {
+
+/// How the model will be run: fixes the sizes of all buffers.
+struct ExecutionShape {
+  int ring_size = 1;
+  std::int64_t max_sequences = 1;  // B of a training micro-batch
+  std::int64_t max_tokens = 0;     // T of this rank in training; 0: the model never trains
+  std::int64_t max_evaluation_sequences = 1;
+  std::int64_t max_evaluation_tokens = 0;  // T of this rank in evaluation; 0: never
+  std::int64_t max_ring_tokens = 0;        // the largest T of any ring rank, over both uses
+  DType dtype = DType::float32;
+  Recompute recompute = Recompute::none;
+  std::int64_t feedforward_chunk = 0;  // tokens of B * T; 0: all at once
+  std::int64_t loss_chunk = 1024;
+  bool documents = true;
+};
+
+/// Return the table of a model's parameters, named as in a Hugging Face Llama checkpoint (gpt2 adds .bias and
+/// model.embed_positions.weight). Pure.
+ParameterTable make_parameter_table(const ModelConfig& config);
+
+class Transformer {
+ public:
+  /// parameters and stream must outlive it. ring: this rank's sequence-parallel group; null only when planning.
+  Transformer(const ModelConfig& config, const ExecutionShape& shape, Allocator& allocator, Parameters& parameters,
+              Stream& stream, Communicator* ring);
+  ~Transformer();
+
+  /// Sets all weights from (seed, parameter, element): the same on every mesh.
+  void initialise(std::uint64_t seed);
+  /// Sets all gradients to zero.
+  void zero_gradients();
+
+  /// Runs forward and backward of one micro-batch: adds the gradients of sum(weight * nll) / denominator to the
+  /// parameters' gradients, and this rank's sum(weight * nll) to loss_sum() (ring communication in every layer).
+  /// denominator: the sum of weights over dp x sp x accumulation. observer (may be null): told as groups complete.
+  void train_step(const Batch& batch, double denominator, GradientObserver* observer);
+
+  /// Runs forward alone; adds to loss_sum(). If nll is not empty: float64 [B, T] host memory that receives this rank's
+  /// per-token negative log-likelihoods (0 where there is no label).
+  void evaluate(const Batch& batch, const TensorView& nll);
+
+  /// Return this rank's sum of weight * nll since the last reset (waits for the device), and reset it.
+  double take_loss_sum();
+  /// Return seconds this rank spent waiting for ring messages since the last call.
+  double take_wait_seconds();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ringtrain

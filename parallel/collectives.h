@@ -1,0 +1,51 @@
+// Reductions and copies among all ranks of a communicator, from exchanges alone. Sums run in rank order (0, 1, ...), so
+// threads and processes give the same bits on the same mesh. All ranks call each with agreeing arguments. Blocking.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "framework/stream.h"
+#include "parallel/communicator.h"
+
+namespace ringtrain {
+
+/// values[i] = sum over ranks, in rank order. Small host vectors: losses, counts, norms.
+void all_reduce_sum(Communicator& communicator, std::span<double> values, const CallSite& site);
+void all_reduce_sum(Communicator& communicator, std::span<std::int64_t> values, const CallSite& site);
+/// values[i] = maximum over ranks.
+void all_reduce_max(Communicator& communicator, std::span<std::int64_t> values, const CallSite& site);
+/// Return every rank's values (all of equal length), in rank order.
+std::vector<std::int64_t> all_gather(Communicator& communicator, std::span<const std::int64_t> values,
+                                     const CallSite& site);
+/// x on every rank = x of root.
+void broadcast(Communicator& communicator, const TensorView& x, int root, const CallSite& site);
+
+/// The slice [begin, end) of n elements that rank r of R owns: as even as can be, larger ones first.
+struct Slice {
+  std::int64_t begin, end;
+  std::int64_t count() const { return end - begin; }
+};
+Slice slice_of(std::int64_t n, int ranks, int rank);
+
+/// A reduce-scatter under way: this rank's slice becomes the sum over ranks, in rank order; the other slices of x are
+/// left as they were. start() posts all exchanges and returns; finish() waits and adds. staging: numel >=
+/// reduce_scatter_staging(n, ranks), same dtype and device as x. Neither may be touched between the two.
+std::int64_t reduce_scatter_staging(std::int64_t n, int ranks);
+class ReduceScatter {
+ public:
+  void start(Communicator& communicator, const TensorView& x, const TensorView& staging, const CallSite& site);
+  void finish(Stream& stream);
+  bool pending() const { return communicator_ != nullptr; }
+
+ private:
+  Communicator* communicator_ = nullptr;
+  TensorView x_, staging_;
+  std::vector<Ticket> tickets_;
+};
+
+/// x's slices, each correct on its owner, become correct on every rank. In place, no staging.
+void all_gather_slices(Communicator& communicator, const TensorView& x, const CallSite& site);
+
+}  // namespace ringtrain

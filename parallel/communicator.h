@@ -1,0 +1,53 @@
+// The narrow interface between ranks: exchange, wait, barrier, split, abort. A rank's code is the same whether ranks
+// are threads, processes or GPUs. Reductions are written once above it (parallel/collectives.h), in an order of our
+// own. One communicator object belongs to one rank and is used by that rank's thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "framework/error.h"
+#include "framework/tensor.h"
+
+namespace ringtrain {
+
+/// What a call is for: named in the report when it fails or waits too long. layer and hop: -1 where they mean nothing.
+struct CallSite {
+  const char* operation = "exchange";
+  int layer = -1;
+  int hop = -1;
+};
+
+/// Names one exchange under way. 0 is "nothing under way" and may be waited on.
+struct Ticket {
+  std::uint64_t id = 0;
+};
+
+/// A peer that takes no part: with it, that half of an exchange is left out.
+inline constexpr int no_peer = -1;
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// Starts one grouped act: send to `to`, receive from `from` (either may be no_peer; both may be this rank). Returns
+  /// at once. Neither buffer may be written, nor receive read, before wait(). Between two ranks messages keep their
+  /// order; sizes of the two sides must agree, else Error(rank). 0 bytes are a message too.
+  virtual Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from,
+                          const CallSite& site) = 0;
+  /// Returns when both halves are done. Throws Error(rank) that names rank, peer, operation, layer and hop when it
+  /// waits longer than the timeout, and the first error of any rank once one has aborted.
+  virtual void wait(Ticket ticket) = 0;
+  /// Returns when all ranks have called it.
+  virtual void barrier(const CallSite& site) = 0;
+  /// Return a communicator of the ranks that gave the same colour, ordered by this one's rank. All ranks must call it.
+  virtual std::unique_ptr<Communicator> split(int colour) = 0;
+  /// Ends every pending and later call of every rank, in this and all related communicators, with this error (the first
+  /// one stays).
+  virtual void abort(const Error& error) = 0;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,44 @@
+// Sums weight gradients over all dp x sp ranks, a bucket (parameter group) at a time: a bucket is issued at a fixed
+// point of the last micro-batch's backward and finished two buckets later, or at the end. Each rank ends with its slice
+// summed in rank order; all_gather_slices brings updated weights back.
+#pragma once
+
+#include <vector>
+
+#include "framework/allocator.h"
+#include "framework/parameters.h"
+#include "framework/stream.h"
+#include "parallel/collectives.h"
+
+namespace ringtrain {
+
+class GradientReduction : public GradientObserver {
+ public:
+  /// Splits its own communicator off world (collective) unless world is null: then planning only. Staging is two
+  /// buckets under Tag::workspace; none for one rank.
+  GradientReduction(Allocator& allocator, Communicator* world, int world_size, const Parameters& parameters,
+                    Stream& stream);
+  ~GradientReduction() override;
+  /// Starts the reduce-scatter of a group's gradients.
+  void group_complete(int group) override;
+  /// Finishes what is under way; every group of the step must have been issued.
+  void finish();
+  /// Return the slice of a group's flat buffer that this rank owns (relative to the group's begin).
+  static Slice owned(const ParameterTable& table, int group, int world_size, int rank);
+  /// Brings the owners' updated weights of every group to all ranks.
+  void gather_weights();
+
+ private:
+  Parameters const* parameters_;
+  Stream* stream_;
+  std::unique_ptr<Communicator> communicator_;
+  int size_ = 1;
+  struct Slot {
+    Tensor staging;
+    ReduceScatter reduction;
+  };
+  std::vector<Slot> slots_;
+  std::int64_t issued_ = 0;
+};
+
+}  // namespace ringtrain

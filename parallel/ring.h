@@ -1,0 +1,71 @@
+// The ring: brings every block of keys and values that this rank's queries may see, hop by hop, to a visitor, while the
+// next block is already on its way (double buffers). In backward dk and dv ride along. Attention is the visitor; the
+// ring does not know what it computes. No rank, layout or mask appears above this file.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "framework/allocator.h"
+#include "framework/segments.h"
+#include "framework/stream.h"
+#include "kernels/attention.h"
+#include "parallel/communicator.h"
+#include "parallel/ring_schedule.h"
+
+namespace ringtrain {
+
+/// Keys and values of one shard, as the ring sends them: kv is [2, B, T, G, D], keys first.
+struct RingBlock {
+  int owner = 0;
+  int hop = 0;
+  TensorView k, v;    // [B, T, G, D]
+  TensorView dk, dv;  // backward: the running sums that the visitor adds to, in place
+  AttentionTokens tokens;
+};
+
+struct RingCapacity {
+  std::int64_t max_sequences = 0;  // B
+  std::int64_t max_tokens = 0;     // T, the largest shard of any rank
+  std::int64_t G = 0, D = 0;
+  DType dtype = DType::float32;
+  bool backward = true;   // else no gradient buffers
+  bool documents = true;  // else no buffers for document ids
+};
+
+class Ring {
+ public:
+  using Visitor = std::function<void(const RingBlock&)>;
+
+  /// Makes buffers under Tag::ring (their bytes: ring_bytes) and splits two communicators off `ring` (keys and values;
+  /// gradients), so it is collective unless `ring` is null: then planning only. A ring of one allocates nothing.
+  Ring(Allocator& allocator, Communicator* ring, int ring_size, const RingCapacity& capacity);
+  ~Ring();
+
+  /// Sets the schedule of a micro-batch: what every ring rank holds. Pure: all ranks pass the same values; no
+  /// communication.
+  void begin(const AttentionMask& mask, std::span<const ShardExtents> extents, std::span<const SegmentList> segments,
+             std::int64_t sequences);
+
+  /// Calls visitor for the rank's own block, then for each block that its queries may see, in the order of hops.
+  /// kv [2, B, T, G, D]: own keys and values, unchanged until return. documents: own ids, int32 [B, T], or empty.
+  void forward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const Visitor& visitor);
+  /// The same, with gradients: dkv [2, B, T, G, D] is zeroed first and holds this rank's complete dk and dv at return.
+  void backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
+                const Visitor& visitor);
+
+  /// Return the plan of the current micro-batch.
+  const RingPlan& plan() const { return plan_; }
+  /// Return the bytes of the ring's buffers: the stated formula, see docs/architecture.md.
+  static std::size_t ring_bytes(const RingCapacity& capacity, int ring_size);
+  /// Return seconds spent waiting in exchanges since the last call, and reset: the exposed communication.
+  double take_wait_seconds();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+  RingPlan plan_;
+};
+
+}  // namespace ringtrain
