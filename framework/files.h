@@ -1,0 +1,84 @@
+// The operating system's files, wrapped once. Every failure is an Error with the caller's exit code and one sentence
+// that names the path, the system's own text and the bytes at fault; a full disk says how many bytes it needed. Nothing
+// here knows a format. Thread-safe but for one File used by two threads (pread alone may be shared).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+/// An open file descriptor; movable, closed at the end.
+class File {
+ public:
+  File() = default;
+  /// Open an existing regular file to read it.
+  static File open(const std::string& path, ExitCode code);
+  /// Open an existing regular file to read and write it in place.
+  static File open_for_update(const std::string& path, ExitCode code);
+  /// Create a file that must not exist yet.
+  static File create(const std::string& path, ExitCode code);
+  /// Open a file to append to it; made if missing.
+  static File append_to(const std::string& path, ExitCode code);
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  const std::string& path() const { return path_; }
+  bool is_open() const { return descriptor_ >= 0; }
+  std::int64_t size() const;
+  /// Reads exactly `bytes` bytes from `offset`; an end of file before that is an Error.
+  void read_at(std::int64_t offset, void* data, std::size_t bytes) const;
+  void write_at(std::int64_t offset, const void* data, std::size_t bytes);
+  /// Writes at the file's own position: its end after append_to.
+  void write(std::string_view text);
+  /// Gives the file `bytes` bytes and reserves them on the disk, so that a full disk shows now and not later.
+  void reserve(std::int64_t bytes);
+  void truncate(std::int64_t bytes);
+  /// Returns when content and size have reached the disk.
+  void sync();
+  /// Closes and reports what the system then finds; the destructor cannot.
+  void close();
+
+ private:
+  File(const std::string& path, ExitCode code, int flags, const char* what);
+  [[noreturn]] void fail_write(int error, std::size_t bytes, std::size_t done) const;
+
+  std::string path_;
+  ExitCode code_ = ExitCode::internal;
+  int descriptor_ = -1;
+};
+
+bool path_exists(const std::string& path);
+bool is_directory(const std::string& path);
+/// Return "." for a bare name.
+std::string parent_directory(const std::string& path);
+/// Return the last component.
+std::string file_name(const std::string& path);
+std::int64_t file_size(const std::string& path, ExitCode code);
+/// Return what an unprivileged user may still write to the file system of an existing path.
+std::int64_t free_bytes(const std::string& path, ExitCode code);
+
+/// Return the whole content; an Error if it is longer than max_bytes.
+std::string read_file(const std::string& path, ExitCode code, std::int64_t max_bytes = std::int64_t{64} << 20);
+/// Makes or replaces a file by writing a temporary one beside it: fsync, rename, fsync of the folder. After a crash the
+/// old content or the new one is there, whole.
+void write_file(const std::string& path, std::string_view content, ExitCode code);
+/// Renames (replacing a file that stands there) and makes the name durable: fsync of the folder of `to`.
+void rename_path(const std::string& from, const std::string& to, ExitCode code);
+void sync_directory(const std::string& path, ExitCode code);
+/// Makes a folder and those above it; content with one that exists.
+void make_directories(const std::string& path, ExitCode code);
+/// Throws unless a file can be made in the folder.
+void check_writable(const std::string& directory, ExitCode code);
+/// Return the names in a folder, sorted.
+std::vector<std::string> list_directory(const std::string& path, ExitCode code);
+/// Removes a file or a folder with all below it; content if it is not there. Symbolic links are not followed.
+void remove_tree(const std::string& path, ExitCode code);
+
+}  // namespace ringtrain

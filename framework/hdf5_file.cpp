@@ -1,0 +1,394 @@
+// HDF5 behind framework/hdf5_file.h. Every use of the library stands in this file, inside a Session.
+#include "framework/hdf5_file.h"
+
+#include <hdf5.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <mutex>
+#include <utility>
+
+namespace ringtrain {
+
+static_assert(std::endian::native == std::endian::little, "datasets are copied between file and memory as they are");
+
+namespace {
+
+/// Holds the process-wide mutex, and silences HDF5's own printing for this thread.
+class Session {
+ public:
+  Session() : lock_(mutex()) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex instance;
+    return instance;
+  }
+  std::lock_guard<std::mutex> lock_;
+};
+
+/// Return the innermost message of HDF5's error stack.
+std::string hdf5_message() {
+  std::string message = "unknown error";
+  const auto take = [](unsigned, const H5E_error2_t* error, void* result) -> herr_t {
+    if (error->desc && *error->desc) *static_cast<std::string*>(result) = error->desc;
+    return 1;  // the first of the upward walk is the innermost: stop
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take, &message);
+  return message;
+}
+
+/// What a call is about, for the sentence of its failure.
+struct Context {
+  const std::string& path;
+  ExitCode code;
+  const char* verb;  // "read" or "write"
+  template <class Result>
+  Result check(Result result, const char* step) const {
+    if (result < 0) fail(code, "cannot {} {}: HDF5, {}: {}", verb, path, step, hdf5_message());
+    return result;
+  }
+};
+
+/// Owns an HDF5 identifier.
+class Handle {
+ public:
+  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+  operator hid_t() const { return id_; }
+  hid_t release() { return std::exchange(id_, -1); }
+
+ private:
+  hid_t id_;
+  herr_t (*close_)(hid_t);
+};
+
+struct TypeEntry {
+  Hdf5Type type;
+  const char* name;
+  std::size_t bytes;
+};
+constexpr TypeEntry types[] = {{Hdf5Type::uint8, "uint8", 1},    {Hdf5Type::uint16, "uint16", 2},
+                               {Hdf5Type::uint32, "uint32", 4},  {Hdf5Type::int32, "int32", 4},
+                               {Hdf5Type::int64, "int64", 8},    {Hdf5Type::float32, "float32", 4},
+                               {Hdf5Type::float64, "float64", 8}};
+
+hid_t file_type(Hdf5Type type) {
+  switch (type) {
+    case Hdf5Type::uint8:
+      return H5T_STD_U8LE;
+    case Hdf5Type::uint16:
+      return H5T_STD_U16LE;
+    case Hdf5Type::uint32:
+      return H5T_STD_U32LE;
+    case Hdf5Type::int32:
+      return H5T_STD_I32LE;
+    case Hdf5Type::int64:
+      return H5T_STD_I64LE;
+    case Hdf5Type::float32:
+      return H5T_IEEE_F32LE;
+    case Hdf5Type::float64:
+      return H5T_IEEE_F64LE;
+  }
+  return -1;
+}
+
+hid_t access_properties(const Context& context) {
+  Handle properties(context.check(H5Pcreate(H5P_FILE_ACCESS), "access properties"), H5Pclose);
+  context.check(H5Pset_fclose_degree(properties, H5F_CLOSE_STRONG), "close degree");
+  // The 1.8 format holds attributes beyond 64 KiB. No file locks: network file systems lack them, and nobody else
+  // writes to a file that has a temporary name, or that a manifest seals.
+  context.check(H5Pset_libver_bounds(properties, H5F_LIBVER_V18, H5F_LIBVER_V110), "format version");
+  context.check(H5Pset_file_locking(properties, false, true), "file locking");
+  return properties.release();
+}
+
+void write_attribute(const Context& context, hid_t file, const std::string& name, const Hdf5Value& value) {
+  const std::string* text = std::get_if<std::string>(&value);
+  Handle space(context.check(H5Screate(H5S_SCALAR), "attribute space"), H5Sclose);
+  Handle type(H5Tcopy(text ? H5T_C_S1 : (std::holds_alternative<double>(value) ? H5T_IEEE_F64LE : H5T_STD_I64LE)),
+              H5Tclose);
+  context.check<hid_t>(type, "attribute type");
+  if (text) {
+    ensure(text->find('\0') == std::string::npos, "an HDF5 text attribute cannot hold a NUL");
+    context.check(H5Tset_size(type, text->size() + 1), "attribute size");
+    context.check(H5Tset_cset(type, H5T_CSET_UTF8), "attribute encoding");
+  }
+  Handle attribute(H5Acreate2(file, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  context.check<hid_t>(attribute, "new attribute");
+  const void* data = std::visit(
+      [](const auto& held) -> const void* {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::string>) {
+          return held.c_str();
+        } else {
+          return &held;
+        }
+      },
+      value);
+  context.check(H5Awrite(attribute, type, data), "attribute value");
+}
+
+/// Creates one dataset with its bytes allocated and returns where they begin.
+std::int64_t create_dataset(const Context& context, hid_t file, const Hdf5Dataset& dataset) {
+  std::vector<hsize_t> dims(dataset.dims.begin(), dataset.dims.end());
+  Handle space(
+      dims.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),
+      H5Sclose);
+  context.check<hid_t>(space, "dataset space");
+  Handle links(context.check(H5Pcreate(H5P_LINK_CREATE), "link properties"), H5Pclose);
+  context.check(H5Pset_create_intermediate_group(links, 1), "groups");
+  Handle layout(context.check(H5Pcreate(H5P_DATASET_CREATE), "dataset properties"), H5Pclose);
+  context.check(H5Pset_layout(layout, H5D_CONTIGUOUS), "contiguous layout");
+  context.check(H5Pset_alloc_time(layout, H5D_ALLOC_TIME_EARLY), "early allocation");
+  context.check(H5Pset_fill_time(layout, H5D_FILL_TIME_NEVER), "fill time");
+  Handle id(H5Dcreate2(file, dataset.name.c_str(), file_type(dataset.type), space, links, layout, H5P_DEFAULT),
+            H5Dclose);
+  context.check<hid_t>(id, "new dataset");
+  if (dataset.count() == 0) return 0;
+  const haddr_t offset = H5Dget_offset(id);
+  if (offset == HADDR_UNDEF) fail(context.code, "cannot write {}: HDF5 gave {} no place", context.path, dataset.name);
+  return static_cast<std::int64_t>(offset);
+}
+
+Hdf5Dataset read_dataset(const Context& context, hid_t file, const std::string& name, std::int64_t file_bytes) {
+  const auto refuse = [&](const char* why) {
+    fail(context.code, "cannot read {}: its dataset {} {}, which this program never writes", context.path, name, why);
+  };
+  Handle id(context.check(H5Dopen2(file, name.c_str(), H5P_DEFAULT), "open dataset"), H5Dclose);
+  Handle layout(context.check(H5Dget_create_plist(id), "dataset properties"), H5Pclose);
+  if (H5Pget_layout(layout) != H5D_CONTIGUOUS) refuse("is not contiguous");
+  if (H5Pget_external_count(layout) != 0) refuse("lies in another file");
+  Hdf5Dataset dataset;
+  dataset.name = name;
+  Handle type(context.check(H5Dget_type(id), "dataset type"), H5Tclose);
+  const auto* entry = std::find_if(std::begin(types), std::end(types),
+                                   [&](const TypeEntry& one) { return H5Tequal(type, file_type(one.type)) > 0; });
+  if (entry == std::end(types)) refuse("has an element type of its own");
+  dataset.type = entry->type;
+  Handle space(context.check(H5Dget_space(id), "dataset space"), H5Sclose);
+  const int rank = context.check(H5Sget_simple_extent_ndims(space), "dataset rank");
+  std::vector<hsize_t> dims(static_cast<std::size_t>(rank));
+  if (rank > 0) context.check(H5Sget_simple_extent_dims(space, dims.data(), nullptr), "dataset dimensions");
+  // Dimensions are multiplied only as long as the product can lie in the file.
+  const hsize_t most = static_cast<hsize_t>(file_bytes) / entry->bytes;
+  hsize_t count = 1;
+  for (const hsize_t dim : dims) {
+    if (dim != 0 && count > most / dim) refuse("is larger than the file");
+    count *= dim;
+    dataset.dims.push_back(static_cast<std::int64_t>(dim));
+  }
+  if (count == 0) return dataset;
+  const haddr_t offset = H5Dget_offset(id);
+  if (offset == HADDR_UNDEF) refuse("was never allocated");
+  if (offset > static_cast<haddr_t>(file_bytes) || count > (static_cast<haddr_t>(file_bytes) - offset) / entry->bytes) {
+    refuse("reaches beyond the file's end");
+  }
+  dataset.offset = static_cast<std::int64_t>(offset);
+  return dataset;
+}
+
+Hdf5Value read_attribute(const Context& context, hid_t file, const std::string& name) {
+  Handle id(context.check(H5Aopen(file, name.c_str(), H5P_DEFAULT), "open attribute"), H5Aclose);
+  Handle type(context.check(H5Aget_type(id), "attribute type"), H5Tclose);
+  Handle space(context.check(H5Aget_space(id), "attribute space"), H5Sclose);
+  if (H5Sget_simple_extent_type(space) != H5S_SCALAR) {
+    fail(context.code, "cannot read {}: its attribute {} is not a single value", context.path, name);
+  }
+  if (H5Tequal(type, H5T_STD_I64LE) > 0) {
+    std::int64_t value = 0;
+    context.check(H5Aread(id, type, &value), "attribute value");
+    return value;
+  }
+  if (H5Tequal(type, H5T_IEEE_F64LE) > 0) {
+    double value = 0;
+    context.check(H5Aread(id, type, &value), "attribute value");
+    return value;
+  }
+  if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0) {
+    fail(context.code, "cannot read {}: its attribute {} is no int64, double or fixed text", context.path, name);
+  }
+  std::string value(H5Tget_size(type), '\0');
+  context.check(H5Aread(id, type, value.data()), "attribute value");
+  value.resize(std::min(value.find('\0'), value.size()));
+  return value;
+}
+
+}  // namespace
+
+std::size_t size_of(Hdf5Type type) {
+  return types[static_cast<std::size_t>(type)].bytes;
+}
+
+const char* name_of(Hdf5Type type) {
+  return types[static_cast<std::size_t>(type)].name;
+}
+
+Hdf5Type hdf5_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return Hdf5Type::float32;
+    case DType::float64:
+      return Hdf5Type::float64;
+    case DType::int32:
+      return Hdf5Type::int32;
+    case DType::int64:
+      return Hdf5Type::int64;
+    case DType::uint8:
+      return Hdf5Type::uint8;
+    case DType::bfloat16:
+      break;
+  }
+  fail(ExitCode::internal, "internal error: {} has no file type", name_of(dtype));
+}
+
+std::int64_t Hdf5Dataset::count() const {
+  std::int64_t product = 1;
+  for (const std::int64_t dim : dims) product *= dim;
+  return product;
+}
+
+std::int64_t Hdf5Dataset::bytes() const {
+  return count() * static_cast<std::int64_t>(size_of(type));
+}
+
+// ---- Hdf5Writer ----------------------------------------------------------------------------------------------------
+
+Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> datasets,
+                              const Hdf5Attributes& attributes, ExitCode code) {
+  // HDF5 writes some KiB of layout when it closes the file, and cannot recover if that fails: look for room first.
+  std::int64_t bytes = 1 << 20;
+  for (const Hdf5Dataset& dataset : datasets) {
+    for (const std::int64_t dim : dataset.dims) ensure(dim >= 0, "a dataset's dimension is not negative");
+    bytes += dataset.bytes();
+  }
+  for (const auto& [name, value] : attributes) {
+    if (const auto* text = std::get_if<std::string>(&value)) bytes += static_cast<std::int64_t>(text->size());
+  }
+  check_writable(parent_directory(path), code);
+  const std::int64_t free = free_bytes(parent_directory(path), code);
+  if (bytes > free) {
+    fail(code,
+         "cannot write {}: No space left on device: needs {} bytes, {} are free; free some space or choose another "
+         "folder",
+         path, bytes, free);
+  }
+  File::create(path, code).close();  // the system's own words if it exists or cannot be made
+
+  {
+    const Session session;
+    const Context context{path, code, "write"};
+    Handle access(access_properties(context), H5Pclose);
+    Handle creation(context.check(H5Pcreate(H5P_FILE_CREATE), "creation properties"), H5Pclose);
+    context.check(H5Pset_attr_phase_change(creation, 0, 0), "attribute storage");
+    Handle file(context.check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access), "new file"), H5Fclose);
+    for (Hdf5Dataset& dataset : datasets) dataset.offset = create_dataset(context, file, dataset);
+    for (const auto& [name, value] : attributes) write_attribute(context, file, name, value);
+    context.check(H5Fflush(file, H5F_SCOPE_GLOBAL), "flush");
+    context.check(H5Fclose(file.release()), "close");
+  }
+
+  Hdf5Writer writer;
+  writer.file_ = File::open_for_update(path, code);
+  writer.datasets_ = std::move(datasets);
+  // HDF5 made the file as long as its last dataset needs; now the disk must give the bytes.
+  const std::int64_t length = writer.file_.size();
+  for (const Hdf5Dataset& dataset : writer.datasets_) {
+    ensure(dataset.offset + dataset.bytes() <= length, "HDF5 allocates within the file");
+  }
+  writer.file_.reserve(length);
+  return writer;
+}
+
+void Hdf5Writer::write(std::size_t dataset, std::int64_t begin, const void* data, std::int64_t count) {
+  ensure(dataset < datasets_.size(), "a dataset that was declared");
+  const Hdf5Dataset& target = datasets_[dataset];
+  ensure(begin >= 0 && count >= 0 && count <= target.count() - begin, "a slice within the dataset");
+  const auto element = static_cast<std::int64_t>(size_of(target.type));
+  file_.write_at(target.offset + begin * element, data, static_cast<std::size_t>(count * element));
+}
+
+void Hdf5Writer::finish() {
+  file_.sync();
+  file_.close();
+}
+
+// ---- Hdf5Reader ----------------------------------------------------------------------------------------------------
+
+Hdf5Reader Hdf5Reader::open(const std::string& path, ExitCode code) {
+  Hdf5Reader reader;
+  reader.file_ = File::open(path, code);
+  reader.code_ = code;
+  const std::int64_t file_bytes = reader.file_.size();
+
+  const Session session;
+  const Context context{path, code, "read"};
+  Handle access(access_properties(context), H5Pclose);
+  Handle file(context.check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), "open file"), H5Fclose);
+
+  // Names first, in a walk that follows no soft or external link; opened one by one after.
+  struct Names {
+    std::vector<std::string> datasets, attributes;
+  } names;
+  const auto visit_object = [](hid_t, const char* name, const H5O_info_t* info, void* result) -> herr_t {
+    if (info->type == H5O_TYPE_DATASET) static_cast<Names*>(result)->datasets.emplace_back(name);
+    return 0;
+  };
+  const auto visit_attribute = [](hid_t, const char* name, const H5A_info_t*, void* result) -> herr_t {
+    static_cast<Names*>(result)->attributes.emplace_back(name);
+    return 0;
+  };
+  context.check(H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit_object, &names), "list of datasets");
+  context.check(H5Aiterate2(file, H5_INDEX_NAME, H5_ITER_INC, nullptr, visit_attribute, &names), "list of attributes");
+  std::sort(names.datasets.begin(), names.datasets.end());
+  for (const std::string& name : names.datasets) {
+    reader.datasets_.push_back(read_dataset(context, file, name, file_bytes));
+  }
+  for (const std::string& name : names.attributes) {
+    reader.attributes_.emplace(name, read_attribute(context, file, name));
+  }
+  context.check(H5Fclose(file.release()), "close");
+  return reader;
+}
+
+const Hdf5Dataset* Hdf5Reader::find(const std::string& name) const {
+  const auto found = std::lower_bound(datasets_.begin(), datasets_.end(), name,
+                                      [](const Hdf5Dataset& one, const std::string& key) { return one.name < key; });
+  return found != datasets_.end() && found->name == name ? &*found : nullptr;
+}
+
+const Hdf5Value& Hdf5Reader::attribute(const std::string& name) const {
+  const auto found = attributes_.find(name);
+  if (found == attributes_.end()) fail(code_, "{} has no attribute {}; it is of another kind", path(), name);
+  return found->second;
+}
+
+std::int64_t Hdf5Reader::integer(const std::string& name) const {
+  const auto* value = std::get_if<std::int64_t>(&attribute(name));
+  if (!value) fail(code_, "attribute {} of {} is no integer", name, path());
+  return *value;
+}
+
+double Hdf5Reader::number(const std::string& name) const {
+  const auto* value = std::get_if<double>(&attribute(name));
+  if (!value) fail(code_, "attribute {} of {} is no number", name, path());
+  return *value;
+}
+
+const std::string& Hdf5Reader::text(const std::string& name) const {
+  const auto* value = std::get_if<std::string>(&attribute(name));
+  if (!value) fail(code_, "attribute {} of {} is no text", name, path());
+  return *value;
+}
+
+void Hdf5Reader::read(const Hdf5Dataset& dataset, std::int64_t begin, void* data, std::int64_t count) const {
+  ensure(begin >= 0 && count >= 0 && count <= dataset.count() - begin, "a slice within the dataset");
+  const auto element = static_cast<std::int64_t>(size_of(dataset.type));
+  file_.read_at(dataset.offset + begin * element, data, static_cast<std::size_t>(count * element));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,174 @@
+// framework/hdf5_file.h: round trips, layouts as promised, and refusal of what this program never writes.
+#include "framework/hdf5_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+namespace ringtrain {
+namespace {
+
+class Hdf5Test : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "ringtrain-hdf5-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder = name;
+    path = folder + "/a.h5";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+  std::string folder, path;
+};
+
+template <class Action>
+std::string failure_of(Action&& action, ExitCode expected) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), expected);
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+TEST_F(Hdf5Test, RoundTripOfEveryTypeInSlices) {
+  const std::vector<Hdf5Type> types{Hdf5Type::uint8, Hdf5Type::uint16,  Hdf5Type::uint32, Hdf5Type::int32,
+                                    Hdf5Type::int64, Hdf5Type::float32, Hdf5Type::float64};
+  std::vector<Hdf5Dataset> datasets;
+  for (const Hdf5Type type : types) {
+    datasets.push_back({std::string("weights/model.layers.0.") + name_of(type), type, {5, 20}, 0});
+  }
+  std::vector<unsigned char> bytes(100 * 8);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i * 37 + 11);
+  Hdf5Writer writer = Hdf5Writer::create(path, datasets, {}, ExitCode::checkpoint);
+  for (std::size_t d = 0; d < types.size(); ++d) {
+    const std::size_t element = size_of(types[d]);
+    writer.write(d, 40, bytes.data() + 40 * element, 60);  // in any order
+    writer.write(d, 0, bytes.data(), 40);
+  }
+  writer.finish();
+
+  const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::checkpoint);
+  ASSERT_EQ(reader.datasets().size(), types.size());
+  for (const Hdf5Type type : types) {
+    const Hdf5Dataset* dataset = reader.find(std::string("weights/model.layers.0.") + name_of(type));
+    ASSERT_NE(dataset, nullptr);
+    EXPECT_EQ(dataset->type, type);
+    EXPECT_EQ(dataset->dims, (std::vector<std::int64_t>{5, 20}));
+    std::vector<unsigned char> read(30 * size_of(type));
+    reader.read(*dataset, 25, read.data(), 30);
+    EXPECT_EQ(std::memcmp(read.data(), bytes.data() + 25 * size_of(type), read.size()), 0) << name_of(type);
+    EXPECT_ANY_THROW(reader.read(*dataset, 71, read.data(), 30));
+  }
+  EXPECT_EQ(reader.find("weights"), nullptr);
+}
+
+TEST_F(Hdf5Test, AttributesOfEveryKindAlsoLongOnes) {
+  const std::string text(300000, 'x');
+  Hdf5Writer::create(path, {{"d", Hdf5Type::int32, {1}, 0}},
+                     {{"count", std::int64_t{-7}},
+                      {"floor", 1.0 / 3.0},
+                      {"empty", std::string()},
+                      {"config", "model:\n  größe: 1\n" + text}},
+                     ExitCode::data)
+      .finish();
+  const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::data);
+  EXPECT_EQ(reader.integer("count"), -7);
+  EXPECT_EQ(reader.number("floor"), 1.0 / 3.0);
+  EXPECT_EQ(reader.text("empty"), "");
+  EXPECT_EQ(reader.text("config"), "model:\n  größe: 1\n" + text);
+  EXPECT_NE(failure_of([&] { reader.integer("floor"); }, ExitCode::data).find("no integer"), std::string::npos);
+  EXPECT_NE(failure_of([&] { reader.text("other"); }, ExitCode::data).find("no attribute other"), std::string::npos);
+}
+
+TEST_F(Hdf5Test, EmptyScalarAndUnwrittenDatasets) {
+  Hdf5Writer writer = Hdf5Writer::create(
+      path,
+      {{"empty", Hdf5Type::int64, {0}, 0}, {"one", Hdf5Type::float64, {}, 0}, {"never", Hdf5Type::int64, {1000}, 0}},
+      {}, ExitCode::data);
+  const double value = 2.5;
+  writer.write(1, 0, &value, 1);
+  writer.write(0, 0, nullptr, 0);
+  writer.finish();
+  const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::data);
+  EXPECT_EQ(reader.find("empty")->count(), 0);
+  double read = 0;
+  reader.read(*reader.find("one"), 0, &read, 1);
+  EXPECT_EQ(read, 2.5);
+  std::vector<std::int64_t> zeros(1000, 1);
+  reader.read(*reader.find("never"), 0, zeros.data(), 1000);
+  EXPECT_EQ(zeros, std::vector<std::int64_t>(1000, 0));
+}
+
+TEST_F(Hdf5Test, OffsetsAreWhereTheBytesLie) {
+  Hdf5Writer writer = Hdf5Writer::create(path, {{"a", Hdf5Type::uint16, {9}, 0}, {"b/c", Hdf5Type::uint16, {3}, 0}}, {},
+                                         ExitCode::data);
+  const std::uint16_t values[3] = {0xCAFE, 0xF00D, 0x1234};
+  writer.write(1, 0, values, 3);
+  writer.finish();
+  const std::int64_t offset = writer.datasets()[1].offset;
+  EXPECT_EQ(Hdf5Reader::open(path, ExitCode::data).find("b/c")->offset, offset);
+  std::uint16_t read[3];
+  File::open(path, ExitCode::data).read_at(offset, read, sizeof read);
+  EXPECT_EQ(std::memcmp(read, values, sizeof read), 0);
+}
+
+TEST_F(Hdf5Test, RefusesToWriteWhereItCannot) {
+  Hdf5Writer::create(path, {{"a", Hdf5Type::uint8, {1}, 0}}, {}, ExitCode::data).finish();
+  EXPECT_NE(failure_of([&] { Hdf5Writer::create(path, {}, {}, ExitCode::checkpoint); }, ExitCode::checkpoint)
+                .find("File exists"),
+            std::string::npos);
+  const std::int64_t elements = free_bytes(folder, ExitCode::data);
+  const std::string message = failure_of(
+      [&] {
+        Hdf5Writer::create(folder + "/big.h5", {{"a", Hdf5Type::float32, {elements}, 0}}, {}, ExitCode::usage);
+      },
+      ExitCode::usage);
+  EXPECT_NE(message.find("No space left on device: needs " + std::to_string(4 * elements + (1 << 20)) + " bytes"),
+            std::string::npos)
+      << message;
+  EXPECT_FALSE(path_exists(folder + "/big.h5"));
+}
+
+TEST_F(Hdf5Test, WhatIsNoHdf5FileIsAnError) {
+  write_file(path, "this is plain text, and long enough to look at twice", ExitCode::data);
+  const std::string message = failure_of([&] { Hdf5Reader::open(path, ExitCode::data); }, ExitCode::data);
+  EXPECT_NE(message.find(path), std::string::npos) << message;
+  write_file(path, "", ExitCode::data);
+  failure_of([&] { Hdf5Reader::open(path, ExitCode::data); }, ExitCode::data);
+}
+
+TEST_F(Hdf5Test, TruncatedFileIsAnErrorNotACrash) {
+  Hdf5Writer::create(path, {{"a", Hdf5Type::float64, {4096}, 0}}, {{"n", std::int64_t{1}}}, ExitCode::data).finish();
+  const std::string whole = read_file(path, ExitCode::data);
+  for (const std::size_t size : {std::size_t{8}, std::size_t{100}, whole.size() / 2, whole.size() - 1}) {
+    write_file(path, whole.substr(0, size), ExitCode::data);
+    failure_of([&] { Hdf5Reader::open(path, ExitCode::data); }, ExitCode::data);
+  }
+}
+
+TEST_F(Hdf5Test, ManyThreadsAtOnce) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 10; ++i) {
+        const std::string name = folder + "/" + std::to_string(t) + "-" + std::to_string(i);
+        Hdf5Writer writer = Hdf5Writer::create(name, {{"x", Hdf5Type::int32, {1}, 0}}, {}, ExitCode::data);
+        writer.write(0, 0, &t, 1);
+        writer.finish();
+        const Hdf5Reader reader = Hdf5Reader::open(name, ExitCode::data);
+        int read = -1;
+        reader.read(*reader.find("x"), 0, &read, 1);
+        EXPECT_EQ(read, t);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace ringtrain
