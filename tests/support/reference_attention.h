@@ -1,0 +1,44 @@
+// Plain full attention in double, forward and backward by the direct formulas: the witness for kernels and ring. It
+// shares no code with them; its mask is written from the words of the design (a query sees a key of its own document,
+// not behind it if causal, and at most window - 1 tokens away if there is a window; 0: no window).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ringtrain::reference {
+
+/// Global position of each of T tokens (the same for all sequences) and document of each, [B, T]; empty: all the same.
+struct Tokens {
+  std::vector<std::int64_t> positions;
+  std::vector<std::int32_t> documents;
+};
+
+struct Attention {
+  std::int64_t B = 1, H = 1, G = 1, D = 1;  // query head h reads key/value head h / (H / G)
+  double scale = 1;
+  bool causal = true;
+  std::int64_t window = 0;
+};
+
+/// q, dout, out, dq: [B, Tq, H, D]; k, v, dk, dv: [B, Tk, G, D]; lse: [B, H, Tq]. A row without keys: out 0, lse -inf.
+struct Forward {
+  std::vector<double> out, lse;
+};
+struct Backward {
+  std::vector<double> dq, dk, dv;
+};
+
+/// Return whether query token i sees key token j of sequence b.
+bool sees(const Attention& attention, const Tokens& queries, const Tokens& keys, std::int64_t b, std::int64_t i,
+          std::int64_t j);
+
+Forward forward(const Attention& attention, const std::vector<double>& q, const std::vector<double>& k,
+                const std::vector<double>& v, const Tokens& queries, const Tokens& keys);
+
+/// Return the gradients of sum(dout * out).
+Backward backward(const Attention& attention, const std::vector<double>& q, const std::vector<double>& k,
+                  const std::vector<double>& v, const std::vector<double>& dout, const Tokens& queries,
+                  const Tokens& keys);
+
+}  // namespace ringtrain::reference
