@@ -1,0 +1,51 @@
+// What is wrong with a config, collected while it is read and checked, and told all at once. Remembers where each key
+// was given, so that a check of several keys can point at a line.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ringtrain {
+
+/// Where a value was given: a line of the file, a --set, or (both unset) nowhere: it is a default.
+struct Origin {
+  int line = 0;
+  int setting = -1;
+};
+
+class ConfigProblems {
+ public:
+  ConfigProblems(std::string path, const std::vector<std::string>& settings)
+      : path_(std::move(path)), settings_(settings) {}
+
+  /// Remembers where key was given; the latest counts.
+  void given(const std::string& key, Origin origin) { origins_[key] = origin; }
+  /// Adds a problem of a key at a place; key "" for one of the file as a whole.
+  void add(Origin origin, const std::string& key, const std::string& what);
+  /// Adds a problem of a key at the place it was given.
+  void add(const std::string& key, const std::string& what);
+  /// Return whether none of the keys has had a problem: else a check of them would only repeat it.
+  bool clean(std::initializer_list<const char*> keys) const;
+  /// Throws Error(usage) with all problems, a line each, in the order of the file, then of the settings.
+  void throw_if_any() const;
+
+ private:
+  struct Problem {
+    Origin origin;
+    std::string text;
+  };
+  std::string path_;
+  const std::vector<std::string>& settings_;
+  std::map<std::string, Origin> origins_;
+  std::set<std::string> faulty_;
+  std::vector<Problem> problems_;
+};
+
+/// Return text for a message: cut to a readable length, on one line.
+std::string excerpt(const std::string& text);
+
+}  // namespace ringtrain

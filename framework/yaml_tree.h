@@ -1,0 +1,49 @@
+// YAML text as a plain tree that keeps what yaml-cpp's own nodes lose: the line of every key, duplicate keys in their
+// order, and whether a scalar was quoted. It is the part of YAML that a config needs: one document of maps, lists and
+// scalars. Anchors, aliases and tags are refused (an alias can make a text that never ends).
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+
+struct YamlEntry;
+
+struct YamlValue {
+  enum class Kind { null, scalar, list, map };
+  Kind kind = Kind::null;
+  int line = 0;         // from 1
+  std::string text;     // of a scalar
+  bool quoted = false;  // a quoted scalar is text, never a number or a flag
+  std::vector<YamlValue> items;
+  std::vector<YamlEntry> entries;
+};
+
+struct YamlEntry {
+  std::string key;
+  int line = 0;
+  YamlValue value;
+};
+
+/// What is wrong with a text, and where.
+class YamlError : public std::runtime_error {
+ public:
+  YamlError(int line, const std::string& what) : std::runtime_error(what), line_(line) {}
+  int line() const { return line_; }
+
+ private:
+  int line_;
+};
+
+/// Return the text's one document; kind null if it holds nothing. Throws YamlError.
+YamlValue parse_yaml(const std::string& text);
+
+/// Return text as a double-quoted YAML scalar, which parse_yaml takes back to the same text.
+std::string quoted_yaml(const std::string& text);
+
+/// Return why text cannot stand in YAML, with its line (not UTF-8, or a control character), or "" if it can.
+std::string unfit_for_yaml(const std::string& text, int* line);
+
+}  // namespace ringtrain
