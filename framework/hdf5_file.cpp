@@ -133,6 +133,18 @@ void write_attribute(const Context& context, hid_t file, const std::string& name
   context.check(H5Awrite(attribute, type, data), "attribute value");
 }
 
+/// Creates the groups above a dataset, each once. Nothing in a file carries a time: same content, same bytes.
+void create_groups(const Context& context, hid_t file, const std::string& name) {
+  Handle properties(context.check(H5Pcreate(H5P_GROUP_CREATE), "group properties"), H5Pclose);
+  context.check(H5Pset_obj_track_times(properties, false), "no times");
+  for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+    const std::string group = name.substr(0, slash);
+    if (context.check(H5Lexists(file, group.c_str(), H5P_DEFAULT), "group") > 0) continue;
+    Handle id(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, properties, H5P_DEFAULT), H5Gclose);
+    context.check<hid_t>(id, "new group");
+  }
+}
+
 /// Creates one dataset with its bytes allocated and returns where they begin.
 std::int64_t create_dataset(const Context& context, hid_t file, const Hdf5Dataset& dataset) {
   std::vector<hsize_t> dims(dataset.dims.begin(), dataset.dims.end());
@@ -140,13 +152,13 @@ std::int64_t create_dataset(const Context& context, hid_t file, const Hdf5Datase
       dims.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),
       H5Sclose);
   context.check<hid_t>(space, "dataset space");
-  Handle links(context.check(H5Pcreate(H5P_LINK_CREATE), "link properties"), H5Pclose);
-  context.check(H5Pset_create_intermediate_group(links, 1), "groups");
+  create_groups(context, file, dataset.name);
   Handle layout(context.check(H5Pcreate(H5P_DATASET_CREATE), "dataset properties"), H5Pclose);
   context.check(H5Pset_layout(layout, H5D_CONTIGUOUS), "contiguous layout");
   context.check(H5Pset_alloc_time(layout, H5D_ALLOC_TIME_EARLY), "early allocation");
   context.check(H5Pset_fill_time(layout, H5D_FILL_TIME_NEVER), "fill time");
-  Handle id(H5Dcreate2(file, dataset.name.c_str(), file_type(dataset.type), space, links, layout, H5P_DEFAULT),
+  context.check(H5Pset_obj_track_times(layout, false), "no times");
+  Handle id(H5Dcreate2(file, dataset.name.c_str(), file_type(dataset.type), space, H5P_DEFAULT, layout, H5P_DEFAULT),
             H5Dclose);
   context.check<hid_t>(id, "new dataset");
   if (dataset.count() == 0) return 0;
@@ -285,6 +297,7 @@ Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> 
     Handle access(access_properties(context), H5Pclose);
     Handle creation(context.check(H5Pcreate(H5P_FILE_CREATE), "creation properties"), H5Pclose);
     context.check(H5Pset_attr_phase_change(creation, 0, 0), "attribute storage");
+    context.check(H5Pset_obj_track_times(creation, false), "no times");
     Handle file(context.check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access), "new file"), H5Fclose);
     for (Hdf5Dataset& dataset : datasets) dataset.offset = create_dataset(context, file, dataset);
     for (const auto& [name, value] : attributes) write_attribute(context, file, name, value);

@@ -40,6 +40,7 @@ using Hdf5Attributes = std::map<std::string, Hdf5Value>;
 /// A fresh file: layout and attributes first, bytes after. Different threads may write different slices.
 class Hdf5Writer {
  public:
+  Hdf5Writer() = default;  // empty: only to be assigned to
   /// Lays out the file and reserves its bytes. It must not exist yet. Throws Error(code): a folder that cannot be
   /// written, a full disk (with the bytes needed). An attribute's text may be long, but none may hold a NUL.
   static Hdf5Writer create(const std::string& path, std::vector<Hdf5Dataset> datasets, const Hdf5Attributes& attributes,
@@ -51,7 +52,6 @@ class Hdf5Writer {
   void finish();
 
  private:
-  Hdf5Writer() = default;
   File file_;
   std::vector<Hdf5Dataset> datasets_;
 };

@@ -117,6 +117,23 @@ TEST_F(Hdf5Test, OffsetsAreWhereTheBytesLie) {
   EXPECT_EQ(std::memcmp(read, values, sizeof read), 0);
 }
 
+TEST_F(Hdf5Test, SameContentSameBytes) {
+  std::string bytes[2];
+  for (std::string& one : bytes) {
+    remove_tree(path, ExitCode::data);
+    Hdf5Writer writer =
+        Hdf5Writer::create(path, {{"a/b/c", Hdf5Type::int32, {3}, 0}, {"a/b/d", Hdf5Type::int32, {3}, 0}},
+                           {{"text", std::string("t")}}, ExitCode::data);
+    const std::int32_t values[3] = {1, 2, 3};
+    writer.write(0, 0, values, 3);
+    writer.write(1, 0, values, 3);
+    writer.finish();
+    one = read_file(path, ExitCode::data);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // HDF5's times count seconds
+  }
+  EXPECT_EQ(bytes[0], bytes[1]);
+}
+
 TEST_F(Hdf5Test, RefusesToWriteWhereItCannot) {
   Hdf5Writer::create(path, {{"a", Hdf5Type::uint8, {1}, 0}}, {}, ExitCode::data).finish();
   EXPECT_NE(failure_of([&] { Hdf5Writer::create(path, {}, {}, ExitCode::checkpoint); }, ExitCode::checkpoint)

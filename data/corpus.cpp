@@ -1,0 +1,61 @@
+// The files of a run (data/loader.h): opened, verified, and matched with the model.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "data/loader.h"
+#include "framework/hash.h"
+
+namespace ringtrain {
+
+namespace {
+
+std::unique_ptr<TokenFile> open_for_model(const std::string& path, std::int64_t vocab_size) {
+  std::unique_ptr<TokenFile> file = TokenFile::open(path);
+  if (file->vocab_size() > vocab_size) {
+    fail(ExitCode::data, "{} has tokens up to {}, but model.vocab_size is {}; it must be at least {}", path,
+         file->vocab_size() - 1, vocab_size, file->vocab_size());
+  }
+  return file;
+}
+
+}  // namespace
+
+Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size) {
+  if (config.train.empty()) fail(ExitCode::usage, "data.train names no token file");
+  Corpus corpus;
+  for (const DataSource& source : config.train) {
+    corpus.files.push_back(open_for_model(source.path, vocab_size));
+    corpus.weights.push_back(source.weight);
+  }
+  if (!config.validation.empty()) corpus.validation_file = open_for_model(config.validation, vocab_size);
+  return corpus;
+}
+
+std::string Corpus::hash() const {
+  // Weights count as shares: scaling them all changes nothing that a run does.
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::string text;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    text += fmt::format("{} {:.12g}\n", files[i]->hash(), weights[i] / sum);
+  }
+  return hash_bytes(text);
+}
+
+std::int64_t window_count(const TokenFile& file, std::int64_t seq_len, std::int64_t* dropped) {
+  ensure(seq_len >= 1, "a window has at least one token");
+  const auto first_validation = static_cast<std::size_t>(file.first_validation_document());
+  const std::int64_t tokens = file.document_offsets()[first_validation];
+  const std::int64_t windows = tokens > 0 ? (tokens - 1) / seq_len : 0;
+  if (windows < 1) {
+    fail(ExitCode::data,
+         "{} has {} tokens for training, and one window of training.seq_len {} needs {}; use a shorter seq_len or "
+         "more text",
+         file.path(), tokens, seq_len, seq_len + 1);
+  }
+  // The last label is used, as a label alone.
+  if (dropped) *dropped = tokens - 1 - windows * seq_len;
+  return windows;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,144 @@
+// Filling batches (data/loader.h). A sequence is a range of a file's tokens. A rank visits its segments of it in slices
+// of a few thousand positions, reads each slice and the one label behind it, and keeps its own: the memory of a call
+// does not depend on the sequence's length. Labels are thus those of the whole sequence, whatever the cut.
+#include "data/loader.h"
+
+#include <algorithm>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t slice_positions = 4096;
+
+/// What distinguishes a training window from an evaluation span.
+struct SequenceRules {
+  std::int64_t length = 0;        // S
+  std::int64_t first_target = 0;  // positions before it have no label
+  bool documents = false;         // attention, positions and labels stop at a document's end
+};
+
+/// Return the document that holds a token.
+std::int64_t document_of(std::span<const std::int64_t> offsets, std::int64_t token) {
+  return std::ranges::upper_bound(offsets, token) - offsets.begin() - 1;
+}
+
+/// The rows of a batch that one sequence fills, as host arrays of T elements.
+template <class Real>
+struct Row {
+  std::int32_t *tokens, *labels, *positions, *documents;
+  Real* weights;
+};
+
+/// Fills one sequence, which starts at token `base` of the file.
+template <class Real>
+void fill_row(Batch& batch, const Row<Real>& row, const TokenFile& file, std::int64_t base,
+              const SequenceRules& rules) {
+  const std::span<const std::int64_t> offsets = file.document_offsets();
+  const std::int64_t first_document = document_of(offsets, base);
+  std::int32_t tokens[slice_positions + 1];
+  float weights[slice_positions + 1];
+  std::int64_t t = 0;
+  for (const Segment& segment : batch.segments) {
+    const std::int64_t per_slice = (slice_positions - 1) / segment.stride + 1;
+    std::int64_t document = document_of(offsets, base + segment.start);
+    for (std::int64_t i = 0; i < segment.count; i += per_slice) {
+      const std::int64_t begin = base + segment.position(i);
+      const std::int64_t end = base + segment.position(std::min(i + per_slice, segment.count) - 1) + 1;
+      const auto count = static_cast<std::size_t>(end - begin) + 1;  // with the last one's label
+      file.read(begin, {tokens, count});
+      if (file.has_weights()) file.read_weights(begin, {weights, count});
+      for (std::int64_t at = begin; at < end; at += segment.stride, ++t) {
+        while (at >= offsets[static_cast<std::size_t>(document) + 1]) ++document;
+        const bool document_ends = at + 1 == offsets[static_cast<std::size_t>(document) + 1];
+        const float weight = file.has_weights() ? weights[at + 1 - begin] : 1.0f;
+        const bool target = at - base >= rules.first_target && weight > 0 && !(rules.documents && document_ends);
+        row.tokens[t] = tokens[at - begin];
+        row.labels[t] = target ? tokens[at + 1 - begin] : -1;
+        row.weights[t] = target ? static_cast<Real>(weight) : Real{0};
+        const std::int64_t origin =
+            rules.documents ? std::max(base, offsets[static_cast<std::size_t>(document)]) : base;
+        row.positions[t] = static_cast<std::int32_t>(at - origin);
+        row.documents[t] = rules.documents ? static_cast<std::int32_t>(document - first_document) : 0;
+        if (target) {
+          batch.weight_sum += static_cast<double>(weight);
+          ++batch.target_count;
+        }
+      }
+    }
+  }
+}
+
+/// Return what a rank's segments cover of one sequence.
+std::vector<SegmentExtent> extents_of(const SegmentList& segments, const TokenFile& file, std::int64_t base,
+                                      bool documents) {
+  const std::span<const std::int64_t> offsets = file.document_offsets();
+  const std::int64_t first_document = document_of(offsets, base);
+  std::vector<SegmentExtent> extents;
+  for (const Segment& segment : segments) {
+    SegmentExtent extent{segment.start, segment.last(), 0, 0};
+    if (documents) {
+      extent.first_document = static_cast<std::int32_t>(document_of(offsets, base + segment.start) - first_document);
+      extent.last_document = static_cast<std::int32_t>(document_of(offsets, base + segment.last()) - first_document);
+    }
+    extents.push_back(extent);
+  }
+  return extents;
+}
+
+/// Sets the batch's shape and cut for `sequences` sequences.
+void begin_batch(Batch& batch, std::int64_t sequences, std::int64_t length, bool documents, const ShardSpec& shard) {
+  ensure(length <= INT32_MAX, "positions are 32-bit");
+  batch.ring_segments.clear();
+  for (int rank = 0; rank < shard.ring_size; ++rank) {
+    batch.ring_segments.push_back(shard_segments(shard.layout, length, shard.ring_size, rank));
+  }
+  batch.segments = batch.ring_segments[static_cast<std::size_t>(shard.ring_rank)];
+  batch.extents.assign(static_cast<std::size_t>(shard.ring_size), {});
+  batch.B = sequences;
+  batch.T = token_count(batch.segments);
+  batch.has_documents = documents;
+  batch.weight_sum = 0;
+  batch.target_count = 0;
+}
+
+void fill_sequence(Batch& batch, std::int64_t b, const TokenFile& file, std::int64_t base, const SequenceRules& rules) {
+  ensure(base >= 0 && base + rules.length < file.token_count(), "a sequence and its last label lie within the file");
+  for (std::size_t rank = 0; rank < batch.extents.size(); ++rank) {
+    batch.extents[rank].push_back(extents_of(batch.ring_segments[rank], file, base, rules.documents));
+  }
+  dispatch_float(batch.weights().dtype, [&]<class Real>() {
+    const std::int64_t begin = b * batch.T;
+    fill_row<Real>(batch,
+                   {batch.tokens().as<std::int32_t>() + begin, batch.labels().as<std::int32_t>() + begin,
+                    batch.positions().as<std::int32_t>() + begin, batch.documents().as<std::int32_t>() + begin,
+                    batch.weights().as<Real>() + begin},
+                   file, base, rules);
+  });
+}
+
+}  // namespace
+
+void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
+                  Packing packing, const ShardSpec& shard) {
+  const SequenceRules rules{seq_len, 0, packing == Packing::documents};
+  begin_batch(batch, static_cast<std::int64_t>(samples.size()), seq_len, rules.documents, shard);
+  for (std::size_t b = 0; b < samples.size(); ++b) {
+    const TokenFile& file = *corpus.files[static_cast<std::size_t>(samples[b].file)];
+    fill_sequence(batch, static_cast<std::int64_t>(b), file, samples[b].window * seq_len, rules);
+  }
+}
+
+void load_spans(Batch& batch, const TokenFile& file, std::span<const std::int64_t> begins, std::int64_t length,
+                std::int64_t targets, const ShardSpec& shard) {
+  ensure(targets >= 0 && targets <= length, "targets are the last positions of the span");
+  const SequenceRules rules{length, length - targets, false};
+  begin_batch(batch, static_cast<std::int64_t>(begins.size()), length, false, shard);
+  for (std::size_t b = 0; b < begins.size(); ++b) {
+    fill_sequence(batch, static_cast<std::int64_t>(b), file, begins[b], rules);
+  }
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,184 @@
+// Opening a token file: sizes and hash against the manifest first, then HDF5, then the content's own rules. Reading it:
+// pread at the tokens' offset, widened through a small buffer on the stack.
+#include "data/token_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "data/token_manifest.h"
+#include "framework/files.h"
+#include "framework/hash.h"
+#include "framework/hdf5_file.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t slice_tokens = 8192;
+
+/// Calls body(elements, begin) over elements [begin, begin + count) of a dataset, as type Element, in slices.
+template <class Element, class Body>
+void for_slices(const Hdf5Reader& file, const Hdf5Dataset& dataset, std::int64_t begin, std::int64_t count,
+                Body&& body) {
+  Element slice[slice_tokens];
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t some = std::min(slice_tokens, count - done);
+    file.read(dataset, begin + done, slice, some);
+    body(std::span<const Element>(slice, static_cast<std::size_t>(some)), done);
+    done += some;
+  }
+}
+
+class Hdf5TokenFile final : public TokenFile {
+ public:
+  Hdf5TokenFile(const std::string& path, std::string hash)
+      : path_(path), hash_(std::move(hash)), file_(Hdf5Reader::open(path, ExitCode::data)) {}
+
+  const std::string& path() const override { return path_; }
+  std::int64_t vocab_size() const override { return vocab_size_; }
+  std::int64_t token_count() const override { return tokens_->count(); }
+  bool has_weights() const override { return weights_ != nullptr; }
+  std::span<const std::int64_t> document_offsets() const override { return offsets_; }
+  std::int64_t first_validation_document() const override { return first_validation_document_; }
+  const std::string& hash() const override { return hash_; }
+
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
+    const auto widen = [&](const auto& slice, std::int64_t done) { std::ranges::copy(slice, out.begin() + done); };
+    for_tokens(begin, static_cast<std::int64_t>(out.size()), widen);
+  }
+
+  void read_weights(std::int64_t begin, std::span<float> out) const override {
+    if (weights_) {
+      file_.read(*weights_, begin, out.data(), static_cast<std::int64_t>(out.size()));
+    } else {
+      std::ranges::fill(out, 1.0f);
+    }
+  }
+
+  void check_layout(const TokenManifest& manifest);
+  void check_content();
+
+ private:
+  template <class Body>
+  void for_tokens(std::int64_t begin, std::int64_t count, Body&& body) const {
+    if (tokens_->type == Hdf5Type::uint16) {
+      for_slices<std::uint16_t>(file_, *tokens_, begin, count, body);
+    } else {
+      for_slices<std::uint32_t>(file_, *tokens_, begin, count, body);
+    }
+  }
+  void check_offsets() const;
+
+  std::string path_, hash_;
+  Hdf5Reader file_;
+  const Hdf5Dataset* tokens_ = nullptr;
+  const Hdf5Dataset* weights_ = nullptr;
+  std::int64_t vocab_size_ = 0;
+  std::int64_t first_validation_document_ = 0;
+  std::vector<std::int64_t> offsets_;
+};
+
+void Hdf5TokenFile::check_layout(const TokenManifest& manifest) {
+  std::vector<TokenManifest::Dataset> found;
+  for (const Hdf5Dataset& dataset : file_.datasets()) {
+    if (dataset.dims.size() != 1) {
+      fail(ExitCode::data, "{}: dataset {} has {} dimensions, not one", path_, dataset.name, dataset.dims.size());
+    }
+    found.push_back({dataset.name, name_of(dataset.type), dataset.count(), dataset.offset});
+  }
+  if (found != manifest.datasets) {
+    fail(ExitCode::data, "{} holds other datasets than its manifest says; make it again with prepare", path_);
+  }
+  const auto dataset = [&](const char* name, std::initializer_list<Hdf5Type> types) {
+    const Hdf5Dataset* one = file_.find(name);
+    if (one && std::ranges::find(types, one->type) == types.end()) {
+      fail(ExitCode::data, "{}: dataset {} is of type {}, which is not one it can have", path_, name,
+           name_of(one->type));
+    }
+    return one;
+  };
+  tokens_ = dataset("tokens", {Hdf5Type::uint16, Hdf5Type::uint32});
+  weights_ = dataset("weights", {Hdf5Type::float32});
+  const Hdf5Dataset* offsets = dataset("document_offsets", {Hdf5Type::int64});
+  if (!tokens_ || !offsets) {
+    fail(ExitCode::data, "{} is no token file: it has no dataset {}", path_, tokens_ ? "document_offsets" : "tokens");
+  }
+  if (weights_ && weights_->count() != tokens_->count()) {
+    fail(ExitCode::data, "{} has {} weights for {} tokens", path_, weights_->count(), tokens_->count());
+  }
+  if (tokens_->count() == 0 || offsets->count() < 2) fail(ExitCode::data, "{} holds no token", path_);
+  if (const auto version = file_.integer("format_version"); version != token_format_version) {
+    fail(ExitCode::data, "{} has format version {}; this program reads {}", path_, version, token_format_version);
+  }
+  vocab_size_ = file_.integer("vocab_size");
+  if (vocab_size_ < 2 || vocab_size_ > INT32_MAX) {
+    fail(ExitCode::data, "{} says its vocabulary has {} tokens; it must have 2 to {}", path_, vocab_size_, INT32_MAX);
+  }
+  offsets_.resize(static_cast<std::size_t>(offsets->count()));
+  file_.read(*offsets, 0, offsets_.data(), offsets->count());
+  first_validation_document_ = file_.integer("first_validation_document");
+}
+
+void Hdf5TokenFile::check_offsets() const {
+  for (std::size_t document = 0; document + 1 < offsets_.size(); ++document) {
+    if (offsets_[document + 1] <= offsets_[document]) {
+      fail(ExitCode::data, "{}: document {} starts at token {} and ends at token {}; offsets must grow", path_,
+           document, offsets_[document], offsets_[document + 1]);
+    }
+  }
+  if (offsets_.front() != 0 || offsets_.back() != token_count()) {
+    fail(ExitCode::data, "{}: its documents cover tokens {} to {}, but it has tokens 0 to {}", path_, offsets_.front(),
+         offsets_.back(), token_count());
+  }
+  const auto documents = static_cast<std::int64_t>(offsets_.size()) - 1;
+  if (first_validation_document_ < 0 || first_validation_document_ > documents) {
+    fail(ExitCode::data, "{}: its validation part starts at document {} of {}", path_, first_validation_document_,
+         documents);
+  }
+}
+
+void Hdf5TokenFile::check_content() {
+  check_offsets();
+  const auto limit = static_cast<std::uint32_t>(vocab_size_);
+  for_tokens(0, token_count(), [&](const auto& slice, std::int64_t begin) {
+    if (std::ranges::max(slice) < limit) return;
+    const auto bad = std::ranges::find_if(slice, [&](auto token) { return token >= limit; });
+    fail(ExitCode::data, "{}: token {} is {}, beyond the file's vocabulary of {}", path_, begin + (bad - slice.begin()),
+         *bad, vocab_size_);
+  });
+  if (!weights_) return;
+  for_slices<float>(file_, *weights_, 0, token_count(), [&](std::span<const float> slice, std::int64_t begin) {
+    for (std::size_t i = 0; i < slice.size(); ++i) {
+      if (std::isfinite(slice[i]) && slice[i] >= 0) continue;
+      fail(ExitCode::data, "{}: the weight of token {} is {}; weights are finite and not negative", path_,
+           begin + static_cast<std::int64_t>(i), slice[i]);
+    }
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<TokenFile> TokenFile::open(const std::string& path) {
+  if (!path_exists(path)) {
+    fail(ExitCode::data, "the token file {} does not exist; make it with prepare, or correct the path", path);
+  }
+  const std::int64_t bytes = File::open(path, ExitCode::data).size();
+  if (bytes == 0) fail(ExitCode::data, "the token file {} is empty (0 bytes); make it again with prepare", path);
+  const TokenManifest manifest = read_manifest(path);
+  if (bytes != manifest.bytes) {
+    fail(ExitCode::data, "{} has {} bytes where its manifest says {}: it was {}; make it again with prepare", path,
+         bytes, manifest.bytes, bytes < manifest.bytes ? "cut short" : "changed");
+  }
+  const std::string hash = hash_file(path, ExitCode::data);
+  if (hash != manifest.hash) {
+    fail(ExitCode::data, "{} is damaged: its XXH3-128 is {}, its manifest says {}; make it again with prepare", path,
+         hash, manifest.hash);
+  }
+  auto file = std::make_unique<Hdf5TokenFile>(path, hash);
+  file->check_layout(manifest);
+  file->check_content();
+  return file;
+}
+
+}  // namespace ringtrain

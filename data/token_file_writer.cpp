@@ -1,0 +1,116 @@
+#include "data/token_file_writer.h"
+
+#include "data/token_manifest.h"
+#include "framework/hash.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::size_t buffer_tokens = 1 << 16;
+// Places in the list of datasets below.
+constexpr std::size_t tokens_dataset = 0, offsets_dataset = 1, weights_dataset = 2;
+
+Hdf5Writer create_file(const std::string& path, const TokenFilePlan& plan) {
+  const Hdf5Type type = plan.vocab_size <= 65536 ? Hdf5Type::uint16 : Hdf5Type::uint32;
+  std::vector<Hdf5Dataset> datasets{{"tokens", type, {plan.tokens}, 0},
+                                    {"document_offsets", Hdf5Type::int64, {plan.documents + 1}, 0}};
+  if (plan.weights) datasets.push_back({"weights", Hdf5Type::float32, {plan.tokens}, 0});
+  Hdf5Attributes attributes = plan.attributes;
+  attributes["format_version"] = token_format_version;
+  attributes["vocab_size"] = plan.vocab_size;
+  attributes["first_validation_document"] = plan.first_validation_document;
+  return Hdf5Writer::create(path, std::move(datasets), attributes, ExitCode::usage);
+}
+
+}  // namespace
+
+void TokenFileWriter::check_output(const std::string& path) {
+  if (path_exists(path)) {
+    fail(ExitCode::usage, "{} exists; it is never overwritten: remove it first or choose another --output", path);
+  }
+  check_writable(parent_directory(path), ExitCode::usage);
+}
+
+TokenFileWriter::TokenFileWriter(const std::string& path, const TokenFilePlan& plan)
+    : path_(path), temporary_(path + ".partial"), plan_(plan) {
+  ensure(plan.documents >= 1 && plan.tokens >= plan.documents, "a token file holds a document");
+  ensure(plan.first_validation_document >= 0 && plan.first_validation_document <= plan.documents,
+         "the validation part starts within the documents");
+  check_output(path);
+  remove_tree(temporary_, ExitCode::usage);  // of a run that was killed
+  try {
+    file_ = create_file(temporary_, plan);
+  } catch (...) {
+    remove_tree(temporary_, ExitCode::usage);
+    throw;
+  }
+  tokens_.reserve(buffer_tokens);
+  offsets_.push_back(0);
+}
+
+TokenFileWriter::~TokenFileWriter() {
+  if (finished_) return;
+  try {
+    remove_tree(temporary_, ExitCode::usage);
+  } catch (const Error&) {  // the failure that brought us here is the one to tell
+  }
+}
+
+void TokenFileWriter::put(std::int32_t token, float weight) {
+  if (tokens_.size() == buffer_tokens) flush();
+  tokens_.push_back(token);
+  if (plan_.weights) weights_.push_back(weight);
+}
+
+void TokenFileWriter::append(std::span<const std::int32_t> tokens, std::span<const float> weights) {
+  ensure(plan_.weights ? weights.size() == tokens.size() : weights.empty(), "a weight for every token, or none at all");
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    ensure(tokens[i] >= 0 && tokens[i] < plan_.vocab_size, "a token of the vocabulary");
+    put(tokens[i], plan_.weights ? weights[i] : 1.0f);
+  }
+}
+
+void TokenFileWriter::end_document(float weight) {
+  put(static_cast<std::int32_t>(plan_.vocab_size - 1), weight);
+  ++documents_;
+  offsets_.push_back(written_ + static_cast<std::int64_t>(tokens_.size()));
+}
+
+void TokenFileWriter::flush() {
+  const auto count = static_cast<std::int64_t>(tokens_.size());
+  ensure(written_ + count <= plan_.tokens, "no more tokens than planned");
+  if (file_.datasets()[tokens_dataset].type == Hdf5Type::uint16) {
+    narrow_.assign(tokens_.begin(), tokens_.end());
+    file_.write(tokens_dataset, written_, narrow_.data(), count);
+  } else {
+    file_.write(tokens_dataset, written_, tokens_.data(), count);  // not negative: int32 and uint32 are the same bits
+  }
+  if (plan_.weights) file_.write(weights_dataset, written_, weights_.data(), count);
+  written_ += count;
+  tokens_.clear();
+  weights_.clear();
+}
+
+std::string TokenFileWriter::finish() {
+  flush();
+  ensure(written_ == plan_.tokens && documents_ == plan_.documents, "as many tokens and documents as planned");
+  file_.write(offsets_dataset, 0, offsets_.data(), plan_.documents + 1);
+  file_.finish();
+
+  TokenManifest manifest;
+  manifest.bytes = file_size(temporary_, ExitCode::usage);
+  manifest.hash = hash_file(temporary_, ExitCode::usage);
+  const Hdf5Reader layout = Hdf5Reader::open(temporary_, ExitCode::internal);
+  for (const Hdf5Dataset& dataset : layout.datasets()) {
+    manifest.datasets.push_back({dataset.name, name_of(dataset.type), dataset.count(), dataset.offset});
+  }
+  // The manifest first: where the token file stands, all of it does.
+  write_file(manifest_path(path_), to_json(manifest), ExitCode::usage);
+  check_output(path_);
+  rename_path(temporary_, path_, ExitCode::usage);
+  finished_ = true;
+  return manifest.hash;
+}
+
+}  // namespace ringtrain

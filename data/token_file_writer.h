@@ -1,0 +1,59 @@
+// Writes a token file document by document, with a buffer of fixed size. The file grows under a temporary name and
+// appears under its own only when it is whole: fsync, hash, manifest, rename, fsync of the folder. A file that stands
+// there is never touched. Used by one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/hdf5_file.h"
+
+namespace ringtrain {
+
+/// What must be known before the first token: a token file's datasets are contiguous, so their sizes are fixed first.
+struct TokenFilePlan {
+  std::int64_t vocab_size = 0;  // its last token ends a document
+  std::int64_t tokens = 0;      // with one end token a document
+  std::int64_t documents = 0;
+  std::int64_t first_validation_document = 0;  // documents before it are for training
+  bool weights = false;
+  Hdf5Attributes attributes;  // beyond those of the format; byte_count is one of them
+};
+
+class TokenFileWriter {
+ public:
+  /// Throws Error(usage) if `path` exists, its folder cannot be written, or the disk lacks room.
+  TokenFileWriter(const std::string& path, const TokenFilePlan& plan);
+  /// Removes the temporary file of a writer that did not finish.
+  ~TokenFileWriter();
+  TokenFileWriter(const TokenFileWriter&) = delete;
+  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
+
+  /// Adds tokens to the current document; weights as many, or none where the plan has none.
+  void append(std::span<const std::int32_t> tokens, std::span<const float> weights = {});
+  /// Adds the end token.
+  void end_document(float weight = 1);
+  /// Seals the file, which must hold what was planned. Return its hash.
+  std::string finish();
+
+  /// Throws Error(usage) unless a new file can be made at `path`: what programs check before they start.
+  static void check_output(const std::string& path);
+
+ private:
+  void put(std::int32_t token, float weight);
+  void flush();
+
+  std::string path_, temporary_;
+  TokenFilePlan plan_;
+  Hdf5Writer file_;
+  bool finished_ = false;
+  std::int64_t written_ = 0, documents_ = 0;
+  std::vector<std::int32_t> tokens_;
+  std::vector<float> weights_;
+  std::vector<std::uint16_t> narrow_;
+  std::vector<std::int64_t> offsets_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,30 @@
+// FILE.h5.manifest.json: what a token file must look like before HDF5 may open it. Strict: every key is known, present
+// and of its type, so that a garbled manifest is an error and never a guess.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+
+inline constexpr std::int64_t token_format_version = 1;
+
+struct TokenManifest {
+  struct Dataset {
+    std::string name, type;
+    std::int64_t count = 0;   // elements
+    std::int64_t offset = 0;  // bytes from the start of the file
+    friend bool operator==(const Dataset&, const Dataset&) = default;
+  };
+  std::int64_t bytes = 0;  // of the file
+  std::string hash;        // XXH3-128 of the file
+  std::vector<Dataset> datasets;
+};
+
+std::string manifest_path(const std::string& token_file);
+/// Return the manifest of a token file; Error(data) if it is missing or garbled.
+TokenManifest read_manifest(const std::string& token_file);
+std::string to_json(const TokenManifest& manifest);
+
+}  // namespace ringtrain
