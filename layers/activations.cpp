@@ -1,0 +1,119 @@
+#include "layers/activations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "layers/norm.h"
+
+namespace ringtrain {
+
+namespace {
+
+Kept kept_by(Recompute policy) {
+  switch (policy) {
+    case Recompute::none:
+      return {.attention = true, .everything = true};
+    case Recompute::keep_attention:
+      return {.attention = true, .everything = false};
+    case Recompute::full:
+      return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::int64_t Activations::most_tokens(const ExecutionShape& shape) {
+  return std::max(shape.max_sequences * shape.max_tokens, shape.max_evaluation_sequences * shape.max_evaluation_tokens);
+}
+
+void Activations::PerLayer::make(Allocator& allocator, const char* name, DType dtype, const Shape& training,
+                                 const Shape& largest, std::int64_t layers, bool keep) {
+  if (!keep) {
+    tensors_.push_back(allocator.make(Tag::activations, fmt::format("shared {}", name), dtype, largest));
+    return;
+  }
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    // Evaluation works in layer 0's, so that one alone must hold its micro-batches too.
+    tensors_.push_back(allocator.make(Tag::activations, fmt::format("layer {} {}", layer, name), dtype,
+                                      layer == 0 ? largest : training));
+  }
+}
+
+TensorView Activations::PerLayer::of(std::int64_t layer, const Shape& shape) const {
+  const std::size_t index = tensors_.size() == 1 ? 0 : static_cast<std::size_t>(layer);
+  return tensors_[index].view().prefix(shape);
+}
+
+Activations::Activations(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, bool trains)
+    : layers_(config.num_hidden_layers),
+      C_(config.hidden_size),
+      F_(config.intermediate_size),
+      H_(config.num_attention_heads),
+      G_(config.num_key_value_heads),
+      D_(config.head_dim),
+      norm_statistics_(Norm::statistics_per_token(config)),
+      kept_(trains ? kept_by(shape.recompute) : Kept{}),
+      trains_(trains),
+      gated_(config.architecture == Architecture::llama) {
+  const DType dtype = shape.dtype;
+  const std::int64_t most = most_tokens(shape), training = trains ? shape.max_sequences * shape.max_tokens : 0;
+  const auto make = [&](PerLayer& tensors, const char* name, std::int64_t width, bool keep) {
+    tensors.make(allocator, name, dtype, {training, width}, {most, width}, layers_, keep);
+  };
+  const auto make_shared = [&](const char* name, std::int64_t tokens, std::int64_t width) {
+    return allocator.make(Tag::activations, fmt::format("shared {}", name), dtype, {tokens, width});
+  };
+  make(input_, "input", C_, trains);
+  make(query_, "query", H_ * D_, kept_.everything);
+  make(key_value_, "key and value", 2 * G_ * D_, kept_.everything);
+  make(attention_, "attention out", H_ * D_, kept_.attention);
+  make(logsumexp_, "attention logsumexp", H_, kept_.attention);
+  make(after_attention_, "after attention", C_, kept_.everything);
+  if (kept_.everything) {
+    if (gated_) make(gate_, "feedforward gate", F_, true);
+    make(up_, "feedforward up", F_, true);
+  }
+  normed_ = make_shared("normed", most, C_);
+  statistics_ = make_shared("norm statistics", most, norm_statistics_);
+  row_sum_ = make_shared("attention row sum", most, H_);
+  if (trains) {
+    residual_gradient_ = make_shared("residual gradient", training, C_);
+    attention_gradient_ = make_shared("attention out gradient", training, H_ * D_);
+    key_value_gradient_ = make_shared("key and value gradient", training, 2 * G_ * D_);
+  }
+}
+
+BlockTensors Activations::block(std::int64_t layer, std::int64_t B, std::int64_t T, bool training) const {
+  const std::int64_t n = B * T, home = training ? layer : 0;
+  const Shape width{n, C_}, heads{n, H_ * D_}, rows{B, H_, T}, pair{2, B, T, G_, D_};
+  BlockTensors t;
+  t.input = input_.of(home, width);
+  t.normed = normed_.view().prefix(width);
+  t.statistics = statistics_.view().prefix({n, norm_statistics_});
+  t.query = query_.of(home, heads);
+  t.key_value = key_value_.of(home, pair);
+  t.attention = attention_.of(home, heads);
+  t.logsumexp = logsumexp_.of(home, rows);
+  t.row_sum = row_sum_.view().prefix(rows);
+  t.after_attention = after_attention_.of(home, width);
+  if (!training) {
+    // gate and up stay empty: nothing is kept, so the feedforward's chunk-sized ones do.
+    t.output = t.input;
+    return t;
+  }
+  ensure(trains_, "a model without gradients is only evaluated");
+  // The stack's output waits for the head in the memory of `normed`, which no block needs before backward starts.
+  t.output = layer + 1 < layers_ ? input_.of(layer + 1, width) : t.normed;
+  if (kept_.everything) {
+    if (gated_) t.gate = gate_.of(layer, {n, F_});
+    t.up = up_.of(layer, {n, F_});
+  }
+  t.residual_gradient = residual_gradient_.view().prefix(width);
+  t.attention_gradient = attention_gradient_.view().prefix(heads);
+  t.key_value_gradient = key_value_gradient_.view().prefix(pair);
+  return t;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,76 @@
+// All tensors of a rank that grow with its tokens, but for the batch: made once, for the largest micro-batch. The
+// recompute policy is this plan and nothing else: what it keeps exists once a layer, what it does not keep exists once
+// for all layers and is made again in backward by the same kernels in the same chunks, hence to the same bits.
+//
+// Kept by policy, beside the layer's input:  none: all of BlockTensors that says so below;
+// keep_attention: attention and logsumexp;  full: nothing.
+// Under every policy the norms' outputs and the feedforward's activation product are made again: elementwise work on
+// what is kept.
+#pragma once
+
+#include <vector>
+
+#include "framework/config.h"
+#include "layers/transformer.h"
+
+namespace ringtrain {
+
+/// What backward finds as forward left it.
+struct Kept {
+  bool attention = false;   // attention, logsumexp
+  bool everything = false;  // query, key_value, after_attention, gate, up as well
+};
+
+/// One block's view of the plan for a micro-batch of B x T, n = B * T tokens. Memory is given a second life in
+/// backward, each time after the last use of the first: see RingAttention::backward.
+struct BlockTensors {
+  TensorView input;              // [n, C], kept under every policy
+  TensorView output;             // [n, C], the next layer's input
+  TensorView normed;             // [n, C], norm of the input; shared
+  TensorView statistics;         // of that norm; shared
+  TensorView query;              // [n, H * D], after rotary; kept by none
+  TensorView key_value;          // [2, B, T, G, D], keys after rotary; kept by none
+  TensorView attention;          // [n, H * D], O; kept by none and keep_attention. Later: its gradient's share dq
+  TensorView logsumexp;          // [B, H, T]; kept like attention
+  TensorView row_sum;            // [B, H, T]; shared. Forward: the running sum l. Backward: delta
+  TensorView after_attention;    // [n, C], the residual stream between the halves; kept by none. Later: d normed
+  TensorView gate, up;           // [n, F]; kept by none, else empty (the feedforward has chunk-sized ones). gate: llama
+  TensorView residual_gradient;  // [n, C]; shared
+  TensorView attention_gradient;  // [n, H * D], dO; shared
+  TensorView key_value_gradient;  // [2, B, T, G, D]; shared
+};
+
+class Activations {
+ public:
+  /// trains: else nothing of backward, and one layer's tensors serve all.
+  Activations(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, bool trains);
+
+  /// Return the most tokens B * T of a micro-batch of any use.
+  static std::int64_t most_tokens(const ExecutionShape& shape);
+
+  /// Return a layer's tensors. In evaluation (not training) all layers work in those of layer 0, and a layer's output
+  /// takes the place of its input.
+  BlockTensors block(std::int64_t layer, std::int64_t B, std::int64_t T, bool training) const;
+  const Kept& kept() const { return kept_; }
+
+ private:
+  /// One tensor a layer, or one that all share.
+  class PerLayer {
+   public:
+    void make(Allocator& allocator, const char* name, DType dtype, const Shape& training, const Shape& largest,
+              std::int64_t layers, bool keep);
+    TensorView of(std::int64_t layer, const Shape& shape) const;
+
+   private:
+    std::vector<Tensor> tensors_;
+  };
+
+  std::int64_t layers_, C_, F_, H_, G_, D_, norm_statistics_;
+  Kept kept_;
+  bool trains_, gated_;
+  PerLayer input_, query_, key_value_, attention_, logsumexp_, after_attention_, gate_, up_;
+  Tensor normed_, statistics_, row_sum_;
+  Tensor residual_gradient_, attention_gradient_, key_value_gradient_;
+};
+
+}  // namespace ringtrain

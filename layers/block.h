@@ -1,0 +1,43 @@
+// One transformer block: ring attention, then feedforward, each normed first and added to the residual stream. Asks for
+// its weights before use and releases them after.
+#pragma once
+
+#include "layers/feedforward.h"
+#include "layers/ring_attention.h"
+
+namespace ringtrain {
+
+class Block {
+ public:
+  Block(const ModelConfig& config, Parameters& parameters, const BlockIds& ids, Ring& ring,
+        const TensorView& attention_workspace, const FeedforwardWorkspace& feedforward_workspace)
+      : parameters_(&parameters),
+        group_(ids.group),
+        attention_(config, parameters, ids, ids.group - 1, ring, attention_workspace),
+        feedforward_(config, parameters, ids, feedforward_workspace) {}
+
+  /// Return the parameter group whose gradients backward completes.
+  int group() const { return group_; }
+
+  /// Fills t.output from t.input.
+  void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
+    const WeightsInUse weights(*parameters_, group_);
+    attention_.forward(stream, batch, t);
+    feedforward_.forward(stream, t);
+  }
+  /// t.residual_gradient, the gradient of t.output, becomes that of t.input; adds the weights' gradients.
+  void backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Kept& kept) {
+    const WeightsInUse weights(*parameters_, group_);
+    attention_.restore(stream, batch, t, kept);
+    feedforward_.backward(stream, t, kept);
+    attention_.backward(stream, batch, t);
+  }
+
+ private:
+  Parameters* parameters_;
+  int group_;
+  RingAttention attention_;
+  Feedforward feedforward_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,70 @@
+#include "layers/device_batch.h"
+
+#include "kernels/elementwise.h"
+
+namespace ringtrain {
+
+namespace {
+
+RotaryScaling rotary_scaling(const RopeScalingConfig& config) {
+  RotaryScaling scaling;
+  switch (config.type) {
+    case RopeType::none:
+      scaling.type = RotaryScalingType::none;
+      break;
+    case RopeType::linear:
+      scaling.type = RotaryScalingType::linear;
+      break;
+    case RopeType::ntk:
+      scaling.type = RotaryScalingType::ntk;
+      break;
+    case RopeType::yarn:
+      scaling.type = RotaryScalingType::yarn;
+      break;
+  }
+  scaling.factor = config.factor;
+  scaling.original_max_position_embeddings = config.original_max_position_embeddings;
+  return scaling;
+}
+
+}  // namespace
+
+DeviceBatch::DeviceBatch(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape,
+                         std::int64_t tokens)
+    : head_dim_(config.head_dim) {
+  const auto make = [&](const char* name, DType dtype) {
+    return allocator.make(Tag::activations, name, dtype, {tokens});
+  };
+  tokens_ = make("batch tokens", DType::int32);
+  labels_ = make("batch labels", DType::int32);
+  positions_ = make("batch positions", DType::int32);
+  if (shape.documents) documents_ = make("batch documents", DType::int32);
+  weights_ = make("batch weights", shape.dtype == DType::bfloat16 ? DType::float32 : shape.dtype);
+  if (config.architecture == Architecture::llama) {
+    frequencies_ = rotary_frequencies(head_dim_, config.rope_theta, rotary_scaling(config.rope_scaling));
+    rotary_ = allocator.make(Tag::activations, "rotary table", shape.dtype, {tokens, head_dim_});
+  }
+}
+
+void DeviceBatch::load(Stream& stream, const Batch& batch) {
+  ensure(!batch.has_documents || !documents_.empty(), "a batch with documents needs ExecutionShape::documents");
+  host_ = &batch;
+  B_ = batch.B;
+  T_ = batch.T;
+  copy(stream, token_ids(), batch.tokens().flat());
+  copy(stream, labels(), batch.labels().flat());
+  copy(stream, position_ids(), batch.positions().flat());
+  copy(stream, weights(), batch.weights().flat());
+  if (batch.has_documents) copy(stream, documents(), batch.documents());
+  if (!rotary_.empty()) rotary_table(stream, rotary(), position_ids(), frequencies_);
+}
+
+TensorView DeviceBatch::documents() const {
+  return host_->has_documents ? documents_.view().prefix({B_, T_}) : TensorView{};
+}
+
+TensorView DeviceBatch::rotary() const {
+  return rotary_.empty() ? TensorView{} : rotary_.view().prefix({tokens(), head_dim_});
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,41 @@
+// A micro-batch where the model computes: copies of the host batch's tensors on the stream's device, and the rotary
+// table of its positions, which all layers share.
+#pragma once
+
+#include "data/batch.h"
+#include "kernels/attention.h"
+#include "kernels/rotary.h"
+#include "layers/transformer.h"
+
+namespace ringtrain {
+
+class DeviceBatch {
+ public:
+  /// tokens: the most B * T of any micro-batch.
+  DeviceBatch(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, std::int64_t tokens);
+
+  /// Copies batch, which must live as long as this content is used.
+  void load(Stream& stream, const Batch& batch);
+
+  std::int64_t B() const { return B_; }
+  std::int64_t T() const { return T_; }
+  std::int64_t tokens() const { return B_ * T_; }
+  TensorView token_ids() const { return tokens_.view().prefix({tokens()}); }        // int32 [B * T]
+  TensorView labels() const { return labels_.view().prefix({tokens()}); }           // int32 [B * T]; -1: no target
+  TensorView position_ids() const { return positions_.view().prefix({tokens()}); }  // int32 [B * T]
+  TensorView weights() const { return weights_.view().prefix({tokens()}); }         // [B * T], of the loss
+  TensorView documents() const;                                                     // int32 [B, T], or empty: one
+  /// Return [B * T, D], or an empty view where positions are learned.
+  TensorView rotary() const;
+  /// Return where this rank's tokens stand.
+  AttentionTokens places() const { return {host_->segments, documents()}; }
+
+ private:
+  std::int64_t head_dim_;
+  RotaryFrequencies frequencies_;
+  Tensor tokens_, labels_, positions_, documents_, weights_, rotary_;
+  const Batch* host_ = nullptr;
+  std::int64_t B_ = 0, T_ = 0;
+};
+
+}  // namespace ringtrain

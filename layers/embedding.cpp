@@ -1,0 +1,20 @@
+#include "layers/embedding.h"
+
+#include "kernels/embedding.h"
+
+namespace ringtrain {
+
+void Embedding::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x) const {
+  const WeightsInUse weights(*parameters_, group);
+  embedding_forward(stream, x, batch.token_ids(), parameters_->weight(tokens_), /*accumulate=*/false);
+  if (positions_ >= 0) {
+    embedding_forward(stream, x, batch.position_ids(), parameters_->weight(positions_), /*accumulate=*/true);
+  }
+}
+
+void Embedding::backward(Stream& stream, const DeviceBatch& batch, const TensorView& dx) const {
+  embedding_backward(stream, parameters_->gradient(tokens_), batch.token_ids(), dx);
+  if (positions_ >= 0) embedding_backward(stream, parameters_->gradient(positions_), batch.position_ids(), dx);
+}
+
+}  // namespace ringtrain

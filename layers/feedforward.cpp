@@ -1,0 +1,108 @@
+#include "layers/feedforward.h"
+
+#include <algorithm>
+
+#include "kernels/activation.h"
+#include "kernels/elementwise.h"
+
+namespace ringtrain {
+
+FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape,
+                                           bool trains)
+    : C_(config.hidden_size), F_(config.intermediate_size), norm_statistics_(Norm::statistics_per_token(config)) {
+  const bool whole = shape.feedforward_chunk == 0;
+  const std::int64_t most = Activations::most_tokens(shape);
+  chunk_ = whole ? most : std::min(most, shape.feedforward_chunk);
+  // Where gate and up are kept, training needs no chunk-sized ones; evaluation keeps nothing.
+  const bool evaluates = !trains || shape.max_evaluation_tokens > 0;
+  const bool holds_gate_and_up = evaluates || shape.recompute != Recompute::none;
+  const auto make = [&](const char* name, std::int64_t width) {
+    return allocator.make(whole ? Tag::activations : Tag::workspace, name, shape.dtype, {chunk_, width});
+  };
+  normed_ = make("feedforward chunk normed", C_);
+  statistics_ = make("feedforward chunk norm statistics", norm_statistics_);
+  if (holds_gate_and_up) {
+    if (config.architecture == Architecture::llama) gate_ = make("feedforward chunk gate", F_);
+    up_ = make("feedforward chunk up", F_);
+  }
+  product_ = make("feedforward chunk product", F_);
+  if (trains) normed_gradient_ = make("feedforward chunk normed gradient", C_);
+}
+
+Feedforward::Feedforward(const ModelConfig& config, const Parameters& parameters, const BlockIds& ids,
+                         const FeedforwardWorkspace& workspace)
+    : gated_(config.architecture == Architecture::llama),
+      norm_(parameters, ids.feedforward_norm, config.rms_norm_eps),
+      gate_(parameters, ids.gate),
+      up_(parameters, ids.up),
+      down_(parameters, ids.down),
+      workspace_(&workspace) {}
+
+Feedforward::Chunk Feedforward::chunk_of(const BlockTensors& t, std::int64_t begin, std::int64_t end) const {
+  const std::int64_t n = end - begin;
+  Chunk c;
+  c.input = t.after_attention.rows(begin, end);
+  c.normed = workspace_->normed(n);
+  c.statistics = workspace_->statistics(n);
+  if (gated_) c.gate = t.gate.empty() ? workspace_->gate(n) : t.gate.rows(begin, end);
+  c.up = t.up.empty() ? workspace_->up(n) : t.up.rows(begin, end);
+  c.product = workspace_->product(n);
+  return c;
+}
+
+void Feedforward::expand(Stream& stream, const Chunk& c) const {
+  if (gated_) gate_.forward(stream, c.gate, c.normed);
+  up_.forward(stream, c.up, c.normed);
+}
+
+void Feedforward::activate(Stream& stream, const Chunk& c) const {
+  if (gated_) {
+    swiglu_forward(stream, c.product, c.gate, c.up);
+  } else {
+    gelu_forward(stream, c.product, c.up);
+  }
+}
+
+void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
+  const std::int64_t tokens = t.after_attention.dim(0);
+  for (std::int64_t begin = 0; begin < tokens; begin += workspace_->chunk()) {
+    const std::int64_t end = std::min(tokens, begin + workspace_->chunk());
+    const Chunk c = chunk_of(t, begin, end);
+    const TensorView output = t.output.rows(begin, end);
+    norm_.forward(stream, c.normed, c.statistics, c.input);
+    expand(stream, c);
+    activate(stream, c);
+    down_.forward(stream, output, c.product);
+    add(stream, output, c.input);
+  }
+}
+
+void Feedforward::backward(Stream& stream, const BlockTensors& t, const Kept& kept) const {
+  const std::int64_t tokens = t.after_attention.dim(0);
+  for (std::int64_t begin = 0; begin < tokens; begin += workspace_->chunk()) {
+    const std::int64_t end = std::min(tokens, begin + workspace_->chunk());
+    const Chunk c = chunk_of(t, begin, end);
+    const TensorView gradient = t.residual_gradient.rows(begin, end);
+    norm_.forward(stream, c.normed, c.statistics, c.input);
+    if (!kept.everything) expand(stream, c);
+    activate(stream, c);
+
+    down_.backward_weight(stream, gradient, c.product);
+    down_.backward_input(stream, c.product, gradient, /*accumulate=*/false);  // c.product: now its own gradient
+    if (gated_) {
+      swiglu_backward(stream, c.gate, c.up, c.product, c.gate, c.up);
+    } else {
+      gelu_backward(stream, c.up, c.product, c.up);
+    }
+    const TensorView normed_gradient = workspace_->normed_gradient(end - begin);
+    up_.backward_weight(stream, c.up, c.normed);
+    up_.backward_input(stream, normed_gradient, c.up, /*accumulate=*/false);
+    if (gated_) {
+      gate_.backward_weight(stream, c.gate, c.normed);
+      gate_.backward_input(stream, normed_gradient, c.gate, /*accumulate=*/true);
+    }
+    norm_.backward(stream, gradient, normed_gradient, c.input, c.statistics, /*accumulate=*/true);
+  }
+}
+
+}  // namespace ringtrain

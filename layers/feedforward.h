@@ -1,0 +1,57 @@
+// The second half of a block, a chunk of tokens at a time (Liu and Abbeel, "Blockwise Parallel Transformer", 2023):
+// x = y + Wdown act(norm(y)), with act = silu(Wgate h) * (Wup h) (llama) or gelu(Wup h) (gpt2). Chunks are cut alike in
+// forward and backward; what is chunk-sized lives in one workspace that all layers share.
+#pragma once
+
+#include "layers/activations.h"
+#include "layers/linear.h"
+#include "layers/norm.h"
+
+namespace ringtrain {
+
+/// Chunk-sized scratch: 2 C + 3 F + norm statistics a token (gpt2: 2 F; with gate and up kept: F), under
+/// Tag::workspace, or, where a chunk is all tokens, under Tag::activations. Without training: no gradient.
+class FeedforwardWorkspace {
+ public:
+  FeedforwardWorkspace(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, bool trains);
+
+  /// Return the tokens of a chunk.
+  std::int64_t chunk() const { return chunk_; }
+  TensorView normed(std::int64_t n) const { return normed_.view().prefix({n, C_}); }
+  TensorView normed_gradient(std::int64_t n) const { return normed_gradient_.view().prefix({n, C_}); }
+  TensorView statistics(std::int64_t n) const { return statistics_.view().prefix({n, norm_statistics_}); }
+  TensorView gate(std::int64_t n) const { return gate_.view().prefix({n, F_}); }
+  TensorView up(std::int64_t n) const { return up_.view().prefix({n, F_}); }
+  TensorView product(std::int64_t n) const { return product_.view().prefix({n, F_}); }
+
+ private:
+  std::int64_t chunk_, C_, F_, norm_statistics_;
+  Tensor normed_, normed_gradient_, statistics_, gate_, up_, product_;
+};
+
+class Feedforward {
+ public:
+  Feedforward(const ModelConfig& config, const Parameters& parameters, const BlockIds& ids,
+              const FeedforwardWorkspace& workspace);
+
+  /// Fills t.output from t.after_attention; the two may not be the same memory.
+  void forward(Stream& stream, const BlockTensors& t) const;
+  /// t.residual_gradient, the gradient of t.output, becomes that of t.after_attention. Overwrites t.gate and t.up.
+  void backward(Stream& stream, const BlockTensors& t, const Kept& kept) const;
+
+ private:
+  /// One chunk's tensors, each [n, C] or [n, F].
+  struct Chunk {
+    TensorView input, normed, statistics, gate, up, product;
+  };
+  Chunk chunk_of(const BlockTensors& t, std::int64_t begin, std::int64_t end) const;
+  void expand(Stream& stream, const Chunk& c) const;
+  void activate(Stream& stream, const Chunk& c) const;
+
+  bool gated_;
+  Norm norm_;
+  Linear gate_, up_, down_;
+  const FeedforwardWorkspace* workspace_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,91 @@
+#include "layers/head.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+
+namespace ringtrain {
+
+Head::Head(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, std::int64_t tokens,
+           Parameters& parameters, const ModelIds& ids)
+    : parameters_(&parameters),
+      group_(ids.head_group),
+      tied_(ids.tied),
+      norm_(parameters, ids.final_norm, config.rms_norm_eps),
+      head_(parameters, ids.head),
+      chunk_(std::min(shape.loss_chunk, tokens)),
+      C_(config.hidden_size),
+      V_(config.vocab_size),
+      norm_statistics_(Norm::statistics_per_token(config)) {
+  ensure(shape.loss_chunk >= 1, "a loss chunk has at least one token");
+  const auto make = [&](const char* name, DType dtype, const Shape& dims) {
+    return allocator.make(Tag::workspace, name, dtype, dims);
+  };
+  logits_ = make("loss chunk logits", shape.dtype, {chunk_, V_});
+  normed_ = make("loss chunk normed", shape.dtype, {chunk_, C_});
+  statistics_ = make("loss chunk norm statistics", shape.dtype, {chunk_, norm_statistics_});
+  nll_ = make("loss chunk nll", DType::float64, {chunk_});
+  loss_sum_ = make("loss sum", DType::float64, {1});
+  if (parameters.has_gradients()) normed_gradient_ = make("loss chunk normed gradient", shape.dtype, {chunk_, C_});
+}
+
+Head::Chunk Head::chunk_from(std::int64_t begin, std::int64_t tokens) const {
+  const std::int64_t end = std::min(tokens, begin + chunk_), n = end - begin;
+  return {.begin = begin,
+          .end = end,
+          .normed = normed_.view().prefix({n, C_}),
+          .statistics = statistics_.view().prefix({n, norm_statistics_}),
+          .logits = logits_.view().prefix({n, V_}),
+          .nll = nll_.view().prefix({n})};
+}
+
+void Head::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x, const Chunk& c, double denominator,
+                   bool gradient) {
+  const TensorView labels = batch.labels().rows(c.begin, c.end), weights = batch.weights().rows(c.begin, c.end);
+  norm_.forward(stream, c.normed, c.statistics, x.rows(c.begin, c.end));
+  head_.forward(stream, c.logits, c.normed);
+  cross_entropy(stream, c.logits, c.nll, labels, weights, denominator, gradient);
+  weighted_sum(stream, loss_sum_, c.nll, weights, labels, /*accumulate=*/loss_sum_is_set_);
+  loss_sum_is_set_ = true;
+}
+
+void Head::train(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& dx,
+                 double denominator) {
+  const WeightsInUse weights(*parameters_, group_);
+  std::optional<WeightsInUse> embedding;
+  if (tied_) embedding.emplace(*parameters_, 0);
+  const std::int64_t tokens = x.dim(0);
+  for (std::int64_t begin = 0; begin < tokens; begin += chunk_) {
+    const Chunk c = chunk_from(begin, tokens);
+    forward(stream, batch, x, c, denominator, /*gradient=*/true);
+    const TensorView normed_gradient = normed_gradient_.view().prefix(c.normed.shape);
+    head_.backward_weight(stream, c.logits, c.normed);
+    head_.backward_input(stream, normed_gradient, c.logits, /*accumulate=*/false);
+    norm_.backward(stream, dx.rows(c.begin, c.end), normed_gradient, x.rows(c.begin, c.end), c.statistics,
+                   /*accumulate=*/false);
+  }
+}
+
+void Head::evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& nll) {
+  const WeightsInUse weights(*parameters_, group_);
+  std::optional<WeightsInUse> embedding;
+  if (tied_) embedding.emplace(*parameters_, 0);
+  const std::int64_t tokens = x.dim(0);
+  for (std::int64_t begin = 0; begin < tokens; begin += chunk_) {
+    const Chunk c = chunk_from(begin, tokens);
+    forward(stream, batch, x, c, /*denominator=*/1.0, /*gradient=*/false);
+    if (!nll.empty()) copy(stream, nll.rows(c.begin, c.end), c.nll);
+  }
+}
+
+double Head::take_loss_sum(Stream& stream) {
+  if (!loss_sum_is_set_) return 0.0;
+  double sum = 0.0;
+  copy(stream, host_view(&sum, {1}), loss_sum_);
+  loss_sum_is_set_ = false;
+  return sum;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,47 @@
+// The model's end: final norm, head and cross-entropy, a chunk of tokens at a time, so that logits exist for one chunk
+// only. The gradient is made in the same pass, in place of the logits, and goes straight on to the weights and to the
+// residual stream: the head has no backward of its own. Weights of a tied head are the token embedding's.
+#pragma once
+
+#include "layers/device_batch.h"
+#include "layers/linear.h"
+#include "layers/norm.h"
+
+namespace ringtrain {
+
+class Head {
+ public:
+  /// tokens: the most of a micro-batch. Scratch (Tag::workspace) for min(loss_chunk, tokens): V + 2 C + norm statistics
+  /// and one double a token.
+  Head(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, std::int64_t tokens,
+       Parameters& parameters, const ModelIds& ids);
+
+  /// Forward and backward: adds to the loss sum and to the weights' gradients; dx[n, C] = the gradient of x[n, C].
+  void train(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& dx, double denominator);
+  /// Forward: adds to the loss sum. nll: empty, or float64 [n] on the host that receives each token's.
+  void evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& nll);
+
+  /// Return the sum of weight * nll since the last call, and reset it.
+  double take_loss_sum(Stream& stream);
+
+ private:
+  struct Chunk {
+    std::int64_t begin, end;
+    TensorView normed, statistics, logits, nll;
+  };
+  Chunk chunk_from(std::int64_t begin, std::int64_t tokens) const;
+  /// Fills logits and nll; with gradient: logits becomes its own.
+  void forward(Stream& stream, const DeviceBatch& batch, const TensorView& x, const Chunk& c, double denominator,
+               bool gradient);
+
+  Parameters* parameters_;
+  int group_;
+  bool tied_;
+  Norm norm_;
+  Linear head_;
+  std::int64_t chunk_, C_, V_, norm_statistics_;
+  Tensor logits_, normed_, normed_gradient_, statistics_, nll_, loss_sum_;
+  bool loss_sum_is_set_ = false;  // else what is there does not count: a constructor touches no tensor
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,106 @@
+#include "layers/model_parameters.h"
+
+#include <cmath>
+#include <string>
+
+#include "layers/transformer.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Appends parameters to the table, named as in a Hugging Face Llama checkpoint.
+class TableWriter {
+ public:
+  TableWriter(const ModelConfig& config, ParameterTable& table)
+      : table_(table), biases_(config.architecture == Architecture::gpt2), deviation_(config.initializer_range) {}
+
+  void begin_group(int group) { group_ = group; }
+
+  int matrix(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation) {
+    return table_.add({.name = name + ".weight",
+                       .shape = {rows, columns},
+                       .group = group_,
+                       .decay = true,
+                       .init_value = 0,
+                       .init_deviation = deviation});
+  }
+  int matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
+    return matrix(name, rows, columns, deviation_);
+  }
+  LinearIds linear(const std::string& name, std::int64_t out, std::int64_t in, double factor = 1.0) {
+    LinearIds ids;
+    ids.weight = matrix(name, out, in, deviation_ * factor);
+    if (biases_) ids.bias = vector(name + ".bias", out, 0.0);
+    return ids;
+  }
+  NormIds norm(const std::string& name, std::int64_t width) {
+    NormIds ids;
+    ids.weight = vector(name + ".weight", width, 1.0);
+    if (biases_) ids.bias = vector(name + ".bias", width, 0.0);
+    return ids;
+  }
+
+ private:
+  int vector(const std::string& name, std::int64_t size, double value) {
+    return table_.add(
+        {.name = name, .shape = {size}, .group = group_, .decay = false, .init_value = value, .init_deviation = 0});
+  }
+  ParameterTable& table_;
+  bool biases_;
+  double deviation_;
+  int group_ = 0;
+};
+
+BlockIds describe_block(TableWriter& writer, const ModelConfig& config, std::int64_t layer) {
+  const bool gpt2 = config.architecture == Architecture::gpt2;
+  const std::int64_t C = config.hidden_size, F = config.intermediate_size, D = config.head_dim;
+  const std::int64_t queries = config.num_attention_heads * D, keys = config.num_key_value_heads * D;
+  // GPT-2 (Radford et al., 2019, section 2.3): what adds to the residual stream starts smaller by the root of how many
+  // such additions there are.
+  const double residual = gpt2 ? 1.0 / std::sqrt(2.0 * static_cast<double>(config.num_hidden_layers)) : 1.0;
+  const std::string prefix = "model.layers." + std::to_string(layer);
+  BlockIds ids;
+  ids.group = static_cast<int>(layer) + 1;
+  writer.begin_group(ids.group);
+  ids.attention_norm = writer.norm(prefix + ".input_layernorm", C);
+  ids.query = writer.linear(prefix + ".self_attn.q_proj", queries, C);
+  ids.key = writer.linear(prefix + ".self_attn.k_proj", keys, C);
+  ids.value = writer.linear(prefix + ".self_attn.v_proj", keys, C);
+  ids.attention_output = writer.linear(prefix + ".self_attn.o_proj", C, queries, residual);
+  ids.feedforward_norm = writer.norm(prefix + ".post_attention_layernorm", C);
+  if (!gpt2) ids.gate = writer.linear(prefix + ".mlp.gate_proj", F, C);
+  ids.up = writer.linear(prefix + ".mlp.up_proj", F, C);
+  ids.down = writer.linear(prefix + ".mlp.down_proj", C, F, residual);
+  return ids;
+}
+
+}  // namespace
+
+ModelParameters describe_parameters(const ModelConfig& config) {
+  ensure(config.head_dim > 0 && config.num_key_value_heads > 0, "a model config is resolved before it is built");
+  const std::int64_t C = config.hidden_size, V = config.vocab_size;
+  ModelParameters model;
+  ModelIds& ids = model.ids;
+  TableWriter writer(config, model.table);
+  writer.begin_group(0);
+  ids.token_embedding = writer.matrix("model.embed_tokens", V, C);
+  if (config.architecture == Architecture::gpt2) {
+    ids.position_embedding = writer.matrix("model.embed_positions", config.max_position_embeddings, C);
+  }
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    ids.blocks.push_back(describe_block(writer, config, layer));
+  }
+  ids.head_group = static_cast<int>(config.num_hidden_layers) + 1;
+  ids.tied = config.tie_word_embeddings;
+  writer.begin_group(ids.head_group);
+  ids.final_norm = writer.norm("model.norm", C);
+  ids.head.weight = ids.tied ? ids.token_embedding : writer.matrix("lm_head", V, C);
+  return model;
+}
+
+ParameterTable make_parameter_table(const ModelConfig& config) {
+  return describe_parameters(config).table;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,63 @@
+// Which parameters a model has: their names, shapes, groups and initial values (the table), and where each layer finds
+// its own (the ids). Both come from one walk over the config, so they cannot disagree. Pure.
+#pragma once
+
+#include <vector>
+
+#include "framework/config.h"
+#include "framework/parameters.h"
+
+namespace ringtrain {
+
+/// Ids in the parameter table; -1: the model has no such parameter.
+struct LinearIds {
+  int weight = -1;  // [O, I]
+  int bias = -1;    // [O], gpt2
+};
+struct NormIds {
+  int weight = -1;  // [C]
+  int bias = -1;    // [C], gpt2
+};
+
+struct BlockIds {
+  int group = 0;
+  NormIds attention_norm, feedforward_norm;
+  LinearIds query, key, value, attention_output;
+  LinearIds gate;  // llama
+  LinearIds up, down;
+};
+
+struct ModelIds {
+  int token_embedding = -1;     // [V, C]
+  int position_embedding = -1;  // [max_position_embeddings, C], gpt2
+  std::vector<BlockIds> blocks;
+  NormIds final_norm;
+  LinearIds head;  // tied: the token embedding's id
+  int head_group = 0;
+  bool tied = false;
+};
+
+struct ModelParameters {
+  ParameterTable table;
+  ModelIds ids;
+};
+
+/// Return table and ids of a model whose config is resolved (head_dim and num_key_value_heads set).
+ModelParameters describe_parameters(const ModelConfig& config);
+
+/// A group's weights, usable for the lifetime of this object.
+class WeightsInUse {
+ public:
+  WeightsInUse(Parameters& parameters, int group) : parameters_(parameters), group_(group) {
+    parameters_.acquire(group_);
+  }
+  ~WeightsInUse() { parameters_.release(group_); }
+  WeightsInUse(const WeightsInUse&) = delete;
+  WeightsInUse& operator=(const WeightsInUse&) = delete;
+
+ private:
+  Parameters& parameters_;
+  int group_;
+};
+
+}  // namespace ringtrain

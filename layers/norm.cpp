@@ -1,0 +1,39 @@
+#include "layers/norm.h"
+
+#include "kernels/norm.h"
+
+namespace ringtrain {
+
+namespace {
+TensorView rstd_of(const TensorView& statistics, std::int64_t n) {
+  return statistics.flat(0, n);
+}
+TensorView mean_of(const TensorView& statistics, std::int64_t n) {
+  return statistics.flat(n, 2 * n);
+}
+}  // namespace
+
+void Norm::forward(Stream& stream, const TensorView& y, const TensorView& statistics, const TensorView& x) const {
+  const std::int64_t n = x.dim(0);
+  const TensorView w = parameters_->weight(ids_.weight);
+  if (has_bias()) {
+    layernorm_forward(stream, y, mean_of(statistics, n), rstd_of(statistics, n), x, w, parameters_->weight(ids_.bias),
+                      eps_);
+  } else {
+    rmsnorm_forward(stream, y, rstd_of(statistics, n), x, w, eps_);
+  }
+}
+
+void Norm::backward(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& x,
+                    const TensorView& statistics, bool accumulate) const {
+  const std::int64_t n = x.dim(0);
+  const TensorView w = parameters_->weight(ids_.weight), dw = parameters_->gradient(ids_.weight);
+  if (has_bias()) {
+    layernorm_backward(stream, dx, dw, parameters_->gradient(ids_.bias), dy, x, w, mean_of(statistics, n),
+                       rstd_of(statistics, n), accumulate);
+  } else {
+    rmsnorm_backward(stream, dx, dw, dy, x, w, rstd_of(statistics, n), accumulate);
+  }
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,131 @@
+#include "layers/ring_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
+#include "kernels/rotary.h"
+
+namespace ringtrain {
+
+namespace {
+
+AttentionShape attention_shape(const ModelConfig& config, std::int64_t B) {
+  return {.B = B,
+          .H = config.num_attention_heads,
+          .G = config.num_key_value_heads,
+          .D = config.head_dim,
+          .scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim)),
+          .mask = {.causal = true, .window = config.sliding_window}};
+}
+
+/// Return keys (half 0) or values (half 1) of [2, B, T, G, D], flattened to [B * T, G * D].
+TensorView half(const TensorView& key_value, int which) {
+  const Shape& s = key_value.shape;
+  return key_value.rows(which, which + 1).reshape({s[1] * s[2], s[3] * s[4]});
+}
+
+/// Return [n, heads * D] as [n, heads, D].
+TensorView split_heads(const TensorView& x, std::int64_t D) {
+  return x.reshape({x.dim(0), x.dim(1) / D, D});
+}
+
+}  // namespace
+
+RingAttention::RingAttention(const ModelConfig& config, const Parameters& parameters, const BlockIds& ids, int layer,
+                             Ring& ring, const TensorView& workspace)
+    : shape_(attention_shape(config, 0)),
+      norm_(parameters, ids.attention_norm, config.rms_norm_eps),
+      query_(parameters, ids.query),
+      key_(parameters, ids.key),
+      value_(parameters, ids.value),
+      output_(parameters, ids.attention_output),
+      layer_(layer),
+      ring_(&ring),
+      workspace_(workspace) {}
+
+std::size_t RingAttention::workspace_bytes(const Stream& stream, const ModelConfig& config,
+                                           const ExecutionShape& shape) {
+  const auto bytes = [&](std::int64_t B, std::int64_t T) {
+    return attention_workspace_bytes(stream, attention_shape(config, B), shape.dtype, T, shape.max_ring_tokens);
+  };
+  return std::max(bytes(shape.max_sequences, shape.max_tokens),
+                  bytes(shape.max_evaluation_sequences, shape.max_evaluation_tokens));
+}
+
+void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
+  norm_.forward(stream, t.normed, t.statistics, t.input);
+  project(stream, batch, t);
+  attend(stream, batch, t);
+  add_to_residual(stream, t);
+}
+
+void RingAttention::restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Kept& kept) {
+  norm_.forward(stream, t.normed, t.statistics, t.input);
+  if (kept.everything) return;
+  project(stream, batch, t);
+  if (!kept.attention) attend(stream, batch, t);
+  add_to_residual(stream, t);
+}
+
+void RingAttention::project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const {
+  const TensorView key = half(t.key_value, 0);
+  query_.forward(stream, t.query, t.normed);
+  key_.forward(stream, key, t.normed);
+  value_.forward(stream, half(t.key_value, 1), t.normed);
+  if (const TensorView table = batch.rotary(); !table.empty()) {
+    rotary_forward(stream, split_heads(t.query, shape_.D), table);
+    rotary_forward(stream, split_heads(key, shape_.D), table);
+  }
+}
+
+void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
+  shape_.B = batch.B();
+  const Shape heads{batch.B(), batch.T(), shape_.H, shape_.D};
+  const TensorView query = t.query.reshape(heads);
+  const AttentionState state{.o = t.attention.reshape(heads), .m = t.logsumexp, .l = t.row_sum};
+  attention_reset(stream, state);
+  ring_->forward(stream, layer_, t.key_value, batch.documents(), [&](const RingBlock& block) {
+    attention_forward(stream, shape_, query, block.k, block.v, batch.places(), block.tokens, state, workspace_);
+  });
+  attention_finish(stream, state, t.logsumexp);
+}
+
+void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const {
+  output_.forward(stream, t.after_attention, t.attention);
+  add(stream, t.after_attention, t.input);
+}
+
+void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
+  shape_.B = batch.B();
+  const Shape heads{batch.B(), batch.T(), shape_.H, shape_.D};
+  output_.backward_weight(stream, t.residual_gradient, t.attention);
+  output_.backward_input(stream, t.attention_gradient, t.residual_gradient, /*accumulate=*/false);
+
+  // Delta and the logsumexp are those of the whole row, never of a block.
+  const TensorView query = t.query.reshape(heads), dout = t.attention_gradient.reshape(heads), &delta = t.row_sum;
+  attention_delta(stream, delta, dout, t.attention.reshape(heads));
+  const TensorView& dquery = t.attention;  // O is not needed any more
+  fill(stream, dquery, 0.0);
+  ring_->backward(stream, layer_, t.key_value, batch.documents(), t.key_value_gradient, [&](const RingBlock& block) {
+    attention_backward(stream, shape_, query, block.k, block.v, dout, t.logsumexp, delta, batch.places(), block.tokens,
+                       dquery.reshape(heads), block.dk, block.dv, workspace_);
+  });
+
+  const TensorView dkey = half(t.key_value_gradient, 0), dvalue = half(t.key_value_gradient, 1);
+  if (const TensorView table = batch.rotary(); !table.empty()) {
+    rotary_backward(stream, split_heads(dquery, shape_.D), table);
+    rotary_backward(stream, split_heads(dkey, shape_.D), table);
+  }
+  query_.backward_weight(stream, dquery, t.normed);
+  key_.backward_weight(stream, dkey, t.normed);
+  value_.backward_weight(stream, dvalue, t.normed);
+  const TensorView& dnormed = t.after_attention;  // the feedforward's backward was its last reader
+  query_.backward_input(stream, dnormed, dquery, /*accumulate=*/false);
+  key_.backward_input(stream, dnormed, dkey, /*accumulate=*/true);
+  value_.backward_input(stream, dnormed, dvalue, /*accumulate=*/true);
+  norm_.backward(stream, t.residual_gradient, dnormed, t.input, t.statistics, /*accumulate=*/true);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,44 @@
+// The first half of a block: y = x + Wo attention(norm(x)), where attention meets one block of keys and values at a
+// time as the ring brings them (Liu et al., "Ring Attention with Blockwise Transformers", 2023). The ring owns the
+// order and the communication; this file gives it the visitor, forward and backward.
+#pragma once
+
+#include "layers/activations.h"
+#include "layers/device_batch.h"
+#include "layers/linear.h"
+#include "layers/norm.h"
+#include "parallel/ring.h"
+
+namespace ringtrain {
+
+class RingAttention {
+ public:
+  /// ring and workspace (uint8, at least workspace_bytes) are shared by all layers.
+  RingAttention(const ModelConfig& config, const Parameters& parameters, const BlockIds& ids, int layer, Ring& ring,
+                const TensorView& workspace);
+
+  /// Return the bytes of workspace for the largest micro-batches of shape.
+  static std::size_t workspace_bytes(const Stream& stream, const ModelConfig& config, const ExecutionShape& shape);
+
+  /// Fills t.after_attention from t.input, and on the way all that backward can use.
+  void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
+  /// Makes again, before backward, what forward made and the plan did not keep.
+  void restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Kept& kept);
+  /// Adds to t.residual_gradient, which holds the gradient of t.after_attention, that of the path through attention:
+  /// it becomes the gradient of t.input. Overwrites t.attention and t.after_attention.
+  void backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
+
+ private:
+  void project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
+  void attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
+  void add_to_residual(Stream& stream, const BlockTensors& t) const;
+
+  AttentionShape shape_;  // B is set by micro-batch
+  Norm norm_;
+  Linear query_, key_, value_, output_;
+  int layer_;
+  Ring* ring_;
+  TensorView workspace_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,149 @@
+#include "layers/transformer.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/elementwise.h"
+#include "layers/activations.h"
+#include "layers/block.h"
+#include "layers/device_batch.h"
+#include "layers/embedding.h"
+#include "layers/head.h"
+#include "layers/model_parameters.h"
+#include "parallel/ring.h"
+
+namespace ringtrain {
+
+namespace {
+
+RingCapacity ring_capacity(const ModelConfig& config, const ExecutionShape& shape, bool trains) {
+  return {.max_sequences = std::max(shape.max_sequences, shape.max_evaluation_sequences),
+          .max_tokens = shape.max_ring_tokens,
+          .G = config.num_key_value_heads,
+          .D = config.head_dim,
+          .dtype = shape.dtype,
+          .backward = trains,
+          .documents = shape.documents};
+}
+
+}  // namespace
+
+struct Transformer::State {
+  State(const ModelConfig& model_config, const ExecutionShape& shape, Allocator& allocator,
+        Parameters& model_parameters, Stream& model_stream, Communicator* ring_ranks)
+      : config(model_config),
+        parameters(model_parameters),
+        stream(model_stream),
+        ids(describe_parameters(config).ids),
+        activations(allocator, config, shape, parameters.has_gradients()),
+        batch(allocator, config, shape, Activations::most_tokens(shape)),
+        ring(allocator, ring_ranks, shape.ring_size, ring_capacity(config, shape, parameters.has_gradients())),
+        attention_workspace(
+            allocator.make(Tag::workspace, "attention workspace", DType::uint8,
+                           {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream, config, shape))})),
+        feedforward_workspace(allocator, config, shape, parameters.has_gradients()),
+        embedding(parameters, ids),
+        head(allocator, config, shape, Activations::most_tokens(shape), parameters, ids) {
+    for (const BlockIds& block : ids.blocks) {
+      blocks.emplace_back(config, parameters, block, ring, attention_workspace.view(), feedforward_workspace);
+    }
+  }
+
+  void load(const Batch& host) {
+    batch.load(stream, host);
+    ring.begin({.causal = true, .window = config.sliding_window}, host.extents, host.ring_segments, host.B);
+  }
+  BlockTensors tensors(std::size_t layer, bool training) const {
+    return activations.block(static_cast<std::int64_t>(layer), batch.B(), batch.T(), training);
+  }
+  /// Return the residual stream behind the last block.
+  TensorView run_forward(bool training) {
+    embedding.forward(stream, batch, tensors(0, training).input);
+    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      blocks[layer].forward(stream, batch, tensors(layer, training));
+    }
+    return tensors(blocks.size() - 1, training).output;
+  }
+
+  const ModelConfig config;
+  Parameters& parameters;
+  Stream& stream;
+  const ModelIds ids;
+  Activations activations;
+  DeviceBatch batch;
+  Ring ring;
+  Tensor attention_workspace;
+  FeedforwardWorkspace feedforward_workspace;
+  Embedding embedding;
+  std::vector<Block> blocks;
+  Head head;
+};
+
+Transformer::Transformer(const ModelConfig& config, const ExecutionShape& shape, Allocator& allocator,
+                         Parameters& parameters, Stream& stream, Communicator* ring) {
+  ensure(config.num_hidden_layers >= 1, "a transformer has at least one block");
+  ensure(ring ? ring->size() == shape.ring_size : allocator.planning(), "the ring's communicator fits ring_size");
+  ensure(parameters.table().flat_size() == make_parameter_table(config).flat_size(), "parameters of this very model");
+  state_ = std::make_unique<State>(config, shape, allocator, parameters, stream, ring);
+}
+
+Transformer::~Transformer() = default;
+
+void Transformer::initialise(std::uint64_t seed) {
+  Parameters& parameters = state_->parameters;
+  Stream& stream = state_->stream;
+  const ParameterTable& table = parameters.table();
+  for (int group = 0; group < table.groups(); ++group) {
+    const WeightsInUse weights(parameters, group);
+    fill(stream, parameters.group_weights(group), 0.0);  // the padding too
+    for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
+      const Parameter& parameter = table[id];
+      if (parameter.group != group) continue;
+      if (parameter.init_deviation == 0) {
+        fill(stream, parameters.weight(id), parameter.init_value);
+      } else {
+        fill_normal(stream, parameters.weight(id), parameter.init_deviation, seed,
+                    static_cast<std::uint64_t>(id) << 40);
+      }
+    }
+  }
+}
+
+void Transformer::zero_gradients() {
+  fill(state_->stream, state_->parameters.all_gradients(), 0.0);
+}
+
+void Transformer::train_step(const Batch& batch, double denominator, GradientObserver* observer) {
+  State& s = *state_;
+  const auto complete = [&](int group) {
+    if (observer) observer->group_complete(group);
+  };
+  s.load(batch);
+  const TensorView output = s.run_forward(/*training=*/true);
+  s.head.train(s.stream, s.batch, output, s.tensors(0, true).residual_gradient, denominator);
+  complete(s.ids.head_group);
+  for (std::size_t layer = s.blocks.size(); layer-- > 0;) {
+    s.blocks[layer].backward(s.stream, s.batch, s.tensors(layer, true), s.activations.kept());
+    complete(s.blocks[layer].group());
+  }
+  s.embedding.backward(s.stream, s.batch, s.tensors(0, true).residual_gradient);
+  complete(0);
+}
+
+void Transformer::evaluate(const Batch& batch, const TensorView& nll) {
+  State& s = *state_;
+  ensure(nll.empty() || (nll.dtype == DType::float64 && nll.numel() == batch.B * batch.T), "nll is float64 [B, T]");
+  s.load(batch);
+  const TensorView output = s.run_forward(/*training=*/false);
+  s.head.evaluate(s.stream, s.batch, output, nll.empty() ? TensorView{} : nll.flat());
+}
+
+double Transformer::take_loss_sum() {
+  return state_->head.take_loss_sum(state_->stream);
+}
+
+double Transformer::take_wait_seconds() {
+  return state_->ring.take_wait_seconds();
+}
+
+}  // namespace ringtrain
