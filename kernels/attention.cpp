@@ -1,0 +1,160 @@
+// Checks shapes and dtypes of every attention call, then branches on the device: the CPU, or an Error.
+#include "kernels/attention.h"
+
+#include <cmath>
+
+#include "framework/error.h"
+#include "kernels/cpu/attention_cpu.h"
+
+namespace ringtrain {
+
+namespace {
+
+void require_cpu(const Stream& stream) {
+  if (!stream.device().is_cpu()) {
+    fail(ExitCode::device, "attention on {} needs a build with CUDA; set training.device to cpu",
+         stream.device().name());
+  }
+}
+
+void check_state(const AttentionState& state) {
+  const Shape rows{state.o.dim(0), state.o.dim(2), state.o.dim(1)};
+  ensure(state.o.shape.rank() == 4, "attention state o is [B, T, H, D]");
+  ensure(state.m.shape == rows && state.l.shape == rows, "attention state m and l are [B, H, T]");
+  ensure(state.m.dtype == state.o.dtype && state.l.dtype == state.o.dtype, "attention state has one dtype");
+}
+
+void check_tensor(const TensorView& x, const Shape& shape, DType dtype, const char* what) {
+  ensure(x.shape == shape && x.dtype == dtype, what);
+}
+
+/// Checks what forward and backward share and returns [Tq, Tk].
+std::array<std::int64_t, 2> check_call(const AttentionShape& shape, const TensorView& q, const TensorView& k,
+                                       const TensorView& v, const AttentionTokens& queries,
+                                       const AttentionTokens& keys) {
+  const auto& [B, H, G, D, scale, mask] = shape;
+  ensure(B >= 0 && H >= 1 && G >= 1 && D >= 1 && H % G == 0, "attention heads divide by key/value heads");
+  ensure(scale > 0 && std::isfinite(scale), "attention scale is positive");
+  ensure(mask.window >= 0, "attention window is not negative");
+  const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
+  check_tensor(q, {B, Tq, H, D}, q.dtype, "attention q is [B, Tq, H, D], Tq the tokens of the query segments");
+  check_tensor(k, {B, Tk, G, D}, q.dtype, "attention k is [B, Tk, G, D], Tk the tokens of the key segments");
+  check_tensor(v, {B, Tk, G, D}, q.dtype, "attention v is [B, Tk, G, D], Tk the tokens of the key segments");
+  if (Tq > 0 && Tk > 0) {
+    ensure(queries.documents.empty() == keys.documents.empty(), "documents stand with queries and keys, or neither");
+  }
+  return {Tq, Tk};
+}
+
+/// Return the document ids [B, T], or null where all tokens are of one document.
+const std::int32_t* documents_of(const AttentionTokens& tokens, std::int64_t B, std::int64_t T) {
+  if (tokens.documents.empty()) return nullptr;
+  check_tensor(tokens.documents, {B, T}, DType::int32, "attention documents are int32 [B, T]");
+  return tokens.documents.as<std::int32_t>();
+}
+
+std::byte* aligned(const TensorView& workspace, std::size_t needed) {
+  ensure(workspace.bytes() >= needed, "attention workspace is at least attention_workspace_bytes");
+  const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
+  return static_cast<std::byte*>(workspace.data) + (64 - address % 64) % 64;
+}
+
+}  // namespace
+
+std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t,
+                                      std::int64_t Tk) {
+  require_cpu(stream);
+  return dispatch_float(dtype, [&]<class T>() {
+    const auto workers = static_cast<std::size_t>(stream.pool().workers());
+    const std::size_t forward = workers * cpu::forward_scratch_bytes<T>(shape.D);
+    const std::size_t backward =
+        cpu::backward_counter_bytes(shape, Tk) + workers * cpu::backward_scratch_bytes<T>(shape.D);
+    return std::max(forward, backward) + 64;  // 64: to align it
+  });
+}
+
+void attention_reset(Stream& stream, const AttentionState& state) {
+  require_cpu(stream);
+  check_state(state);
+  cpu::attention_reset(stream.pool(), state);
+}
+
+void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
+                       const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
+                       const AttentionState& state, const TensorView& workspace) {
+  require_cpu(stream);
+  const auto [Tq, Tk] = check_call(shape, q, k, v, queries, keys);
+  check_state(state);
+  check_tensor(state.o, q.shape, q.dtype, "attention state o is shaped as q");
+  if (shape.B == 0 || Tq == 0 || Tk == 0) return;
+  std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+  dispatch_float(q.dtype, [&]<class T>() {
+    const cpu::ForwardCall<T> call{shape,
+                                   Tq,
+                                   Tk,
+                                   q.as<T>(),
+                                   k.as<T>(),
+                                   v.as<T>(),
+                                   documents_of(queries, shape.B, Tq),
+                                   documents_of(keys, shape.B, Tk),
+                                   cpu::TileList(queries.segments, cpu::forward_query_tile),
+                                   cpu::TileList(keys.segments, cpu::forward_key_tile),
+                                   state.o.as<T>(),
+                                   state.m.as<T>(),
+                                   state.l.as<T>()};
+    cpu::attention_forward(stream.pool(), call, memory);
+  });
+}
+
+void attention_finish(Stream& stream, const AttentionState& state, const TensorView& lse) {
+  require_cpu(stream);
+  check_state(state);
+  check_tensor(lse, state.m.shape, state.m.dtype, "attention lse is shaped as m");
+  cpu::attention_finish(stream.pool(), state, lse);
+}
+
+void attention_delta(Stream& stream, const TensorView& delta, const TensorView& dout, const TensorView& out) {
+  require_cpu(stream);
+  ensure(out.shape.rank() == 4, "attention out is [B, T, H, D]");
+  check_tensor(dout, out.shape, out.dtype, "attention dout is shaped as out");
+  check_tensor(delta, {out.dim(0), out.dim(2), out.dim(1)}, out.dtype, "attention delta is [B, H, T]");
+  cpu::attention_delta(stream.pool(), delta, dout, out);
+}
+
+void attention_backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
+                        const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
+                        const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq,
+                        const TensorView& dk, const TensorView& dv, const TensorView& workspace) {
+  require_cpu(stream);
+  const auto [Tq, Tk] = check_call(shape, q, k, v, queries, keys);
+  const Shape rows{shape.B, shape.H, Tq};
+  check_tensor(dout, q.shape, q.dtype, "attention dout is shaped as q");
+  check_tensor(lse, rows, q.dtype, "attention lse is [B, H, Tq]");
+  check_tensor(delta, rows, q.dtype, "attention delta is [B, H, Tq]");
+  check_tensor(dq, q.shape, q.dtype, "attention dq is shaped as q");
+  check_tensor(dk, k.shape, q.dtype, "attention dk is shaped as k");
+  check_tensor(dv, v.shape, q.dtype, "attention dv is shaped as v");
+  if (shape.B == 0 || Tq == 0 || Tk == 0) return;
+  std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+  dispatch_float(q.dtype, [&]<class T>() {
+    const cpu::BackwardCall<T> call{shape,
+                                    Tq,
+                                    Tk,
+                                    q.as<T>(),
+                                    k.as<T>(),
+                                    v.as<T>(),
+                                    dout.as<T>(),
+                                    lse.as<T>(),
+                                    delta.as<T>(),
+                                    documents_of(queries, shape.B, Tq),
+                                    documents_of(keys, shape.B, Tk),
+                                    cpu::TileList(queries.segments, cpu::backward_query_tile),
+                                    cpu::TileList(keys.segments, cpu::backward_key_tile),
+                                    dq.as<T>(),
+                                    dk.as<T>(),
+                                    dv.as<T>()};
+    cpu::attention_backward(stream.pool(), call, memory);
+  });
+}
+
+}  // namespace ringtrain

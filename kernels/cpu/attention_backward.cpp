@@ -1,0 +1,275 @@
+// Attention backward (FlashAttention-2, Algorithm 2) with five products a pair of tiles. A task is one tile of keys of
+// one key/value head; it keeps that tile's dk and dv and meets the query tiles upwards, all heads of the group for
+// each. Vectors run along the keys for scores and along D for gradients. The tasks of a head add to its dq in turn,
+// from the last key tile downwards: a task computes its share on its own and waits only before it adds. Tasks are
+// started in that same order, so the one waited for is always running or done.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <numbers>
+#include <thread>
+
+#include "kernels/cpu/attention_cpu.h"
+
+namespace ringtrain::cpu {
+
+namespace {
+
+template <class T>
+std::int64_t padded_head(std::int64_t D) {
+  return (D + panel_width<T> - 1) / panel_width<T> * panel_width<T>;
+}
+
+/// P is padded_head(D). Keys: packed once a task. Queries: packed for each pair of tiles.
+template <class T>
+struct BackwardScratch {
+  static constexpr std::int64_t keys = backward_key_tile, queries = backward_query_tile;
+  T *k_columns, *v_columns;        // [keys / width, D, width]: K^T and V^T by panel
+  T *k, *dk, *dv;                  // [keys, P]
+  T *q, *dout, *dq;                // [queries, P]
+  T *p, *ds;                       // [queries, keys]
+  T *lse, *delta;                  // [queries]; lse in units of log2
+  Integer<T>*position, *document;  // [keys], positions relative to the tile's first
+
+  BackwardScratch(std::byte* memory, std::int64_t D) {
+    const std::int64_t P = padded_head<T>(D);
+    T* next = reinterpret_cast<T*>(memory);
+    const auto take = [&next](std::int64_t elements) { return std::exchange(next, next + elements); };
+    k_columns = take(keys * D), v_columns = take(keys * D);
+    k = take(keys * P), dk = take(keys * P), dv = take(keys * P);
+    q = take(queries * P), dout = take(queries * P), dq = take(queries * P);
+    p = take(queries * keys), ds = take(queries * keys);
+    lse = take(queries), delta = take(queries);
+    position = reinterpret_cast<Integer<T>*>(take(keys)), document = reinterpret_cast<Integer<T>*>(take(keys));
+  }
+  static std::size_t bytes(std::int64_t D) {
+    const std::int64_t P = padded_head<T>(D);
+    const auto elements =
+        static_cast<std::size_t>(2 * keys * D + 3 * (keys + queries) * P + 2 * queries * keys + 2 * queries + 2 * keys);
+    return (elements * sizeof(T) + 63) / 64 * 64;
+  }
+};
+
+using Counter = std::atomic_ref<std::int64_t>;
+
+template <class T>
+class BackwardTask {
+ public:
+  /// Tile `index` of the keys of key/value head g of sequence b; turns: one counter for each key tile of this head.
+  BackwardTask(const BackwardCall<T>& call, std::int64_t b, std::int64_t g, std::int64_t index, std::int64_t* turns,
+               std::byte* scratch)
+      : call_(call),
+        b_(b),
+        g_(g),
+        index_(index),
+        tile_(call.keys[index]),
+        turns_(turns),
+        scratch_(scratch, call.shape.D) {
+    query_documents_ = call.query_documents ? call.query_documents + b * call.Tq : nullptr;
+    key_documents_ = call.key_documents ? call.key_documents + b * call.Tk : nullptr;
+    extent_ = extent_of(tile_, {0, tile_.count}, key_documents_);
+  }
+
+  void run() {
+    const std::int64_t group = call_.shape.H / call_.shape.G, tiles = call_.queries.count();
+    bool loaded = false;
+    for (std::int64_t i = 0; i < tiles; ++i) {
+      const Tile queries = call_.queries[i];
+      const Run run = clip_queries(call_.shape.mask, queries, query_documents_, extent_);
+      if (run.empty()) continue;
+      if (!loaded) load_keys();
+      loaded = true;
+      const std::int64_t before = previous_visitor(queries);
+      for (std::int64_t member = 0; member < group; ++member) {
+        const std::int64_t turn = i * group + member + 1;
+        add_queries(g_ * group + member, queries, run);
+        if (before >= 0) wait_for(before, turn);
+        add_dq(g_ * group + member, queries, run);
+        Counter(turns_[index_]).store(turn, std::memory_order_release);
+      }
+    }
+    if (loaded) store_keys();
+  }
+
+ private:
+  static constexpr std::int64_t width = panel_width<T>, keys_padded = backward_key_tile;
+  static constexpr int W = lanes<T>;
+  static constexpr T infinity = std::numeric_limits<T>::infinity();
+
+  /// Return the key tile that adds to the dq of these queries just before this one; -1: none.
+  std::int64_t previous_visitor(const Tile& queries) const {
+    for (std::int64_t other = index_ + 1; other < call_.keys.count(); ++other) {
+      const Tile keys = call_.keys[other];
+      const Extent extent = extent_of(keys, {0, keys.count}, key_documents_);
+      if (!clip_queries(call_.shape.mask, queries, query_documents_, extent).empty()) return other;
+    }
+    return -1;
+  }
+
+  /// Returns when key tile `other` has added its share of turn `turn`.
+  void wait_for(std::int64_t other, std::int64_t turn) const {
+    const Counter counter(turns_[other]);
+    for (int spins = 0; counter.load(std::memory_order_acquire) < turn; ++spins) {
+      if (spins > 1000) std::this_thread::yield();
+    }
+  }
+
+  const T* key_rows(const T* base) const { return base + ((b_ * call_.Tk + tile_.begin) * call_.shape.G + g_) * D(); }
+  std::int64_t D() const { return call_.shape.D; }
+
+  void load_keys() {
+    const std::int64_t P = padded_head<T>(D()), row = call_.shape.G * D();
+    const T *k = key_rows(call_.k), *v = key_rows(call_.v);
+    for (std::int64_t j = 0; j < keys_padded; ++j) {
+      const bool real = j < tile_.count;
+      const std::int64_t column = j / width * width * D() + j % width;
+      for (std::int64_t d = 0; d < D(); ++d) {
+        scratch_.k_columns[column + d * width] = real ? k[j * row + d] : T{0};
+        scratch_.v_columns[column + d * width] = real ? v[j * row + d] : T{0};
+      }
+      scratch_.position[j] = static_cast<Integer<T>>(tile_.stride * j);
+      scratch_.document[j] = real && key_documents_ ? key_documents_[tile_.begin + j] : 0;
+    }
+    pack_rows(scratch_.k, k, row, tile_.count, P);
+    pack_rows(scratch_.dk, key_rows(call_.dk), row, tile_.count, P);
+    pack_rows(scratch_.dv, key_rows(call_.dv), row, tile_.count, P);
+  }
+
+  void store_keys() {
+    const std::int64_t P = padded_head<T>(D()), row = call_.shape.G * D();
+    T *dk = const_cast<T*>(key_rows(call_.dk)), *dv = const_cast<T*>(key_rows(call_.dv));
+    for (std::int64_t j = 0; j < tile_.count; ++j) {
+      std::copy_n(scratch_.dk + j * P, D(), dk + j * row);
+      std::copy_n(scratch_.dv + j * P, D(), dv + j * row);
+    }
+  }
+
+  /// to[rows, P] = from[rows, D] whose rows stand `stride` apart; the rest is 0.
+  void pack_rows(T* to, const T* from, std::int64_t stride, std::int64_t rows, std::int64_t P) const {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      std::copy_n(from + i * stride, D(), to + i * P);
+      std::fill(to + i * P + D(), to + (i + 1) * P, T{0});
+    }
+  }
+
+  /// Adds the queries `run` of a tile, head h, to this task's dk and dv, and leaves their dq of these keys in scratch.
+  void add_queries(std::int64_t h, const Tile& queries, Run run) {
+    const std::int64_t P = padded_head<T>(D()), row = call_.shape.H * D(), n = run.end - run.begin;
+    const std::int64_t first = b_ * call_.Tq + queries.begin + run.begin;
+    const std::int64_t statistics = (b_ * call_.shape.H + h) * call_.Tq + queries.begin + run.begin;
+    pack_rows(scratch_.q, call_.q + (first * call_.shape.H + h) * D(), row, n, P);
+    pack_rows(scratch_.dout, call_.dout + (first * call_.shape.H + h) * D(), row, n, P);
+    for (std::int64_t i = 0; i < n; ++i) {
+      // A row without a key: any finite score minus this is far below what exp2 can tell from 0.
+      const T lse = call_.lse[statistics + i];
+      scratch_.lse[i] = lse == -infinity ? std::numeric_limits<T>::max() / 4 : lse * std::numbers::log2e_v<T>;
+      scratch_.delta[i] = call_.delta[statistics + i];
+    }
+    const std::int64_t panels = (tile_.count + width - 1) / width;
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      const std::int64_t at = panel * width;
+      gemm_panel<T, Order::rows, Store::overwrite>(n, D(), scratch_.q, P, scratch_.k_columns + at * D(), width,
+                                                   scratch_.p + at, keys_padded);
+      gemm_panel<T, Order::rows, Store::overwrite>(n, D(), scratch_.dout, P, scratch_.v_columns + at * D(), width,
+                                                   scratch_.ds + at, keys_padded);
+    }
+    if (!all_visible(call_.shape.mask, extent_of(queries, run, query_documents_), extent_)) hide(queries, run);
+    softmax(n, panels * width);
+    for (std::int64_t at = 0; at < P; at += width) {
+      gemm_panel<T, Order::columns, Store::add>(tile_.count, n, scratch_.p, keys_padded, scratch_.dout + at, P,
+                                                scratch_.dv + at, P);
+      gemm_panel<T, Order::columns, Store::add>(tile_.count, n, scratch_.ds, keys_padded, scratch_.q + at, P,
+                                                scratch_.dk + at, P);
+      gemm_panel<T, Order::rows, Store::overwrite>(n, tile_.count, scratch_.ds, keys_padded, scratch_.k + at, P,
+                                                   scratch_.dq + at, P);
+    }
+  }
+
+  /// Sets the scores of pairs that the mask or the documents forbid to -inf.
+  void hide(const Tile& queries, Run run) {
+    constexpr std::int64_t bound = std::int64_t{1} << 30;
+    for (std::int64_t i = run.begin; i < run.end; ++i) {
+      const std::int64_t query = queries.position(i);
+      const Interval seen = keys_seen_by(call_.shape.mask, query, query);
+      const auto from = static_cast<Integer<T>>(std::clamp(seen.first - tile_.start, -bound, bound));
+      const auto to = static_cast<Integer<T>>(std::clamp(seen.last - tile_.start, -bound, bound));
+      T* s = scratch_.p + (i - run.begin) * keys_padded;
+      for (std::int64_t lane = 0; lane < keys_padded; lane += W) {
+        const Integers<T> position = load_integers<T>(scratch_.position + lane);
+        Integers<T> sees = (position >= from) & (position <= to);
+        if (query_documents_) {
+          const auto document = static_cast<Integer<T>>(query_documents_[queries.begin + i]);
+          sees &= load_integers<T>(scratch_.document + lane) == document;
+        }
+        store(s + lane, sees ? load(s + lane) : broadcast<T>(-infinity));
+      }
+    }
+  }
+
+  /// p: scores to probabilities; ds: dP to the gradient of q k^T, on rows [0, n) and lanes [0, used).
+  void softmax(std::int64_t n, std::int64_t used) {
+    const T scale = static_cast<T>(call_.shape.scale);
+    const Vector<T> factor = broadcast<T>(scale * std::numbers::log2e_v<T>);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Vector<T> offset = broadcast<T>(-scratch_.lse[i]), delta = broadcast<T>(scratch_.delta[i]);
+      T *p = scratch_.p + i * keys_padded, *ds = scratch_.ds + i * keys_padded;
+      for (std::int64_t lane = 0; lane < used; lane += W) {
+        const Vector<T> probability = exp2<T>(fma(load(p + lane), factor, offset));
+        store(p + lane, probability);
+        store(ds + lane, probability * scale * (load(ds + lane) - delta));
+      }
+    }
+  }
+
+  void add_dq(std::int64_t h, const Tile& queries, Run run) const {
+    const std::int64_t P = padded_head<T>(D()), row = call_.shape.H * D();
+    T* dq = call_.dq + ((b_ * call_.Tq + queries.begin + run.begin) * call_.shape.H + h) * D();
+    for (std::int64_t i = 0; i < run.end - run.begin; ++i) {
+      for (std::int64_t d = 0; d < D(); ++d) dq[i * row + d] += scratch_.dq[i * P + d];
+    }
+  }
+
+  const BackwardCall<T>& call_;
+  const std::int64_t b_, g_, index_;
+  const Tile tile_;
+  std::int64_t* turns_;
+  BackwardScratch<T> scratch_;
+  const std::int32_t *query_documents_, *key_documents_;
+  Extent extent_;
+};
+
+}  // namespace
+
+template <class T>
+std::size_t backward_scratch_bytes(std::int64_t D) {
+  return BackwardScratch<T>::bytes(D);
+}
+
+std::size_t backward_counter_bytes(const AttentionShape& shape, std::int64_t Tk) {
+  const std::int64_t counters = shape.B * shape.G * TileList::bound(Tk, backward_key_tile);
+  return (static_cast<std::size_t>(counters) * sizeof(std::int64_t) + 63) / 64 * 64;
+}
+
+template <class T>
+void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte* workspace) {
+  const std::int64_t tiles = call.keys.count(), heads = call.shape.B * call.shape.G;
+  auto* turns = reinterpret_cast<std::int64_t*>(workspace);
+  std::fill_n(turns, heads * tiles, std::int64_t{0});
+  std::byte* scratch = workspace + backward_counter_bytes(call.shape, call.Tk);
+  const std::size_t scratch_bytes = backward_scratch_bytes<T>(call.shape.D);
+  // noexcept: a task that threw would leave the ones that wait for its turn waiting for ever.
+  pool.run(heads * tiles, [&](std::int64_t task, int worker) noexcept {
+    const std::int64_t index = tiles - 1 - task / heads, head = task % heads;
+    BackwardTask<T>(call, head / call.shape.G, head % call.shape.G, index, turns + head * tiles,
+                    scratch + static_cast<std::size_t>(worker) * scratch_bytes)
+        .run();
+  });
+}
+
+template std::size_t backward_scratch_bytes<float>(std::int64_t);
+template std::size_t backward_scratch_bytes<double>(std::int64_t);
+template void attention_backward<float>(ThreadPool&, const BackwardCall<float>&, std::byte*);
+template void attention_backward<double>(ThreadPool&, const BackwardCall<double>&, std::byte*);
+
+}  // namespace ringtrain::cpu

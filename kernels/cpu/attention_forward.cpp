@@ -1,0 +1,217 @@
+// Attention forward (FlashAttention-2, Algorithm 1). A task is one tile of queries of one head. Vectors run along the
+// queries: scores are kept transposed, S^T = K Q^T, so that maxima, sums and masks are lanewise, and the output is
+// accumulated as O^T += V^T P^T. Keys and values are read where they lie; only the task's queries are packed.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "kernels/cpu/attention_cpu.h"
+
+namespace ringtrain::cpu {
+
+namespace {
+
+/// The queries of a task, by panel of panel_width<T> lanes; lanes beyond the tile's end are zero and never stored.
+template <class T>
+struct ForwardScratch {
+  static constexpr std::int64_t width = panel_width<T>;
+  static constexpr std::int64_t padded = forward_query_tile;
+  T *q, *o;                        // [panels, D, width]
+  T* s;                            // [forward_key_tile, width], one panel's scores, then probabilities
+  T *m, *l;                        // [padded]
+  Integer<T>*position, *document;  // [padded], positions relative to the tile's first
+
+  ForwardScratch(std::byte* memory, std::int64_t D) {
+    q = reinterpret_cast<T*>(memory);
+    o = q + padded * D;
+    s = o + padded * D;
+    m = s + forward_key_tile * width;
+    l = m + padded;
+    position = reinterpret_cast<Integer<T>*>(l + padded);
+    document = position + padded;
+  }
+  static std::size_t bytes(std::int64_t D) {
+    const auto elements = static_cast<std::size_t>(2 * padded * D + forward_key_tile * width + 4 * padded);
+    return (elements * sizeof(T) + 63) / 64 * 64;
+  }
+};
+
+/// One task: tile `tile` of the queries of head h of sequence b.
+template <class T>
+class ForwardTask {
+ public:
+  ForwardTask(const ForwardCall<T>& call, std::int64_t b, std::int64_t h, const Tile& tile, std::byte* scratch)
+      : call_(call), tile_(tile), scratch_(scratch, call.shape.D) {
+    const auto& [B, H, G, D, scale, mask] = call.shape;
+    const std::int64_t g = h / (H / G);
+    q_ = call.q + ((b * call.Tq + tile.begin) * H + h) * D;
+    o_ = call.o + ((b * call.Tq + tile.begin) * H + h) * D;
+    m_ = call.m + (b * H + h) * call.Tq + tile.begin;
+    l_ = call.l + (b * H + h) * call.Tq + tile.begin;
+    k_ = call.k + (b * call.Tk * G + g) * D;
+    v_ = call.v + (b * call.Tk * G + g) * D;
+    query_documents_ = call.query_documents ? call.query_documents + b * call.Tq : nullptr;
+    key_documents_ = call.key_documents ? call.key_documents + b * call.Tk : nullptr;
+    panels_ = (tile.count + width - 1) / width;
+  }
+
+  void run() {
+    const Extent tile_extent = extent_of(tile_, {0, tile_.count}, query_documents_);
+    bool loaded = false;
+    for (std::int64_t index = call_.keys.count() - 1; index >= 0; --index) {
+      const Tile keys = call_.keys[index];
+      if (clip_keys(call_.shape.mask, keys, key_documents_, tile_extent).empty()) continue;
+      if (!loaded) load_state();
+      loaded = true;
+      for (std::int64_t panel = 0; panel < panels_; ++panel) {
+        const Run lanes_used{panel * width, std::min(tile_.count, (panel + 1) * width)};
+        const Extent queries = extent_of(tile_, lanes_used, query_documents_);
+        const Run run = clip_keys(call_.shape.mask, keys, key_documents_, queries);
+        if (!run.empty()) add_keys(panel, queries, keys, run);
+      }
+    }
+    if (loaded) store_state();
+  }
+
+ private:
+  static constexpr std::int64_t width = panel_width<T>;
+  static constexpr int W = lanes<T>;
+  static constexpr T infinity = std::numeric_limits<T>::infinity();
+
+  void load_state() {
+    const std::int64_t D = call_.shape.D, row = call_.shape.H * D, lanes_padded = panels_ * width;
+    for (std::int64_t i = 0; i < lanes_padded; ++i) {
+      const bool real = i < tile_.count;
+      T* q = scratch_.q + i / width * width * D + i % width;
+      T* o = scratch_.o + i / width * width * D + i % width;
+      for (std::int64_t d = 0; d < D; ++d) {
+        q[d * width] = real ? q_[i * row + d] : T{0};
+        o[d * width] = real ? o_[i * row + d] : T{0};
+      }
+      scratch_.m[i] = real ? m_[i] : -infinity;
+      scratch_.l[i] = real ? l_[i] : T{0};
+      scratch_.position[i] = static_cast<Integer<T>>(tile_.stride * i);
+      scratch_.document[i] = real && query_documents_ ? query_documents_[tile_.begin + i] : 0;
+    }
+  }
+
+  void store_state() {
+    const std::int64_t D = call_.shape.D, row = call_.shape.H * D;
+    for (std::int64_t i = 0; i < tile_.count; ++i) {
+      const T* o = scratch_.o + i / width * width * D + i % width;
+      for (std::int64_t d = 0; d < D; ++d) o_[i * row + d] = o[d * width];
+      m_[i] = scratch_.m[i];
+      l_[i] = scratch_.l[i];
+    }
+  }
+
+  /// Adds the keys `run` of a tile to the queries of a panel.
+  void add_keys(std::int64_t panel, const Extent& queries, const Tile& keys, Run run) {
+    const std::int64_t D = call_.shape.D, row = call_.shape.G * D, count = run.end - run.begin;
+    const T* q = scratch_.q + panel * width * D;
+    T* o = scratch_.o + panel * width * D;
+    const std::int64_t first = (keys.begin + run.begin) * row;
+    gemm_panel<T, Order::rows, Store::overwrite>(count, D, k_ + first, row, q, width, scratch_.s, width);
+    if (!all_visible(call_.shape.mask, queries, extent_of(keys, run, key_documents_))) hide(panel, keys, run);
+    softmax(panel, count, o);
+    gemm_panel<T, Order::columns, Store::add>(D, count, v_ + first, row, scratch_.s, width, o, width);
+  }
+
+  /// Sets the scores of pairs that the mask or the documents forbid to -inf.
+  void hide(std::int64_t panel, const Tile& keys, Run run) {
+    // Queries that see a key are an interval; relative to the tile's first position it fits any lane type once clamped.
+    constexpr std::int64_t bound = std::int64_t{1} << 30;
+    for (std::int64_t j = run.begin; j < run.end; ++j) {
+      const std::int64_t key = keys.position(j);
+      const Interval seen = queries_that_see(call_.shape.mask, key, key);
+      const auto from = static_cast<Integer<T>>(std::clamp(seen.first - tile_.start, -bound, bound));
+      const auto to = static_cast<Integer<T>>(std::clamp(seen.last - tile_.start, -bound, bound));
+      T* s = scratch_.s + (j - run.begin) * width;
+      for (std::int64_t lane = 0; lane < width; lane += W) {
+        const Integers<T> position = load_integers<T>(scratch_.position + panel * width + lane);
+        Integers<T> sees = (position >= from) & (position <= to);
+        if (key_documents_) {
+          const auto document = static_cast<Integer<T>>(key_documents_[keys.begin + j]);
+          sees &= load_integers<T>(scratch_.document + panel * width + lane) == document;
+        }
+        store(s + lane, sees ? load(s + lane) : broadcast<T>(-infinity));
+      }
+    }
+  }
+
+  /// Turns `count` rows of scores into probabilities relative to the new running maximum, and brings the panel's state
+  /// (m, l and the output o [D, width]) to that maximum.
+  void softmax(std::int64_t panel, std::int64_t count, T* o) {
+    constexpr T log2e = std::numbers::log2e_v<T>;
+    constexpr int NR = panel_vectors;
+    const T scale = static_cast<T>(call_.shape.scale);
+    T* s = scratch_.s;
+    Vector<T> largest[NR], offset[NR], sum[NR], alpha[NR];
+    Integers<T> moved{};
+    for (int r = 0; r < NR; ++r) largest[r] = broadcast<T>(-infinity);
+    for (std::int64_t j = 0; j < count; ++j) {
+      for (int r = 0; r < NR; ++r) largest[r] = maximum(load(s + j * width + r * W), largest[r]);
+    }
+    for (int r = 0; r < NR; ++r) {
+      const Vector<T> before = load(scratch_.m + panel * width + r * W);
+      const Vector<T> now = maximum(largest[r] * scale, before);
+      store(scratch_.m + panel * width + r * W, now);
+      // A row that has seen no key yet keeps m = -inf; 0 stands in for it, so that no -inf - -inf arises.
+      const Vector<T> anchor = now == -infinity ? Vector<T>{} : now;
+      offset[r] = -(anchor * log2e);
+      alpha[r] = now == before ? broadcast<T>(T{1}) : exp2<T>(before * log2e + offset[r]);
+      moved |= now != before;
+      sum[r] = Vector<T>{};
+    }
+    const Vector<T> factor = broadcast<T>(scale * log2e);
+    for (std::int64_t j = 0; j < count; ++j) {
+      for (int r = 0; r < NR; ++r) {
+        const Vector<T> p = exp2<T>(fma(load(s + j * width + r * W), factor, offset[r]));
+        store(s + j * width + r * W, p);
+        sum[r] += p;
+      }
+    }
+    for (int r = 0; r < NR; ++r) {
+      T* l = scratch_.l + panel * width + r * W;
+      store(l, fma(load(l), alpha[r], sum[r]));
+    }
+    if (!any(moved)) return;
+    for (std::int64_t d = 0; d < call_.shape.D; ++d) {
+      for (int r = 0; r < NR; ++r) store(o + d * width + r * W, load(o + d * width + r * W) * alpha[r]);
+    }
+  }
+
+  const ForwardCall<T>& call_;
+  const Tile tile_;
+  ForwardScratch<T> scratch_;
+  const T *q_, *k_, *v_;  // this head's; rows are H * D or G * D apart
+  T *o_, *m_, *l_;
+  const std::int32_t *query_documents_, *key_documents_;
+  std::int64_t panels_;
+};
+
+}  // namespace
+
+template <class T>
+std::size_t forward_scratch_bytes(std::int64_t D) {
+  return ForwardScratch<T>::bytes(D);
+}
+
+template <class T>
+void attention_forward(ThreadPool& pool, const ForwardCall<T>& call, std::byte* workspace) {
+  const std::int64_t tiles = call.queries.count(), heads = call.shape.B * call.shape.H;
+  const std::size_t scratch = forward_scratch_bytes<T>(call.shape.D);
+  // Last tiles first: under a causal mask they are the longest.
+  pool.run(heads * tiles, [&](std::int64_t task, int worker) {
+    const std::int64_t index = tiles - 1 - task / heads, b = task % heads / call.shape.H, h = task % call.shape.H;
+    ForwardTask<T>(call, b, h, call.queries[index], workspace + static_cast<std::size_t>(worker) * scratch).run();
+  });
+}
+
+template std::size_t forward_scratch_bytes<float>(std::int64_t);
+template std::size_t forward_scratch_bytes<double>(std::int64_t);
+template void attention_forward<float>(ThreadPool&, const ForwardCall<float>&, std::byte*);
+template void attention_forward<double>(ThreadPool&, const ForwardCall<double>&, std::byte*);
+
+}  // namespace ringtrain::cpu

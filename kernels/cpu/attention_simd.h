@@ -1,0 +1,156 @@
+// Vectors of float and double for the attention kernels: GCC and Clang vector extensions of the widest register the
+// build may use, an explicit fused multiply-add, and a base-2 exponential. Right on any target; fast where the
+// compiler was allowed AVX2 or AVX-512.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#if defined(__FMA__) || defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+namespace ringtrain::cpu {
+
+#if defined(__AVX512F__)
+inline constexpr int vector_bytes = 64, vector_registers = 32;
+#elif defined(__AVX__)
+inline constexpr int vector_bytes = 32, vector_registers = 16;
+#else
+inline constexpr int vector_bytes = 16, vector_registers = 16;
+#endif
+
+template <class T>
+struct Simd;
+template <>
+struct Simd<float> {
+  using Vector = float __attribute__((vector_size(vector_bytes)));
+  using Integer = std::int32_t;
+  using Integers = std::int32_t __attribute__((vector_size(vector_bytes)));
+};
+template <>
+struct Simd<double> {
+  using Vector = double __attribute__((vector_size(vector_bytes)));
+  using Integer = std::int64_t;
+  using Integers = std::int64_t __attribute__((vector_size(vector_bytes)));
+};
+
+template <class T>
+using Vector = typename Simd<T>::Vector;
+/// Signed integers of T's width: lanes of positions and documents, and what a comparison gives (0 or -1).
+template <class T>
+using Integer = typename Simd<T>::Integer;
+template <class T>
+using Integers = typename Simd<T>::Integers;
+template <class T>
+inline constexpr int lanes = vector_bytes / static_cast<int>(sizeof(T));
+
+/// Unaligned load and store (one instruction each).
+template <class T>
+inline Vector<T> load(const T* from) {
+  Vector<T> x;
+  std::memcpy(&x, from, sizeof(x));
+  return x;
+}
+template <class T>
+inline void store(T* to, Vector<T> x) {
+  std::memcpy(to, &x, sizeof(x));
+}
+template <class T>
+inline Integers<T> load_integers(const Integer<T>* from) {
+  Integers<T> x;
+  std::memcpy(&x, from, sizeof(x));
+  return x;
+}
+
+template <class T>
+inline Vector<T> broadcast(T x) {
+  return x - Vector<T>{};
+}
+
+/// Return a * b + c, rounded once where the target can. Written out, so that bits do not hang on contraction flags.
+inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__AVX__) && defined(__FMA__)
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+inline Vector<double> fma(Vector<double> a, Vector<double> b, Vector<double> c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_pd(a, b, c);
+#elif defined(__AVX__) && defined(__FMA__)
+  return _mm256_fmadd_pd(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/// Lanewise maximum; b where either is NaN.
+template <class V>
+inline V maximum(V a, V b) {
+  return a > b ? a : b;
+}
+
+/// Return whether any lane of a comparison holds.
+template <class I>
+inline bool any(I comparison) {
+  std::uint64_t words[sizeof(I) / 8], all = 0;
+  std::memcpy(words, &comparison, sizeof(I));
+  for (std::uint64_t word : words) all |= word;
+  return all != 0;
+}
+
+template <class T>
+inline T horizontal_sum(Vector<T> x) {
+  T sum = 0;
+  for (int i = 0; i < lanes<T>; ++i) sum += x[i];
+  return sum;
+}
+
+/// Coefficients of f^1, f^2, ... of 2^f on [-1/2, 1/2], minimax in relative error with the constant term held at
+/// exactly 1, so that exp2(0) is 1 to the bit. shift: 1.5 * 2^mantissa + exponent bias.
+template <class T>
+struct Exp2Table;
+template <>
+struct Exp2Table<float> {
+  static constexpr float lowest = -127, shift = 12582912.0F + 127;
+  static constexpr int mantissa_bits = 23;
+  static constexpr float c[] = {0.6931471856213125F, 0.24022644016125055F,   0.055503710927503225F,
+                                0.009619340517898F,  0.0013383479655545744F, 0.00014993492763853026F};
+};
+template <>
+struct Exp2Table<double> {
+  static constexpr double lowest = -1023, shift = 6755399441055744.0 + 1023;
+  static constexpr int mantissa_bits = 52;
+  static constexpr double c[] = {0.6931471805599453,    0.24022650695910108,    0.055504108664820355,
+                                 0.00961812910760338,   0.0013333558146789997,  0.00015403530445351555,
+                                 1.525273341214393e-05, 1.3215441202265196e-06, 1.0178257950651697e-07,
+                                 7.072754902773945e-09, 4.4225709601904496e-10};
+};
+
+/// Return 2^x. Relative error below 1.5e-7 (float), 3e-16 (double); 0 for x <= -126.5 (-1022.5), -inf included; NaN
+/// stays NaN; x must stay below 127.5 (1023.5).
+template <class T>
+inline Vector<T> exp2(Vector<T> x) {
+  using Table = Exp2Table<T>;
+  constexpr int terms = static_cast<int>(sizeof(Table::c) / sizeof(T));
+  x = maximum(broadcast<T>(Table::lowest), x);
+  // Adding the shift rounds x to an integer, which then stands, biased as an exponent, in the low bits.
+  const Vector<T> shifted = x + Table::shift;
+  const Vector<T> fraction = x - (shifted - Table::shift);
+  Vector<T> p = broadcast<T>(Table::c[terms - 1]);
+  for (int i = terms - 2; i >= 0; --i) p = fma(p, fraction, broadcast<T>(Table::c[i]));
+  p = fma(p, fraction, broadcast<T>(T{1}));
+  Integers<T> bits;
+  std::memcpy(&bits, &shifted, sizeof(bits));
+  bits <<= Table::mantissa_bits;
+  Vector<T> power;
+  std::memcpy(&power, &bits, sizeof(power));
+  return p * power;
+}
+
+}  // namespace ringtrain::cpu

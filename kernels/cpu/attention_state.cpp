@@ -1,0 +1,86 @@
+// The passes over the state alone: reset, finish, and backward's delta. A task is a run of rows (b, t).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/attention_cpu.h"
+
+namespace ringtrain::cpu {
+
+namespace {
+
+constexpr std::int64_t rows_per_task = 64;
+
+/// Calls body(b, t) for every token of [B, T], spread over the pool.
+template <class Body>
+void for_tokens(ThreadPool& pool, std::int64_t B, std::int64_t T, const Body& body) {
+  const std::int64_t tokens = B * T;
+  pool.run((tokens + rows_per_task - 1) / rows_per_task, [&](std::int64_t task, int) {
+    const std::int64_t end = std::min(tokens, (task + 1) * rows_per_task);
+    for (std::int64_t token = task * rows_per_task; token < end; ++token) body(token / T, token % T);
+  });
+}
+
+/// Return sum over d of x[d] * y[d], in double, in eight strands.
+template <class T>
+double dot(const T* x, const T* y, std::int64_t D) {
+  constexpr int strands = 8;
+  double sum[strands] = {};
+  std::int64_t d = 0;
+  for (; d + strands <= D; d += strands) {
+    for (int i = 0; i < strands; ++i) sum[i] += static_cast<double>(x[d + i]) * static_cast<double>(y[d + i]);
+  }
+  for (; d < D; ++d) sum[0] += static_cast<double>(x[d]) * static_cast<double>(y[d]);
+  return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
+}
+
+}  // namespace
+
+void attention_reset(ThreadPool& pool, const AttentionState& state) {
+  dispatch_float(state.o.dtype, [&]<class T>() {
+    const std::int64_t B = state.o.dim(0), Tq = state.o.dim(1), H = state.o.dim(2), D = state.o.dim(3);
+    T *o = state.o.as<T>(), *m = state.m.as<T>(), *l = state.l.as<T>();
+    for_tokens(pool, B, Tq, [&](std::int64_t b, std::int64_t t) {
+      std::fill_n(o + (b * Tq + t) * H * D, H * D, T{0});
+      for (std::int64_t h = 0; h < H; ++h) {
+        m[(b * H + h) * Tq + t] = -std::numeric_limits<T>::infinity();
+        l[(b * H + h) * Tq + t] = 0;
+      }
+    });
+  });
+}
+
+void attention_finish(ThreadPool& pool, const AttentionState& state, const TensorView& lse_view) {
+  dispatch_float(state.o.dtype, [&]<class T>() {
+    const std::int64_t B = state.o.dim(0), Tq = state.o.dim(1), H = state.o.dim(2), D = state.o.dim(3);
+    T *o = state.o.as<T>(), *lse = lse_view.as<T>();
+    const T *m = state.m.as<T>(), *l = state.l.as<T>();
+    for_tokens(pool, B, Tq, [&](std::int64_t b, std::int64_t t) {
+      for (std::int64_t h = 0; h < H; ++h) {
+        const std::int64_t row = (b * H + h) * Tq + t;
+        const T sum = l[row];
+        lse[row] = sum == 0 ? -std::numeric_limits<T>::infinity() : m[row] + std::log(sum);
+        const T inverse = sum == 0 ? T{0} : T{1} / sum;
+        T* out = o + ((b * Tq + t) * H + h) * D;
+        for (std::int64_t d = 0; d < D; ++d) out[d] *= inverse;
+      }
+    });
+  });
+}
+
+void attention_delta(ThreadPool& pool, const TensorView& delta_view, const TensorView& dout_view,
+                     const TensorView& out_view) {
+  dispatch_float(out_view.dtype, [&]<class T>() {
+    const std::int64_t B = out_view.dim(0), Tq = out_view.dim(1), H = out_view.dim(2), D = out_view.dim(3);
+    T* delta = delta_view.as<T>();
+    const T *dout = dout_view.as<T>(), *out = out_view.as<T>();
+    for_tokens(pool, B, Tq, [&](std::int64_t b, std::int64_t t) {
+      for (std::int64_t h = 0; h < H; ++h) {
+        const std::int64_t row = ((b * Tq + t) * H + h) * D;
+        delta[(b * H + h) * Tq + t] = static_cast<T>(dot(dout + row, out + row, D));
+      }
+    });
+  });
+}
+
+}  // namespace ringtrain::cpu

@@ -1,0 +1,62 @@
+// Tiles of a shard: runs of at most `size` tokens of one segment, cut where the position crosses a multiple of
+// size * stride. Tiles thus stand at the same places of the whole sequence however it is sharded, as far as segment
+// edges allow. Plus the arithmetic of which part of a tile other tokens can see. Pure values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "framework/segments.h"
+
+namespace ringtrain::cpu {
+
+/// Local tokens [begin, begin + count) at positions start, start + stride, ...; count >= 1.
+struct Tile {
+  std::int64_t begin = 0, count = 0, start = 0, stride = 1;
+  std::int64_t position(std::int64_t i) const { return start + stride * i; }
+};
+
+class TileList {
+ public:
+  TileList(std::span<const Segment> segments, std::int64_t size);
+  std::int64_t count() const { return count_; }
+  /// Return tile index, 0 <= index < count(), in the order of local tokens.
+  Tile operator[](std::int64_t index) const;
+  /// Return the most tiles that `tokens` tokens in at most max_segments segments can make.
+  static std::int64_t bound(std::int64_t tokens, std::int64_t size) { return tokens / size + 2 * max_segments; }
+  static constexpr std::int64_t max_segments = 16;
+
+ private:
+  std::span<const Segment> segments_;
+  std::int64_t size_, count_ = 0;
+};
+
+/// Inclusive ranges of positions and documents of a run of tokens; the documents are 0 where there is just one.
+struct Extent {
+  std::int64_t first, last;
+  std::int32_t first_document, last_document;
+};
+/// Local indices [begin, end) of a tile.
+struct Run {
+  std::int64_t begin, end;
+  bool empty() const { return begin >= end; }
+};
+/// Positions [first, last], both inclusive.
+struct Interval {
+  std::int64_t first, last;
+};
+
+/// Return the extent of tokens `run` of a tile; documents: those of the shard's tokens, or null.
+Extent extent_of(const Tile& tile, Run run, const std::int32_t* documents);
+/// Return which keys the queries [first, last] see together, and which queries see any of the keys.
+Interval keys_seen_by(const AttentionMask& mask, std::int64_t first, std::int64_t last);
+Interval queries_that_see(const AttentionMask& mask, std::int64_t first, std::int64_t last);
+
+/// Return the part of a tile of keys that may be seen from the queries (a superset of what is seen, exact in
+/// positions), and the part of a tile of queries that may see the keys.
+Run clip_keys(const AttentionMask& mask, const Tile& keys, const std::int32_t* documents, const Extent& queries);
+Run clip_queries(const AttentionMask& mask, const Tile& queries, const std::int32_t* documents, const Extent& keys);
+/// Return whether every query of the one sees every key of the other.
+bool all_visible(const AttentionMask& mask, const Extent& queries, const Extent& keys);
+
+}  // namespace ringtrain::cpu
