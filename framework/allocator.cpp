@@ -38,7 +38,13 @@ Allocator::~Allocator() {
 }
 
 Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shape) {
-  const std::size_t bytes = rounded(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
+  constexpr std::size_t most = std::size_t{1} << 62;  // of one tensor and of all: sums of two stay exact
+  const auto elements = static_cast<std::size_t>(shape.numel());
+  const std::size_t bytes = elements > most / size_of(dtype) ? most : rounded(elements * size_of(dtype));
+  if (bytes >= most - current_.total) {
+    fail(ExitCode::usage, "{} {} {} {} and the {} bytes planned before it are more than any machine's memory",
+         name_of(tag), name, name_of(dtype), shape.to_string(), current_.total);
+  }
   void* data = nullptr;
   if (mode_ == Mode::real) {
     if (!device_.is_cpu()) fail(ExitCode::device, "tensors on {} need a build with CUDA", device_.name());

@@ -17,6 +17,9 @@ enum class Purpose : std::uint32_t {
   test = 100,
 };
 
+/// Return Philox4x32-10 of a counter under a key: the published function, which everything below is made from.
+std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
+
 /// Return the 128 bits at index, as four words.
 std::array<std::uint32_t, 4> random_words(std::uint64_t seed, Purpose purpose, std::uint64_t index);
 /// Return 64 uniform bits.

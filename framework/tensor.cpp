@@ -16,7 +16,14 @@ Shape::Shape(std::initializer_list<std::int64_t> dims) {
 
 std::int64_t Shape::numel() const {
   std::int64_t product = 1;
-  for (int i = 0; i < rank_; ++i) product *= dims_[static_cast<std::size_t>(i)];
+  bool overflow = false;
+  for (int i = 0; i < rank_; ++i) {
+    const std::int64_t dim = dims_[static_cast<std::size_t>(i)];
+    if (dim == 0) return 0;
+    overflow |= __builtin_mul_overflow(product, dim, &product);
+  }
+  // A plan that wrapped around would look as if it fitted.
+  if (overflow) fail(ExitCode::usage, "a tensor of shape {} has more elements than can be counted", to_string());
   return product;
 }
 

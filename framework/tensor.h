@@ -24,7 +24,7 @@ class Shape {
 
   int rank() const { return rank_; }
   std::int64_t operator[](int dim) const { return dims_[static_cast<std::size_t>(dim)]; }
-  /// Return the number of elements; 1 for rank 0.
+  /// Return the number of elements; 1 for rank 0. Error(usage) if it has no 63-bit number.
   std::int64_t numel() const;
   /// Return e.g. "[2, 128, 64]".
   std::string to_string() const;
