@@ -1,0 +1,120 @@
+// Human sizes, and what a progress line says on a terminal and in a pipe.
+#include "framework/progress.h"
+
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+namespace {
+
+TEST(Human, Bytes) {
+  EXPECT_EQ(human_bytes(0), "0 B");
+  EXPECT_EQ(human_bytes(1023), "1023 B");
+  EXPECT_EQ(human_bytes(1024), "1.0 KiB");
+  EXPECT_EQ(human_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(human_bytes(100 * 1024), "100 KiB");
+  EXPECT_EQ(human_bytes(1024 * 1024 - 1), "1.0 MiB");  // never "1024 KiB"
+  EXPECT_EQ(human_bytes(3.25 * 1024 * 1024 * 1024), "3.2 GiB");
+  EXPECT_EQ(human_bytes(9e18), "7.8 EiB");
+}
+
+TEST(Human, Counts) {
+  EXPECT_EQ(human_count(0), "0");
+  EXPECT_EQ(human_count(2.5), "2.5");
+  EXPECT_EQ(human_count(950), "950");
+  EXPECT_EQ(human_count(999.9), "1.0K");
+  EXPECT_EQ(human_count(12345), "12.3K");
+  EXPECT_EQ(human_count(123456), "123K");
+  EXPECT_EQ(human_count(1.2e6), "1.2M");
+  EXPECT_EQ(human_count(5e15), "5000T");
+}
+
+TEST(Human, Durations) {
+  EXPECT_EQ(human_duration(0), "0.0s");
+  EXPECT_EQ(human_duration(0.44), "0.4s");
+  EXPECT_EQ(human_duration(9.96), "10s");
+  EXPECT_EQ(human_duration(59.4), "59s");
+  EXPECT_EQ(human_duration(59.6), "1m00s");
+  EXPECT_EQ(human_duration(185), "3m05s");
+  EXPECT_EQ(human_duration(3599.7), "1h00m");
+  EXPECT_EQ(human_duration(7380), "2h03m");
+  EXPECT_EQ(human_duration(4 * 86400 + 2 * 3600), "4d02h");
+  EXPECT_EQ(human_duration(-1), "0.0s");
+  EXPECT_EQ(human_duration(1e300), human_duration(1e12));
+}
+
+TEST(ProgressLine, SaysWhatIsKnown) {
+  ProgressState state{.task = "train", .done = 119, .total = 600, .fields = "loss=2.31"};
+  EXPECT_EQ(progress_line(state, 0), "train 119/600 (19%) loss=2.31");
+  state.units_per_second = 12345;
+  state.seconds_left = 185;
+  EXPECT_EQ(progress_line(state, 0), "train 119/600 (19%) loss=2.31 12.3K tokens/s 3m05s left");
+  EXPECT_EQ(progress_line(state, 20), "train 119/600 (19%) ");
+  state.fields = "";
+  state.unit = "bytes";
+  EXPECT_EQ(progress_line(state, 0), "train 119/600 (19%) 12.3K bytes/s 3m05s left");
+  state.done = 599;
+  EXPECT_TRUE(progress_line(state, 0).starts_with("train 599/600 (99%)"));  // 100 % is done, not nearly
+  state.done = 600;
+  EXPECT_TRUE(progress_line(state, 0).starts_with("train 600/600 (100%)"));
+  EXPECT_EQ(progress_line({.task = "x", .fields = {}}, 0), "x 0/0 (100%)");
+}
+
+TEST(Progress, InAPipeItWritesTheFirstAndTheLastLineAndNotes) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  {
+    Progress progress("train", 1000, file);
+    for (int step = 1; step <= 1000; ++step) {
+      progress.update(step, "loss=" + std::to_string(step), step * 10);
+      if (step == 500) progress.note("saved");
+    }
+  }
+  std::rewind(file);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  std::istringstream lines(text);
+  std::vector<std::string> all;
+  for (std::string line; std::getline(lines, line);) all.push_back(line);
+  ASSERT_EQ(all.size(), 3u) << text;  // all of it takes far less than the five seconds between lines
+  EXPECT_TRUE(all[0].starts_with("train 1/1000 (0%) loss=1 ")) << all[0];
+  EXPECT_EQ(all[1], "saved");
+  EXPECT_TRUE(all[2].starts_with("train 1000/1000 (100%) loss=1000 ")) << all[2];
+  EXPECT_EQ(all[2].find("left"), std::string::npos);
+  EXPECT_EQ(text.find('\r'), std::string::npos);
+}
+
+TEST(Progress, OnATerminalItRewritesOneLineThatFitsTheWidth) {
+  int master = -1, slave = -1;
+  winsize size{};
+  size.ws_row = 24;
+  size.ws_col = 30;
+  ASSERT_EQ(openpty(&master, &slave, nullptr, nullptr, &size), 0);
+  std::FILE* file = fdopen(slave, "w");
+  ASSERT_NE(file, nullptr);
+  {
+    Progress progress("train", 10, file);
+    progress.update(1, "a very long field that does not fit", 10);
+    progress.note("saved");
+    progress.update(10, "ok", 100);
+  }
+  std::string text(4096, '\0');
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(master, text.data(), text.size()))));
+  std::fclose(file);
+  close(master);
+  // The terminal adds \r before \n.
+  const std::string first = "train 1/10 (10%) a very long ";
+  ASSERT_TRUE(text.starts_with("\r" + first + "\x1b[K\rsaved\x1b[K\r\n" + first + "\rtrain 10/10 (100%) ok ")) << text;
+  EXPECT_TRUE(text.ends_with("\x1b[K\r\n")) << text;
+}
+
+}  // namespace
+}  // namespace ringtrain
