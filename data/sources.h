@@ -1,0 +1,33 @@
+// Which files a text corpus is made of: files and folders, walked in sorted order, each real file once however many
+// links lead to it, each content once however many copies there are.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+
+/// One text that becomes a document.
+struct Source {
+  std::string path;
+  std::int64_t bytes = 0;
+  std::string hash;  // XXH3-128 of its content
+};
+
+struct SourceList {
+  std::vector<Source> sources;  // in the order of the walk
+  std::int64_t bytes = 0;       // of all sources
+  // What was left out. A file that holds a NUL byte is binary; special are sockets, pipes, devices, dangling links.
+  std::int64_t binary = 0, empty = 0, duplicates = 0, unreadable = 0, special = 0;
+};
+
+/// Told now and then: how many files and bytes were looked at so far.
+using SourceProgress = std::function<void(std::int64_t files, std::int64_t bytes)>;
+
+/// Walks the inputs and hashes every file. Throws Error(data) if an input does not exist or cannot be read, or if
+/// nothing is left. A file below an input folder that cannot be read is counted.
+SourceList find_sources(const std::vector<std::string>& inputs, const SourceProgress& progress);
+
+}  // namespace ringtrain

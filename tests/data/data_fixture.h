@@ -1,0 +1,118 @@
+// What the data tests share: a temporary folder, token files made from plain vectors, and the look at an Error.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/token_file_writer.h"
+#include "data/token_manifest.h"
+#include "framework/files.h"
+#include "framework/hash.h"
+
+namespace ringtrain {
+
+/// A token file's content: documents with their end token, and a weight a token or none at all.
+struct Content {
+  std::vector<std::vector<std::int32_t>> documents;
+  std::vector<float> weights;
+  std::int64_t vocab_size = 257;
+  std::int64_t validation_documents = 0;
+
+  std::vector<std::int32_t> stream() const {
+    std::vector<std::int32_t> all;
+    for (const auto& document : documents) all.insert(all.end(), document.begin(), document.end());
+    return all;
+  }
+};
+
+class DataTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "ringtrain-data-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+  std::string in_folder(const std::string& name) const { return folder + "/" + name; }
+
+  std::string write(const std::string& name, const Content& content) const {
+    TokenFilePlan plan;
+    plan.vocab_size = content.vocab_size;
+    plan.tokens = static_cast<std::int64_t>(content.stream().size());
+    plan.documents = static_cast<std::int64_t>(content.documents.size());
+    plan.first_validation_document = plan.documents - content.validation_documents;
+    plan.weights = !content.weights.empty();
+    TokenFileWriter writer(in_folder(name), plan);
+    std::size_t at = 0;
+    for (const auto& document : content.documents) {
+      const std::span<const std::int32_t> body(document.data(), document.size() - 1);
+      if (plan.weights) {
+        writer.append(body, {content.weights.data() + at, body.size()});
+        writer.end_document(content.weights[at + body.size()]);
+      } else {
+        writer.append(body);
+        writer.end_document();
+      }
+      at += document.size();
+    }
+    writer.finish();
+    return in_folder(name);
+  }
+
+  /// Writes the manifest that fits a file of any content: what a forger would do.
+  static void seal(const std::string& path, const std::vector<Hdf5Dataset>& datasets) {
+    TokenManifest manifest;
+    manifest.bytes = file_size(path, ExitCode::data);
+    manifest.hash = hash_file(path, ExitCode::data);
+    for (const Hdf5Dataset& one : datasets) {
+      manifest.datasets.push_back({one.name, name_of(one.type), one.count(), one.offset});
+    }
+    write_file(manifest_path(path), to_json(manifest), ExitCode::data);
+  }
+
+  std::string folder;
+};
+
+/// Runs action, which must throw an Error of this code; return its sentence.
+template <class Action>
+std::string failure_of(ExitCode expected, Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), expected) << error.what();
+    return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "not an Error: " << error.what();
+    return "";
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+inline ::testing::AssertionResult holds(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "\"" << part << "\" is not in \"" << text << "\"";
+}
+
+/// Documents of the given lengths (end token included) with tokens that follow no simple pattern.
+inline Content make_content(const std::vector<std::int64_t>& lengths, bool weights = false) {
+  Content content;
+  std::uint32_t state = 12345;
+  const auto next = [&] { return (state = state * 1664525u + 1013904223u) >> 24; };
+  for (const std::int64_t length : lengths) {
+    std::vector<std::int32_t> document;
+    for (std::int64_t i = 0; i + 1 < length; ++i) document.push_back(static_cast<std::int32_t>(next()));
+    document.push_back(256);
+    content.documents.push_back(document);
+    for (std::int64_t i = 0; weights && i < length; ++i) {
+      content.weights.push_back(static_cast<float>(next() % 4) * 0.5f);  // 0 among them
+    }
+  }
+  return content;
+}
+
+}  // namespace ringtrain

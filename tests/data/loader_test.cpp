@@ -1,0 +1,293 @@
+// Batches against a plain reference on the whole sequence: every layout, rings of 1 to 5, odd lengths, both packings,
+// with weights. The reference shares nothing with the loader but the file's content and shard_segments, whose positions
+// are checked to be a partition.
+#include "data/loader.h"
+
+#include <algorithm>
+
+#include "tests/data/data_fixture.h"
+
+namespace ringtrain {
+namespace {
+
+constexpr Layout layouts[] = {Layout::contiguous, Layout::striped, Layout::zigzag};
+
+/// What each token of one whole sequence must become.
+struct Reference {
+  std::vector<std::int32_t> tokens, labels, positions, documents;
+  std::vector<double> weights;
+};
+
+Reference reference(const Content& content, std::int64_t base, std::int64_t length, std::int64_t first_target,
+                    bool documents) {
+  const std::vector<std::int32_t> stream = content.stream();
+  std::vector<std::int64_t> document_of_token, start_of_token;
+  for (std::size_t d = 0; d < content.documents.size(); ++d) {
+    const auto start = static_cast<std::int64_t>(document_of_token.size());
+    for (std::size_t i = 0; i < content.documents[d].size(); ++i) {
+      document_of_token.push_back(static_cast<std::int64_t>(d));
+      start_of_token.push_back(start);
+    }
+  }
+  Reference whole;
+  for (std::int64_t i = 0; i < length; ++i) {
+    const auto at = static_cast<std::size_t>(base + i);
+    double weight = content.weights.empty() ? 1.0 : static_cast<double>(content.weights[at + 1]);
+    if (i < first_target) weight = 0;
+    if (documents && stream[at] == 256) weight = 0;
+    whole.tokens.push_back(stream[at]);
+    whole.labels.push_back(weight > 0 ? stream[at + 1] : -1);
+    whole.weights.push_back(weight);
+    const std::int64_t start = documents ? std::max(start_of_token[at], base) : base;
+    whole.positions.push_back(static_cast<std::int32_t>(base + i - start));
+    whole.documents.push_back(
+        documents ? static_cast<std::int32_t>(document_of_token[at] - document_of_token[static_cast<std::size_t>(base)])
+                  : 0);
+  }
+  return whole;
+}
+
+class LoaderTest : public DataTest {
+ protected:
+  Corpus corpus_of(const Content& content) {
+    Corpus corpus;
+    corpus.files.push_back(TokenFile::open(write("corpus" + std::to_string(files_++) + ".h5", content)));
+    corpus.weights.push_back(1);
+    return corpus;
+  }
+
+  /// Loads every rank of a ring and compares all of it with the references, one a sequence.
+  template <class Load>
+  void check_ring(Layout layout, int ring, std::int64_t length, const std::vector<Reference>& wholes, bool documents,
+                  DType dtype, Load&& load) {
+    Allocator allocator(Device::cpu());
+    const auto sequences = static_cast<std::int64_t>(wholes.size());
+    std::vector<std::vector<int>> seen(wholes.size(), std::vector<int>(static_cast<std::size_t>(length), 0));
+    double weight_sum = 0, expected_sum = 0;
+    std::int64_t targets = 0, expected_targets = 0;
+    for (const Reference& whole : wholes) {
+      for (const double weight : whole.weights) expected_sum += weight;
+      expected_targets += std::ranges::count_if(whole.labels, [](std::int32_t label) { return label >= 0; });
+    }
+    for (int rank = 0; rank < ring; ++rank) {
+      Batch batch(allocator, sequences, length / ring + 1, dtype);
+      load(batch, ShardSpec{layout, ring, rank});
+      ASSERT_EQ(batch.B, sequences);
+      ASSERT_EQ(batch.T, token_count(batch.segments));
+      ASSERT_EQ(batch.has_documents, documents);
+      ASSERT_EQ(batch.extents.size(), static_cast<std::size_t>(ring));
+      ASSERT_EQ(batch.ring_segments[static_cast<std::size_t>(rank)], batch.segments);
+      for (std::int64_t b = 0; b < sequences; ++b) {
+        const Reference& whole = wholes[static_cast<std::size_t>(b)];
+        for (std::int64_t t = 0; t < batch.T; ++t) {
+          const std::int64_t at = b * batch.T + t;
+          const auto p = static_cast<std::size_t>(position_of(batch.segments, t));
+          ++seen[static_cast<std::size_t>(b)][p];
+          ASSERT_EQ(batch.tokens().as<std::int32_t>()[at], whole.tokens[p]) << p;
+          ASSERT_EQ(batch.labels().as<std::int32_t>()[at], whole.labels[p]) << p;
+          ASSERT_EQ(batch.positions().as<std::int32_t>()[at], whole.positions[p]) << p;
+          ASSERT_EQ(batch.documents().as<std::int32_t>()[at], whole.documents[p]) << p;
+          const double weight = dtype == DType::float64 ? batch.weights().as<double>()[at]
+                                                        : static_cast<double>(batch.weights().as<float>()[at]);
+          ASSERT_EQ(weight, whole.weights[p]) << p;
+        }
+        // What this rank says of every rank must be true.
+        for (int other = 0; other < ring; ++other) {
+          const SegmentList segments = batch.ring_segments[static_cast<std::size_t>(other)];
+          const auto& extents = batch.extents[static_cast<std::size_t>(other)][static_cast<std::size_t>(b)];
+          ASSERT_EQ(segments, shard_segments(layout, length, ring, other));
+          ASSERT_EQ(extents.size(), segments.size());
+          for (std::size_t s = 0; s < segments.size(); ++s) {
+            ASSERT_EQ(extents[s].first_position, segments[s].start);
+            ASSERT_EQ(extents[s].last_position, segments[s].last());
+            ASSERT_EQ(extents[s].first_document, whole.documents[static_cast<std::size_t>(segments[s].start)]);
+            ASSERT_EQ(extents[s].last_document, whole.documents[static_cast<std::size_t>(segments[s].last())]);
+          }
+        }
+      }
+      weight_sum += batch.weight_sum;
+      targets += batch.target_count;
+    }
+    for (const auto& counts : seen) ASSERT_EQ(std::ranges::count(counts, 1), length);
+    EXPECT_DOUBLE_EQ(weight_sum, expected_sum);
+    EXPECT_EQ(targets, expected_targets);
+  }
+
+  int files_ = 0;
+};
+
+TEST_F(LoaderTest, DocumentsByHand) {
+  // Documents "ab." and "cde." (. is the end), windows of 3 tokens: a b . | c d e, then e's end is the last label.
+  Content content;
+  content.documents = {{'a', 'b', 256}, {'c', 'd', 'e', 256}};
+  const Corpus corpus = corpus_of(content);
+  std::int64_t dropped = -1;
+  EXPECT_EQ(window_count(*corpus.files[0], 3, &dropped), 2);
+  EXPECT_EQ(dropped, 0);
+  EXPECT_EQ(window_count(*corpus.files[0], 4, &dropped), 1);
+  EXPECT_EQ(dropped, 2);
+  EXPECT_EQ(window_count(*corpus.files[0], 6, nullptr), 1);
+  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { window_count(*corpus.files[0], 7, nullptr); }),
+                    "has 7 tokens for training, and one window of training.seq_len 7 needs 8"));
+
+  Allocator allocator(Device::cpu());
+  Batch batch(allocator, 2, 3, DType::float32);
+  const std::vector<Sample> samples{{0, 1, 0, 1}, {0, 0, 0, 0}};
+  const auto values = [&](const TensorView& view) {
+    return std::vector<std::int32_t>(view.as<std::int32_t>(), view.as<std::int32_t>() + 6);
+  };
+  using Values = std::vector<std::int32_t>;
+  load_windows(batch, corpus, samples, 3, Packing::documents, {});
+  EXPECT_EQ(values(batch.tokens()), (Values{'c', 'd', 'e', 'a', 'b', 256}));
+  EXPECT_EQ(values(batch.labels()), (Values{'d', 'e', 256, 'b', 256, -1}));
+  EXPECT_EQ(values(batch.positions()), (Values{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(values(batch.documents()), (Values{0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(batch.target_count, 5);
+  load_windows(batch, corpus, samples, 3, Packing::concat, {});
+  EXPECT_EQ(values(batch.labels()), (Values{'d', 'e', 256, 'b', 256, 'c'}));
+  EXPECT_EQ(batch.weight_sum, 6);
+  EXPECT_FALSE(batch.has_documents);
+
+  Batch five(allocator, 1, 6, DType::float32);
+  load_windows(five, corpus, std::vector<Sample>{{0, 0, 0, 0}}, 6, Packing::documents, {});
+  EXPECT_EQ(values(five.labels()), (Values{'b', 256, -1, 'd', 'e', 256}));
+  EXPECT_EQ(values(five.positions()), (Values{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(values(five.documents()), (Values{0, 0, 0, 1, 1, 1}));
+}
+
+TEST_F(LoaderTest, UnionOverRanksIsTheWholeSequence) {
+  for (const bool weights : {false, true}) {
+    const Content content = make_content({5, 1, 1, 40, 2, 113, 7, 90, 1, 260, 33}, weights);
+    const Corpus corpus = corpus_of(content);
+    for (const std::int64_t length : {1, 2, 3, 7, 64, 101}) {
+      for (const bool documents : {true, false}) {
+        const std::vector<Sample> samples{{0, 2, 0, 2}, {0, 0, 0, 0}, {0, 1, 0, 1}};
+        std::vector<Reference> wholes;
+        for (const Sample& sample : samples) {
+          wholes.push_back(reference(content, sample.window * length, length, 0, documents));
+        }
+        for (const Layout layout : layouts) {
+          for (int ring = 1; ring <= 5; ++ring) {
+            SCOPED_TRACE(fmt::format("{} ring {} length {} documents {} weights {}", name_of(layout), ring, length,
+                                     documents, weights));
+            const DType dtype = ring % 2 ? DType::float64 : DType::float32;
+            check_ring(layout, ring, length, wholes, documents, dtype, [&](Batch& batch, const ShardSpec& shard) {
+              load_windows(batch, corpus, samples, length, documents ? Packing::documents : Packing::concat, shard);
+            });
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LoaderTest, SequencesLongerThanASlice) {
+  const Content content = make_content({3000, 4096, 1, 20000, 13, 9000}, true);
+  const Corpus corpus = corpus_of(content);
+  const std::int64_t length = 17001;
+  const std::vector<Sample> samples{{0, 1, 0, 1}, {0, 0, 0, 0}};
+  for (const Layout layout : layouts) {
+    for (const int ring : {1, 2, 3, 5}) {
+      SCOPED_TRACE(fmt::format("{} ring {}", name_of(layout), ring));
+      std::vector<Reference> wholes;
+      for (const Sample& sample : samples) {
+        wholes.push_back(reference(content, sample.window * length, length, 0, true));
+      }
+      check_ring(layout, ring, length, wholes, true, DType::float32, [&](Batch& batch, const ShardSpec& shard) {
+        load_windows(batch, corpus, samples, length, Packing::documents, shard);
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(LoaderTest, SpansScoreTheirLastPositions) {
+  const Content content = make_content({400, 700}, true);
+  const Corpus corpus = corpus_of(content);
+  const std::vector<std::int64_t> begins{400, 17, 999};
+  for (const std::int64_t length : {1, 33, 100}) {
+    for (const std::int64_t targets : {std::int64_t{0}, std::int64_t{1}, length / 2, length}) {
+      std::vector<Reference> wholes;
+      for (const std::int64_t begin : begins) {
+        wholes.push_back(reference(content, begin, length, length - targets, false));
+      }
+      for (const Layout layout : layouts) {
+        for (const int ring : {1, 2, 4, 5}) {
+          SCOPED_TRACE(fmt::format("{} ring {} length {} targets {}", name_of(layout), ring, length, targets));
+          check_ring(layout, ring, length, wholes, false, DType::float64, [&](Batch& batch, const ShardSpec& shard) {
+            load_spans(batch, *corpus.files[0], begins, length, targets, shard);
+          });
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+  Allocator allocator(Device::cpu());
+  Batch batch(allocator, 1, 200, DType::float32);
+  EXPECT_ANY_THROW(load_spans(batch, *corpus.files[0], std::vector<std::int64_t>{1000}, 100, 1, {}));
+}
+
+TEST_F(LoaderTest, WindowsStayInTheTrainingPart) {
+  Content content = make_content({50, 51, 30, 20});
+  content.validation_documents = 2;
+  const Corpus corpus = corpus_of(content);
+  std::int64_t dropped = 0;
+  EXPECT_EQ(window_count(*corpus.files[0], 10, &dropped), 10);  // 101 tokens: the last label is the 101st
+  EXPECT_EQ(dropped, 0);
+  EXPECT_EQ(window_count(*corpus.files[0], 51, &dropped), 1);
+  EXPECT_EQ(dropped, 49);
+  content.validation_documents = 4;
+  const Corpus none = corpus_of(content);
+  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { window_count(*none.files[0], 1, nullptr); }), "has 0 tokens"));
+}
+
+TEST_F(LoaderTest, LoadingAllocatesNoTensors) {
+  const Corpus corpus = corpus_of(make_content({5000}));
+  Allocator allocator(Device::cpu());
+  Batch batch(allocator, 1, 1000, DType::float32);
+  const std::int64_t before = allocator.allocation_count();
+  for (std::int64_t window = 0; window < 4; ++window) {
+    load_windows(batch, corpus, std::vector<Sample>{{0, window, 0, window}}, 1000, Packing::documents, {});
+  }
+  EXPECT_EQ(allocator.allocation_count(), before);
+  EXPECT_ANY_THROW(load_windows(batch, corpus, std::vector<Sample>{{0, 0, 0, 0}}, 1001, Packing::documents, {}));
+}
+
+TEST_F(LoaderTest, BatchesBeforeDataArePlannedWithoutTouchingMemory) {
+  Allocator plan(Device::cpu(), Allocator::Mode::plan);
+  const Batch batch(plan, 4, std::int64_t{1} << 40, DType::bfloat16);
+  EXPECT_EQ(batch.weights().dtype, DType::float32);
+  EXPECT_EQ(plan.current().total, std::size_t{5 * 4 * 4} << 40);
+}
+
+TEST_F(LoaderTest, CorpusOpensChecksAndHashes) {
+  const std::string a = write("a.h5", make_content({50})), b = write("b.h5", make_content({60}));
+  Content large = make_content({9});
+  large.vocab_size = 300;
+  large.documents[0].back() = 299;
+  const std::string c = write("c.h5", large);
+  const auto hash = [&](std::vector<DataSource> train) {
+    return open_corpus(DataConfig{std::move(train), "", Packing::documents}, 257).hash();
+  };
+  EXPECT_EQ(hash({{a, 1}, {b, 1}}), hash({{a, 3}, {b, 3}}));
+  EXPECT_NE(hash({{a, 1}, {b, 1}}), hash({{a, 1}, {b, 2}}));
+  EXPECT_NE(hash({{a, 1}, {b, 1}}), hash({{b, 1}, {a, 1}}));
+  EXPECT_NE(hash({{a, 1}}), hash({{b, 1}}));
+  const Corpus corpus = open_corpus(DataConfig{{{a, 1}}, b, Packing::documents}, 257);
+  EXPECT_EQ(corpus.validation().path(), b);
+  EXPECT_EQ(open_corpus(DataConfig{{{a, 1}}, "", Packing::documents}, 257).validation().path(), a);
+  EXPECT_TRUE(holds(failure_of(ExitCode::data,
+                               [&] {
+                                 hash({{c, 1}});
+                               }),
+                    "has tokens up to 299, but model.vocab_size is 257; it must be at least 300"));
+  EXPECT_TRUE(holds(failure_of(ExitCode::data,
+                               [&] {
+                                 open_corpus(DataConfig{{{a, 1}}, c, Packing::documents}, 257);
+                               }),
+                    "c.h5"));
+}
+
+}  // namespace
+}  // namespace ringtrain
