@@ -751,6 +751,26 @@ TEST(Config, DifferencesNameTheKeyAndBothValues) {
             "optimizer.betas [0.9, 0.95] -> [0.9, 0.99]\n");
 }
 
+TEST(Config, EveryConfigOfTheProjectIsValid) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(RINGTRAIN_SOURCE_DIR "/configs")) {
+    if (entry.path().extension() != ".yaml") continue;
+    ++files;
+    EXPECT_NO_THROW(read_config(entry.path().string(), {})) << entry.path();
+  }
+  EXPECT_GE(files, 3);
+}
+
+TEST(Config, TinyRunsOnAnyMesh) {
+  for (const int data : {1, 2, 3, 4, 6, 8}) {
+    for (const int sequence : {1, 2, 3, 8}) {
+      EXPECT_NO_THROW(read_config(RINGTRAIN_SOURCE_DIR "/configs/tiny.yaml",
+                                  {"mesh.data=" + std::to_string(data), "mesh.sequence=" + std::to_string(sequence),
+                                   "training.seq_len=" + std::to_string(17 * sequence)}));
+    }
+  }
+}
+
 TEST(Config, ATruncatedOrBrokenFileEndsInAnErrorAndNothingElse) {
   const std::string text = to_yaml(random_config(3));
   for (std::size_t length = 0; length < text.size(); length += 7) complaint(text.substr(0, length));

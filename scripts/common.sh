@@ -1,0 +1,29 @@
+# shellcheck shell=bash
+# What the scripts share; sourced, not run. The working directory becomes the repository's root.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '\n==> %s\n' "$*"; }
+
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# configure PRESET [-DNAME=VALUE]...: configures build/PRESET, with ccache where the machine has it.
+configure() {
+  local preset=$1
+  shift
+  cmake --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$(command -v ccache || true)" "$@"
+}
+
+# build PRESET [TARGET]...: builds the targets, or all, on every core.
+build() {
+  local preset=$1
+  shift
+  if [ $# -gt 0 ]; then
+    cmake --build --preset "$preset" --parallel "$(nproc)" --target "$@"
+  else
+    cmake --build --preset "$preset" --parallel "$(nproc)"
+  fi
+}
