@@ -98,18 +98,17 @@ BlockTensors Activations::block(std::int64_t layer, std::int64_t B, std::int64_t
   t.logsumexp = logsumexp_.of(home, rows);
   t.row_sum = row_sum_.view().prefix(rows);
   t.after_attention = after_attention_.of(home, width);
+  if (kept_.everything) {
+    if (gated_) t.gate = gate_.of(home, {n, F_});
+    t.up = up_.of(home, {n, F_});
+  }
   if (!training) {
-    // gate and up stay empty: nothing is kept, so the feedforward's chunk-sized ones do.
     t.output = t.input;
     return t;
   }
   ensure(trains_, "a model without gradients is only evaluated");
   // The stack's output waits for the head in the memory of `normed`, which no block needs before backward starts.
   t.output = layer + 1 < layers_ ? input_.of(layer + 1, width) : t.normed;
-  if (kept_.everything) {
-    if (gated_) t.gate = gate_.of(layer, {n, F_});
-    t.up = up_.of(layer, {n, F_});
-  }
   t.residual_gradient = residual_gradient_.view().prefix(width);
   t.attention_gradient = attention_gradient_.view().prefix(heads);
   t.key_value_gradient = key_value_gradient_.view().prefix(pair);

@@ -1,5 +1,7 @@
 #include "layers/device_batch.h"
 
+#include <algorithm>
+
 #include "kernels/elementwise.h"
 
 namespace ringtrain {
@@ -57,6 +59,11 @@ void DeviceBatch::load(Stream& stream, const Batch& batch) {
   copy(stream, weights(), batch.weights().flat());
   if (batch.has_documents) copy(stream, documents(), batch.documents());
   if (!rotary_.empty()) rotary_table(stream, rotary(), position_ids(), frequencies_);
+}
+
+bool DeviceBatch::has_target(std::int64_t begin, std::int64_t end) const {
+  const std::int32_t* labels = host_->labels().as<std::int32_t>();
+  return std::any_of(labels + begin, labels + end, [](std::int32_t label) { return label >= 0; });
 }
 
 TensorView DeviceBatch::documents() const {

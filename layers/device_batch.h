@@ -27,6 +27,8 @@ class DeviceBatch {
   TensorView documents() const;                                                     // int32 [B, T], or empty: one
   /// Return [B * T, D], or an empty view where positions are learned.
   TensorView rotary() const;
+  /// Return whether any of tokens [begin, end) has a label.
+  bool has_target(std::int64_t begin, std::int64_t end) const;
   /// Return where this rank's tokens stand.
   AttentionTokens places() const { return {host_->segments, documents()}; }
 

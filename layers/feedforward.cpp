@@ -8,20 +8,17 @@
 namespace ringtrain {
 
 FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape,
-                                           bool trains)
+                                           const Kept& kept, bool trains)
     : C_(config.hidden_size), F_(config.intermediate_size), norm_statistics_(Norm::statistics_per_token(config)) {
   const bool whole = shape.feedforward_chunk == 0;
   const std::int64_t most = Activations::most_tokens(shape);
   chunk_ = whole ? most : std::min(most, shape.feedforward_chunk);
-  // Where gate and up are kept, training needs no chunk-sized ones; evaluation keeps nothing.
-  const bool evaluates = !trains || shape.max_evaluation_tokens > 0;
-  const bool holds_gate_and_up = evaluates || shape.recompute != Recompute::none;
   const auto make = [&](const char* name, std::int64_t width) {
     return allocator.make(whole ? Tag::activations : Tag::workspace, name, shape.dtype, {chunk_, width});
   };
   normed_ = make("feedforward chunk normed", C_);
   statistics_ = make("feedforward chunk norm statistics", norm_statistics_);
-  if (holds_gate_and_up) {
+  if (!kept.everything) {  // else chunks are rows of what a layer keeps
     if (config.architecture == Architecture::llama) gate_ = make("feedforward chunk gate", F_);
     up_ = make("feedforward chunk up", F_);
   }

@@ -13,7 +13,8 @@ namespace ringtrain {
 /// Tag::workspace, or, where a chunk is all tokens, under Tag::activations. Without training: no gradient.
 class FeedforwardWorkspace {
  public:
-  FeedforwardWorkspace(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, bool trains);
+  FeedforwardWorkspace(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, const Kept& kept,
+                       bool trains);
 
   /// Return the tokens of a chunk.
   std::int64_t chunk() const { return chunk_; }

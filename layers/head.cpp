@@ -75,7 +75,11 @@ void Head::evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& 
   const std::int64_t tokens = x.dim(0);
   for (std::int64_t begin = 0; begin < tokens; begin += chunk_) {
     const Chunk c = chunk_from(begin, tokens);
-    forward(stream, batch, x, c, /*denominator=*/1.0, /*gradient=*/false);
+    if (batch.has_target(c.begin, c.end)) {
+      forward(stream, batch, x, c, /*denominator=*/1.0, /*gradient=*/false);
+    } else if (!nll.empty()) {
+      fill(stream, c.nll, 0.0);  // an evaluation scores the end of a long context: most chunks have nothing to score
+    }
     if (!nll.empty()) copy(stream, nll.rows(c.begin, c.end), c.nll);
   }
 }

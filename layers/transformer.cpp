@@ -41,7 +41,7 @@ struct Transformer::State {
         attention_workspace(
             allocator.make(Tag::workspace, "attention workspace", DType::uint8,
                            {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream, config, shape))})),
-        feedforward_workspace(allocator, config, shape, parameters.has_gradients()),
+        feedforward_workspace(allocator, config, shape, activations.kept(), parameters.has_gradients()),
         embedding(parameters, ids),
         head(allocator, config, shape, Activations::most_tokens(shape), parameters, ids) {
     for (const BlockIds& block : ids.blocks) {
