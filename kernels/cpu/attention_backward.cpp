@@ -18,10 +18,10 @@ namespace {
 
 template <class T>
 std::int64_t padded_head(std::int64_t D) {
-  return (D + panel_width<T> - 1) / panel_width<T> * panel_width<T>;
+  return (D + lanes<T> - 1) / lanes<T> * lanes<T>;
 }
 
-/// P is padded_head(D). Keys: packed once a task. Queries: packed for each pair of tiles.
+/// P is D rounded up to whole vectors. Keys: packed once a task. Queries: packed for each pair of tiles.
 template <class T>
 struct BackwardScratch {
   static constexpr std::int64_t keys = backward_key_tile, queries = backward_query_tile;
@@ -121,15 +121,16 @@ class BackwardTask {
   void load_keys() {
     const std::int64_t P = padded_head<T>(D()), row = call_.shape.G * D();
     const T *k = key_rows(call_.k), *v = key_rows(call_.v);
+    for (std::int64_t first = 0; first < tile_.count; first += width) {
+      const std::int64_t n = std::min(width, tile_.count - first);
+      T *k_columns = scratch_.k_columns + first * D(), *v_columns = scratch_.v_columns + first * D();
+      if (n < width) std::fill_n(k_columns, width * D(), T{0}), std::fill_n(v_columns, width * D(), T{0});
+      transpose(k_columns, width, k + first * row, row, n, D());
+      transpose(v_columns, width, v + first * row, row, n, D());
+    }
     for (std::int64_t j = 0; j < keys_padded; ++j) {
-      const bool real = j < tile_.count;
-      const std::int64_t column = j / width * width * D() + j % width;
-      for (std::int64_t d = 0; d < D(); ++d) {
-        scratch_.k_columns[column + d * width] = real ? k[j * row + d] : T{0};
-        scratch_.v_columns[column + d * width] = real ? v[j * row + d] : T{0};
-      }
       scratch_.position[j] = static_cast<Integer<T>>(tile_.stride * j);
-      scratch_.document[j] = real && key_documents_ ? key_documents_[tile_.begin + j] : 0;
+      scratch_.document[j] = j < tile_.count && key_documents_ ? key_documents_[tile_.begin + j] : 0;
     }
     pack_rows(scratch_.k, k, row, tile_.count, P);
     pack_rows(scratch_.dk, key_rows(call_.dk), row, tile_.count, P);
@@ -166,23 +167,23 @@ class BackwardTask {
       scratch_.lse[i] = lse == -infinity ? std::numeric_limits<T>::max() / 4 : lse * std::numbers::log2e_v<T>;
       scratch_.delta[i] = call_.delta[statistics + i];
     }
-    const std::int64_t panels = (tile_.count + width - 1) / width;
-    for (std::int64_t panel = 0; panel < panels; ++panel) {
-      const std::int64_t at = panel * width;
-      gemm_panel<T, Order::rows, Store::overwrite>(n, D(), scratch_.q, P, scratch_.k_columns + at * D(), width,
+    for (std::int64_t at = 0; at < tile_.count; at += width) {
+      const std::int64_t columns = std::min(width, tile_.count - at);
+      gemm_panel<T, Order::rows, Store::overwrite>(n, columns, D(), scratch_.q, P, scratch_.k_columns + at * D(), width,
                                                    scratch_.p + at, keys_padded);
-      gemm_panel<T, Order::rows, Store::overwrite>(n, D(), scratch_.dout, P, scratch_.v_columns + at * D(), width,
-                                                   scratch_.ds + at, keys_padded);
+      gemm_panel<T, Order::rows, Store::overwrite>(n, columns, D(), scratch_.dout, P, scratch_.v_columns + at * D(),
+                                                   width, scratch_.ds + at, keys_padded);
     }
     if (!all_visible(call_.shape.mask, extent_of(queries, run, query_documents_), extent_)) hide(queries, run);
-    softmax(n, panels * width);
+    softmax(n, (tile_.count + W - 1) / W * W);
     for (std::int64_t at = 0; at < P; at += width) {
-      gemm_panel<T, Order::columns, Store::add>(tile_.count, n, scratch_.p, keys_padded, scratch_.dout + at, P,
+      const std::int64_t columns = std::min(width, P - at);
+      gemm_panel<T, Order::columns, Store::add>(tile_.count, columns, n, scratch_.p, keys_padded, scratch_.dout + at, P,
                                                 scratch_.dv + at, P);
-      gemm_panel<T, Order::columns, Store::add>(tile_.count, n, scratch_.ds, keys_padded, scratch_.q + at, P,
+      gemm_panel<T, Order::columns, Store::add>(tile_.count, columns, n, scratch_.ds, keys_padded, scratch_.q + at, P,
                                                 scratch_.dk + at, P);
-      gemm_panel<T, Order::rows, Store::overwrite>(n, tile_.count, scratch_.ds, keys_padded, scratch_.k + at, P,
-                                                   scratch_.dq + at, P);
+      gemm_panel<T, Order::rows, Store::overwrite>(n, columns, tile_.count, scratch_.ds, keys_padded, scratch_.k + at,
+                                                   P, scratch_.dq + at, P);
     }
   }
 

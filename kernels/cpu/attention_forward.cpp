@@ -65,8 +65,7 @@ class ForwardTask {
       if (!loaded) load_state();
       loaded = true;
       for (std::int64_t panel = 0; panel < panels_; ++panel) {
-        const Run lanes_used{panel * width, std::min(tile_.count, (panel + 1) * width)};
-        const Extent queries = extent_of(tile_, lanes_used, query_documents_);
+        const Extent queries = extent_of(tile_, {panel * width, panel * width + lanes_used(panel)}, query_documents_);
         const Run run = clip_keys(call_.shape.mask, keys, key_documents_, queries);
         if (!run.empty()) add_keys(panel, queries, keys, run);
       }
@@ -79,16 +78,19 @@ class ForwardTask {
   static constexpr int W = lanes<T>;
   static constexpr T infinity = std::numeric_limits<T>::infinity();
 
+  /// Lanes of a panel that hold queries.
+  std::int64_t lanes_used(std::int64_t panel) const { return std::min(width, tile_.count - panel * width); }
+
   void load_state() {
-    const std::int64_t D = call_.shape.D, row = call_.shape.H * D, lanes_padded = panels_ * width;
-    for (std::int64_t i = 0; i < lanes_padded; ++i) {
+    const std::int64_t D = call_.shape.D, row = call_.shape.H * D;
+    for (std::int64_t panel = 0; panel < panels_; ++panel) {
+      T *q = scratch_.q + panel * width * D, *o = scratch_.o + panel * width * D;
+      if (lanes_used(panel) < width) std::fill_n(q, width * D, T{0}), std::fill_n(o, width * D, T{0});
+      transpose(q, width, q_ + panel * width * row, row, lanes_used(panel), D);
+      transpose(o, width, o_ + panel * width * row, row, lanes_used(panel), D);
+    }
+    for (std::int64_t i = 0; i < panels_ * width; ++i) {
       const bool real = i < tile_.count;
-      T* q = scratch_.q + i / width * width * D + i % width;
-      T* o = scratch_.o + i / width * width * D + i % width;
-      for (std::int64_t d = 0; d < D; ++d) {
-        q[d * width] = real ? q_[i * row + d] : T{0};
-        o[d * width] = real ? o_[i * row + d] : T{0};
-      }
       scratch_.m[i] = real ? m_[i] : -infinity;
       scratch_.l[i] = real ? l_[i] : T{0};
       scratch_.position[i] = static_cast<Integer<T>>(tile_.stride * i);
@@ -98,12 +100,11 @@ class ForwardTask {
 
   void store_state() {
     const std::int64_t D = call_.shape.D, row = call_.shape.H * D;
-    for (std::int64_t i = 0; i < tile_.count; ++i) {
-      const T* o = scratch_.o + i / width * width * D + i % width;
-      for (std::int64_t d = 0; d < D; ++d) o_[i * row + d] = o[d * width];
-      m_[i] = scratch_.m[i];
-      l_[i] = scratch_.l[i];
+    for (std::int64_t panel = 0; panel < panels_; ++panel) {
+      transpose(o_ + panel * width * row, row, scratch_.o + panel * width * D, width, D, lanes_used(panel));
     }
+    std::copy_n(scratch_.m, tile_.count, m_);
+    std::copy_n(scratch_.l, tile_.count, l_);
   }
 
   /// Adds the keys `run` of a tile to the queries of a panel.
@@ -112,10 +113,12 @@ class ForwardTask {
     const T* q = scratch_.q + panel * width * D;
     T* o = scratch_.o + panel * width * D;
     const std::int64_t first = (keys.begin + run.begin) * row;
-    gemm_panel<T, Order::rows, Store::overwrite>(count, D, k_ + first, row, q, width, scratch_.s, width);
+    gemm_panel<T, Order::rows, Store::overwrite>(count, lanes_used(panel), D, k_ + first, row, q, width, scratch_.s,
+                                                 width);
     if (!all_visible(call_.shape.mask, queries, extent_of(keys, run, key_documents_))) hide(panel, keys, run);
     softmax(panel, count, o);
-    gemm_panel<T, Order::columns, Store::add>(D, count, v_ + first, row, scratch_.s, width, o, width);
+    gemm_panel<T, Order::columns, Store::add>(D, lanes_used(panel), count, v_ + first, row, scratch_.s, width, o,
+                                              width);
   }
 
   /// Sets the scores of pairs that the mask or the documents forbid to -inf.
@@ -151,7 +154,7 @@ class ForwardTask {
     Integers<T> moved{};
     for (int r = 0; r < NR; ++r) largest[r] = broadcast<T>(-infinity);
     for (std::int64_t j = 0; j < count; ++j) {
-      for (int r = 0; r < NR; ++r) largest[r] = maximum(load(s + j * width + r * W), largest[r]);
+      unroll<NR>([&](auto r) { largest[r] = maximum(load(s + j * width + r * W), largest[r]); });
     }
     for (int r = 0; r < NR; ++r) {
       const Vector<T> before = load(scratch_.m + panel * width + r * W);
@@ -166,11 +169,11 @@ class ForwardTask {
     }
     const Vector<T> factor = broadcast<T>(scale * log2e);
     for (std::int64_t j = 0; j < count; ++j) {
-      for (int r = 0; r < NR; ++r) {
+      unroll<NR>([&](auto r) {
         const Vector<T> p = exp2<T>(fma(load(s + j * width + r * W), factor, offset[r]));
         store(s + j * width + r * W, p);
         sum[r] += p;
-      }
+      });
     }
     for (int r = 0; r < NR; ++r) {
       T* l = scratch_.l + panel * width + r * W;

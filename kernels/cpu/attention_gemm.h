@@ -1,6 +1,7 @@
-// The small matrix products of attention tiles: C[M, panel] (+)= A[M, K] B[K, panel], where a panel is NR vectors wide.
-// A is read one element at a time and broadcast, so it may lie in memory either way (rows or columns contiguous) and
-// need not be packed; B and C have contiguous rows. A block of MR x NR vectors of C stays in registers over all of K.
+// The small matrix products of attention tiles: C[M, N] (+)= A[M, K] B[K, N], where N is one panel of at most
+// panel_vectors vectors. A is read one element at a time and broadcast, so it may lie in memory either way (rows or
+// columns contiguous) and need not be packed; B and C have contiguous rows. A block of MR x NR vectors of C stays in
+// registers over all of K.
 #pragma once
 
 #include <algorithm>
@@ -13,59 +14,71 @@
 
 namespace ringtrain::cpu {
 
-/// Vectors in a panel, and rows of a register block: MR * NR accumulators, NR vectors of B and one of A must fit.
-inline constexpr int panel_vectors = 2;
-inline constexpr int max_block_rows = (vector_registers - panel_vectors - 1) / panel_vectors;
+/// Vectors in a full panel: with them a register block is 6 x 4 of 32 registers, or 6 x 2 of 16.
+inline constexpr int panel_vectors = vector_registers >= 32 ? 4 : 2;
 template <class T>
 inline constexpr std::int64_t panel_width = panel_vectors* lanes<T>;
+/// Rows of a register block NR vectors wide: MR * NR accumulators, NR vectors of B and one of A must fit.
+template <int NR>
+inline constexpr int block_rows = std::min(14, (vector_registers - NR - 1) / NR);
 
 /// How A lies: rows: A[i, p] = a[i * stride + p]; columns: A[i, p] = a[p * stride + i].
 enum class Order { rows, columns };
 enum class Store { overwrite, add };
 
-template <class T, Order order, Store mode, int MR>
+template <class T, Order order, Store mode, int NR, int MR>
 [[gnu::noinline]] void gemm_block(std::int64_t K, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
                                   T* c, std::int64_t c_stride) {
-  constexpr int NR = panel_vectors, W = lanes<T>;
+  constexpr int W = lanes<T>;
   Vector<T> sum[MR][NR];
-  for (int i = 0; i < MR; ++i) {
-    for (int j = 0; j < NR; ++j) {
-      sum[i][j] = mode == Store::add ? load(c + i * c_stride + j * W) : Vector<T>{};
-    }
-  }
+  unroll<MR * NR>([&](auto ij) {
+    constexpr int i = ij / NR, j = ij % NR;
+    sum[i][j] = mode == Store::add ? load(c + i * c_stride + j * W) : Vector<T>{};
+  });
   for (std::int64_t p = 0; p < K; ++p) {
     Vector<T> row[NR];
-    for (int j = 0; j < NR; ++j) row[j] = load(b + j * W);
-    for (int i = 0; i < MR; ++i) {
+    unroll<NR>([&](auto j) { row[j] = load(b + j * W); });
+    unroll<MR>([&](auto i) {
       const Vector<T> x = broadcast<T>(order == Order::rows ? a[i * a_stride] : a[i]);
-      for (int j = 0; j < NR; ++j) sum[i][j] = fma(x, row[j], sum[i][j]);
-    }
+      unroll<NR>([&](auto j) { sum[i][j] = fma(x, row[j], sum[i][j]); });
+    });
     a += order == Order::rows ? 1 : a_stride;
     b += b_stride;
   }
-  for (int i = 0; i < MR; ++i) {
-    for (int j = 0; j < NR; ++j) store(c + i * c_stride + j * W, sum[i][j]);
-  }
+  unroll<MR * NR>([&](auto ij) {
+    constexpr int i = ij / NR, j = ij % NR;
+    store(c + i * c_stride + j * W, sum[i][j]);
+  });
 }
 
-/// C[M, panel] (+)= A[M, K] B[K, panel], one panel wide. M is cut into register blocks of almost equal height.
-template <class T, Order order, Store mode>
-void gemm_panel(std::int64_t M, std::int64_t K, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
-                T* c, std::int64_t c_stride) {
+/// The product for one width: M is cut into register blocks of almost equal height.
+template <class T, Order order, Store mode, int NR>
+void gemm_blocks(std::int64_t M, std::int64_t K, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
+                 T* c, std::int64_t c_stride) {
   using Block = void (*)(std::int64_t, const T*, std::int64_t, const T*, std::int64_t, T*, std::int64_t);
-  static constexpr auto table = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<Block, sizeof...(I)>{&gemm_block<T, order, mode, static_cast<int>(I) + 1>...};
+  static constexpr auto table = []<int... I>(std::integer_sequence<int, I...>) {
+    return std::array<Block, sizeof...(I)>{&gemm_block<T, order, mode, NR, I + 1>...};
   }
-  (std::make_index_sequence<max_block_rows>{});
-  if (M <= 0) return;
-  const std::int64_t blocks = (M + max_block_rows - 1) / max_block_rows;
-  const std::int64_t rows = M / blocks, extra = M % blocks;
+  (std::make_integer_sequence<int, block_rows<NR>>{});
+  const std::int64_t blocks = (M + block_rows<NR> - 1) / block_rows<NR>;
   for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t height = rows + (block < extra ? 1 : 0);
+    const std::int64_t height = M / blocks + (block < M % blocks ? 1 : 0);
     table[static_cast<std::size_t>(height - 1)](K, a, a_stride, b, b_stride, c, c_stride);
     a += height * (order == Order::rows ? a_stride : 1);
     c += height * c_stride;
   }
+}
+
+/// C[M, N] (+)= A[M, K] B[K, N], N = columns rounded up to whole vectors, 1 <= columns <= panel_width<T>.
+template <class T, Order order, Store mode>
+void gemm_panel(std::int64_t M, std::int64_t columns, std::int64_t K, const T* a, std::int64_t a_stride, const T* b,
+                std::int64_t b_stride, T* c, std::int64_t c_stride) {
+  using Blocks = void (*)(std::int64_t, std::int64_t, const T*, std::int64_t, const T*, std::int64_t, T*, std::int64_t);
+  static constexpr auto table = []<int... I>(std::integer_sequence<int, I...>) {
+    return std::array<Blocks, sizeof...(I)>{&gemm_blocks<T, order, mode, I + 1>...};
+  }
+  (std::make_integer_sequence<int, panel_vectors>{});
+  table[static_cast<std::size_t>((columns - 1) / lanes<T>)](M, K, a, a_stride, b, b_stride, c, c_stride);
 }
 
 }  // namespace ringtrain::cpu

@@ -5,7 +5,8 @@
 
 #include <cstdint>
 #include <cstring>
-#include <limits>
+#include <type_traits>
+#include <utility>
 
 #if defined(__FMA__) || defined(__AVX512F__)
 #include <immintrin.h>
@@ -89,6 +90,15 @@ inline Vector<double> fma(Vector<double> a, Vector<double> b, Vector<double> c) 
 #endif
 }
 
+/// Calls body with 0, 1, ... N - 1 as compile-time constants: arrays indexed by them stay in registers.
+template <int N, class Body>
+[[gnu::always_inline]] inline void unroll(const Body& body) {
+  [&]<int... I>(std::integer_sequence<int, I...>) {
+    (body(std::integral_constant<int, I>{}), ...);
+  }
+  (std::make_integer_sequence<int, N>{});
+}
+
 /// Lanewise maximum; b where either is NaN.
 template <class V>
 inline V maximum(V a, V b) {
@@ -109,6 +119,51 @@ inline T horizontal_sum(Vector<T> x) {
   T sum = 0;
   for (int i = 0; i < lanes<T>; ++i) sum += x[i];
   return sum;
+}
+
+/// Return a[first], b[first], a[first + 1], b[first + 1], ...
+template <class T, int first>
+inline Vector<T> interleave(Vector<T> a, Vector<T> b) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(a, b, (first + I / 2 + (I % 2) * lanes<T>)...);
+  }
+  (std::make_integer_sequence<int, lanes<T>>{});
+}
+
+/// Transposes lanes<T> vectors as the square matrix of their rows, by log2(lanes) rounds of interleaving row i with row
+/// i + lanes / 2.
+template <class T>
+inline void transpose(Vector<T> (&rows)[lanes<T>]) {
+  constexpr int W = lanes<T>;
+  for (int round = 1; round < W; round *= 2) {
+    Vector<T> next[W];
+    unroll<W / 2>([&](auto i) {
+      next[2 * i] = interleave<T, 0>(rows[i], rows[i + W / 2]);
+      next[2 * i + 1] = interleave<T, W / 2>(rows[i], rows[i + W / 2]);
+    });
+    unroll<W>([&](auto i) { rows[i] = next[i]; });
+  }
+}
+
+/// to[j * to_stride + i] = from[i * from_stride + j] for i < rows, j < columns.
+template <class T>
+void transpose(T* to, std::int64_t to_stride, const T* from, std::int64_t from_stride, std::int64_t rows,
+               std::int64_t columns) {
+  constexpr int W = lanes<T>;
+  const std::int64_t whole_rows = rows / W * W, whole_columns = columns / W * W;
+  for (std::int64_t i = 0; i < whole_rows; i += W) {
+    for (std::int64_t j = 0; j < whole_columns; j += W) {
+      Vector<T> block[W];
+      unroll<W>([&](auto r) { block[r] = load(from + (i + r) * from_stride + j); });
+      transpose<T>(block);
+      unroll<W>([&](auto r) { store(to + (j + r) * to_stride + i, block[r]); });
+    }
+  }
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) {
+      to[j * to_stride + i] = from[i * from_stride + j];
+    }
+  }
 }
 
 /// Coefficients of f^1, f^2, ... of 2^f on [-1/2, 1/2], minimax in relative error with the constant term held at
