@@ -1,0 +1,90 @@
+// SwiGLU and GELU on the CPU: one pass, a vector at a time. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
+#include "kernels/activation.h"
+
+#include "kernels/check.h"
+#include "kernels/cpu/loops.h"
+
+namespace ringtrain {
+
+using cpu::Sigmoid;
+using cpu::Vector;
+
+void swiglu_forward(Stream& stream, const TensorView& y, const TensorView& gate, const TensorView& up) {
+  require_cpu(stream, "swiglu");
+  check_flat(gate, y, "swiglu gate is shaped as y");
+  check_flat(up, y, "swiglu up is shaped as y");
+  dispatch_float(y.dtype, [&]<class T>() {
+    T* const y_data = y.as<T>();
+    const T *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
+    cpu::map<T>(stream.pool(), y.numel(), [=](auto at) {
+      const Vector<T> g = at(gate_data);
+      at.put(y_data, g * cpu::sigmoid<T>(g).of_x * at(up_data));
+    });
+  });
+}
+
+void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const TensorView& dy,
+                     const TensorView& gate, const TensorView& up) {
+  require_cpu(stream, "swiglu");
+  check_flat(dgate, dy, "swiglu dgate is shaped as dy");
+  check_flat(dup, dy, "swiglu dup is shaped as dy");
+  check_flat(gate, dy, "swiglu gate is shaped as dy");
+  check_flat(up, dy, "swiglu up is shaped as dy");
+  dispatch_float(dy.dtype, [&]<class T>() {
+    T *const dgate_data = dgate.as<T>(), *const dup_data = dup.as<T>();
+    const T *const dy_data = dy.as<T>(), *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
+    cpu::map<T>(stream.pool(), dy.numel(), [=](auto at) {
+      const Vector<T> g = at(gate_data), u = at(up_data), d = at(dy_data);
+      const Sigmoid<T> s = cpu::sigmoid<T>(g);
+      // d silu(g) / dg = s(g) + g s(g) s(-g)
+      at.put(dgate_data, d * u * s.of_x * (1 + g * s.of_minus_x));
+      at.put(dup_data, d * g * s.of_x);
+    });
+  });
+}
+
+namespace {
+
+/// 2u = 2 sqrt(2/pi) (x + 0.044715 x^3), and its derivative.
+constexpr double two_root_two_over_pi = 1.5957691216057307117, cubic = 0.044715;
+
+template <class T>
+Vector<T> gelu_argument(Vector<T> x) {
+  return static_cast<T>(two_root_two_over_pi) * x * (1 + static_cast<T>(cubic) * x * x);
+}
+template <class T>
+Vector<T> gelu_argument_slope(Vector<T> x) {
+  return static_cast<T>(two_root_two_over_pi) * (1 + static_cast<T>(3 * cubic) * x * x);
+}
+
+}  // namespace
+
+void gelu_forward(Stream& stream, const TensorView& y, const TensorView& x) {
+  require_cpu(stream, "gelu");
+  check_flat(x, y, "gelu x is shaped as y");
+  dispatch_float(y.dtype, [&]<class T>() {
+    T* const y_data = y.as<T>();
+    const T* const x_data = x.as<T>();
+    cpu::map<T>(stream.pool(), y.numel(), [=](auto at) {
+      const Vector<T> v = at(x_data);
+      at.put(y_data, v * cpu::sigmoid<T>(gelu_argument<T>(v)).of_x);
+    });
+  });
+}
+
+void gelu_backward(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& x) {
+  require_cpu(stream, "gelu");
+  check_flat(dx, dy, "gelu dx is shaped as dy");
+  check_flat(x, dy, "gelu x is shaped as dy");
+  dispatch_float(dy.dtype, [&]<class T>() {
+    T* const dx_data = dx.as<T>();
+    const T *const dy_data = dy.as<T>(), *const x_data = x.as<T>();
+    cpu::map<T>(stream.pool(), dy.numel(), [=](auto at) {
+      const Vector<T> v = at(x_data);
+      const Sigmoid<T> s = cpu::sigmoid<T>(gelu_argument<T>(v));
+      at.put(dx_data, at(dy_data) * s.of_x * (1 + v * s.of_minus_x * gelu_argument_slope<T>(v)));
+    });
+  });
+}
+
+}  // namespace ringtrain

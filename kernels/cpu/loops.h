@@ -1,0 +1,141 @@
+// The loops that CPU kernels are made of: fixed chunks spread over a pool, vectors with an exact tail, and sums in
+// double over a fixed order. How a loop is cut depends on the problem alone, never on the number of threads; the
+// elements of a tail go through the same vector arithmetic as all others, so their bits do not depend on where they
+// stand.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "framework/thread_pool.h"
+#include "kernels/cpu/attention_simd.h"
+
+namespace ringtrain::cpu {
+
+/// Elements in a chunk of an elementwise loop: some 10 microseconds of work, a multiple of every vector's width.
+inline constexpr std::int64_t chunk_elements = 16384;
+
+/// Calls body(begin, end) for chunks of [0, n).
+template <class Body>
+void for_chunks(ThreadPool& pool, std::int64_t n, std::int64_t chunk, Body&& body) {
+  pool.run((n + chunk - 1) / chunk,
+           [&](std::int64_t task, int) { body(task * chunk, std::min(n, (task + 1) * chunk)); });
+}
+
+/// Calls body(row) for all rows, in chunks of about chunk_elements elements.
+template <class Body>
+void for_rows(ThreadPool& pool, std::int64_t rows, std::int64_t row_elements, Body&& body) {
+  const std::int64_t chunk = std::max<std::int64_t>(1, chunk_elements / std::max<std::int64_t>(1, row_elements));
+  for_chunks(pool, rows, chunk, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) body(row);
+  });
+}
+
+/// Loads and stores lanes [i, i + lanes) of arrays.
+template <class T>
+struct WholeVector {
+  std::int64_t i;
+  Vector<T> operator()(const T* from) const { return load(from + i); }
+  void put(T* to, Vector<T> x) const { store(to + i, x); }
+};
+
+/// The same for the last `count` elements; lanes beyond them read as 0 and are not written.
+template <class T>
+struct PartVector {
+  std::int64_t i, count;
+  Vector<T> operator()(const T* from) const {
+    Vector<T> x{};
+    std::memcpy(&x, from + i, static_cast<std::size_t>(count) * sizeof(T));
+    return x;
+  }
+  void put(T* to, Vector<T> x) const { std::memcpy(to + i, &x, static_cast<std::size_t>(count) * sizeof(T)); }
+};
+
+/// Calls body(at) over [begin, end), where at(pointer) loads a vector and at.put(pointer, x) stores one.
+template <class T, class Body>
+void for_vectors(std::int64_t begin, std::int64_t end, Body&& body) {
+  std::int64_t i = begin;
+  for (; i + lanes<T> <= end; i += lanes<T>) body(WholeVector<T>{i});
+  if (i < end) body(PartVector<T>{i, end - i});
+}
+
+/// for_vectors over the chunks of [0, n).
+template <class T, class Body>
+void map(ThreadPool& pool, std::int64_t n, Body&& body) {
+  for_chunks(pool, n, chunk_elements, [&](std::int64_t begin, std::int64_t end) { for_vectors<T>(begin, end, body); });
+}
+
+/// Reads lanes [i, i + lanes<double>) of an array of any arithmetic type as doubles.
+struct DoublesAt {
+  std::int64_t i;
+  template <class T>
+  Vector<double> operator()(const T* from) const {
+    typedef T Narrow __attribute__((vector_size(lanes<double> * sizeof(T))));
+    Narrow x;
+    std::memcpy(&x, from + i, sizeof(x));
+    return __builtin_convertvector(x, Vector<double>);
+  }
+};
+/// The same for the one element i.
+struct DoubleAt {
+  std::int64_t i;
+  template <class T>
+  double operator()(const T* from) const {
+    return static_cast<double>(from[i]);
+  }
+};
+
+/// Return the sum in double of term(at) over [begin, end), where at(pointer) reads elements as doubles: four vectors
+/// of running sums, then the tail one by one.
+template <class Term>
+double sum_in_double(std::int64_t begin, std::int64_t end, Term&& term) {
+  constexpr std::int64_t W = lanes<double>;
+  Vector<double> s0{}, s1{}, s2{}, s3{};
+  std::int64_t i = begin;
+  for (; i + 4 * W <= end; i += 4 * W) {
+    s0 += term(DoublesAt{i});
+    s1 += term(DoublesAt{i + W});
+    s2 += term(DoublesAt{i + 2 * W});
+    s3 += term(DoublesAt{i + 3 * W});
+  }
+  for (; i + W <= end; i += W) s0 += term(DoublesAt{i});
+  double sum = horizontal_sum<double>((s0 + s1) + (s2 + s3));
+  for (; i < end; ++i) sum += term(DoubleAt{i});
+  return sum;
+}
+
+/// Return the sum of partial(begin, end) over at most 256 equal pieces of [0, n), added up pairwise. Pieces are
+/// multiples of 4096 elements, so the tree depends on n alone.
+template <class Partial>
+double sum_over_tree(ThreadPool& pool, std::int64_t n, Partial&& partial) {
+  constexpr std::int64_t most = 256, grain = 4096;
+  const std::int64_t piece = std::max<std::int64_t>(1, (n + most * grain - 1) / (most * grain)) * grain;
+  const std::int64_t pieces = (n + piece - 1) / piece;
+  std::array<double, most> sums{};
+  pool.run(pieces, [&](std::int64_t task, int) {
+    sums[static_cast<std::size_t>(task)] = partial(task * piece, std::min(n, (task + 1) * piece));
+  });
+  for (std::size_t width = most / 2; width > 0; width /= 2) {
+    for (std::size_t i = 0; i < width; ++i) sums[i] += sums[i + width];
+  }
+  return sums[0];
+}
+
+/// log2(e), to make exp of exp2.
+inline constexpr double log2_e = 1.4426950408889634074;
+
+/// sigmoid(x) and sigmoid(-x), both to full relative precision: the exponential is taken of -|x| only.
+template <class T>
+struct Sigmoid {
+  Vector<T> of_x, of_minus_x;
+};
+template <class T>
+Sigmoid<T> sigmoid(Vector<T> x) {
+  const Vector<T> e = exp2<T>((x < 0 ? x : -x) * static_cast<T>(log2_e));
+  const Vector<T> large = 1 / (1 + e), small = e * large;
+  return {x < 0 ? small : large, x < 0 ? large : small};
+}
+
+}  // namespace ringtrain::cpu

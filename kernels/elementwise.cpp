@@ -1,0 +1,84 @@
+// Flat tensors on the CPU: fixed chunks over the pool; sums in double over a fixed tree.
+#include "kernels/elementwise.h"
+
+#include <cstring>
+
+#include "framework/random.h"
+#include "kernels/check.h"
+#include "kernels/cpu/loops.h"
+
+namespace ringtrain {
+
+using cpu::Vector;
+
+void fill(Stream& stream, const TensorView& x, double value) {
+  require_cpu(stream, "fill");
+  dispatch_float(x.dtype, [&]<class T>() {
+    T* const data = x.as<T>();
+    cpu::for_chunks(stream.pool(), x.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
+      std::fill(data + begin, data + end, static_cast<T>(value));
+    });
+  });
+}
+
+void copy(Stream& stream, const TensorView& y, const TensorView& x) {
+  require_cpu(stream, "copy");
+  ensure(x.device.is_cpu() && y.device.is_cpu(), "copy on a CPU stream joins host tensors");
+  check_flat(x, y, "copy joins tensors of one size and dtype");
+  auto* const to = static_cast<std::byte*>(y.data);
+  const auto* const from = static_cast<const std::byte*>(x.data);
+  cpu::for_chunks(stream.pool(), static_cast<std::int64_t>(x.bytes()), 4 * cpu::chunk_elements,
+                  [=](std::int64_t begin, std::int64_t end) {
+                    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+                  });
+}
+
+void add(Stream& stream, const TensorView& y, const TensorView& x) {
+  require_cpu(stream, "add");
+  check_flat(x, y, "add joins tensors of one size and dtype");
+  dispatch_float(y.dtype, [&]<class T>() {
+    T* const y_data = y.as<T>();
+    const T* const x_data = x.as<T>();
+    cpu::map<T>(stream.pool(), y.numel(), [=](auto at) { at.put(y_data, at(y_data) + at(x_data)); });
+  });
+}
+
+void scale(Stream& stream, const TensorView& y, double factor) {
+  require_cpu(stream, "scale");
+  dispatch_float(y.dtype, [&]<class T>() {
+    T* const data = y.as<T>();
+    const auto by = static_cast<T>(factor);
+    cpu::map<T>(stream.pool(), y.numel(), [=](auto at) { at.put(data, at(data) * by); });
+  });
+}
+
+void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& x, bool accumulate) {
+  require_cpu(stream, "sum_of_squares");
+  ensure(result.numel() == 1 && result.dtype == DType::float64, "sum_of_squares has one float64 result");
+  dispatch_float(x.dtype, [&]<class T>() {
+    const T* const data = x.as<T>();
+    const double sum = cpu::sum_over_tree(stream.pool(), x.numel(), [=](std::int64_t begin, std::int64_t end) {
+      return cpu::sum_in_double(begin, end, [=](auto at) {
+        const auto value = at(data);
+        return value * value;
+      });
+    });
+    double& to = *result.as<double>();
+    to = accumulate ? to + sum : sum;
+  });
+}
+
+void fill_normal(Stream& stream, const TensorView& x, double deviation, std::uint64_t seed, std::uint64_t first_index) {
+  require_cpu(stream, "fill_normal");
+  dispatch_float(x.dtype, [&]<class T>() {
+    T* const data = x.as<T>();
+    cpu::for_chunks(stream.pool(), x.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const double normal = random_normal(seed, Purpose::weights, first_index + static_cast<std::uint64_t>(i));
+        data[i] = static_cast<T>(deviation * normal);
+      }
+    });
+  });
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,62 @@
+// Table look-up on the CPU. Forward is parallel over tokens, backward over columns: each element of the table gets its
+// tokens' gradients in token order, whatever the number of threads.
+#include "kernels/embedding.h"
+
+#include <algorithm>
+
+#include "kernels/check.h"
+#include "kernels/cpu/loops.h"
+
+namespace ringtrain {
+
+namespace {
+
+void check_call(const TensorView& y, const TensorView& ids, const TensorView& table) {
+  ensure(table.shape.rank() == 2, "embedding table is [rows, C]");
+  check_tensor(ids, {ids.numel()}, DType::int32, "embedding ids are int32 [T]");
+  check_tensor(y, {ids.numel(), table.dim(1)}, table.dtype, "embedding y is [T, C]");
+}
+
+}  // namespace
+
+void embedding_forward(Stream& stream, const TensorView& y, const TensorView& ids, const TensorView& table,
+                       bool accumulate) {
+  require_cpu(stream, "embedding");
+  check_call(y, ids, table);
+  const std::int64_t C = table.dim(1);
+  dispatch_float(table.dtype, [&]<class T>() {
+    T* const y_data = y.as<T>();
+    const T* const table_data = table.as<T>();
+    const auto* const id = ids.as<std::int32_t>();
+    cpu::for_rows(stream.pool(), ids.numel(), C, [=](std::int64_t t) {
+      T* const to = y_data + t * C;                  // [C]
+      const T* const from = table_data + id[t] * C;  // [C]
+      if (!accumulate) {
+        std::copy_n(from, C, to);
+      } else {
+        cpu::for_vectors<T>(0, C, [=](auto at) { at.put(to, at(to) + at(from)); });
+      }
+    });
+  });
+}
+
+void embedding_backward(Stream& stream, const TensorView& dtable, const TensorView& ids, const TensorView& dy) {
+  require_cpu(stream, "embedding");
+  check_call(dy, ids, dtable);
+  const std::int64_t C = dtable.dim(1), tokens = ids.numel();
+  constexpr std::int64_t columns = 64;
+  dispatch_float(dtable.dtype, [&]<class T>() {
+    T* const dtable_data = dtable.as<T>();
+    const T* const dy_data = dy.as<T>();
+    const auto* const id = ids.as<std::int32_t>();
+    cpu::for_chunks(stream.pool(), C, columns, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        T* const to = dtable_data + id[t] * C;  // [C]
+        const T* const from = dy_data + t * C;  // [C]
+        cpu::for_vectors<T>(begin, end, [=](auto at) { at.put(to, at(to) + at(from)); });
+      }
+    });
+  });
+}
+
+}  // namespace ringtrain

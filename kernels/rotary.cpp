@@ -1,0 +1,121 @@
+// Rotary frequencies, in double on the host, and the rotation on the CPU.
+#include "kernels/rotary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "kernels/check.h"
+#include "kernels/cpu/loops.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Return how far pair i of a head is from being left as trained (0) to being interpolated (1): a linear ramp between
+/// the pairs that turn beta_fast and beta_slow times over the trained length (YaRN, section 3.2, eq. 17 to 19, with
+/// the ends rounded outwards as the published code does).
+std::vector<double> yarn_ramp(std::int64_t D, double theta, const RotaryScaling& scaling) {
+  const auto length = static_cast<double>(scaling.original_max_position_embeddings);
+  const auto width = static_cast<double>(D);
+  const auto pair_of_rotations = [&](double rotations) {
+    return width * std::log(length / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
+  };
+  const double low = std::max(std::floor(pair_of_rotations(scaling.beta_fast)), 0.0);
+  double high = std::min(std::ceil(pair_of_rotations(scaling.beta_slow)), width - 1);
+  if (low == high) high += 0.001;
+  std::vector<double> ramp(static_cast<std::size_t>(D / 2));
+  for (std::size_t i = 0; i < ramp.size(); ++i) {
+    ramp[i] = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+  }
+  return ramp;
+}
+
+}  // namespace
+
+RotaryFrequencies rotary_frequencies(std::int64_t D, double theta, const RotaryScaling& scaling) {
+  ensure(D >= 2 && D % 2 == 0, "a rotary head has an even number of elements");
+  ensure(theta > 1 && scaling.factor > 0, "rotary theta is above 1 and its factor positive");
+  const auto width = static_cast<double>(D);
+  // A head of two elements has one frequency, 1, whatever theta is.
+  if (scaling.type == RotaryScalingType::ntk && D > 2) theta *= std::pow(scaling.factor, width / (width - 2));
+  RotaryFrequencies frequencies;
+  frequencies.inverse.resize(static_cast<std::size_t>(D / 2));
+  for (std::size_t i = 0; i < frequencies.inverse.size(); ++i) {
+    frequencies.inverse[i] = 1 / std::pow(theta, 2 * static_cast<double>(i) / width);
+  }
+  if (scaling.type == RotaryScalingType::linear) {
+    for (double& inverse : frequencies.inverse) inverse /= scaling.factor;
+  }
+  if (scaling.type == RotaryScalingType::yarn) {
+    ensure(scaling.original_max_position_embeddings > 0, "yarn knows the length its frequencies were trained at");
+    const std::vector<double> ramp = yarn_ramp(D, theta, scaling);
+    for (std::size_t i = 0; i < ramp.size(); ++i) {
+      const double kept = frequencies.inverse[i], interpolated = kept / scaling.factor;
+      frequencies.inverse[i] = interpolated * ramp[i] + kept * (1 - ramp[i]);
+    }
+    if (scaling.factor > 1) frequencies.magnitude = 0.1 * std::log(scaling.factor) + 1;
+  }
+  return frequencies;
+}
+
+void rotary_table(Stream& stream, const TensorView& table, const TensorView& positions,
+                  const RotaryFrequencies& frequencies) {
+  require_cpu(stream, "rotary");
+  const auto half = static_cast<std::int64_t>(frequencies.inverse.size());
+  check_tensor(positions, {positions.numel()}, DType::int32, "rotary positions are int32 [T]");
+  check_tensor(table, {positions.numel(), 2 * half}, table.dtype, "rotary table is [T, D]");
+  dispatch_float(table.dtype, [&]<class T>() {
+    T* const data = table.as<T>();
+    const auto* const position = positions.as<std::int32_t>();
+    constexpr std::int64_t cost = 64;  // of a cosine and a sine, in elements of a plain loop
+    cpu::for_rows(stream.pool(), positions.numel(), cost * half, [&, half](std::int64_t t) {
+      T* const cosine = data + t * 2 * half;  // [D / 2]
+      T* const sine = cosine + half;          // [D / 2]
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double angle = position[t] * frequencies.inverse[static_cast<std::size_t>(i)];
+        cosine[i] = static_cast<T>(std::cos(angle) * frequencies.magnitude);
+        sine[i] = static_cast<T>(std::sin(angle) * frequencies.magnitude);
+      }
+    });
+  });
+}
+
+namespace {
+
+/// Rotates by the table's angles (direction 1) or back (-1).
+template <int direction>
+void rotate(Stream& stream, const TensorView& x, const TensorView& table) {
+  require_cpu(stream, "rotary");
+  ensure(x.shape.rank() == 3, "rotary x is [T, H, D]");
+  const std::int64_t tokens = x.dim(0), H = x.dim(1), D = x.dim(2), half = D / 2;
+  ensure(D % 2 == 0, "a rotary head has an even number of elements");
+  check_tensor(table, {tokens, D}, x.dtype, "rotary table is [T, D]");
+  dispatch_float(x.dtype, [&]<class T>() {
+    T* const data = x.as<T>();
+    const T* const angles = table.as<T>();
+    cpu::for_rows(stream.pool(), tokens, H * D, [=](std::int64_t t) {
+      const T *const cosine = angles + t * D, *const sine = cosine + half;  // [D / 2]
+      for (std::int64_t h = 0; h < H; ++h) {
+        T *const low = data + (t * H + h) * D, *const high = low + half;  // [D / 2]
+        cpu::for_vectors<T>(0, half, [=](auto at) {
+          const auto c = at(cosine), s = direction * at(sine), a = at(low), b = at(high);
+          at.put(low, a * c - b * s);
+          at.put(high, b * c + a * s);
+        });
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void rotary_forward(Stream& stream, const TensorView& x, const TensorView& table) {
+  rotate<1>(stream, x, table);
+}
+
+void rotary_backward(Stream& stream, const TensorView& dx, const TensorView& table) {
+  rotate<-1>(stream, dx, table);
+}
+
+}  // namespace ringtrain
