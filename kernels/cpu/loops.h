@@ -106,6 +106,29 @@ double sum_in_double(std::int64_t begin, std::int64_t end, Term&& term) {
   return sum;
 }
 
+/// to[c] += the sum in double over tokens t, in order, of term(t, at) at column c < C. Cut by columns.
+template <class T, class Term>
+void sum_rows_into(ThreadPool& pool, std::int64_t tokens, std::int64_t C, T* to, Term&& term) {
+  constexpr std::int64_t W = lanes<double>, vectors = 8, columns = vectors * W;
+  for_chunks(pool, C, columns, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t whole = (end - begin) / W;
+    Vector<double> sum[vectors] = {};
+    double tail[W] = {};
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      if (whole == vectors) {
+        for (std::int64_t j = 0; j < vectors; ++j) sum[j] += term(t, DoublesAt{begin + j * W});
+        continue;
+      }
+      for (std::int64_t j = 0; j < whole; ++j) sum[j] += term(t, DoublesAt{begin + j * W});
+      for (std::int64_t c = begin + whole * W; c < end; ++c) tail[c - begin - whole * W] += term(t, DoubleAt{c});
+    }
+    for (std::int64_t c = begin; c < end; ++c) {
+      const std::int64_t j = (c - begin) / W, lane = (c - begin) % W;
+      to[c] += static_cast<T>(j < whole ? sum[j][lane] : tail[lane]);
+    }
+  });
+}
+
 /// Return the sum of partial(begin, end) over at most 256 equal pieces of [0, n), added up pairwise. Pieces are
 /// multiples of 4096 elements, so the tree depends on n alone.
 template <class Partial>

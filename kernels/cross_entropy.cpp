@@ -1,0 +1,115 @@
+// Softmax cross-entropy on the CPU, parallel over tokens. A row is read three times (maximum, sum of exponentials,
+// gradient); exponentials are of differences to the maximum, so that no logit is too large.
+#include "kernels/cross_entropy.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/check.h"
+#include "kernels/cpu/loops.h"
+
+namespace ringtrain {
+
+using cpu::Vector;
+
+namespace {
+
+template <class R>
+R maximum_of(const R* row, std::int64_t V) {
+  constexpr std::int64_t W = cpu::lanes<R>;
+  Vector<R> largest = cpu::broadcast<R>(-std::numeric_limits<R>::infinity());
+  std::int64_t i = 0;
+  for (; i + W <= V; i += W) largest = cpu::maximum(cpu::load(row + i), largest);
+  R result = largest[0];
+  for (int lane = 1; lane < W; ++lane) result = std::max(result, largest[lane]);
+  for (; i < V; ++i) result = std::max(result, row[i]);
+  return result;
+}
+
+/// Return the sum of exp(row - shift) in double, over blocks of vectors whose own sums run in R. keep: also writes the
+/// exponentials over the row. NaN in the row gives NaN.
+template <bool keep, class R>
+double exponentials(R* row, std::int64_t V, R shift) {
+  constexpr std::int64_t block = 2048;
+  double sum = 0;
+  for (std::int64_t begin = 0; begin < V; begin += block) {
+    const std::int64_t end = std::min(V, begin + block), whole = begin + (end - begin) / cpu::lanes<R> * cpu::lanes<R>;
+    const auto exponential = [=](auto at) {
+      const Vector<R> e = cpu::exp2<R>((at(row) - shift) * static_cast<R>(cpu::log2_e));
+      if constexpr (keep) at.put(row, e);
+      return e;
+    };
+    Vector<R> partial{};
+    for (std::int64_t i = begin; i < whole; i += cpu::lanes<R>) partial += exponential(cpu::WholeVector<R>{i});
+    for (int lane = 0; lane < cpu::lanes<R>; ++lane) sum += static_cast<double>(partial[lane]);
+    if (whole < end) {
+      const Vector<R> tail = exponential(cpu::PartVector<R>{whole, end - whole});
+      for (int lane = 0; lane < end - whole; ++lane) sum += static_cast<double>(tail[lane]);
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const TensorView& labels,
+                   const TensorView& weights, double denominator, bool gradient) {
+  require_cpu(stream, "cross_entropy");
+  ensure(logits.shape.rank() == 2, "cross_entropy logits are [n, V]");
+  const std::int64_t n = logits.dim(0), V = logits.dim(1);
+  check_tensor(nll, {n}, DType::float64, "cross_entropy nll is float64 [n]");
+  check_tensor(labels, {n}, DType::int32, "cross_entropy labels are int32 [n]");
+  check_tensor(weights, {n}, logits.dtype, "cross_entropy weights are [n] of the logits' dtype");
+  dispatch_float(logits.dtype, [&]<class R>() {
+    R* const data = logits.as<R>();
+    double* const nll_data = nll.as<double>();
+    const auto* const label_data = labels.as<std::int32_t>();
+    const R* const weight_data = weights.as<R>();
+    cpu::for_rows(stream.pool(), n, 4 * V, [=](std::int64_t t) {
+      R* const row = data + t * V;  // [V]
+      const std::int64_t label = label_data[t];
+      const bool counts = label >= 0, slopes = gradient && counts && weight_data[t] != 0;
+      nll_data[t] = 0;
+      if (counts) {
+        const R largest = maximum_of(row, V);
+        const double of_label = static_cast<double>(row[label]);
+        const double sum = slopes ? exponentials<true>(row, V, largest) : exponentials<false>(row, V, largest);
+        nll_data[t] = std::log(sum) + (static_cast<double>(largest) - of_label);
+        if (slopes) {
+          const double factor = static_cast<double>(weight_data[t]) / denominator;
+          const auto scale = static_cast<R>(factor / sum);
+          const double of_others = static_cast<double>(row[label]) / sum - 1;
+          cpu::for_vectors<R>(0, V, [=](auto at) { at.put(row, at(row) * scale); });
+          row[label] = static_cast<R>(of_others * factor);
+        }
+      }
+      if (gradient && !slopes) std::fill_n(row, V, R{0});
+    });
+  });
+}
+
+void weighted_sum(Stream& stream, const TensorView& result, const TensorView& values, const TensorView& weights,
+                  const TensorView& labels, bool accumulate) {
+  require_cpu(stream, "weighted_sum");
+  const std::int64_t n = values.numel();
+  check_tensor(result, {1}, DType::float64, "weighted_sum has one float64 result");
+  check_tensor(values, {n}, DType::float64, "weighted_sum values are float64 [n]");
+  check_tensor(weights, {n}, weights.dtype, "weighted_sum weights are [n]");
+  check_tensor(labels, {n}, DType::int32, "weighted_sum labels are int32 [n]");
+  dispatch_float(weights.dtype, [&]<class R>() {
+    const double* const value = values.as<double>();
+    const R* const weight = weights.as<R>();
+    const auto* const label = labels.as<std::int32_t>();
+    const double sum = cpu::sum_over_tree(stream.pool(), n, [=](std::int64_t begin, std::int64_t end) {
+      double partial = 0;
+      for (std::int64_t t = begin; t < end; ++t) {
+        if (label[t] >= 0) partial += value[t] * static_cast<double>(weight[t]);
+      }
+      return partial;
+    });
+    double& to = *result.as<double>();
+    to = accumulate ? to + sum : sum;
+  });
+}
+
+}  // namespace ringtrain

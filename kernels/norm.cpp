@@ -1,0 +1,140 @@
+// RMSNorm and LayerNorm on the CPU. Rows are independent; parameter gradients are cut by columns, so that each of
+// their elements adds the tokens in order. All sums run in double.
+#include "kernels/norm.h"
+
+#include <cmath>
+
+#include "kernels/check.h"
+#include "kernels/cpu/loops.h"
+
+namespace ringtrain {
+
+using cpu::Vector;
+
+namespace {
+
+struct Sizes {
+  std::int64_t T, C;
+};
+
+Sizes check_call(const TensorView& x, const TensorView& y, const TensorView& w, const TensorView& rstd) {
+  ensure(x.shape.rank() == 2, "a norm's x is [T, C]");
+  const std::int64_t T = x.dim(0), C = x.dim(1);
+  check_tensor(y, x.shape, x.dtype, "a norm's x, y, dx and dy are [T, C]");
+  check_tensor(w, {C}, x.dtype, "a norm's w, b, dw and db are [C]");
+  check_tensor(rstd, {T}, x.dtype, "a norm's rstd and mean are [T]");
+  return {T, C};
+}
+
+}  // namespace
+
+void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const TensorView& x,
+                     const TensorView& w, double eps) {
+  require_cpu(stream, "rmsnorm");
+  const auto [T, C] = check_call(x, y, w, rstd);
+  dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
+    R *const y_data = y.as<R>(), *const rstd_data = rstd.as<R>();
+    const R *const x_data = x.as<R>(), *const w_data = w.as<R>();
+    cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
+      const R* const row = x_data + t * C;  // [C]
+      R* const to = y_data + t * C;         // [C]
+      const double squares = cpu::sum_in_double(0, C, [=](auto at) {
+        const auto value = at(row);
+        return value * value;
+      });
+      const auto r = static_cast<R>(1 / std::sqrt(squares / static_cast<double>(C) + eps));
+      rstd_data[t] = r;
+      cpu::for_vectors<R>(0, C, [=](auto at) { at.put(to, at(row) * r * at(w_data)); });
+    });
+  });
+}
+
+// With n = x rstd (the normalised row) and g = dy w: dx = rstd (g - n mean(g n)), dw = sum over tokens of dy n.
+void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& dy,
+                      const TensorView& x, const TensorView& w, const TensorView& rstd, bool accumulate) {
+  require_cpu(stream, "rmsnorm");
+  const auto [T, C] = check_call(x, dx, w, rstd);
+  check_call(x, dy, dw, rstd);
+  dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
+    R *const dx_data = dx.as<R>(), *const dw_data = dw.as<R>();
+    const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();
+    const R* const rstd_data = rstd.as<R>();
+    // First dw, then dx: dx may be the memory of dy.
+    cpu::sum_rows_into(stream.pool(), T, C, dw_data, [=](std::int64_t t, auto at) {
+      return at(dy_data + t * C) * at(x_data + t * C) * static_cast<double>(rstd_data[t]);
+    });
+    cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
+      const R *const row = x_data + t * C, *const g = dy_data + t * C;  // [C]
+      R* const to = dx_data + t * C;                                    // [C]
+      const R r = rstd_data[t];
+      const double dot = cpu::sum_in_double(0, C, [=](auto at) { return at(g) * at(w_data) * at(row); });
+      const auto slope = static_cast<R>(dot * r * r / static_cast<double>(C));
+      cpu::for_vectors<R>(0, C, [=](auto at) {
+        const Vector<R> d = r * (at(g) * at(w_data) - at(row) * slope);
+        at.put(to, accumulate ? at(to) + d : d);
+      });
+    });
+  });
+}
+
+void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
+                       const TensorView& x, const TensorView& w, const TensorView& b, double eps) {
+  require_cpu(stream, "layernorm");
+  const auto [T, C] = check_call(x, y, w, rstd);
+  check_call(x, y, b, mean);
+  dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
+    R *const y_data = y.as<R>(), *const mean_data = mean.as<R>(), *const rstd_data = rstd.as<R>();
+    const R *const x_data = x.as<R>(), *const w_data = w.as<R>(), *const b_data = b.as<R>();
+    cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
+      const R* const row = x_data + t * C;  // [C]
+      R* const to = y_data + t * C;         // [C]
+      const auto width = static_cast<double>(C);
+      const double average = cpu::sum_in_double(0, C, [=](auto at) { return at(row); }) / width;
+      // The second pass over the row (still in the first cache) keeps rows of a large mean exact.
+      const double squares = cpu::sum_in_double(0, C, [=](auto at) {
+        const auto value = at(row) - average;
+        return value * value;
+      });
+      const auto m = static_cast<R>(average), r = static_cast<R>(1 / std::sqrt(squares / width + eps));
+      mean_data[t] = m;
+      rstd_data[t] = r;
+      cpu::for_vectors<R>(0, C, [=](auto at) { at.put(to, (at(row) - m) * r * at(w_data) + at(b_data)); });
+    });
+  });
+}
+
+// With n = (x - mean) rstd and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum of dy n, db = sum of dy.
+void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
+                        const TensorView& dy, const TensorView& x, const TensorView& w, const TensorView& mean,
+                        const TensorView& rstd, bool accumulate) {
+  require_cpu(stream, "layernorm");
+  const auto [T, C] = check_call(x, dx, w, rstd);
+  check_call(x, dy, dw, mean);
+  check_call(x, dy, db, rstd);
+  dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
+    R *const dx_data = dx.as<R>(), *const dw_data = dw.as<R>(), *const db_data = db.as<R>();
+    const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();
+    const R *const mean_data = mean.as<R>(), *const rstd_data = rstd.as<R>();
+    cpu::sum_rows_into(stream.pool(), T, C, dw_data, [=](std::int64_t t, auto at) {
+      return at(dy_data + t * C) * (at(x_data + t * C) - static_cast<double>(mean_data[t])) *
+             static_cast<double>(rstd_data[t]);
+    });
+    cpu::sum_rows_into(stream.pool(), T, C, db_data, [=](std::int64_t t, auto at) { return at(dy_data + t * C); });
+    cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
+      const R *const row = x_data + t * C, *const g = dy_data + t * C;  // [C]
+      R* const to = dx_data + t * C;                                    // [C]
+      const R m = mean_data[t], r = rstd_data[t];
+      const double sum = cpu::sum_in_double(0, C, [=](auto at) { return at(g) * at(w_data); });
+      const double dot =
+          cpu::sum_in_double(0, C, [=](auto at) { return at(g) * at(w_data) * (at(row) - static_cast<double>(m)); });
+      const auto offset = static_cast<R>(sum / static_cast<double>(C));
+      const auto slope = static_cast<R>(dot * r * r / static_cast<double>(C));
+      cpu::for_vectors<R>(0, C, [=](auto at) {
+        const Vector<R> d = r * (at(g) * at(w_data) - offset - (at(row) - m) * slope);
+        at.put(to, accumulate ? at(to) + d : d);
+      });
+    });
+  });
+}
+
+}  // namespace ringtrain
