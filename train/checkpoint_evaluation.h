@@ -1,0 +1,25 @@
+// The program `evaluate` without its command line: opens a checkpoint, builds its model on a mesh of its own, and
+// scores a token file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/config.h"
+#include "train/evaluation_report.h"
+#include "train/evaluation_targets.h"
+
+namespace ringtrain {
+
+struct EvaluationOptions {
+  std::string checkpoint;  // a checkpoint's folder or a run's
+  std::string data;        // a token file
+  EvaluationRequest request;
+  MeshConfig mesh;  // data and sequence; all else is the checkpoint's
+  std::int64_t threads_per_rank = 0;
+};
+
+/// Throws Error: usage (lengths, mesh, memory), data (the file), checkpoint, numeric.
+EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options);
+
+}  // namespace ringtrain

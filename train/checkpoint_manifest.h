@@ -1,0 +1,39 @@
+// manifest.json of a checkpoint: what it holds, and the size and XXH3-128 hash of every file in its folder. It is
+// written last, carries a hash of itself, and is verified before anything else in the folder is opened.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+
+struct CheckpointFile {
+  std::string name;
+  std::int64_t bytes = 0;
+  std::string hash;
+};
+
+struct CheckpointManifest {
+  std::int64_t step = 0;     // optimizer steps done
+  std::int64_t samples = 0;  // sequences consumed: the sampler's cursor
+  std::int64_t tokens = 0;   // tokens consumed
+  std::string data_hash;     // of the training data
+  std::string dtype;         // of weights and moments
+  std::string architecture;  // for people: the model in short
+  std::int64_t parameters = 0;
+  std::vector<CheckpointFile> files;
+};
+
+/// Return the manifest as JSON, its own hash included.
+std::string to_json(const CheckpointManifest& manifest);
+/// Return the manifest of the text; path only names it. Throws Error(checkpoint) that says what is wrong with it.
+CheckpointManifest parse_manifest(const std::string& text, const std::string& path);
+
+/// Return the entry of a file as it is on disk now.
+CheckpointFile describe_file(const std::string& folder, const std::string& name);
+/// Reads and verifies the manifest of a checkpoint's folder, then the size and hash of each of its files. Throws
+/// Error(checkpoint) that names the file and both sizes or hashes.
+CheckpointManifest verify_checkpoint(const std::string& folder);
+
+}  // namespace ringtrain

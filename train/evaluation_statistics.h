@@ -1,0 +1,49 @@
+// From sums per target block to the numbers of an evaluation. Documents, not tokens, are the independent draws, so the
+// interval is that of a cluster ratio estimator: mean = sum S_d / sum W_d over documents d, variance = D / (D - 1) *
+// sum (S_d - mean W_d)^2 / (sum W_d)^2 (Cochran, Sampling Techniques, 1977, chapter 6), with Student's t
+// of D - 1 degrees of freedom. Differences between lengths are paired by document. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ringtrain {
+
+/// What one block added at one context length.
+struct BlockSums {
+  double nll = 0;      // sum of weight * nll, nats
+  double weight = 0;   // sum of weights
+  double bytes = 0;    // sum of weights of the targets that are bytes (not the end of a document)
+  double targets = 0;  // how many have a weight
+};
+
+struct Interval {
+  double low = 0, high = 0;
+};
+
+/// An estimate with its 95 % interval; both ends are NaN with a single document.
+struct Estimate {
+  double value = 0;
+  Interval ci95;
+};
+
+/// The result at one context length.
+struct LengthResult {
+  std::int64_t context_length = 0;
+  std::int64_t targets = 0;  // scored
+  Estimate nll;              // nats per target
+  double perplexity = 0;
+  double bits_per_byte = 0;
+  Estimate delta;  // nll minus that of the first (shortest) length
+};
+
+/// Return the results, one a length. sums: [lengths][blocks]; documents: of each block.
+std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths,
+                                    const std::vector<std::vector<BlockSums>>& sums,
+                                    std::span<const std::int64_t> documents);
+
+/// Return t such that a Student variable of this many degrees of freedom (>= 1) lies within [-t, t] with probability p.
+double student_t(double p, double degrees);
+
+}  // namespace ringtrain

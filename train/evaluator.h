@@ -1,0 +1,25 @@
+// Perplexity at several context lengths on the same target tokens. For a block that ends at e and a length L the model
+// reads the L tokens [e - L, e), at positions 0..L-1, and its last M predictions are scored. Blocks are spread over the
+// data ranks; each is one sequence of a ring. Sums of a block add up over its ring's ranks in rank order, so the result
+// depends on the mesh by rounding alone. Used by the trainer between steps, and by the program `evaluate`.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "data/token_file.h"
+#include "train/evaluation_statistics.h"
+#include "train/evaluation_targets.h"
+#include "train/rank_state.h"
+
+namespace ringtrain {
+
+/// Told by rank 0 after each sequence: how many of how many are done, and their tokens so far (of this data rank).
+using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t total, std::int64_t tokens)>;
+
+/// Collective over state.world: all ranks pass the same file, request and targets, and get the same results. Allocates
+/// no tensor. progress may be null.
+std::vector<LengthResult> evaluate_targets(RankState& state, const TokenFile& file, const EvaluationRequest& request,
+                                           const EvaluationTargets& targets, const EvaluationProgress& progress);
+
+}  // namespace ringtrain

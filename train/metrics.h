@@ -1,0 +1,48 @@
+// metrics.jsonl: one object a line, appended as a run goes. Field names are what users' scripts rely on. Written by
+// rank 0 alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/allocator.h"
+#include "framework/files.h"
+#include "train/evaluation_report.h"
+
+namespace ringtrain {
+
+/// One optimizer step.
+struct StepRecord {
+  std::int64_t step = 0;    // the first is 1
+  std::int64_t tokens = 0;  // consumed so far
+  double loss = 0, grad_norm = 0, lr = 0;
+  double seconds = 0;  // of this step
+  double tokens_per_second = 0;
+  double ring_wait_seconds = 0;       // rank 0's share of them spent waiting for ring messages
+  std::vector<std::int64_t> samples;  // global indices of the step's sequences
+  std::vector<MemoryUse> peak;        // by rank
+};
+
+/// Return the line of a step, without its end; loss and norm with 17 significant digits.
+std::string metrics_line(const StepRecord& record);
+/// Return the line of an evaluation during training, after `step` steps.
+std::string metrics_line(std::int64_t step, const EvaluationSummary& summary);
+
+class MetricsFile {
+ public:
+  /// Opens the file to append to it; made if missing. Throws Error(usage).
+  explicit MetricsFile(const std::string& path);
+  void write(const std::string& line);
+  /// Returns when all lines have reached the disk.
+  void sync();
+
+ private:
+  File file_;
+};
+
+/// Cuts the file from its first line that is later than `step` (or not whole) on: what a resumed run will write again.
+/// Content with a missing file. Return how many bytes were cut.
+std::int64_t cut_metrics(const std::string& path, std::int64_t step);
+
+}  // namespace ringtrain

@@ -1,0 +1,79 @@
+#include "train/optimizer.h"
+
+#include <algorithm>
+
+#include "kernels/adamw.h"
+#include "kernels/elementwise.h"
+#include "parallel/gradient_reduction.h"
+
+namespace ringtrain {
+
+std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks, int rank) {
+  std::vector<ParameterSlice> slices;
+  std::int64_t moment = 0;
+  const auto& all = table.all();
+  std::size_t id = 0;
+  for (int group = 0; group < table.groups(); ++group) {
+    const std::int64_t start = table.group_begin(group);
+    const Slice owned = GradientReduction::owned(table, group, ranks, rank);  // relative to the group
+    for (; id < all.size() && all[id].group == group; ++id) {
+      const std::int64_t offset = all[id].offset, count = all[id].shape.numel();
+      const std::int64_t begin = std::max(offset, start + owned.begin) - offset;
+      const std::int64_t end = std::min(offset + count, start + owned.end) - offset;
+      if (begin >= end) continue;
+      slices.push_back({static_cast<int>(id), begin, end, moment});
+      moment += end - begin;
+    }
+  }
+  return slices;
+}
+
+namespace {
+std::int64_t elements(const std::vector<ParameterSlice>& slices) {
+  return slices.empty() ? 0 : slices.back().moment + slices.back().count();
+}
+}  // namespace
+
+Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parameters& parameters, Stream& stream,
+                     int ranks, int rank)
+    : config_(config),
+      parameters_(&parameters),
+      stream_(&stream),
+      slices_(owned_slices(parameters.table(), ranks, rank)) {
+  const DType dtype = parameters.all_weights().dtype;
+  first_ = allocator.make(Tag::optimizer, "first_moment", dtype, {elements(slices_)});
+  second_ = allocator.make(Tag::optimizer, "second_moment", dtype, {elements(slices_)});
+  sum_ = allocator.make(Tag::workspace, "gradient_norm", DType::float64, {1});
+}
+
+void Optimizer::reset() {
+  fill(*stream_, first_, 0);
+  fill(*stream_, second_, 0);
+}
+
+double Optimizer::sum_of_squares() {
+  fill(*stream_, sum_, 0);
+  for (const ParameterSlice& slice : slices_) {
+    ringtrain::sum_of_squares(*stream_, sum_, parameters_->gradient(slice.parameter).flat(slice.begin, slice.end),
+                              true);
+  }
+  double sum = 0;
+  copy(*stream_, host_view(&sum, {1}), sum_);
+  return sum;
+}
+
+void Optimizer::update(double lr, std::int64_t step, double gradient_scale) {
+  for (const ParameterSlice& slice : slices_) {
+    const Parameter& parameter = parameters_->table()[slice.parameter];
+    const AdamW hyper{lr,   config_.beta1, config_.beta2, config_.eps, parameter.decay ? config_.weight_decay : 0,
+                      step, gradient_scale};
+    adamw_update(*stream_, parameters_->weight(slice.parameter).flat(slice.begin, slice.end), first_moment(slice),
+                 second_moment(slice), parameters_->gradient(slice.parameter).flat(slice.begin, slice.end), hyper);
+  }
+}
+
+double clip_factor(double norm, double max_norm) {
+  return max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,63 @@
+// AdamW with state sharded over all dp x sp ranks. A rank updates slices (parameter, begin, end) of the flat buffers,
+// the ones that GradientReduction::owned gives it, and holds moments for these alone. Knows global names, no mesh: the
+// same slices are what a checkpoint stores. Used by the trainer between reduction and gather of the weights.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/allocator.h"
+#include "framework/config.h"
+#include "framework/parameters.h"
+#include "framework/stream.h"
+
+namespace ringtrain {
+
+/// Elements [begin, end) of a parameter, and where their moments stand in the owner's moment buffers.
+struct ParameterSlice {
+  int parameter = 0;
+  std::int64_t begin = 0, end = 0;
+  std::int64_t moment = 0;
+  std::int64_t count() const { return end - begin; }
+  friend bool operator==(const ParameterSlice&, const ParameterSlice&) = default;
+};
+
+/// Return what `rank` of `ranks` owns, in the order of the table; padding belongs to nobody. Pure: every rank can tell
+/// every other's slices. All ranks' slices together are each element once.
+std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks, int rank);
+
+class Optimizer {
+ public:
+  /// Makes the two moments of this rank's slices under Tag::optimizer. parameters and stream must outlive it.
+  Optimizer(Allocator& allocator, const OptimizerConfig& config, Parameters& parameters, Stream& stream, int ranks,
+            int rank);
+
+  /// Sets both moments to zero: the state before the first step.
+  void reset();
+  /// Return the sum of squares of the gradients of this rank's slices; the sum over ranks is the square of the global
+  /// norm, with every parameter counted once.
+  double sum_of_squares();
+  /// Updates this rank's slices of the weights from their gradients times `gradient_scale`. step counts from 1.
+  void update(double lr, std::int64_t step, double gradient_scale);
+
+  const std::vector<ParameterSlice>& slices() const { return slices_; }
+  /// Return elements [begin, end) of a slice's first or second moment, relative to the slice's begin.
+  TensorView first_moment(const ParameterSlice& slice) const { return moment(first_, slice); }
+  TensorView second_moment(const ParameterSlice& slice) const { return moment(second_, slice); }
+
+ private:
+  static TensorView moment(const Tensor& moments, const ParameterSlice& slice) {
+    return moments.view().flat(slice.moment, slice.moment + slice.count());
+  }
+  OptimizerConfig config_;
+  Parameters* parameters_;
+  Stream* stream_;
+  std::vector<ParameterSlice> slices_;
+  Tensor first_, second_;
+  Tensor sum_;  // float64 [1]
+};
+
+/// Return the factor that brings a gradient of this norm to at most max_norm; 1 if max_norm is 0 (no clipping).
+double clip_factor(double norm, double max_norm);
+
+}  // namespace ringtrain

@@ -1,0 +1,89 @@
+#include "train/rank_state.h"
+
+#include <algorithm>
+
+#include "parallel/launch.h"
+
+namespace ringtrain {
+
+namespace {
+
+std::int64_t shard_tokens(const MeshConfig& mesh, std::int64_t length, int ring_rank) {
+  return token_count(shard_segments(mesh.layout, length, static_cast<int>(mesh.sequence), ring_rank));
+}
+
+std::int64_t longest_evaluation(const RankPurpose& purpose) {
+  return purpose.evaluation_lengths.empty()
+             ? 0
+             : *std::max_element(purpose.evaluation_lengths.begin(), purpose.evaluation_lengths.end());
+}
+
+ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose, int ring_rank) {
+  const TrainingConfig& training = config.training;
+  const std::int64_t longest = longest_evaluation(purpose);
+  ExecutionShape shape;
+  shape.ring_size = static_cast<int>(config.mesh.sequence);
+  shape.max_sequences = purpose.training ? training.micro_batch_size : 1;
+  shape.max_tokens = purpose.training ? shard_tokens(config.mesh, training.seq_len, ring_rank) : 0;
+  shape.max_evaluation_sequences = 1;
+  shape.max_evaluation_tokens = shard_tokens(config.mesh, longest, ring_rank);
+  // Rank 0 of a ring has the largest shard, of whatever length.
+  shape.max_ring_tokens = std::max(purpose.training ? shard_tokens(config.mesh, training.seq_len, 0) : 0,
+                                   shard_tokens(config.mesh, longest, 0));
+  shape.dtype = training.dtype;
+  shape.recompute = training.recompute;
+  shape.feedforward_chunk = training.feedforward_chunk;
+  shape.loss_chunk = training.loss_chunk;
+  shape.documents = purpose.training && config.data.packing == Packing::documents;
+  return shape;
+}
+
+/// Return the tokens of each sequence for which a batch of `sequences` also holds one evaluation sequence.
+std::int64_t batch_tokens(const ExecutionShape& shape) {
+  return std::max(shape.max_tokens, (shape.max_evaluation_tokens + shape.max_sequences - 1) / shape.max_sequences);
+}
+
+}  // namespace
+
+RankPurpose training_purpose(const Config& config) {
+  RankPurpose purpose;
+  if (config.evaluation.interval > 0) purpose.evaluation_lengths = config.evaluation.context_lengths;
+  return purpose;
+}
+
+RankState::RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank_index,
+                     ThreadPool& pool, Communicator* world_communicator)
+    : mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)},
+      rank(rank_index),
+      shard{config.mesh.layout, mesh.sequence, mesh.sequence_index(rank_index)},
+      world(world_communicator),
+      allocator(Device::cpu(), world ? Allocator::Mode::real : Allocator::Mode::plan),
+      stream(pool),
+      ring(world ? world->split(mesh.data_index(rank)) : nullptr),
+      parameters(allocator, table, config.training.dtype, purpose.training),
+      model(config.model, execution_shape(config, purpose, shard.ring_rank), allocator, parameters, stream, ring.get()),
+      batch(allocator, execution_shape(config, purpose, shard.ring_rank).max_sequences,
+            batch_tokens(execution_shape(config, purpose, shard.ring_rank)), config.training.dtype) {
+  const std::int64_t evaluated = execution_shape(config, purpose, shard.ring_rank).max_evaluation_tokens;
+  if (evaluated > 0) {
+    evaluation_nll = allocator.make(Tag::workspace, "evaluation.nll", DType::float64, {evaluated});
+  }
+  staging = allocator.make(Tag::workspace, "checkpoint.staging", config.training.dtype, {staging_elements});
+  if (purpose.training) {
+    reduction = std::make_unique<GradientReduction>(allocator, world, mesh.size(), parameters, stream);
+    optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank);
+  }
+}
+
+std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose) {
+  const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
+  ThreadPool pool(threads_per_rank(config.mesh.threads_per_rank, mesh.size()));
+  std::vector<RankPlan> plans;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const RankState state(config, table, purpose, rank, pool, nullptr);
+    plans.push_back({rank, state.allocator.live(), state.allocator.peak()});
+  }
+  return plans;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,68 @@
+// Everything that one rank of a run holds: allocator, weights, model, batch, gradient reduction, optimizer, and the
+// buffers of evaluation and saving. One constructor serves the run and its plan: with a null world it records what it
+// would allocate and touches nothing, which is the memory plan that --dry-run prints. After it nothing is allocated.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/batch.h"
+#include "data/loader.h"
+#include "framework/allocator.h"
+#include "framework/config.h"
+#include "framework/parameters.h"
+#include "framework/stream.h"
+#include "layers/transformer.h"
+#include "parallel/communicator.h"
+#include "parallel/gradient_reduction.h"
+#include "train/optimizer.h"
+
+namespace ringtrain {
+
+/// What a rank is for: sizes all its buffers.
+struct RankPurpose {
+  bool training = true;
+  std::vector<std::int64_t> evaluation_lengths;  // empty: it never evaluates
+};
+
+/// Return what a config's training run needs: evaluation lengths only if it evaluates.
+RankPurpose training_purpose(const Config& config);
+
+class RankState {
+ public:
+  /// Collective over world: it splits the ring's and the reduction's communicators off it. world null: planning only.
+  /// table, pool and world must outlive it.
+  RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank, ThreadPool& pool,
+            Communicator* world);
+
+  const Mesh mesh;
+  const int rank;
+  const ShardSpec shard;  // how this rank's share of a sequence is cut
+  Communicator* const world;
+
+  Allocator allocator;  // first to be made, last to go
+  Stream stream;
+  std::unique_ptr<Communicator> ring;
+  Parameters parameters;
+  Transformer model;
+  Batch batch;
+  Tensor evaluation_nll;  // float64 [T of evaluation], on the host
+  Tensor staging;         // [staging_elements], on the host: what a checkpoint reads and writes goes through here
+  std::unique_ptr<GradientReduction> reduction;  // null unless training
+  std::unique_ptr<Optimizer> optimizer;          // null unless training
+
+  static constexpr std::int64_t staging_elements = std::int64_t{1} << 18;
+};
+
+/// What one rank will hold: the result of planning.
+struct RankPlan {
+  int rank = 0;
+  std::vector<PlannedTensor> tensors;
+  MemoryUse peak;
+};
+
+/// Return the plan of every rank of the config's mesh.
+std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose);
+
+}  // namespace ringtrain

@@ -1,0 +1,215 @@
+#include "train/rank_trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <span>
+
+#include "framework/signals.h"
+#include "parallel/collectives.h"
+#include "train/checkpoint.h"
+#include "train/evaluation_report.h"
+#include "train/evaluator.h"
+#include "train/schedule.h"
+
+namespace ringtrain {
+
+namespace {
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+}  // namespace
+
+RankTrainer::RankTrainer(const Run& run, Communicator& world, ThreadPool& pool)
+    : run_(run),
+      world_(world),
+      state_(run.config, run.table, training_purpose(run.config), world.rank(), pool, &world),
+      allocations_(state_.allocator.allocation_count()) {
+  if (state_.rank == 0) {
+    metrics_ = std::make_unique<MetricsFile>(run.folder.metrics_path());
+    progress_ = std::make_unique<Progress>("train", run.last_step);
+  }
+}
+
+RankTrainer::~RankTrainer() = default;
+
+ExitCode RankTrainer::train() {
+  load_state();
+  int signal = 0;
+  for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0; ++step) {
+    const auto start = std::chrono::steady_clock::now();
+    const StepResult result = run_step(step);
+    record(step, result, seconds_since(start));
+    require_no_allocation("a step");
+    signal = result.signal;
+
+    const Config& config = run_.config;
+    const bool last = step == run_.last_step || signal != 0;
+    if (run_.targets && step % config.evaluation.interval == 0) evaluate(step);
+    if (last || (config.checkpoint.interval > 0 && step % config.checkpoint.interval == 0)) save(step);
+    if (signal != 0) {
+      note(fmt::format("stopped by {} after step {} of {}; --resume goes on from here",
+                       signal == SIGINT ? "SIGINT" : "SIGTERM", step, config.training.steps));
+    }
+  }
+  return signal == 0 ? ExitCode::done : signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
+}
+
+void RankTrainer::load_state() {
+  const RunStart& start = run_.start;
+  if (start.checkpoint) {
+    load_weights(state_, *start.checkpoint);
+  } else {
+    state_.model.initialise(run_.config.training.seed);
+  }
+  if (start.checkpoint && !start.weights_only) {
+    load_moments(state_, *start.checkpoint);
+  } else {
+    state_.optimizer->reset();
+  }
+}
+
+void RankTrainer::load_batch(std::int64_t step, std::int64_t micro) {
+  const Config& config = run_.config;
+  const std::vector<Sample> samples = run_.samples_of(step, state_.mesh.data_index(state_.rank), micro);
+  load_windows(state_.batch, run_.corpus, samples, config.training.seq_len, config.data.packing, state_.shard);
+}
+
+/// Return the sum of all targets' weights over dp x sp x accumulation: the step's one denominator. Each rank's batches
+/// count its own shard, so the plain sum counts each target once. With one micro-batch it stays loaded.
+double RankTrainer::load_denominator(std::int64_t step) {
+  double weights = 0;
+  for (std::int64_t micro = 0; micro < run_.micro_batches(); ++micro) {
+    load_batch(step, micro);
+    weights += state_.batch.weight_sum;
+  }
+  all_reduce_sum(world_, {&weights, 1}, {"sum of target weights"});
+  if (!(weights > 0)) {
+    fail(ExitCode::data,
+         "step {}: none of its {} sequences has a token to learn from (every weight is 0); raise "
+         "training.global_batch_size or give the token file more weighted tokens",
+         step, run_.config.training.global_batch_size);
+  }
+  return weights;
+}
+
+RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
+  const double denominator = load_denominator(step);
+  const std::int64_t micro_batches = run_.micro_batches();
+  state_.model.zero_gradients();
+  for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
+    if (micro_batches > 1) load_batch(step, micro);
+    const bool last = micro + 1 == micro_batches;
+    state_.model.train_step(state_.batch, denominator, last ? state_.reduction.get() : nullptr);
+  }
+  state_.reduction->finish();
+
+  // One message tells all ranks the loss, the norm, and whether any of them saw a signal: they decide alike.
+  const int signal = requested_signal();
+  std::array<double, 4> sums{state_.model.take_loss_sum(), state_.optimizer->sum_of_squares(),
+                             signal == SIGINT ? 1.0 : 0.0, signal == SIGTERM ? 1.0 : 0.0};
+  all_reduce_sum(world_, sums, {"sum of loss and gradient norm"});
+  StepResult result;
+  result.loss = sums[0] / denominator;
+  result.norm = std::sqrt(sums[1]);
+  result.signal = sums[3] > 0 ? SIGTERM : sums[2] > 0 ? SIGINT : 0;
+  result.lr = learning_rate(run_.config.lr_scheduler, run_.config.optimizer.lr, run_.config.training.steps, step);
+  if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
+    fail(ExitCode::numeric,
+         "step {}: the loss is {} and the gradient's norm {}; the weights are still those of step {}, the last "
+         "checkpoint is intact; lower optimizer.lr, or look at samples {} to {}",
+         step, result.loss, result.norm, step - 1, run_.sample_indices(step).front(), run_.sample_indices(step).back());
+  }
+  state_.optimizer->update(result.lr, step, clip_factor(result.norm, run_.config.optimizer.max_grad_norm));
+  state_.reduction->gather_weights();
+  return result;
+}
+
+void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
+  if (peaks_.empty()) peaks_ = gather_peaks();  // nothing is allocated after the first step, so they stay
+  const double wait = state_.model.take_wait_seconds();
+  if (state_.rank != 0) return;
+  const TrainingConfig& training = run_.config.training;
+  StepRecord line;
+  line.step = step;
+  line.tokens = tokens_at(step);
+  line.loss = result.loss;
+  line.grad_norm = result.norm;
+  line.lr = result.lr;
+  line.seconds = seconds;
+  line.tokens_per_second = static_cast<double>(training.global_batch_size * training.seq_len) / seconds;
+  line.ring_wait_seconds = wait;
+  line.samples = run_.sample_indices(step);
+  line.peak = peaks_;
+  metrics_->write(metrics_line(line));
+  progress_->update(step, fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}", result.loss, result.norm, result.lr),
+                    static_cast<double>(line.tokens - run_.start.tokens));
+}
+
+void RankTrainer::evaluate(std::int64_t step) {
+  const std::vector<LengthResult> results =
+      evaluate_targets(state_, run_.corpus.validation(), run_.evaluation, *run_.targets, nullptr);
+  require_no_allocation("an evaluation");
+  if (state_.rank != 0) return;
+  metrics_->write(metrics_line(step, summary_of("", run_.config.training.seq_len, *run_.targets, results)));
+  std::string text = fmt::format("evaluation after step {}:", step);
+  for (const LengthResult& result : results) {
+    text +=
+        fmt::format(" {}: nll {:.4f} perplexity {:.3f};", result.context_length, result.nll.value, result.perplexity);
+  }
+  text.pop_back();
+  note(text);
+}
+
+void RankTrainer::save(std::int64_t step) {
+  if (metrics_) metrics_->sync();  // a checkpoint never knows more than the metrics do
+  CheckpointManifest manifest;
+  manifest.step = step;
+  manifest.samples = run_.start.samples + (step - run_.start.step) * run_.config.training.global_batch_size;
+  manifest.tokens = tokens_at(step);
+  manifest.data_hash = run_.data_hash;
+  manifest.dtype = name_of(run_.config.training.dtype);
+  manifest.architecture = run_.config.model.architecture == Architecture::llama ? "llama" : "gpt2";
+  manifest.parameters = run_.table.count();
+  save_checkpoint(state_, run_.checkpoints, manifest, run_.config);
+  require_no_allocation("a save");
+  if (state_.rank != 0) return;
+  note("saved " + run_.checkpoints.complete(step));
+  run_.checkpoints.prune(run_.config.checkpoint.keep, [&](const std::string& line) { note(line); });
+}
+
+std::vector<MemoryUse> RankTrainer::gather_peaks() {
+  const MemoryUse& own = state_.allocator.peak();
+  std::array<std::int64_t, tag_count + 1> values{};
+  for (std::size_t tag = 0; tag < tag_count; ++tag) values[tag] = static_cast<std::int64_t>(own.by_tag[tag]);
+  values[tag_count] = static_cast<std::int64_t>(own.total);
+  const std::vector<std::int64_t> all = all_gather(world_, values, {"gather of memory peaks"});
+  std::vector<MemoryUse> peaks;
+  for (std::size_t at = 0; at < all.size(); at += values.size()) {
+    MemoryUse peak;
+    for (std::size_t tag = 0; tag < tag_count; ++tag) peak.by_tag[tag] = static_cast<std::size_t>(all[at + tag]);
+    peak.total = static_cast<std::size_t>(all[at + tag_count]);
+    peaks.push_back(peak);
+  }
+  return peaks;
+}
+
+void RankTrainer::note(const std::string& line) {
+  if (progress_) progress_->note(line);
+}
+
+void RankTrainer::require_no_allocation(const char* when) const {
+  const std::int64_t now = state_.allocator.allocation_count();
+  if (now != allocations_) {
+    fail(ExitCode::internal, "internal error: {} allocated {} tensors, but all are planned before the first step", when,
+         now - allocations_);
+  }
+}
+
+std::int64_t RankTrainer::tokens_at(std::int64_t step) const {
+  const TrainingConfig& training = run_.config.training;
+  return run_.start.tokens + (step - run_.start.step) * training.global_batch_size * training.seq_len;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,55 @@
+// One rank's training loop: batches, forward and backward, reduction, norm, clip, update; evaluation, metrics and
+// checkpoints at their steps. The same code on every rank; rank 0 also writes and tells. After the constructor no
+// tensor is allocated, which the loop asserts.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/progress.h"
+#include "train/metrics.h"
+#include "train/rank_state.h"
+#include "train/run.h"
+
+namespace ringtrain {
+
+class RankTrainer {
+ public:
+  /// Collective. run, world and pool must outlive it.
+  RankTrainer(const Run& run, Communicator& world, ThreadPool& pool);
+  ~RankTrainer();
+
+  /// Trains from the run's start to its last step, or until a signal: then saves and stops. Return done, interrupted or
+  /// terminated, the same on every rank.
+  ExitCode train();
+
+ private:
+  /// What all ranks know after a step.
+  struct StepResult {
+    double loss = 0, norm = 0, lr = 0;
+    int signal = 0;
+  };
+  void load_state();
+  void load_batch(std::int64_t step, std::int64_t micro);
+  double load_denominator(std::int64_t step);
+  StepResult run_step(std::int64_t step);
+  void record(std::int64_t step, const StepResult& result, double seconds);
+  void evaluate(std::int64_t step);
+  void save(std::int64_t step);
+  std::vector<MemoryUse> gather_peaks();
+  void note(const std::string& line);
+  void require_no_allocation(const char* when) const;
+
+  std::int64_t tokens_at(std::int64_t step) const;
+
+  const Run& run_;
+  Communicator& world_;
+  RankState state_;
+  std::int64_t allocations_;              // by the constructor: there are no more
+  std::vector<MemoryUse> peaks_;          // by rank; gathered after the first step
+  std::unique_ptr<MetricsFile> metrics_;  // rank 0
+  std::unique_ptr<Progress> progress_;    // rank 0
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,46 @@
+// What all ranks of a training run share and none changes: config, data, the order of samples, where the run begins and
+// ends, its folder.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/loader.h"
+#include "framework/config.h"
+#include "framework/parameters.h"
+#include "train/checkpoint_folder.h"
+#include "train/evaluation_targets.h"
+#include "train/run_folder.h"
+#include "train/run_start.h"
+
+namespace ringtrain {
+
+struct Run {
+  Config config;
+  ParameterTable table;
+  Corpus corpus;
+  std::string data_hash;
+  Sampler sampler;
+  EvaluationRequest evaluation;
+  std::optional<EvaluationTargets> targets;  // none: this run does not evaluate
+  RunFolder folder;
+  CheckpointFolder checkpoints;
+  RunStart start;
+  std::int64_t last_step = 0;
+
+  /// Return the samples that micro-batch `micro` of step `step` (from 1) brings to a data rank: the step's sequences
+  /// are cut into one contiguous block a data rank, that into micro-batches in order.
+  std::vector<Sample> samples_of(std::int64_t step, int data_rank, std::int64_t micro) const;
+  /// Return the global indices of all sequences of a step, in order.
+  std::vector<std::int64_t> sample_indices(std::int64_t step) const;
+  /// Return how many micro-batches a data rank accumulates.
+  std::int64_t micro_batches() const;
+
+ private:
+  /// Return which of the run's sequences is the first of a step.
+  std::int64_t first_sequence(std::int64_t step) const;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,44 @@
+// How a run begins: afresh, with the weights of a checkpoint, or where a checkpoint left off. Decides what may differ
+// between a checkpoint's config and this one, and says what does.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "train/checkpoint_folder.h"
+#include "train/run_folder.h"
+
+namespace ringtrain {
+
+/// What the command line says about the beginning.
+struct StartRequest {
+  bool resume = false;
+  std::string resume_path;  // "": the newest intact checkpoint of the run's folder
+  std::string init_from;    // "": random weights
+};
+
+struct RunStart {
+  std::optional<Checkpoint> checkpoint;
+  bool weights_only = false;  // --init-from
+  std::int64_t step = 0;      // done before this run begins
+  std::int64_t samples = 0;   // sequences consumed
+  std::int64_t tokens = 0;
+};
+
+using Note = std::function<void(const std::string&)>;
+
+/// Return how to begin; notes tell what a person should know (a damaged checkpoint passed over, changed keys, a fresh
+/// start). Throws Error(usage) if the folder holds a run and this is no resume, Error(checkpoint) if the checkpoint is
+/// missing, damaged or unlike this config (every differing key with both values).
+RunStart choose_start(const StartRequest& request, const RunFolder& folder, const Config& config,
+                      const std::string& data_hash, const Note& note);
+
+/// Throws Error(checkpoint) if a key differs that a resume must keep; notes each that differs and may.
+void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash,
+                     const Note& note);
+/// Throws Error(checkpoint) if the weights belong to another model; rope scaling and theta, window, and everything
+/// outside model may differ.
+void check_weights_fit(const Checkpoint& checkpoint, const Config& config, const Note& note);
+
+}  // namespace ringtrain

@@ -1,0 +1,41 @@
+#include "train/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Return how far step is on its way from `begin` (0) to `end` (1).
+double progress(std::int64_t step, std::int64_t begin, std::int64_t end) {
+  if (end <= begin) return step > begin ? 1.0 : 0.0;
+  return std::clamp(static_cast<double>(step - begin) / static_cast<double>(end - begin), 0.0, 1.0);
+}
+
+}  // namespace
+
+double learning_rate(const SchedulerConfig& config, double peak, std::int64_t steps, std::int64_t step) {
+  ensure(step >= 1, "steps count from 1");
+  const std::int64_t warmup = config.warmup_steps;
+  if (step <= warmup) return peak * static_cast<double>(step) / static_cast<double>(warmup);
+  const double low = config.min_lr_ratio;
+  switch (config.type) {
+    case ScheduleType::constant:
+      return peak;
+    case ScheduleType::cosine:
+      return peak * (low + (1 - low) * 0.5 * (1 + std::cos(std::numbers::pi * progress(step, warmup, steps))));
+    case ScheduleType::linear:
+      return peak * (1 - (1 - low) * progress(step, warmup, steps));
+    case ScheduleType::wsd: {
+      const auto decay = static_cast<std::int64_t>(std::llround(config.decay_ratio * static_cast<double>(steps)));
+      return peak * (1 - (1 - low) * progress(step, std::max(warmup, steps - decay), steps));
+    }
+  }
+  return peak;
+}
+
+}  // namespace ringtrain

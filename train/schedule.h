@@ -1,0 +1,14 @@
+// The learning rate of a step: a linear warm-up, then cosine, linear, warmup-stable-decay or constant. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/config.h"
+
+namespace ringtrain {
+
+/// Return the rate of `step` (the first is 1) of a run of `steps`. It rises to `peak` over the warm-up (step 1 already
+/// learns), reaches peak * min_lr_ratio at the last step, and stays there beyond it.
+double learning_rate(const SchedulerConfig& config, double peak, std::int64_t steps, std::int64_t step);
+
+}  // namespace ringtrain

@@ -1,0 +1,22 @@
+#include "train/slow_section.h"
+
+#include <chrono>
+#include <future>
+
+#include "parallel/collectives.h"
+
+namespace ringtrain {
+
+void run_on_rank_zero(Communicator& world, const std::function<void()>& body) {
+  if (world.size() == 1) return body();
+  std::future<void> work;
+  if (world.rank() == 0) work = std::async(std::launch::async, body);
+  std::int64_t done = 0;
+  while (!done) {
+    if (world.rank() == 0) done = work.wait_for(std::chrono::milliseconds(200)) == std::future_status::ready;
+    all_reduce_max(world, {&done, 1}, {"waiting for rank 0 to save"});
+  }
+  if (world.rank() == 0) work.get();
+}
+
+}  // namespace ringtrain

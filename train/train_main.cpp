@@ -1,0 +1,63 @@
+// The program `train`: command line in, exit code out. All else is train/trainer.h.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "framework/config.h"
+#include "train/command_line.h"
+#include "train/program.h"
+#include "train/trainer.h"
+
+using namespace ringtrain;
+
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Train a long-context transformer on a mesh of data x sequence ranks (threads of this process).\n"
+      "A run's folder holds config.yaml, metrics.jsonl (one object a line) and checkpoints/.\n"
+      "SIGINT or SIGTERM: finish the step, save, and end; a second one ends at once.",
+      "train"};
+  std::string config_path, resume_path, output;
+  std::vector<std::string> settings;
+  TrainOptions options;
+  bool dry_run = false;
+  app.add_option("--config", config_path, "the YAML config of the run")->required()->type_name("FILE");
+  app.add_option("--output", output, "the run's folder (default: runs/<config's name>)")->type_name("DIR");
+  app.add_option("--set", settings, "change one key of the config, e.g. --set mesh.sequence=2; may be repeated")
+      ->type_name("KEY.PATH=VALUE")
+      ->allow_extra_args(false);
+  auto* resume = app.add_option("--resume", resume_path,
+                                "go on from a checkpoint; without a path, from the newest intact one of the run's "
+                                "folder, or afresh if there is none")
+                     ->type_name("[PATH]")
+                     ->expected(0, 1);
+  app.add_option("--init-from", options.start.init_from,
+                 "start a new run with a checkpoint's weights alone: new optimizer, data, length, rope scaling")
+      ->type_name("CHECKPOINT");
+  app.add_option("--stop-after", options.stop_after, "save and end after step N; the schedule stays that of the config")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--dry-run", dry_run, "check everything and print config, mesh and memory plan; write nothing");
+  if (!parse_command_line(app, argc, argv)) return 0;
+
+  options.config = read_config(config_path, settings);
+  options.output = output.empty() ? "runs/" + options.config.name : output;
+  options.start.resume = resume->count() > 0;
+  options.start.resume_path = resume_path;
+  const Note note = [](const std::string& line) { std::fprintf(stderr, "train: %s\n", line.c_str()); };
+  const Run prepared = prepare_run(options, note);
+  if (dry_run) {
+    std::fputs(dry_run_report(prepared).c_str(), stdout);
+    std::fflush(stdout);
+    require_fitting_plan(prepared);
+    return 0;
+  }
+  return static_cast<int>(train(prepared, note));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program("train", [&] { return run(argc, argv); });
+}
