@@ -1,0 +1,321 @@
+// Runs a whole model on a ring of thread ranks for the tests of this folder: sequences are given whole, cut here into
+// each rank's batch, and what the ranks return is put together again. Weights come from splitmix64, as in
+// tests/golden/make_golden.py, so that PyTorch had the same ones.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "data/batch.h"
+#include "framework/segments.h"
+#include "layers/transformer.h"
+#include "parallel/launch.h"
+
+namespace ringtrain::testing {
+
+inline std::uint64_t splitmix64(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+/// Return a number in [-1, 1), exact in double.
+inline double uniform(std::uint64_t stream, std::uint64_t index) {
+  return static_cast<double>(splitmix64((stream << 32) + index) >> 11) * 0x1.0p-52 - 1.0;
+}
+
+/// B sequences of S tokens, whole; all vectors [B * S].
+struct Sequences {
+  std::int64_t B = 0, S = 0;
+  bool has_documents = false;
+  std::vector<std::int32_t> tokens, labels, positions, documents;
+  std::vector<double> weights;
+  double denominator() const {
+    double sum = 0;
+    for (std::size_t i = 0; i < labels.size(); ++i) sum += labels[i] >= 0 ? weights[i] : 0.0;
+    return sum;
+  }
+};
+
+/// Return random sequences; a document ends with probability 1/8 at each token where documents are asked for.
+inline Sequences random_sequences(const ModelConfig& config, std::int64_t B, std::int64_t S, bool documents,
+                                  std::uint64_t seed) {
+  Sequences result{.B = B,
+                   .S = S,
+                   .has_documents = documents,
+                   .tokens = {},
+                   .labels = {},
+                   .positions = {},
+                   .documents = {},
+                   .weights = {}};
+  const auto draw = [&](std::uint64_t what, std::int64_t b, std::int64_t i, std::int64_t bound) {
+    const auto index = static_cast<std::uint64_t>(b * (S + 1) + i);
+    return static_cast<std::int32_t>(splitmix64((seed * 16 + what) * 0x10000 + index) %
+                                     static_cast<std::uint64_t>(bound));
+  };
+  for (std::int64_t b = 0; b < B; ++b) {
+    std::int32_t document = 0, position = 0;
+    for (std::int64_t i = 0; i < S; ++i) {
+      const bool ends = documents && draw(2, b, i, 8) == 0;
+      result.tokens.push_back(draw(1, b, i, config.vocab_size));
+      result.labels.push_back(ends || draw(3, b, i, 9) == 0 ? -1 : draw(1, b, i + 1, config.vocab_size));
+      result.weights.push_back(draw(4, b, i, 5) / 4.0);
+      result.documents.push_back(document);
+      result.positions.push_back(position++);
+      if (ends) {
+        ++document;
+        position = 0;
+      }
+    }
+  }
+  return result;
+}
+
+/// Fills batch with a rank's shard.
+inline void cut(Batch& batch, const Sequences& whole, Layout layout, int ranks, int rank) {
+  batch.ring_segments.clear();
+  batch.extents.clear();
+  for (int r = 0; r < ranks; ++r) {
+    batch.ring_segments.push_back(shard_segments(layout, whole.S, ranks, r));
+    ShardExtents extents;
+    for (std::int64_t b = 0; b < whole.B; ++b) {
+      std::vector<SegmentExtent> of_sequence;
+      for (const Segment& segment : batch.ring_segments.back()) {
+        const auto document = [&](std::int64_t at) {
+          return whole.documents[static_cast<std::size_t>(b * whole.S + at)];
+        };
+        of_sequence.push_back({segment.start, segment.last(), document(segment.start), document(segment.last())});
+      }
+      extents.push_back(of_sequence);
+    }
+    batch.extents.push_back(extents);
+  }
+  batch.segments = batch.ring_segments[static_cast<std::size_t>(rank)];
+  batch.B = whole.B;
+  batch.T = token_count(batch.segments);
+  batch.has_documents = whole.has_documents;
+  for (std::int64_t b = 0, t = 0; b < batch.B; ++b) {
+    for (std::int64_t i = 0; i < batch.T; ++i, ++t) {
+      const auto from = static_cast<std::size_t>(b * whole.S + position_of(batch.segments, i));
+      batch.tokens().as<std::int32_t>()[t] = whole.tokens[from];
+      batch.labels().as<std::int32_t>()[t] = whole.labels[from];
+      batch.positions().as<std::int32_t>()[t] = whole.positions[from];
+      batch.documents().as<std::int32_t>()[t] = whole.documents[from];
+      if (batch.weights().dtype == DType::float64) {
+        batch.weights().as<double>()[t] = whole.weights[from];
+      } else {
+        batch.weights().as<float>()[t] = static_cast<float>(whole.weights[from]);
+      }
+    }
+  }
+}
+
+/// Return the element of a parameter that is not yet trained: matrices +-0.35, biases +-0.1, norms 1 +- 0.1.
+inline double test_weight(int id, const std::string& name, std::int64_t element) {
+  const double u = uniform(static_cast<std::uint64_t>(id), static_cast<std::uint64_t>(element));
+  if (name.ends_with("norm.weight")) return 1.0 + 0.1 * u;
+  return (name.ends_with(".bias") ? 0.1 : 0.35) * u;
+}
+
+inline void set_element(const TensorView& view, std::int64_t i, double value) {
+  if (view.dtype == DType::float64) {
+    view.as<double>()[i] = value;
+  } else {
+    view.as<float>()[i] = static_cast<float>(value);
+  }
+}
+inline double element(const TensorView& view, std::int64_t i) {
+  return view.dtype == DType::float64 ? view.as<double>()[i] : static_cast<double>(view.as<float>()[i]);
+}
+inline std::vector<double> elements(const TensorView& view) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < view.numel(); ++i) values.push_back(element(view, i));
+  return values;
+}
+
+inline void set_test_weights(Parameters& parameters) {
+  for (std::int64_t i = 0; i < parameters.all_weights().numel(); ++i) set_element(parameters.all_weights(), i, 0.0);
+  const auto& all = parameters.table().all();
+  for (int id = 0; id < static_cast<int>(all.size()); ++id) {
+    const TensorView weight = parameters.weight(id);
+    for (std::int64_t i = 0; i < weight.numel(); ++i) {
+      set_element(weight, i, test_weight(id, all[static_cast<std::size_t>(id)].name, i));
+    }
+  }
+}
+
+struct RunOptions {
+  int ranks = 1;
+  Layout layout = Layout::contiguous;
+  DType dtype = DType::float64;
+  Recompute recompute = Recompute::none;
+  std::int64_t feedforward_chunk = 5;
+  std::int64_t loss_chunk = 4;
+  int threads = 1;
+};
+
+/// Return the shape for batches like these, on one rank of options.ranks.
+inline ExecutionShape shape_of(const RunOptions& options, const Sequences& largest, int rank, bool evaluates = true) {
+  const std::int64_t T = token_count(shard_segments(options.layout, largest.S, options.ranks, rank));
+  const std::int64_t most = (largest.S + options.ranks - 1) / options.ranks;
+  return {.ring_size = options.ranks,
+          .max_sequences = largest.B,
+          .max_tokens = T,
+          .max_evaluation_sequences = largest.B,
+          .max_evaluation_tokens = evaluates ? T : 0,
+          .max_ring_tokens = most,
+          .dtype = options.dtype,
+          .recompute = options.recompute,
+          .feedforward_chunk = options.feedforward_chunk,
+          .loss_chunk = options.loss_chunk,
+          .documents = largest.has_documents};
+}
+
+/// Everything one rank of a test has, at hand for its body.
+struct RankModel {
+  RankModel(const ModelConfig& config, const RunOptions& run_options, const Sequences& largest,
+            Communicator& ring_ranks)
+      : options(run_options),
+        ring(ring_ranks),
+        table(make_parameter_table(config)),
+        pool(options.threads),
+        stream(pool),
+        allocator(Device::cpu()),
+        parameters(allocator, table, options.dtype, true),
+        batch(allocator, largest.B, (largest.S + options.ranks - 1) / options.ranks, options.dtype),
+        model(config, shape_of(options, largest, ring.rank()), allocator, parameters, stream, &ring) {
+    set_test_weights(parameters);
+    model.zero_gradients();
+  }
+  void train(const Sequences& sequences, double denominator, GradientObserver* observer = nullptr) {
+    cut(batch, sequences, options.layout, options.ranks, ring.rank());
+    model.train_step(batch, denominator, observer);
+  }
+  /// Return the nll of this rank's tokens.
+  std::vector<double> evaluate(const Sequences& sequences) {
+    cut(batch, sequences, options.layout, options.ranks, ring.rank());
+    std::vector<double> nll(static_cast<std::size_t>(batch.B * batch.T), -1.0);
+    model.evaluate(batch, host_view(nll.data(), {batch.B, batch.T}));
+    return nll;
+  }
+
+  RunOptions options;
+  Communicator& ring;
+  ParameterTable table;
+  ThreadPool pool;
+  Stream stream;
+  Allocator allocator;
+  Parameters parameters;
+  Batch batch;
+  Transformer model;
+};
+
+/// Calls body on every rank of a ring.
+inline void on_ring(const ModelConfig& config, const RunOptions& options, const Sequences& largest,
+                    const std::function<void(RankModel&)>& body) {
+  launch_threads({.ranks = options.ranks, .timeout_seconds = 30}, [&](Communicator& world) {
+    RankModel rank(config, options, largest, world);
+    body(rank);
+  });
+}
+
+/// What a ring made of one micro-batch.
+struct RunResult {
+  double loss_sum = 0;                        // over ranks, in rank order
+  std::vector<double> gradients;              // flat, summed over ranks in rank order
+  std::vector<double> rank_losses;            // [N]
+  std::vector<std::vector<double>> by_rank;   // gradients of each
+  std::vector<std::vector<int>> groups_told;  // to each rank's observer, in order
+};
+
+struct RecordingObserver : GradientObserver {
+  std::vector<int> groups;
+  void group_complete(int group) override { groups.push_back(group); }
+};
+
+/// Runs one train_step and puts the ranks' results together.
+inline RunResult run_training(const ModelConfig& config, const RunOptions& options, const Sequences& sequences,
+                              double denominator) {
+  RunResult result;
+  const auto N = static_cast<std::size_t>(options.ranks);
+  result.rank_losses.resize(N);
+  result.by_rank.resize(N);
+  result.groups_told.resize(N);
+  on_ring(config, options, sequences, [&](RankModel& rank) {
+    const auto r = static_cast<std::size_t>(rank.ring.rank());
+    RecordingObserver observer;
+    rank.train(sequences, denominator, &observer);
+    result.rank_losses[r] = rank.model.take_loss_sum();
+    result.by_rank[r] = elements(rank.parameters.all_gradients());
+    result.groups_told[r] = observer.groups;
+  });
+  result.gradients.assign(result.by_rank[0].size(), 0.0);
+  for (std::size_t r = 0; r < N; ++r) {
+    result.loss_sum += result.rank_losses[r];
+    for (std::size_t i = 0; i < result.gradients.size(); ++i) result.gradients[i] += result.by_rank[r][i];
+  }
+  return result;
+}
+
+/// Runs one evaluation: nll of the whole sequences [B * S], and the loss sum. change: may alter the weights first.
+struct EvaluationResult {
+  double loss_sum = 0;
+  std::vector<double> nll;
+};
+inline EvaluationResult run_evaluation(const ModelConfig& config, const RunOptions& options, const Sequences& sequences,
+                                       const std::function<void(Parameters&)>& change = {}) {
+  EvaluationResult result;
+  result.nll.assign(static_cast<std::size_t>(sequences.B * sequences.S), -1.0);
+  std::vector<double> losses(static_cast<std::size_t>(options.ranks));
+  on_ring(config, options, sequences, [&](RankModel& rank) {
+    if (change) change(rank.parameters);
+    const std::vector<double> nll = rank.evaluate(sequences);
+    for (std::int64_t b = 0, t = 0; b < rank.batch.B; ++b) {
+      for (std::int64_t i = 0; i < rank.batch.T; ++i, ++t) {
+        const std::int64_t at = b * sequences.S + position_of(rank.batch.segments, i);
+        result.nll[static_cast<std::size_t>(at)] = nll[static_cast<std::size_t>(t)];
+      }
+    }
+    losses[static_cast<std::size_t>(rank.ring.rank())] = rank.model.take_loss_sum();
+  });
+  for (double loss : losses) result.loss_sum += loss;
+  return result;
+}
+
+/// Return max|a - b| / max|b|.
+inline double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    // Written so that a NaN counts as the largest difference there is.
+    const double here = a[i] > b[i] ? a[i] - b[i] : b[i] - a[i];
+    if (!(here <= difference)) difference = here == here ? here : 1e300;
+    largest = std::max(largest, b[i] < 0 ? -b[i] : b[i]);
+  }
+  return largest > 0 ? difference / largest : difference;
+}
+
+inline ModelConfig small_llama() {
+  ModelConfig config;
+  config.vocab_size = 31;
+  config.hidden_size = 12;
+  config.num_hidden_layers = 3;
+  config.num_attention_heads = 4;
+  config.num_key_value_heads = 2;
+  config.head_dim = 6;
+  config.intermediate_size = 18;
+  config.rope_theta = 10000.0;
+  return config;
+}
+inline ModelConfig small_gpt2() {
+  ModelConfig config = small_llama();
+  config.architecture = Architecture::gpt2;
+  config.num_key_value_heads = 4;
+  config.head_dim = 3;
+  config.max_position_embeddings = 64;
+  return config;
+}
+
+}  // namespace ringtrain::testing

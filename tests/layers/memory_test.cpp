@@ -1,0 +1,146 @@
+// The memory plan: activations fall as 1/N with the ring, no allocation grows with the whole sequence, the plan is what
+// a run allocates, and a step allocates nothing.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/layers/harness.h"
+
+namespace ringtrain::testing {
+namespace {
+
+ModelConfig medium_llama() {
+  ModelConfig config;
+  config.num_key_value_heads = 2;
+  config.head_dim = 64;
+  return config;
+}
+
+ExecutionShape planned_shape(std::int64_t S, int ranks, Recompute recompute) {
+  const std::int64_t T = (S + ranks - 1) / ranks;
+  return {.ring_size = ranks,
+          .max_sequences = 1,
+          .max_tokens = T,
+          .max_evaluation_sequences = 1,
+          .max_evaluation_tokens = T,
+          .max_ring_tokens = T,
+          .dtype = DType::float32,
+          .recompute = recompute,
+          .feedforward_chunk = 512,
+          .loss_chunk = 256,
+          .documents = true};
+}
+
+struct Plan {
+  MemoryUse use;
+  std::vector<PlannedTensor> tensors;
+};
+
+Plan plan(const ModelConfig& config, const ExecutionShape& shape) {
+  ThreadPool pool(1);
+  Stream stream(pool);
+  Allocator allocator(Device::cpu(), Allocator::Mode::plan);
+  const ParameterTable table = make_parameter_table(config);
+  Parameters parameters(allocator, table, shape.dtype, true);
+  const Transformer model(config, shape, allocator, parameters, stream, nullptr);
+  return {allocator.peak(), allocator.live()};
+}
+
+class MemoryTest : public ::testing::TestWithParam<Recompute> {};
+
+TEST_P(MemoryTest, ActivationsFallAsOneOverN) {
+  constexpr std::int64_t S = 16384;  // at least 2K tokens a rank
+  const auto one = static_cast<double>(plan(medium_llama(), planned_shape(S, 1, GetParam())).use[Tag::activations]);
+  for (const int ranks : {2, 4, 8}) {
+    const Plan p = plan(medium_llama(), planned_shape(S, ranks, GetParam()));
+    const double share = static_cast<double>(p.use[Tag::activations]) * ranks / one;
+    EXPECT_NEAR(share, 1.0, 0.15) << ranks << " ranks";
+    RecordProperty("share_of_one_over_" + std::to_string(ranks), std::to_string(share));
+  }
+}
+
+TEST_P(MemoryTest, NoAllocationGrowsWithTheWholeSequence) {
+  constexpr std::int64_t T = 2048;
+  const Plan three = plan(medium_llama(), planned_shape(3 * T, 3, GetParam()));  // two need fewer ring buffers
+  for (const int ranks : {4, 8, 64}) {
+    const Plan many = plan(medium_llama(), planned_shape(ranks * T, ranks, GetParam()));
+    ASSERT_EQ(many.tensors.size(), three.tensors.size());
+    for (std::size_t i = 0; i < three.tensors.size(); ++i) {
+      EXPECT_EQ(many.tensors[i].bytes, three.tensors[i].bytes) << three.tensors[i].name;
+    }
+  }
+}
+
+TEST_P(MemoryTest, ActivationsFollowTheStatedFormula) {
+  const ModelConfig c = medium_llama();
+  constexpr std::int64_t T = 2048;
+  const Plan p = plan(c, planned_shape(4 * T, 4, GetParam()));
+  const std::int64_t C = c.hidden_size, F = c.intermediate_size, L = c.num_hidden_layers, H = c.num_attention_heads,
+                     D = c.head_dim, Q = H * D, K = 2 * c.num_key_value_heads * D;
+  const std::int64_t attention = GetParam() == Recompute::full ? 1 : L, rest = GetParam() == Recompute::none ? L : 1;
+  const std::int64_t kept_feedforward = GetParam() == Recompute::none ? 2 * F * L : 0;
+  // Per token: layer inputs; O and LSE; q, k, v and the stream after attention; gate and up; shared scratch; gradients
+  // of the stream, of O, of k and v; the batch (4 int32, a weight) and the rotary table.
+  const std::int64_t floats =
+      L * C + attention * (Q + H) + rest * (Q + K + C) + kept_feedforward + (C + 1 + H) + (C + Q + K) + (5 + D);
+  EXPECT_EQ(p.use[Tag::activations], static_cast<std::size_t>(4 * floats * T));
+}
+
+TEST_P(MemoryTest, PlanIsWhatARunAllocatesAndAStepAllocatesNothing) {
+  const ModelConfig config = small_llama();
+  const Sequences sequences = random_sequences(config, 2, 26, true, 1);
+  const RunOptions options{.ranks = 2, .dtype = DType::float32, .recompute = GetParam()};
+  on_ring(config, options, sequences, [&](RankModel& rank) {
+    const Plan planned = plan(config, shape_of(options, sequences, rank.ring.rank()));
+    std::map<std::string, std::size_t> expected, found;
+    for (const PlannedTensor& tensor : planned.tensors) expected[tensor.name] += tensor.bytes;
+    for (const PlannedTensor& tensor : rank.allocator.live()) {
+      if (!tensor.name.starts_with("batch.")) found[tensor.name] += tensor.bytes;  // the loader's, not the model's
+    }
+    EXPECT_EQ(found, expected);
+    const std::int64_t allocations = rank.allocator.allocation_count();
+    for (int step = 0; step < 2; ++step) {
+      rank.train(sequences, 10.0);
+      rank.evaluate(sequences);
+      rank.model.take_loss_sum();
+    }
+    EXPECT_EQ(rank.allocator.allocation_count(), allocations);
+  });
+}
+
+TEST(MemoryPlan, PoliciesKeepLessAndLess) {
+  const auto activations = [](Recompute policy) {
+    return plan(medium_llama(), planned_shape(8192, 4, policy)).use[Tag::activations];
+  };
+  EXPECT_GT(activations(Recompute::none), activations(Recompute::keep_attention));
+  EXPECT_GT(activations(Recompute::keep_attention), activations(Recompute::full));
+}
+
+TEST(MemoryPlan, AModelThatOnlyEvaluatesKeepsNothingALayer) {
+  ModelConfig shallow = medium_llama(), deep = medium_llama();
+  shallow.num_hidden_layers = 1;
+  deep.num_hidden_layers = 12;
+  const auto activations = [](const ModelConfig& config) {
+    ThreadPool pool(1);
+    Stream stream(pool);
+    Allocator allocator(Device::cpu(), Allocator::Mode::plan);
+    const ParameterTable table = make_parameter_table(config);
+    Parameters parameters(allocator, table, DType::float32, false);
+    ExecutionShape shape = planned_shape(8192, 4, Recompute::none);
+    shape.max_tokens = 0;
+    const Transformer model(config, shape, allocator, parameters, stream, nullptr);
+    return allocator.peak()[Tag::activations];
+  };
+  EXPECT_EQ(activations(shallow), activations(deep));
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, MemoryTest,
+                         ::testing::Values(Recompute::none, Recompute::keep_attention, Recompute::full),
+                         [](const auto& test) {
+                           return test.param == Recompute::none             ? "none"
+                                  : test.param == Recompute::keep_attention ? "keep_attention"
+                                                                            : "full";
+                         });
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,104 @@
+// The parameter table: groups, decay, initial values, and that they are the same on every rank.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "layers/model_parameters.h"
+#include "tests/layers/harness.h"
+
+namespace ringtrain::testing {
+namespace {
+
+std::map<std::string, Parameter> by_name(const ModelConfig& config) {
+  std::map<std::string, Parameter> result;
+  const ParameterTable table = make_parameter_table(config);
+  for (const Parameter& parameter : table.all()) result[parameter.name] = parameter;
+  return result;
+}
+
+TEST(ModelParameters, GroupsAreEmbeddingBlocksHead) {
+  const auto llama = by_name(small_llama());
+  EXPECT_EQ(llama.at("model.embed_tokens.weight").group, 0);
+  EXPECT_EQ(llama.at("model.layers.0.self_attn.q_proj.weight").group, 1);
+  EXPECT_EQ(llama.at("model.layers.2.mlp.down_proj.weight").group, 3);
+  EXPECT_EQ(llama.at("model.norm.weight").group, 4);
+  EXPECT_FALSE(llama.contains("lm_head.weight"));
+  ModelConfig untied = small_llama();
+  untied.tie_word_embeddings = false;
+  EXPECT_EQ(by_name(untied).at("lm_head.weight").group, 4);
+  EXPECT_EQ(make_parameter_table(untied).groups(), 5);
+}
+
+TEST(ModelParameters, CountsAreThoseOfTheFormula) {
+  const ModelConfig c = small_llama();
+  const std::int64_t C = c.hidden_size, F = c.intermediate_size, Q = c.num_attention_heads * c.head_dim,
+                     K = c.num_key_value_heads * c.head_dim;
+  EXPECT_EQ(make_parameter_table(c).count(),
+            c.vocab_size * C + c.num_hidden_layers * (2 * C * Q + 2 * C * K + 3 * C * F + 2 * C) + C);
+  const ModelConfig g = small_gpt2();
+  EXPECT_EQ(make_parameter_table(g).count(), g.vocab_size * C + g.max_position_embeddings * C +
+                                                 g.num_hidden_layers * (4 * C * C + 4 * C + 2 * C * F + F + C + 4 * C) +
+                                                 2 * C);
+}
+
+TEST(ModelParameters, NormsAndBiasesDoNotDecay) {
+  for (const ModelConfig& config : {small_llama(), small_gpt2()}) {
+    for (const auto& [name, parameter] : by_name(config)) {
+      EXPECT_EQ(parameter.decay, parameter.shape.rank() == 2) << name;
+      const bool norm_weight = name.ends_with("norm.weight");
+      EXPECT_EQ(parameter.init_value, norm_weight ? 1.0 : 0.0) << name;
+      EXPECT_EQ(parameter.init_deviation > 0, parameter.shape.rank() == 2) << name;
+    }
+  }
+}
+
+TEST(ModelParameters, Gpt2StartsWhatAddsToTheResidualSmaller) {
+  const auto gpt2 = by_name(small_gpt2());
+  const double range = small_gpt2().initializer_range, scaled = range / std::sqrt(2.0 * 3);
+  EXPECT_DOUBLE_EQ(gpt2.at("model.layers.1.self_attn.o_proj.weight").init_deviation, scaled);
+  EXPECT_DOUBLE_EQ(gpt2.at("model.layers.1.mlp.down_proj.weight").init_deviation, scaled);
+  EXPECT_DOUBLE_EQ(gpt2.at("model.layers.1.mlp.up_proj.weight").init_deviation, range);
+  EXPECT_DOUBLE_EQ(by_name(small_llama()).at("model.layers.1.mlp.down_proj.weight").init_deviation, range);
+}
+
+TEST(ModelParameters, InitialWeightsAreThoseOfTheTableAndTheSameOnEveryRank) {
+  ModelConfig config = small_gpt2();
+  config.vocab_size = 400;
+  const Sequences sequences = random_sequences(config, 1, 6, false, 1);
+  std::vector<std::vector<double>> weights(3);
+  on_ring(config, {.ranks = 3}, sequences, [&](RankModel& rank) {
+    rank.model.initialise(77);
+    weights[static_cast<std::size_t>(rank.ring.rank())] = elements(rank.parameters.all_weights());
+  });
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_EQ(weights[0], weights[2]);
+  const ParameterTable table = make_parameter_table(config);
+  std::vector<char> is_parameter(weights[0].size(), 0);
+  for (const Parameter& parameter : table.all()) {
+    double sum = 0, squares = 0;
+    const std::int64_t n = parameter.shape.numel();
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double w = weights[0][static_cast<std::size_t>(parameter.offset + i)];
+      is_parameter[static_cast<std::size_t>(parameter.offset + i)] = 1;
+      sum += w;
+      squares += w * w;
+      if (parameter.init_deviation == 0) {
+        EXPECT_EQ(w, parameter.init_value) << parameter.name;
+      }
+    }
+    if (parameter.init_deviation > 0) {
+      const auto count = static_cast<double>(n);
+      EXPECT_NEAR(std::sqrt(squares / count) / parameter.init_deviation, 1.0, 4 / std::sqrt(2 * count));
+      EXPECT_NEAR(sum / count / parameter.init_deviation, 0.0, 4.5 / std::sqrt(count)) << parameter.name;
+    }
+  }
+  for (std::size_t i = 0; i < is_parameter.size(); ++i) {
+    if (!is_parameter[i]) {
+      ASSERT_EQ(weights[0][i], 0.0) << "padding at " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
