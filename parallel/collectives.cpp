@@ -1,0 +1,146 @@
+#include "parallel/collectives.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/elementwise.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// The k-th partner of a rank: in round k all ranks send to the one k further, so that none is everybody's target.
+int further(const Communicator& communicator, int k) {
+  return (communicator.rank() + k) % communicator.size();
+}
+int behind(const Communicator& communicator, int k) {
+  return (communicator.rank() - k + communicator.size()) % communicator.size();
+}
+
+void wait_all(Communicator& communicator, std::vector<Ticket>& tickets) {
+  for (const Ticket ticket : tickets) communicator.wait(ticket);
+  tickets.clear();
+}
+
+/// Return every rank's values, in rank order.
+template <class T>
+std::vector<T> gather(Communicator& communicator, std::span<const T> values, const CallSite& site) {
+  const std::size_t n = values.size();
+  const Shape shape{static_cast<std::int64_t>(n)};
+  std::vector<T> all(n * static_cast<std::size_t>(communicator.size()));
+  const auto part = [&](int rank) { return all.data() + n * static_cast<std::size_t>(rank); };
+  std::copy(values.begin(), values.end(), part(communicator.rank()));
+  std::vector<Ticket> tickets;
+  for (int k = 1; k < communicator.size(); ++k) {
+    const int to = further(communicator, k), from = behind(communicator, k);
+    tickets.push_back(
+        communicator.exchange(host_view(values.data(), shape), to, host_view(part(from), shape), from, site));
+  }
+  wait_all(communicator, tickets);
+  return all;
+}
+
+/// values[i] = combine over ranks, in rank order.
+template <class T, class Combine>
+void all_reduce(Communicator& communicator, std::span<T> values, const CallSite& site, const Combine& combine) {
+  const std::vector<T> all = gather(communicator, std::span<const T>(values), site);
+  const std::size_t n = values.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    T result = all[i];
+    for (std::size_t at = i + n; at < all.size(); at += n) result = combine(result, all[at]);
+    values[i] = result;
+  }
+}
+
+}  // namespace
+
+void all_reduce_sum(Communicator& communicator, std::span<double> values, const CallSite& site) {
+  all_reduce(communicator, values, site, [](double a, double b) { return a + b; });
+}
+
+void all_reduce_sum(Communicator& communicator, std::span<std::int64_t> values, const CallSite& site) {
+  all_reduce(communicator, values, site, [](std::int64_t a, std::int64_t b) { return a + b; });
+}
+
+void all_reduce_max(Communicator& communicator, std::span<std::int64_t> values, const CallSite& site) {
+  all_reduce(communicator, values, site, [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
+}
+
+std::vector<std::int64_t> all_gather(Communicator& communicator, std::span<const std::int64_t> values,
+                                     const CallSite& site) {
+  return gather(communicator, values, site);
+}
+
+void broadcast(Communicator& communicator, const TensorView& x, int root, const CallSite& site) {
+  ensure(root >= 0 && root < communicator.size(), "a broadcast has a root among the ranks");
+  std::vector<Ticket> tickets;
+  if (communicator.rank() == root) {
+    for (int k = 1; k < communicator.size(); ++k) {
+      tickets.push_back(communicator.exchange(x, further(communicator, k), {}, no_peer, site));
+    }
+  } else {
+    tickets.push_back(communicator.exchange({}, no_peer, x, root, site));
+  }
+  wait_all(communicator, tickets);
+}
+
+Slice slice_of(std::int64_t n, int ranks, int rank) {
+  ensure(n >= 0 && ranks >= 1 && rank >= 0 && rank < ranks, "a slice belongs to a rank");
+  const std::int64_t base = n / ranks, extra = n % ranks;
+  const std::int64_t begin = base * rank + std::min<std::int64_t>(rank, extra);
+  return {begin, begin + base + (rank < extra ? 1 : 0)};
+}
+
+std::int64_t reduce_scatter_staging(std::int64_t n, int ranks) {
+  return (ranks - 1) * slice_of(n, ranks, 0).count();
+}
+
+void ReduceScatter::start(Communicator& communicator, const TensorView& x, const TensorView& staging,
+                          const CallSite& site) {
+  ensure(!pending(), "a reduce-scatter is finished before the next is started");
+  const int ranks = communicator.size(), rank = communicator.rank();
+  ensure(ranks == 1 || (staging.dtype == x.dtype && staging.device == x.device), "staging is like x");
+  x_ = x.flat();
+  communicator_ = &communicator;
+  const std::int64_t n = x_.numel();
+  const std::int64_t count = slice_of(n, ranks, rank).count();
+  staging_ = staging.prefix({ranks - 1, count});  // in rank order, without this rank
+  for (int k = 1; k < ranks; ++k) {
+    const int to = further(communicator, k), from = behind(communicator, k);
+    const Slice theirs = slice_of(n, ranks, to);
+    const int row = from < rank ? from : from - 1;
+    tickets_.push_back(
+        communicator.exchange(x_.flat(theirs.begin, theirs.end), to, staging_.rows(row, row + 1), from, site));
+  }
+}
+
+void ReduceScatter::finish(Stream& stream) {
+  ensure(pending(), "a reduce-scatter was started");
+  Communicator& communicator = *std::exchange(communicator_, nullptr);
+  wait_all(communicator, tickets_);
+  const int ranks = communicator.size(), rank = communicator.rank();
+  const Slice own = slice_of(x_.numel(), ranks, rank);
+  const TensorView sum = x_.flat(own.begin, own.end);
+  const auto staged = [&](int row) { return staging_.rows(row, row + 1).flat(); };
+  // Rank order without another buffer: what comes before this rank is summed in the first row, and a + b = b + a.
+  for (int row = 1; row < rank; ++row) add(stream, staged(0), staged(row));
+  if (rank > 0) add(stream, sum, staged(0));
+  for (int row = rank; row < ranks - 1; ++row) add(stream, sum, staged(row));
+}
+
+void all_gather_slices(Communicator& communicator, const TensorView& x, const CallSite& site) {
+  const int ranks = communicator.size();
+  const TensorView flat = x.flat();
+  const auto part = [&](int rank) {
+    const Slice slice = slice_of(flat.numel(), ranks, rank);
+    return flat.flat(slice.begin, slice.end);
+  };
+  std::vector<Ticket> tickets;
+  for (int k = 1; k < ranks; ++k) {
+    const int to = further(communicator, k), from = behind(communicator, k);
+    tickets.push_back(communicator.exchange(part(communicator.rank()), to, part(from), from, site));
+  }
+  wait_all(communicator, tickets);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,73 @@
+#include "parallel/launch.h"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "parallel/thread_communicator.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Keeps the first error and ends all ranks with it.
+class FirstError {
+ public:
+  void keep(const Error& error, Communicator& world) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!first_) first_.emplace(error.code(), error.what());
+    }
+    world.abort(error);
+  }
+  void rethrow() const {
+    if (first_) throw Error(first_->first, first_->second);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<std::pair<ExitCode, std::string>> first_;
+};
+
+}  // namespace
+
+void launch_threads(const LaunchOptions& options, const std::function<void(Communicator& world)>& body) {
+  ensure(options.ranks >= 1, "a launch has ranks");
+  const auto world = make_thread_world(options.ranks, options.timeout_seconds);
+  FirstError first;
+  std::vector<std::thread> threads;
+  const auto run = [&](Communicator& own) {
+    try {
+      body(own);
+    } catch (const Error& error) {
+      first.keep(error, own);
+    } catch (const std::exception& error) {
+      first.keep(Error(ExitCode::internal, fmt::format("rank {}: {}", own.rank(), error.what())), own);
+    } catch (...) {
+      first.keep(Error(ExitCode::internal, fmt::format("rank {} threw what is no exception", own.rank())), own);
+    }
+  };
+  for (const auto& own : world) {
+    try {
+      threads.emplace_back(run, std::ref(*own));
+    } catch (const std::system_error& error) {
+      first.keep(Error(ExitCode::rank, fmt::format("cannot start the thread of rank {} of {}: {}", own->rank(),
+                                                   options.ranks, error.what())),
+                 *own);
+      break;
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  first.rethrow();
+}
+
+int threads_per_rank(std::int64_t wanted, int ranks) {
+  if (wanted > 0) return static_cast<int>(wanted);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks);
+}
+
+}  // namespace ringtrain

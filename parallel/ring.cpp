@@ -1,0 +1,290 @@
+#include "parallel/ring.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "kernels/elementwise.h"
+
+namespace ringtrain {
+
+// Messages move in rounds, one a hop, and in a round a pair of ranks has at most one message of a kind, so both sides
+// post in the same order. In round h a rank posts the keys and values for hop h + 1, computes hop h, and posts the
+// gradients of hop h (to the right or home) together with those it continues at hop h + 1. What it waits for in round
+// h, its peers post in their round h - 1, whatever they compute: by induction nothing waits in a circle.
+
+namespace {
+
+/// Buffers of a hop alternate: hop h > 0 lives in buffer (h - 1) % 2, so a ring of two needs one.
+constexpr std::size_t buffer_of(int hop) {
+  return static_cast<std::size_t>((hop - 1) % 2);
+}
+int block_buffers(int ring_size) {
+  return std::min(ring_size - 1, 2);
+}
+/// Only a ring of three or more has legs that start away from the owner and are added at home.
+bool has_home_buffer(int ring_size) {
+  return ring_size > 2;
+}
+
+Shape block_shape(std::int64_t B, std::int64_t T, const RingCapacity& capacity) {
+  return {2, B, T, capacity.G, capacity.D};
+}
+TensorView half(const TensorView& pair, std::int64_t which) {
+  return pair.rows(which, which + 1).reshape({pair.dim(1), pair.dim(2), pair.dim(3), pair.dim(4)});
+}
+
+}  // namespace
+
+struct Ring::State {
+  RingCapacity capacity;
+  int size = 1, rank = 0;
+  std::vector<Tensor> blocks, documents, gradients;  // double buffers
+  Tensor home;                                       // gradients that came home and are to be added
+  std::unique_ptr<Communicator> key_ranks, gradient_ranks;
+  double wait_seconds = 0;
+
+  // Of the micro-batch.
+  std::int64_t B = 0;
+  std::vector<SegmentList> segments;  // by rank
+  std::vector<std::int64_t> tokens;   // by rank
+  struct Round {
+    const RingStep* step = nullptr;
+    const RingDelivery* delivery = nullptr;
+    const RingReturn* home = nullptr;
+  };
+  std::vector<Round> rounds;  // by hop; one more than there are hops
+
+  // Of the pass.
+  int layer = 0;
+  bool backward = false;
+  TensorView own_kv, own_documents, own_dkv;
+  std::vector<Ticket> arriving;           // keys and values for the next hop, and what is sent on for it
+  std::vector<Ticket> departing;          // own block to starts of legs: not waited for before the pass ends
+  std::vector<Ticket> gradient_tickets;   // of the last round
+  const RingReturn* returning = nullptr;  // among them
+
+  // Communicators go first: they take back what an exception left under way in the buffers.
+  ~State() {
+    key_ranks.reset();
+    gradient_ranks.reset();
+  }
+
+  const Round& round(int hop) const { return rounds[static_cast<std::size_t>(hop)]; }
+  std::int64_t tokens_of(int owner) const { return tokens[static_cast<std::size_t>(owner)]; }
+  TensorView kv_of(const RingStep& step) const {
+    if (step.hop == 0) return own_kv;
+    return blocks[buffer_of(step.hop)].view().prefix(block_shape(B, tokens_of(step.owner), capacity));
+  }
+  TensorView documents_of(const RingStep& step) const {
+    if (step.hop == 0 || own_documents.empty()) return own_documents;
+    return documents[buffer_of(step.hop)].view().prefix({B, tokens_of(step.owner)});
+  }
+  TensorView gradients_of(const RingStep& step) const {
+    if (step.hop == 0) return own_dkv;
+    return gradients[buffer_of(step.hop)].view().prefix(block_shape(B, tokens_of(step.owner), capacity));
+  }
+
+  void wait(Communicator& communicator, std::vector<Ticket>& tickets) {
+    const auto start = std::chrono::steady_clock::now();
+    for (const Ticket ticket : tickets) communicator.wait(ticket);
+    tickets.clear();
+    wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  void post_keys(int hop);
+  void post_gradients(int hop);
+  void finish_gradients(Stream& stream);
+  void visit(const RingStep& step, const Visitor& visitor);
+  void pass(Stream& stream, const Visitor& visitor);
+  void run(Stream& stream, const Visitor& visitor);
+};
+
+/// Posts what this rank sends and receives so that blocks are where hop `hop` needs them.
+void Ring::State::post_keys(int hop) {
+  const RingStep* before = round(hop - 1).step;
+  const RingStep* next = round(hop).step;
+  const int to = before ? before->forward_to : no_peer, from = next ? next->receive_from : no_peer;
+  const CallSite site{.operation = "ring keys and values", .layer = layer, .hop = hop};
+  const CallSite documents_site{.operation = "ring document ids", .layer = layer, .hop = hop};
+  const auto exchange = [&](std::vector<Ticket>& tickets, const RingStep* sent, int receiver, const RingStep* received,
+                            int sender) {
+    tickets.push_back(key_ranks->exchange(receiver == no_peer ? TensorView{} : kv_of(*sent), receiver,
+                                          sender == no_peer ? TensorView{} : kv_of(*received), sender, site));
+    if (own_documents.empty()) return;
+    tickets.push_back(key_ranks->exchange(receiver == no_peer ? TensorView{} : documents_of(*sent), receiver,
+                                          sender == no_peer ? TensorView{} : documents_of(*received), sender,
+                                          documents_site));
+  };
+  exchange(arriving, before, to, next, from);
+  if (const RingDelivery* delivery = round(hop).delivery) {
+    exchange(departing, round(0).step, delivery->to, nullptr, no_peer);
+  }
+}
+
+/// Posts the gradients of the block met at `hop`, those that this rank continues at the next, and those that come home.
+void Ring::State::post_gradients(int hop) {
+  const RingStep* step = round(hop).step;
+  const RingStep* next = round(hop + 1).step;
+  const int to = step ? step->gradient_to : no_peer, from = next ? next->gradient_from : no_peer;
+  const CallSite site{.operation = "ring gradients", .layer = layer, .hop = hop};
+  gradient_tickets.push_back(gradient_ranks->exchange(to == no_peer ? TensorView{} : gradients_of(*step), to,
+                                                      from == no_peer ? TensorView{} : gradients_of(*next), from,
+                                                      site));
+  returning = round(hop).home;
+  if (returning) {
+    const TensorView target = returning->replaces ? own_dkv : home.view().prefix(own_dkv.shape);
+    gradient_tickets.push_back(gradient_ranks->exchange({}, no_peer, target, returning->from, site));
+  }
+}
+
+void Ring::State::finish_gradients(Stream& stream) {
+  if (gradient_ranks) wait(*gradient_ranks, gradient_tickets);
+  if (returning && !returning->replaces) add(stream, own_dkv, home.view().prefix(own_dkv.shape));
+  returning = nullptr;
+}
+
+void Ring::State::visit(const RingStep& step, const Visitor& visitor) {
+  const TensorView kv = kv_of(step);
+  RingBlock block{.owner = step.owner,
+                  .hop = step.hop,
+                  .k = half(kv, 0),
+                  .v = half(kv, 1),
+                  .dk = {},
+                  .dv = {},
+                  .tokens = {segments[static_cast<std::size_t>(step.owner)], documents_of(step)}};
+  if (backward) {
+    const TensorView dkv = gradients_of(step);
+    block.dk = half(dkv, 0);
+    block.dv = half(dkv, 1);
+  }
+  visitor(block);
+}
+
+void Ring::State::pass(Stream& stream, const Visitor& visitor) {
+  for (int hop = 0; hop < size; ++hop) {
+    if (hop > 0) wait(*key_ranks, arriving);
+    if (backward) finish_gradients(stream);
+    if (hop + 1 < size) post_keys(hop + 1);
+    if (const RingStep* step = round(hop).step) {
+      if (backward && step->gradient_from == no_peer) fill(stream, gradients_of(*step), 0.0);
+      visit(*step, visitor);
+    }
+    if (backward && size > 1) post_gradients(hop);
+  }
+  if (backward) finish_gradients(stream);
+  if (size > 1) wait(*key_ranks, departing);
+}
+
+/// A pass that fails ends all ranks before the caller can free what they are reading.
+void Ring::State::run(Stream& stream, const Visitor& visitor) {
+  ensure(!rounds.empty(), "Ring::begin comes before the first pass");
+  try {
+    pass(stream, visitor);
+  } catch (const Error& error) {
+    if (key_ranks) key_ranks->abort(error);
+    throw;
+  } catch (const std::exception& error) {
+    if (key_ranks) key_ranks->abort(Error(ExitCode::internal, error.what()));
+    throw;
+  }
+}
+
+Ring::Ring(Allocator& allocator, Communicator* ring, int ring_size, const RingCapacity& capacity)
+    : state_(std::make_unique<State>()) {
+  ensure(ring ? ring->size() == ring_size : ring_size == 1 || allocator.planning(),
+         "the ring's communicator fits ring_size");
+  State& s = *state_;
+  s.capacity = capacity;
+  s.size = ring_size;
+  s.rank = ring ? ring->rank() : 0;
+  if (ring_size == 1) return;
+  if (ring) {
+    s.key_ranks = ring->split(0);
+    s.gradient_ranks = ring->split(0);
+  }
+  const Shape block = block_shape(capacity.max_sequences, capacity.max_tokens, capacity);
+  const auto make = [&](const std::string& name, DType dtype, const Shape& shape) {
+    return allocator.make(Tag::ring, name, dtype, shape);
+  };
+  for (int i = 0; i < block_buffers(ring_size); ++i) {
+    s.blocks.push_back(make(fmt::format("ring keys and values {}", i), capacity.dtype, block));
+    if (capacity.documents) {
+      s.documents.push_back(
+          make(fmt::format("ring document ids {}", i), DType::int32, {capacity.max_sequences, capacity.max_tokens}));
+    }
+    if (capacity.backward) s.gradients.push_back(make(fmt::format("ring gradients {}", i), capacity.dtype, block));
+  }
+  if (capacity.backward && has_home_buffer(ring_size)) s.home = make("ring gradients home", capacity.dtype, block);
+}
+
+Ring::~Ring() = default;
+
+void Ring::begin(const AttentionMask& mask, std::span<const ShardExtents> extents,
+                 std::span<const SegmentList> segments, std::int64_t sequences) {
+  State& s = *state_;
+  const auto N = static_cast<std::size_t>(s.size);
+  ensure(N == 1 || s.key_ranks, "a ring that was only planned does not run");
+  ensure(extents.size() == N && segments.size() == N, "the shards of all ring ranks");
+  s.B = sequences;
+  s.segments.assign(segments.begin(), segments.end());
+  s.tokens.clear();
+  for (const SegmentList& list : s.segments) s.tokens.push_back(token_count(list));
+  ensure(N == 1 || (sequences <= s.capacity.max_sequences &&
+                    *std::max_element(s.tokens.begin(), s.tokens.end()) <= s.capacity.max_tokens),
+         "a micro-batch within the ring's capacity");
+
+  plan_ = ring_plan(ring_needs(mask, extents), s.size, s.rank);
+  s.rounds.assign(N + 1, {});
+  for (const RingStep& step : plan_.steps) s.rounds[static_cast<std::size_t>(step.hop)].step = &step;
+  for (const RingDelivery& delivery : plan_.deliveries) {
+    s.rounds[static_cast<std::size_t>(delivery.hop)].delivery = &delivery;
+  }
+  for (const RingReturn& home : plan_.returns) s.rounds[static_cast<std::size_t>(home.hop)].home = &home;
+}
+
+void Ring::forward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents,
+                   const Visitor& visitor) {
+  state_->layer = layer;
+  state_->backward = false;
+  state_->own_kv = kv;
+  state_->own_documents = documents;
+  state_->own_dkv = {};
+  state_->run(stream, visitor);
+}
+
+void Ring::backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
+                    const Visitor& visitor) {
+  ensure(state_->size == 1 || state_->capacity.backward, "a ring with gradient buffers");
+  state_->layer = layer;
+  state_->backward = true;
+  state_->own_kv = kv;
+  state_->own_documents = documents;
+  state_->own_dkv = dkv;
+  state_->run(stream, visitor);
+}
+
+std::size_t Ring::ring_bytes(const RingCapacity& capacity, int ring_size) {
+  if (ring_size == 1) return 0;
+  const auto rounded = [](std::int64_t bytes) {  // as the allocator does
+    return std::max<std::size_t>(64, (static_cast<std::size_t>(bytes) + 63) / 64 * 64);
+  };
+  const std::int64_t tokens = capacity.max_sequences * capacity.max_tokens;
+  const std::size_t block =
+      rounded(2 * tokens * capacity.G * capacity.D * static_cast<std::int64_t>(size_of(capacity.dtype)));
+  const std::size_t ids = rounded(tokens * static_cast<std::int64_t>(size_of(DType::int32)));
+  const auto buffers = static_cast<std::size_t>(block_buffers(ring_size));
+  std::size_t bytes = buffers * block;
+  if (capacity.documents) bytes += buffers * ids;
+  if (capacity.backward) bytes += (buffers + (has_home_buffer(ring_size) ? 1 : 0)) * block;
+  return bytes;
+}
+
+double Ring::take_wait_seconds() {
+  return std::exchange(state_->wait_seconds, 0.0);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,20 @@
+// The communicator whose ranks are threads of one process. A message moves as soon as both sides have posted it: the
+// second one copies, straight from the sender's buffer to the receiver's, outside the lock. No spinning, no staging.
+//
+// Everything can be poisoned: the first error of any rank (abort, a timeout, sizes that disagree) ends every pending
+// and later call on every communicator split from the same world. Once such a call has thrown, no other thread touches
+// this rank's buffers any more, so unwinding may free them. A communicator that is destroyed with exchanges under way
+// (an exception between exchange and wait) takes them back; buffers of an exchange must outlive its communicator.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "parallel/communicator.h"
+
+namespace ringtrain {
+
+/// Return the communicators of a new world, one for each of `ranks` threads.
+std::vector<std::unique_ptr<Communicator>> make_thread_world(int ranks, double timeout_seconds);
+
+}  // namespace ringtrain

@@ -1,0 +1,316 @@
+// The ring's schedule by itself: all ranks' plans of random need matrices are played against each other, round by
+// round, with sets of (rank, owner) pairs in place of numbers; and the plans of the usual masks are spelled out.
+#include "parallel/ring_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+
+namespace ringtrain {
+namespace {
+
+using Needs = std::vector<char>;
+
+std::vector<RingPlan> all_plans(const Needs& needed, int N) {
+  std::vector<RingPlan> plans;
+  for (int rank = 0; rank < N; ++rank) plans.push_back(ring_plan(needed, N, rank));
+  return plans;
+}
+
+const RingStep* step_at(const RingPlan& plan, int hop) {
+  for (const RingStep& step : plan.steps) {
+    if (step.hop == hop) return &step;
+  }
+  return nullptr;
+}
+
+/// One message: who sends what kind to whom, and what it is.
+struct Message {
+  int from, to;
+  int owner;
+  std::multiset<int> contributions;  // gradients: ranks whose share is in it
+};
+
+/// Plays all plans; each check of the contract is an expectation.
+class Play {
+ public:
+  Play(const Needs& needed, int N) : needed_(needed), N_(N), plans_(all_plans(needed, N)) {}
+
+  void run() {
+    blocks_met_.assign(static_cast<std::size_t>(N_ * N_), 0);
+    home_.assign(static_cast<std::size_t>(N_), {});
+    carried_.assign(static_cast<std::size_t>(N_), {});
+    for (int rank = 0; rank < N_; ++rank) {
+      const RingPlan& plan = plan_of(rank);
+      ASSERT_FALSE(plan.steps.empty());
+      EXPECT_EQ(plan.steps.front().hop, 0);
+      EXPECT_EQ(plan.steps.front().owner, rank);
+      EXPECT_TRUE(std::is_sorted(plan.steps.begin(), plan.steps.end(), [](auto& a, auto& b) { return a.hop < b.hop; }));
+      EXPECT_TRUE(std::is_sorted(plan.deliveries.begin(), plan.deliveries.end(),
+                                 [](auto& a, auto& b) { return a.hop < b.hop; }));
+      EXPECT_TRUE(
+          std::is_sorted(plan.returns.begin(), plan.returns.end(), [](auto& a, auto& b) { return a.hop < b.hop; }));
+    }
+    for (int hop = 0; hop < N_; ++hop) {
+      compute(hop);
+      keys_for(hop + 1);
+      gradients_of(hop);
+    }
+    for (int rank = 0; rank < N_; ++rank) {
+      for (int owner = 0; owner < N_; ++owner) {
+        EXPECT_EQ(blocks_met_[index(rank, owner)], needed_[index(rank, owner)] ? 1 : 0) << rank << " meets " << owner;
+      }
+    }
+    for (int owner = 0; owner < N_; ++owner) {
+      std::multiset<int> expected;
+      for (int rank = 0; rank < N_; ++rank) {
+        if (needed_[index(rank, owner)]) expected.insert(rank);
+      }
+      EXPECT_EQ(home_[static_cast<std::size_t>(owner)], expected) << "gradients of block " << owner;
+    }
+  }
+
+ private:
+  std::size_t index(int i, int j) const { return static_cast<std::size_t>(i * N_ + j); }
+  const RingPlan& plan_of(int rank) const { return plans_[static_cast<std::size_t>(rank)]; }
+
+  void compute(int hop) {
+    for (int rank = 0; rank < N_; ++rank) {
+      const RingStep* step = step_at(plan_of(rank), hop);
+      if (!step) continue;
+      EXPECT_EQ(step->owner, (rank - hop + N_) % N_);
+      EXPECT_TRUE(hop == 0 || holds_.count({rank, step->owner})) << "rank " << rank << " hop " << hop;
+      ++blocks_met_[index(rank, step->owner)];
+      auto& sum =
+          hop == 0 ? home_[static_cast<std::size_t>(rank)] : carried_[static_cast<std::size_t>(rank)][step->owner];
+      EXPECT_TRUE(hop == 0 || step->gradient_from >= 0 || sum.empty()) << "a leg starts from zero";
+      sum.insert(rank);
+    }
+  }
+
+  /// Sends and receives of a round, each as its rank lists them, must be the same messages in the same order per pair.
+  static void expect_matched(const std::vector<Message>& sent, const std::vector<Message>& received) {
+    std::map<std::pair<int, int>, std::vector<int>> sends, receives;
+    for (const Message& message : sent) sends[{message.from, message.to}].push_back(message.owner);
+    for (const Message& message : received) receives[{message.from, message.to}].push_back(message.owner);
+    EXPECT_EQ(sends, receives);
+    for (const auto& [pair, owners] : sends) EXPECT_EQ(owners.size(), 1u) << "one message a pair and round";
+  }
+
+  void keys_for(int hop) {
+    std::vector<Message> sent, received;
+    for (int rank = 0; rank < N_; ++rank) {
+      const RingStep* before = step_at(plan_of(rank), hop - 1);
+      if (before && before->forward_to >= 0) {
+        EXPECT_GT(before->hop, 0);
+        EXPECT_EQ(before->forward_to, (rank + 1) % N_);
+        sent.push_back({rank, before->forward_to, before->owner, {}});
+      }
+      for (const RingDelivery& delivery : plan_of(rank).deliveries) {
+        if (delivery.hop == hop) sent.push_back({rank, delivery.to, rank, {}});
+      }
+      const RingStep* step = step_at(plan_of(rank), hop);
+      if (step) {
+        ASSERT_GE(step->receive_from, 0);
+        received.push_back({step->receive_from, rank, step->owner, {}});
+        holds_.insert({rank, step->owner});
+      }
+    }
+    expect_matched(sent, received);
+    for (const Message& message : sent) {
+      EXPECT_TRUE(message.from != message.to);
+      EXPECT_TRUE(needed_[index(message.to, message.owner)]) << "a message that nobody needs";
+    }
+  }
+
+  void gradients_of(int hop) {
+    std::vector<Message> sent, received;
+    for (int rank = 0; rank < N_; ++rank) {
+      const RingStep* step = step_at(plan_of(rank), hop);
+      if (step && step->gradient_to >= 0) {
+        auto& sum =
+            hop == 0 ? home_[static_cast<std::size_t>(rank)] : carried_[static_cast<std::size_t>(rank)][step->owner];
+        sent.push_back({rank, step->gradient_to, step->owner, sum});
+      }
+      const RingStep* next = step_at(plan_of(rank), hop + 1);
+      if (next && next->gradient_from >= 0) received.push_back({next->gradient_from, rank, next->owner, {}});
+      for (const RingReturn& home : plan_of(rank).returns) {
+        if (home.hop == hop) received.push_back({home.from, rank, rank, {}});
+      }
+    }
+    expect_matched(sent, received);
+    for (const Message& message : sent) {
+      if (message.to != message.owner) {
+        carried_[static_cast<std::size_t>(message.to)][message.owner] = message.contributions;
+        continue;
+      }
+      auto& home = home_[static_cast<std::size_t>(message.owner)];
+      const auto& returns = plan_of(message.owner).returns;
+      const auto at = std::find_if(returns.begin(), returns.end(), [&](const RingReturn& r) { return r.hop == hop; });
+      ASSERT_NE(at, returns.end());
+      if (at->replaces) {
+        home = message.contributions;
+      } else {
+        home.insert(message.contributions.begin(), message.contributions.end());
+      }
+    }
+  }
+
+  const Needs& needed_;
+  const int N_;
+  const std::vector<RingPlan> plans_;
+  std::vector<int> blocks_met_;
+  std::set<std::pair<int, int>> holds_;
+  std::vector<std::multiset<int>> home_;                    // [owner]
+  std::vector<std::map<int, std::multiset<int>>> carried_;  // [rank][owner]
+};
+
+TEST(RingSchedule, EveryPlanOfASmallRingFits) {
+  for (int N = 1; N <= 4; ++N) {  // all 2^(N (N - 1)) matrices
+    const int free = N * (N - 1);
+    for (int bits = 0; bits < 1 << free; ++bits) {
+      Needs needed(static_cast<std::size_t>(N * N), 1);
+      for (int at = 0, bit = 0; at < N * N; ++at) {
+        if (at / N != at % N) needed[static_cast<std::size_t>(at)] = static_cast<char>(bits >> bit++ & 1);
+      }
+      Play(needed, N).run();
+      ASSERT_FALSE(HasFailure()) << "N " << N << ", matrix " << bits;
+    }
+  }
+}
+
+TEST(RingSchedule, RandomPlansFit) {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 3000; ++trial) {
+    const int N = 5 + static_cast<int>(random() % 12);
+    const unsigned density = random() % 101;
+    Needs needed(static_cast<std::size_t>(N * N));
+    for (int at = 0; at < N * N; ++at) {
+      needed[static_cast<std::size_t>(at)] = at / N == at % N || random() % 100 < density;
+    }
+    Play(needed, N).run();
+    ASSERT_FALSE(HasFailure()) << "trial " << trial;
+  }
+}
+
+// --- The usual masks.
+
+std::vector<ShardExtents> shards(Layout layout, std::int64_t S, int N,
+                                 const std::vector<std::int32_t>& documents = {}) {
+  std::vector<ShardExtents> extents;
+  for (int rank = 0; rank < N; ++rank) {
+    std::vector<SegmentExtent> own;
+    for (const Segment& segment : shard_segments(layout, S, N, rank)) {
+      SegmentExtent extent{segment.start, segment.last(), 0, 0};
+      if (!documents.empty()) {
+        extent.first_document = documents[static_cast<std::size_t>(segment.start)];
+        extent.last_document = documents[static_cast<std::size_t>(segment.last())];
+      }
+      own.push_back(extent);
+    }
+    extents.push_back({own});
+  }
+  return extents;
+}
+
+/// Return the owners each rank meets, in order, as text: "0|10|210|3210".
+std::string meetings(const Needs& needed, int N) {
+  std::string text;
+  for (const RingPlan& plan : all_plans(needed, N)) {
+    if (!text.empty()) text += '|';
+    for (const RingStep& step : plan.steps) text += std::to_string(step.owner);
+  }
+  return text;
+}
+
+/// Return the messages of keys and values, and those of gradients (both counted where they are received).
+std::pair<int, int> transfers(const Needs& needed, int N) {
+  int keys = 0, gradients = 0;
+  for (const RingPlan& plan : all_plans(needed, N)) {
+    for (const RingStep& step : plan.steps) {
+      keys += step.receive_from >= 0;
+      gradients += step.gradient_from >= 0;
+    }
+    gradients += static_cast<int>(plan.returns.size());
+  }
+  return {keys, gradients};
+}
+
+TEST(RingSchedule, CausalContiguousMeetsWhatIsBeforeIt) {
+  const auto needed = ring_needs({.causal = true}, shards(Layout::contiguous, 64, 4));
+  EXPECT_EQ(meetings(needed, 4), "0|10|210|3210");
+  EXPECT_EQ(transfers(needed, 4),
+            std::make_pair(6, 6 + 3));  // N (N - 1) / 2, and a way home for all blocks but the last
+  const RingPlan last = ring_plan(needed, 4, 3), first = ring_plan(needed, 4, 0);
+  EXPECT_TRUE(last.deliveries.empty());
+  EXPECT_TRUE(last.returns.empty());
+  for (const RingStep& step : last.steps) {
+    EXPECT_EQ(step.gradient_to, step.hop == 0 ? -1 : step.owner);  // every block ends here and goes straight home
+  }
+  ASSERT_EQ(first.returns.size(), 1u);
+  EXPECT_EQ(first.returns[0].hop, 3);
+  EXPECT_EQ(first.returns[0].from, 3);
+  EXPECT_TRUE(first.returns[0].replaces);
+}
+
+TEST(RingSchedule, BidirectionalZigzagAndStripedMeetAll) {
+  EXPECT_EQ(meetings(ring_needs({.causal = false}, shards(Layout::contiguous, 64, 4)), 4), "0321|1032|2103|3210");
+  for (const Layout layout : {Layout::striped, Layout::zigzag}) {
+    const auto needed = ring_needs({.causal = true}, shards(layout, 64, 4));
+    EXPECT_EQ(meetings(needed, 4), "0321|1032|2103|3210") << name_of(layout);
+    EXPECT_EQ(transfers(needed, 4), std::make_pair(12, 12 + 4));
+  }
+}
+
+TEST(RingSchedule, WindowMeetsItsNeighboursOnly) {
+  // Shards of 16: a window of 17 reaches one shard back, 18 two.
+  EXPECT_EQ(meetings(ring_needs({.causal = true, .window = 17}, shards(Layout::contiguous, 64, 4)), 4), "0|10|21|32");
+  EXPECT_EQ(meetings(ring_needs({.causal = true, .window = 18}, shards(Layout::contiguous, 64, 4)), 4), "0|10|210|321");
+  EXPECT_EQ(meetings(ring_needs({.causal = true, .window = 1}, shards(Layout::contiguous, 64, 4)), 4), "0|1|2|3");
+  // Both ways: the right neighbour's block comes straight from its owner, at the last hop.
+  const auto needed = ring_needs({.causal = false, .window = 17}, shards(Layout::contiguous, 64, 4));
+  EXPECT_EQ(meetings(needed, 4), "01|102|213|32");
+  const RingPlan plan = ring_plan(needed, 4, 1);
+  EXPECT_EQ(plan.steps[2].owner, 2);
+  EXPECT_EQ(plan.steps[2].hop, 3);
+  EXPECT_EQ(plan.steps[2].receive_from, 2);
+  EXPECT_EQ(plan.steps[2].gradient_from, -1);
+  EXPECT_EQ(plan.steps[2].gradient_to, 2);
+  ASSERT_EQ(plan.returns.size(), 2u);
+  EXPECT_TRUE(plan.returns[0].replaces);
+  EXPECT_FALSE(plan.returns[1].replaces);
+}
+
+TEST(RingSchedule, ZigzagWindowSkipsTheMiddle) {
+  // Chunks of 8: rank 0 holds chunks 0 and 7, 1: 1 and 6, 2: 2 and 5, 3: 3 and 4. A window of 9 reaches one chunk back.
+  const auto needed = ring_needs({.causal = true, .window = 9}, shards(Layout::zigzag, 64, 4));
+  EXPECT_EQ(meetings(needed, 4), "01|102|213|32");
+}
+
+TEST(RingSchedule, DocumentsEndTheReach) {
+  // Documents end where shards 1 and 2 do: [0, 32), [32, 48), [48, 64).
+  std::vector<std::int32_t> documents(64);
+  for (std::size_t i = 0; i < 64; ++i) documents[i] = i < 32 ? 0 : i < 48 ? 1 : 2;
+  const auto needed = ring_needs({.causal = true}, shards(Layout::contiguous, 64, 4, documents));
+  EXPECT_EQ(meetings(needed, 4), "0|10|2|3");
+  EXPECT_EQ(transfers(needed, 4), std::make_pair(1, 2));
+  // In a second sequence of the micro-batch one document runs over shards 2 and 3.
+  auto extents = shards(Layout::contiguous, 64, 4, documents);
+  std::fill(documents.begin() + 32, documents.end(), 1);
+  const auto second = shards(Layout::contiguous, 64, 4, documents);
+  for (std::size_t rank = 0; rank < 4; ++rank) extents[rank].push_back(second[rank][0]);
+  EXPECT_EQ(meetings(ring_needs({.causal = true}, extents), 4), "0|10|2|32");
+}
+
+TEST(RingSchedule, EmptyShardsMeetNobody) {
+  const auto needed = ring_needs({.causal = false}, shards(Layout::contiguous, 2, 4));  // tokens on ranks 0 and 1
+  EXPECT_EQ(meetings(needed, 4), "01|10|2|3");
+  EXPECT_EQ(transfers(needed, 4), std::make_pair(2, 3));  // block 1 starts its leg away from home
+}
+
+}  // namespace
+}  // namespace ringtrain
