@@ -74,7 +74,7 @@ CorpusSummary prepare_text(const SourceList& list, const PrepareOptions& options
     summary.lengths.push_back(source_at(i).bytes + 1);
     written += summary.lengths.back();
     if (i >= plan.first_validation_document) summary.validation_tokens += summary.lengths.back();
-    if (progress) progress(written, summary.tokens);
+    if (progress) progress(i + 1, written);
   }
   summary.hash = writer.finish();
   return summary;

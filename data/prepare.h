@@ -25,8 +25,8 @@ struct CorpusSummary {
 /// but never all of them.
 std::int64_t validation_count(std::int64_t documents, double fraction);
 
-/// Told while documents are written: tokens done and in all.
-using WriteProgress = std::function<void(std::int64_t tokens, std::int64_t total)>;
+/// Told as documents are written: documents and tokens so far.
+using WriteProgress = std::function<void(std::int64_t documents, std::int64_t tokens)>;
 
 struct PrepareOptions {
   std::string output;

@@ -1,0 +1,165 @@
+#include "data/recall.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/byte_tokenizer.h"
+#include "data/token_file_writer.h"
+#include "framework/random.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t most_pairs = recall_keys - recall_practice;
+
+/// The random numbers of one document: its own stretch of 2^32 indices.
+class Draw {
+ public:
+  Draw(std::uint64_t seed, std::int64_t document) : seed_(seed), next_(static_cast<std::uint64_t>(document) << 32) {}
+  std::int64_t below(std::int64_t bound) {
+    return static_cast<std::int64_t>(
+        random_below(seed_, Purpose::synthetic_data, next_++, static_cast<std::uint64_t>(bound)));
+  }
+  template <class Element>
+  void shuffle(std::vector<Element>& list) {
+    for (std::size_t i = list.size(); i > 1; --i) {
+      std::swap(list[i - 1], list[static_cast<std::size_t>(below(static_cast<std::int64_t>(i)))]);
+    }
+  }
+
+ private:
+  std::uint64_t seed_, next_;
+};
+
+/// Return the pairs, counted from a document's first, that far keys may take at first: [begin, end).
+struct Range {
+  std::int64_t begin, end;
+};
+Range far_range(std::int64_t length, std::int64_t pairs) {
+  // Every recall is at least L/2 back: the first recall stands 2 P + 1 before the end.
+  return {(length / 16 + 1) / 2, (length - length / 2 - 2 * pairs - 1) / 2};
+}
+
+void check(const RecallOptions& options) {
+  if (options.documents < 1 || options.documents > INT32_MAX) {
+    fail(ExitCode::usage, "--documents {} is not between 1 and {}", options.documents, INT32_MAX);
+  }
+  if (options.pairs < 1 || options.pairs > most_pairs) {
+    fail(ExitCode::usage, "--pairs {} is not between 1 and {}", options.pairs, most_pairs);
+  }
+  if (options.length < 1 || options.length > INT32_MAX) {
+    fail(ExitCode::usage, "--length {} is not between 1 and {}", options.length, INT32_MAX);
+  }
+  const Range range = far_range(options.length, options.pairs);
+  if (range.end - range.begin < 2 * options.pairs) {
+    fail(ExitCode::usage, "--length {} is too short for --pairs {}; use at least --length {}", options.length,
+         options.pairs, 16 * options.pairs + 16);
+  }
+}
+
+}  // namespace
+
+RecallDocument make_recall_document(std::uint64_t seed, std::int64_t index, std::int64_t length, std::int64_t pairs) {
+  Draw draw(seed, index);
+  std::vector<std::int64_t> keys(recall_keys), values(recall_keys);
+  for (std::int64_t key = 0; key < recall_keys; ++key) {
+    keys[static_cast<std::size_t>(key)] = key;
+    values[static_cast<std::size_t>(key)] = draw.below(recall_values);
+  }
+  draw.shuffle(keys);                         // the first `pairs` are far, the next ones are for practice
+  const std::int64_t all = (length - 1) / 2;  // pairs of the document
+  std::vector<std::int64_t> pair_keys(static_cast<std::size_t>(all));
+  for (std::int64_t& key : pair_keys) key = keys[static_cast<std::size_t>(pairs + draw.below(recall_practice))];
+
+  // First places of the far keys: distinct ones of the range.
+  const Range range = far_range(length, pairs);
+  std::vector<std::int64_t> first_places;
+  while (static_cast<std::int64_t>(first_places.size()) < pairs) {
+    const std::int64_t place = range.begin + draw.below(range.end - range.begin);
+    if (std::ranges::find(first_places, place) == first_places.end()) first_places.push_back(place);
+  }
+  std::vector<std::int64_t> order(static_cast<std::size_t>(pairs));
+  for (std::int64_t i = 0; i < pairs; ++i) order[static_cast<std::size_t>(i)] = i;
+  draw.shuffle(order);
+  RecallDocument document;
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const auto far = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+    const std::int64_t recall = all - pairs + i;
+    pair_keys[static_cast<std::size_t>(first_places[far])] = keys[far];
+    pair_keys[static_cast<std::size_t>(recall)] = keys[far];
+    document.distances.push_back(2 * (recall - first_places[far]));
+  }
+
+  if (length % 2 == 0) {
+    document.tokens.push_back(recall_filler);
+    document.weights.push_back(0);
+  }
+  std::vector<bool> seen(recall_keys, false);
+  for (const std::int64_t key : pair_keys) {
+    const auto k = static_cast<std::size_t>(key);
+    document.tokens.push_back(static_cast<std::int32_t>(key));
+    document.tokens.push_back(static_cast<std::int32_t>(recall_keys + recall_values * key + values[k]));
+    document.weights.push_back(0);
+    document.weights.push_back(1);
+    document.unpredictable += !seen[k];
+    seen[k] = true;
+  }
+  return document;
+}
+
+RecallSummary prepare_recall(const RecallOptions& options, const WriteProgress& progress) {
+  check(options);
+  RecallSummary summary;
+  summary.documents = options.documents;
+  summary.validation_documents = validation_count(options.documents, options.prepare.validation_fraction);
+  summary.tokens = options.documents * options.length;
+  summary.validation_tokens = summary.validation_documents * options.length;
+  summary.bytes = summary.tokens - summary.documents;
+  summary.chance_nll = std::log(static_cast<double>(recall_values));
+  summary.lengths.assign(static_cast<std::size_t>(options.documents), options.length);
+  const std::int64_t first_validation = options.documents - summary.validation_documents;
+
+  // Distances and floors first: they are the file's attributes. Documents are cheap to make twice.
+  summary.shortest_distance = options.length;
+  std::int64_t unpredictable = 0;
+  for (std::int64_t index = 0; index < options.documents; ++index) {
+    const RecallDocument document = make_recall_document(options.prepare.seed, index, options.length, options.pairs);
+    summary.shortest_distance = std::min(summary.shortest_distance, std::ranges::min(document.distances));
+    summary.longest_distance = std::max(summary.longest_distance, std::ranges::max(document.distances));
+    if (index < first_validation) unpredictable += document.unpredictable;
+  }
+  const double targets = static_cast<double>(first_validation) * static_cast<double>((options.length - 1) / 2);
+  summary.training_floor_nll = static_cast<double>(unpredictable) * summary.chance_nll / targets;
+  summary.unpredictable = options.pairs + recall_practice;
+
+  TokenFilePlan plan;
+  plan.vocab_size = byte_vocab_size;
+  plan.tokens = summary.tokens;
+  plan.documents = options.documents;
+  plan.first_validation_document = first_validation;
+  plan.weights = true;
+  plan.attributes = {{"kind", "recall"},
+                     {"byte_count", summary.bytes},
+                     {"source_hashes", ""},
+                     {"sources_hash", ""},
+                     {"seed", static_cast<std::int64_t>(options.prepare.seed)},
+                     {"recall_pairs", options.pairs},
+                     {"recall_chance_nll", summary.chance_nll},
+                     {"recall_floor_nll", summary.floor_nll},
+                     {"recall_training_floor_nll", summary.training_floor_nll},
+                     {"recall_shortest_distance", summary.shortest_distance},
+                     {"recall_longest_distance", summary.longest_distance}};
+  TokenFileWriter writer(options.prepare.output, plan);
+  for (std::int64_t index = 0; index < options.documents; ++index) {
+    RecallDocument document = make_recall_document(options.prepare.seed, index, options.length, options.pairs);
+    if (index >= first_validation) std::fill(document.weights.begin(), document.weights.end() - 2 * options.pairs, 0.f);
+    writer.append(document.tokens, document.weights);
+    writer.end_document(0);
+    if (progress) progress(index + 1, (index + 1) * options.length);
+  }
+  summary.hash = writer.finish();
+  return summary;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,170 @@
+// Text to token files: which files become documents, what they become, and what is refused.
+#include "data/prepare.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "data/byte_tokenizer.h"
+#include "data/token_file.h"
+#include "tests/data/data_fixture.h"
+
+namespace ringtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PrepareTest : public DataTest {
+ protected:
+  void text(const std::string& name, const std::string& content) {
+    fs::create_directories(fs::path(in_folder(name)).parent_path());
+    std::ofstream(in_folder(name), std::ios::binary) << content;
+  }
+  std::vector<std::string> names(const SourceList& list) const {
+    std::vector<std::string> result;
+    for (const Source& source : list.sources) result.push_back(source.path.substr(folder.size() + 1));
+    return result;
+  }
+  /// Return the documents of a token file as texts, in its order.
+  static std::vector<std::string> documents(const TokenFile& file) {
+    std::vector<std::string> texts;
+    const auto offsets = file.document_offsets();
+    for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
+      std::vector<std::int32_t> tokens(static_cast<std::size_t>(offsets[d + 1] - offsets[d]));
+      file.read(offsets[d], tokens);
+      EXPECT_EQ(tokens.back(), end_of_document);
+      texts.emplace_back(tokens.begin(), tokens.end() - 1);
+    }
+    return texts;
+  }
+};
+
+TEST_F(PrepareTest, WalksSortedAndLeavesOutWhatIsNoNewText) {
+  text("in/b.txt", "bee");
+  text("in/a/z.txt", "zed");
+  text("in/a/empty", "");
+  text("in/a/binary", std::string("ab\0cd", 5));
+  text("in/c.txt", "bee");  // the same content as b.txt
+  fs::create_symlink(in_folder("in/b.txt"), in_folder("in/link-to-b"));
+  fs::create_directory_symlink(in_folder("in"), in_folder("in/a/loop"));
+  fs::create_symlink(in_folder("nowhere"), in_folder("in/dangling"));
+  ASSERT_EQ(::mkfifo(in_folder("in/pipe").c_str(), 0600), 0);
+  const SourceList list = find_sources({folder + "/in", folder + "/in/b.txt", folder + "/in/a/"}, nullptr);
+  EXPECT_EQ(names(list), (std::vector<std::string>{"in/a/z.txt", "in/b.txt"}));
+  EXPECT_EQ(list.bytes, 6);
+  EXPECT_EQ(list.binary, 1);
+  EXPECT_EQ(list.empty, 1);
+  EXPECT_EQ(list.duplicates, 1);
+  EXPECT_EQ(list.special, 2);
+  EXPECT_EQ(list.unreadable, 0);
+  EXPECT_EQ(list.sources[1].hash, hash_bytes("bee"));
+}
+
+TEST_F(PrepareTest, LateNulByteMakesAFileBinary) {
+  text("a", "fine");
+  text("b", std::string(200000, 'x') + std::string(1, '\0'));
+  EXPECT_EQ(find_sources({folder}, nullptr).binary, 1);
+}
+
+TEST_F(PrepareTest, InputsThatCannotServe) {
+  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { find_sources({in_folder("no")}, nullptr); }), "in"));
+  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { find_sources({in_folder("no")}, nullptr); }),
+                    "No such file or directory"));
+  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { find_sources({folder}, nullptr); }), "hold no text"));
+  text("empty", "");
+  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { find_sources({folder}, nullptr); }), "1 empty"));
+  EXPECT_TRUE(holds(failure_of(ExitCode::data, [] { find_sources({"/dev/null"}, nullptr); }), "neither a file"));
+}
+
+TEST_F(PrepareTest, DocumentsAreTheTextsShuffledAndSplit) {
+  std::set<std::string> texts;
+  for (int i = 0; i < 50; ++i) {
+    std::string content = "document " + std::to_string(i) + ": ";
+    for (int j = 0; j < i * 997; ++j) content += static_cast<char>(1 + (i * 31 + j * 7) % 255);
+    text("in/" + std::to_string(i), content);
+    texts.insert(content);
+  }
+  const SourceList list = find_sources({folder + "/in"}, nullptr);
+  std::int64_t last_documents = 0, last_tokens = 0;
+  const CorpusSummary summary = prepare_text(list, {in_folder("a.h5"), 0.1, 7}, [&](std::int64_t d, std::int64_t t) {
+    EXPECT_EQ(d, ++last_documents);
+    last_tokens = t;
+  });
+  const auto file = TokenFile::open(in_folder("a.h5"));
+  const std::vector<std::string> found = documents(*file);
+  EXPECT_EQ(std::set<std::string>(found.begin(), found.end()), texts);
+  EXPECT_EQ(found.size(), 50u);
+  std::vector<std::string> in_order;
+  for (const Source& source : list.sources) in_order.push_back(read_file(source.path, ExitCode::data));
+  EXPECT_NE(found, in_order);
+  EXPECT_EQ(file->vocab_size(), 257);
+  EXPECT_EQ(file->first_validation_document(), 45);
+  EXPECT_EQ(summary.validation_documents, 5);
+  EXPECT_EQ(summary.tokens, file->token_count());
+  EXPECT_EQ(summary.tokens, list.bytes + 50);
+  EXPECT_EQ(last_documents, 50);
+  EXPECT_EQ(last_tokens, summary.tokens);
+  EXPECT_EQ(summary.validation_tokens, file->token_count() - file->document_offsets()[45]);
+  EXPECT_EQ(summary.hash, file->hash());
+  for (std::size_t d = 0; d < found.size(); ++d) {
+    EXPECT_EQ(summary.lengths[d], static_cast<std::int64_t>(found[d].size()) + 1);
+  }
+  const Hdf5Reader reader = Hdf5Reader::open(in_folder("a.h5"), ExitCode::data);
+  EXPECT_EQ(reader.integer("byte_count"), list.bytes);
+  std::string hashes;
+  for (const std::string& one : found) hashes += hash_bytes(one) + "\n";
+  EXPECT_EQ(reader.text("source_hashes"), hashes);
+  EXPECT_EQ(reader.text("sources_hash"), hash_bytes(hashes));
+
+  // The same texts elsewhere and the same seed: the same bytes; another seed: another order.
+  fs::create_directories(in_folder("moved"));
+  fs::rename(in_folder("in"), in_folder("moved/in"));
+  const SourceList moved = find_sources({folder + "/moved"}, nullptr);
+  EXPECT_EQ(prepare_text(moved, {in_folder("b.h5"), 0.1, 7}, nullptr).hash, summary.hash);
+  EXPECT_NE(prepare_text(moved, {in_folder("c.h5"), 0.1, 8}, nullptr).hash, summary.hash);
+}
+
+TEST_F(PrepareTest, ValidationTakesItsShareButNeverAll) {
+  EXPECT_EQ(validation_count(100, 0.1), 10);
+  EXPECT_EQ(validation_count(100, 0.001), 1);
+  EXPECT_EQ(validation_count(100, 0), 0);
+  EXPECT_EQ(validation_count(3, 0.99), 2);
+  EXPECT_EQ(validation_count(1, 0.5), 0);
+}
+
+TEST_F(PrepareTest, SourceThatChangesBetweenTheTwoLooks) {
+  text("a", "first content");
+  const SourceList list = find_sources({in_folder("a")}, nullptr);
+  text("a", "other content");  // of the same length
+  EXPECT_TRUE(holds(failure_of(ExitCode::data,
+                               [&] {
+                                 prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
+                               }),
+                    "changed while it was being read"));
+  text("a", "short");
+  EXPECT_TRUE(holds(failure_of(ExitCode::data,
+                               [&] {
+                                 prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
+                               }),
+                    "cut short"));
+  EXPECT_FALSE(path_exists(in_folder("a.h5")));
+  EXPECT_FALSE(path_exists(in_folder("a.h5.partial")));
+  EXPECT_FALSE(path_exists(in_folder("a.h5.manifest.json")));
+}
+
+TEST_F(PrepareTest, ExistingOutputIsLeftAlone) {
+  text("a", "content");
+  text("a.h5", "precious");
+  const SourceList list = find_sources({in_folder("a")}, nullptr);
+  EXPECT_TRUE(holds(failure_of(ExitCode::usage,
+                               [&] {
+                                 prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
+                               }),
+                    "never overwritten"));
+  EXPECT_EQ(read_file(in_folder("a.h5"), ExitCode::data), "precious");
+}
+
+}  // namespace
+}  // namespace ringtrain
