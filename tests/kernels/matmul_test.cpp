@@ -1,0 +1,107 @@
+// Linear layers' products against three plain loops in double, at sizes around and across every tile; the flags that
+// add; empty and single dimensions; and bits that depend neither on threads nor, in forward, on the number of tokens.
+#include "kernels/matmul.h"
+
+#include <string>
+
+#include "tests/support/kernel_harness.h"
+
+namespace ringtrain {
+namespace {
+
+using namespace ringtrain::testing;
+using Doubles = std::vector<double>;
+
+struct Sizes {
+  std::int64_t T, I, O;
+};
+const Sizes all_sizes[] = {{1, 1, 1},        {3, 17, 1},     {1, 257, 3},   {17, 3, 257},   {257, 17, 33},
+                           {300, 257, 1000}, {1000, 64, 65}, {513, 40, 1},  {2, 1000, 530}, {0, 5, 7},
+                           {5, 0, 7},        {5, 7, 0},      {4100, 9, 31}, {96, 1030, 96}};
+
+std::size_t at(std::int64_t row, std::int64_t column, std::int64_t columns) {
+  return static_cast<std::size_t>(row * columns + column);
+}
+
+/// c[M, N] + sum over k of a(m, k) b(k, n).
+template <class A, class B>
+Doubles product(Doubles c, std::int64_t M, std::int64_t N, std::int64_t K, A&& a, B&& b) {
+  for (std::int64_t m = 0; m < M; ++m) {
+    for (std::int64_t n = 0; n < N; ++n) {
+      for (std::int64_t k = 0; k < K; ++k) c[at(m, n, N)] += a(m, k) * b(k, n);
+    }
+  }
+  return c;
+}
+
+template <class T>
+class MatmulTest : public ::testing::Test {};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(MatmulTest, Types);
+
+TYPED_TEST(MatmulTest, AgreesWithPlainLoops) {
+  using R = TypeParam;
+  CpuStream stream;
+  for (const auto& [T, I, O] : all_sizes) {
+    SCOPED_TRACE("T " + std::to_string(T) + " I " + std::to_string(I) + " O " + std::to_string(O));
+    const auto x = random_vector<R>(T * I, 1), w = random_vector<R>(O * I, 2), dy = random_vector<R>(T * O, 3);
+    const auto bias = random_vector<R>(O, 4), dx0 = random_vector<R>(T * I, 5), dw0 = random_vector<R>(O * I, 6);
+    const auto garbage = random_vector<R>(T * O, 7, 1e6);
+    const auto xa = [&, I = I](auto t, auto i) { return static_cast<double>(x[at(t, i, I)]); };
+    const auto wa = [&, I = I](auto o, auto i) { return static_cast<double>(w[at(o, i, I)]); };
+    const auto dya = [&, O = O](auto t, auto o) { return static_cast<double>(dy[at(t, o, O)]); };
+
+    Doubles rows(static_cast<std::size_t>(T * O)), zero_rows(rows.size()), zero_x(x.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<double>(bias[i % static_cast<std::size_t>(O)]);
+    const auto wt = [&](auto i, auto o) { return wa(o, i); };
+
+    for (bool biased : {false, true}) {
+      auto y = garbage;
+      linear_forward(stream, view_of(y, {T, O}), view_of(x, {T, I}), view_of(w, {O, I}),
+                     biased ? view_of(bias) : TensorView{});
+      EXPECT_LE(relative_difference(y, product(biased ? rows : zero_rows, T, O, I, xa, wt)), tolerance<R>);
+    }
+    for (bool accumulate : {false, true}) {
+      auto dx = dx0;
+      linear_backward_input(stream, view_of(dx, {T, I}), view_of(dy, {T, O}), view_of(w, {O, I}), accumulate);
+      const Doubles start = accumulate ? converted<double>(dx0) : zero_x;
+      EXPECT_LE(relative_difference(dx, product(start, T, I, O, dya, wa)), tolerance<R>);
+    }
+    for (bool biased : {false, true}) {
+      auto dw = dw0, dbias = bias;
+      linear_backward_weight(stream, view_of(dw, {O, I}), biased ? view_of(dbias) : TensorView{}, view_of(dy, {T, O}),
+                             view_of(x, {T, I}));
+      const auto dyt = [&](auto o, auto t) { return dya(t, o); };
+      EXPECT_LE(relative_difference(dw, product(converted<double>(dw0), O, I, T, dyt, xa)), tolerance<R>);
+      const auto one = [](auto, auto) { return 1.0; };
+      const Doubles summed = product(converted<double>(bias), O, 1, biased ? T : 0, dyt, one);
+      EXPECT_LE(relative_difference(dbias, summed), tolerance<R>);
+    }
+  }
+}
+
+TYPED_TEST(MatmulTest, BitsDoNotDependOnThreads) {
+  using R = TypeParam;
+  for (const auto& [T, I, O] : {Sizes{1000, 257, 300}, Sizes{2100, 33, 65}}) {
+    const auto x = random_vector<R>(T * I, 1), w = random_vector<R>(O * I, 2), dy = random_vector<R>(T * O, 3);
+    expect_same_bits_for_any_workers([&, T = T, I = I, O = O](Stream& stream) {
+      std::vector<R> all(static_cast<std::size_t>(T * O + T * I + O * I + O));
+      R *y = all.data(), *dx = y + T * O, *dw = dx + T * I, *dbias = dw + O * I;
+      linear_forward(stream, host_view(y, {T, O}), view_of(x, {T, I}), view_of(w, {O, I}), {});
+      linear_backward_input(stream, host_view(dx, {T, I}), view_of(dy, {T, O}), view_of(w, {O, I}), false);
+      linear_backward_weight(stream, host_view(dw, {O, I}), host_view(dbias, {O}), view_of(dy, {T, O}),
+                             view_of(x, {T, I}));
+      return all;
+    });
+  }
+}
+
+TEST(MatmulChecksTest, RefusesShapesThatDoNotFit) {
+  CpuStream stream;
+  std::vector<float> x(6), w(6), y(4);
+  EXPECT_THROW(linear_forward(stream, view_of(y, {2, 2}), view_of(x, {2, 3}), view_of(w, {3, 2}), {}), Error);
+  EXPECT_THROW(linear_forward(stream, view_of(y, {4, 1}), view_of(x, {2, 3}), view_of(w, {2, 3}), {}), Error);
+}
+
+}  // namespace
+}  // namespace ringtrain

@@ -1,0 +1,61 @@
+// What tests of single kernels share: a CPU stream with its pool, "the same bits for any number of workers", and
+// central differences of a scalar function in double.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "framework/stream.h"
+#include "tests/support/random_tensor.h"
+
+namespace ringtrain::testing {
+
+struct CpuStream {
+  explicit CpuStream(int workers = 2) : pool(workers), stream(pool) {}
+  operator Stream&() { return stream; }
+  ThreadPool pool;
+  Stream stream;
+};
+
+/// result(Stream&) returns a vector; its bits must not depend on the number of workers.
+template <class Result>
+void expect_same_bits_for_any_workers(Result&& result) {
+  CpuStream one(1);
+  const auto expected = result(one.stream);
+  for (int workers : {2, 3, 5}) {
+    CpuStream many(workers);
+    const auto got = result(many.stream);
+    ASSERT_EQ(got.size(), expected.size());
+    EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(got[0])), 0) << workers << " workers";
+  }
+}
+
+/// Return d loss() / d x by central differences; x is put back.
+template <class Loss>
+std::vector<double> numeric_gradient(std::vector<double>& x, Loss&& loss, double h = 1e-5) {
+  std::vector<double> gradient(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double kept = x[i];
+    x[i] = kept + h;
+    const double above = loss();
+    x[i] = kept - h;
+    const double below = loss();
+    x[i] = kept;
+    gradient[i] = (above - below) / (2 * h);
+  }
+  return gradient;
+}
+
+inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// What a kernel of T may differ from the double reference, in max|difference| / max|reference|.
+template <class T>
+constexpr double tolerance = sizeof(T) == 8 ? 1e-13 : 3e-6;
+
+}  // namespace ringtrain::testing
