@@ -76,7 +76,7 @@ class BackwardTask {
     bool loaded = false;
     for (std::int64_t i = 0; i < tiles; ++i) {
       const Tile queries = call_.queries[i];
-      const Run run = clip_queries(call_.shape.mask, queries, query_documents_, extent_);
+      const LocalRange run = clip_queries(call_.shape.mask, queries, query_documents_, extent_);
       if (run.empty()) continue;
       if (!loaded) load_keys();
       loaded = true;
@@ -155,7 +155,7 @@ class BackwardTask {
   }
 
   /// Adds the queries `run` of a tile, head h, to this task's dk and dv, and leaves their dq of these keys in scratch.
-  void add_queries(std::int64_t h, const Tile& queries, Run run) {
+  void add_queries(std::int64_t h, const Tile& queries, LocalRange run) {
     const std::int64_t P = padded_head<T>(D()), row = call_.shape.H * D(), n = run.end - run.begin;
     const std::int64_t first = b_ * call_.Tq + queries.begin + run.begin;
     const std::int64_t statistics = (b_ * call_.shape.H + h) * call_.Tq + queries.begin + run.begin;
@@ -188,7 +188,7 @@ class BackwardTask {
   }
 
   /// Sets the scores of pairs that the mask or the documents forbid to -inf.
-  void hide(const Tile& queries, Run run) {
+  void hide(const Tile& queries, LocalRange run) {
     constexpr std::int64_t bound = std::int64_t{1} << 30;
     for (std::int64_t i = run.begin; i < run.end; ++i) {
       const std::int64_t query = queries.position(i);
@@ -223,7 +223,7 @@ class BackwardTask {
     }
   }
 
-  void add_dq(std::int64_t h, const Tile& queries, Run run) const {
+  void add_dq(std::int64_t h, const Tile& queries, LocalRange run) const {
     const std::int64_t P = padded_head<T>(D()), row = call_.shape.H * D();
     T* dq = call_.dq + ((b_ * call_.Tq + queries.begin + run.begin) * call_.shape.H + h) * D();
     for (std::int64_t i = 0; i < run.end - run.begin; ++i) {

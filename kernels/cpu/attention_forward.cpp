@@ -66,7 +66,7 @@ class ForwardTask {
       loaded = true;
       for (std::int64_t panel = 0; panel < panels_; ++panel) {
         const Extent queries = extent_of(tile_, {panel * width, panel * width + lanes_used(panel)}, query_documents_);
-        const Run run = clip_keys(call_.shape.mask, keys, key_documents_, queries);
+        const LocalRange run = clip_keys(call_.shape.mask, keys, key_documents_, queries);
         if (!run.empty()) add_keys(panel, queries, keys, run);
       }
     }
@@ -108,7 +108,7 @@ class ForwardTask {
   }
 
   /// Adds the keys `run` of a tile to the queries of a panel.
-  void add_keys(std::int64_t panel, const Extent& queries, const Tile& keys, Run run) {
+  void add_keys(std::int64_t panel, const Extent& queries, const Tile& keys, LocalRange run) {
     const std::int64_t D = call_.shape.D, row = call_.shape.G * D, count = run.end - run.begin;
     const T* q = scratch_.q + panel * width * D;
     T* o = scratch_.o + panel * width * D;
@@ -122,7 +122,7 @@ class ForwardTask {
   }
 
   /// Sets the scores of pairs that the mask or the documents forbid to -inf.
-  void hide(std::int64_t panel, const Tile& keys, Run run) {
+  void hide(std::int64_t panel, const Tile& keys, LocalRange run) {
     // Queries that see a key are an interval; relative to the tile's first position it fits any lane type once clamped.
     constexpr std::int64_t bound = std::int64_t{1} << 30;
     for (std::int64_t j = run.begin; j < run.end; ++j) {

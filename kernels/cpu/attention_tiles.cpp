@@ -21,9 +21,9 @@ std::int64_t tiles_of(const Segment& segment, std::int64_t size) {
   return segment.last() / cell - segment.start / cell + 1;
 }
 
-Run clip(const Tile& tile, const std::int32_t* documents, const Interval& positions, const Extent& other) {
-  Run run{std::max<std::int64_t>(0, ceil_div(positions.first - tile.start, tile.stride)),
-          std::min(tile.count, ceil_div(positions.last + 1 - tile.start, tile.stride))};
+LocalRange clip(const Tile& tile, const std::int32_t* documents, const Interval& positions, const Extent& other) {
+  LocalRange run{std::max<std::int64_t>(0, ceil_div(positions.first - tile.start, tile.stride)),
+                 std::min(tile.count, ceil_div(positions.last + 1 - tile.start, tile.stride))};
   if (!documents || run.empty()) return run;
   const std::int32_t* document = documents + tile.begin;
   if (document[run.end - 1] < other.first_document || document[run.begin] > other.last_document) return {0, 0};
@@ -56,7 +56,7 @@ Tile TileList::operator[](std::int64_t index) const {
   fail(ExitCode::internal, "attention asked for a tile beyond the shard's last");
 }
 
-Extent extent_of(const Tile& tile, Run run, const std::int32_t* documents) {
+Extent extent_of(const Tile& tile, LocalRange run, const std::int32_t* documents) {
   return {tile.position(run.begin), tile.position(run.end - 1), documents ? documents[tile.begin + run.begin] : 0,
           documents ? documents[tile.begin + run.end - 1] : 0};
 }
@@ -71,11 +71,13 @@ Interval queries_that_see(const AttentionMask& mask, std::int64_t first, std::in
   return {mask.causal ? first : first - reach, last + reach};
 }
 
-Run clip_keys(const AttentionMask& mask, const Tile& keys, const std::int32_t* documents, const Extent& queries) {
+LocalRange clip_keys(const AttentionMask& mask, const Tile& keys, const std::int32_t* documents,
+                     const Extent& queries) {
   return clip(keys, documents, keys_seen_by(mask, queries.first, queries.last), queries);
 }
 
-Run clip_queries(const AttentionMask& mask, const Tile& queries, const std::int32_t* documents, const Extent& keys) {
+LocalRange clip_queries(const AttentionMask& mask, const Tile& queries, const std::int32_t* documents,
+                        const Extent& keys) {
   return clip(queries, documents, queries_that_see(mask, keys.first, keys.last), keys);
 }
 

@@ -37,7 +37,7 @@ struct Extent {
   std::int32_t first_document, last_document;
 };
 /// Local indices [begin, end) of a tile.
-struct Run {
+struct LocalRange {
   std::int64_t begin, end;
   bool empty() const { return begin >= end; }
 };
@@ -47,15 +47,16 @@ struct Interval {
 };
 
 /// Return the extent of tokens `run` of a tile; documents: those of the shard's tokens, or null.
-Extent extent_of(const Tile& tile, Run run, const std::int32_t* documents);
+Extent extent_of(const Tile& tile, LocalRange run, const std::int32_t* documents);
 /// Return which keys the queries [first, last] see together, and which queries see any of the keys.
 Interval keys_seen_by(const AttentionMask& mask, std::int64_t first, std::int64_t last);
 Interval queries_that_see(const AttentionMask& mask, std::int64_t first, std::int64_t last);
 
 /// Return the part of a tile of keys that may be seen from the queries (a superset of what is seen, exact in
 /// positions), and the part of a tile of queries that may see the keys.
-Run clip_keys(const AttentionMask& mask, const Tile& keys, const std::int32_t* documents, const Extent& queries);
-Run clip_queries(const AttentionMask& mask, const Tile& queries, const std::int32_t* documents, const Extent& keys);
+LocalRange clip_keys(const AttentionMask& mask, const Tile& keys, const std::int32_t* documents, const Extent& queries);
+LocalRange clip_queries(const AttentionMask& mask, const Tile& queries, const std::int32_t* documents,
+                        const Extent& keys);
 /// Return whether every query of the one sees every key of the other.
 bool all_visible(const AttentionMask& mask, const Extent& queries, const Extent& keys);
 

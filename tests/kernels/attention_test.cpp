@@ -1,212 +1,11 @@
-// Attention forward and backward against the plain reference in double: masks, documents, grouped heads, odd sizes,
-// shards of every layout, blocks in any order, rows without keys; and the promises about bits, skipping and memory.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
+// Attention forward and backward against the plain reference in double, and against finite differences: masks,
+// documents, grouped heads, odd sizes, shards of every layout, blocks in any order, rows without keys.
 #include <numeric>
-#include <string>
-#include <vector>
 
-#include "framework/random.h"
-#include "kernels/attention.h"
-#include "tests/support/reference_attention.h"
+#include "tests/kernels/attention_case.h"
 
 namespace ringtrain {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-/// One rank's queries, and the key blocks it meets in order. Documents, if any, are functions of (sequence, position).
-struct Case {
-  std::string name;
-  AttentionShape shape;
-  SegmentList queries;
-  std::vector<SegmentList> blocks;
-  std::int64_t document_length = 0;  // mean length; 0: one document, no ids
-};
-
-std::int32_t document_at(const Case& c, std::int64_t b, std::int64_t position) {
-  // Lengths alternate between half and one and a half times the mean; sequences are offset against each other.
-  const std::int64_t shifted = position + 3 * b, period = 2 * c.document_length, rest = shifted % period;
-  return static_cast<std::int32_t>(2 * (shifted / period) + (rest >= c.document_length / 2 ? 1 : 0));
-}
-
-/// Tokens of one shard, for the kernels and for the reference.
-struct Shard {
-  SegmentList segments;
-  std::vector<std::int64_t> positions;
-  std::vector<std::int32_t> documents;  // [B, T]
-
-  Shard(const Case& c, const SegmentList& list) : segments(list) {
-    for (const Segment& segment : list) {
-      for (std::int64_t i = 0; i < segment.count; ++i) positions.push_back(segment.position(i));
-    }
-    for (std::int64_t b = 0; c.document_length > 0 && b < c.shape.B; ++b) {
-      for (std::int64_t position : positions) documents.push_back(document_at(c, b, position));
-    }
-  }
-  std::int64_t T() const { return static_cast<std::int64_t>(positions.size()); }
-  AttentionTokens tokens(std::int64_t B) const {
-    return {segments, documents.empty() ? TensorView{} : host_view(documents.data(), {B, T()})};
-  }
-};
-
-template <class T>
-std::vector<T> normals(std::int64_t n, std::uint64_t seed) {
-  std::vector<T> x(static_cast<std::size_t>(n));
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(random_normal(seed, Purpose::test, i));
-  return x;
-}
-
-template <class T>
-std::vector<double> widened(const std::vector<T>& x) {
-  return {x.begin(), x.end()};
-}
-
-/// All inputs and outputs of a case. k, v, dk, dv: one vector for each block.
-template <class T>
-struct Run {
-  std::vector<T> q, dout, out, lse, delta, dq;
-  std::vector<std::vector<T>> k, v, dk, dv;
-};
-
-template <class T>
-Run<T> make_inputs(const Case& c) {
-  const auto& s = c.shape;
-  Run<T> run;
-  const std::int64_t Tq = token_count(c.queries);
-  run.q = normals<T>(s.B * Tq * s.H * s.D, 1);
-  run.dout = normals<T>(s.B * Tq * s.H * s.D, 2);
-  for (std::size_t block = 0; block < c.blocks.size(); ++block) {
-    const std::int64_t n = s.B * token_count(c.blocks[block]) * s.G * s.D;
-    run.k.push_back(normals<T>(n, 100 + block));
-    run.v.push_back(normals<T>(n, 200 + block));
-  }
-  return run;
-}
-
-template <class T>
-void compute(Run<T>& run, const Case& c, int workers) {
-  ThreadPool pool(workers);
-  Stream stream(pool);
-  const auto& s = c.shape;
-  const Shard queries(c, c.queries);
-  const std::int64_t Tq = queries.T();
-  std::int64_t largest = 0;
-  for (const SegmentList& block : c.blocks) largest = std::max(largest, token_count(block));
-  std::vector<std::uint8_t> memory(attention_workspace_bytes(stream, s, DTypeOf<T>::value, Tq, largest), 0xFF);
-  const TensorView workspace = host_view(memory.data(), {static_cast<std::int64_t>(memory.size())});
-
-  const Shape by_token{s.B, Tq, s.H, s.D}, by_row{s.B, s.H, Tq};
-  const auto elements = [](const Shape& shape) { return static_cast<std::size_t>(shape.numel()); };
-  run.out.assign(elements(by_token), T{7});
-  run.lse.assign(elements(by_row), T{7});
-  run.delta.assign(elements(by_row), T{7});
-  run.dq.assign(elements(by_token), T{0});
-  std::vector<T> l(elements(by_row), T{7});
-  const TensorView q = host_view(run.q.data(), by_token), out = host_view(run.out.data(), by_token);
-  const TensorView lse = host_view(run.lse.data(), by_row);
-  const AttentionState state{out, lse, host_view(l.data(), by_row)};
-  attention_reset(stream, state);
-  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
-    const Shard keys(c, c.blocks[i]);
-    const Shape kv{s.B, keys.T(), s.G, s.D};
-    attention_forward(stream, s, q, host_view(run.k[i].data(), kv), host_view(run.v[i].data(), kv), queries.tokens(s.B),
-                      keys.tokens(s.B), state, workspace);
-  }
-  attention_finish(stream, state, lse);
-  const TensorView dout = host_view(run.dout.data(), by_token), delta = host_view(run.delta.data(), by_row);
-  attention_delta(stream, delta, dout, out);
-  run.dk.clear(), run.dv.clear();
-  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
-    const Shard keys(c, c.blocks[i]);
-    const Shape kv{s.B, keys.T(), s.G, s.D};
-    run.dk.emplace_back(run.k[i].size(), T{0});
-    run.dv.emplace_back(run.v[i].size(), T{0});
-    attention_backward(stream, s, q, host_view(run.k[i].data(), kv), host_view(run.v[i].data(), kv), dout, lse, delta,
-                       queries.tokens(s.B), keys.tokens(s.B), host_view(run.dq.data(), by_token),
-                       host_view(run.dk[i].data(), kv), host_view(run.dv[i].data(), kv), workspace);
-  }
-}
-
-/// Joins blocks [B, Tk_i, G, D] along their tokens.
-template <class T>
-std::vector<double> joined(const Case& c, const std::vector<std::vector<T>>& blocks) {
-  std::vector<double> all;
-  for (std::int64_t b = 0; b < c.shape.B; ++b) {
-    for (const std::vector<T>& block : blocks) {
-      const auto n = static_cast<std::ptrdiff_t>(block.size()) / c.shape.B;
-      all.insert(all.end(), block.begin() + b * n, block.begin() + (b + 1) * n);
-    }
-  }
-  return all;
-}
-
-/// Expects max|actual - expected| <= tolerance * max|expected|; infinities must be the same ones. Gradients that are 0
-/// throughout (each row sees one key) are held against the inputs' size, which is 1.
-void expect_close(const std::vector<double>& actual, const std::vector<double>& expected, double tolerance,
-                  const std::string& what) {
-  ASSERT_EQ(actual.size(), expected.size()) << what;
-  double largest = 0, worst = 0;
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    if (std::isinf(expected[i])) {
-      EXPECT_EQ(actual[i], expected[i]) << what << " at " << i;
-      continue;
-    }
-    ASSERT_TRUE(std::isfinite(actual[i])) << what << " at " << i << " is " << actual[i];
-    largest = std::max(largest, std::abs(expected[i]));
-    worst = std::max(worst, std::abs(actual[i] - expected[i]));
-  }
-  const double allowed = tolerance * (largest > 0 ? largest : 1);
-  EXPECT_LE(worst, allowed) << what << ": achieved/allowed " << worst / allowed;
-}
-
-struct Expected {
-  reference::Forward forward;
-  reference::Backward backward;
-};
-
-template <class T>
-Expected expect(const Run<T>& run, const Case& c) {
-  const auto& s = c.shape;
-  const reference::Attention a{s.B, s.H, s.G, s.D, s.scale, s.mask.causal, s.mask.window};
-  SegmentList all;
-  for (const SegmentList& block : c.blocks) all.insert(all.end(), block.begin(), block.end());
-  const Shard queries(c, c.queries), keys(c, all);
-  const reference::Tokens from{queries.positions, queries.documents}, to{keys.positions, keys.documents};
-  const auto q = widened(run.q), k = joined(c, run.k), v = joined(c, run.v);
-  return {reference::forward(a, q, k, v, from, to), reference::backward(a, q, k, v, widened(run.dout), from, to)};
-}
-
-template <class T>
-void check(const Case& c, double tolerance, int workers = 2) {
-  SCOPED_TRACE(c.name);
-  Run<T> run = make_inputs<T>(c);
-  compute(run, c, workers);
-  const Expected expected = expect(run, c);
-  expect_close(widened(run.out), expected.forward.out, tolerance, "out");
-  expect_close(widened(run.lse), expected.forward.lse, tolerance, "lse");
-  expect_close(widened(run.dq), expected.backward.dq, tolerance, "dq");
-  expect_close(joined(c, run.dk), expected.backward.dk, tolerance, "dk");
-  expect_close(joined(c, run.dv), expected.backward.dv, tolerance, "dv");
-}
-
-void check_both(const Case& c) {
-  check<double>(c, 1e-11);
-  check<float>(c, 2e-6);
-}
-
-AttentionShape shape_of(std::int64_t B, std::int64_t H, std::int64_t G, std::int64_t D, bool causal = true,
-                        std::int64_t window = 0) {
-  return {B, H, G, D, 1 / std::sqrt(static_cast<double>(D)), {causal, window}};
-}
-
-Case whole(const std::string& name, const AttentionShape& shape, std::int64_t T, std::int64_t document_length = 0) {
-  return {name, shape, {{0, 1, T}}, {{{0, 1, T}}}, document_length};
-}
 
 TEST(Attention, LengthsAndMasks) {
   for (std::int64_t T : {1, 7, 63, 64, 65, 130, 257}) {
@@ -254,7 +53,7 @@ TEST(Attention, ShardsOfEveryLayout) {
         for (const AttentionMask mask :
              {AttentionMask{true, 0}, AttentionMask{false, 0}, AttentionMask{true, 70}, AttentionMask{false, 70}}) {
           const int rank = static_cast<int>((documents + mask.window + (mask.causal ? 1 : 0)) % ranks);
-          Case c{
+          AttentionCase c{
               name_of(layout) + std::string(" of ") + std::to_string(ranks), shape_of(2, 2, 1, 16), {}, {}, documents};
           c.shape.mask = mask;
           c.queries = shard_segments(layout, 443, ranks, rank);
@@ -269,6 +68,73 @@ TEST(Attention, ShardsOfEveryLayout) {
       }
     }
   }
+}
+
+TEST(Attention, PositionsBeyondThirtyTwoBits) {
+  const std::int64_t far = 5'000'000'000;
+  for (std::int64_t window : {0, 60}) {
+    check_both({"far", shape_of(1, 2, 2, 8, true, window), {{far, 1, 150}}, {{{far - 100, 1, 220}}, {{3, 1, 40}}}});
+    check_both({"far, striped",
+                shape_of(1, 2, 2, 8, true, window),
+                {{far + 1, 3, 150}},
+                {{{far, 3, 150}}, {{far + 2, 3, 150}}}});
+  }
+}
+
+TEST(Attention, LargeScores) {
+  AttentionCase c = whole("large scores", shape_of(1, 1, 1, 16), 200);
+  c.shape.scale = 40;  // probabilities underflow and single keys dominate
+  check<double>(c, 1e-11);
+  check<float>(c, 2e-4);  // a score of hundreds carries an error of 1e-5 into its exponential
+}
+
+TEST(Attention, RowsWithoutKeys) {
+  // Queries 0..99 stand before every key, the next ones see some; and documents that no key shares.
+  AttentionCase before{"before", shape_of(2, 2, 1, 16), {{0, 1, 230}}, {{{100, 1, 200}}, {{400, 1, 10}}}};
+  check_both(before);
+  Problem<float> run = make_inputs<float>(before);
+  compute(run, before, 2);
+  for (std::int64_t t = 0; t < 100; ++t) EXPECT_EQ(run.lse[static_cast<std::size_t>(t)], -infinity);
+  EXPECT_TRUE(std::all_of(run.out.begin(), run.out.begin() + 100 * 2 * 16, [](float x) { return x == 0; }));
+  EXPECT_TRUE(std::all_of(run.dq.begin(), run.dq.begin() + 100 * 2 * 16, [](float x) { return x == 0; }));
+  check_both({"none at all", shape_of(1, 2, 2, 16), {{0, 1, 70}}, {{{70, 1, 70}}}});
+  check_both({"documents apart", shape_of(1, 2, 2, 16, false), {{0, 1, 70}}, {{{90, 1, 100}}}, 40});
+  check_both({"out of the window", shape_of(1, 2, 2, 16, true, 20), {{100, 1, 70}}, {{{0, 1, 90}}}});
+}
+
+TEST(Attention, EmptyShards) {
+  check_both({"no keys", shape_of(1, 2, 2, 16), {{0, 1, 70}}, {{}}});
+  check_both({"no queries", shape_of(1, 2, 2, 16), {}, {{{0, 1, 70}}}});
+  check_both({"nothing", shape_of(1, 2, 2, 16), {}, {{}}});
+  check_both(
+      {"a block of none between two", shape_of(1, 2, 2, 16), {{0, 1, 70}}, {{{0, 1, 30}}, {}, {{30, 1, 40}}}, 50});
+  check_both(
+      {"an empty segment", shape_of(1, 2, 2, 16), {{0, 1, 30}, {99, 1, 0}, {40, 1, 30}}, {{{5, 1, 0}, {0, 1, 70}}}});
+}
+
+TEST(Attention, GradientsByFiniteDifferences) {
+  const AttentionCase c = whole("finite differences", shape_of(1, 2, 1, 4, true, 7), 11, 6);
+  Problem<double> run = make_inputs<double>(c);
+  compute(run, c, 1);
+  const auto loss = [&](const Problem<double>& inputs) {
+    Problem<double> copy = inputs;
+    compute(copy, c, 1);
+    return std::inner_product(copy.out.begin(), copy.out.end(), copy.dout.begin(), 0.0);
+  };
+  const double h = 1e-5;
+  const auto difference = [&](std::vector<double>& x, std::size_t i) {
+    const double before = x[i];
+    x[i] = before + h;
+    const double up = loss(run);
+    x[i] = before - h;
+    const double down = loss(run);
+    x[i] = before;
+    return (up - down) / (2 * h);
+  };
+  const std::vector<double> dq = run.dq, dk = run.dk[0], dv = run.dv[0];
+  for (std::size_t i = 0; i < dq.size(); ++i) EXPECT_NEAR(dq[i], difference(run.q, i), 1e-8) << "dq " << i;
+  for (std::size_t i = 0; i < dk.size(); ++i) EXPECT_NEAR(dk[i], difference(run.k[0], i), 1e-8) << "dk " << i;
+  for (std::size_t i = 0; i < dv.size(); ++i) EXPECT_NEAR(dv[i], difference(run.v[0], i), 1e-8) << "dv " << i;
 }
 
 }  // namespace

@@ -1,0 +1,162 @@
+// What attention promises beyond its values: the same bits for any number of threads and for a contiguous causal ring,
+// hidden tiles never read, the workspace's formula, calls that do not fit refused.
+#include <cstring>
+
+#include "tests/kernels/attention_case.h"
+
+namespace ringtrain {
+namespace {
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+template <class T>
+void expect_same_bits_for_any_workers(const AttentionCase& c) {
+  SCOPED_TRACE(c.name);
+  Problem<T> one = make_inputs<T>(c);
+  compute(one, c, 1);
+  for (int workers : {2, 3, 5}) {
+    for (int repetition = 0; repetition < 3; ++repetition) {
+      Problem<T> many = make_inputs<T>(c);
+      compute(many, c, workers);
+      EXPECT_TRUE(same_bits(one.out, many.out) && same_bits(one.lse, many.lse)) << workers << " workers, forward";
+      EXPECT_TRUE(same_bits(one.dq, many.dq)) << workers << " workers, dq";
+      for (std::size_t i = 0; i < one.dk.size(); ++i) {
+        EXPECT_TRUE(same_bits(one.dk[i], many.dk[i])) << workers << " workers, dk";
+        EXPECT_TRUE(same_bits(one.dv[i], many.dv[i])) << workers << " workers, dv";
+      }
+    }
+  }
+}
+
+TEST(Attention, SameBitsForAnyNumberOfWorkers) {
+  for (bool causal : {true, false}) {
+    for (std::int64_t window : {0, 150}) {
+      for (std::int64_t documents : {0, 260}) {
+        expect_same_bits_for_any_workers<float>(
+            whole("one head", shape_of(1, 1, 1, 16, causal, window), 1300, documents));
+        expect_same_bits_for_any_workers<double>(whole("groups", shape_of(2, 4, 2, 8, causal, window), 700, documents));
+      }
+    }
+  }
+}
+
+/// A contiguous causal ring whose shards end at tile edges adds in the order of one device, dk and dv included: they
+/// travel with the block, from its owner to the ranks behind it.
+template <class T>
+void expect_ring_equals_one_device(const AttentionShape& shape, std::int64_t documents) {
+  constexpr std::int64_t ranks = 4, T_rank = 256;
+  const AttentionCase one = whole("one device", shape, ranks * T_rank, documents);
+  Problem<T> whole_run = make_inputs<T>(one);
+  compute(whole_run, one, 2);
+  // shape.B is 1, so a rank's rows are contiguous in the whole tensors.
+  const auto rows = [](const std::vector<T>& x, std::int64_t rank) {
+    const auto n = static_cast<std::ptrdiff_t>(x.size()) / ranks;
+    return std::vector<T>(x.begin() + rank * n, x.begin() + (rank + 1) * n);
+  };
+  std::vector<std::vector<T>> dk(ranks), dv(ranks);
+  ThreadPool pool(2);
+  Stream stream(pool);
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    AttentionCase c{"rank", shape, {{rank * T_rank, 1, T_rank}}, {}, documents};
+    Problem<T> run;
+    run.q = rows(whole_run.q, rank);
+    run.dout = rows(whole_run.dout, rank);
+    for (std::int64_t owner = rank; owner >= 0; --owner) {
+      c.blocks.push_back({{owner * T_rank, 1, T_rank}});
+      run.k.push_back(rows(whole_run.k[0], owner));
+      run.v.push_back(rows(whole_run.v[0], owner));
+      run.dk.push_back(dk[static_cast<std::size_t>(owner)]);
+      run.dv.push_back(dv[static_cast<std::size_t>(owner)]);
+    }
+    compute(run, c, 2);
+    EXPECT_TRUE(same_bits(run.out, rows(whole_run.out, rank))) << "out of rank " << rank;
+    EXPECT_TRUE(same_bits(run.dq, rows(whole_run.dq, rank))) << "dq of rank " << rank;
+    for (std::int64_t owner = rank; owner >= 0; --owner) {
+      dk[static_cast<std::size_t>(owner)] = run.dk[static_cast<std::size_t>(rank - owner)];
+      dv[static_cast<std::size_t>(owner)] = run.dv[static_cast<std::size_t>(rank - owner)];
+    }
+  }
+  for (std::int64_t owner = 0; owner < ranks; ++owner) {
+    EXPECT_TRUE(same_bits(dk[static_cast<std::size_t>(owner)], rows(whole_run.dk[0], owner))) << "dk of " << owner;
+    EXPECT_TRUE(same_bits(dv[static_cast<std::size_t>(owner)], rows(whole_run.dv[0], owner))) << "dv of " << owner;
+  }
+}
+
+TEST(Attention, ContiguousRingAddsInTheOrderOfOneDevice) {
+  for (std::int64_t window : {0, 300}) {
+    for (std::int64_t documents : {0, 170}) {
+      expect_ring_equals_one_device<float>(shape_of(1, 4, 2, 16, true, window), documents);
+      expect_ring_equals_one_device<double>(shape_of(1, 2, 1, 20, true, window), documents);
+    }
+  }
+}
+
+/// Plants NaN in keys and values [begin, end) that no query sees, in whole tiles: had a kernel touched them, out or
+/// gradients would show it.
+void expect_never_read(const AttentionCase& c, std::int64_t begin, std::int64_t end) {
+  SCOPED_TRACE(c.name);
+  Problem<float> clean = make_inputs<float>(c), planted = clean;
+  const auto row = static_cast<std::ptrdiff_t>(c.shape.G * c.shape.D);
+  std::fill(planted.k[0].begin() + begin * row, planted.k[0].begin() + end * row, std::nanf(""));
+  std::fill(planted.v[0].begin() + begin * row, planted.v[0].begin() + end * row, std::nanf(""));
+  compute(clean, c, 2);
+  compute(planted, c, 2);
+  EXPECT_TRUE(same_bits(clean.out, planted.out) && same_bits(clean.lse, planted.lse)) << "forward";
+  EXPECT_TRUE(same_bits(clean.dq, planted.dq) && same_bits(clean.dk[0], planted.dk[0]) &&
+              same_bits(clean.dv[0], planted.dv[0]))
+      << "backward";
+  EXPECT_TRUE(std::all_of(clean.out.begin(), clean.out.end(), [](float x) { return std::isfinite(x); }));
+}
+
+TEST(Attention, HiddenTilesAreNeverRead) {
+  const SegmentList middle{{512, 1, 256}}, all{{0, 1, 1024}};
+  expect_never_read({"causal", shape_of(1, 2, 1, 16), middle, {all}}, 768, 1024);
+  expect_never_read({"window", shape_of(1, 2, 1, 16, true, 129), middle, {all}}, 0, 384);
+  expect_never_read({"window on both sides", shape_of(1, 2, 1, 16, false, 129), middle, {all}}, 896, 1024);
+  // Documents change at 128, 384, 512, 768, 896: the queries are of the one from 512 to 768.
+  expect_never_read({"documents before", shape_of(1, 2, 1, 16, false), middle, {all}, 256 * 2}, 0, 256);
+  expect_never_read({"striped", shape_of(1, 2, 1, 16), {{0, 4, 256}}, {{{1, 4, 512}}}}, 256, 512);
+}
+
+TEST(Attention, WorkspaceFollowsItsFormula) {
+  const AttentionShape shape = shape_of(2, 8, 4, 64);
+  const auto bytes = [&](int workers, std::int64_t Tq, std::int64_t Tk) {
+    ThreadPool pool(workers);
+    return attention_workspace_bytes(Stream(pool), shape, DType::float32, Tq, Tk);
+  };
+  EXPECT_EQ(bytes(1, 1 << 10, 1 << 20), bytes(1, 1 << 20, 1 << 20));                        // however many queries
+  EXPECT_EQ(bytes(1, 1, 2 << 20) - bytes(1, 1, 1 << 20), (1U << 20) / 128 * 2 * 4 * 8);     // a counter a key tile
+  EXPECT_EQ(bytes(3, 1, 4096) - bytes(2, 1, 4096), bytes(2, 1, 4096) - bytes(1, 1, 4096));  // a slice a worker
+  EXPECT_LT(bytes(1, 1 << 20, 1 << 20), std::size_t{1} << 20);
+}
+
+TEST(Attention, RefusesWhatDoesNotFit) {
+  const AttentionCase good = whole("good", shape_of(1, 4, 2, 8), 16);
+  Problem<float> run = make_inputs<float>(good);
+  AttentionCase heads = good;
+  heads.shape.G = 3;
+  EXPECT_THROW(compute(run, heads, 1), Error);
+  AttentionCase scale = good;
+  scale.shape.scale = 0;
+  EXPECT_THROW(compute(run, scale, 1), Error);
+  ThreadPool pool(1);
+  Stream stream(pool);
+  std::vector<float> o(16 * 4 * 8), m(16 * 4), l(16 * 4);
+  const AttentionState state{host_view(o.data(), {1, 16, 4, 8}), host_view(m.data(), {1, 4, 16}),
+                             host_view(l.data(), {1, 4, 16})};
+  attention_reset(stream, state);
+  std::vector<std::uint8_t> small(1000);
+  const Shard shard(good, good.queries);
+  const auto call = [&](const TensorView& k, const TensorView& workspace) {
+    attention_forward(stream, good.shape, host_view(run.q.data(), {1, 16, 4, 8}), k,
+                      host_view(run.v[0].data(), {1, 16, 2, 8}), shard.tokens(1), shard.tokens(1), state, workspace);
+  };
+  EXPECT_THROW(call(host_view(run.k[0].data(), {1, 16, 2, 8}), host_view(small.data(), {1000})), Error);
+  EXPECT_THROW(call(host_view(run.k[0].data(), {1, 8, 4, 8}), host_view(small.data(), {1000})), Error);
+}
+
+}  // namespace
+}  // namespace ringtrain
