@@ -1,0 +1,147 @@
+// Cross-entropy against log-softmax in double, its gradient against central differences, labels and weights that do not
+// count, logits of any size, a large vocabulary, and NaN that must not be hidden.
+#include "kernels/cross_entropy.h"
+
+#include <string>
+
+#include "tests/support/kernel_harness.h"
+
+namespace ringtrain {
+namespace {
+
+using namespace ringtrain::testing;
+using Doubles = std::vector<double>;
+
+double reference_nll(const Doubles& logits, std::size_t V, std::size_t t, std::int32_t label) {
+  if (label < 0) return 0;
+  const double* row = logits.data() + t * V;
+  const double largest = *std::max_element(row, row + V);
+  double sum = 0;
+  for (std::size_t v = 0; v < V; ++v) sum += std::exp(row[v] - largest);
+  return std::log(sum) + largest - row[label];
+}
+
+template <class R>
+struct Rows {
+  std::int64_t n, V;
+  std::vector<R> logits, weights;
+  std::vector<std::int32_t> labels;
+  Doubles nll;
+
+  Rows(std::int64_t tokens, std::int64_t vocabulary, double size = 1) : n(tokens), V(vocabulary) {
+    logits = random_vector<R>(n * V, 1, size), weights = random_vector<R>(n, 2);
+    labels = random_integers(n, 3, static_cast<std::uint64_t>(V));
+    for (std::size_t t = 0; t < labels.size(); t += 3) labels[t] = t % 2 == 0 ? -1 : labels[t];
+    for (R& weight : weights) weight = std::abs(weight);
+    for (std::size_t t = 1; t < weights.size(); t += 4) weights[t] = 0;
+    nll = random_vector<double>(n, 4);
+  }
+  void run(Stream& stream, double denominator, bool gradient) {
+    cross_entropy(stream, view_of(logits, {n, V}), view_of(nll), view_of(labels), view_of(weights), denominator,
+                  gradient);
+  }
+};
+
+template <class R>
+class CrossEntropyTest : public ::testing::Test {};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(CrossEntropyTest, Types);
+
+TYPED_TEST(CrossEntropyTest, AgreesWithLogSoftmax) {
+  using R = TypeParam;
+  CpuStream stream;
+  for (std::int64_t n : {0, 1, 17, 100}) {
+    for (std::int64_t V : {1, 3, 17, 257, 1000, 5003}) {
+      for (double size : {0.0, 1.0, 30.0, 1e4}) {
+        SCOPED_TRACE(std::to_string(n) + " x " + std::to_string(V) + " size " + std::to_string(size));
+        Rows<R> rows(n, V, size);
+        const auto before = rows.logits;
+        const Doubles wide = converted<double>(before);
+        rows.run(stream, 7.5, false);
+        EXPECT_EQ(rows.logits, before);
+        const Doubles without = rows.nll;
+        rows.run(stream, 7.5, true);
+        EXPECT_EQ(rows.nll, without);
+        Doubles nll(rows.nll.size()), gradient(wide.size());
+        for (std::size_t t = 0; t < nll.size(); ++t) {
+          const auto label = rows.labels[t];
+          nll[t] = reference_nll(wide, static_cast<std::size_t>(V), t, label);
+          if (label < 0) continue;
+          const double* row = wide.data() + t * static_cast<std::size_t>(V);
+          const double largest = *std::max_element(row, row + V);
+          double sum = 0;
+          for (std::int64_t v = 0; v < V; ++v) sum += std::exp(row[v] - largest);
+          for (std::int64_t v = 0; v < V; ++v) {
+            gradient[t * static_cast<std::size_t>(V) + static_cast<std::size_t>(v)] =
+                (std::exp(row[v] - largest) / sum - (v == label ? 1 : 0)) * static_cast<double>(rows.weights[t]) / 7.5;
+          }
+        }
+        EXPECT_LE(relative_difference(rows.nll, nll), sizeof(R) == 8 ? 1e-14 : 1e-6);
+        EXPECT_LE(relative_difference(rows.logits, gradient), tolerance<R>);
+      }
+    }
+  }
+}
+
+TEST(CrossEntropyGradientTest, AgreesWithDifferences) {
+  CpuStream stream;
+  Rows<double> rows(7, 19);
+  Doubles logits = rows.logits;
+  rows.run(stream, 3, true);
+  const auto loss = [&] {
+    double sum = 0;
+    for (std::size_t t = 0; t < 7; ++t) sum += rows.weights[t] * reference_nll(logits, 19, t, rows.labels[t]) / 3;
+    return sum;
+  };
+  EXPECT_LE(relative_difference(rows.logits, numeric_gradient(logits, loss)), 1e-8);
+}
+
+TYPED_TEST(CrossEntropyTest, LargeVocabularyOfEqualLogits) {
+  CpuStream stream;
+  const std::int64_t V = 131072;
+  Rows<TypeParam> rows(4, V, 0);
+  for (auto& logit : rows.logits) logit = 5;
+  rows.labels = {0, 1, -1, static_cast<std::int32_t>(V - 1)};
+  rows.run(stream, 1, true);
+  for (std::size_t t : {0, 1, 3}) EXPECT_NEAR(rows.nll[t], std::log(131072.0), 1e-12);
+  EXPECT_EQ(rows.nll[2], 0);
+}
+
+TYPED_TEST(CrossEntropyTest, HidesNoNaNButIgnoresRowsThatDoNotCount) {
+  CpuStream stream;
+  Rows<TypeParam> rows(3, 50);
+  for (auto& logit : rows.logits) logit = std::numeric_limits<TypeParam>::quiet_NaN();
+  rows.labels = {4, -1, 4};
+  rows.weights = {1, 1, 0};
+  rows.run(stream, 2, true);
+  EXPECT_TRUE(std::isnan(rows.nll[0]) && std::isnan(rows.logits[0]));
+  EXPECT_EQ(rows.nll[1], 0);
+  for (std::size_t i = 50; i < 150; ++i) EXPECT_EQ(rows.logits[i], 0);
+}
+
+TYPED_TEST(CrossEntropyTest, BitsDoNotDependOnThreads) {
+  expect_same_bits_for_any_workers([](Stream& stream) {
+    Rows<TypeParam> rows(100, 1003);
+    rows.run(stream, 7, true);
+    return rows.logits;
+  });
+}
+
+TYPED_TEST(CrossEntropyTest, WeightedSum) {
+  CpuStream stream;
+  for (std::int64_t n : {0, 1, 3, 1000, 10007}) {
+    Rows<TypeParam> rows(n, 5);
+    double expected = 0, result = 0.25;
+    for (std::size_t t = 0; t < rows.nll.size(); ++t) {
+      if (rows.labels[t] >= 0) expected += rows.nll[t] * static_cast<double>(rows.weights[t]);
+    }
+    for (const auto& [add, start] : {std::pair{true, 0.25}, std::pair{false, 0.0}}) {
+      weighted_sum(stream, host_view(&result, {1}), view_of(rows.nll), view_of(rows.weights), view_of(rows.labels),
+                   add);
+      EXPECT_NEAR(result, start + expected, 1e-10) << n;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain
