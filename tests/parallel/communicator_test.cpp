@@ -1,0 +1,325 @@
+// The thread communicator: messages of every size and order, splitting, and every way in which it can fail: the first
+// error ends all ranks, names what was at fault, and leaves no buffer in use.
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "parallel/launch.h"
+#include "parallel/thread_communicator.h"
+
+namespace ringtrain {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr CallSite test_site{.operation = "test message", .layer = 3, .hop = 2};
+
+template <class T>
+TensorView view_of(const std::vector<T>& values) {
+  return host_view(values.data(), {static_cast<std::int64_t>(values.size())});
+}
+
+/// Return the error that a launch ends with.
+Error error_of(const LaunchOptions& options, const std::function<void(Communicator&)>& body) {
+  try {
+    launch_threads(options, body);
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error";
+  return {ExitCode::done, ""};
+}
+
+void expect_words(const Error& error, ExitCode code, std::initializer_list<const char*> words) {
+  EXPECT_EQ(error.code(), code) << error.what();
+  for (const char* word : words) EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+}
+
+// --- Messages.
+
+TEST(ThreadCommunicator, RingOfMessagesOfEverySizeAtOnce) {
+  // Every rank sends all sizes to its right before anyone has waited: a ring of blocking sends would hang here.
+  const std::vector<std::size_t> sizes{0, 1, 63, 4096, 1 << 20, 0, 32 << 20};
+  launch_threads({.ranks = 3}, [&](Communicator& world) {
+    const int right = (world.rank() + 1) % 3, left = (world.rank() + 2) % 3;
+    std::vector<std::vector<std::uint8_t>> sent, received;
+    std::vector<Ticket> tickets;
+    for (const std::size_t size : sizes) {
+      sent.emplace_back(size, static_cast<std::uint8_t>(17 * world.rank() + 1 + sent.size()));
+      received.emplace_back(size, std::uint8_t{0});
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      tickets.push_back(world.exchange(view_of(sent[i]), right, view_of(received[i]), left, test_site));
+    }
+    for (const Ticket ticket : tickets) world.wait(ticket);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const auto expected = static_cast<std::uint8_t>(17 * left + 1 + i);
+      EXPECT_TRUE(std::all_of(received[i].begin(), received[i].end(), [&](auto byte) { return byte == expected; }));
+    }
+  });
+}
+
+TEST(ThreadCommunicator, KeepsTheOrderBetweenTwoRanks) {
+  // Message i between each pair has a size and content that only message i has; posts and waits come in random order
+  // of pairs and with random pauses.
+  constexpr int N = 4, messages = 60;
+  launch_threads({.ranks = N}, [&](Communicator& world) {
+    std::mt19937 random(static_cast<unsigned>(world.rank()));
+    const auto content = [](int from, int to, int i) {
+      return std::vector<std::int32_t>(static_cast<std::size_t>(i * 37 % 91), 1000000 * from + 10000 * to + i);
+    };
+    struct Box {
+      std::vector<std::int32_t> sent, received;
+      int from;
+      int index;
+      Ticket ticket;
+    };
+    std::vector<std::vector<Box>> boxes(N);
+    std::vector<int> next(N, 0);
+    for (auto& list : boxes) list.reserve(messages);
+    for (int left = N * messages; left > 0;) {
+      const int shift = static_cast<int>(random() % N);
+      const auto s = static_cast<std::size_t>(shift);
+      if (next[s] == messages) continue;
+      if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+      const int to = (world.rank() + shift) % N, from = (world.rank() - shift + N) % N, i = next[s]++;
+      Box& box = boxes[s].emplace_back(Box{content(world.rank(), to, i), content(0, 0, i), from, i, {}});
+      box.ticket = world.exchange(view_of(box.sent), to, view_of(box.received), from, test_site);
+      --left;
+    }
+    std::vector<Box*> order;
+    for (auto& list : boxes) {
+      for (Box& box : list) order.push_back(&box);
+    }
+    std::shuffle(order.begin(), order.end(), random);
+    for (Box* box : order) {
+      world.wait(box->ticket);
+      EXPECT_EQ(box->received, content(box->from, world.rank(), box->index));
+    }
+  });
+}
+
+TEST(ThreadCommunicator, SendsToItselfAndHalves) {
+  launch_threads({.ranks = 2}, [](Communicator& world) {
+    const std::vector<double> sent{1.0 + world.rank(), 2.0};
+    std::vector<double> received(2);
+    world.wait(world.exchange(view_of(sent), world.rank(), view_of(received), world.rank(), test_site));
+    EXPECT_EQ(received, sent);
+    // One direction only; waiting on nothing is allowed.
+    if (world.rank() == 0) {
+      world.wait(world.exchange(view_of(sent), 1, {}, no_peer, test_site));
+    } else {
+      world.wait(world.exchange({}, no_peer, view_of(received), 0, test_site));
+      EXPECT_EQ(received, (std::vector<double>{1.0, 2.0}));
+    }
+    world.wait({});
+    world.wait(world.exchange({}, no_peer, {}, no_peer, test_site));
+    // A message without bytes needs no memory, and still waits for its other side.
+    world.wait(world.exchange({nullptr, {0}, DType::float32, {}}, 1 - world.rank(),
+                              {nullptr, {0, 4}, DType::float32, {}}, 1 - world.rank(), test_site));
+  });
+}
+
+TEST(ThreadCommunicator, BarrierHoldsEveryone) {
+  std::atomic<int> arrived{0};
+  launch_threads({.ranks = 5}, [&](Communicator& world) {
+    for (int round = 1; round <= 200; ++round) {
+      ++arrived;
+      world.barrier(test_site);
+      EXPECT_GE(arrived.load(), 5 * round);
+      world.barrier(test_site);
+      EXPECT_LE(arrived.load(), 5 * round);
+      world.barrier(test_site);
+    }
+  });
+}
+
+TEST(ThreadCommunicator, SplitsByColourInRankOrderAndAgain) {
+  launch_threads({.ranks = 6}, [](Communicator& world) {
+    const auto row = world.split(world.rank() / 3);          // {0 1 2} {3 4 5}
+    const auto column = world.split(-7 + world.rank() % 3);  // {0 3} {1 4} {2 5}
+    EXPECT_EQ(row->size(), 3);
+    EXPECT_EQ(row->rank(), world.rank() % 3);
+    EXPECT_EQ(column->size(), 2);
+    EXPECT_EQ(column->rank(), world.rank() / 3);
+    const auto pair = row->split(row->rank() == 1);  // nested: {0 2} {1} {3 5} {4}
+    EXPECT_EQ(pair->size(), row->rank() == 1 ? 1 : 2);
+    EXPECT_EQ(pair->rank(), row->rank() == 2 ? 1 : 0);
+    // The same two ranks on two communicators: messages do not mix, whatever the order of posts.
+    const auto again = row->split(0);
+    std::vector<int> a(1), b(1);
+    const std::vector<int> one{1}, two{2};
+    const int right = (row->rank() + 1) % 3, left = (row->rank() + 2) % 3;
+    Ticket first, second;
+    if (row->rank() == 0) {
+      first = row->exchange(view_of(one), right, view_of(a), left, test_site);
+      second = again->exchange(view_of(two), right, view_of(b), left, test_site);
+    } else {
+      second = again->exchange(view_of(two), right, view_of(b), left, test_site);
+      first = row->exchange(view_of(one), right, view_of(a), left, test_site);
+    }
+    row->wait(first);
+    again->wait(second);
+    EXPECT_EQ(a[0], 1);
+    EXPECT_EQ(b[0], 2);
+    pair->barrier(test_site);
+    column->barrier(test_site);
+  });
+}
+
+TEST(ThreadCommunicator, WaitsWithoutSpinning) {
+  launch_threads({.ranks = 2}, [](Communicator& world) {
+    if (world.rank() == 0) {
+      std::this_thread::sleep_for(milliseconds(300));
+      world.barrier(test_site);
+      return;
+    }
+    timespec before{}, after{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    world.barrier(test_site);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    const double used =
+        static_cast<double>(after.tv_sec - before.tv_sec) + 1e-9 * static_cast<double>(after.tv_nsec - before.tv_nsec);
+    EXPECT_LT(used, 0.05);
+  });
+}
+
+// --- Failures. "Quickly": long before the timeout would have helped.
+
+constexpr double long_timeout = 120;
+
+TEST(ThreadCommunicatorFailure, TimeoutNamesWhoWaitsForWhom) {
+  std::vector<double> buffer(5);
+  const Error receive = error_of({.ranks = 4, .timeout_seconds = 0.2}, [&](Communicator& world) {
+    if (world.rank() != 2) return;
+    world.wait(world.exchange({}, no_peer, view_of(buffer), 1, test_site));
+  });
+  expect_words(receive, ExitCode::rank,
+               {"rank 2 of 4", "0.2 s", "test message", "layer 3", "hop 2", "rank 1 has not sent", "40 bytes"});
+  const Error send = error_of({.ranks = 4, .timeout_seconds = 0.2}, [&](Communicator& world) {
+    const auto odd = world.split(world.rank() % 2);
+    if (world.rank() == 3) odd->wait(odd->exchange(view_of(buffer), 0, {}, no_peer, {.operation = "odd"}));
+  });
+  expect_words(send, ExitCode::rank, {"rank 3 of 4", "odd: rank 1 has not received its 40 bytes"});  // world ranks
+  const Error barrier = error_of({.ranks = 4, .timeout_seconds = 0.2}, [&](Communicator& world) {
+    if (world.rank() % 2 == 0) world.barrier(test_site);
+  });
+  expect_words(barrier, ExitCode::rank, {"of 4", "test message, layer 3, hop 2", "not there yet: rank 1, 3"});
+  const Error split = error_of({.ranks = 3, .timeout_seconds = 0.2}, [&](Communicator& world) {
+    if (world.rank() != 1) world.split(0);
+  });
+  expect_words(split, ExitCode::rank, {"split: 2 of 3 ranks"});
+}
+
+TEST(ThreadCommunicatorFailure, SizesMustAgree) {
+  for (const bool receiver_first : {true, false}) {
+    const std::vector<double> sent(3);
+    std::vector<double> received(4);
+    const auto start = steady_clock::now();
+    const Error error = error_of({.ranks = 3, .timeout_seconds = long_timeout}, [&](Communicator& world) {
+      if (world.rank() == 2) world.barrier(test_site);
+      if ((world.rank() == 0) == receiver_first) std::this_thread::sleep_for(milliseconds(50));
+      if (world.rank() == 0)
+        world.wait(world.exchange(view_of(sent), 1, {}, no_peer, {.operation = "three", .hop = 1}));
+      if (world.rank() == 1) world.wait(world.exchange({}, no_peer, view_of(received), 0, {.operation = "four"}));
+    });
+    EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20));
+    expect_words(error, ExitCode::rank, {"rank 0 sends 24 bytes (three, hop 1) to rank 1", "expects 32 bytes (four)"});
+  }
+}
+
+TEST(ThreadCommunicatorFailure, AbortWakesEveryWaitEverywhere) {
+  const auto start = steady_clock::now();
+  std::atomic<int> ended{0};
+  const Error error = error_of({.ranks = 5, .timeout_seconds = long_timeout}, [&](Communicator& world) {
+    const auto pair = world.split(world.rank() / 2);  // {0 1} {2 3} {4}
+    std::vector<double> buffer(8);
+    const auto expect_ended = [&](const std::function<void()>& call) {
+      try {
+        call();
+        ADD_FAILURE() << "rank " << world.rank() << " went on";
+      } catch (const Error& first) {
+        expect_words(first, ExitCode::numeric, {"the first error"});
+        ++ended;
+      }
+    };
+    if (world.rank() == 4) {  // from a thread that is no rank's
+      std::thread([&] {
+        std::this_thread::sleep_for(milliseconds(100));
+        pair->abort(Error(ExitCode::numeric, "the first error"));
+        pair->abort(Error(ExitCode::data, "a second one"));
+      }).join();
+    } else if (world.rank() == 0) {
+      expect_ended([&] { pair->barrier(test_site); });
+    } else if (world.rank() == 1) {
+      expect_ended([&] { world.split(0); });
+    } else if (world.rank() == 2) {
+      expect_ended([&] { pair->wait(pair->exchange(view_of(buffer), 1, {}, no_peer, test_site)); });
+    } else {
+      expect_ended([&] { world.wait(world.exchange({}, no_peer, view_of(buffer), 4, test_site)); });
+    }
+    // And every later call.
+    expect_ended([&] { world.exchange(view_of(buffer), world.rank(), {}, no_peer, test_site); });
+    expect_ended([&] { pair->barrier(test_site); });
+    expect_ended([&] { world.split(1); });
+    fail(ExitCode::numeric, "the first error");
+  });
+  expect_words(error, ExitCode::numeric, {"the first error"});
+  EXPECT_EQ(ended, 4 + 3 * 5);
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(ThreadCommunicatorFailure, UnwindingLeavesNoBufferInUse) {
+  // Rank 0 posts sends and receives from memory that it frees while it unwinds; the others post the other sides all
+  // the while. A copy from or to the freed memory is AddressSanitizer's to see, or a canary's.
+  for (int trial = 0; trial < 50; ++trial) {
+    const Error error = error_of({.ranks = 3, .timeout_seconds = long_timeout}, [&](Communicator& world) {
+      const std::size_t size = 1 << 16;
+      if (world.rank() == 0) {
+        const auto sent = std::make_unique<std::vector<std::uint8_t>>(size, std::uint8_t{42});
+        const auto received = std::make_unique<std::vector<std::uint8_t>>(size);
+        const auto own = world.split(0);  // destroyed first: takes back what was not met
+        for (int i = 0; i < 8; ++i) own->exchange(view_of(*sent), 1 + i % 2, view_of(*received), 1 + i % 2, test_site);
+        std::this_thread::sleep_for(std::chrono::microseconds(20 * trial));
+        fail(ExitCode::data, "rank 0 has bad data");
+      }
+      const auto own = world.split(0);
+      std::vector<std::vector<std::uint8_t>> received(4, std::vector<std::uint8_t>(size));
+      const std::vector<std::uint8_t> sent(size, 7);
+      std::vector<Ticket> tickets;
+      for (auto& buffer : received) tickets.push_back(own->exchange(view_of(sent), 0, view_of(buffer), 0, test_site));
+      for (std::size_t i = 0; i < tickets.size(); ++i) {
+        own->wait(tickets[i]);
+        EXPECT_TRUE(std::all_of(received[i].begin(), received[i].end(), [](auto byte) { return byte == 42; }));
+      }
+      world.barrier(test_site);
+    });
+    expect_words(error, ExitCode::data, {"rank 0 has bad data"});
+  }
+}
+
+TEST(ThreadCommunicatorFailure, MisuseIsAnInternalError) {
+  const auto internal = [](const std::function<void(Communicator&)>& body) {
+    EXPECT_EQ(error_of({.ranks = 1}, body).code(), ExitCode::internal);
+  };
+  std::vector<double> buffer(2);
+  internal([&](Communicator& world) { world.exchange(view_of(buffer), 1, {}, no_peer, test_site); });
+  internal([&](Communicator& world) { world.exchange({}, no_peer, view_of(buffer), -2, test_site); });
+  internal([&](Communicator& world) { world.exchange({nullptr, {2}, DType::float64, {}}, 0, {}, no_peer, test_site); });
+  internal([&](Communicator& world) { world.wait({99}); });
+  internal([&](Communicator& world) {
+    const Ticket ticket = world.exchange(view_of(buffer), 0, view_of(buffer), 0, test_site);
+    world.wait(ticket);
+    world.wait(ticket);
+  });
+}
+
+}  // namespace
+}  // namespace ringtrain

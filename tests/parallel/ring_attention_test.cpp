@@ -1,0 +1,169 @@
+// Attention over a ring of thread ranks against the independent reference in double: every layout, ring size, mask and
+// odd length; float's error does not grow with the ring; a contiguous causal ring gives the bits of one rank.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "tests/parallel/ring_case.h"
+
+namespace ringtrain {
+namespace {
+
+using testing::make_inputs;
+using testing::Problem;
+using testing::reference_result;
+using testing::Result;
+using testing::run_ring;
+using testing::RunOptions;
+
+/// Largest difference over the reference's largest value; infinite values must agree. Where the reference is rounding
+/// noise itself (a query that sees one key has no gradient) inputs, of size 1, are the measure.
+double relative_error(const std::vector<double>& found, const std::vector<double>& expected) {
+  if (found.size() != expected.size()) return INFINITY;
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (std::isinf(expected[i]) && found[i] == expected[i]) continue;
+    if (!std::isfinite(found[i])) return INFINITY;
+    difference = std::max(difference, std::abs(found[i] - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return difference / (largest > 1e-12 ? largest : 1);
+}
+
+double worst_error(const Result& found, const Result& expected) {
+  return std::max({relative_error(found.out, expected.out), relative_error(found.lse, expected.lse),
+                   relative_error(found.dq, expected.dq), relative_error(found.dk, expected.dk),
+                   relative_error(found.dv, expected.dv)});
+}
+
+std::vector<Problem> problems() {
+  std::vector<Problem> all;
+  unsigned seed = 1;
+  const auto add = [&](Problem p) {
+    make_inputs(p, seed++);
+    all.push_back(std::move(p));
+  };
+  for (const std::int64_t S : {1, 5, 37, 64, 131}) {
+    for (const bool causal : {true, false}) {
+      for (const std::int64_t window : {0, 7, 40}) {
+        for (const bool documents : {false, true}) {
+          add({.S = S, .B = documents ? 2 : 1, .H = 4, .G = 2, .mask = {causal, window}, .with_documents = documents});
+        }
+      }
+    }
+  }
+  add({.S = 67, .B = 3, .H = 3, .G = 3, .D = 16, .mask = {true, 0}, .with_documents = true});
+  add({.S = 300, .H = 6, .G = 1, .D = 4, .mask = {true, 1}});
+  add({.S = 300, .H = 6, .G = 1, .D = 4, .mask = {false, 70}, .with_documents = true});
+  return all;
+}
+
+class RingAttention : public ::testing::TestWithParam<std::tuple<int, Layout>> {};
+
+TEST_P(RingAttention, EqualsTheReference) {
+  const auto [N, layout] = GetParam();
+  double worst = 0;
+  for (const Problem& p : problems()) {
+    const double error = worst_error(run_ring(p, {.N = N, .layout = layout}), reference_result(p));
+    EXPECT_LE(error, 1e-11) << p.name();
+    worst = std::max(worst, error);
+  }
+  RecordProperty("worst_error", fmt::format("{:.2e}", worst));
+  std::printf("worst error %.2e of 1e-11 allowed\n", worst);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RingAttention,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 5, 8),
+                                            ::testing::Values(Layout::contiguous, Layout::striped, Layout::zigzag)),
+                         [](const auto& param_info) {
+                           return fmt::format("{}_{}", name_of(std::get<1>(param_info.param)),
+                                              std::get<0>(param_info.param));
+                         });
+
+double rms_error(const std::vector<double>& found, const std::vector<double>& expected) {
+  double sum = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) sum += (found[i] - expected[i]) * (found[i] - expected[i]);
+  return std::sqrt(sum / static_cast<double>(found.size()));
+}
+
+TEST(RingAttentionFloat, ErrorDoesNotGrowWithTheRing) {
+  Problem p{.S = 517, .B = 2, .H = 4, .G = 2, .D = 16, .mask = {.causal = true}};
+  make_inputs(p, 99);
+  for (auto* x : {&p.q, &p.k, &p.v, &p.dout}) {  // inputs that float holds exactly
+    for (double& value : *x) value = static_cast<float>(value);
+  }
+  const Result expected = reference_result(p);
+  const Result one = run_ring(p, {.N = 1, .dtype = DType::float32});
+  EXPECT_LE(worst_error(one, expected), 4e-6);
+  using Field = std::vector<double> Result::*;
+  for (const int N : {2, 3, 4, 8}) {
+    for (const Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+      const Result found = run_ring(p, {.N = N, .layout = layout, .dtype = DType::float32});
+      EXPECT_LE(worst_error(found, expected), 4e-6) << name_of(layout) << ' ' << N;
+      for (const Field field : {&Result::out, &Result::dq, &Result::dk, &Result::dv}) {
+        EXPECT_LE(rms_error(found.*field, expected.*field) / rms_error(one.*field, expected.*field), 1.2)
+            << name_of(layout) << ' ' << N;
+      }
+    }
+  }
+}
+
+TEST(RingAttentionBits, ContiguousCausalRingAddsInTheOrderOfOneDevice) {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    for (const std::int64_t window : {0, 200}) {
+      Problem p{.S = 768, .H = 4, .G = 2, .D = 16, .mask = {.causal = true, .window = window}};
+      make_inputs(p, 5);
+      const Result one = run_ring(p, {.N = 1, .dtype = dtype});
+      for (const int N : {2, 3, 6}) {  // shards are multiples of the kernel's tiles of 128
+        EXPECT_TRUE(run_ring(p, {.N = N, .dtype = dtype}) == one) << "N " << N << ", window " << window;
+      }
+    }
+  }
+}
+
+TEST(RingAttentionBits, TimingChangesNothing) {
+  for (const Layout layout : {Layout::contiguous, Layout::zigzag}) {
+    for (const bool causal : {true, false}) {
+      Problem p{.S = 131, .B = 2, .H = 4, .G = 2, .mask = {causal, 40}, .with_documents = true};
+      make_inputs(p, 11);
+      RunOptions options{.N = 5, .layout = layout, .dtype = DType::float32, .passes = 3};
+      const Result calm = run_ring(p, options);
+      EXPECT_LE(worst_error(calm, reference_result(p)), 4e-6);
+      for (unsigned seed = 1; seed <= 4; ++seed) {
+        options.jitter_seed = seed;
+        EXPECT_TRUE(run_ring(p, options) == calm) << "seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(RingAttentionTraffic, IsWhatTheScheduleNeeds) {
+  // Causal contiguous, 4 ranks of 32 tokens: 6 transfers of blocks in each direction, 6 of gradients and 3 ways home.
+  Problem p{.S = 128, .H = 4, .G = 2, .D = 8, .mask = {.causal = true}};
+  make_inputs(p, 3);
+  std::vector<testing::Traffic> traffic;
+  run_ring(p, {.N = 4, .traffic = &traffic});
+  testing::Traffic sum;
+  for (const auto& own : traffic) {
+    sum.messages += own.messages;
+    sum.bytes += own.bytes;
+  }
+  const std::size_t block = 2 * 32 * 2 * 8 * sizeof(double);
+  EXPECT_EQ(sum.messages, 6 + 6 + 6 + 3);
+  EXPECT_EQ(sum.bytes, (6 + 6 + 6 + 3) * block);
+  EXPECT_EQ(traffic[3].messages, 3);  // the last rank only sends three blocks' gradients home
+
+  // A window inside the shard's first token's reach: one neighbour.
+  p.mask.window = 33;
+  run_ring(p, {.N = 4, .traffic = &traffic});
+  EXPECT_EQ(traffic[0].messages, 3);  // keys and values twice, its gradients once
+  EXPECT_EQ(traffic[3].messages, 1);  // the way home
+  p.mask.window = 1;
+  run_ring(p, {.N = 4, .traffic = &traffic});
+  for (const auto& own : traffic) EXPECT_EQ(own.messages, 0);
+}
+
+}  // namespace
+}  // namespace ringtrain

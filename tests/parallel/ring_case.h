@@ -1,0 +1,246 @@
+// One attention problem, cut over a ring of thread ranks in any layout, run forward and backward, and put together
+// again: what the ring tests compare with the reference and with each other.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
+#include "parallel/launch.h"
+#include "parallel/ring.h"
+#include "tests/parallel/watched_communicator.h"
+#include "tests/support/reference_attention.h"
+
+namespace ringtrain::testing {
+
+struct Problem {
+  std::int64_t S = 1, B = 1, H = 1, G = 1, D = 8;
+  AttentionMask mask;
+  bool with_documents = false;
+
+  std::vector<double> q = {}, dout = {};     // [B, S, H, D]
+  std::vector<double> k = {}, v = {};        // [B, S, G, D]
+  std::vector<std::int32_t> documents = {};  // [B, S] or empty
+
+  double scale() const { return 0.7 / static_cast<double>(D); }
+  std::string name() const {
+    return "S " + std::to_string(S) + ", B " + std::to_string(B) + ", H " + std::to_string(H) + ", G " +
+           std::to_string(G) + (mask.causal ? ", causal" : ", bidirectional") + ", window " +
+           std::to_string(mask.window) + (with_documents ? ", documents" : "");
+  }
+};
+
+/// Fills a problem whose sizes and mask are set.
+inline void make_inputs(Problem& p, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal(0, 1.5);
+  const auto fill_random = [&](std::vector<double>& x, std::int64_t heads) {
+    x.resize(static_cast<std::size_t>(p.B * p.S * heads * p.D));
+    for (double& value : x) value = normal(random);
+  };
+  fill_random(p.q, p.H);
+  fill_random(p.dout, p.H);
+  fill_random(p.k, p.G);
+  fill_random(p.v, p.G);
+  p.documents.clear();
+  if (!p.with_documents) return;
+  for (std::int64_t b = 0; b < p.B; ++b) {  // some of one token, some long
+    std::int32_t document = 0;
+    std::int64_t left = 1 + random() % 9;
+    for (std::int64_t i = 0; i < p.S; ++i) {
+      if (left-- == 0) {
+        ++document;
+        left = random() % 3 == 0 ? 0 : static_cast<std::int64_t>(random() % 40);
+      }
+      p.documents.push_back(document);
+    }
+  }
+}
+
+struct Result {
+  std::vector<double> out, lse, dq, dk, dv;  // float results convert exactly
+  bool operator==(const Result&) const = default;
+};
+
+inline Result reference_result(const Problem& p) {
+  reference::Tokens tokens;
+  for (std::int64_t i = 0; i < p.S; ++i) tokens.positions.push_back(i);
+  tokens.documents = p.documents;
+  const reference::Attention attention{p.B, p.H, p.G, p.D, p.scale(), p.mask.causal, p.mask.window};
+  auto forward = reference::forward(attention, p.q, p.k, p.v, tokens, tokens);
+  auto backward = reference::backward(attention, p.q, p.k, p.v, p.dout, tokens, tokens);
+  return {std::move(forward.out), std::move(forward.lse), std::move(backward.dq), std::move(backward.dk),
+          std::move(backward.dv)};
+}
+
+struct RunOptions {
+  int N = 1;
+  Layout layout = Layout::contiguous;
+  DType dtype = DType::float64;
+  unsigned jitter_seed = 0;
+  int passes = 1;                           // the last one counts
+  std::vector<Traffic>* traffic = nullptr;  // [N], of all passes
+};
+
+/// What every ring rank holds of the problem's sequences.
+inline std::vector<ShardExtents> extents_of(const Problem& p, const std::vector<SegmentList>& segments) {
+  std::vector<ShardExtents> extents;
+  for (const SegmentList& list : segments) {
+    ShardExtents& own = extents.emplace_back();
+    for (std::int64_t b = 0; b < p.B; ++b) {
+      std::vector<SegmentExtent>& sequence = own.emplace_back();
+      for (const Segment& segment : list) {
+        SegmentExtent extent{segment.start, segment.last(), 0, 0};
+        if (p.with_documents) {
+          extent.first_document = p.documents[static_cast<std::size_t>(b * p.S + segment.start)];
+          extent.last_document = p.documents[static_cast<std::size_t>(b * p.S + segment.last())];
+        }
+        sequence.push_back(extent);
+      }
+    }
+  }
+  return extents;
+}
+
+template <class T>
+class RankRun {
+ public:
+  RankRun(const Problem& p, const RunOptions& options, Communicator& world, Result& result)
+      : p_(p), pool_(1), stream_(pool_), allocator_(Device::cpu()), result_(result) {
+    for (int rank = 0; rank < options.N; ++rank) {
+      segments_.push_back(shard_segments(options.layout, p.S, options.N, rank));
+      capacity_.max_tokens = std::max(capacity_.max_tokens, token_count(segments_.back()));
+    }
+    capacity_.max_sequences = p.B;
+    capacity_.G = p.G;
+    capacity_.D = p.D;
+    capacity_.dtype = DTypeOf<T>::value;
+    own_ = &segments_[static_cast<std::size_t>(world.rank())];
+    T_ = token_count(*own_);
+    ring_ = std::make_unique<Ring>(allocator_, &world, options.N, capacity_);
+    ensure(allocator_.current()[Tag::ring] == Ring::ring_bytes(capacity_, options.N), "ring buffers as stated");
+    allocate();
+    const std::int64_t allocations = allocator_.allocation_count();
+    for (int pass = 0; pass < options.passes; ++pass) run(pass);
+    ensure(allocator_.allocation_count() == allocations, "a pass allocates nothing");
+  }
+
+ private:
+  Tensor make(const char* name, DType dtype, const Shape& shape) {
+    return allocator_.make(Tag::activations, name, dtype, shape);
+  }
+  void allocate() {
+    const DType dtype = capacity_.dtype;
+    const Shape heads{p_.B, T_, p_.H, p_.D}, rows{p_.B, p_.H, T_}, pair{2, p_.B, T_, p_.G, p_.D};
+    q_ = make("q", dtype, heads);
+    o_ = make("o", dtype, heads);
+    dout_ = make("dout", dtype, heads);
+    dq_ = make("dq", dtype, heads);
+    m_ = make("m", dtype, rows);
+    l_ = make("l", dtype, rows);
+    kv_ = make("kv", dtype, pair);
+    dkv_ = make("dkv", dtype, pair);
+    if (p_.with_documents) documents_ = make("documents", DType::int32, {p_.B, T_});
+    workspace_ =
+        make("workspace", DType::uint8,
+             {static_cast<std::int64_t>(attention_workspace_bytes(stream_, shape(), dtype, T_, capacity_.max_tokens))});
+  }
+  AttentionShape shape() const { return {p_.B, p_.H, p_.G, p_.D, p_.scale(), p_.mask}; }
+
+  /// Calls body(local index, global index) for each element of [B, T, heads, D] and [B, S, heads, D].
+  template <class Body>
+  void each_element(std::int64_t heads, const Body& body) const {
+    const std::int64_t width = heads * p_.D;
+    for (std::int64_t b = 0; b < p_.B; ++b) {
+      for (std::int64_t t = 0; t < T_; ++t) {
+        const std::int64_t from = (b * p_.S + position_of(*own_, t)) * width, to = (b * T_ + t) * width;
+        for (std::int64_t i = 0; i < width; ++i) body(to + i, static_cast<std::size_t>(from + i));
+      }
+    }
+  }
+  void load(T* local, const std::vector<double>& global, std::int64_t heads) const {
+    each_element(heads, [&](std::int64_t to, std::size_t from) { local[to] = static_cast<T>(global[from]); });
+  }
+  void store(std::vector<double>& global, const T* local, std::int64_t heads) const {
+    each_element(heads, [&](std::int64_t from, std::size_t to) { global[to] = static_cast<double>(local[from]); });
+  }
+
+  void run(int layer) {
+    const std::int64_t half = p_.B * T_ * p_.G * p_.D;
+    load(q_.template as<T>(), p_.q, p_.H);
+    load(dout_.template as<T>(), p_.dout, p_.H);
+    load(kv_.template as<T>(), p_.k, p_.G);
+    load(kv_.template as<T>() + half, p_.v, p_.G);
+    if (p_.with_documents) {
+      for (std::int64_t b = 0; b < p_.B; ++b) {
+        for (std::int64_t t = 0; t < T_; ++t) {
+          documents_.template as<std::int32_t>()[b * T_ + t] =
+              p_.documents[static_cast<std::size_t>(b * p_.S + position_of(*own_, t))];
+        }
+      }
+    }
+    const AttentionTokens own{*own_, documents_.view()};
+    const AttentionState state{o_, m_, l_};
+    ring_->begin(p_.mask, extents_of(p_, segments_), segments_, p_.B);
+    attention_reset(stream_, state);
+    ring_->forward(stream_, layer, kv_, documents_, [&](const RingBlock& block) {
+      attention_forward(stream_, shape(), q_, block.k, block.v, own, block.tokens, state, workspace_);
+    });
+    attention_finish(stream_, state, m_);
+    attention_delta(stream_, l_, dout_, o_);
+    fill(stream_, dq_, 0.0);
+    fill(stream_, dkv_, 1e30);  // the ring must zero it
+    ring_->backward(stream_, layer, kv_, documents_, dkv_, [&](const RingBlock& block) {
+      attention_backward(stream_, shape(), q_, block.k, block.v, dout_, m_, l_, own, block.tokens, dq_, block.dk,
+                         block.dv, workspace_);
+    });
+    store(result_.out, o_.template as<T>(), p_.H);
+    store(result_.dq, dq_.template as<T>(), p_.H);
+    store(result_.dk, dkv_.template as<T>(), p_.G);
+    store(result_.dv, dkv_.template as<T>() + half, p_.G);
+    for (std::int64_t row = 0; row < p_.B * p_.H; ++row) {
+      for (std::int64_t t = 0; t < T_; ++t) {
+        result_.lse[static_cast<std::size_t>(row * p_.S + position_of(*own_, t))] =
+            static_cast<double>(m_.template as<T>()[row * T_ + t]);
+      }
+    }
+  }
+
+  const Problem& p_;
+  ThreadPool pool_;
+  Stream stream_;
+  Allocator allocator_;
+  Result& result_;
+  std::vector<SegmentList> segments_;
+  const SegmentList* own_ = nullptr;
+  std::int64_t T_ = 0;
+  RingCapacity capacity_;
+  std::unique_ptr<Ring> ring_;
+  Tensor q_, o_, dout_, dq_, m_, l_, kv_, dkv_, documents_, workspace_;
+};
+
+/// Return the attention of the whole problem and its gradients, computed by a ring.
+inline Result run_ring(const Problem& p, const RunOptions& options) {
+  Result result;
+  result.out.assign(p.q.size(), NAN);
+  result.dq = result.out;
+  result.dk.assign(p.k.size(), NAN);
+  result.dv = result.dk;
+  result.lse.assign(static_cast<std::size_t>(p.B * p.H * p.S), NAN);
+  std::vector<Traffic> traffic(static_cast<std::size_t>(options.N));
+  launch_threads({.ranks = options.N, .timeout_seconds = 60}, [&](Communicator& world) {
+    WatchedCommunicator watched(world, traffic[static_cast<std::size_t>(world.rank())], options.jitter_seed);
+    if (options.dtype == DType::float64) {
+      RankRun<double>(p, options, watched, result);
+    } else {
+      RankRun<float>(p, options, watched, result);
+    }
+  });
+  if (options.traffic) *options.traffic = traffic;
+  return result;
+}
+
+}  // namespace ringtrain::testing
