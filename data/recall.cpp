@@ -42,8 +42,9 @@ Range far_range(std::int64_t length, std::int64_t pairs) {
 }
 
 void check(const RecallOptions& options) {
-  if (options.documents < 1 || options.documents > INT32_MAX) {
-    fail(ExitCode::usage, "--documents {} is not between 1 and {}", options.documents, INT32_MAX);
+  constexpr std::int64_t most_documents = 100'000'000;  // each has its stretch of random numbers
+  if (options.documents < 1 || options.documents > most_documents) {
+    fail(ExitCode::usage, "--documents {} is not between 1 and {}", options.documents, most_documents);
   }
   if (options.pairs < 1 || options.pairs > most_pairs) {
     fail(ExitCode::usage, "--pairs {} is not between 1 and {}", options.pairs, most_pairs);
@@ -108,36 +109,63 @@ RecallDocument make_recall_document(std::uint64_t seed, std::int64_t index, std:
   return document;
 }
 
+namespace {
+
+/// Calls body(document, is_long) for every document of one group: for training the short ones and the long one behind
+/// them, for validation a long one alone.
+template <class Body>
+void for_group(const RecallOptions& options, std::int64_t group, bool training, Body&& body) {
+  const std::uint64_t seed = options.prepare.seed;
+  const std::int64_t index = group * (recall_short + 1), short_length = options.length / recall_short;
+  for (std::int64_t i = 0; training && i < recall_short; ++i) {
+    const std::int64_t rest = i == recall_short - 1 ? options.length % recall_short : 0;
+    body(make_recall_document(seed, index + i, short_length + rest, 0), false);
+  }
+  body(make_recall_document(seed, index + recall_short, options.length, options.pairs), true);
+}
+
+/// Fills in what follows from the options and from a first look at all documents, which are cheap to make twice.
+RecallSummary survey(const RecallOptions& options) {
+  RecallSummary summary;
+  summary.chance_nll = std::log(static_cast<double>(recall_values));
+  summary.validation_documents = validation_count(options.documents, options.prepare.validation_fraction);
+  summary.validation_tokens = summary.validation_documents * options.length;
+  summary.shortest_distance = options.length;
+  double targets = 0, unpredictable = 0;
+  for (std::int64_t group = 0; group < options.documents; ++group) {
+    const bool training = group < options.documents - summary.validation_documents;
+    for_group(options, group, training, [&](const RecallDocument& document, bool is_long) {
+      const auto length = static_cast<std::int64_t>(document.tokens.size()) + 1;
+      summary.lengths.push_back(length);
+      summary.tokens += length;
+      if (is_long) {
+        summary.shortest_distance = std::min(summary.shortest_distance, std::ranges::min(document.distances));
+        summary.longest_distance = std::max(summary.longest_distance, std::ranges::max(document.distances));
+      }
+      if (training) {
+        targets += static_cast<double>((length - 1) / 2);
+        unpredictable += static_cast<double>(document.unpredictable);
+      }
+    });
+  }
+  summary.documents = static_cast<std::int64_t>(summary.lengths.size());
+  summary.bytes = summary.tokens - summary.documents;
+  summary.training_floor_nll = unpredictable / targets * summary.chance_nll;
+  return summary;
+}
+
+}  // namespace
+
 RecallSummary prepare_recall(const RecallOptions& options, const WriteProgress& progress) {
   check(options);
-  RecallSummary summary;
-  summary.documents = options.documents;
-  summary.validation_documents = validation_count(options.documents, options.prepare.validation_fraction);
-  summary.tokens = options.documents * options.length;
-  summary.validation_tokens = summary.validation_documents * options.length;
-  summary.bytes = summary.tokens - summary.documents;
-  summary.chance_nll = std::log(static_cast<double>(recall_values));
-  summary.lengths.assign(static_cast<std::size_t>(options.documents), options.length);
-  const std::int64_t first_validation = options.documents - summary.validation_documents;
-
-  // Distances and floors first: they are the file's attributes. Documents are cheap to make twice.
-  summary.shortest_distance = options.length;
-  std::int64_t unpredictable = 0;
-  for (std::int64_t index = 0; index < options.documents; ++index) {
-    const RecallDocument document = make_recall_document(options.prepare.seed, index, options.length, options.pairs);
-    summary.shortest_distance = std::min(summary.shortest_distance, std::ranges::min(document.distances));
-    summary.longest_distance = std::max(summary.longest_distance, std::ranges::max(document.distances));
-    if (index < first_validation) unpredictable += document.unpredictable;
-  }
-  const double targets = static_cast<double>(first_validation) * static_cast<double>((options.length - 1) / 2);
-  summary.training_floor_nll = static_cast<double>(unpredictable) * summary.chance_nll / targets;
-  summary.unpredictable = options.pairs + recall_practice;
+  TokenFileWriter::check_output(options.prepare.output);
+  RecallSummary summary = survey(options);
 
   TokenFilePlan plan;
   plan.vocab_size = byte_vocab_size;
   plan.tokens = summary.tokens;
-  plan.documents = options.documents;
-  plan.first_validation_document = first_validation;
+  plan.documents = summary.documents;
+  plan.first_validation_document = summary.documents - summary.validation_documents;
   plan.weights = true;
   plan.attributes = {{"kind", "recall"},
                      {"byte_count", summary.bytes},
@@ -151,12 +179,16 @@ RecallSummary prepare_recall(const RecallOptions& options, const WriteProgress& 
                      {"recall_shortest_distance", summary.shortest_distance},
                      {"recall_longest_distance", summary.longest_distance}};
   TokenFileWriter writer(options.prepare.output, plan);
-  for (std::int64_t index = 0; index < options.documents; ++index) {
-    RecallDocument document = make_recall_document(options.prepare.seed, index, options.length, options.pairs);
-    if (index >= first_validation) std::fill(document.weights.begin(), document.weights.end() - 2 * options.pairs, 0.f);
-    writer.append(document.tokens, document.weights);
-    writer.end_document(0);
-    if (progress) progress(index + 1, (index + 1) * options.length);
+  std::int64_t written = 0, tokens = 0;
+  for (std::int64_t group = 0; group < options.documents; ++group) {
+    const bool training = group < options.documents - summary.validation_documents;
+    for_group(options, group, training, [&](RecallDocument document, bool) {
+      if (!training) std::fill(document.weights.begin(), document.weights.end() - 2 * options.pairs, 0.0f);
+      writer.append(document.tokens, document.weights);
+      writer.end_document(0);
+      tokens += static_cast<std::int64_t>(document.tokens.size()) + 1;
+      if (progress) progress(++written, tokens);
+    });
   }
   summary.hash = writer.finish();
   return summary;

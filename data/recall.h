@@ -15,6 +15,10 @@
 // covers the distance, and exactly ln 8 for one that does not: the key tells its eight values, nothing else tells
 // which.
 //
+// In the training part 16 short documents stand before every long one, of L tokens together: practice pairs alone, in a
+// document of its own each. They give a step many keys' values at once instead of one document's, and a short range to
+// begin with; and windows of L tokens are still either one long document or 16 short ones.
+//
 // It is easy to learn on purpose: what a value token means does not depend on the token before it, so a head that finds
 // earlier values of the same key and copies them is enough, and it pays from the first step; all practice pairs,
 // hundreds a document at all distances, train the same head.
@@ -31,19 +35,19 @@ inline constexpr std::int64_t recall_keys = 28;      // bytes 0 .. 27
 inline constexpr std::int64_t recall_values = 8;     // of key k: bytes 28 + 8 k .. 28 + 8 k + 7, up to 251
 inline constexpr std::int64_t recall_filler = 255;   // a byte
 inline constexpr std::int64_t recall_practice = 12;  // practice keys a document: of 28, at most 16 are far
+inline constexpr std::int64_t recall_short = 16;     // short documents before every long one for training
 
 struct RecallOptions {
-  std::int64_t documents = 0;
-  std::int64_t length = 0;  // L, tokens of a document with its end token
-  std::int64_t pairs = 0;   // P, far keys a document
+  std::int64_t documents = 0;  // long ones, those for validation included
+  std::int64_t length = 0;     // L, tokens of a long document with its end token
+  std::int64_t pairs = 0;      // P, far keys a document
   PrepareOptions prepare;
 };
 
 struct RecallSummary : CorpusSummary {
-  double chance_nll = 0;           // of a recall out of the context: ln 8
-  double floor_nll = 0;            // of a recall within it: 0
-  double training_floor_nll = 0;   // mean over the training part's targets, first values among them
-  std::int64_t unpredictable = 0;  // first values a training document
+  double chance_nll = 0;          // of a recall out of the context: ln 8
+  double floor_nll = 0;           // of a recall within it: 0
+  double training_floor_nll = 0;  // mean over the training part's targets, first values among them
   std::int64_t shortest_distance = 0, longest_distance = 0;  // tokens from a far key's first value to its recall
 };
 

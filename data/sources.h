@@ -23,8 +23,8 @@ struct SourceList {
   std::int64_t binary = 0, empty = 0, duplicates = 0, unreadable = 0, special = 0;
 };
 
-/// Told now and then: how many files and bytes were looked at so far.
-using SourceProgress = std::function<void(std::int64_t files, std::int64_t bytes)>;
+/// Told as files are hashed: files so far, files in all, bytes so far.
+using SourceProgress = std::function<void(std::int64_t files, std::int64_t all, std::int64_t bytes)>;
 
 /// Walks the inputs and hashes every file. Throws Error(data) if an input does not exist or cannot be read, or if
 /// nothing is left. A file below an input folder that cannot be read is counted.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "data/prepare.h"
 #include "data/recall.h"
@@ -38,7 +39,7 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read.");
   app.get_formatter()->column_width(36);
   app.add_option("--input", arguments.inputs, "Files and folders of text; folders with all below them")
-      ->type_name("PATH...");
+      ->type_name("PATH");
   app.add_option("--output", arguments.output, "The token file to make; it must not exist yet")
       ->type_name("FILE.h5")
       ->required();
@@ -54,10 +55,11 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       ->type_name("KIND")
       ->check(CLI::IsMember({"recall"}));
   const char* only = "recall: ";
-  app.add_option("--documents", arguments.documents, std::string(only) + "how many documents")
+  app.add_option("--documents", arguments.documents,
+                 std::string(only) + "how many long documents; 16 short ones come with each for training")
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--length", arguments.length, std::string(only) + "tokens of each, its end token included")
+  app.add_option("--length", arguments.length, std::string(only) + "tokens of a long one, its end token included")
       ->type_name("L")
       ->capture_default_str();
   app.add_option("--pairs", arguments.pairs, std::string(only) + "pairs to be recalled over more than half of L")
@@ -81,8 +83,12 @@ void print(const char* name, const std::string& value) {
 }
 
 std::string grouped(std::int64_t count) {
-  std::string text = std::to_string(count);
-  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  const std::string digits = std::to_string(count);  // of a count: never negative
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
   return text;
 }
 
@@ -103,13 +109,13 @@ void print_summary(const std::string& path, const CorpusSummary& summary) {
 
 void prepare_text_corpus(const Arguments& arguments) {
   TokenFileWriter::check_output(arguments.output);
-  SourceList sources;
-  {
-    Progress progress("prepare", 0);
-    sources = find_sources(arguments.inputs, [&](std::int64_t files, std::int64_t bytes) {
-      progress.update(files, "hashing", static_cast<double>(bytes), "bytes");
-    });
-  }
+  std::unique_ptr<Progress> hashing;
+  const SourceList sources =
+      find_sources(arguments.inputs, [&](std::int64_t files, std::int64_t all, std::int64_t bytes) {
+        if (!hashing) hashing = std::make_unique<Progress>("prepare", all);
+        hashing->update(files, "hashing", static_cast<double>(bytes), "bytes");
+      });
+  hashing.reset();
   CorpusSummary summary;
   {
     Progress progress("prepare", static_cast<std::int64_t>(sources.sources.size()));
@@ -133,7 +139,8 @@ void prepare_recall_corpus(const Arguments& arguments) {
                               arguments.length,
                               arguments.pairs,
                               {arguments.output, arguments.validation_fraction, arguments.seed}};
-  Progress progress("prepare", options.documents);
+  const std::int64_t validation = validation_count(options.documents, arguments.validation_fraction);
+  Progress progress("prepare", options.documents + recall_short * (options.documents - validation));
   const RecallSummary summary = prepare_recall(options, [&](std::int64_t documents, std::int64_t tokens) {
     progress.update(documents, "writing", static_cast<double>(tokens));
   });
@@ -146,8 +153,8 @@ void prepare_recall_corpus(const Arguments& arguments) {
                     summary.floor_nll, std::exp(summary.floor_nll)));
   print("chance", fmt::format("{:.6f} nats (perplexity {:.4f}) if it does not", summary.chance_nll,
                               std::exp(summary.chance_nll)));
-  print("training floor", fmt::format("{:.6f} nats: its targets include {} unpredictable ones a document",
-                                      summary.training_floor_nll, summary.unpredictable));
+  print("training floor",
+        fmt::format("{:.6f} nats: keys asked for the first time cannot be predicted", summary.training_floor_nll));
 }
 
 int prepare(int argc, char** argv) {

@@ -76,22 +76,27 @@ TEST_F(RecallTest, EveryDocumentIsAsDescribed) {
 TEST_F(RecallTest, FloorsAreThoseOfAnIdealReader) {
   const RecallSummary summary = make("a.h5");
   const auto file = TokenFile::open(in_folder("a.h5"));
-  EXPECT_EQ(file->first_validation_document(), 15);
+  EXPECT_EQ(file->first_validation_document(), 15 * 17);
+  EXPECT_EQ(summary.documents, 15 * 17 + 5);
+  EXPECT_EQ(summary.tokens, 15 * 2 * length + 5 * length);
+  EXPECT_EQ(file->token_count(), summary.tokens);
   EXPECT_EQ(summary.floor_nll, 0);
   EXPECT_DOUBLE_EQ(summary.chance_nll, std::log(8.0));
   double training = 0, training_weight = 0;
   std::int64_t recalls = 0;
-  for (std::size_t d = 0; d < 20; ++d) {
-    const std::int64_t begin = file->document_offsets()[d];
-    std::vector<std::int32_t> tokens(length);
-    std::vector<float> weights(length);
+  for (std::size_t d = 0; d + 1 < file->document_offsets().size(); ++d) {
+    const std::int64_t begin = file->document_offsets()[d], end = file->document_offsets()[d + 1];
+    EXPECT_EQ(end - begin, d < 15 * 17 && d % 17 < 16 ? length / 16 : length);
+    EXPECT_EQ(summary.lengths[d], end - begin);
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(end - begin));
+    std::vector<float> weights(tokens.size());
     file->read(begin, tokens);
     file->read_weights(begin, weights);
     EXPECT_EQ(tokens.back(), 256);
     EXPECT_EQ(weights.back(), 0);
     for (std::size_t at = 0; at < tokens.size(); ++at) {
       if (weights[at] == 0) continue;
-      if (d < 15) {
+      if (d < 15 * 17) {
         training += ideal_nll(tokens, 0, at);
         training_weight += 1;
         continue;
@@ -134,16 +139,20 @@ TEST_F(RecallTest, SeedDecidesEverything) {
   EXPECT_NE(make("c.h5", 4).hash, hash);
 }
 
-TEST_F(RecallTest, WindowsOfADocumentsLengthAreDocuments) {
-  make("a.h5");
-  Corpus corpus;
-  corpus.files.push_back(TokenFile::open(in_folder("a.h5")));
-  EXPECT_EQ(window_count(*corpus.files[0], length, nullptr), 14);  // the last label of the 15th lies beyond its part
-  Allocator allocator(Device::cpu());
-  Batch batch(allocator, 1, length, DType::float32);
-  load_windows(batch, corpus, std::vector<Sample>{{0, 3, 0, 3}}, length, Packing::documents, {});
-  EXPECT_EQ(batch.extents[0][0][0].last_document, 0);
-  EXPECT_EQ(batch.weight_sum, (length - 1) / 2);
+TEST_F(RecallTest, WindowsOfADocumentsLengthAreWholeDocuments) {
+  for (const std::int64_t one_length : {length, length + 7}) {
+    make(fmt::format("{}.h5", one_length), 3, 0.25, one_length);
+    Corpus corpus;
+    corpus.files.push_back(TokenFile::open(in_folder(fmt::format("{}.h5", one_length))));
+    EXPECT_EQ(window_count(*corpus.files[0], one_length, nullptr), 29);  // the 30th lacks its last label
+    Allocator allocator(Device::cpu());
+    Batch batch(allocator, 2, one_length, DType::float32);
+    load_windows(batch, corpus, std::vector<Sample>{{0, 6, 0, 6}, {0, 7, 0, 7}}, one_length, Packing::documents, {});
+    EXPECT_EQ(batch.extents[0][0][0].last_document, 15);
+    EXPECT_EQ(batch.extents[0][1][0].last_document, 0);
+    const std::int64_t of_short = one_length / 16, rest = one_length % 16;
+    EXPECT_EQ(batch.weight_sum, 15 * ((of_short - 1) / 2) + (of_short + rest - 1) / 2 + (one_length - 1) / 2);
+  }
 }
 
 TEST_F(RecallTest, NumbersThatDoNotFit) {
