@@ -108,6 +108,47 @@ TEST_P(MemoryTest, PlanIsWhatARunAllocatesAndAStepAllocatesNothing) {
   });
 }
 
+// A long evaluation costs one layer's tensors, not every layer's; and what it shares with training does not disturb it.
+TEST_P(MemoryTest, EvaluationMayBeLongerThanTraining) {
+  const ModelConfig config = small_llama();
+  const Sequences training = random_sequences(config, 2, 10, true, 1),
+                  evaluation = random_sequences(config, 1, 57, true, 2);
+  RunOptions options{.recompute = GetParam()};
+  const EvaluationResult expected = run_evaluation(config, options, evaluation);
+  const RunResult expected_training = run_training(config, options, training, 3.0);
+
+  ExecutionShape shape = shape_of(options, training, 0);
+  shape.max_evaluation_sequences = 1;
+  shape.max_evaluation_tokens = shape.max_ring_tokens = 57;
+  for (const PlannedTensor& tensor : plan(config, shape).tensors) {
+    if (tensor.name.starts_with("layer 0 ")) {
+      EXPECT_EQ(tensor.shape[0], 57) << tensor.name;
+    }
+    if (tensor.name.starts_with("layer 1 ")) {
+      EXPECT_EQ(tensor.shape[0], 20) << tensor.name;
+    }
+  }
+  launch_threads({.ranks = 1, .timeout_seconds = 30}, [&](Communicator& ring) {
+    ThreadPool pool(1);
+    Stream stream(pool);
+    Allocator allocator(Device::cpu());
+    const ParameterTable table = make_parameter_table(config);
+    Parameters parameters(allocator, table, options.dtype, true);
+    Batch batch(allocator, 2, 29, options.dtype);
+    Transformer model(config, shape, allocator, parameters, stream, &ring);
+    set_test_weights(parameters);
+    model.zero_gradients();
+    std::vector<double> nll(57);
+    cut(batch, evaluation, options.layout, 1, 0);
+    model.evaluate(batch, host_view(nll.data(), {1, 57}));
+    EXPECT_EQ(nll, expected.nll);
+    EXPECT_EQ(model.take_loss_sum(), expected.loss_sum);
+    cut(batch, training, options.layout, 1, 0);
+    model.train_step(batch, 3.0, nullptr);
+    EXPECT_EQ(elements(parameters.all_gradients()), expected_training.gradients);
+  });
+}
+
 TEST(MemoryPlan, PoliciesKeepLessAndLess) {
   const auto activations = [](Recompute policy) {
     return plan(medium_llama(), planned_shape(8192, 4, policy)).use[Tag::activations];

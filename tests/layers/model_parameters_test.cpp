@@ -68,6 +68,8 @@ TEST(ModelParameters, InitialWeightsAreThoseOfTheTableAndTheSameOnEveryRank) {
   const Sequences sequences = random_sequences(config, 1, 6, false, 1);
   std::vector<std::vector<double>> weights(3);
   on_ring(config, {.ranks = 3}, sequences, [&](RankModel& rank) {
+    const TensorView all = rank.parameters.all_weights();
+    for (std::int64_t i = 0; i < all.numel(); ++i) set_element(all, i, -9.0);  // fresh memory may hold anything
     rank.model.initialise(77);
     weights[static_cast<std::size_t>(rank.ring.rank())] = elements(rank.parameters.all_weights());
   });
@@ -96,6 +98,29 @@ TEST(ModelParameters, InitialWeightsAreThoseOfTheTableAndTheSameOnEveryRank) {
   for (std::size_t i = 0; i < is_parameter.size(); ++i) {
     if (!is_parameter[i]) {
       ASSERT_EQ(weights[0][i], 0.0) << "padding at " << i;
+    }
+  }
+}
+
+TEST(ModelParameters, EveryParameterHasItsOwnRandomNumbers) {
+  const ModelConfig config = small_llama();
+  const Sequences sequences = random_sequences(config, 1, 6, false, 1);
+  std::vector<double> weights, others;
+  on_ring(config, {}, sequences, [&](RankModel& rank) {
+    rank.model.initialise(77);
+    weights = elements(rank.parameters.all_weights());
+    rank.model.initialise(78);
+    others = elements(rank.parameters.all_weights());
+  });
+  std::map<double, std::string> seen;
+  const ParameterTable table = make_parameter_table(config);
+  for (const Parameter& parameter : table.all()) {
+    if (parameter.init_deviation == 0) continue;
+    for (std::int64_t i = 0; i < parameter.shape.numel(); ++i) {
+      const auto at = static_cast<std::size_t>(parameter.offset + i);
+      ASSERT_NE(weights[at], others[at]) << parameter.name << " does not depend on the seed";
+      const auto [first, is_new] = seen.try_emplace(weights[at], parameter.name);
+      ASSERT_TRUE(is_new) << parameter.name << " repeats a number of " << first->second;
     }
   }
 }
