@@ -117,11 +117,11 @@ struct Config {
   EvaluationConfig evaluation;
 };
 
-/// Return the config of a file after the settings ("key.path=value", as of --set; of several of one key the last counts),
-/// with defaults resolved and everything checked: types, ranges, and what must fit together (heads, mesh and batch,
-/// lengths). Relative data paths are taken from the working directory. Throws one Error(usage) whose text lists every
-/// problem, one a line: "file:line: key: what, and what to do" (or "--set key=...: ..."), with the nearest known name for
-/// an unknown key.
+/// Return the config of a file after the settings ("key.path=value", as of --set; of several of one key the last
+/// counts), with defaults resolved and everything checked: types, ranges, and what must fit together (heads, mesh and
+/// batch, lengths). Relative data paths are taken from the working directory. Throws one Error(usage) whose text lists
+/// every problem, one a line: "file:line: key: what, and what to do" (or "--set key=...: ..."), with the nearest known
+/// name for an unknown key.
 Config read_config(const std::string& path, const std::vector<std::string>& settings);
 /// The same, from text; `path` only names it in messages.
 Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings);

@@ -44,6 +44,7 @@ ConfigKey flag(const char* path, Get get, const char* doc) {
 template <class Get, class Value>
 ConfigKey word(const char* path, Get get, const std::vector<std::pair<std::string, Value>>& words, const char* doc) {
   std::vector<std::string> names;
+  names.reserve(words.size());
   for (const auto& [name, value] : words) names.push_back(name);
   return {path, doc, false,
           [=](Config& config, const YamlValue& value, const Complain& complain) {
@@ -160,6 +161,7 @@ std::string write_lengths(const std::vector<std::int64_t>& lengths) {
   return "[" + list + "]";
 }
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a member's path is no expression
 #define MEMBER(path)          \
   [](auto& config) -> auto& { \
     return config.path;       \
