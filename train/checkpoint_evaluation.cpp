@@ -63,10 +63,11 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options) {
     EvaluationProgress tell;
     std::unique_ptr<Progress> progress;
     if (world.rank() == 0) {
-      tell = [&](std::int64_t done, std::int64_t total, std::int64_t tokens) {
-        if (!progress) progress = std::make_unique<Progress>("evaluate", total);
-        progress->update(done, "", static_cast<double>(tokens));
-      };
+      const auto blocks = static_cast<std::int64_t>(targets.blocks.size());
+      const std::int64_t own_blocks = (blocks + config.mesh.data - 1) / config.mesh.data;
+      const auto lengths = static_cast<std::int64_t>(options.request.context_lengths.size());
+      progress = std::make_unique<Progress>("evaluate", own_blocks * lengths);
+      tell = [&](std::int64_t done, std::int64_t tokens) { progress->update(done, "", static_cast<double>(tokens)); };
     }
     auto own = evaluate_targets(state, *file, options.request, targets, tell);
     if (world.rank() == 0) results = std::move(own);

@@ -38,7 +38,6 @@ std::vector<LengthResult> evaluate_targets(RankState& state, const TokenFile& fi
   const auto blocks = static_cast<std::int64_t>(targets.blocks.size());
   const auto lengths = static_cast<std::int64_t>(request.context_lengths.size());
   const int data_index = state.mesh.data_index(state.rank);
-  const std::int64_t total = lengths * ((blocks - data_index + state.mesh.data - 1) / state.mesh.data);
   // (nll, weight, bytes, targets) of every length and block: zero but for the blocks of this data rank.
   std::vector<double> flat(static_cast<std::size_t>(lengths * blocks * values_per_block), 0.0);
   std::int64_t done = 0, tokens = 0;
@@ -56,7 +55,7 @@ std::vector<LengthResult> evaluate_targets(RankState& state, const TokenFile& fi
       out[2] = sums.bytes;
       out[3] = sums.targets;
       tokens += length;
-      if (progress && state.rank == 0) progress(++done, total, tokens);
+      if (progress && state.rank == 0) progress(++done, tokens);
     }
   }
   state.model.take_loss_sum();  // forward adds to it; the next training step starts from zero

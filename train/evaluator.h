@@ -14,8 +14,8 @@
 
 namespace ringtrain {
 
-/// Told by rank 0 after each sequence: how many of how many are done, and their tokens so far (of this data rank).
-using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t total, std::int64_t tokens)>;
+/// Told on rank 0 after each of its data rank's sequences (blocks x lengths): how many are done, and their tokens.
+using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t tokens)>;
 
 /// Collective over state.world: all ranks pass the same file, request and targets, and get the same results. Allocates
 /// no tensor. progress may be null.

@@ -41,9 +41,9 @@ Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parame
       stream_(&stream),
       slices_(owned_slices(parameters.table(), ranks, rank)) {
   const DType dtype = parameters.all_weights().dtype;
-  first_ = allocator.make(Tag::optimizer, "first_moment", dtype, {elements(slices_)});
-  second_ = allocator.make(Tag::optimizer, "second_moment", dtype, {elements(slices_)});
-  sum_ = allocator.make(Tag::workspace, "gradient_norm", DType::float64, {1});
+  first_ = allocator.make(Tag::optimizer, "first moment", dtype, {elements(slices_)});
+  second_ = allocator.make(Tag::optimizer, "second moment", dtype, {elements(slices_)});
+  sum_ = allocator.make(Tag::workspace, "gradient norm", DType::float64, {1});
 }
 
 void Optimizer::reset() {

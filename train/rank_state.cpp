@@ -66,9 +66,9 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
             batch_tokens(execution_shape(config, purpose, shard.ring_rank)), config.training.dtype) {
   const std::int64_t evaluated = execution_shape(config, purpose, shard.ring_rank).max_evaluation_tokens;
   if (evaluated > 0) {
-    evaluation_nll = allocator.make(Tag::workspace, "evaluation.nll", DType::float64, {evaluated});
+    evaluation_nll = allocator.make(Tag::workspace, "evaluation nll", DType::float64, {evaluated});
   }
-  staging = allocator.make(Tag::workspace, "checkpoint.staging", config.training.dtype, {staging_elements});
+  staging = allocator.make(Tag::workspace, "checkpoint staging", config.training.dtype, {staging_elements});
   if (purpose.training) {
     reduction = std::make_unique<GradientReduction>(allocator, world, mesh.size(), parameters, stream);
     optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank);

@@ -1,0 +1,187 @@
+// Checkpoints on disk: what a manifest finds, what a resume does with damage, what a failed save leaves.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "framework/files.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint_folder.h"
+#include "train/checkpoint_manifest.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+void flip_bit(const std::string& path, std::int64_t offset) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(offset);
+  const int byte = file.get();
+  file.seekp(offset);
+  file.put(static_cast<char>(byte ^ 1));
+}
+
+class CheckpointTest : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    data = write_tokens("text.h5", {});
+  }
+  Config few(std::int64_t steps) const {
+    return tiny(data, {"training.global_batch_size=2", fmt::format("training.steps={}", steps), "checkpoint.interval=2",
+                       "checkpoint.keep=3"});
+  }
+  std::string data;
+  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
+};
+
+TEST(Manifest, SurvivesTheWayThroughJson) {
+  const CheckpointManifest manifest{.step = 7,
+                                    .samples = 56,
+                                    .tokens = 1792,
+                                    .data_hash = "abc",
+                                    .dtype = "float32",
+                                    .architecture = "llama",
+                                    .parameters = 99,
+                                    .files = {{"state.h5", 12, "ff"}}};
+  const CheckpointManifest back = parse_manifest(to_json(manifest), "m");
+  EXPECT_EQ(back.step, 7);
+  EXPECT_EQ(back.samples, 56);
+  EXPECT_EQ(back.tokens, 1792);
+  EXPECT_EQ(back.data_hash, "abc");
+  EXPECT_EQ(back.dtype, "float32");
+  EXPECT_EQ(back.architecture, "llama");
+  EXPECT_EQ(back.parameters, 99);
+  ASSERT_EQ(back.files.size(), 1u);
+  EXPECT_EQ(back.files[0].bytes, 12);
+}
+
+TEST(Manifest, FindsAnyFlippedBitThatMatters) {
+  const CheckpointManifest manifest{.step = 7,
+                                    .samples = 56,
+                                    .tokens = 1792,
+                                    .data_hash = "abc",
+                                    .dtype = "float32",
+                                    .architecture = "llama",
+                                    .parameters = 99,
+                                    .files = {{"state.h5", 12, "ff"}}};
+  const std::string text = to_json(manifest);
+  int harmless = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = text;
+      damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
+      try {
+        const CheckpointManifest back = parse_manifest(damaged, "m");
+        ++harmless;  // white space: the content is whole
+        EXPECT_EQ(to_json(back), text);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::checkpoint);
+      }
+    }
+  }
+  EXPECT_LT(harmless, static_cast<int>(text.size()));
+}
+
+TEST_F(CheckpointTest, KeepsTheLastNAndLeavesNoPartialOnes) {
+  run(few(9), "run");
+  const CheckpointFolder kept(at("run") + "/checkpoints");
+  EXPECT_EQ(kept.steps(), (std::vector<std::int64_t>{6, 8, 9}));  // the last step is always saved
+  EXPECT_EQ(std::distance(fs::directory_iterator(kept.path()), fs::directory_iterator{}), 3);
+  const Checkpoint newest = open_checkpoint(at("run"));
+  EXPECT_EQ(newest.manifest.step, 9);
+  EXPECT_EQ(newest.manifest.samples, 18);
+  EXPECT_EQ(newest.manifest.tokens, 18 * 37);
+  EXPECT_TRUE(differences(newest.config, few(9)).empty());
+}
+
+TEST_F(CheckpointTest, EveryKindOfDamageIsNamed) {
+  run(few(2), "run");
+  const std::string good = checkpoint("run", 2), bad = at("bad");
+  const auto damaged = [&](const std::function<void()>& damage) {
+    fs::remove_all(bad);
+    fs::copy(good, bad, fs::copy_options::recursive);
+    damage();
+    return error_of(ExitCode::checkpoint, [&] { open_checkpoint(bad); });
+  };
+  EXPECT_NE(damaged([&] { fs::remove_all(bad); }).find("no such checkpoint"), std::string::npos);
+  EXPECT_NE(damaged([&] { fs::remove(bad + "/manifest.json"); }).find("manifest.json"), std::string::npos);
+  EXPECT_NE(damaged([&] { fs::remove(bad + "/state.h5"); }).find("state.h5: is missing"), std::string::npos);
+  EXPECT_NE(damaged([&] { fs::resize_file(bad + "/state.h5", 1000); }).find("has 1000 bytes"), std::string::npos);
+  EXPECT_NE(damaged([&] { fs::resize_file(bad + "/state.h5", 0); }).find("has 0 bytes"), std::string::npos);
+  EXPECT_NE(damaged([&] { flip_bit(bad + "/config.yaml", 40); }).find("config.yaml: has hash"), std::string::npos);
+  EXPECT_NE(damaged([&] { std::ofstream(bad + "/manifest.json"); }).find("manifest.json"), std::string::npos);
+  EXPECT_NE(damaged([&] { std::ofstream(bad + "/manifest.json") << "[1, 2"; }).find("manifest.json"),
+            std::string::npos);
+  const auto size = static_cast<std::int64_t>(fs::file_size(good + "/state.h5"));
+  for (std::int64_t offset = 0; offset < size; offset += size / 37) {
+    EXPECT_NE(damaged([&] { flip_bit(bad + "/state.h5", offset); }).find("state.h5: has hash"), std::string::npos);
+  }
+}
+
+TEST_F(CheckpointTest, ResumeTakesTheOlderOneIfTheNewestIsDamagedAndFailsIfAllAre) {
+  run(few(6), "run");
+  const auto whole = losses("run");
+  flip_bit(checkpoint("run", 6) + "/state.h5", 5000);
+  const Outcome outcome = run(few(8), "run", resume);
+  EXPECT_NE(outcome.noted("trying the one before it"), "");
+  EXPECT_NE(outcome.noted("resuming from " + checkpoint("run", 4)), "");
+  EXPECT_EQ(metrics("run").size(), 8u);
+  for (const std::int64_t step : CheckpointFolder(at("run") + "/checkpoints").steps()) {
+    flip_bit(checkpoint("run", step) + "/state.h5", 5000);
+  }
+  const std::string before = content_of(at("run") + "/metrics.jsonl");
+  EXPECT_NE(error_of(ExitCode::checkpoint, [&] { run(few(9), "run", resume); }).find("none of the 3 checkpoints"),
+            std::string::npos);
+  EXPECT_EQ(content_of(at("run") + "/metrics.jsonl"), before);
+}
+
+TEST_F(CheckpointTest, AHalfWrittenOneIsNoCheckpointAndIsSweptAway) {
+  run(few(2), "run");
+  fs::copy(checkpoint("run", 2), checkpoint("run", 4) + ".partial", fs::copy_options::recursive);
+  fs::remove(checkpoint("run", 4) + ".partial/manifest.json");
+  const Outcome outcome = run(few(6), "run", resume);
+  EXPECT_NE(outcome.noted("resuming from " + checkpoint("run", 2)), "");
+  EXPECT_FALSE(fs::exists(checkpoint("run", 4) + ".partial"));
+}
+
+TEST_F(CheckpointTest, AFailedSaveKeepsThePreviousOneAndNothingElse) {
+  run(few(2), "run");
+  const std::string before = content_of(checkpoint("run", 2) + "/state.h5");
+  const auto size = static_cast<rlim_t>(before.size());
+  // A file may not grow beyond half of a state: what a full disk does to it.
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{size / 2, old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  for (const auto* mesh : {"mesh.data=1", "mesh.data=2"}) {  // another rank waits in the gather
+    Config config = few(6);
+    if (std::string_view(mesh) == "mesh.data=2") config.mesh.data = 2;
+    const std::string sentence = error_of(ExitCode::checkpoint, [&] { run(config, "run", resume); });
+    EXPECT_NE(sentence.find("state.h5"), std::string::npos) << sentence;
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(content_of(checkpoint("run", 2) + "/state.h5"), before);
+  const std::string checkpoints = at("run") + "/checkpoints";
+  EXPECT_EQ(std::distance(fs::directory_iterator(checkpoints), fs::directory_iterator{}), 1);
+  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);
+  run(few(6), "run", resume);  // and the run goes on
+  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 6);
+}
+
+TEST_F(CheckpointTest, TheStateOfAnotherModelIsRefusedByTensorAndShape) {
+  run(few(2), "run");
+  Config wider = few(2);
+  wider.model.intermediate_size = 32;
+  const std::string sentence = error_of(ExitCode::checkpoint, [&] {
+    run(wider, "other", {.resume = false, .resume_path = "", .init_from = checkpoint("run", 2)});
+  });
+  EXPECT_NE(sentence.find("model.intermediate_size was 24, is 32"), std::string::npos) << sentence;
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,196 @@
+// A run that was saved and resumed is the run that never stopped: bit for bit on one mesh, to rounding on another, with
+// the same samples, also across the ends of epochs.
+#include "tests/train/train_fixture.h"
+
+#include "framework/files.h"
+#include "train/checkpoint_folder.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class Resume : public TrainTest {
+ protected:
+  std::vector<std::vector<std::int64_t>> samples(const std::string& output) const {
+    std::vector<std::vector<std::int64_t>> all;
+    for (const auto& line : metrics(output)) all.push_back(line.at("samples").get<std::vector<std::int64_t>>());
+    return all;
+  }
+  std::vector<std::int64_t> steps(const std::string& output) const {
+    std::vector<std::int64_t> all;
+    for (const auto& line : metrics(output)) all.push_back(line.at("step").get<std::int64_t>());
+    return all;
+  }
+  static std::vector<std::int64_t> counted(std::int64_t last) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 1; i <= last; ++i) all.push_back(i);
+    return all;
+  }
+  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
+};
+
+TEST_F(Resume, ThirtyAndThirtyStepsAreSixtyBitForBit) {
+  // 4,500 tokens or so: 122 windows. Sixty steps of 6 sequences are three epochs; each stop lies in another one, and
+  // the stop after step 20 (120 sequences) a step before the first epoch's end.
+  const std::string data = write_tokens("text.h5", {});
+  const Config config = tiny(data, {"training.steps=60", "training.global_batch_size=6", "mesh.data=2",
+                                    "mesh.sequence=2", "checkpoint.interval=7"});
+  run(config, "whole");
+  run(config, "parts", {}, 20);
+  run(config, "parts", resume, 21);
+  run(config, "parts", resume, 30);
+  run(config, "parts", resume, 47);
+  run(config, "parts", resume);
+  EXPECT_EQ(steps("whole"), counted(60));
+  EXPECT_EQ(steps("parts"), counted(60));
+  EXPECT_EQ(samples("parts"), samples("whole"));
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  EXPECT_EQ(state(checkpoint("parts", 60)), state(checkpoint("whole", 60)));
+  EXPECT_EQ(content_of(checkpoint("parts", 60) + "/state.h5"), content_of(checkpoint("whole", 60) + "/state.h5"));
+
+  // The run did cross an epoch's end: each window is seen once in every epoch, and some three times in all.
+  std::map<std::int64_t, int> seen;
+  for (const auto& step : samples("whole")) {
+    for (const std::int64_t sample : step) ++seen[sample];
+  }
+  EXPECT_GT(seen.size(), 100u);
+  EXPECT_LT(seen.size(), 180u);
+  for (const auto& [sample, times] : seen) EXPECT_GE(times, 2) << sample;
+}
+
+TEST_F(Resume, AtTheExactEndOfAnEpoch) {
+  const std::string data = write_tokens("text.h5", {});
+  // As many sequences a step as make an epoch of four steps, or nearly so: the stop lies within the step that ends it.
+  const Config probe = tiny(data, {"training.global_batch_size=6"});
+  const Note quiet = [](const std::string&) {};
+  TrainOptions options{.config = probe, .output = at("probe"), .start = {}, .stop_after = 0};
+  const std::int64_t windows = prepare_run(options, quiet).sampler.windows();
+  std::int64_t divisor = 2;
+  while (windows % divisor != 0 && divisor < windows) ++divisor;
+  const std::int64_t batch = windows / divisor;
+  const Config config =
+      tiny(data, {fmt::format("training.global_batch_size={}", batch), fmt::format("training.steps={}", 3 * divisor)});
+  run(config, "whole");
+  run(config, "parts", {}, divisor);  // one epoch
+  run(config, "parts", resume, 2 * divisor);
+  run(config, "parts", resume);
+  EXPECT_EQ(samples("parts"), samples("whole"));
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  std::map<std::int64_t, int> seen;
+  for (const auto& step : samples("whole")) {
+    for (const std::int64_t sample : step) ++seen[sample];
+  }
+  EXPECT_EQ(static_cast<std::int64_t>(seen.size()), windows);
+  for (const auto& [sample, times] : seen) EXPECT_EQ(times, 3) << sample;  // epochs are exact
+}
+
+TEST_F(Resume, OnAnotherMeshGoesOnWithTheSameSamplesAndLosses) {
+  const std::string data = write_tokens("text.h5", {});
+  const std::vector<std::string> common{"training.global_batch_size=8", "training.steps=40"};
+  const auto on = [&](int data_ranks, int sequence, const std::string& layout) {
+    auto settings = common;
+    settings.insert(settings.end(), {fmt::format("mesh.data={}", data_ranks), fmt::format("mesh.sequence={}", sequence),
+                                     "mesh.layout=" + layout});
+    return tiny(data, settings);
+  };
+  run(on(2, 2, "zigzag"), "whole");
+  run(on(2, 2, "zigzag"), "saved", {}, 20);
+  const auto reference = losses("whole");
+  for (const auto& [data_ranks, sequence, layout] :
+       {std::tuple{1, 4, "striped"}, {4, 1, "contiguous"}, {1, 1, "zigzag"}}) {
+    const std::string name = fmt::format("{}x{}", data_ranks, sequence);
+    SCOPED_TRACE(name);
+    const Outcome outcome = run(on(data_ranks, sequence, layout), name,
+                                {.resume = true, .resume_path = checkpoint("saved", 20), .init_from = ""});
+    if (std::string_view(layout) != "zigzag") {
+      EXPECT_NE(outcome.noted("mesh.layout was zigzag"), "");
+    }
+    const auto found = losses(name);
+    ASSERT_EQ(found.size(), 20u);
+    for (std::size_t i = 0; i < 20; ++i) EXPECT_NEAR(found[i], reference[20 + i], 1e-9 * reference[20 + i]);
+    const auto expected = samples("whole");
+    EXPECT_EQ(samples(name), (std::vector<std::vector<std::int64_t>>(expected.begin() + 20, expected.end())));
+    expect_same_state(state(checkpoint(name, 40)), state(checkpoint("whole", 40)), "weights/", 1e-9);
+  }
+}
+
+TEST_F(Resume, CutsSupersededMetricsAndMovesLaterCheckpointsAside) {
+  const std::string data = write_tokens("text.h5", {});
+  const Config config = tiny(data, {"training.global_batch_size=4", "training.steps=12", "checkpoint.interval=4"});
+  run(config, "run");
+  ASSERT_EQ(steps("run"), counted(12));
+  const auto before = losses("run");
+  const Outcome outcome = run(config, "run", {.resume = true, .resume_path = checkpoint("run", 4), .init_from = ""}, 6);
+  EXPECT_EQ(steps("run"), counted(6));
+  EXPECT_NE(outcome.noted("step-00000012.superseded"), "");
+  EXPECT_EQ(CheckpointFolder(at("run") + "/checkpoints").steps(), (std::vector<std::int64_t>{4, 6}));
+  run(config, "run", resume);
+  EXPECT_EQ(steps("run"), counted(12));
+  EXPECT_EQ(losses("run"), before);
+}
+
+TEST_F(Resume, AllowedChangesAreNotedAndForbiddenOnesRefusedWithBothValues) {
+  const std::string data = write_tokens("text.h5", {});
+  const std::vector<std::string> few{"training.global_batch_size=4", "training.steps=4"};
+  run(tiny(data, few), "run", {}, 2);
+  const auto changed = [&](std::vector<std::string> settings) {
+    settings.insert(settings.begin(), few.begin(), few.end());
+    return tiny(data, settings);
+  };
+  for (const auto& [setting, key, before, after] :
+       {std::tuple{"training.seq_len=31", "training.seq_len", "37", "31"},
+        {"model.vocab_size=29", "model.vocab_size", "23", "29"},
+        {"model.hidden_size=32", "model.hidden_size", "16", "32"},
+        {"training.global_batch_size=8", "training.global_batch_size", "4", "8"},
+        {"training.seed=5", "training.seed", "1234", "5"},
+        {"training.dtype=float32", "training.dtype", "float64", "float32"},
+        {"data.packing=concat", "data.packing", "documents", "concat"}}) {
+    const std::string metrics_before = content_of(at("run") + "/metrics.jsonl");
+    const std::string sentence = error_of(ExitCode::checkpoint, [&] { run(changed({setting}), "run", resume); });
+    EXPECT_NE(sentence.find(fmt::format("{} was {}, is {}", key, before, after)), std::string::npos) << sentence;
+    EXPECT_EQ(content_of(at("run") + "/metrics.jsonl"), metrics_before);
+  }
+  TextPlan other;
+  other.seed = 2;
+  const std::string sentence =
+      error_of(ExitCode::checkpoint, [&] { run(tiny(write_tokens("other.h5", other), few), "run", resume); });
+  EXPECT_NE(sentence.find("data"), std::string::npos);
+
+  const Outcome outcome =
+      run(changed({"training.steps=6", "training.recompute=full", "optimizer.lr=2e-2", "training.loss_chunk=64"}),
+          "run", resume);
+  EXPECT_NE(outcome.noted("training.steps was 4, is 6"), "");
+  EXPECT_NE(outcome.noted("optimizer.lr was 0.01, is 0.02"), "");
+  EXPECT_NE(outcome.noted("training.recompute was keep_attention, is full"), "");
+  EXPECT_EQ(steps("run"), counted(6));
+}
+
+TEST_F(Resume, WithoutACheckpointStartsAfreshAndSaysSo) {
+  const Config config = tiny(write_tokens("text.h5", {}), {"training.steps=2", "training.global_batch_size=2"});
+  EXPECT_NE(run(config, "run", resume).noted("starting afresh"), "");
+  EXPECT_EQ(steps("run"), counted(2));
+  EXPECT_NE(run(config, "run", resume).noted("nothing to do"), "");
+  error_of(ExitCode::usage, [&] { run(config, "run"); });  // holds a run
+}
+
+TEST_F(Resume, InitFromTakesWeightsAloneAndMayChangeLengthAndRopeScaling) {
+  const std::string data = write_tokens("text.h5", {});
+  run(tiny(data, {"training.steps=5"}), "short");
+  const Config longer =
+      tiny(data, {"training.seq_len=74", "training.steps=1", "optimizer.lr=0", "model.rope_scaling.type=linear",
+                  "model.rope_scaling.factor=2", "training.global_batch_size=4"});
+  run(longer, "long", {.resume = false, .resume_path = "", .init_from = at("short")});  // a run's folder: its newest
+  EXPECT_EQ(steps("long"), counted(1));
+  const auto before = state(checkpoint("short", 5)), after = state(checkpoint("long", 1));
+  for (const auto& [name, values] : before) {
+    if (!name.starts_with("weights/")) continue;
+    EXPECT_EQ(after.at(name), values) << name;  // a rate of 0 keeps them
+  }
+  const std::string sentence = error_of(ExitCode::checkpoint, [&] {
+    run(tiny(data, {"model.num_hidden_layers=3"}), "deeper",
+        {.resume = false, .resume_path = "", .init_from = at("short")});
+  });
+  EXPECT_NE(sentence.find("model.num_hidden_layers was 2, is 3"), std::string::npos) << sentence;
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,80 @@
+// What the train tests share: a temporary folder, token files of seeded text, a tiny config in YAML, whole runs inside
+// this process, and what they left: metrics and state.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "framework/config.h"
+#include "framework/error.h"
+#include "train/trainer.h"
+
+namespace ringtrain::testing {
+
+/// What a test's token file is made of.
+struct TextPlan {
+  std::int64_t vocab_size = 23;
+  std::int64_t documents = 60;
+  std::int64_t shortest = 30, longest = 120;  // tokens of a document, its end included
+  std::int64_t validation_documents = 0;
+  bool weights = false;  // then about half of the tokens have a weight of 0
+  std::uint64_t seed = 1;
+};
+
+class TrainTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+  std::string at(const std::string& name) const { return folder + "/" + name; }
+
+  /// Writes a token file of text in which a token mostly follows from the one before it. Return its path.
+  std::string write_tokens(const std::string& name, const TextPlan& plan) const;
+  /// Return the tiny config (double, llama, 24 sequences of 37 tokens a step, 30 steps) after the settings.
+  Config tiny(const std::string& data, const std::vector<std::string>& settings = {}) const;
+
+  struct Outcome {
+    ExitCode code = ExitCode::done;
+    std::vector<std::string> notes;
+    std::string noted(const std::string& part) const;  // the first note that holds part, "" if none does
+  };
+  /// Runs a training into the folder of this name.
+  Outcome run(const Config& config, const std::string& output, const StartRequest& start = {},
+              std::int64_t stop_after = 0) const;
+  /// Return the objects of a run's metrics.jsonl of this kind.
+  std::vector<nlohmann::json> metrics(const std::string& output, const std::string& kind = "train") const;
+  std::vector<double> losses(const std::string& output) const;
+  /// Return all tensors of a checkpoint's state, as double.
+  std::map<std::string, std::vector<double>> state(const std::string& checkpoint) const;
+  std::string checkpoint(const std::string& output, std::int64_t step) const;
+
+  std::string folder;
+};
+
+/// Runs action, which must throw an Error of this code; return its sentence.
+template <class Action>
+std::string error_of(ExitCode code, Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no Error was thrown";
+  return "";
+}
+
+/// Return max |a - b| / max |b|.
+double relative_difference(const std::vector<double>& a, const std::vector<double>& b);
+/// Expects all tensors whose name starts with prefix to agree to tolerance * max |reference| each; prints what was
+/// reached.
+void expect_same_state(const std::map<std::string, std::vector<double>>& found,
+                       const std::map<std::string, std::vector<double>>& reference, const std::string& prefix,
+                       double tolerance);
+/// Return everything in a file.
+std::string content_of(const std::string& path);
+
+}  // namespace ringtrain::testing

@@ -1,0 +1,170 @@
+#include <stdlib.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "data/token_file_writer.h"
+#include "framework/hdf5_file.h"
+#include "framework/random.h"
+#include "tests/train/train_fixture.h"
+
+namespace ringtrain::testing {
+
+void TrainTest::SetUp() {
+  std::string name = (std::filesystem::temp_directory_path() / "ringtrain-train-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  folder = name;
+}
+
+void TrainTest::TearDown() {
+  std::filesystem::remove_all(folder);
+}
+
+std::string TrainTest::write_tokens(const std::string& name, const TextPlan& plan) const {
+  std::uint64_t draws = 0;
+  const auto draw = [&](std::int64_t bound) {
+    return static_cast<std::int64_t>(
+        random_below(plan.seed, Purpose::test, draws++, static_cast<std::uint64_t>(bound)));
+  };
+  const std::int64_t letters = plan.vocab_size - 1;
+  std::vector<std::vector<std::int32_t>> documents;
+  TokenFilePlan file;
+  file.vocab_size = plan.vocab_size;
+  file.documents = plan.documents;
+  file.first_validation_document = plan.documents - plan.validation_documents;
+  file.weights = plan.weights;
+  for (std::int64_t d = 0; d < plan.documents; ++d) {
+    std::vector<std::int32_t> text;
+    const std::int64_t length = plan.shortest + draw(plan.longest - plan.shortest + 1) - 1;
+    std::int64_t token = draw(letters);
+    for (std::int64_t i = 0; i < length; ++i) {
+      text.push_back(static_cast<std::int32_t>(token));
+      token = draw(3) == 0 ? draw(letters) : (token * 5 + 3) % letters;
+    }
+    file.tokens += length + 1;
+    documents.push_back(std::move(text));
+  }
+  TokenFileWriter writer(at(name), file);
+  for (const auto& text : documents) {
+    if (plan.weights) {
+      std::vector<float> weights;
+      for (std::size_t i = 0; i < text.size(); ++i)
+        weights.push_back(static_cast<float>(draw(2)) * 0.5f * static_cast<float>(1 + draw(2)));
+      writer.append(text, weights);
+    } else {
+      writer.append(text);
+    }
+    writer.end_document();
+  }
+  writer.finish();
+  return at(name);
+}
+
+Config TrainTest::tiny(const std::string& data, const std::vector<std::string>& settings) const {
+  const std::string text = fmt::format(R"(
+model: {{vocab_size: 23, hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 24}}
+data: {{train: "{}", packing: documents}}
+mesh: {{threads_per_rank: 1}}
+training: {{seq_len: 37, global_batch_size: 24, micro_batch_size: 1, steps: 30, dtype: float64, feedforward_chunk: 10, loss_chunk: 7}}
+optimizer: {{name: adamw, lr: 1.0e-2}}
+lr_scheduler: {{type: cosine, warmup_steps: 3, min_lr_ratio: 0.1}}
+)",
+                                       data);
+  return parse_config(text, "tiny.yaml", settings);
+}
+
+std::string TrainTest::Outcome::noted(const std::string& part) const {
+  for (const std::string& note : notes) {
+    if (note.find(part) != std::string::npos) return note;
+  }
+  return "";
+}
+
+TrainTest::Outcome TrainTest::run(const Config& config, const std::string& output, const StartRequest& start,
+                                  std::int64_t stop_after) const {
+  Outcome outcome;
+  const Note note = [&](const std::string& line) { outcome.notes.push_back(line); };
+  TrainOptions options;
+  options.config = config;
+  options.output = at(output);
+  options.start = start;
+  options.stop_after = stop_after;
+  outcome.code = train(prepare_run(options, note), note);
+  return outcome;
+}
+
+std::vector<nlohmann::json> TrainTest::metrics(const std::string& output, const std::string& kind) const {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(at(output) + "/metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    auto json = nlohmann::json::parse(line);
+    if (json.at("kind") == kind) lines.push_back(std::move(json));
+  }
+  return lines;
+}
+
+std::vector<double> TrainTest::losses(const std::string& output) const {
+  std::vector<double> losses;
+  for (const auto& line : metrics(output)) losses.push_back(line.at("loss").get<double>());
+  return losses;
+}
+
+std::map<std::string, std::vector<double>> TrainTest::state(const std::string& checkpoint) const {
+  const Hdf5Reader reader = Hdf5Reader::open(checkpoint + "/state.h5", ExitCode::checkpoint);
+  std::map<std::string, std::vector<double>> tensors;
+  for (const Hdf5Dataset& dataset : reader.datasets()) {
+    std::vector<double>& values = tensors[dataset.name];
+    values.resize(static_cast<std::size_t>(dataset.count()));
+    if (dataset.type == Hdf5Type::float64) {
+      reader.read(dataset, 0, values.data(), dataset.count());
+    } else {
+      std::vector<float> narrow(values.size());
+      reader.read(dataset, 0, narrow.data(), dataset.count());
+      values.assign(narrow.begin(), narrow.end());
+    }
+  }
+  return tensors;
+}
+
+std::string TrainTest::checkpoint(const std::string& output, std::int64_t step) const {
+  return fmt::format("{}/checkpoints/step-{:08}", at(output), step);
+}
+
+double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference = std::max(difference, std::isfinite(a[i]) ? std::abs(a[i] - b[i]) : INFINITY);
+    largest = std::max(largest, std::abs(b[i]));
+  }
+  return largest > 0 ? difference / largest : difference;
+}
+
+void expect_same_state(const std::map<std::string, std::vector<double>>& found,
+                       const std::map<std::string, std::vector<double>>& reference, const std::string& prefix,
+                       double tolerance) {
+  double worst = 0;
+  int compared = 0;
+  ASSERT_EQ(found.size(), reference.size());
+  for (const auto& [name, values] : reference) {
+    if (!name.starts_with(prefix)) continue;
+    ASSERT_TRUE(found.contains(name)) << name;
+    const double difference = relative_difference(found.at(name), values);
+    EXPECT_LE(difference, tolerance) << name;
+    worst = std::max(worst, difference);
+    ++compared;
+  }
+  EXPECT_GT(compared, 0);
+  ::testing::Test::RecordProperty("worst " + prefix, fmt::format("{:.3g} of {:.3g}", worst, tolerance));
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace ringtrain::testing
