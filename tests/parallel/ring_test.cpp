@@ -1,0 +1,259 @@
+// The ring apart from attention: its memory as stated and planned, what a visitor is shown, micro-batches of changing
+// shape, waiting that is measured, and errors in the middle of a pass.
+#include "parallel/ring.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "parallel/launch.h"
+
+namespace ringtrain {
+namespace {
+
+TEST(Ring, BuffersFollowTheFormulaAndThePlan) {
+  for (const int N : {1, 2, 3, 5}) {
+    for (const bool backward : {true, false}) {
+      for (const bool documents : {true, false}) {
+        for (const std::int64_t tokens : {0, 3, 64}) {
+          const RingCapacity capacity{.max_sequences = 2,
+                                      .max_tokens = tokens,
+                                      .G = 3,
+                                      .D = 5,
+                                      .dtype = DType::float32,
+                                      .backward = backward,
+                                      .documents = documents};
+          Allocator plan(Device::cpu(), Allocator::Mode::plan);
+          const Ring planned(plan, nullptr, N, capacity);
+          const auto rounded = [](std::int64_t bytes) {
+            return std::max<std::size_t>(64, static_cast<std::size_t>((bytes + 63) / 64 * 64));
+          };
+          const std::size_t block = rounded(2 * 2 * tokens * 3 * 5 * 4), ids = rounded(2 * tokens * 4);
+          const std::size_t buffers = N == 1 ? 0 : N == 2 ? 1 : 2, home = N > 2 ? 1 : 0;
+          const std::size_t expected =
+              buffers * block + (documents ? buffers * ids : 0) + (backward ? (buffers + home) * block : 0);
+          EXPECT_EQ(Ring::ring_bytes(capacity, N), expected);
+          EXPECT_EQ(plan.current()[Tag::ring], expected);
+          launch_threads({.ranks = N}, [&](Communicator& world) {
+            Allocator real(Device::cpu());
+            const Ring ring(real, &world, N, capacity);
+            EXPECT_EQ(real.current()[Tag::ring], expected);
+            EXPECT_EQ(real.current().total, expected);
+          });
+        }
+      }
+    }
+  }
+}
+
+/// A rank with its own small ring: keys are 1000 * owner + index, values their negatives, documents the owner's rank.
+class Rank {
+ public:
+  Rank(Communicator& world, Layout layout, std::int64_t S, std::int64_t most_tokens)
+      : world_(world),
+        pool_(1),
+        stream_(pool_),
+        allocator_(Device::cpu()),
+        layout_(layout),
+        ring_(allocator_, &world, world.size(), {.max_sequences = 2, .max_tokens = most_tokens, .G = 1, .D = 2}) {
+    begin(S, 1, {.causal = true});
+  }
+
+  void begin(std::int64_t S, std::int64_t B, const AttentionMask& mask) {
+    B_ = B;
+    segments_.clear();
+    std::vector<ShardExtents> extents;
+    for (int rank = 0; rank < world_.size(); ++rank) {
+      segments_.push_back(shard_segments(layout_, S, world_.size(), rank));
+      std::vector<SegmentExtent> own;
+      for (const Segment& segment : segments_.back()) own.push_back({segment.start, segment.last(), 0, 0});
+      extents.emplace_back(static_cast<std::size_t>(B), own);
+    }
+    kv_ = block_of(world_.rank());
+    dkv_.assign(kv_.size(), 99);
+    documents_.assign(static_cast<std::size_t>(B * tokens(world_.rank())), world_.rank());
+    ring_.begin(mask, extents, segments_, B);
+  }
+
+  std::int64_t tokens(int rank) const { return token_count(segments_[static_cast<std::size_t>(rank)]); }
+  std::vector<float> block_of(int rank) const {
+    const auto half = static_cast<std::size_t>(B_ * tokens(rank) * 2);
+    std::vector<float> kv(2 * half);
+    for (std::size_t i = 0; i < half; ++i) {
+      kv[i] = 1000.0F * static_cast<float>(rank) + static_cast<float>(i);
+      kv[half + i] = -kv[i];
+    }
+    return kv;
+  }
+  Shape shape() const { return {2, B_, tokens(world_.rank()), 1, 2}; }
+  void forward(const Ring::Visitor& visitor) {
+    ring_.forward(stream_, 7, host_view(kv_.data(), shape()), documents(), visitor);
+  }
+  void backward(const Ring::Visitor& visitor) {
+    ring_.backward(stream_, 7, host_view(kv_.data(), shape()), documents(), host_view(dkv_.data(), shape()), visitor);
+  }
+  /// Checks that a block is its owner's, in every part.
+  void check(const RingBlock& block, bool backward) const {
+    const std::int64_t T = tokens(block.owner);
+    const Shape expected{B_, T, 1, 2};
+    EXPECT_EQ(block.k.shape, expected);
+    EXPECT_EQ(block.v.shape, expected);
+    const std::vector<float> kv = block_of(block.owner);
+    const auto half = static_cast<std::size_t>(expected.numel());
+    EXPECT_TRUE(std::equal(kv.begin(), kv.begin() + static_cast<std::ptrdiff_t>(half), block.k.as<float>()));
+    EXPECT_TRUE(std::equal(kv.begin() + static_cast<std::ptrdiff_t>(half), kv.end(), block.v.as<float>()));
+    EXPECT_EQ(block.tokens.documents.shape, (Shape{B_, T}));
+    for (std::int64_t i = 0; i < B_ * T; ++i) EXPECT_EQ(block.tokens.documents.as<std::int32_t>()[i], block.owner);
+    const SegmentList& own = segments_[static_cast<std::size_t>(block.owner)];
+    EXPECT_TRUE(std::equal(own.begin(), own.end(), block.tokens.segments.begin(), block.tokens.segments.end()));
+    EXPECT_EQ(block.dk.empty(), !backward);
+  }
+  /// Adds 2^rank to every element of dk, and twice that to dv: sums tell who contributed, and how often.
+  void contribute(const RingBlock& block) const {
+    const auto share = static_cast<float>(1 << world_.rank());
+    for (std::int64_t i = 0; i < block.dk.numel(); ++i) {
+      block.dk.as<float>()[i] += share;
+      block.dv.as<float>()[i] += 2 * share;
+    }
+  }
+  const std::vector<float>& dkv() const { return dkv_; }
+  const std::vector<float>& kv() const { return kv_; }
+  Ring& ring() { return ring_; }
+
+ private:
+  TensorView documents() const { return host_view(documents_.data(), {B_, tokens(world_.rank())}); }
+
+  Communicator& world_;
+  ThreadPool pool_;
+  Stream stream_;
+  Allocator allocator_;
+  Layout layout_;
+  std::int64_t B_ = 1;
+  std::vector<SegmentList> segments_;
+  std::vector<float> kv_, dkv_;
+  std::vector<std::int32_t> documents_;
+  Ring ring_;
+};
+
+TEST(Ring, ShowsEveryBlockOnceAndBringsEverySumHome) {
+  for (const Layout layout : {Layout::contiguous, Layout::zigzag}) {
+    launch_threads({.ranks = 5}, [&](Communicator& world) {
+      Rank rank(world, layout, 37, 8);
+      struct Case {
+        std::int64_t S, B;
+        AttentionMask mask;
+      };
+      for (const Case& c :
+           {Case{37, 1, {true, 0}}, Case{37, 2, {false, 0}}, Case{3, 1, {true, 0}}, Case{0, 1, {true, 0}},
+            Case{40, 2, {true, 9}}, Case{40, 1, {false, 9}}, Case{23, 2, {true, 0}}}) {
+        rank.begin(c.S, c.B, c.mask);
+        std::vector<int> forward, backward;
+        const auto own_kv = rank.kv();
+        rank.forward([&](const RingBlock& block) {
+          rank.check(block, false);
+          forward.push_back(block.owner);
+        });
+        rank.backward([&](const RingBlock& block) {
+          rank.check(block, true);
+          rank.contribute(block);
+          backward.push_back(block.owner);
+        });
+        EXPECT_EQ(rank.kv(), own_kv);
+        std::vector<int> planned;
+        for (const RingStep& step : rank.ring().plan().steps) planned.push_back(step.owner);
+        EXPECT_EQ(forward, planned);
+        EXPECT_EQ(backward, planned);
+
+        // Who may see one of this rank's keys, from the words of the mask alone.
+        float expected = 0;
+        for (int other = 0; other < 5; ++other) {
+          bool sees = other == world.rank();
+          const SegmentList queries = shard_segments(layout, c.S, 5, other);
+          const SegmentList keys = shard_segments(layout, c.S, 5, world.rank());
+          for (std::int64_t i = 0; i < token_count(queries); ++i) {
+            for (std::int64_t j = 0; j < token_count(keys); ++j) {
+              const std::int64_t ahead = position_of(keys, j) - position_of(queries, i);
+              sees |= !(c.mask.causal && ahead > 0) && (c.mask.window == 0 || std::abs(ahead) < c.mask.window);
+            }
+          }
+          if (sees) expected += static_cast<float>(1 << other);
+        }
+        const auto half = static_cast<std::ptrdiff_t>(rank.dkv().size() / 2);
+        for (std::ptrdiff_t i = 0; i < half; ++i) {
+          ASSERT_EQ(rank.dkv()[static_cast<std::size_t>(i)], expected) << "S " << c.S << ", rank " << world.rank();
+          ASSERT_EQ(rank.dkv()[static_cast<std::size_t>(half + i)], 2 * expected);
+        }
+      }
+    });
+  }
+}
+
+TEST(Ring, MeasuresExposedWaiting) {
+  launch_threads({.ranks = 2}, [](Communicator& world) {
+    Rank rank(world, Layout::contiguous, 16, 8);
+    if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    rank.forward([](const RingBlock&) {});
+    const double seconds = rank.ring().take_wait_seconds();
+    if (world.rank() == 1) {  // it needs block 0
+      EXPECT_GT(seconds, 0.1);
+    }
+    EXPECT_LT(seconds, 20);
+    EXPECT_EQ(rank.ring().take_wait_seconds(), 0);
+  });
+}
+
+TEST(Ring, TheNextBlockMovesWhileThisOneIsComputed) {
+  // Rank 0 stays in the visit of its own block until rank 1 has been shown that block: it must be on its way already.
+  std::promise<void> shown;
+  launch_threads({.ranks = 2}, [&](Communicator& world) {
+    Rank rank(world, Layout::contiguous, 32, 16);
+    rank.forward([&](const RingBlock& block) {
+      if (world.rank() == 1 && block.owner == 0) shown.set_value();
+      if (world.rank() == 0) {
+        EXPECT_EQ(shown.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+      }
+    });
+  });
+}
+
+TEST(Ring, AnErrorInAVisitEndsAllRanks) {
+  for (const bool backward : {false, true}) {
+    for (int hop = 0; hop < 3; ++hop) {
+      try {
+        launch_threads({.ranks = 4, .timeout_seconds = 120}, [&](Communicator& world) {
+          Rank rank(world, Layout::zigzag, 64, 16);
+          const auto visit = [&](const RingBlock& block) {
+            if (world.rank() == 2 && block.hop == hop) fail(ExitCode::numeric, "bad number at hop {}", hop);
+          };
+          backward ? rank.backward(visit) : rank.forward(visit);
+          world.barrier({});
+        });
+        ADD_FAILURE() << "no error";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::numeric);
+        EXPECT_EQ(error.what(), fmt::format("bad number at hop {}", hop));
+      }
+    }
+  }
+}
+
+TEST(Ring, ATimeoutNamesLayerAndHop) {
+  try {
+    launch_threads({.ranks = 3, .timeout_seconds = 0.3}, [&](Communicator& world) {
+      Rank rank(world, Layout::zigzag, 64, 22);
+      if (world.rank() == 1) return;  // never comes
+      rank.forward([](const RingBlock&) {});
+    });
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::rank);
+    for (const char* words : {"ring keys and values", "layer 7", "hop 1", "rank 1 has not"}) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain
