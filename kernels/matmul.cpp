@@ -1,35 +1,29 @@
-// Matrix products on the CPU: Eigen's single-threaded products on fixed tiles of the output, spread over the pool.
+// A linear layer's products on the CPU: the three are one product (cpu/gemm.h) of operands that lie one way or the
+// other, on tiles of the output spread over the pool.
 #include "kernels/matmul.h"
 
-// GCC 12 takes the undefined operand of its own AVX-512 intrinsics for a mistake (GCC bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#define EIGEN_DONT_PARALLELIZE
-#include <Eigen/Core>
-
 #include "kernels/check.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/loops.h"
 
 namespace ringtrain {
 
 namespace {
 
-template <class T>
-using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <class T>
-using Map = Eigen::Map<Matrix<T>>;
-template <class T>
-using ConstMap = Eigen::Map<const Matrix<T>>;
+using cpu::gemm::Operand;
 
-/// Calls body(row, column, rows, columns) for all tiles of an output.
-template <class Body>
-void for_tiles(ThreadPool& pool, std::int64_t rows, std::int64_t columns, std::int64_t tile_rows,
-               std::int64_t tile_columns, Body&& body) {
-  const std::int64_t across = (columns + tile_columns - 1) / tile_columns, down = (rows + tile_rows - 1) / tile_rows;
+/// c[M, N] += a[M, K] b[K, N], after start(tile's rows x columns of c) has been called for every tile.
+template <class R, class Start>
+void multiply(ThreadPool& pool, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<R>& a,
+              const Operand<R>& b, R* c, Start&& start) {
+  const auto tile = cpu::gemm::tile_of<R>(M, N);
+  const std::int64_t down = (M + tile.rows - 1) / tile.rows, across = (N + tile.columns - 1) / tile.columns;
   pool.run(down * across, [&](std::int64_t task, int) {
-    const std::int64_t row = task / across * tile_rows, column = task % across * tile_columns;
-    body(row, column, std::min(tile_rows, rows - row), std::min(tile_columns, columns - column));
+    const std::int64_t row = task / across * tile.rows, column = task % across * tile.columns;
+    const std::int64_t rows = std::min(tile.rows, M - row), columns = std::min(tile.columns, N - column);
+    R* const to = c + row * N + column;
+    for (std::int64_t i = 0; i < rows; ++i) start(to + i * N, column, columns);
+    cpu::gemm::add_product(a, b, row, column, rows, columns, K, to, N);
   });
 }
 
@@ -53,18 +47,15 @@ void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, co
   require_cpu(stream, "matmul");
   const auto [T, I, O] = check_call(x, w, y, bias);
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
-    const ConstMap<R> xm(x.as<R>(), T, I), wm(w.as<R>(), O, I);
-    Map<R> ym(y.as<R>(), T, O);
     const R* const b = bias.empty() ? nullptr : bias.as<R>();
-    for_tiles(stream.pool(), T, O, 256, 256, [&](auto t, auto o, auto rows, auto columns) {
-      auto to = ym.block(t, o, rows, columns);
-      if (b != nullptr) {
-        to.rowwise() = Eigen::Map<const Eigen::Matrix<R, 1, Eigen::Dynamic>>(b + o, columns);
-      } else {
-        to.setZero();
-      }
-      to.noalias() += xm.middleRows(t, rows) * wm.middleRows(o, columns).transpose();
-    });
+    multiply<R>(stream.pool(), T, O, I, {x.as<R>(), I}, {w.as<R>(), I, true}, y.as<R>(),
+                [=](R* to, std::int64_t column, std::int64_t columns) {
+                  if (b != nullptr) {
+                    std::copy_n(b + column, columns, to);
+                  } else {
+                    std::fill_n(to, columns, R{0});
+                  }
+                });
   });
 }
 
@@ -73,13 +64,10 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const TensorVie
   require_cpu(stream, "matmul");
   const auto [T, I, O] = check_call(dx, w, dy, {});
   dispatch_float(dx.dtype, [&, T = T, I = I, O = O]<class R>() {
-    const ConstMap<R> dym(dy.as<R>(), T, O), wm(w.as<R>(), O, I);
-    Map<R> dxm(dx.as<R>(), T, I);
-    for_tiles(stream.pool(), T, I, 256, 256, [&](auto t, auto i, auto rows, auto columns) {
-      auto to = dxm.block(t, i, rows, columns);
-      if (!accumulate) to.setZero();
-      to.noalias() += dym.middleRows(t, rows) * wm.middleCols(i, columns);
-    });
+    multiply<R>(stream.pool(), T, I, O, {dy.as<R>(), O}, {w.as<R>(), I}, dx.as<R>(),
+                [=](R* to, std::int64_t, std::int64_t columns) {
+                  if (!accumulate) std::fill_n(to, columns, R{0});
+                });
   });
 }
 
@@ -88,15 +76,11 @@ void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorVi
   require_cpu(stream, "matmul");
   const auto [T, I, O] = check_call(x, dw, dy, dbias);
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
-    const ConstMap<R> xm(x.as<R>(), T, I), dym(dy.as<R>(), T, O);
-    Map<R> dwm(dw.as<R>(), O, I);
-    for_tiles(stream.pool(), O, I, 128, 128, [&](auto o, auto i, auto rows, auto columns) {
-      dwm.block(o, i, rows, columns).noalias() += dym.middleCols(o, rows).transpose() * xm.middleCols(i, columns);
-    });
+    multiply<R>(stream.pool(), O, I, T, {dy.as<R>(), O, true}, {x.as<R>(), I}, dw.as<R>(),
+                [](R*, std::int64_t, std::int64_t) {});
     if (dbias.empty()) return;
-    R* const to = dbias.as<R>();
     const R* const from = dy.as<R>();
-    cpu::sum_rows_into(stream.pool(), T, O, to, [=](std::int64_t t, auto at) { return at(from + t * O); });
+    cpu::sum_rows_into(stream.pool(), T, O, dbias.as<R>(), [=](std::int64_t t, auto at) { return at(from + t * O); });
   });
 }
 

@@ -96,6 +96,31 @@ TYPED_TEST(MatmulTest, BitsDoNotDependOnThreads) {
   }
 }
 
+TYPED_TEST(MatmulTest, BitsOfARowDoNotDependOnTheOtherRows) {
+  using R = TypeParam;
+  CpuStream stream;
+  const std::int64_t T = 700, I = 300, O = 500;
+  const auto x = random_vector<R>(T * I, 1), w = random_vector<R>(O * I, 2), dy = random_vector<R>(T * O, 3);
+  std::vector<R> y(dy.size()), dx(x.size()), dw(w.size());
+  linear_forward(stream, view_of(y, {T, O}), view_of(x, {T, I}), view_of(w, {O, I}), {});
+  linear_backward_input(stream, view_of(dx, {T, I}), view_of(dy, {T, O}), view_of(w, {O, I}), false);
+  linear_backward_weight(stream, view_of(dw, {O, I}), {}, view_of(dy, {T, O}), view_of(x, {T, I}));
+  std::vector<R> y_parts(y.size()), dx_parts(dx.size()), dw_parts(dw.size());
+  const auto rows = [](const std::vector<R>& of, std::int64_t columns, std::int64_t begin, std::int64_t end) {
+    return view_of(of, {static_cast<std::int64_t>(of.size()) / columns, columns}).rows(begin, end);
+  };
+  for (const auto& [begin, end] : {std::pair{0, 1}, std::pair{1, 4}, std::pair{4, 130}, std::pair{130, 700}}) {
+    linear_forward(stream, rows(y_parts, O, begin, end), rows(x, I, begin, end), view_of(w, {O, I}), {});
+    linear_backward_input(stream, rows(dx_parts, I, begin, end), rows(dy, O, begin, end), view_of(w, {O, I}), false);
+  }
+  for (const auto& [begin, end] : {std::pair{0, 512}, std::pair{512, 700}}) {  // tokens in multiples of 256
+    linear_backward_weight(stream, view_of(dw_parts, {O, I}), {}, rows(dy, O, begin, end), rows(x, I, begin, end));
+  }
+  EXPECT_EQ(y_parts, y);
+  EXPECT_EQ(dx_parts, dx);
+  EXPECT_EQ(dw_parts, dw);
+}
+
 TEST(MatmulChecksTest, RefusesShapesThatDoNotFit) {
   CpuStream stream;
   std::vector<float> x(6), w(6), y(4);
