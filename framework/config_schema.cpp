@@ -161,11 +161,12 @@ std::string write_lengths(const std::vector<std::int64_t>& lengths) {
   return "[" + list + "]";
 }
 
-// NOLINTNEXTLINE(bugprone-macro-parentheses): a member's path is no expression
+// NOLINTBEGIN(bugprone-macro-parentheses): a member's path is no expression
 #define MEMBER(path)          \
   [](auto& config) -> auto& { \
     return config.path;       \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 
 // Upper ends keep every product that a memory plan forms within 64 bits.
 constexpr std::int64_t k = 1024, m = k * k;
