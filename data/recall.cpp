@@ -111,6 +111,14 @@ RecallDocument make_recall_document(std::uint64_t seed, std::int64_t index, std:
 
 namespace {
 
+/// Return the far keys of a short document: as many as a long one has, if they fit.
+std::int64_t short_pairs(const RecallOptions& options) {
+  const std::int64_t length = options.length / recall_short;
+  std::int64_t pairs = options.pairs;
+  while (pairs > 0 && far_range(length, pairs).end - far_range(length, pairs).begin < pairs) --pairs;
+  return pairs;
+}
+
 /// Calls body(document, is_long) for every document of one group: for training the short ones and the long one behind
 /// them, for validation a long one alone.
 template <class Body>
@@ -119,7 +127,7 @@ void for_group(const RecallOptions& options, std::int64_t group, bool training, 
   const std::int64_t index = group * (recall_short + 1), short_length = options.length / recall_short;
   for (std::int64_t i = 0; training && i < recall_short; ++i) {
     const std::int64_t rest = i == recall_short - 1 ? options.length % recall_short : 0;
-    body(make_recall_document(seed, index + i, short_length + rest, 0), false);
+    body(make_recall_document(seed, index + i, short_length + rest, short_pairs(options)), false);
   }
   body(make_recall_document(seed, index + recall_short, options.length, options.pairs), true);
 }

@@ -15,9 +15,9 @@
 // covers the distance, and exactly ln 8 for one that does not: the key tells its eight values, nothing else tells
 // which.
 //
-// In the training part 16 short documents stand before every long one, of L tokens together: practice pairs alone, in a
-// document of its own each. They give a step many keys' values at once instead of one document's, and a short range to
-// begin with; and windows of L tokens are still either one long document or 16 short ones.
+// In the training part 16 short documents stand before every long one, of L tokens together: small copies of it, with
+// as many far keys as fit. They give a step many documents' values at once instead of one's, and a short range to begin
+// with; and windows of L tokens are still either one long document or 16 short ones.
 //
 // It is easy to learn on purpose: what a value token means does not depend on the token before it, so a head that finds
 // earlier values of the same key and copies them is enough, and it pays from the first step; all practice pairs,
