@@ -2,6 +2,8 @@
 // the same size. Argument: T, I, O, workers. GFLOP/s.
 #include <benchmark/benchmark.h>
 
+#define EIGEN_DONT_PARALLELIZE
+#include <Eigen/Core>
 #include <vector>
 
 #include "framework/stream.h"
@@ -40,8 +42,22 @@ void shapes(benchmark::internal::Benchmark* b) {
   b->UseRealTime()->MinTime(0.2);
 }
 
+/// The yardstick: y[T, O] += x[T, I] w[O, I]^T by one call, one thread.
+void eigen(benchmark::State& state) {
+  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const Matrix x = Matrix::Constant(state.range(0), state.range(1), 0.5F);
+  const Matrix w = Matrix::Constant(state.range(2), state.range(1), 0.25F);
+  Matrix y = Matrix::Zero(state.range(0), state.range(2));
+  for (auto _ : state) y.noalias() += x * w.transpose();
+  const double flops = 2.0 * static_cast<double>(x.size()) * static_cast<double>(w.rows());
+  state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+BENCHMARK(eigen)->Args({2048, 2048, 2048})->Args({8192, 256, 256})->Args({2048, 768, 3072})->MinTime(0.2);
 BENCHMARK_CAPTURE(run, forward, Product::forward)->Apply(shapes);
 BENCHMARK_CAPTURE(run, backward_input, Product::backward_input)->Apply(shapes);
 BENCHMARK_CAPTURE(run, backward_weight, Product::backward_weight)->Apply(shapes);
 
 }  // namespace
+
+BENCHMARK_MAIN();
