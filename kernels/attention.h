@@ -38,7 +38,10 @@ struct AttentionState {
   TensorView o, m, l;
 };
 
-/// Return the bytes of workspace that forward and backward need for at most Tq queries and Tk keys a call. Covers both.
+/// Return the bytes of workspace that forward and backward need for at most Tq queries and Tk keys a call: the larger
+/// of the two, which on a CPU is backward's. A slice for each worker, of the size of a few tiles (128 keys by 64
+/// queries): 5 * 128 * D + 3 * 64 * D + 2 * 64 * 128 elements (D rounded up to whole vectors in part), and a little;
+/// plus one 8-byte counter for each tile of 128 keys and each of B * G heads. It does not depend on Tq.
 std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq,
                                       std::int64_t Tk);
 

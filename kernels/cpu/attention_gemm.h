@@ -18,9 +18,10 @@ namespace ringtrain::cpu {
 inline constexpr int panel_vectors = vector_registers >= 32 ? 4 : 2;
 template <class T>
 inline constexpr std::int64_t panel_width = panel_vectors* lanes<T>;
-/// Rows of a register block NR vectors wide: MR * NR accumulators, NR vectors of B and one of A must fit.
+/// Rows of a register block NR vectors wide: MR * NR accumulators, NR vectors of B and one of A must fit. Narrow blocks
+/// occur only at edges: eight rows keep the multipliers busy there, and more would only be more code.
 template <int NR>
-inline constexpr int block_rows = std::min(14, (vector_registers - NR - 1) / NR);
+inline constexpr int block_rows = std::min(8, (vector_registers - NR - 1) / NR);
 
 /// How A lies: rows: A[i, p] = a[i * stride + p]; columns: A[i, p] = a[p * stride + i].
 enum class Order { rows, columns };

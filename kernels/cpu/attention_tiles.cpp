@@ -36,7 +36,10 @@ LocalRange clip(const Tile& tile, const std::int32_t* documents, const Interval&
 
 TileList::TileList(std::span<const Segment> segments, std::int64_t size) : segments_(segments), size_(size) {
   ensure(static_cast<std::int64_t>(segments.size()) <= max_segments, "attention takes at most 16 segments a shard");
-  for (const Segment& segment : segments) count_ += tiles_of(segment, size);
+  for (const Segment& segment : segments) {
+    ensure(segment.stride >= 1 && segment.stride < (1 << 20), "attention takes strides from 1 to 2^20");
+    count_ += tiles_of(segment, size);
+  }
 }
 
 Tile TileList::operator[](std::int64_t index) const {
