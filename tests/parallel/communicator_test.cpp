@@ -197,22 +197,22 @@ constexpr double long_timeout = 120;
 
 TEST(ThreadCommunicatorFailure, TimeoutNamesWhoWaitsForWhom) {
   std::vector<double> buffer(5);
-  const Error receive = error_of({.ranks = 4, .timeout_seconds = 0.2}, [&](Communicator& world) {
+  const Error receive = error_of({.ranks = 4, .timeout_seconds = 1.5}, [&](Communicator& world) {
     if (world.rank() != 2) return;
     world.wait(world.exchange({}, no_peer, view_of(buffer), 1, test_site));
   });
   expect_words(receive, ExitCode::rank,
-               {"rank 2 of 4", "0.2 s", "test message", "layer 3", "hop 2", "rank 1 has not sent", "40 bytes"});
-  const Error send = error_of({.ranks = 4, .timeout_seconds = 0.2}, [&](Communicator& world) {
+               {"rank 2 of 4", "1.5 s", "test message", "layer 3", "hop 2", "rank 1 has not sent", "40 bytes"});
+  const Error send = error_of({.ranks = 4, .timeout_seconds = 1.5}, [&](Communicator& world) {
     const auto odd = world.split(world.rank() % 2);
     if (world.rank() == 3) odd->wait(odd->exchange(view_of(buffer), 0, {}, no_peer, {.operation = "odd"}));
   });
   expect_words(send, ExitCode::rank, {"rank 3 of 4", "odd: rank 1 has not received its 40 bytes"});  // world ranks
-  const Error barrier = error_of({.ranks = 4, .timeout_seconds = 0.2}, [&](Communicator& world) {
+  const Error barrier = error_of({.ranks = 4, .timeout_seconds = 1.5}, [&](Communicator& world) {
     if (world.rank() % 2 == 0) world.barrier(test_site);
   });
   expect_words(barrier, ExitCode::rank, {"of 4", "test message, layer 3, hop 2", "not there yet: rank 1, 3"});
-  const Error split = error_of({.ranks = 3, .timeout_seconds = 0.2}, [&](Communicator& world) {
+  const Error split = error_of({.ranks = 3, .timeout_seconds = 1.5}, [&](Communicator& world) {
     if (world.rank() != 1) world.split(0);
   });
   expect_words(split, ExitCode::rank, {"split: 2 of 3 ranks"});
@@ -284,9 +284,12 @@ TEST(ThreadCommunicatorFailure, UnwindingLeavesNoBufferInUse) {
       const std::size_t size = 1 << 16;
       if (world.rank() == 0) {
         const auto sent = std::make_unique<std::vector<std::uint8_t>>(size, std::uint8_t{42});
-        const auto received = std::make_unique<std::vector<std::uint8_t>>(size);
+        std::vector<std::vector<std::uint8_t>> received(8, std::vector<std::uint8_t>(size));
         const auto own = world.split(0);  // destroyed first: takes back what was not met
-        for (int i = 0; i < 8; ++i) own->exchange(view_of(*sent), 1 + i % 2, view_of(*received), 1 + i % 2, test_site);
+        for (std::size_t i = 0; i < 8; ++i) {
+          const int peer = 1 + static_cast<int>(i % 2);
+          own->exchange(view_of(*sent), peer, view_of(received[i]), peer, test_site);
+        }
         std::this_thread::sleep_for(std::chrono::microseconds(20 * trial));
         fail(ExitCode::data, "rank 0 has bad data");
       }

@@ -241,7 +241,7 @@ TEST(Ring, AnErrorInAVisitEndsAllRanks) {
 
 TEST(Ring, ATimeoutNamesLayerAndHop) {
   try {
-    launch_threads({.ranks = 3, .timeout_seconds = 0.3}, [&](Communicator& world) {
+    launch_threads({.ranks = 3, .timeout_seconds = 2}, [&](Communicator& world) {
       Rank rank(world, Layout::zigzag, 64, 22);
       if (world.rank() == 1) return;  // never comes
       rank.forward([](const RingBlock&) {});
