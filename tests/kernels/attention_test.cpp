@@ -99,6 +99,8 @@ TEST(Attention, RowsWithoutKeys) {
   EXPECT_TRUE(std::all_of(run.dq.begin(), run.dq.begin() + 100 * 2 * 16, [](float x) { return x == 0; }));
   check_both({"none at all", shape_of(1, 2, 2, 16), {{0, 1, 70}}, {{{70, 1, 70}}}});
   check_both({"documents apart", shape_of(1, 2, 2, 16, false), {{0, 1, 70}}, {{{90, 1, 100}}}, 40});
+  // Most queries of every tile fall between two keys and see none, their neighbours do: no clipping helps here.
+  check_both({"between keys", shape_of(1, 2, 1, 16, true, 2), {{0, 1, 290}}, {{{0, 5, 60}}}});
   check_both({"out of the window", shape_of(1, 2, 2, 16, true, 20), {{100, 1, 70}}, {{{0, 1, 90}}}});
 }
 
