@@ -15,10 +15,14 @@ static_assert(std::endian::native == std::endian::little, "datasets are copied b
 
 namespace {
 
-/// Holds the process-wide mutex, and silences HDF5's own printing for this thread.
+/// Holds the process-wide mutex, and silences HDF5's own printing for this thread. The library may not clean up at
+/// exit: it would crash on a file that it could not write, and we close what we open.
 class Session {
  public:
-  Session() : lock_(mutex()) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+  Session() : lock_(mutex()) {
+    [[maybe_unused]] static const herr_t no_cleanup = H5dont_atexit();  // before the first other call
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  }
 
  private:
   static std::mutex& mutex() {
@@ -36,6 +40,7 @@ std::string hdf5_message() {
     return 1;  // the first of the upward walk is the innermost: stop
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take, &message);
+  std::replace(message.begin(), message.end(), '\n', ' ');
   return message;
 }
 
@@ -289,7 +294,12 @@ Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> 
          "folder",
          path, bytes, free);
   }
-  File::create(path, code).close();  // the system's own words if it exists or cannot be made
+  {  // the system's own words if it exists, cannot be made, or may not become so large (a quota, a limit)
+    File probe = File::create(path, code);
+    probe.reserve(bytes);
+    probe.truncate(0);
+    probe.close();
+  }
 
   {
     const Session session;

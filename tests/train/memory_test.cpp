@@ -1,0 +1,156 @@
+// The memory plan of whole ranks: activations fall as 1/N, no allocation grows with the whole sequence, a run's
+// measured peak is the plan, and the process grows by no more than it, as the operating system sees it.
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "parallel/ring.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+#include "train/memory_report.h"
+#include "train/rank_state.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class RankMemory : public TrainTest {
+ protected:
+  Config medium(std::int64_t seq_len, int sequence, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> settings{"model.hidden_size=64",
+                                      "model.intermediate_size=128",
+                                      "training.dtype=float32",
+                                      "training.global_batch_size=1",
+                                      "training.feedforward_chunk=512",
+                                      "training.loss_chunk=256",
+                                      fmt::format("training.seq_len={}", seq_len),
+                                      fmt::format("mesh.sequence={}", sequence)};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return tiny("none", settings);
+  }
+  static std::vector<RankPlan> plan(const Config& config) {
+    return plan_ranks(config, make_parameter_table(config.model), training_purpose(config));
+  }
+};
+
+TEST_F(RankMemory, ActivationsFallAsOneOverTheRing) {
+  for (const auto* recompute : {"none", "keep_attention", "full"}) {
+    const std::vector<std::string> policy{std::string("training.recompute=") + recompute};
+    const auto whole = static_cast<double>(plan(medium(16384, 1, policy))[0].peak[Tag::activations]);
+    for (const int ranks : {2, 4, 8}) {
+      for (const RankPlan& rank : plan(medium(16384, ranks, policy))) {
+        EXPECT_NEAR(static_cast<double>(rank.peak[Tag::activations]) * ranks / whole, 1.0, 0.15)
+            << recompute << ", rank " << rank.rank << " of " << ranks;
+      }
+    }
+  }
+}
+
+TEST_F(RankMemory, NoAllocationGrowsWithTheWholeSequence) {
+  const auto sizes = [&](int ranks) {
+    std::map<std::string, std::size_t> bytes;
+    const std::string lengths = fmt::format("evaluation.context_lengths=[32, {}]", 2048 * ranks);
+    const auto plans =
+        plan(medium(2048 * ranks, ranks, {"evaluation.interval=1", "evaluation.target_tokens=16", lengths}));
+    for (const PlannedTensor& tensor : plans[0].tensors) {
+      bytes[tensor.name] += tensor.bytes;
+    }
+    return bytes;
+  };
+  const auto few = sizes(4), many = sizes(16);
+  ASSERT_EQ(few.size(), many.size());
+  for (const auto& [name, bytes] : many) {
+    // Shares of moments and buckets fall; nothing else changes, though the sequence is four times as long. (Staging of
+    // a reduction is all slices but one's own.)
+    const double allowed = name.starts_with("gradient reduction") ? 1.3 * static_cast<double>(few.at(name))
+                                                                  : static_cast<double>(few.at(name));
+    EXPECT_LE(static_cast<double>(bytes), allowed) << name;
+  }
+}
+
+TEST_F(RankMemory, RingBuffersAndMomentsFollowTheirFormulas) {
+  constexpr std::int64_t T = 2048, G = 2, D = 16, bytes = 4;
+  const std::int64_t block = 2 * T * G * D * bytes, ids = 4 * T;  // keys and values; document ids
+  const auto ring = [&](int ranks) {
+    return static_cast<std::int64_t>(plan(medium(T * ranks, ranks))[0].peak[Tag::ring]);
+  };
+  EXPECT_EQ(ring(1), 0);
+  EXPECT_EQ(ring(2), block + ids + block);            // one block is away, and its gradient
+  EXPECT_EQ(ring(3), 2 * (block + ids) + 3 * block);  // two buffers of each, and what comes home
+  EXPECT_EQ(ring(8), ring(3));                        // whatever the ring
+  std::int64_t moments = 0;
+  const Config config = medium(T * 4, 4, {"mesh.data=2", "training.global_batch_size=2"});
+  for (const RankPlan& rank : plan(config)) moments += static_cast<std::int64_t>(rank.peak[Tag::optimizer]);
+  const std::int64_t all = 2 * bytes * make_parameter_table(config.model).count();  // over all ranks once
+  EXPECT_GE(moments, all);
+  EXPECT_LE(moments, all + 8 * 2 * 64);  // but for alignment
+}
+
+TEST_F(RankMemory, APlanThatCannotFitIsRefusedWithItsNumbers) {
+  const auto plans = plan(medium(4096, 2));
+  const auto needed = static_cast<std::int64_t>(total_bytes(plans));
+  require_memory(plans, needed);
+  const std::string sentence = error_of(ExitCode::usage, [&] { require_memory(plans, needed - 1); });
+  EXPECT_NE(sentence.find(std::to_string(needed)), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("training.seq_len"), std::string::npos) << sentence;
+}
+
+TEST_F(RankMemory, TheMeasuredPeakByTagIsThePlan) {
+  TextPlan text;
+  text.longest = 200;
+  text.validation_documents = 30;
+  const Config config =
+      tiny(write_tokens("text.h5", text),
+           {"training.steps=3", "mesh.data=2", "mesh.sequence=3", "evaluation.interval=2", "checkpoint.interval=2",
+            "evaluation.context_lengths=[16, 64]", "evaluation.target_tokens=8", "training.micro_batch_size=2"});
+  run(config, "run");
+  const auto plans = plan(config);
+  for (const auto& line : metrics("run")) {
+    ASSERT_EQ(line.at("peak_bytes").size(), 6u);
+    for (std::size_t rank = 0; rank < 6; ++rank) {
+      for (int tag = 0; tag < tag_count; ++tag) {
+        const auto measured = line.at("peak_bytes")[rank].at(name_of(static_cast<Tag>(tag))).get<double>();
+        const auto planned = static_cast<double>(plans[rank].peak[static_cast<Tag>(tag)]);
+        EXPECT_NEAR(measured, planned, 0.05 * planned) << name_of(static_cast<Tag>(tag));
+      }
+    }
+  }
+}
+
+// The witness from outside: the resident memory of the program, as the kernel counts it.
+TEST_F(RankMemory, ResidentMemoryOfTheProgramGrowsByNoMoreThanThePlan) {
+#ifdef RINGTRAIN_SANITIZED
+  GTEST_SKIP() << "sanitizers keep shadows of their own";
+#endif
+  TextPlan text;
+  text.documents = 30;
+  text.shortest = 2000;
+  text.longest = 5000;
+  text.validation_documents = 10;
+  const Config config = tiny(
+      write_tokens("text.h5", text),
+      {"model.hidden_size=128", "model.num_hidden_layers=4", "model.intermediate_size=384", "training.seq_len=16384",
+       "training.global_batch_size=2", "training.dtype=float32", "training.recompute=none", "training.steps=2",
+       "model.sliding_window=128", "mesh.data=1", "mesh.sequence=2", "training.feedforward_chunk=1024",
+       "training.loss_chunk=1024", "evaluation.interval=1", "evaluation.context_lengths=[64, 1024]",
+       "evaluation.target_tokens=32", "evaluation.target_blocks=4", "checkpoint.interval=1"});
+  std::ofstream(at("run.yaml")) << to_yaml(config);
+  const ChildResult plain = run_child("train", {"--config", "run.yaml", "--dry-run"}, folder);
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  std::int64_t planned = 0;  // as --dry-run printed it
+  std::istringstream lines(plain.out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("memory of all")) planned = std::stoll(line.substr(line.find(':') + 1));
+  }
+  ASSERT_GT(planned, std::int64_t{256} << 20) << plain.out;  // large enough that a leak of a few percent shows
+  const ChildResult full = run_child("train", {"--config", "run.yaml"}, folder);
+  ASSERT_EQ(full.code, 0) << full.err;
+  const std::int64_t growth = full.peak_resident_bytes - plain.peak_resident_bytes;
+  const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  RecordProperty("growth", fmt::format("{:.1f} MiB of {:.1f} MiB planned", mib(growth), mib(planned)));
+  std::printf("resident memory grew by %.1f MiB; planned were %.1f MiB\n", mib(growth), mib(planned));
+  EXPECT_LE(static_cast<double>(growth), 1.05 * static_cast<double>(planned) + static_cast<double>(64 << 20));
+  EXPECT_GE(static_cast<double>(growth), 0.7 * static_cast<double>(planned)) << "a plan nobody needs";
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

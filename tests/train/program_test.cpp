@@ -1,0 +1,205 @@
+// The built programs `train` and `evaluate` as a user meets them: exit codes, one clear sentence on stderr, nothing
+// harmed.
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "framework/files.h"
+#include "framework/hdf5_file.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint_folder.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Programs : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    TextPlan text;
+    text.longest = 200;
+    text.validation_documents = 30;
+    data = write_tokens("text.h5", text);
+    std::ofstream(at("run.yaml")) << to_yaml(tiny(data, {"training.steps=4", "training.global_batch_size=2"}));
+  }
+  ChildResult train_with(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"--config", "run.yaml"});
+    return run_child("train", arguments, folder);
+  }
+  /// Expects the code and exactly one line on stderr that names the program and every part.
+  static void expect_refused(const ChildResult& result, int code, const std::vector<std::string>& parts) {
+    EXPECT_EQ(result.code, code) << result.err;
+    EXPECT_TRUE(result.out.empty()) << result.out;
+    const std::size_t begin = result.err.empty() ? 0 : result.err.rfind('\n', result.err.size() - 2) + 1;
+    const std::string last = result.err.substr(begin);
+    EXPECT_TRUE(last.starts_with("train: ") || last.starts_with("evaluate: ")) << result.err;
+    for (const std::string& part : parts)
+      EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
+  }
+  std::string data;
+};
+
+TEST_F(Programs, TrainStopResumeEvaluate) {
+  ChildResult result = train_with({"--stop-after", "2"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("2/"), std::string::npos);
+  result = train_with({"--resume", "--set", "mesh.sequence=2"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("mesh.sequence was 1, is 2"), std::string::npos) << result.err;
+  EXPECT_TRUE(fs::exists(at("runs/run/config.yaml")));
+  EXPECT_EQ(metrics("runs/run").size(), 4u);
+  result = run_child("evaluate",
+                     {"--checkpoint", "runs/run", "--data", data, "--context-lengths", "16,32,64", "--target-tokens",
+                      "8", "--target-blocks", "20", "--mesh", "2x2", "--output", "result.json"},
+                     folder);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("64*"), std::string::npos) << result.out;
+  const auto json = nlohmann::json::parse(content_of(at("result.json")));
+  for (const char* key : {"checkpoint", "trained_length", "documents", "target_tokens", "target_hash", "results"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  ASSERT_EQ(json.at("results").size(), 3u);
+  for (const char* key : {"context_length", "nll", "perplexity", "bits_per_byte", "ci95", "delta_nll", "delta_ci95"}) {
+    EXPECT_TRUE(json.at("results")[2].contains(key)) << key;
+  }
+}
+
+TEST_F(Programs, HelpAndUsage) {
+  for (const std::string program : {"train", "evaluate"}) {
+    const ChildResult help = run_child(program, {"--help"}, folder);
+    EXPECT_EQ(help.code, 0);
+    EXPECT_NE(help.out.find("--"), std::string::npos);
+    expect_refused(run_child(program, {"--nonsense"}, folder), 2, {});
+    expect_refused(run_child(program, {}, folder), 2, {});
+  }
+  expect_refused(train_with({"--stop-after", "0"}), 2, {"--stop-after"});
+  expect_refused(run_child("train", {"--config", "missing.yaml"}, folder), 2, {"missing.yaml"});
+  for (const std::string mesh : {"2", "x2", "2x", "0x1", "2x2x2", "axb", "-1x2"}) {
+    expect_refused(
+        run_child("evaluate", {"--checkpoint", "r", "--data", data, "--context-lengths", "16", "--mesh=" + mesh},
+                  folder),
+        2, {"--mesh"});
+  }
+  expect_refused(run_child("evaluate", {"--checkpoint", "r", "--data", data, "--context-lengths", "16,8"}, folder), 2,
+                 {"ascend"});
+}
+
+TEST_F(Programs, DryRunPrintsThePlanAndWritesNothing) {
+  const ChildResult result = train_with(
+      {"--dry-run", "--set", "mesh.data=2", "--set", "mesh.sequence=3", "--set", "training.global_batch_size=4"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* part : {"seq_len: 37", "parameters: ", "mesh: 2 data x 3 sequence = 6 ranks",
+                           "rank 5: data 1, sequence 2", "weights", "first moment", "memory of all 6 ranks"}) {
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+  }
+  EXPECT_FALSE(fs::exists(at("runs")));
+}
+
+TEST_F(Programs, ConfigsThatCannotRunAreUsageErrors) {
+  expect_refused(train_with({"--set", "training.seqlen=5"}), 2, {"training.seqlen", "training.seq_len"});
+  expect_refused(train_with({"--set", "mesh.data=3"}), 2, {"global_batch_size"});
+  expect_refused(train_with({"--set", "mesh.sequence=38"}), 2, {"mesh.sequence", "37"});
+  expect_refused(train_with({"--set", "model.num_attention_heads=3"}), 2, {"num_attention_heads"});
+  expect_refused(train_with({"--set", "training.seq_len=1000", "--set", "training.micro_batch_size=60000", "--set",
+                             "training.global_batch_size=60000"}),
+                 2, {"does not fit", "bytes", "micro_batch_size"});
+  EXPECT_FALSE(fs::exists(at("runs")));
+}
+
+TEST_F(Programs, AFolderThatHoldsARunOrCannotBeWrittenIsRefused) {
+  ASSERT_EQ(train_with({"--stop-after", "1"}).code, 0);
+  const std::string before = content_of(at("runs/run/metrics.jsonl"));
+  expect_refused(train_with({}), 2, {"runs/run", "--resume"});
+  EXPECT_EQ(content_of(at("runs/run/metrics.jsonl")), before);
+  std::ofstream(at("file")) << "x";
+  expect_refused(train_with({"--output", "file/run"}), 2, {"file"});
+  expect_refused(train_with({"--output", "/proc/run"}), 2, {"/proc"});
+  expect_refused(train_with({"--output", "/proc/run", "--dry-run"}), 2, {"/proc"});
+}
+
+TEST_F(Programs, BadDataIsCodeThree) {
+  expect_refused(train_with({"--set", "data.train=missing.h5"}), 3, {"missing.h5"});
+  fs::copy(data, at("cut.h5"));
+  fs::copy(data + ".manifest.json", at("cut.h5.manifest.json"));
+  fs::resize_file(at("cut.h5"), fs::file_size(data) - 10);
+  expect_refused(train_with({"--set", "data.train=cut.h5"}), 3, {"cut.h5"});
+  expect_refused(train_with({"--set", "model.vocab_size=20"}), 3, {"text.h5", "20"});
+  expect_refused(train_with({"--set", "training.seq_len=100000"}), 3, {"text.h5", "100000"});
+  EXPECT_FALSE(fs::exists(at("runs")));
+}
+
+TEST_F(Programs, BadCheckpointsAreCodeFour) {
+  ASSERT_EQ(train_with({"--stop-after", "2"}).code, 0);
+  expect_refused(train_with({"--resume", "nowhere"}), 4, {"nowhere"});
+  expect_refused(train_with({"--resume", "--set", "training.seq_len=31"}), 4, {"training.seq_len was 37, is 31"});
+  expect_refused(train_with({"--init-from", "nowhere", "--output", "other"}), 4, {"nowhere"});
+  fs::resize_file(checkpoint("runs/run", 2) + "/state.h5", 100);
+  expect_refused(train_with({"--resume"}), 4, {"state.h5", "100"});
+  expect_refused(
+      run_child("evaluate",
+                {"--checkpoint", "runs/run", "--data", data, "--context-lengths", "16", "--target-tokens", "8"},
+                folder),
+      4, {"state.h5"});
+}
+
+TEST_F(Programs, ASaveThatFailsIsCodeFourAndKeepsThePreviousCheckpoint) {
+  ASSERT_EQ(train_with({"--stop-after", "2"}).code, 0);
+  const auto size = static_cast<std::int64_t>(fs::file_size(checkpoint("runs/run", 2) + "/state.h5"));
+  const ChildResult result = run_child("train", {"--config", "run.yaml", "--resume"}, folder, size / 2);
+  expect_refused(result, 4, {"state.h5"});
+  EXPECT_EQ(open_checkpoint(at("runs/run")).manifest.step, 2);
+  EXPECT_EQ(train_with({"--resume"}).code, 0);
+  EXPECT_EQ(open_checkpoint(at("runs/run")).manifest.step, 4);
+}
+
+TEST_F(Programs, ALossThatIsNoNumberIsCodeFiveAndTouchesNothing) {
+  // A checkpoint, well sealed, with one weight so large that scores overflow.
+  ASSERT_EQ(train_with({"--stop-after", "2"}).code, 0);
+  const std::string saved = checkpoint("runs/run", 2), state_file = saved + "/state.h5";
+  const Hdf5Reader reader = Hdf5Reader::open(state_file, ExitCode::checkpoint);
+  const Hdf5Dataset* norm = reader.find("weights/model.norm.weight");
+  ASSERT_NE(norm, nullptr);
+  const double huge = 1e308;
+  File::open_for_update(state_file, ExitCode::checkpoint).write_at(norm->offset, &huge, sizeof huge);
+  CheckpointManifest manifest = parse_manifest(content_of(saved + "/manifest.json"), "manifest");
+  for (CheckpointFile& file : manifest.files) file = describe_file(saved, file.name);
+  write_file(saved + "/manifest.json", to_json(manifest), ExitCode::checkpoint);
+
+  const std::string before = content_of(at("runs/run/metrics.jsonl")), weights = content_of(state_file);
+  for (const std::string mesh : {"mesh.data=1", "mesh.data=2", "mesh.sequence=2"}) {
+    expect_refused(train_with({"--resume", "--set", mesh}), 5, {"step 3", "loss", "norm", "optimizer.lr"});
+    EXPECT_EQ(content_of(at("runs/run/metrics.jsonl")), before);
+    EXPECT_EQ(content_of(state_file), weights);
+    EXPECT_EQ(CheckpointFolder(at("runs/run/checkpoints")).steps(), (std::vector<std::int64_t>{2}));
+  }
+}
+
+TEST_F(Programs, ASignalSavesAndASecondOneEndsAtOnce) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string output = signal == SIGINT ? "interrupted" : "terminated";
+    Child child("train",
+                {"--config", "run.yaml", "--output", output, "--set", "training.steps=1000000", "--set", "mesh.data=2"},
+                folder);
+    for (int i = 0; i < 600 && !(fs::exists(at(output) + "/metrics.jsonl") && metrics(output).size() > 2); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    ::kill(child.id(), signal);
+    const ChildResult result = child.wait();
+    EXPECT_EQ(result.code, 128 + signal) << result.err;
+    const auto lines = metrics(output);
+    ASSERT_GT(lines.size(), 2u);
+    EXPECT_EQ(open_checkpoint(at(output)).manifest.step, lines.back().at("step"));
+    EXPECT_EQ(train_with({"--output", output, "--resume", "--set", "training.steps=1000000", "--stop-after",
+                          std::to_string(lines.size() + 1)})
+                  .code,
+              0);
+    EXPECT_EQ(metrics(output).size(), lines.size() + 1);
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
