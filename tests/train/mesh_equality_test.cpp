@@ -1,6 +1,7 @@
 // The whole model, trained on every factorisation dp x sp of 1, 2, 3, 4, 6 and 8 ranks, against one rank: the same
 // losses and the same weights, to rounding. This is what a wrong denominator, a label lost at a boundary, a gradient
 // counted twice or a wrong owner of a slice cannot pass.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -26,6 +27,8 @@ class MeshEquality : public TrainTest {
     const auto reference = state(checkpoint("reference", 30));
     const auto reference_losses = losses("reference");
     ASSERT_EQ(reference_losses.size(), 30u);
+    const auto reference_norms = numbers("reference", "grad_norm");
+    EXPECT_GT(*std::max_element(reference_norms.begin(), reference_norms.end()), 0.5) << "no step was clipped";
     EXPECT_LT(reference_losses.back(), 0.95 * reference_losses.front()) << "nothing was learnt";
     std::size_t turn = static_cast<std::size_t>(ranks);
     for (int sequence = 1; sequence <= ranks; ++sequence) {
@@ -42,6 +45,9 @@ class MeshEquality : public TrainTest {
       ASSERT_EQ(found.size(), reference_losses.size());
       for (std::size_t i = 0; i < found.size(); ++i)
         EXPECT_NEAR(found[i], reference_losses[i], 1e-9 * reference_losses[i]);
+      const auto norms = numbers(name, "grad_norm");
+      for (std::size_t i = 0; i < norms.size(); ++i)
+        EXPECT_NEAR(norms[i], reference_norms[i], 1e-9 * reference_norms[i]);
       expect_same_state(state(checkpoint(name, 30)), reference, "weights/", 1e-9);
     }
   }

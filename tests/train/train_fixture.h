@@ -33,7 +33,8 @@ class TrainTest : public ::testing::Test {
 
   /// Writes a token file of text in which a token mostly follows from the one before it. Return its path.
   std::string write_tokens(const std::string& name, const TextPlan& plan) const;
-  /// Return the tiny config (double, llama, 24 sequences of 37 tokens a step, 30 steps) after the settings.
+  /// Return the tiny config (double, llama, 24 sequences of 37 tokens a step, 30 steps,
+  /// clipped at nearly every one) after the settings.
   Config tiny(const std::string& data, const std::vector<std::string>& settings = {}) const;
 
   struct Outcome {
@@ -46,7 +47,9 @@ class TrainTest : public ::testing::Test {
               std::int64_t stop_after = 0) const;
   /// Return the objects of a run's metrics.jsonl of this kind.
   std::vector<nlohmann::json> metrics(const std::string& output, const std::string& kind = "train") const;
-  std::vector<double> losses(const std::string& output) const;
+  std::vector<double> losses(const std::string& output) const { return numbers(output, "loss"); }
+  /// Return a field of every step.
+  std::vector<double> numbers(const std::string& output, const std::string& field) const;
   /// Return all tensors of a checkpoint's state, as double.
   std::map<std::string, std::vector<double>> state(const std::string& checkpoint) const;
   std::string checkpoint(const std::string& output, std::int64_t step) const;

@@ -68,7 +68,7 @@ model: {{vocab_size: 23, hidden_size: 16, num_hidden_layers: 2, num_attention_he
 data: {{train: "{}", packing: documents}}
 mesh: {{threads_per_rank: 1}}
 training: {{seq_len: 37, global_batch_size: 24, micro_batch_size: 1, steps: 30, dtype: float64, feedforward_chunk: 10, loss_chunk: 7}}
-optimizer: {{name: adamw, lr: 1.0e-2}}
+optimizer: {{name: adamw, lr: 1.0e-2, max_grad_norm: 0.5}}
 lr_scheduler: {{type: cosine, warmup_steps: 3, min_lr_ratio: 0.1}}
 )",
                                        data);
@@ -105,10 +105,10 @@ std::vector<nlohmann::json> TrainTest::metrics(const std::string& output, const 
   return lines;
 }
 
-std::vector<double> TrainTest::losses(const std::string& output) const {
-  std::vector<double> losses;
-  for (const auto& line : metrics(output)) losses.push_back(line.at("loss").get<double>());
-  return losses;
+std::vector<double> TrainTest::numbers(const std::string& output, const std::string& field) const {
+  std::vector<double> values;
+  for (const auto& line : metrics(output)) values.push_back(line.at(field).get<double>());
+  return values;
 }
 
 std::map<std::string, std::vector<double>> TrainTest::state(const std::string& checkpoint) const {

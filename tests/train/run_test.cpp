@@ -1,0 +1,68 @@
+// The small parts around a run: who gets which samples, waiting for rank 0, memory limits.
+#include "train/run.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "parallel/launch.h"
+#include "tests/train/train_fixture.h"
+#include "train/slow_section.h"
+#include "train/system_memory.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class RunTest : public TrainTest {};
+
+TEST_F(RunTest, DataRanksTakeContiguousBlocksOfAStepInOrder) {
+  const std::string data = write_tokens("text.h5", {});
+  for (const auto& [ranks, micro] : {std::pair{1, 1}, {2, 3}, {3, 4}, {24, 1}, {1, 24}}) {
+    const Config config =
+        tiny(data, {fmt::format("mesh.data={}", ranks), fmt::format("training.micro_batch_size={}", micro)});
+    const ringtrain::Run prepared =
+        prepare_run({.config = config, .output = at("run"), .start = {}, .stop_after = 0}, [](const std::string&) {});
+    for (std::int64_t step = 1; step < 4; ++step) {
+      std::vector<std::int64_t> found, expected;
+      for (int rank = 0; rank < ranks; ++rank) {
+        for (std::int64_t i = 0; i < prepared.micro_batches(); ++i) {
+          for (const Sample& sample : prepared.samples_of(step, rank, i)) found.push_back(sample.global_index);
+        }
+      }
+      for (std::int64_t i = 0; i < 24; ++i)
+        expected.push_back(prepared.sampler.sample((step - 1) * 24 + i).global_index);
+      EXPECT_EQ(found, expected);
+      EXPECT_EQ(prepared.sample_indices(step), expected);
+    }
+  }
+}
+
+TEST(SlowSection, MayOutlastTheTimeout) {
+  std::atomic<bool> done{false};
+  launch_threads({.ranks = 3, .timeout_seconds = 1}, [&](Communicator& world) {
+    run_on_rank_zero(world, [&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+      done = true;
+    });
+    EXPECT_TRUE(done);
+  });
+}
+
+TEST(SlowSection, AnErrorOfRankZeroEndsAllRanks) {
+  const std::string sentence = error_of(ExitCode::checkpoint, [] {
+    launch_threads({.ranks = 3, .timeout_seconds = 10}, [&](Communicator& world) {
+      run_on_rank_zero(world, [] { fail(ExitCode::checkpoint, "the disk is full"); });
+      world.barrier({"after the section"});
+    });
+  });
+  EXPECT_EQ(sentence, "the disk is full");
+}
+
+TEST(SystemMemory, IsPositiveAndNoMoreThanTheMachineHas) {
+  const std::int64_t available = available_memory();
+  EXPECT_GT(available, std::int64_t{16} << 20);
+  EXPECT_LT(available, std::int64_t{1} << 60);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
