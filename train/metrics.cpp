@@ -45,7 +45,8 @@ std::string metrics_line(std::int64_t step, const EvaluationSummary& summary) {
   return json.dump();
 }
 
-MetricsFile::MetricsFile(const std::string& path) : file_(File::append_to(path, ExitCode::usage)) {}
+// A disk that fills up during a run is a save that failed; that the folder can be written was checked before.
+MetricsFile::MetricsFile(const std::string& path) : file_(File::append_to(path, ExitCode::checkpoint)) {}
 
 void MetricsFile::write(const std::string& line) {
   file_.write(line + "\n");

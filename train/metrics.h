@@ -31,7 +31,7 @@ std::string metrics_line(std::int64_t step, const EvaluationSummary& summary);
 
 class MetricsFile {
  public:
-  /// Opens the file to append to it; made if missing. Throws Error(usage).
+  /// Opens the file to append to it; made if missing. Throws Error(checkpoint), as write() does.
   explicit MetricsFile(const std::string& path);
   void write(const std::string& line);
   /// Returns when all lines have reached the disk.
