@@ -16,8 +16,16 @@ namespace ringtrain {
 
 namespace {
 
-void check_lengths(const EvaluationOptions& options, const Config& config) {
-  const auto& lengths = options.request.context_lengths;
+/// Return the request with what it leaves to the checkpoint's config.
+EvaluationRequest resolved(EvaluationRequest request, const EvaluationConfig& config) {
+  if (request.target_tokens == EvaluationOptions::of_the_checkpoint) request.target_tokens = config.target_tokens;
+  if (request.target_blocks == EvaluationOptions::of_the_checkpoint) request.target_blocks = config.target_blocks;
+  return request;
+}
+
+void check_lengths(const EvaluationOptions& options, const EvaluationRequest& request, const Config& config) {
+  check_request(request, "--context-lengths and --target-tokens");
+  const auto& lengths = request.context_lengths;
   if (config.model.architecture == Architecture::gpt2 && lengths.back() > config.model.max_position_embeddings) {
     fail(ExitCode::usage,
          "--context-lengths: {} is beyond this gpt2's table of model.max_position_embeddings = {} positions",
@@ -46,11 +54,12 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options) {
   config.mesh.data = options.mesh.data;
   config.mesh.sequence = options.mesh.sequence;
   config.mesh.threads_per_rank = options.threads_per_rank;
-  check_lengths(options, config);
+  const EvaluationRequest request = resolved(options.request, config.evaluation);
+  check_lengths(options, request, config);
   const auto file = open_data(options.data, config);
-  const EvaluationTargets targets = choose_targets(*file, options.request);
+  const EvaluationTargets targets = choose_targets(*file, request);
 
-  const RankPurpose purpose{.training = false, .evaluation_lengths = options.request.context_lengths};
+  const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
   const ParameterTable table = make_parameter_table(config.model);
   require_memory(plan_ranks(config, table, purpose), available_memory());
 
@@ -65,11 +74,11 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options) {
     if (world.rank() == 0) {
       const auto blocks = static_cast<std::int64_t>(targets.blocks.size());
       const std::int64_t own_blocks = (blocks + config.mesh.data - 1) / config.mesh.data;
-      const auto lengths = static_cast<std::int64_t>(options.request.context_lengths.size());
+      const auto lengths = static_cast<std::int64_t>(request.context_lengths.size());
       progress = std::make_unique<Progress>("evaluate", own_blocks * lengths);
       tell = [&](std::int64_t done, std::int64_t tokens) { progress->update(done, "", static_cast<double>(tokens)); };
     }
-    auto own = evaluate_targets(state, *file, options.request, targets, tell);
+    auto own = evaluate_targets(state, *file, request, targets, tell);
     if (world.rank() == 0) results = std::move(own);
   });
   return summary_of(checkpoint.path, config.training.seq_len, targets, std::move(results));

@@ -12,6 +12,9 @@
 namespace ringtrain {
 
 struct EvaluationOptions {
+  /// As target_tokens or target_blocks: what the checkpoint's config says.
+  static constexpr std::int64_t of_the_checkpoint = 0;
+
   std::string checkpoint;  // a checkpoint's folder or a run's
   std::string data;        // a token file
   EvaluationRequest request;

@@ -38,6 +38,7 @@ int run(int argc, char** argv) {
       "Prints a table to stdout.",
       "evaluate"};
   EvaluationOptions options;
+  options.request.target_tokens = options.request.target_blocks = EvaluationOptions::of_the_checkpoint;
   std::string mesh = "1x1", layout, output;
   app.add_option("--checkpoint", options.checkpoint, "a checkpoint's folder, or a run's (its newest checkpoint)")
       ->required()
@@ -52,11 +53,11 @@ int run(int argc, char** argv) {
       ->type_name("DATAxSEQUENCE");
   app.add_option("--target-tokens", options.request.target_tokens,
                  "tokens that each block scores, at most half of the "
-                 "shortest length")
-      ->capture_default_str()
+                 "shortest length (default: the checkpoint's evaluation.target_tokens)")
+      ->check(CLI::PositiveNumber)
       ->type_name("M");
-  app.add_option("--target-blocks", options.request.target_blocks, "blocks, spread over the documents")
-      ->capture_default_str()
+  app.add_option("--target-blocks", options.request.target_blocks, "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
+      ->check(CLI::PositiveNumber)
       ->type_name("N");
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
       ->capture_default_str()
@@ -67,7 +68,6 @@ int run(int argc, char** argv) {
 
   read_mesh(mesh, options.mesh);
   if (!output.empty()) check_writable(parent_directory(output), ExitCode::usage);
-  check_request(options.request, "--context-lengths and --target-tokens");
   const EvaluationSummary summary = evaluate_checkpoint(options);
   std::fputs(evaluation_table(summary).c_str(), stdout);
   if (!output.empty()) write_file(output, evaluation_json(summary).dump(2) + "\n", ExitCode::usage);
