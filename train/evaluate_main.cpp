@@ -56,7 +56,8 @@ int run(int argc, char** argv) {
                  "shortest length (default: the checkpoint's evaluation.target_tokens)")
       ->check(CLI::PositiveNumber)
       ->type_name("M");
-  app.add_option("--target-blocks", options.request.target_blocks, "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
+  app.add_option("--target-blocks", options.request.target_blocks,
+                 "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
       ->check(CLI::PositiveNumber)
       ->type_name("N");
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
