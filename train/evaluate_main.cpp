@@ -69,6 +69,7 @@ int run(int argc, char** argv) {
 
   read_mesh(mesh, options.mesh);
   if (!output.empty()) check_writable(parent_directory(output), ExitCode::usage);
+  check_context_lengths(options.request.context_lengths, "--context-lengths");
   const EvaluationSummary summary = evaluate_checkpoint(options);
   std::fputs(evaluation_table(summary).c_str(), stdout);
   if (!output.empty()) write_file(output, evaluation_json(summary).dump(2) + "\n", ExitCode::usage);

@@ -55,8 +55,7 @@ std::string hash_of(const std::vector<TargetBlock>& blocks) {
 
 }  // namespace
 
-void check_request(const EvaluationRequest& request, const std::string& source) {
-  const auto& lengths = request.context_lengths;
+void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::string& source) {
   if (lengths.empty()) fail(ExitCode::usage, "{}: no context length is given", source);
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] < 2)
@@ -65,6 +64,11 @@ void check_request(const EvaluationRequest& request, const std::string& source) 
       fail(ExitCode::usage, "{}: context lengths must ascend, but {} follows {}", source, lengths[i], lengths[i - 1]);
     }
   }
+}
+
+void check_request(const EvaluationRequest& request, const std::string& source) {
+  const auto& lengths = request.context_lengths;
+  check_context_lengths(lengths, source);
   if (request.target_tokens < 1 || request.target_tokens > lengths.front() / 2) {
     fail(ExitCode::usage,
          "{}: {} target tokens are not between 1 and half of the shortest context length, {}; every target must have "

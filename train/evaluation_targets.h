@@ -17,6 +17,9 @@ struct EvaluationRequest {
   std::int64_t target_blocks = 64;            // at most
 };
 
+/// Throws Error(usage) that begins with `source` unless there are lengths, each at least 2, that ascend.
+void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::string& source);
+
 /// Throws Error(usage), naming `source` (a flag or key), unless the lengths ascend and 1 <= M <= Lmin / 2.
 void check_request(const EvaluationRequest& request, const std::string& source);
 

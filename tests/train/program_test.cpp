@@ -88,6 +88,20 @@ TEST_F(Programs, HelpAndUsage) {
                  {"ascend"});
 }
 
+TEST_F(Programs, EvaluateTakesTheCheckpointsTargetsWhereNoFlagSaysOtherwise) {
+  ASSERT_EQ(train_with({"--stop-after", "1", "--set", "evaluation.target_tokens=4", "--set",
+                        "evaluation.target_blocks=6", "--set", "evaluation.context_lengths=[16]"})
+                .code,
+            0);
+  const std::vector<std::string> plain{"--checkpoint", "runs/run", "--data", data, "--context-lengths", "16"};
+  ChildResult result = run_child("evaluate", plain, folder);
+  EXPECT_NE(result.out.find("24 target tokens in 6 blocks"), std::string::npos) << result.out << result.err;
+  std::vector<std::string> with_flags = plain;
+  with_flags.insert(with_flags.end(), {"--target-tokens", "8", "--target-blocks", "5"});
+  result = run_child("evaluate", with_flags, folder);
+  EXPECT_NE(result.out.find("40 target tokens in 5 blocks"), std::string::npos) << result.out << result.err;
+}
+
 TEST_F(Programs, DryRunPrintsThePlanAndWritesNothing) {
   const ChildResult result = train_with(
       {"--dry-run", "--set", "mesh.data=2", "--set", "mesh.sequence=3", "--set", "training.global_batch_size=4"});
