@@ -151,7 +151,8 @@ RecallSummary survey(const RecallOptions& options) {
         summary.longest_distance = std::max(summary.longest_distance, std::ranges::max(document.distances));
       }
       if (training) {
-        targets += static_cast<double>((length - 1) / 2);
+        const std::int64_t document_pairs = (length - 1) / 2;
+        targets += static_cast<double>(document_pairs);
         unpredictable += static_cast<double>(document.unpredictable);
       }
     });

@@ -53,7 +53,8 @@ class Walk {
       if (given) throw;
       ++list_.unreadable;
     }
-    for (const std::string& name : names) visit(path.ends_with('/') ? path + name : path + "/" + name, false);
+    for (const std::string& name : names)
+      visit(fmt::format("{}{}{}", path, path.ends_with('/') ? "" : "/", name), false);
   }
 
   SourceList& list_;

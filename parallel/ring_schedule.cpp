@@ -19,7 +19,8 @@ RingPlan ring_plan(std::span<const char> needed, int ranks, int rank) {
          "a plan needs a rank of the ring and all needs");
   // Whether the block of `owner` is met at this hop, by the rank so many places to the right.
   const auto met = [&](int owner, int hop) {
-    return hop == 0 || (hop < N && needed[static_cast<std::size_t>((owner + hop) % N * N + owner)]);
+    const auto row = static_cast<std::size_t>((owner + hop) % N), column = static_cast<std::size_t>(owner);
+    return hop == 0 || (hop < N && needed[row * static_cast<std::size_t>(N) + column]);
   };
   const int left = (rank + N - 1) % N, right = (rank + 1) % N;
 

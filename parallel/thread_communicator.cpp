@@ -71,8 +71,9 @@ struct Group {
   World::Rank& state(int rank) const { return world->ranks[static_cast<std::size_t>(world_rank(rank))]; }
   /// Halves of one message stream that wait for their other side: all sends or all receives, in order.
   std::deque<Half*>& mailbox(const Half& half) {
-    const int from = half.sends ? half.rank : half.peer, to = half.sends ? half.peer : half.rank;
-    return mailboxes[static_cast<std::size_t>(from * size() + to)];
+    const auto from = static_cast<std::size_t>(half.sends ? half.rank : half.peer);
+    const auto to = static_cast<std::size_t>(half.sends ? half.peer : half.rank);
+    return mailboxes[from * members.size() + to];
   }
   void wake_all() const {
     for (int rank = 0; rank < size(); ++rank) state(rank).wake.notify_all();
@@ -327,6 +328,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_world(int ranks, double t
   for (int rank = 0; rank < ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
   const auto group = std::make_shared<Group>(std::make_shared<World>(ranks, timeout_seconds), members);
   std::vector<std::unique_ptr<Communicator>> world;
+  world.reserve(members.size());
   for (int rank = 0; rank < ranks; ++rank) world.push_back(std::make_unique<ThreadCommunicator>(group, rank));
   return world;
 }

@@ -105,7 +105,6 @@ const Hdf5Dataset& matching_dataset(const Hdf5Reader& reader, Kind kind, const P
   const std::string name = dataset_name(kind, parameter);
   const Hdf5Dataset* dataset = reader.find(name);
   if (!dataset) fail(ExitCode::checkpoint, "{}: has no {}; it is the state of another model", reader.path(), name);
-  Shape shape;
   bool same = static_cast<int>(dataset->dims.size()) == parameter.shape.rank();
   for (int i = 0; same && i < parameter.shape.rank(); ++i) {
     same = dataset->dims[static_cast<std::size_t>(i)] == parameter.shape[i];
