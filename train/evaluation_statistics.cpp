@@ -11,6 +11,12 @@ namespace ringtrain {
 
 namespace {
 
+/// Return ln(gamma(x)), x > 0. Several ranks ask at once, and std::lgamma writes the sign to a global.
+double log_gamma(double x) {
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
+}
+
 /// Return the regularised incomplete beta function I_x(a, b), by Lentz's continued fraction (Press et al., Numerical
 /// Recipes, section 6.4).
 double incomplete_beta(double a, double b, double x) {
@@ -18,7 +24,7 @@ double incomplete_beta(double a, double b, double x) {
   if (x >= 1) return 1;
   if (x > (a + 1) / (a + b + 2)) return 1 - incomplete_beta(b, a, 1 - x);
   const double front =
-      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x)) / a;
+      std::exp(log_gamma(a + b) - log_gamma(a) - log_gamma(b) + a * std::log(x) + b * std::log1p(-x)) / a;
   constexpr double tiny = 1e-300;
   const auto guarded = [](double value) { return std::abs(value) < tiny ? tiny : value; };
   double c = 1, d = 1 / guarded(1 - (a + b) * x / (a + 1));
