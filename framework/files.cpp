@@ -133,6 +133,8 @@ void File::write(std::string_view text) {
 void File::reserve(std::int64_t bytes) {
   const std::int64_t held = size();
   if (bytes <= held) return;
+  // A request that cannot fit would take all that is free, from everybody, before it fails: it is not made.
+  if (bytes - held > free_bytes(parent_directory(path_), code_)) fail_write(ENOSPC, static_cast<std::size_t>(bytes), 0);
   // A file system without reservations is no reason to stop: a full disk then shows at the write.
   if (retry([&] { return ::fallocate(descriptor_, 0, 0, bytes); }) == 0) return;
   const int error = errno;
