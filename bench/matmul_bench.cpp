@@ -2,7 +2,6 @@
 // the same size. Argument: T, I, O, workers. GFLOP/s.
 #include <benchmark/benchmark.h>
 
-#define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Core>
 #include <vector>
 

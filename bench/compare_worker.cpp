@@ -1,0 +1,105 @@
+// Our side of bench/compare's kernel rows: reads one JSON object a line from stdin, measures, answers with one line.
+//   {"kind": "about"}                                            -> {"libraries": ["eigen", "onednn"]}
+//   {"kind": "sgemm", "library": "eigen", "threads": 2, "seconds": 0.3}
+//   {"kind": "attention", "pass": "forward", "B": 1, "S": 4096, "H": 2, "G": 2, "D": 64, "causal": true,
+//    "threads": 1, "seconds": 0.3}
+//     -> {"seconds": of the fastest call, "calls": how many were made, "flops": of one call}
+// A measurement calls until `seconds` have gone by, at least three times. Peers (bench/peers) answer the same
+// questions, so that the driver can ask ours and theirs in turn. Ends at the end of stdin.
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/attention_case.h"
+#include "bench/large_product.h"
+
+namespace {
+
+using namespace ringtrain;
+using namespace ringtrain::bench;
+using nlohmann::json;
+
+json timed(double budget, double flops, const auto& body) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  double best = std::numeric_limits<double>::max();
+  int calls = 0;
+  for (; calls < 3 || since(begin) < budget; ++calls) {
+    const auto start = Clock::now();
+    body();
+    best = std::min(best, since(start));
+  }
+  return {{"seconds", best}, {"calls", calls}, {"flops", flops}};
+}
+
+/// The problems seen so far for one number of threads, with warm memory.
+class Bench {
+ public:
+  explicit Bench(int threads) : pool_(threads), product_(pool_) {}
+
+  json sgemm(const std::string& name, double seconds) {
+    const Library library = name == "onednn" ? Library::onednn : Library::eigen;
+    return timed(seconds, product_.flops(), [&] { product_.run(library); });
+  }
+  json attention(const AttentionSetting& setting, bool backward, double seconds) {
+    auto& problem = attention_[setting];
+    if (!problem) problem = std::make_unique<AttentionCase>(setting, pool_);
+    return timed(seconds, attention_flops(setting, backward),
+                 [&] { backward ? problem->backward() : problem->forward(); });
+  }
+
+ private:
+  ThreadPool pool_;
+  LargeProduct<float> product_;
+  std::map<AttentionSetting, std::unique_ptr<AttentionCase>> attention_;
+};
+
+AttentionSetting setting_of(const json& question) {
+  AttentionSetting s;
+  for (const auto& [name, member] :
+       {std::pair{"B", &s.B}, {"S", &s.S}, {"H", &s.H}, {"G", &s.G}, {"D", &s.D}, {"window", &s.window}}) {
+    *member = question.value(name, *member);
+  }
+  s.causal = question.value("causal", s.causal);
+  return s;
+}
+
+json answer(const json& question, std::map<int, std::unique_ptr<Bench>>& benches) {
+  const std::string kind = question.at("kind");
+  if (kind == "about") {
+    json libraries = {"eigen"};
+    if (has_onednn) libraries.push_back("onednn");
+    return {{"libraries", libraries}};
+  }
+  const int threads = question.at("threads");
+  auto& bench = benches[threads];
+  if (!bench) bench = std::make_unique<Bench>(threads);
+  const double seconds = question.at("seconds");
+  if (kind == "sgemm") return bench->sgemm(question.at("library"), seconds);
+  if (kind == "attention") return bench->attention(setting_of(question), question.at("pass") == "backward", seconds);
+  return {{"error", "no measurement is called " + kind}};
+}
+
+}  // namespace
+
+int main() {
+  std::map<int, std::unique_ptr<Bench>> benches;
+  for (std::string line; std::getline(std::cin, line);) {
+    json reply;
+    try {
+      reply = answer(json::parse(line), benches);
+    } catch (const std::exception& error) {
+      reply = {{"error", error.what()}};
+    }
+    std::printf("%s\n", reply.dump().c_str());
+    std::fflush(stdout);
+  }
+}

@@ -1,0 +1,30 @@
+"""The groups of rows that bench/compare can measure, by name."""
+import dataclasses
+import typing
+
+from comparison.groups import kernels, peer_attention, steps
+from comparison.groups.context import Context
+
+__all__ = ["Context", "GROUPS", "Group", "run"]
+
+
+@dataclasses.dataclass
+class Group:
+    title: str
+    measure: typing.Callable  # (context) -> rows, figures
+    needs_peer: bool = False
+
+
+GROUPS = {
+    "attention": Group("attention over a large product, one core", kernels.attention),
+    "scaling": Group("attention on all cores over one", kernels.scaling),
+    "peer-attention": Group("attention over PyTorch's on all cores", peer_attention.measure, needs_peer=True),
+    "gpt2": Group("a training step of GPT-2 124M", lambda context: steps.measure(context, "gpt2"), needs_peer=True),
+    "llama": Group("a training step of a Llama of 124M", lambda context: steps.measure(context, "llama"),
+                   needs_peer=True),
+}
+
+
+def run(name, context):
+    """Return the rows and figures of a group."""
+    return GROUPS[name].measure(context)

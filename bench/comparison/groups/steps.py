@@ -1,0 +1,72 @@
+"""A whole training step of a model of 124M parameters: over the large product, and over the same model in PyTorch."""
+import statistics
+
+from comparison import training
+from comparison.groups.context import Figures
+from comparison.table import Row
+from comparison.workers import WorkerError
+
+# model: config, its name, must reach and aim over the product (of GPT-2 alone) and over PyTorch eager
+MODELS = {
+    "gpt2": ("gpt2_124m.yaml", "GPT-2 124M", (0.65, 0.80), (1.2, 1.5)),
+    "llama": ("llama_124m.yaml", "Llama 124M", (None, None), (None, None)),
+}
+SEQUENCES, LENGTH = 4, 1024
+
+
+def measure(context, model):
+    config, name, of_product, over_eager = MODELS[model]
+    n, modes = context.threads, ["eager"] if context.quick else ["eager", "compiled"]
+    settings = {"mesh.threads_per_rank": n, "training.global_batch_size": SEQUENCES,
+                "training.micro_batch_size": SEQUENCES, "training.seq_len": LENGTH}
+    shape = f"{SEQUENCES} x {LENGTH} tokens, float32, {n} cores"
+    product_row = Row(f"{name} training step over the large product, {shape}", *of_product)
+    rows = {mode: Row(f"{name} training step over PyTorch {mode}, {shape}", *(over_eager if mode == "eager" else ()))
+            for mode in modes}
+    figures = Figures()
+    report = training.plan(config, settings)
+    flops = training.flops_per_token(report) * SEQUENCES * LENGTH
+    figures.add(f"{name}: model FLOPs of a step, (6 N + 6 L C T) a token", "TFLOP", flops * 1e-12)
+
+    peers = {}
+    for mode in modes:
+        try:
+            peers[mode] = context.peer("training.py", model, mode)
+            peers[mode].ask(kind="steps", count=1, sequences=SEQUENCES, length=LENGTH, timeout=1200)  # warm-up
+        except WorkerError as error:
+            rows[mode].why = str(error)
+            peers.pop(mode, None)
+    try:
+        for _ in range(context.count(quick=2)):
+            ours = our_step(context, config, settings, flops, product_row, figures, name)
+            for mode in list(peers):
+                try:
+                    theirs = peers[mode].ask(kind="steps", count=1 if context.quick else 2, sequences=SEQUENCES,
+                                             length=LENGTH)["seconds"]
+                    figures.add(f"{name} step, PyTorch {mode}", "s", theirs)
+                    rows[mode].pairs.append(theirs / ours)
+                except WorkerError as error:
+                    rows[mode].pairs.clear()
+                    rows[mode].why = str(error)
+                    peers.pop(mode).close()
+    except WorkerError as error:
+        for row in (product_row, *rows.values()):
+            row.pairs.clear()
+            row.why = str(error)
+    for peer in peers.values():
+        peer.close()
+    return [product_row, *rows.values()], figures.all()
+
+
+def our_step(context, config, settings, flops, row, figures, name):
+    """Return the seconds of our step, measured between two measurements of the large product."""
+    before, _ = context.product(context.threads, seconds=0.5)
+    lines = training.steps(config, settings, context.threads, warm_up=1, measured=1 if context.quick else 2)
+    after, _ = context.product(context.threads, seconds=0.5)
+    seconds = statistics.median(line["seconds"] for line in lines)
+    product = (before + after) / 2
+    row.pairs.append(flops / seconds * 1e-9 / product)
+    figures.add(f"{name} step, ours", "s", seconds)
+    figures.add(f"{name}, ours", "tokens/s", SEQUENCES * LENGTH / seconds)
+    figures.add(f"large product, {context.threads} cores", "GFLOP/s", product)
+    return seconds

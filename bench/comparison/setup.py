@@ -1,0 +1,58 @@
+"""Makes what a comparison needs: our programs, the peer's virtual environment, a token file. All of it under build/."""
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+from comparison import machine
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = ROOT / "build" / "release" / "bin"
+WORK = ROOT / "build" / "compare"
+
+
+def run(command):
+    result = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"{result.stdout}\nerror: {' '.join(map(str, command))} ended with {result.returncode}")
+
+
+def build():
+    machine.say("building the release preset with the benchmarks")
+    run(["scripts/install-deps", "bench"])
+    # A build folder that holds the tests keeps them.
+    tests = [] if (ROOT / "build/release/CMakeCache.txt").exists() else ["-DRINGTRAIN_TESTS=OFF"]
+    steps = f"configure release -DRINGTRAIN_BENCH=ON {' '.join(tests)} && build release train prepare compare_worker"
+    run(["bash", "-c", "source scripts/common.sh && " + steps])
+
+
+def peer_python():
+    """Return the interpreter that has PyTorch: RINGTRAIN_PEER_PYTHON, else that of build/venv-peer, made if absent. None,
+    with a word about it, if it cannot be made: the rows that need it are then not measured."""
+    given = os.environ.get("RINGTRAIN_PEER_PYTHON")
+    if given:
+        return given
+    folder = ROOT / "build" / "venv-peer"
+    python = folder / "bin" / "python"
+    if machine.output_of([python, "-c", "import torch; print(1)"] if python.exists() else ["false"]) == "1":
+        return str(python)
+    machine.say(f"making {folder.relative_to(ROOT)} with PyTorch (a download of some GB, once)")
+    for command in ([sys.executable, "-m", "venv", "--clear", folder],
+                    [python, "-m", "pip", "install", "--quiet", "torch"]):
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            print(f"PyTorch cannot be had: {(result.stdout + result.stderr).strip()[-500:]}")
+            return None
+    return str(python)
+
+
+def token_file():
+    """Return a token file of 4M random letters, made if absent: what the tokens say changes no time."""
+    path = WORK / "text.h5"
+    if not path.exists():
+        WORK.mkdir(parents=True, exist_ok=True)
+        text = WORK / "text.txt"
+        text.write_text("".join(random.Random(1).choices("abcdefghijklmnop \n", k=4_000_000)), encoding="utf-8")
+        run([BIN / "prepare", "--input", text, "--output", path, "--validation-fraction", "0"])
+    return path
