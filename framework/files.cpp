@@ -246,6 +246,12 @@ void make_directories(const std::string& path, ExitCode code) {
   if (!is_directory(path)) fail(code, "cannot make the folder {}: a file of that name stands there", path);
 }
 
+std::string nearest_existing(const std::string& path) {
+  std::string at = path;
+  while (!path_exists(at) && at != parent_directory(at)) at = parent_directory(at);
+  return at;
+}
+
 void check_writable(const std::string& directory, ExitCode code) {
   if (!path_exists(directory)) fail(code, "the folder {} does not exist; make it first", directory);
   if (!is_directory(directory)) fail(code, "{} is not a folder", directory);

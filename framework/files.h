@@ -74,6 +74,8 @@ void rename_path(const std::string& from, const std::string& to, ExitCode code);
 void sync_directory(const std::string& path, ExitCode code);
 /// Makes a folder and those above it; content with one that exists.
 void make_directories(const std::string& path, ExitCode code);
+/// Return path, or the nearest above it that exists.
+std::string nearest_existing(const std::string& path);
 /// Throws unless a file can be made in the folder.
 void check_writable(const std::string& directory, ExitCode code);
 /// Return the names in a folder, sorted.

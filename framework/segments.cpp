@@ -1,6 +1,7 @@
 #include "framework/segments.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "framework/error.h"
 
@@ -67,6 +68,52 @@ TileVisibility tile_visibility(const AttentionMask& mask, std::int64_t q0, std::
   from = std::max(from, least);
   if (from > to) return TileVisibility::none;
   return from == least && to == most ? TileVisibility::all : TileVisibility::some;
+}
+
+namespace {
+
+/// Return the sum of floor((a * i + b) / m) over i in [0, n); a, b >= 0, m >= 1. As Euclid's algorithm.
+std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  while (n > 0) {
+    sum += (a / m) * (n * (n - 1) / 2) + (b / m) * n;
+    a %= m;
+    b %= m;
+    const std::int64_t last = a * n + b;  // the part below counts the points under the line by rows, not columns
+    n = last / m;
+    b = last % m;
+    std::swap(a, m);
+  }
+  return sum;
+}
+
+/// Return how many pairs there are of a query at position q and a key at position k with k <= q + shift.
+std::int64_t pairs_up_to(const Segment& queries, const Segment& keys, std::int64_t shift) {
+  if (queries.count == 0 || keys.count == 0) return 0;
+  const auto first_at_least = [&](std::int64_t distance) {  // the first query that is so far behind the first key
+    const std::int64_t missing = distance - (queries.start + shift - keys.start);
+    return missing <= 0 ? 0 : std::min(queries.count, (missing + queries.stride - 1) / queries.stride);
+  };
+  const std::int64_t some = first_at_least(0), all = first_at_least(keys.last() - keys.start);
+  const std::int64_t offset = queries.position(some) + shift - keys.start;
+  return (all - some) + floor_sum(all - some, keys.stride, queries.stride, offset) + (queries.count - all) * keys.count;
+}
+
+}  // namespace
+
+std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> queries, std::span<const Segment> keys) {
+  std::int64_t pairs = 0;
+  for (const Segment& query : queries) {
+    for (const Segment& key : keys) {
+      if (mask.causal) {
+        pairs += pairs_up_to(query, key, 0);
+      } else {
+        pairs += mask.window == 0 ? query.count * key.count : pairs_up_to(query, key, mask.window - 1);
+      }
+      if (mask.window > 0) pairs -= pairs_up_to(query, key, -mask.window);
+    }
+  }
+  return pairs;
 }
 
 bool may_see(const AttentionMask& mask, const ShardExtents& queries, const ShardExtents& keys) {

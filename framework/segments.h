@@ -52,6 +52,10 @@ enum class TileVisibility { none, some, all };
 TileVisibility tile_visibility(const AttentionMask& mask, std::int64_t q0, std::int64_t q1, std::int64_t k0,
                                std::int64_t k1);
 
+/// Return how many pairs of a query and a key of two shards (of one document) are visible: what attention between them
+/// costs. A closed form: it takes as long as there are pairs of segments.
+std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> queries, std::span<const Segment> keys);
+
 /// What the ring's schedule must know about one segment of one sequence: its positions and its documents, inclusive.
 struct SegmentExtent {
   std::int64_t first_position = 0, last_position = 0;

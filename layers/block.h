@@ -21,12 +21,14 @@ class Block {
 
   /// Fills t.output from t.input.
   void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
+    const Span span(stream.trace(), "layer forward", {{"layer", group_ - 1}});
     const WeightsInUse weights(*parameters_, group_);
     attention_.forward(stream, batch, t);
     feedforward_.forward(stream, t);
   }
   /// t.residual_gradient, the gradient of t.output, becomes that of t.input; adds the weights' gradients.
   void backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Kept& kept) {
+    const Span span(stream.trace(), "layer backward", {{"layer", group_ - 1}});
     const WeightsInUse weights(*parameters_, group_);
     attention_.restore(stream, batch, t, kept);
     feedforward_.backward(stream, t, kept);

@@ -5,6 +5,7 @@
 namespace ringtrain {
 
 void Embedding::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x) const {
+  const Span span(stream.trace(), "embedding");
   const WeightsInUse weights(*parameters_, group);
   embedding_forward(stream, x, batch.token_ids(), parameters_->weight(tokens_), /*accumulate=*/false);
   if (positions_ >= 0) {
@@ -13,6 +14,7 @@ void Embedding::forward(Stream& stream, const DeviceBatch& batch, const TensorVi
 }
 
 void Embedding::backward(Stream& stream, const DeviceBatch& batch, const TensorView& dx) const {
+  const Span span(stream.trace(), "embedding backward");
   embedding_backward(stream, parameters_->gradient(tokens_), batch.token_ids(), dx);
   if (positions_ >= 0) embedding_backward(stream, parameters_->gradient(positions_), batch.position_ids(), dx);
 }

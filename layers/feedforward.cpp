@@ -61,6 +61,7 @@ void Feedforward::activate(Stream& stream, const Chunk& c) const {
 }
 
 void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
+  const Span span(stream.trace(), "feedforward");
   const std::int64_t tokens = t.after_attention.dim(0);
   for (std::int64_t begin = 0; begin < tokens; begin += workspace_->chunk()) {
     const std::int64_t end = std::min(tokens, begin + workspace_->chunk());
@@ -75,6 +76,7 @@ void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
 }
 
 void Feedforward::backward(Stream& stream, const BlockTensors& t, const Kept& kept) const {
+  const Span span(stream.trace(), "feedforward backward");
   const std::int64_t tokens = t.after_attention.dim(0);
   for (std::int64_t begin = 0; begin < tokens; begin += workspace_->chunk()) {
     const std::int64_t end = std::min(tokens, begin + workspace_->chunk());

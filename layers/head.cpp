@@ -53,6 +53,7 @@ void Head::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x
 
 void Head::train(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& dx,
                  double denominator) {
+  const Span span(stream.trace(), "head");
   const WeightsInUse weights(*parameters_, group_);
   std::optional<WeightsInUse> embedding;
   if (tied_) embedding.emplace(*parameters_, 0);
@@ -69,6 +70,7 @@ void Head::train(Stream& stream, const DeviceBatch& batch, const TensorView& x, 
 }
 
 void Head::evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& nll) {
+  const Span span(stream.trace(), "head");
   const WeightsInUse weights(*parameters_, group_);
   std::optional<WeightsInUse> embedding;
   if (tied_) embedding.emplace(*parameters_, 0);

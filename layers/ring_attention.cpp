@@ -55,6 +55,7 @@ std::size_t RingAttention::workspace_bytes(const Stream& stream, const ModelConf
 }
 
 void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
+  const Span span(stream.trace(), "attention");
   norm_.forward(stream, t.normed, t.statistics, t.input);
   project(stream, batch, t);
   attend(stream, batch, t);
@@ -62,6 +63,7 @@ void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const Bloc
 }
 
 void RingAttention::restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Kept& kept) {
+  const Span span(stream.trace(), "recompute");
   norm_.forward(stream, t.normed, t.statistics, t.input);
   if (kept.everything) return;
   project(stream, batch, t);
@@ -80,6 +82,10 @@ void RingAttention::project(Stream& stream, const DeviceBatch& batch, const Bloc
   }
 }
 
+std::int64_t RingAttention::flops(std::int64_t pairs, std::int64_t products) const {
+  return 2 * products * pairs * shape_.D * shape_.H;
+}
+
 void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
   shape_.B = batch.B();
   const Shape heads{batch.B(), batch.T(), shape_.H, shape_.D};
@@ -87,6 +93,8 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
   const AttentionState state{.o = t.attention.reshape(heads), .m = t.logsumexp, .l = t.row_sum};
   attention_reset(stream, state);
   ring_->forward(stream, layer_, t.key_value, batch.documents(), [&](const RingBlock& block) {
+    const Span span(stream.trace(), "attention kernel",
+                    {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/2)}});
     attention_forward(stream, shape_, query, block.k, block.v, batch.places(), block.tokens, state, workspace_);
   });
   attention_finish(stream, state, t.logsumexp);
@@ -98,6 +106,7 @@ void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const
 }
 
 void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
+  const Span span(stream.trace(), "attention backward");
   shape_.B = batch.B();
   const Shape heads{batch.B(), batch.T(), shape_.H, shape_.D};
   output_.backward_weight(stream, t.residual_gradient, t.attention);
@@ -109,6 +118,8 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   const TensorView& dquery = t.attention;  // O is not needed any more
   fill(stream, dquery, 0.0);
   ring_->backward(stream, layer_, t.key_value, batch.documents(), t.key_value_gradient, [&](const RingBlock& block) {
+    const Span kernel(stream.trace(), "attention kernel",
+                      {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/5)}});
     attention_backward(stream, shape_, query, block.k, block.v, dout, t.logsumexp, delta, batch.places(), block.tokens,
                        dquery.reshape(heads), block.dk, block.dv, workspace_);
   });

@@ -31,6 +31,8 @@ class RingAttention {
  private:
   void project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
   void attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
+  /// Return the floating point operations of so many matrix products over the pairs: forward has two, backward five.
+  std::int64_t flops(std::int64_t pairs, std::int64_t products) const;
   void add_to_residual(Stream& stream, const BlockTensors& t) const;
 
   AttentionShape shape_;  // B is set by micro-batch

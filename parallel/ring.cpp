@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/elementwise.h"
+#include "parallel/ring_load.h"
 
 namespace ringtrain {
 
@@ -40,6 +41,8 @@ TensorView half(const TensorView& pair, std::int64_t which) {
 }  // namespace
 
 struct Ring::State {
+  static constexpr std::int64_t unknown = -1;
+
   RingCapacity capacity;
   int size = 1, rank = 0;
   std::vector<Tensor> blocks, documents, gradients;  // double buffers
@@ -49,8 +52,10 @@ struct Ring::State {
 
   // Of the micro-batch.
   std::int64_t B = 0;
+  AttentionMask mask;
   std::vector<SegmentList> segments;  // by rank
   std::vector<std::int64_t> tokens;   // by rank
+  std::vector<std::int64_t> pairs;    // by hop; unknown before its block (with its documents) was here
   struct Round {
     const RingStep* step = nullptr;
     const RingDelivery* delivery = nullptr;
@@ -75,6 +80,15 @@ struct Ring::State {
 
   const Round& round(int hop) const { return rounds[static_cast<std::size_t>(hop)]; }
   std::int64_t tokens_of(int owner) const { return tokens[static_cast<std::size_t>(owner)]; }
+  AttentionTokens places_of(const RingStep& step) const {
+    return {segments[static_cast<std::size_t>(step.owner)], documents_of(step)};
+  }
+  /// Return the pairs of the block that is met now.
+  std::int64_t pairs_of(const RingStep& step) {
+    std::int64_t& known = pairs[static_cast<std::size_t>(step.hop)];
+    if (known == unknown) known = visible_pairs(mask, places_of(*round(0).step), places_of(step), B);
+    return known;
+  }
   TensorView kv_of(const RingStep& step) const {
     if (step.hop == 0) return own_kv;
     return blocks[buffer_of(step.hop)].view().prefix(block_shape(B, tokens_of(step.owner), capacity));
@@ -151,11 +165,12 @@ void Ring::State::visit(const RingStep& step, const Visitor& visitor) {
   const TensorView kv = kv_of(step);
   RingBlock block{.owner = step.owner,
                   .hop = step.hop,
+                  .pairs = pairs_of(step),
                   .k = half(kv, 0),
                   .v = half(kv, 1),
                   .dk = {},
                   .dv = {},
-                  .tokens = {segments[static_cast<std::size_t>(step.owner)], documents_of(step)}};
+                  .tokens = places_of(step)};
   if (backward) {
     const TensorView dkv = gradients_of(step);
     block.dk = half(dkv, 0);
@@ -166,10 +181,14 @@ void Ring::State::visit(const RingStep& step, const Visitor& visitor) {
 
 void Ring::State::pass(Stream& stream, const Visitor& visitor) {
   for (int hop = 0; hop < size; ++hop) {
+    const RingStep* step = round(hop).step;
+    const Span span(
+        step ? stream.trace() : nullptr, "hop",
+        {{"hop", hop}, {"owner", step ? step->owner : -1}, {"tokens", step ? B * tokens_of(step->owner) : 0}});
     if (hop > 0) wait(*key_ranks, arriving);
     if (backward) finish_gradients(stream);
     if (hop + 1 < size) post_keys(hop + 1);
-    if (const RingStep* step = round(hop).step) {
+    if (step) {
       if (backward && step->gradient_from == no_peer) fill(stream, gradients_of(*step), 0.0);
       visit(*step, visitor);
     }
@@ -182,6 +201,7 @@ void Ring::State::pass(Stream& stream, const Visitor& visitor) {
 /// A pass that fails ends all ranks before the caller can free what they are reading.
 void Ring::State::run(Stream& stream, const Visitor& visitor) {
   ensure(!rounds.empty(), "Ring::begin comes before the first pass");
+  const Span span(stream.trace(), backward ? "ring backward" : "ring forward", {{"layer", layer}});
   try {
     pass(stream, visitor);
   } catch (const Error& error) {
@@ -230,6 +250,8 @@ void Ring::begin(const AttentionMask& mask, std::span<const ShardExtents> extent
   ensure(N == 1 || s.key_ranks, "a ring that was only planned does not run");
   ensure(extents.size() == N && segments.size() == N, "the shards of all ring ranks");
   s.B = sequences;
+  s.mask = mask;
+  s.pairs.assign(N, State::unknown);
   s.segments.assign(segments.begin(), segments.end());
   s.tokens.clear();
   for (const SegmentList& list : s.segments) s.tokens.push_back(token_count(list));

@@ -20,8 +20,9 @@ namespace ringtrain {
 struct RingBlock {
   int owner = 0;
   int hop = 0;
-  TensorView k, v;    // [B, T, G, D]
-  TensorView dk, dv;  // backward: the running sums that the visitor adds to, in place
+  std::int64_t pairs = 0;  // of a query of this rank and a key of this block that see each other, over all sequences
+  TensorView k, v;         // [B, T, G, D]
+  TensorView dk, dv;       // backward: the running sums that the visitor adds to, in place
   AttentionTokens tokens;
 };
 

@@ -52,13 +52,13 @@ RankPurpose training_purpose(const Config& config) {
 }
 
 RankState::RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank_index,
-                     ThreadPool& pool, Communicator* world_communicator)
+                     ThreadPool& pool, Communicator* world_communicator, TraceTrack* trace)
     : mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)},
       rank(rank_index),
       shard{config.mesh.layout, mesh.sequence, mesh.sequence_index(rank_index)},
       world(world_communicator),
       allocator(Device::cpu(), world ? Allocator::Mode::real : Allocator::Mode::plan),
-      stream(pool),
+      stream(pool, trace),
       ring(world ? world->split(mesh.data_index(rank)) : nullptr),
       parameters(allocator, table, config.training.dtype, purpose.training),
       model(config.model, execution_shape(config, purpose, shard.ring_rank), allocator, parameters, stream, ring.get()),

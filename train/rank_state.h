@@ -32,9 +32,9 @@ RankPurpose training_purpose(const Config& config);
 class RankState {
  public:
   /// Collective over world: it splits the ring's and the reduction's communicators off it. world null: planning only.
-  /// table, pool and world must outlive it.
+  /// table, pool, world and trace (null: nothing is recorded) must outlive it.
   RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank, ThreadPool& pool,
-            Communicator* world);
+            Communicator* world, TraceTrack* trace = nullptr);
 
   const Mesh mesh;
   const int rank;

@@ -8,6 +8,7 @@
 
 #include "framework/signals.h"
 #include "parallel/collectives.h"
+#include "parallel/traced_communicator.h"
 #include "train/checkpoint.h"
 #include "train/evaluation_report.h"
 #include "train/evaluator.h"
@@ -21,10 +22,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 }  // namespace
 
-RankTrainer::RankTrainer(const Run& run, Communicator& world, ThreadPool& pool)
+RankTrainer::RankTrainer(const Run& run, Communicator& world, ThreadPool& pool, RankTrace* trace)
     : run_(run),
-      world_(world),
-      state_(run.config, run.table, training_purpose(run.config), world.rank(), pool, &world),
+      trace_(trace),
+      traced_world_(trace ? traced(world, *trace) : nullptr),
+      world_(trace ? *traced_world_ : world),
+      state_(run.config, run.table, training_purpose(run.config), world.rank(), pool, &world_,
+             trace ? &trace->work : nullptr),
       allocations_(state_.allocator.allocation_count()) {
   if (state_.rank == 0) {
     metrics_ = std::make_unique<MetricsFile>(run.folder.metrics_path());
@@ -35,9 +39,11 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, ThreadPool& pool)
 RankTrainer::~RankTrainer() = default;
 
 ExitCode RankTrainer::train() {
+  trace_step(run_.start.step + 1);
   load_state();
   int signal = 0;
   for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0; ++step) {
+    trace_step(step);
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = run_step(step);
     record(step, result, seconds_since(start));
@@ -57,6 +63,7 @@ ExitCode RankTrainer::train() {
 }
 
 void RankTrainer::load_state() {
+  const Span span(state_.stream.trace(), "weights");
   const RunStart& start = run_.start;
   if (start.checkpoint) {
     load_weights(state_, *start.checkpoint);
@@ -71,6 +78,7 @@ void RankTrainer::load_state() {
 }
 
 void RankTrainer::load_batch(std::int64_t step, std::int64_t micro) {
+  const Span span(state_.stream.trace(), "batch", {{"micro", micro}});
   const Config& config = run_.config;
   const std::vector<Sample> samples = run_.samples_of(step, state_.mesh.data_index(state_.rank), micro);
   load_windows(state_.batch, run_.corpus, samples, config.training.seq_len, config.data.packing, state_.shard);
@@ -95,15 +103,21 @@ double RankTrainer::load_denominator(std::int64_t step) {
 }
 
 RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
+  TraceTrack* const track = state_.stream.trace();
+  const Span span(track, "step", {{"step", step}});
   const double denominator = load_denominator(step);
   const std::int64_t micro_batches = run_.micro_batches();
   state_.model.zero_gradients();
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
     if (micro_batches > 1) load_batch(step, micro);
+    const Span span_of_batch(track, "micro-batch", {{"micro", micro}});
     const bool last = micro + 1 == micro_batches;
     state_.model.train_step(state_.batch, denominator, last ? state_.reduction.get() : nullptr);
   }
-  state_.reduction->finish();
+  {
+    const Span finish(track, "gradient reduction");
+    state_.reduction->finish();
+  }
 
   // One message tells all ranks the loss, the norm, and whether any of them saw a signal: they decide alike.
   const int signal = requested_signal();
@@ -121,7 +135,11 @@ RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
          "checkpoint is intact; lower optimizer.lr, or look at samples {} to {}",
          step, result.loss, result.norm, step - 1, run_.sample_indices(step).front(), run_.sample_indices(step).back());
   }
-  state_.optimizer->update(result.lr, step, clip_factor(result.norm, run_.config.optimizer.max_grad_norm));
+  {
+    const Span update(track, "optimizer");
+    state_.optimizer->update(result.lr, step, clip_factor(result.norm, run_.config.optimizer.max_grad_norm));
+  }
+  const Span gather(track, "gather weights");
   state_.reduction->gather_weights();
   return result;
 }
@@ -148,6 +166,7 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
 }
 
 void RankTrainer::evaluate(std::int64_t step) {
+  const Span span(state_.stream.trace(), "evaluation", {{"step", step}});
   const std::vector<LengthResult> results =
       evaluate_targets(state_, run_.corpus.validation(), run_.evaluation, *run_.targets, nullptr);
   require_no_allocation("an evaluation");
@@ -163,6 +182,7 @@ void RankTrainer::evaluate(std::int64_t step) {
 }
 
 void RankTrainer::save(std::int64_t step) {
+  const Span span(state_.stream.trace(), "checkpoint", {{"step", step}});
   if (metrics_) metrics_->sync();  // a checkpoint never knows more than the metrics do
   CheckpointManifest manifest;
   manifest.step = step;
@@ -197,6 +217,10 @@ std::vector<MemoryUse> RankTrainer::gather_peaks() {
 
 void RankTrainer::note(const std::string& line) {
   if (progress_) progress_->note(line);
+}
+
+void RankTrainer::trace_step(std::int64_t step) {
+  if (trace_) trace_->pause(step < run_.trace.first_step || step > run_.trace.last_step);
 }
 
 void RankTrainer::require_no_allocation(const char* when) const {

@@ -16,8 +16,8 @@ namespace ringtrain {
 
 class RankTrainer {
  public:
-  /// Collective. run, world and pool must outlive it.
-  RankTrainer(const Run& run, Communicator& world, ThreadPool& pool);
+  /// Collective. run, world, pool and trace (null: nothing is recorded) must outlive it.
+  RankTrainer(const Run& run, Communicator& world, ThreadPool& pool, RankTrace* trace = nullptr);
   ~RankTrainer();
 
   /// Trains from the run's start to its last step, or until a signal: then saves and stops. Return done, interrupted or
@@ -39,11 +39,15 @@ class RankTrainer {
   void save(std::int64_t step);
   std::vector<MemoryUse> gather_peaks();
   void note(const std::string& line);
+  /// Records from here on if the timeline wants this step.
+  void trace_step(std::int64_t step);
   void require_no_allocation(const char* when) const;
 
   std::int64_t tokens_at(std::int64_t step) const;
 
   const Run& run_;
+  RankTrace* const trace_;
+  const std::unique_ptr<Communicator> traced_world_;  // null: not traced
   Communicator& world_;
   RankState state_;
   std::int64_t allocations_;              // by the constructor: there are no more

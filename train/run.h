@@ -17,6 +17,12 @@
 
 namespace ringtrain {
 
+/// The timeline that a run is asked to leave.
+struct TraceRequest {
+  std::string path;  // "": none
+  std::int64_t first_step = 1, last_step = INT64_MAX;
+};
+
 struct Run {
   Config config;
   ParameterTable table;
@@ -29,6 +35,7 @@ struct Run {
   CheckpointFolder checkpoints;
   RunStart start;
   std::int64_t last_step = 0;
+  TraceRequest trace = {};
 
   /// Return the samples that micro-batch `micro` of step `step` (from 1) brings to a data rank: the step's sequences
   /// are cut into one contiguous block a data rank, that into micro-batches in order.

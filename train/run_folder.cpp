@@ -10,9 +10,7 @@ bool RunFolder::holds_run() const {
 }
 
 void RunFolder::check_writable() const {
-  std::string at = path_;
-  while (!path_exists(at) && at != parent_directory(at)) at = parent_directory(at);
-  ringtrain::check_writable(at, ExitCode::usage);
+  ringtrain::check_writable(nearest_existing(path_), ExitCode::usage);
 }
 
 void RunFolder::begin(const Config& config) const {

@@ -6,6 +6,7 @@
 #include "framework/config.h"
 #include "train/command_line.h"
 #include "train/program.h"
+#include "train/trace_file.h"
 #include "train/trainer.h"
 
 using namespace ringtrain;
@@ -18,7 +19,7 @@ int run(int argc, char** argv) {
       "A run's folder holds config.yaml, metrics.jsonl (one object a line) and checkpoints/.\n"
       "SIGINT or SIGTERM: finish the step, save, and end; a second one ends at once.",
       "train"};
-  std::string config_path, resume_path, output;
+  std::string config_path, resume_path, output, trace_steps;
   std::vector<std::string> settings;
   TrainOptions options;
   bool dry_run = false;
@@ -38,6 +39,10 @@ int run(int argc, char** argv) {
   app.add_option("--stop-after", options.stop_after, "save and end after step N; the schedule stays that of the config")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
+  app.add_option("--trace", options.trace.path,
+                 "write a timeline of every rank to FILE (Chrome trace format: open it in ui.perfetto.dev)")
+      ->type_name("FILE.json");
+  app.add_option("--trace-steps", trace_steps, "with --trace: only steps A to B")->type_name("A:B");
   app.add_flag("--dry-run", dry_run, "check everything and print config, mesh and memory plan; write nothing");
   if (!parse_command_line(app, argc, argv)) return 0;
 
@@ -45,6 +50,7 @@ int run(int argc, char** argv) {
   options.output = output.empty() ? "runs/" + options.config.name : output;
   options.start.resume = resume->count() > 0;
   options.start.resume_path = resume_path;
+  if (!trace_steps.empty()) read_trace_steps(trace_steps, options.trace);
   const Note note = [](const std::string& line) { std::fprintf(stderr, "train: %s\n", line.c_str()); };
   const Run prepared = prepare_run(options, note);
   if (dry_run) {

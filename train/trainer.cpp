@@ -11,6 +11,7 @@
 #include "train/metrics.h"
 #include "train/rank_trainer.h"
 #include "train/system_memory.h"
+#include "train/trace_file.h"
 
 namespace ringtrain {
 
@@ -100,6 +101,7 @@ Run prepare_run(const TrainOptions& options, const Note& note) {
   check_ring(config);
   const RunFolder folder(options.output);
   folder.check_writable();
+  if (!options.trace.path.empty()) Trace::check_path(options.trace.path);
   if (folder.holds_run() && !options.start.resume) {  // before the data is hashed: it may take long
     fail(ExitCode::usage, "{}: already holds a run; continue it with --resume, or choose another --output",
          folder.path());
@@ -127,7 +129,8 @@ Run prepare_run(const TrainOptions& options, const Note& note) {
           .folder = folder,
           .checkpoints = CheckpointFolder(folder.checkpoints_path()),
           .start = std::move(start),
-          .last_step = last};
+          .last_step = last,
+          .trace = options.trace};
 }
 
 std::string dry_run_report(const Run& run) {
@@ -158,12 +161,13 @@ ExitCode train(const Run& run, const Note& note) {
     note(fmt::format("{}: cut {} bytes of steps after {}, which this run makes again", run.folder.metrics_path(), cut,
                      run.start.step));
   }
+  TraceFile timeline(run, note);
   const SignalGuard guard;
   std::atomic<ExitCode> result{ExitCode::done};
   const LaunchOptions options{ranks_of(run.config), run.config.mesh.timeout_seconds};
   launch_threads(options, [&](Communicator& world) {
     ThreadPool pool(threads_per_rank(run.config.mesh.threads_per_rank, world.size()));
-    const ExitCode code = RankTrainer(run, world, pool).train();
+    const ExitCode code = RankTrainer(run, world, pool, timeline.rank(world.rank())).train();
     if (world.rank() == 0) result = code;
   });
   return result;

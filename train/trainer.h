@@ -15,6 +15,7 @@ struct TrainOptions {
   std::string output;  // the run's folder
   StartRequest start;
   std::int64_t stop_after = 0;  // 0: after training.steps
+  TraceRequest trace = {};
 };
 
 /// Opens and verifies data and checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong.

@@ -217,6 +217,48 @@ TEST(Visibility, ShardsThatMeetNowhereAreTold) {
   EXPECT_FALSE(may_see({false, 0}, ShardExtents{{}}, ShardExtents{{SegmentExtent{}}}));
 }
 
+std::int64_t counted_pairs(const AttentionMask& mask, const SegmentList& queries, const SegmentList& keys) {
+  std::int64_t pairs = 0;
+  for (const std::int64_t query : positions(queries)) {
+    for (const std::int64_t key : positions(keys)) pairs += visible(mask, query, key) ? 1 : 0;
+  }
+  return pairs;
+}
+
+TEST(VisiblePairs, AreThoseThatOneCounts) {
+  std::uint64_t draws = 0;
+  const auto draw = [&](std::uint64_t bound) {
+    return static_cast<std::int64_t>(random_below(7, Purpose::test, draws++, bound));
+  };
+  for (int i = 0; i < 4000; ++i) {
+    const Segment query{draw(60), 1 + draw(7), draw(25)}, key{draw(60), 1 + draw(7), draw(25)};
+    const AttentionMask mask{draw(2) == 0, draw(3) == 0 ? 0 : 1 + draw(40)};
+    EXPECT_EQ(visible_pairs(mask, {{query}}, {{key}}), counted_pairs(mask, {query}, {key}))
+        << query.start << " " << query.stride << " " << query.count << ", " << key.start << " " << key.stride << " "
+        << key.count << ", causal " << mask.causal << ", window " << mask.window;
+  }
+}
+
+TEST(VisiblePairs, OfAllShardsAreThoseOfTheSequence) {
+  for (const Layout layout : layouts) {
+    for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{true, 9}, AttentionMask{false, 0}}) {
+      const std::int64_t S = 101;
+      const int N = 4;
+      std::int64_t sum = 0;
+      for (int i = 0; i < N; ++i) {
+        for (int j = 0; j < N; ++j) {
+          const SegmentList queries = shard_segments(layout, S, N, i), keys = shard_segments(layout, S, N, j);
+          EXPECT_EQ(visible_pairs(mask, queries, keys), counted_pairs(mask, queries, keys));
+          sum += visible_pairs(mask, queries, keys);
+        }
+      }
+      EXPECT_EQ(sum, visible_pairs(mask, {{Segment{0, 1, S}}}, {{Segment{0, 1, S}}}));
+    }
+  }
+  const Segment million{0, 1, 1'000'000};  // no loop over tokens, no overflow
+  EXPECT_EQ(visible_pairs({true, 0}, {{million}}, {{million}}), 500'000'500'000);
+}
+
 TEST(MeshTest, WorldRankIsDataTimesSequenceRanksPlusSequence) {
   const Mesh mesh{3, 4};
   EXPECT_EQ(mesh.size(), 12);

@@ -1,0 +1,134 @@
+// The timeline of a run in Chrome's trace format (opens in Perfetto and chrome://tracing): a process for each data
+// rank, in it a thread for each sequence rank and one more for its communication. A Span records the time between its
+// constructor and destructor. Whoever records holds a TraceTrack*, null where nothing is traced: one branch a span.
+//
+// Memory is bounded: a track holds at most so many spans, taken a block at a time. What finds it full is dropped and
+// counted. A span takes its place when it begins, so that one that was kept has all spans around it, too.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+
+class File;
+
+/// A count or an index shown with a span; -1: means nothing here and is not shown. Its name outlives the trace (a
+/// literal).
+struct TraceArgument {
+  const char* name = nullptr;
+  std::int64_t value = 0;
+};
+
+/// One row of the timeline. Used by one thread at a time: its rank's.
+class TraceTrack {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t most_arguments = 5;
+  static constexpr std::size_t block_spans = 4096;
+  static constexpr std::int64_t still_open = -1;
+
+  struct Entry {
+    const char* name = nullptr;
+    const char* detail = nullptr;              // what it is for; may be null
+    std::int64_t begin = 0, end = still_open;  // nanoseconds since the trace began
+    std::array<TraceArgument, most_arguments> arguments{};
+  };
+
+  /// capacity: the most spans it keeps.
+  TraceTrack(Clock::time_point origin, std::size_t capacity) : origin_(origin), capacity_(capacity) {}
+
+  /// Begins a span. Return its entry, to be given to end(); null if the track is full or paused. name and detail
+  /// outlive the trace (literals).
+  Entry* begin(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments);
+  void end(Entry* entry) {
+    if (entry) entry->end = now();
+  }
+  /// A paused track records no new spans and counts none as dropped.
+  void pause(bool paused) { paused_ = paused; }
+
+  std::size_t size() const { return size_; }
+  std::size_t dropped() const { return dropped_; }
+  /// Return the i-th span, in the order of beginnings.
+  const Entry& operator[](std::size_t i) const { return blocks_[i / block_spans][i % block_spans]; }
+
+ private:
+  std::int64_t now() const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - origin_).count();
+  }
+
+  Clock::time_point origin_;
+  std::size_t capacity_, size_ = 0, dropped_ = 0;
+  bool paused_ = false;
+  std::vector<std::unique_ptr<Entry[]>> blocks_;  // entries do not move
+};
+
+/// Records on a track, if there is one, from here to the end of its scope.
+class Span {
+ public:
+  Span(TraceTrack* track, const char* name, std::initializer_list<TraceArgument> arguments = {},
+       const char* detail = nullptr) {
+    if (track) [[unlikely]] {
+      track_ = track;
+      entry_ = track->begin(name, detail, arguments);
+    }
+  }
+  ~Span() {
+    if (track_) [[unlikely]]
+      track_->end(entry_);
+  }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+ private:
+  TraceTrack* track_ = nullptr;
+  TraceTrack::Entry* entry_ = nullptr;
+};
+
+/// What one rank records: its own work and waits, properly nested; and its exchanges, which may overlap.
+struct RankTrace {
+  TraceTrack work, communication;
+  void pause(bool paused) {
+    work.pause(paused);
+    communication.pause(paused);
+  }
+};
+
+/// The tracks of all ranks of this process, and the file. Made before the ranks start, written after they have ended.
+class Trace {
+ public:
+  /// About 30 MiB a track when full.
+  static constexpr std::size_t default_capacity = std::size_t{1} << 18;
+
+  /// Rank r stands for sequence rank r % sequence of data rank r / sequence.
+  Trace(int data, int sequence, std::size_t capacity = default_capacity);
+
+  RankTrace& rank(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  const RankTrace& rank(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
+  /// Return how many spans found their track full, over all tracks.
+  std::size_t dropped() const;
+
+  /// Throws Error(usage) unless a file can be made at path. Leaves nothing and keeps what is there.
+  static void check_path(const std::string& path);
+  /// Makes or replaces the file at path, and the folders above it. Spans that never ended (an error unwound no further)
+  /// end with the last one. Throws Error(usage) if the disk refuses it.
+  void write(const std::string& path) const;
+
+ private:
+  void write_events(File& file) const;
+
+  int sequence_;
+  std::vector<std::unique_ptr<RankTrace>> ranks_;
+};
+
+/// Return for each span of a track the row that it takes so that spans of one row do not overlap: the first free one,
+/// in the order of beginnings. (Exchanges are under way at the same time; a viewer draws a row as a stack of calls.)
+std::vector<int> rows_without_overlap(const TraceTrack& track);
+
+}  // namespace ringtrain

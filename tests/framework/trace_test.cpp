@@ -1,0 +1,193 @@
+// The timeline: what is recorded, what is dropped, and a file that is whole JSON whatever happened before.
+#include "framework/trace.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "framework/error.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TraceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "ringtrain-trace-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder = name;
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  /// Return what the file of a trace says.
+  nlohmann::json written(const Trace& trace) const {
+    trace.write(folder + "/trace.json");
+    std::ifstream file(folder + "/trace.json");
+    return nlohmann::json::parse(file);
+  }
+  static std::vector<nlohmann::json> spans_of(const nlohmann::json& file, const std::string& row) {
+    std::int64_t process = -1, thread = -1;
+    std::vector<nlohmann::json> spans;
+    for (const auto& event : file.at("traceEvents")) {
+      if (event.at("ph") == "M" && event.at("name") == "thread_name" && event.at("args").at("name") == row) {
+        process = event.at("pid");
+        thread = event.at("tid");
+      }
+      if (event.at("ph") == "X" && event.at("pid") == process && event.at("tid") == thread) spans.push_back(event);
+    }
+    return spans;
+  }
+  static int refusal_code(const std::string& path) {
+    try {
+      Trace::check_path(path);
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(path.substr(0, 5)), std::string::npos) << error.what();
+      return static_cast<int>(error.code());
+    }
+    return 0;
+  }
+  std::string folder;
+};
+
+TEST_F(TraceTest, SpansNestAndCarryTheirNumbers) {
+  Trace trace(1, 2);
+  TraceTrack* const track = &trace.rank(1).work;
+  {
+    const Span outer(track, "outer", {{"layer", 3}, {"absent", -1}});
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    { const Span inner(track, "inner", {}, "its reason"); }
+    { const Span inner(track, "second", {{"zero", 0}}); }
+  }
+  const auto file = written(trace);
+  const auto spans = spans_of(file, "sequence rank 1");
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_TRUE(spans_of(file, "sequence rank 0").empty());
+  EXPECT_EQ(spans[0].at("name"), "outer");
+  EXPECT_EQ(spans[0].at("args"), nlohmann::json::parse(R"({"layer":3})"));
+  EXPECT_EQ(spans[1].at("args"), nlohmann::json::parse(R"({"for":"its reason"})"));
+  EXPECT_EQ(spans[2].at("args"), nlohmann::json::parse(R"({"zero":0})"));
+  const auto begin = [&](std::size_t i) { return spans[i].at("ts").get<double>(); };
+  const auto end = [&](std::size_t i) { return begin(i) + spans[i].at("dur").get<double>(); };
+  EXPECT_GE(begin(1), begin(0) + 2000.0);  // microseconds
+  EXPECT_LE(end(1), begin(2));
+  EXPECT_LE(end(2), end(0) + 1e-3);
+}
+
+TEST_F(TraceTest, EveryRankHasItsRows) {
+  Trace trace(2, 3);
+  for (int rank = 0; rank < 6; ++rank) {
+    const Span span(&trace.rank(rank).work, "own", {{"rank", rank}});
+    trace.rank(rank).communication.end(trace.rank(rank).communication.begin("sent", nullptr, {{"rank", rank}}));
+  }
+  std::map<std::int64_t, std::string> processes;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::string> rows;
+  const auto file = written(trace);
+  for (const auto& event : file.at("traceEvents")) {
+    if (event.at("name") == "process_name") processes[event.at("pid")] = event.at("args").at("name");
+    if (event.at("name") == "thread_name") rows[{event.at("pid"), event.at("tid")}] = event.at("args").at("name");
+  }
+  EXPECT_EQ(processes, (std::map<std::int64_t, std::string>{{1, "data rank 0"}, {2, "data rank 1"}}));
+  ASSERT_EQ(rows.size(), 12u);
+  std::set<std::int64_t> numbers;
+  for (const auto& event : file.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    const int rank = event.at("args").at("rank");
+    const std::string name =
+        fmt::format("sequence rank {}{}", rank % 3, event.at("name") == "own" ? "" : " communication");
+    EXPECT_EQ(event.at("pid"), rank / 3 + 1);
+    EXPECT_EQ((rows.at({event.at("pid"), event.at("tid")})), name);
+    numbers.insert(event.at("tid").get<std::int64_t>());
+  }
+  EXPECT_EQ(numbers.size(), 12u);  // no number stands for two rows, whatever the process
+  EXPECT_EQ(numbers.count(0), 0u);
+}
+
+TEST_F(TraceTest, AFullTrackDropsCountsAndKeepsWhatIsAround) {
+  Trace trace(1, 1, TraceTrack::block_spans + 10);
+  TraceTrack& track = trace.rank(0).work;
+  {
+    const Span outer(&track, "outer");
+    for (std::size_t i = 0; i < TraceTrack::block_spans + 30; ++i) const Span inner(&track, "inner");
+  }
+  EXPECT_EQ(track.size(), TraceTrack::block_spans + 10);
+  EXPECT_EQ(track.dropped(), 21u);
+  const auto file = written(trace);
+  EXPECT_EQ(file.at("otherData").at("dropped_spans"), 21);
+  const auto spans = spans_of(file, "sequence rank 0");
+  ASSERT_EQ(spans.size(), TraceTrack::block_spans + 10);
+  const double end = spans[0].at("ts").get<double>() + spans[0].at("dur").get<double>();
+  EXPECT_EQ(spans[0].at("name"), "outer");
+  EXPECT_GE(end + 1e-3, spans.back().at("ts").get<double>() + spans.back().at("dur").get<double>());
+}
+
+TEST_F(TraceTest, NothingIsRecordedWithoutATrackOrPaused) {
+  { const Span nowhere(nullptr, "nothing"); }
+  Trace trace(1, 1);
+  TraceTrack& track = trace.rank(0).work;
+  {
+    const Span before(&track, "before");
+    trace.rank(0).pause(true);
+    const Span paused(&track, "paused");
+    EXPECT_EQ(trace.rank(0).communication.begin("paused", nullptr, {}), nullptr);
+  }
+  trace.rank(0).pause(false);
+  { const Span after(&track, "after"); }
+  ASSERT_EQ(track.size(), 2u);
+  EXPECT_STREQ(track[0].name, "before");
+  EXPECT_NE(track[0].end, TraceTrack::still_open);
+  EXPECT_STREQ(track[1].name, "after");
+  EXPECT_EQ(trace.dropped(), 0u);
+}
+
+TEST_F(TraceTest, ExchangesUnderWayTogetherStandInRowsOfTheirOwn) {
+  Trace trace(1, 1);
+  TraceTrack& track = trace.rank(0).communication;
+  auto* const first = track.begin("a", nullptr, {});
+  auto* const second = track.begin("b", nullptr, {});
+  track.end(first);
+  auto* const third = track.begin("c", nullptr, {});  // where a was
+  track.end(second);
+  track.end(third);
+  track.begin("lost", nullptr, {});
+  auto* const last = track.begin("d", nullptr, {});
+  track.end(last);
+  EXPECT_EQ(rows_without_overlap(track), (std::vector<int>{0, 1, 0, 0, 1}));
+  const auto file = written(trace);
+  EXPECT_EQ(spans_of(file, "sequence rank 0 communication").size(), 3u);
+  const auto more = spans_of(file, "sequence rank 0 communication 2");
+  ASSERT_EQ(more.size(), 2u);
+  // What never ended ends with the last that did.
+  const auto lost = spans_of(file, "sequence rank 0 communication").back();
+  EXPECT_NEAR(lost.at("ts").get<double>() + lost.at("dur").get<double>(),
+              more.back().at("ts").get<double>() + more.back().at("dur").get<double>(), 2e-3);
+}
+
+TEST_F(TraceTest, TheFileIsReplacedWhole) {
+  std::ofstream(folder + "/trace.json") << "something else";
+  Trace trace(1, 1);
+  EXPECT_TRUE(written(trace).is_object());
+  trace.write(folder + "/not/there/yet.json");
+  EXPECT_TRUE(fs::exists(folder + "/not/there/yet.json"));
+  EXPECT_FALSE(fs::exists(folder + "/trace.json.partial"));
+}
+
+TEST_F(TraceTest, ABadPathIsRefusedBeforehand) {
+  Trace::check_path(folder + "/trace.json");
+  Trace::check_path(folder + "/not/there/yet.json");
+  EXPECT_EQ(refusal_code(folder), 2);
+  std::ofstream(folder + "/file") << "x";
+  EXPECT_EQ(refusal_code(folder + "/file/trace.json"), 2);
+  EXPECT_EQ(refusal_code("/proc/trace.json"), 2);
+  EXPECT_FALSE(fs::exists(folder + "/trace.json"));  // looking leaves nothing
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,67 @@
+// What ranks have to do: pairs within documents against counting them one by one, and the load of layouts.
+#include "parallel/ring_load.h"
+
+#include <gtest/gtest.h>
+
+#include "framework/random.h"
+#include "kernels/elementwise.h"
+
+namespace ringtrain {
+namespace {
+
+TEST(RingLoad, PairsWithinDocumentsAreThoseThatOneCounts) {
+  constexpr std::int64_t B = 3, S = 61;
+  constexpr int N = 3;
+  std::uint64_t draws = 0;
+  const auto draw = [&](std::uint64_t bound) {
+    return static_cast<std::int64_t>(random_below(3, Purpose::test, draws++, bound));
+  };
+  for (const Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+    for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{true, 5}, AttentionMask{false, 0}}) {
+      std::vector<std::int32_t> of_sequences(B * S);  // [B, S]
+      for (std::int64_t b = 0; b < B; ++b) {
+        std::int32_t document = 0;
+        for (std::int64_t i = 0; i < S; ++i) {
+          document += draw(6) == 0 ? 1 : 0;
+          of_sequences[static_cast<std::size_t>(b * S + i)] = document;
+        }
+      }
+      std::vector<SegmentList> segments;
+      std::vector<std::vector<std::int32_t>> documents(N);
+      for (int rank = 0; rank < N; ++rank) {
+        segments.push_back(shard_segments(layout, S, N, rank));
+        for (std::int64_t b = 0; b < B; ++b) {
+          for (std::int64_t t = 0; t < token_count(segments.back()); ++t) {
+            documents[static_cast<std::size_t>(rank)].push_back(
+                of_sequences[static_cast<std::size_t>(b * S + position_of(segments.back(), t))]);
+          }
+        }
+      }
+      for (std::size_t i = 0; i < N; ++i) {
+        for (std::size_t j = 0; j < N; ++j) {
+          const std::int64_t Tq = token_count(segments[i]), Tk = token_count(segments[j]);
+          std::int64_t expected = 0;
+          for (std::int64_t b = 0; b < B; ++b) {
+            for (std::int64_t q = 0; q < Tq; ++q) {
+              for (std::int64_t k = 0; k < Tk; ++k) {
+                expected += visible(mask, position_of(segments[i], q), position_of(segments[j], k)) &&
+                                    documents[i][static_cast<std::size_t>(b * Tq + q)] ==
+                                        documents[j][static_cast<std::size_t>(b * Tk + k)]
+                                ? 1
+                                : 0;
+              }
+            }
+          }
+          const AttentionTokens queries{segments[i], host_view(documents[i].data(), {B, Tq})};
+          const AttentionTokens keys{segments[j], host_view(documents[j].data(), {B, Tk})};
+          EXPECT_EQ(visible_pairs(mask, queries, keys, B), expected) << name_of(layout) << ", ranks " << i << ", " << j;
+          EXPECT_EQ(visible_pairs(mask, {segments[i], {}}, {segments[j], {}}, B),
+                    B * visible_pairs(mask, segments[i], segments[j]));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain

@@ -1,0 +1,259 @@
+// train --trace on whole runs: the file is JSON, spans of a row nest, there is one span for each hop of the plan, waits
+// belong to hops; the run itself is the same to the bit. A run that fails leaves its timeline, too.
+#include <filesystem>
+#include <fstream>
+#include <tuple>
+
+#include "parallel/ring_schedule.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+#include "train/trace_file.h"
+
+namespace ringtrain::testing {
+namespace {
+
+using nlohmann::json;
+
+struct TimelineSpan {
+  std::string name;
+  double begin, end;
+  json arguments;
+  int parent = -1;  // index in its row
+};
+struct TimelineRow {
+  std::string name;
+  std::vector<TimelineSpan> spans;
+  /// Return whether a span of this name is around spans[i].
+  bool within(std::size_t i, const std::string& outer) const {
+    for (int at = spans[i].parent; at >= 0; at = spans[static_cast<std::size_t>(at)].parent) {
+      if (spans[static_cast<std::size_t>(at)].name == outer) return true;
+    }
+    return false;
+  }
+  std::size_t count(const std::string& span_name) const {
+    return static_cast<std::size_t>(
+        std::count_if(spans.begin(), spans.end(), [&](const TimelineSpan& s) { return s.name == span_name; }));
+  }
+};
+
+class Timeline : public TrainTest {
+ protected:
+  static constexpr double tolerance = 2e-3;  // microseconds: times are written with three digits behind the point
+
+  /// Return the rows of the file by (data rank, name), each with its spans nested; expects that they do nest.
+  static std::map<std::pair<std::int64_t, std::string>, TimelineRow> rows_of(const std::string& path) {
+    std::ifstream stream(path);
+    const json file = json::parse(stream);
+    EXPECT_EQ(file.at("otherData").at("dropped_spans"), 0);
+    std::map<std::pair<std::int64_t, std::int64_t>, std::string> names;
+    std::map<std::pair<std::int64_t, std::string>, TimelineRow> rows;
+    for (const json& event : file.at("traceEvents")) {
+      if (event.at("ph") == "M" && event.at("name") == "thread_name") {
+        names[{event.at("pid"), event.at("tid")}] = event.at("args").at("name");
+      }
+    }
+    for (const json& event : file.at("traceEvents")) {
+      if (event.at("ph") != "X") continue;
+      const std::int64_t process = event.at("pid");
+      const std::string& name = names.at({process, event.at("tid")});
+      TimelineRow& row = rows[{process - 1, name}];
+      row.name = name;
+      const double begin = event.at("ts"), end = begin + event.at("dur").get<double>();
+      row.spans.push_back({event.at("name"), begin, end, event.at("args")});
+    }
+    for (auto& [key, row] : rows) nest(row);
+    return rows;
+  }
+  static void nest(TimelineRow& row) {
+    std::vector<int> open;
+    double last = -1;
+    for (std::size_t i = 0; i < row.spans.size(); ++i) {
+      TimelineSpan& span = row.spans[i];
+      EXPECT_GE(span.begin, last) << row.name << ": in the order of beginnings";
+      last = span.begin;
+      const auto end_of = [&](int at) { return row.spans[static_cast<std::size_t>(at)].end; };
+      while (!open.empty() && end_of(open.back()) <= span.begin + tolerance) open.pop_back();
+      if (!open.empty()) {
+        span.parent = open.back();
+        EXPECT_LE(span.end, end_of(open.back()) + tolerance)
+            << row.name << ": " << span.name << " overlaps " << row.spans[static_cast<std::size_t>(open.back())].name;
+      }
+      open.push_back(static_cast<int>(i));
+    }
+  }
+
+  /// Return how many blocks a ring rank meets in a pass, by the plan.
+  static std::size_t planned_hops(const Config& config, int ring_rank) {
+    const int N = static_cast<int>(config.mesh.sequence);
+    std::vector<ShardExtents> extents;
+    for (int rank = 0; rank < N; ++rank) {
+      std::vector<SegmentExtent> sequence;
+      for (const Segment& segment : shard_segments(config.mesh.layout, config.training.seq_len, N, rank)) {
+        sequence.push_back({segment.start, segment.last(), 0, 0});
+      }
+      extents.push_back({sequence});
+    }
+    return ring_plan(ring_needs({.causal = true, .window = config.model.sliding_window}, extents), N, ring_rank)
+        .steps.size();
+  }
+  Outcome run_traced(const Config& config, const std::string& output, const TraceRequest& trace) const {
+    Outcome outcome;
+    const Note note = [&](const std::string& line) { outcome.notes.push_back(line); };
+    const TrainOptions options{.config = config, .output = at(output), .start = {}, .stop_after = 0, .trace = trace};
+    outcome.code = train(prepare_run(options, note), note);
+    return outcome;
+  }
+};
+
+class TimelineOnMeshes : public Timeline, public ::testing::WithParamInterface<std::tuple<int, int, const char*>> {};
+
+TEST_P(TimelineOnMeshes, ShowsEveryHopOfThePlanAndItsWaits) {
+  const auto [data, sequence, layout] = GetParam();
+  const Config config = tiny(write_tokens("text.h5", {}),
+                             {fmt::format("mesh.data={}", data), fmt::format("mesh.sequence={}", sequence),
+                              fmt::format("mesh.layout={}", layout), "training.steps=3", "training.global_batch_size=4",
+                              "data.packing=concat", "training.recompute=full", "checkpoint.interval=2"});
+  const Outcome outcome = run_traced(config, "run", {.path = at("trace.json")});
+  EXPECT_NE(outcome.noted("timeline in " + at("trace.json")), "");
+  const auto rows = rows_of(at("trace.json"));
+  const std::size_t steps = 3, micro = static_cast<std::size_t>(4 / data), layers = 2;
+  std::size_t traffic = 0;
+  for (int d = 0; d < data; ++d) {
+    for (int s = 0; s < sequence; ++s) {
+      SCOPED_TRACE(fmt::format("data rank {}, sequence rank {}", d, s));
+      const TimelineRow& row = rows.at({d, fmt::format("sequence rank {}", s)});
+      EXPECT_EQ(row.count("step"), steps);
+      EXPECT_EQ(row.count("micro-batch"), steps * micro);
+      EXPECT_EQ(row.count("layer forward"), steps * micro * layers);
+      EXPECT_EQ(row.count("layer backward"), steps * micro * layers);
+      EXPECT_EQ(row.count("recompute"), steps * micro * layers);
+      EXPECT_EQ(row.count("ring forward"), 2 * steps * micro * layers);  // and once more in recompute
+      EXPECT_EQ(row.count("ring backward"), steps * micro * layers);
+      EXPECT_EQ(row.count("head"), steps * micro);
+      EXPECT_EQ(row.count("gradient reduction"), steps);
+      EXPECT_EQ(row.count("optimizer"), steps);
+      EXPECT_EQ(row.count("checkpoint"), 2u);
+      EXPECT_EQ(row.count("hop"), 3 * steps * micro * layers * planned_hops(config, s));
+      EXPECT_EQ(row.count("attention kernel"), row.count("hop"));
+      for (std::size_t i = 0; i < row.spans.size(); ++i) {
+        const TimelineSpan& span = row.spans[i];
+        if (span.name == "hop") {
+          EXPECT_TRUE(row.within(i, "ring forward") || row.within(i, "ring backward"));
+          EXPECT_EQ(span.arguments.at("owner").get<int>(),
+                    (s - span.arguments.at("hop").get<int>() + sequence) % sequence);
+          EXPECT_GE(span.arguments.at("tokens").get<int>(), 37 / sequence);
+        }
+        if (span.name == "attention kernel") {
+          EXPECT_TRUE(row.within(i, "hop"));
+          const bool backward =
+              row.within(i, "ring backward");  // 2 products of 2 flops forward, 5 backward; 4 heads of 4
+          EXPECT_EQ(span.arguments.at("flops").get<int>(),
+                    span.arguments.at("pairs").get<int>() * (backward ? 160 : 64));
+        }
+        if (span.name == "wait" && span.arguments.at("for").get<std::string>().starts_with("ring ")) {
+          EXPECT_TRUE(row.within(i, "ring forward") || row.within(i, "ring backward"));
+          const int hop = span.arguments.at("hop");
+          EXPECT_TRUE(hop >= 0 && hop < sequence);
+          if (row.within(i, "hop")) {  // the hop that it holds up: keys of this one, gradients of the one before
+            const TimelineSpan& around = row.spans[static_cast<std::size_t>(span.parent)];
+            const bool gradients = span.arguments.at("for") == "ring gradients";
+            EXPECT_EQ(around.arguments.at("hop").get<int>() - hop, gradients ? 1 : 0);
+          }
+        }
+      }
+      for (const auto& [key, other] : rows) {
+        if (key.first == d && key.second.starts_with(fmt::format("sequence rank {} communication", s))) {
+          traffic += other.count("ring keys and values");
+          for (const TimelineSpan& span : other.spans)
+            EXPECT_EQ(span.parent, -1) << "exchanges of a row do not overlap";
+        }
+      }
+    }
+  }
+  EXPECT_EQ(traffic > 0, sequence > 1);
+  // The pairs of all ranks in one pass are the triangle.
+  if (sequence > 1) {
+    std::int64_t pairs = 0;
+    for (int s = 0; s < sequence; ++s) {
+      const TimelineRow& row = rows.at({0, fmt::format("sequence rank {}", s)});
+      for (std::size_t i = 0; i < row.spans.size(); ++i) {
+        if (row.spans[i].name == "attention kernel") pairs += row.spans[i].arguments.at("pairs").get<std::int64_t>();
+      }
+    }
+    EXPECT_EQ(pairs, static_cast<std::int64_t>(3 * steps * micro * layers) * (37 * 38 / 2));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, TimelineOnMeshes,
+                         ::testing::Values(std::tuple(1, 1, "zigzag"), std::tuple(1, 2, "zigzag"),
+                                           std::tuple(1, 4, "zigzag"), std::tuple(2, 2, "zigzag"),
+                                           std::tuple(1, 4, "contiguous"), std::tuple(2, 1, "zigzag")),
+                         [](const auto& test) {
+                           return fmt::format("{}x{}{}", std::get<0>(test.param), std::get<1>(test.param),
+                                              std::get<2>(test.param));
+                         });
+
+TEST_F(Timeline, ChangesNoBitAndIsOnlyThereWhenAskedFor) {
+  const Config config = tiny(write_tokens("text.h5", {}),
+                             {"training.steps=4", "training.global_batch_size=4", "mesh.data=2", "mesh.sequence=2"});
+  run(config, "plain");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 3);  // text, its manifest, the run
+  run_traced(config, "traced", {.path = at("trace.json")});
+  EXPECT_EQ(losses("plain"), losses("traced"));
+  EXPECT_EQ(state(checkpoint("plain", 4)), state(checkpoint("traced", 4)));
+}
+
+TEST_F(Timeline, HoldsTheStepsThatWereAskedFor) {
+  const Config config = tiny(write_tokens("text.h5", {}), {"training.steps=4", "training.global_batch_size=2",
+                                                           "mesh.sequence=2", "checkpoint.interval=1"});
+  run_traced(config, "run", {.path = at("trace.json"), .first_step = 2, .last_step = 3});
+  const auto rows = rows_of(at("trace.json"));
+  for (const char* name : {"sequence rank 0", "sequence rank 1"}) {
+    const TimelineRow& row = rows.at({0, name});
+    std::vector<std::pair<std::string, int>> outermost;
+    for (const TimelineSpan& span : row.spans) {
+      if (span.arguments.contains("step")) outermost.emplace_back(span.name, span.arguments.at("step").get<int>());
+    }
+    EXPECT_EQ(outermost, (std::vector<std::pair<std::string, int>>{
+                             {"step", 2}, {"checkpoint", 2}, {"step", 3}, {"checkpoint", 3}}));
+  }
+}
+
+TEST_F(Timeline, OfARunThatFailsIsThereToo) {
+  TextPlan text;
+  text.weights = true;  // half of the tokens: with two a step, one soon has nothing to learn from
+  const Config config = tiny(write_tokens("text.h5", text), {"training.seq_len=2", "training.global_batch_size=1",
+                                                             "mesh.sequence=2", "data.packing=concat"});
+  error_of(ExitCode::data, [&] { run_traced(config, "run", {.path = at("trace.json")}); });
+  const std::size_t done = metrics("run").size();
+  EXPECT_LT(done, 30u);
+  const auto rows = rows_of(at("trace.json"));
+  EXPECT_EQ(rows.at({0, "sequence rank 1"}).count("step"), done + 1);  // the last one is that which failed
+  EXPECT_EQ(rows.at({0, "sequence rank 1"}).count("optimizer"), done);
+}
+
+TEST_F(Timeline, ABadRequestIsRefusedBeforeAnythingStarts) {
+  std::ofstream(at("run.yaml")) << to_yaml(tiny(write_tokens("text.h5", {}), {"training.steps=2"}));
+  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& part) {
+    std::vector<std::string> all{"--config", "run.yaml", "--output", "run"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const ChildResult result = run_child("train", all, folder);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(at("run")));
+  };
+  refused({"--trace", "."}, "is a folder");
+  refused({"--trace", "text.h5/trace.json"}, "text.h5 is not a folder");
+  refused({"--trace-steps", "1:2"}, "needs --trace");
+  for (const std::string steps : {"0:2", "3:2", "2", "2:", ":2", "1:2x", "a:b", "1-2"}) {
+    refused({"--trace", "trace.json", "--trace-steps", steps}, "--trace-steps " + steps);
+  }
+  const ChildResult result = run_child(
+      "train", {"--config", "run.yaml", "--output", "run", "--trace", "run/trace.json", "--trace-steps", "2:2"},
+      folder);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(rows_of(at("run/trace.json")).at({0, "sequence rank 0"}).count("step"), 1u);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
