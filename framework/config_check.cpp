@@ -174,9 +174,15 @@ void check_build(const Config& config, ConfigProblems& problems) {
                     "float32 or float64",
                     training.device));
   }
-  if (config.mesh.backend == Backend::mpi || config.mesh.backend == Backend::nccl) {
-    problems.add("mesh.backend", fmt::format("{} is not in this build; use threads (or auto)",
-                                             config.mesh.backend == Backend::mpi ? "mpi" : "nccl"));
+#if !RINGTRAIN_MPI
+  if (config.mesh.backend == Backend::mpi) {
+    problems.add("mesh.backend",
+                 "mpi is not in this build, for which no MPI library was found; use threads (or auto), or install "
+                 "libopenmpi-dev and build again");
+  }
+#endif
+  if (config.mesh.backend == Backend::nccl) {
+    problems.add("mesh.backend", "nccl is not in this build; use threads or mpi (or auto)");
   }
 }
 

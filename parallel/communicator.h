@@ -12,7 +12,8 @@
 
 namespace ringtrain {
 
-/// What a call is for: named in the report when it fails or waits too long. layer and hop: -1 where they mean nothing.
+/// What a call is for: named in the report when it fails or waits too long, and the same on both sides of a message.
+/// operation: a literal, it is kept. layer and hop: -1 where they mean nothing.
 struct CallSite {
   const char* operation = "exchange";
   int layer = -1;
@@ -35,7 +36,8 @@ class Communicator {
 
   /// Starts one grouped act: send to `to`, receive from `from` (either may be no_peer; both may be this rank). Returns
   /// at once. Neither buffer may be written, nor receive read, before wait(). Between two ranks messages keep their
-  /// order; sizes of the two sides must agree, else Error(rank). 0 bytes are a message too.
+  /// order. Sizes and call sites of the two sides must agree: ranks that do different things end with Error(rank) that
+  /// names both. 0 bytes are a message too.
   virtual Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from,
                           const CallSite& site) = 0;
   /// Returns when both halves are done. Throws Error(rank) that names rank, peer, operation, layer and hop when it

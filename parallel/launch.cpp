@@ -35,9 +35,9 @@ class FirstError {
 
 }  // namespace
 
-void launch_threads(const LaunchOptions& options, const std::function<void(Communicator& world)>& body) {
+void launch_threads(const LaunchOptions& options, const RankBody& body, std::string* calls) {
   ensure(options.ranks >= 1, "a launch has ranks");
-  const auto world = make_thread_world(options.ranks, options.timeout_seconds);
+  const ThreadWorld world = make_thread_world(options.ranks, options.timeout_seconds);
   FirstError first;
   std::vector<std::thread> threads;
   const auto run = [&](Communicator& own) {
@@ -51,7 +51,7 @@ void launch_threads(const LaunchOptions& options, const std::function<void(Commu
       first.keep(Error(ExitCode::internal, fmt::format("rank {} threw what is no exception", own.rank())), own);
     }
   };
-  for (const auto& own : world) {
+  for (const auto& own : world.ranks) {
     try {
       threads.emplace_back(run, std::ref(*own));
     } catch (const std::system_error& error) {
@@ -62,7 +62,21 @@ void launch_threads(const LaunchOptions& options, const std::function<void(Commu
     }
   }
   for (std::thread& thread : threads) thread.join();
+  if (calls) *calls = world.calls();
   first.rethrow();
+}
+
+void abort_on_error(Communicator& world, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    world.abort(error);
+    throw;
+  } catch (const std::exception& error) {
+    const Error own(ExitCode::internal, fmt::format("rank {}: {}", world.rank(), error.what()));
+    world.abort(own);
+    throw Error(own);
+  }
 }
 
 int threads_per_rank(std::int64_t wanted, int ranks) {

@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "parallel/call_history.h"
+
 namespace ringtrain {
 
 namespace {
@@ -28,6 +30,7 @@ struct Half {
 
 struct Exchange {
   Half send, receive;
+  std::uint64_t call = 0;  // in the rank's history
   bool done() const { return send.state == Half::State::done && receive.state == Half::State::done; }
 };
 
@@ -39,6 +42,7 @@ struct World {
   struct Rank {
     std::condition_variable wake;
     int copying = 0;  // halves of this rank whose buffers a thread is reading or writing right now
+    CallHistory history;
   };
 
   void fail_with(ExitCode error_code, std::string error_sentence) {
@@ -46,6 +50,9 @@ struct World {
       failed = true;
       code = error_code;
       sentence = std::move(error_sentence);
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        calls += fmt::format("  rank {} of {}:\n{}", rank, ranks.size(), ranks[rank].history.text("    "));
+      }
     }
     for (Rank& rank : ranks) rank.wake.notify_all();
   }
@@ -56,6 +63,7 @@ struct World {
   bool failed = false;  // the first error, kept as text: every rank throws an Error of its own
   ExitCode code = ExitCode::rank;
   std::string sentence;
+  std::string calls;  // what each rank did last, then
 };
 
 /// What the ranks of one communicator share; guarded by the world's mutex.
@@ -94,13 +102,6 @@ struct Group {
   };
   std::map<std::uint64_t, Split> splits;  // by how many splits came before
 };
-
-std::string described(const CallSite& site) {
-  std::string text = site.operation;
-  if (site.layer >= 0) text += fmt::format(", layer {}", site.layer);
-  if (site.hop >= 0) text += fmt::format(", hop {}", site.hop);
-  return text;
-}
 
 /// The only place where message data moves.
 void move_data(const TensorView& to, const TensorView& from) {
@@ -164,6 +165,9 @@ Ticket ThreadCommunicator::exchange(const TensorView& send, int to, const Tensor
   Lock lock(world_.mutex);
   const Ticket ticket{++tickets_};
   Exchange& act = pending_[ticket.id];
+  act.call = self_.history.started(
+      site, to == no_peer ? no_peer : group_->world_rank(to), to == no_peer ? 0 : send.bytes(),
+      from == no_peer ? no_peer : group_->world_rank(from), from == no_peer ? 0 : receive.bytes());
   if (to != no_peer) post(lock, act.send, /*sends=*/true, send, to, site);
   if (from != no_peer) post(lock, act.receive, /*sends=*/false, receive, from, site);
   return ticket;
@@ -202,7 +206,7 @@ void ThreadCommunicator::meet(Lock& lock, Half& half, Half& other) {
 }
 
 void ThreadCommunicator::check_disagreement(Lock& lock, const Half& send, const Half& receive) {
-  if (send.buffer.bytes() == receive.buffer.bytes()) return;
+  if (send.buffer.bytes() == receive.buffer.bytes() && same_site(send.site, receive.site)) return;
   world_.fail_with(ExitCode::rank,
                    fmt::format("rank {} sends {} bytes ({}) to rank {}, which expects {} bytes ({})",
                                group_->world_rank(send.rank), send.buffer.bytes(), described(send.site),
@@ -259,8 +263,10 @@ void ThreadCommunicator::wait(Ticket ticket) {
   const auto found = pending_.find(ticket.id);
   ensure(found != pending_.end(), "a ticket is waited on once");
   const Exchange& exchange = found->second;
+  self_.history.waits_for(exchange.call);
   await(
       lock, [&] { return exchange.done(); }, [&] { return unfinished(exchange); });
+  self_.history.finished(exchange.call);
   pending_.erase(found);
 }
 
@@ -269,11 +275,14 @@ void ThreadCommunicator::barrier(const CallSite& site) {
   throw_if_failed(lock);
   const std::uint64_t mine = group_->barriers;
   group_->in_barrier[static_cast<std::size_t>(rank_)] = 1;
+  const std::uint64_t call = self_.history.started(site);
+  self_.history.waits_for(call);
   if (++group_->barrier_count == size()) {
     ++group_->barriers;
     group_->barrier_count = 0;
     std::fill(group_->in_barrier.begin(), group_->in_barrier.end(), 0);
     group_->wake_all();
+    self_.history.finished(call);
     return;
   }
   await(
@@ -287,6 +296,7 @@ void ThreadCommunicator::barrier(const CallSite& site) {
         }
         return fmt::format("{}: not there yet: rank {}", described(site), missing);
       });
+  self_.history.finished(call);
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::split(int colour) {
@@ -295,6 +305,8 @@ std::unique_ptr<Communicator> ThreadCommunicator::split(int colour) {
   const std::uint64_t index = splits_++;
   Group::Split& split = group_->splits[index];
   split.colours.emplace_back(colour, rank_);
+  const std::uint64_t call = self_.history.started({"split"});
+  self_.history.waits_for(call);
   if (static_cast<int>(split.colours.size()) == size()) {
     std::sort(split.colours.begin(), split.colours.end());
     std::map<int, std::vector<int>> members;
@@ -307,6 +319,7 @@ std::unique_ptr<Communicator> ThreadCommunicator::split(int colour) {
   await(
       lock, [&] { return !split.groups.empty(); },
       [&] { return fmt::format("split: {} of {} ranks have come", split.colours.size(), size()); });
+  self_.history.finished(call);
   std::shared_ptr<Group> group = split.groups.at(colour);
   if (++split.taken == size()) group_->splits.erase(index);
   const auto place = std::find(group->members.begin(), group->members.end(), group_->world_rank(rank_));
@@ -322,14 +335,18 @@ void ThreadCommunicator::abort(const Error& error) {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> make_thread_world(int ranks, double timeout_seconds) {
+ThreadWorld make_thread_world(int ranks, double timeout_seconds) {
   ensure(ranks >= 1 && timeout_seconds > 0, "a world has ranks and a timeout");
   std::vector<int> members(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
-  const auto group = std::make_shared<Group>(std::make_shared<World>(ranks, timeout_seconds), members);
-  std::vector<std::unique_ptr<Communicator>> world;
-  world.reserve(members.size());
-  for (int rank = 0; rank < ranks; ++rank) world.push_back(std::make_unique<ThreadCommunicator>(group, rank));
+  const auto shared = std::make_shared<World>(ranks, timeout_seconds);
+  const auto group = std::make_shared<Group>(shared, members);
+  ThreadWorld world;
+  for (int rank = 0; rank < ranks; ++rank) world.ranks.push_back(std::make_unique<ThreadCommunicator>(group, rank));
+  world.calls = [shared] {
+    const std::lock_guard lock(shared->mutex);
+    return shared->calls;
+  };
   return world;
 }
 

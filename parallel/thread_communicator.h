@@ -7,14 +7,22 @@
 // (an exception between exchange and wait) takes them back; buffers of an exchange must outlive its communicator.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "parallel/communicator.h"
 
 namespace ringtrain {
 
+struct ThreadWorld {
+  std::vector<std::unique_ptr<Communicator>> ranks;
+  /// Return what each rank did last, as it was at the first error; empty without one.
+  std::function<std::string()> calls;
+};
+
 /// Return the communicators of a new world, one for each of `ranks` threads.
-std::vector<std::unique_ptr<Communicator>> make_thread_world(int ranks, double timeout_seconds);
+ThreadWorld make_thread_world(int ranks, double timeout_seconds);
 
 }  // namespace ringtrain

@@ -1,11 +1,15 @@
 #include "train/checkpoint_evaluation.h"
 
+#include <fmt/ranges.h>
+
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "data/token_file.h"
 #include "framework/error.h"
 #include "framework/progress.h"
+#include "parallel/agreement.h"
 #include "parallel/launch.h"
 #include "train/checkpoint.h"
 #include "train/evaluator.h"
@@ -48,7 +52,9 @@ std::unique_ptr<TokenFile> open_data(const std::string& path, const Config& conf
 
 }  // namespace
 
-EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options) {
+EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher) {
+  const LaunchOptions launch{static_cast<int>(options.mesh.data * options.mesh.sequence)};
+  launcher.check(launch);
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint);
   Config config = checkpoint.config;
   config.mesh.data = options.mesh.data;
@@ -61,12 +67,20 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options) {
 
   const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
   const ParameterTable table = make_parameter_table(config.model);
-  require_memory(plan_ranks(config, table, purpose), available_memory());
+  const std::vector<int> here = launcher.ranks_here(launch.ranks);
+  std::vector<RankPlan> plans = plan_ranks(config, table, purpose), plans_here;
+  for (const int rank : here) plans_here.push_back(std::move(plans[static_cast<std::size_t>(rank)]));
+  require_memory(plans_here, available_memory());
+  const int threads = threads_per_rank(config.mesh.threads_per_rank, static_cast<int>(here.size()));
 
   std::vector<LengthResult> results;
-  const LaunchOptions launch{static_cast<int>(config.mesh.data * config.mesh.sequence), config.mesh.timeout_seconds};
-  launch_threads(launch, [&](Communicator& world) {
-    ThreadPool pool(threads_per_rank(config.mesh.threads_per_rank, world.size()));
+  const auto evaluate_rank = [&](Communicator& world) {
+    require_agreement(world, {{"the checkpoint", to_json(checkpoint.manifest)},
+                              {"--data", file->hash()},
+                              {"--threads-per-rank", std::to_string(options.threads_per_rank)},
+                              {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
+                              {"the targets' hash", targets.hash}});
+    ThreadPool pool(threads);
     RankState state(config, table, purpose, world.rank(), pool, &world);
     load_weights(state, checkpoint);
     EvaluationProgress tell;
@@ -78,9 +92,12 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options) {
       progress = std::make_unique<Progress>("evaluate", own_blocks * lengths);
       tell = [&](std::int64_t done, std::int64_t tokens) { progress->update(done, "", static_cast<double>(tokens)); };
     }
-    auto own = evaluate_targets(state, *file, request, targets, tell);
-    if (world.rank() == 0) results = std::move(own);
-  });
+    abort_on_error(world, [&] {
+      auto own = evaluate_targets(state, *file, request, targets, tell);
+      if (world.rank() == launcher.process()) results = std::move(own);
+    });
+  };
+  launcher.launch({launch.ranks, config.mesh.timeout_seconds}, evaluate_rank);
   return summary_of(checkpoint.path, config.training.seq_len, targets, std::move(results));
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "framework/config.h"
+#include "parallel/launch.h"
 #include "train/evaluation_report.h"
 #include "train/evaluation_targets.h"
 
@@ -18,11 +19,11 @@ struct EvaluationOptions {
   std::string checkpoint;  // a checkpoint's folder or a run's
   std::string data;        // a token file
   EvaluationRequest request;
-  MeshConfig mesh;  // data and sequence; all else is the checkpoint's
+  MeshConfig mesh;  // data and sequence; layout and timeout are the checkpoint's, the backend is the launcher's
   std::int64_t threads_per_rank = 0;
 };
 
-/// Throws Error: usage (lengths, mesh, memory), data (the file), checkpoint, numeric.
-EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options);
+/// Return the same in every process. Throws Error: usage (lengths, mesh, memory), data (the file), checkpoint, numeric.
+EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher);
 
 }  // namespace ringtrain

@@ -31,7 +31,7 @@ void read_mesh(std::string_view text, MeshConfig& mesh) {
   fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, two numbers from 1 to 4096, e.g. 1x2", text);
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, Launcher& launcher) {
   CLI::App app{
       "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at\n"
       "ends of contexts inside single documents of the file's validation part (of the whole file if it has none).\n"
@@ -65,12 +65,13 @@ int run(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
   app.add_option("--output", output, "write the results as JSON, too")->type_name("FILE.json");
-  if (!parse_command_line(app, argc, argv)) return 0;
+  if (!parse_command_line(app, argc, argv, launcher.leads())) return 0;
 
   read_mesh(mesh, options.mesh);
-  if (!output.empty()) check_writable(parent_directory(output), ExitCode::usage);
+  if (!output.empty() && launcher.leads()) check_writable(parent_directory(output), ExitCode::usage);
   check_context_lengths(options.request.context_lengths, "--context-lengths");
-  const EvaluationSummary summary = evaluate_checkpoint(options);
+  const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
+  if (!launcher.leads()) return 0;
   std::fputs(evaluation_table(summary).c_str(), stdout);
   if (!output.empty()) write_file(output, evaluation_json(summary).dump(2) + "\n", ExitCode::usage);
   return 0;
@@ -79,5 +80,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_program("evaluate", [&] { return run(argc, argv); });
+  return run_rank_program("evaluate", [&](Launcher& launcher) { return run(argc, argv, launcher); });
 }

@@ -3,23 +3,52 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <optional>
 
 #include "framework/error.h"
 
 namespace ringtrain {
 
-int run_program(const char* name, const std::function<int()>& body) {
+namespace {
+
+/// Runs body. Return the error it ends with, if any; every exception counts as one.
+std::optional<Error> error_of(const std::function<void()>& body) {
   try {
-    return body();
+    body();
+    return std::nullopt;
   } catch (const Error& error) {
-    std::fprintf(stderr, "%s: %s\n", name, error.what());
-    return static_cast<int>(error.code());
+    return error;
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "%s: internal error: the machine has no more memory\n", name);
+    return Error(ExitCode::internal, "internal error: the machine has no more memory");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: internal error: %s\n", name, error.what());
+    return Error(ExitCode::internal, fmt::format("internal error: {}", error.what()));
   }
-  return static_cast<int>(ExitCode::internal);
+}
+
+}  // namespace
+
+int run_program(const char* name, const std::function<int()>& body) {
+  int code = 0;
+  const std::optional<Error> error = error_of([&] { code = body(); });
+  if (!error) return code;
+  std::fprintf(stderr, "%s: %s\n", name, error->what());
+  return static_cast<int>(error->code());
+}
+
+int run_rank_program(const char* name, const std::function<int(Launcher& launcher)>& body) {
+  return run_program(name, [&] {
+    Launcher launcher = Launcher::from_environment();
+    int code = 0;
+    const std::optional<Error> error = error_of([&] {
+      code = body(launcher);
+      launcher.finish(code);
+    });
+    if (!error) return code;
+    const Launcher::LastWords words = launcher.fail(*error);
+    if (!words.told) return static_cast<int>(error->code());
+    if (!words.calls.empty()) std::fprintf(stderr, "%s: what each rank did last:\n%s", name, words.calls.c_str());
+    throw Error(*error);
+  });
 }
 
 }  // namespace ringtrain

@@ -8,6 +8,7 @@
 
 #include "framework/signals.h"
 #include "parallel/collectives.h"
+#include "parallel/launch.h"
 #include "parallel/traced_communicator.h"
 #include "train/checkpoint.h"
 #include "train/evaluation_report.h"
@@ -39,6 +40,12 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, ThreadPool& pool, 
 RankTrainer::~RankTrainer() = default;
 
 ExitCode RankTrainer::train() {
+  ExitCode code = ExitCode::done;
+  abort_on_error(world_, [&] { code = run_steps(); });  // while the buffers of exchanges under way still live
+  return code;
+}
+
+ExitCode RankTrainer::run_steps() {
   trace_step(run_.start.step + 1);
   load_state();
   int signal = 0;

@@ -30,6 +30,7 @@ class RankTrainer {
     double loss = 0, norm = 0, lr = 0;
     int signal = 0;
   };
+  ExitCode run_steps();
   void load_state();
   void load_batch(std::int64_t step, std::int64_t micro);
   double load_denominator(std::int64_t step);

@@ -1,11 +1,23 @@
 #include "train/trace_file.h"
 
 #include <charconv>
+#include <filesystem>
 #include <utility>
 
 #include "framework/error.h"
 
 namespace ringtrain {
+
+namespace {
+
+std::string path_of(const std::string& path, const Launcher& launcher) {
+  if (path.empty() || !launcher.ranks_are_processes()) return path;
+  std::filesystem::path own(path);
+  own.replace_extension(fmt::format(".rank{}{}", launcher.process(), own.extension().string()));
+  return own.string();
+}
+
+}  // namespace
 
 void read_trace_steps(const std::string& text, TraceRequest& request) {
   const char* const end = text.data() + text.size();
@@ -21,7 +33,8 @@ void read_trace_steps(const std::string& text, TraceRequest& request) {
   if (request.path.empty()) fail(ExitCode::usage, "--trace-steps {}: needs --trace FILE.json", text);
 }
 
-TraceFile::TraceFile(const Run& run, Note note) : path_(run.trace.path), note_(std::move(note)) {
+TraceFile::TraceFile(const Run& run, const Launcher& launcher, Note note)
+    : path_(path_of(run.trace.path, launcher)), note_(std::move(note)) {
   if (path_.empty()) return;
   trace_ = std::make_unique<Trace>(static_cast<int>(run.config.mesh.data), static_cast<int>(run.config.mesh.sequence));
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "framework/trace.h"
+#include "parallel/launch.h"
 #include "train/run.h"
 
 namespace ringtrain {
@@ -13,10 +14,11 @@ namespace ringtrain {
 /// Sets the steps of a request from "A:B", 1 <= A <= B. Throws Error(usage); also if the request has no path.
 void read_trace_steps(const std::string& text, TraceRequest& request);
 
-/// The timeline of all ranks of this process, if the run asks for one.
+/// The timeline of all ranks of this process, if the run asks for one. Of ranks that are processes each writes a file
+/// of its own: trace.rank0.json, ... where the run asks for trace.json.
 class TraceFile {
  public:
-  TraceFile(const Run& run, Note note);
+  TraceFile(const Run& run, const Launcher& launcher, Note note);
   /// Writes the file. What the disk refuses is told, not thrown: the run's own result stands.
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;

@@ -13,9 +13,10 @@ using namespace ringtrain;
 
 namespace {
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, Launcher& launcher) {
   CLI::App app{
-      "Train a long-context transformer on a mesh of data x sequence ranks (threads of this process).\n"
+      "Train a long-context transformer on a mesh of data x sequence ranks: threads of this process, or processes of\n"
+      "an MPI launcher (scripts/launch -n N -- train ...).\n"
       "A run's folder holds config.yaml, metrics.jsonl (one object a line) and checkpoints/.\n"
       "SIGINT or SIGTERM: finish the step, save, and end; a second one ends at once.",
       "train"};
@@ -44,26 +45,28 @@ int run(int argc, char** argv) {
       ->type_name("FILE.json");
   app.add_option("--trace-steps", trace_steps, "with --trace: only steps A to B")->type_name("A:B");
   app.add_flag("--dry-run", dry_run, "check everything and print config, mesh and memory plan; write nothing");
-  if (!parse_command_line(app, argc, argv)) return 0;
+  if (!parse_command_line(app, argc, argv, launcher.leads())) return 0;
 
   options.config = read_config(config_path, settings);
   options.output = output.empty() ? "runs/" + options.config.name : output;
   options.start.resume = resume->count() > 0;
   options.start.resume_path = resume_path;
   if (!trace_steps.empty()) read_trace_steps(trace_steps, options.trace);
-  const Note note = [](const std::string& line) { std::fprintf(stderr, "train: %s\n", line.c_str()); };
-  const Run prepared = prepare_run(options, note);
+  const Note note = [&](const std::string& line) {
+    if (launcher.leads()) std::fprintf(stderr, "train: %s\n", line.c_str());
+  };
+  const Run prepared = prepare_run(options, note, launcher);
   if (dry_run) {
-    std::fputs(dry_run_report(prepared).c_str(), stdout);
+    if (launcher.leads()) std::fputs(dry_run_report(prepared, launcher).c_str(), stdout);
     std::fflush(stdout);
-    require_fitting_plan(prepared);
+    require_fitting_plan(prepared, launcher);
     return 0;
   }
-  return static_cast<int>(train(prepared, note));
+  return static_cast<int>(train(prepared, note, launcher));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_program("train", [&] { return run(argc, argv); });
+  return run_rank_program("train", [&](Launcher& launcher) { return run(argc, argv, launcher); });
 }

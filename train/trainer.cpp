@@ -6,10 +6,12 @@
 #include "framework/error.h"
 #include "framework/progress.h"
 #include "framework/signals.h"
+#include "parallel/agreement.h"
 #include "parallel/launch.h"
 #include "train/memory_report.h"
 #include "train/metrics.h"
 #include "train/rank_trainer.h"
+#include "train/slow_section.h"
 #include "train/system_memory.h"
 #include "train/trace_file.h"
 
@@ -17,8 +19,14 @@ namespace ringtrain {
 
 namespace {
 
-int ranks_of(const Config& config) {
-  return static_cast<int>(config.mesh.data * config.mesh.sequence);
+LaunchOptions launch_options(const MeshConfig& mesh) {
+  return {static_cast<int>(mesh.data * mesh.sequence), mesh.timeout_seconds, mesh.backend};
+}
+
+/// Return the compute threads of each rank on this machine.
+int compute_threads(const MeshConfig& mesh, const Launcher& launcher) {
+  const auto here = launcher.ranks_here(static_cast<int>(mesh.data * mesh.sequence));
+  return threads_per_rank(mesh.threads_per_rank, static_cast<int>(here.size()));
 }
 
 /// A rank without a token is legal for a kernel, but nobody wants it: refuse a ring longer than its sequences.
@@ -64,12 +72,11 @@ std::string positions_text(const SegmentList& segments) {
   return text.empty() ? "none" : text;
 }
 
-std::string mesh_report(const Config& config) {
+std::string mesh_report(const Config& config, const Launcher& launcher) {
   const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
-  std::string text = fmt::format(
-      "mesh: {} data x {} sequence = {} ranks, threads of one process; {} compute threads a rank; layout {}\n",
-      mesh.data, mesh.sequence, mesh.size(), threads_per_rank(config.mesh.threads_per_rank, mesh.size()),
-      name_of(config.mesh.layout));
+  std::string text = fmt::format("mesh: {} data x {} sequence = {} ranks, {}; {} compute threads a rank; layout {}\n",
+                                 mesh.data, mesh.sequence, mesh.size(), launcher.description(),
+                                 compute_threads(config.mesh, launcher), name_of(config.mesh.layout));
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const SegmentList segments =
         shard_segments(config.mesh.layout, config.training.seq_len, mesh.sequence, mesh.sequence_index(rank));
@@ -94,13 +101,38 @@ std::string data_report(const Run& run) {
   return text;
 }
 
+/// What all ranks must agree about before they start: their config, key by key, their data, and where they begin.
+std::vector<Fact> facts_of(const Run& run) {
+  std::vector<Fact> facts;
+  for (const ConfigDifference& difference : differences(Config{}, run.config)) {
+    facts.push_back({difference.key, difference.after});
+  }
+  facts.push_back({"the data's hash", run.data_hash});
+  facts.push_back({"the evaluation targets' hash", run.targets ? run.targets->hash : "none"});
+  facts.push_back(
+      {"the checkpoint to begin with", run.start.checkpoint ? to_json(run.start.checkpoint->manifest) : "none"});
+  facts.push_back({"the last step", std::to_string(run.last_step)});
+  return facts;
+}
+
+/// Makes the run's folder ready to go on from where the run begins.
+void begin_folder(const Run& run, const Note& note) {
+  run.folder.begin(run.config);
+  run.checkpoints.continue_from(run.start.step, note);
+  if (const std::int64_t cut = cut_metrics(run.folder.metrics_path(), run.start.step); cut > 0) {
+    note(fmt::format("{}: cut {} bytes of steps after {}, which this run makes again", run.folder.metrics_path(), cut,
+                     run.start.step));
+  }
+}
+
 }  // namespace
 
-Run prepare_run(const TrainOptions& options, const Note& note) {
+Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& launcher) {
   const Config& config = options.config;
+  launcher.check(launch_options(config.mesh));
   check_ring(config);
   const RunFolder folder(options.output);
-  folder.check_writable();
+  if (launcher.leads()) folder.check_writable();  // no other process writes into it
   if (!options.trace.path.empty()) Trace::check_path(options.trace.path);
   if (folder.holds_run() && !options.start.resume) {  // before the data is hashed: it may take long
     fail(ExitCode::usage, "{}: already holds a run; continue it with --resume, or choose another --output",
@@ -133,44 +165,49 @@ Run prepare_run(const TrainOptions& options, const Note& note) {
           .trace = options.trace};
 }
 
-std::string dry_run_report(const Run& run) {
+std::string dry_run_report(const Run& run, const Launcher& launcher) {
   const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config));
   const std::int64_t available = available_memory();
   std::string text = to_yaml(run.config) + "\n";
   text += fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(),
                       human_count(static_cast<double>(run.table.count())), run.table.all().size());
-  text += data_report(run) + mesh_report(run.config) + memory_report(plans);
+  text += data_report(run) + mesh_report(run.config, launcher) + memory_report(plans);
   text += fmt::format("available: {} bytes, {}\n", available, human_bytes(static_cast<double>(available)));
   return text;
 }
 
-void require_fitting_plan(const Run& run) {
-  require_memory(plan_ranks(run.config, run.table, training_purpose(run.config)), available_memory());
+void require_fitting_plan(const Run& run, const Launcher& launcher) {
+  std::vector<RankPlan> here;
+  const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config));
+  for (const int rank : launcher.ranks_here(static_cast<int>(plans.size()))) {
+    here.push_back(plans[static_cast<std::size_t>(rank)]);
+  }
+  require_memory(here, available_memory());
 }
 
-ExitCode train(const Run& run, const Note& note) {
-  require_fitting_plan(run);
+ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
+  require_fitting_plan(run, launcher);
   if (run.start.step >= run.last_step) {
     note(fmt::format("step {} is done already, and the run ends after step {}: nothing to do", run.start.step,
                      run.last_step));
     return ExitCode::done;
   }
-  run.folder.begin(run.config);
-  run.checkpoints.continue_from(run.start.step, note);
-  if (const std::int64_t cut = cut_metrics(run.folder.metrics_path(), run.start.step); cut > 0) {
-    note(fmt::format("{}: cut {} bytes of steps after {}, which this run makes again", run.folder.metrics_path(), cut,
-                     run.start.step));
-  }
-  TraceFile timeline(run, note);
+  TraceFile timeline(run, launcher, note);
   const SignalGuard guard;
   std::atomic<ExitCode> result{ExitCode::done};
-  const LaunchOptions options{ranks_of(run.config), run.config.mesh.timeout_seconds};
-  launch_threads(options, [&](Communicator& world) {
-    ThreadPool pool(threads_per_rank(run.config.mesh.threads_per_rank, world.size()));
+  launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
+    require_agreement(world, facts_of(run));
+    run_on_rank_zero(world, [&] { begin_folder(run, note); });
+    ThreadPool pool(compute_threads(run.config.mesh, launcher));
     const ExitCode code = RankTrainer(run, world, pool, timeline.rank(world.rank())).train();
-    if (world.rank() == 0) result = code;
+    if (world.rank() == launcher.process()) result = code;
   });
   return result;
+}
+
+ExitCode train(const Run& run, const Note& note) {
+  Launcher threads;
+  return train(run, note, threads);
 }
 
 }  // namespace ringtrain

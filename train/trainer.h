@@ -6,6 +6,7 @@
 #include <string>
 
 #include "framework/config.h"
+#include "parallel/launch.h"
 #include "train/run.h"
 
 namespace ringtrain {
@@ -18,15 +19,18 @@ struct TrainOptions {
   TraceRequest trace = {};
 };
 
-/// Opens and verifies data and checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong.
-Run prepare_run(const TrainOptions& options, const Note& note);
+/// Opens and verifies data and checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong. Of ranks
+/// that are processes each prepares the run for itself; no communication.
+Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& launcher = {});
 
 /// Return what --dry-run prints: resolved config, parameters, data, mesh with everybody's positions, memory plan.
-std::string dry_run_report(const Run& run);
-/// Throws Error(usage), with the numbers and what to change, if the run's plan does not fit the machine.
-void require_fitting_plan(const Run& run);
+std::string dry_run_report(const Run& run, const Launcher& launcher = {});
+/// Throws Error(usage), with the numbers and what to change, if the plan of the ranks on this machine does not fit it.
+void require_fitting_plan(const Run& run, const Launcher& launcher = {});
 
-/// Refuses a plan that cannot fit, makes the folder, trains. Return the program's exit code.
-ExitCode train(const Run& run, const Note& note);
+/// Refuses a plan that cannot fit and ranks that do not agree about the run, makes the folder, trains. Return the
+/// program's exit code, the same in every process.
+ExitCode train(const Run& run, const Note& note, Launcher& launcher);
+ExitCode train(const Run& run, const Note& note);  // ranks are threads
 
 }  // namespace ringtrain

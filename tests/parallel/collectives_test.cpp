@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "parallel/launch.h"
+#include "tests/parallel/run_ranks.h"
 
 namespace ringtrain {
 namespace {
@@ -41,7 +41,7 @@ TensorView view_of(const std::vector<T>& values) {
 class Collectives : public ::testing::TestWithParam<int> {
  protected:
   int ranks() const { return GetParam(); }
-  void run(const std::function<void(Communicator&)>& body) const { launch_threads({.ranks = ranks()}, body); }
+  void run(const std::function<void(Communicator&)>& body) const { testing::run_ranks({.ranks = ranks()}, body); }
 };
 
 TEST_P(Collectives, SmallReductionsAndGather) {

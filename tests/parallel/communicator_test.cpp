@@ -1,5 +1,6 @@
-// The thread communicator: messages of every size and order, splitting, and every way in which it can fail: the first
-// error ends all ranks, names what was at fault, and leaves no buffer in use.
+// Communicators: messages of every size and order, splitting; with ranks that are threads also every way to fail: the
+// first error ends all ranks, names what was at fault, and leaves no buffer in use. (Of processes:
+// mpi_faults_test.cpp.)
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -8,13 +9,18 @@
 #include <chrono>
 #include <mutex>
 #include <random>
+#include <span>
 #include <thread>
 
+#include "parallel/collectives.h"
 #include "parallel/launch.h"
 #include "parallel/thread_communicator.h"
+#include "tests/parallel/run_ranks.h"
 
 namespace ringtrain {
 namespace {
+
+using testing::run_ranks;
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -44,10 +50,10 @@ void expect_words(const Error& error, ExitCode code, std::initializer_list<const
 
 // --- Messages.
 
-TEST(ThreadCommunicator, RingOfMessagesOfEverySizeAtOnce) {
+TEST(Communicator, RingOfMessagesOfEverySizeAtOnce) {
   // Every rank sends all sizes to its right before anyone has waited: a ring of blocking sends would hang here.
   const std::vector<std::size_t> sizes{0, 1, 63, 4096, 1 << 20, 0, 32 << 20};
-  launch_threads({.ranks = 3}, [&](Communicator& world) {
+  run_ranks({.ranks = 3}, [&](Communicator& world) {
     const int right = (world.rank() + 1) % 3, left = (world.rank() + 2) % 3;
     std::vector<std::vector<std::uint8_t>> sent, received;
     std::vector<Ticket> tickets;
@@ -66,11 +72,11 @@ TEST(ThreadCommunicator, RingOfMessagesOfEverySizeAtOnce) {
   });
 }
 
-TEST(ThreadCommunicator, KeepsTheOrderBetweenTwoRanks) {
+TEST(Communicator, KeepsTheOrderBetweenTwoRanks) {
   // Message i between each pair has a size and content that only message i has; posts and waits come in random order
   // of pairs and with random pauses.
   constexpr int N = 4, messages = 60;
-  launch_threads({.ranks = N}, [&](Communicator& world) {
+  run_ranks({.ranks = N}, [&](Communicator& world) {
     std::mt19937 random(static_cast<unsigned>(world.rank()));
     const auto content = [](int from, int to, int i) {
       return std::vector<std::int32_t>(static_cast<std::size_t>(i * 37 % 91), 1000000 * from + 10000 * to + i);
@@ -106,8 +112,8 @@ TEST(ThreadCommunicator, KeepsTheOrderBetweenTwoRanks) {
   });
 }
 
-TEST(ThreadCommunicator, SendsToItselfAndHalves) {
-  launch_threads({.ranks = 2}, [](Communicator& world) {
+TEST(Communicator, SendsToItselfAndHalves) {
+  run_ranks({.ranks = 2}, [](Communicator& world) {
     const std::vector<double> sent{1.0 + world.rank(), 2.0};
     std::vector<double> received(2);
     world.wait(world.exchange(view_of(sent), world.rank(), view_of(received), world.rank(), test_site));
@@ -127,22 +133,23 @@ TEST(ThreadCommunicator, SendsToItselfAndHalves) {
   });
 }
 
-TEST(ThreadCommunicator, BarrierHoldsEveryone) {
-  std::atomic<int> arrived{0};
-  launch_threads({.ranks = 5}, [&](Communicator& world) {
-    for (int round = 1; round <= 200; ++round) {
-      ++arrived;
+TEST(Communicator, BarrierHoldsEveryone) {
+  run_ranks({.ranks = 5}, [&](Communicator& world) {
+    std::mt19937 random(static_cast<unsigned>(world.rank()));
+    for (int round = 1; round <= 100; ++round) {
+      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+      const std::int64_t before = steady_clock::now().time_since_epoch().count();  // one clock for the whole machine
       world.barrier(test_site);
-      EXPECT_GE(arrived.load(), 5 * round);
-      world.barrier(test_site);
-      EXPECT_LE(arrived.load(), 5 * round);
-      world.barrier(test_site);
+      const std::int64_t after = steady_clock::now().time_since_epoch().count();
+      std::vector<std::int64_t> bounds{before, -after};
+      all_reduce_max(world, std::span<std::int64_t>(bounds), test_site);
+      EXPECT_LE(bounds[0], -bounds[1]) << "a rank has left before the last one came";
     }
   });
 }
 
-TEST(ThreadCommunicator, SplitsByColourInRankOrderAndAgain) {
-  launch_threads({.ranks = 6}, [](Communicator& world) {
+TEST(Communicator, SplitsByColourInRankOrderAndAgain) {
+  run_ranks({.ranks = 6}, [](Communicator& world) {
     const auto row = world.split(world.rank() / 3);          // {0 1 2} {3 4 5}
     const auto column = world.split(-7 + world.rank() % 3);  // {0 3} {1 4} {2 5}
     EXPECT_EQ(row->size(), 3);
@@ -174,8 +181,8 @@ TEST(ThreadCommunicator, SplitsByColourInRankOrderAndAgain) {
   });
 }
 
-TEST(ThreadCommunicator, WaitsWithoutSpinning) {
-  launch_threads({.ranks = 2}, [](Communicator& world) {
+TEST(Communicator, WaitsWithoutSpinning) {
+  run_ranks({.ranks = 2}, [](Communicator& world) {
     if (world.rank() == 0) {
       std::this_thread::sleep_for(milliseconds(300));
       world.barrier(test_site);

@@ -9,8 +9,8 @@
 
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
-#include "parallel/launch.h"
 #include "parallel/ring.h"
+#include "tests/parallel/run_ranks.h"
 #include "tests/parallel/watched_communicator.h"
 #include "tests/support/reference_attention.h"
 
@@ -231,7 +231,7 @@ inline Result run_ring(const Problem& p, const RunOptions& options) {
   result.dv = result.dk;
   result.lse.assign(static_cast<std::size_t>(p.B * p.H * p.S), NAN);
   std::vector<Traffic> traffic(static_cast<std::size_t>(options.N));
-  launch_threads({.ranks = options.N, .timeout_seconds = 60}, [&](Communicator& world) {
+  run_ranks({.ranks = options.N, .timeout_seconds = 60}, [&](Communicator& world) {
     WatchedCommunicator watched(world, traffic[static_cast<std::size_t>(world.rank())], options.jitter_seed);
     if (options.dtype == DType::float64) {
       RankRun<double>(p, options, watched, result);
@@ -239,7 +239,13 @@ inline Result run_ring(const Problem& p, const RunOptions& options) {
       RankRun<float>(p, options, watched, result);
     }
   });
-  if (options.traffic) *options.traffic = traffic;
+  for (auto* values : {&result.out, &result.lse, &result.dq, &result.dk, &result.dv}) unite(*values);
+  std::vector<std::vector<Traffic>> rows;  // one a rank
+  for (const Traffic& own : traffic) rows.push_back({own});
+  share_rows(rows);
+  if (!options.traffic) return result;
+  options.traffic->clear();
+  for (const auto& row : rows) options.traffic->push_back(row[0]);
   return result;
 }
 

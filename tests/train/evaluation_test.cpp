@@ -231,7 +231,8 @@ TEST_F(EvaluationTest, DuringTrainingEqualsTheProgramOnTheSameWeights) {
   options.request = {{16, 32, 100}, 8, 25};
   options.mesh.data = 1;
   options.mesh.sequence = 3;
-  const EvaluationSummary summary = evaluate_checkpoint(options);
+  Launcher launcher;
+  const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
   EXPECT_EQ(summary.target_hash, lines[1].at("target_hash"));
   EXPECT_EQ(summary.documents, lines[1].at("documents"));
   EXPECT_EQ(summary.trained_length, 37);
@@ -260,9 +261,11 @@ TEST_F(EvaluationTest, Gpt2IsRefusedBeyondItsTable) {
   options.checkpoint = at("run");
   options.data = data;
   options.request = {{16, 64}, 8, 25};
-  EXPECT_EQ(evaluate_checkpoint(options).results.size(), 2u);
+  Launcher launcher;
+  EXPECT_EQ(evaluate_checkpoint(options, launcher).results.size(), 2u);
   options.request = {{16, 65}, 8, 25};
-  EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options); }).find("64 positions"), std::string::npos);
+  EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }).find("64 positions"),
+            std::string::npos);
 }
 
 TEST(Statistics, StudentsQuantilesAreThoseOfTheTables) {

@@ -1,0 +1,56 @@
+#include "parallel/call_history.h"
+
+#include <cstring>
+
+namespace ringtrain {
+
+std::string described(const CallSite& site) {
+  std::string text = site.operation;
+  if (site.layer >= 0) text += fmt::format(", layer {}", site.layer);
+  if (site.hop >= 0) text += fmt::format(", hop {}", site.hop);
+  return text;
+}
+
+bool same_site(const CallSite& a, const CallSite& b) {
+  return a.layer == b.layer && a.hop == b.hop &&
+         (a.operation == b.operation || std::strcmp(a.operation, b.operation) == 0);
+}
+
+std::uint64_t CallHistory::started(const CallSite& site, int to, std::size_t sent_bytes, int from,
+                                   std::size_t received_bytes) {
+  const std::uint64_t number = ++last_;
+  call(number) = {number, site, to, from, sent_bytes, received_bytes, false};
+  return number;
+}
+
+void CallHistory::finished(std::uint64_t number) {
+  if (call(number).number == number) call(number).done = true;
+  if (waiting_.number != number) return;
+  waiting_ = {};
+  since_ = Clock::now();
+}
+
+void CallHistory::waits_for(std::uint64_t number) {
+  if (waiting_.number == number) return;
+  waiting_ = call(number);
+  waiting_.number = number;  // also of a call so old that it is kept no longer
+  since_ = Clock::now();
+}
+
+std::string CallHistory::text(std::string_view indent) const {
+  const double seconds = std::chrono::duration<double>(Clock::now() - since_).count();
+  std::string text = waiting_.number == 0
+                         ? fmt::format("{}no call under way for {:.1f} s; last calls:\n", indent, seconds)
+                         : fmt::format("{}waits {:.1f} s in call {} ({}); last calls:\n", indent, seconds,
+                                       waiting_.number, described(waiting_.site));
+  for (std::uint64_t number = last_ > kept ? last_ - kept + 1 : 1; number <= last_; ++number) {
+    const Call& one = call(number);
+    text += fmt::format("{}  {:>6} {}", indent, number, described(one.site));
+    if (one.to != no_peer) text += fmt::format("; {} bytes to rank {}", one.sent_bytes, one.to);
+    if (one.from != no_peer) text += fmt::format("; {} bytes from rank {}", one.received_bytes, one.from);
+    text += one.done ? "\n" : " (under way)\n";
+  }
+  return text;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,70 @@
+// Sockets between the processes of a run, one for each pair, beside the library that moves the data: over them ranks
+// tell each other of the first error with their last calls, say goodbye, and notice at once that a process has died,
+// whatever state that library is in. Nothing is sent while all goes well. IPv4.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+/// What a rank tells the others, or what is told about one.
+struct RankMessage {
+  enum class Kind : std::uint32_t {
+    failure = 1,  // code and sentence of the first error it knows of, and what it did last
+    goodbye = 2,  // it is done, and all is well
+    lost = 3,     // not sent: its socket has closed
+  };
+  Kind kind = Kind::lost;
+  int rank = 0;  // who sends it, or is lost
+  ExitCode code = ExitCode::rank;
+  std::string sentence, calls;
+};
+
+class RankSockets {
+ public:
+  /// all [ranks * bytes] = own [bytes] of every rank. Blocking.
+  using AllGather = std::function<void(const void* own, void* all, std::size_t bytes)>;
+
+  /// Collective: connects every pair of ranks. Throws Error(rank) that names whom it cannot reach.
+  RankSockets(int rank, int ranks, const AllGather& all_gather);
+  ~RankSockets();
+
+  /// Sends to all that can be reached. Any thread; never waits for long.
+  void send(const RankMessage& message);
+  /// Return what has come, after at most `seconds` (none if nothing has), or after wake(). One thread. Of a lost rank
+  /// nothing follows.
+  std::vector<RankMessage> receive(double seconds);
+  /// Ends a receive() that waits, or the next one. Any thread.
+  void wake();
+
+  /// Return "process 1234 on host a".
+  const std::string& name(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
+  /// Return the ranks whose processes run on this host, ascending.
+  const std::vector<int>& ranks_here() const { return here_; }
+
+ private:
+  struct Peer {
+    int socket = -1;
+    std::string buffer;  // received, not yet a whole message; receive()'s
+    bool lost = false;   // receive()'s
+  };
+  void connect_to(int rank, const void* address);
+  void accept_from_higher(int listener);
+  void read(int rank, std::vector<RankMessage>& messages);
+
+  const int rank_;
+  std::uint64_t secret_ = 0;  // of this run: nobody else's connection is taken for a rank's
+  std::vector<Peer> peers_;   // by rank
+  std::vector<std::string> names_;
+  std::vector<int> here_;
+  int wake_ = -1;  // eventfd
+};
+
+}  // namespace ringtrain

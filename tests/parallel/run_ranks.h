@@ -1,0 +1,39 @@
+// One test body, both kinds of ranks. In parallel_tests ranks are threads; in parallel_mpi_tests, which an MPI launcher
+// starts, they are processes: each process runs every test, takes part in a world as large as the test wants if it
+// belongs to it, and shares what it found with the others.
+#pragma once
+
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "parallel/collectives.h"
+#include "parallel/launch.h"
+
+namespace ringtrain::testing {
+
+/// The communicator of all processes; null where ranks are threads. Set by mpi_tests_main.cpp.
+Communicator*& process_world();
+
+/// Runs body as `options.ranks` ranks: threads, or the first processes of the world. A test that wants more processes
+/// than there are fails.
+void run_ranks(const LaunchOptions& options, const RankBody& body);
+
+/// After run_ranks: each NaN becomes what some rank found in its place. Nothing to do for threads, which share values.
+void unite(std::span<double> values);
+/// After run_ranks: rows[r] becomes what rank r has there.
+template <class T>
+void share_rows(std::vector<std::vector<T>>& rows) {
+  Communicator* const world = process_world();
+  if (!world) return;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    auto size = static_cast<std::int64_t>(rows[row].size());
+    broadcast(*world, host_view(&size, {1}), static_cast<int>(row), {"size of a row"});
+    rows[row].resize(static_cast<std::size_t>(size));
+    const TensorView bytes =
+        host_view(reinterpret_cast<std::uint8_t*>(rows[row].data()), {size * static_cast<std::int64_t>(sizeof(T))});
+    broadcast(*world, bytes, static_cast<int>(row), {"a row"});
+  }
+}
+
+}  // namespace ringtrain::testing
