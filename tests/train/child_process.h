@@ -17,8 +17,8 @@ struct ChildResult {
 
 class Child {
  public:
-  /// Starts `program` (a name in the folder of built programs) with arguments; output goes to files in `folder`, which
-  /// is its working directory, too. max_file_bytes: no file may grow beyond it (0: any size).
+  /// Starts `program` (a name in the folder of built programs, or a whole path) with arguments; output goes to files in
+  /// `folder`, which is its working directory, too. max_file_bytes: no file may grow beyond it (0: any size).
   Child(const std::string& program, const std::vector<std::string>& arguments, const std::string& folder,
         std::int64_t max_file_bytes = 0);
   pid_t id() const { return id_; }

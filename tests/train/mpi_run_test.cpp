@@ -1,0 +1,147 @@
+// Ranks as processes: the built programs under mpirun give the bits of thread ranks on the same mesh, checkpoints pass
+// from one to the other, and what does not fit together is refused before anything starts.
+#include <filesystem>
+#include <fstream>
+
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class MpiRuns : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    TextPlan text;
+    text.longest = 200;
+    text.validation_documents = 30;
+    data = write_tokens("text.h5", text);
+    std::ofstream(at("run.yaml")) << to_yaml(tiny(
+        data, {"training.steps=6", "checkpoint.interval=3", "evaluation.interval=3",
+               "evaluation.context_lengths=[16,32]", "evaluation.target_tokens=8", "evaluation.target_blocks=10"}));
+  }
+  ChildResult mpirun(int processes, std::vector<std::string> command) const {
+    std::vector<std::string> arguments{"--oversubscribe",
+                                       "--bind-to",
+                                       "none",
+                                       "-n",
+                                       std::to_string(processes),
+                                       std::string(RINGTRAIN_BINARY_DIR) + "/" + command[0]};
+    arguments.insert(arguments.end(), command.begin() + 1, command.end());
+    return run_child(MPIEXEC, arguments, folder);
+  }
+  static std::vector<std::string> train_command(const std::string& output, int data_ranks, int sequence,
+                                                const std::vector<std::string>& more = {}) {
+    std::vector<std::string> command{"train",
+                                     "--config",
+                                     "run.yaml",
+                                     "--output",
+                                     output,
+                                     "--set",
+                                     fmt::format("mesh.data={}", data_ranks),
+                                     "--set",
+                                     fmt::format("mesh.sequence={}", sequence)};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+  ChildResult threads(std::vector<std::string> command) const {
+    return run_child(command[0], {command.begin() + 1, command.end()}, folder);
+  }
+  /// Expects everything that two runs say of numbers to be the same text.
+  void expect_same_run(const std::string& found, const std::string& expected) const {
+    for (const char* kind : {"train", "evaluation"}) {
+      auto a = metrics(found, kind), b = metrics(expected, kind);
+      ASSERT_EQ(a.size(), b.size());
+      ASSERT_GT(b.size(), 0u);
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        for (const char* time : {"seconds", "tokens_per_second", "ring_wait_seconds"}) {
+          a[i].erase(time);
+          b[i].erase(time);
+        }
+        EXPECT_EQ(a[i].dump(), b[i].dump());
+      }
+    }
+    EXPECT_EQ(state(checkpoint(found, 6)), state(checkpoint(expected, 6)));
+  }
+  std::string data;
+};
+
+TEST_F(MpiRuns, GiveTheBitsOfThreadRanks) {
+  for (const auto& [data_ranks, sequence] : {std::pair{1, 2}, {2, 2}, {2, 3}}) {
+    const std::string name = fmt::format("{}x{}", data_ranks, sequence);
+    ChildResult result = threads(train_command(name + "-threads", data_ranks, sequence));
+    ASSERT_EQ(result.code, 0) << result.err;
+    result = mpirun(data_ranks * sequence, train_command(name + "-mpi", data_ranks, sequence));
+    ASSERT_EQ(result.code, 0) << result.err;
+    expect_same_run(name + "-mpi", name + "-threads");
+    // One process speaks.
+    const std::string last = "train 6/6 (100%)";
+    EXPECT_NE(result.err.find(last), std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find(last), result.err.rfind(last)) << result.err;
+  }
+}
+
+TEST_F(MpiRuns, ExchangeCheckpointsWithThreadRanks) {
+  ASSERT_EQ(threads(train_command("whole", 2, 2)).code, 0);
+  ASSERT_EQ(mpirun(4, train_command("mixed", 2, 2, {"--stop-after", "3"})).code, 0);
+  ChildResult result = threads(train_command("mixed", 2, 2, {"--resume"}));
+  EXPECT_EQ(result.code, 0) << result.err;
+  expect_same_run("mixed", "whole");
+  ASSERT_EQ(threads(train_command("other", 2, 2, {"--stop-after", "3"})).code, 0);
+  result = mpirun(4, train_command("other", 2, 2, {"--resume"}));
+  EXPECT_EQ(result.code, 0) << result.err;
+  expect_same_run("other", "whole");
+}
+
+TEST_F(MpiRuns, EvaluateAsThreadRanksDo) {
+  ASSERT_EQ(threads(train_command("run", 1, 1)).code, 0);
+  const std::vector<std::string> command{"evaluate", "--checkpoint",    "run", "--data",
+                                         data,       "--mesh",          "2x2", "--context-lengths",
+                                         "16,32,64", "--target-tokens", "8",   "--output"};
+  auto with_output = [&](const char* name) {
+    auto all = command;
+    all.emplace_back(name);
+    return all;
+  };
+  const ChildResult expected = threads(with_output("threads.json"));
+  ASSERT_EQ(expected.code, 0) << expected.err;
+  const ChildResult found = mpirun(4, with_output("mpi.json"));
+  ASSERT_EQ(found.code, 0) << found.err;
+  EXPECT_EQ(found.out, expected.out);
+  EXPECT_EQ(content_of(at("mpi.json")), content_of(at("threads.json")));
+}
+
+TEST_F(MpiRuns, RefuseWhatDoesNotFit) {
+  const auto expect_usage = [&](const ChildResult& result, const std::vector<std::string>& parts) {
+    EXPECT_EQ(result.code, 2) << result.err;
+    for (const std::string& part : parts) {
+      const std::size_t first = result.err.find(part);
+      EXPECT_NE(first, std::string::npos) << part << "\n" << result.err;
+      EXPECT_EQ(result.err.find(part, first + 1), std::string::npos) << "told once:\n" << result.err;
+    }
+    EXPECT_FALSE(fs::exists(at("run")));
+  };
+  expect_usage(mpirun(3, train_command("run", 2, 2)), {"the mesh has 4 ranks", "3 processes were started", "-n 4"});
+  expect_usage(mpirun(2, train_command("run", 2, 1, {"--set", "mesh.backend=threads"})),
+               {"mesh.backend threads puts all 2 ranks into one process"});
+  expect_usage(threads(train_command("run", 2, 1, {"--set", "mesh.backend=mpi"})), {"mesh.backend mpi needs"});
+  expect_usage(mpirun(2, train_command("run", 2, 1, {"--set", "training.seqlen=5"})), {"did you mean"});
+  // Ranks that begin differently.
+  const std::string program = std::string(RINGTRAIN_BINARY_DIR) + "/train";
+  auto first = train_command("run", 2, 1), second = first;
+  first[0] = second[0] = program;
+  second.insert(second.end(), {"--set", "training.seed=8"});
+  std::vector<std::string> arguments{"--oversubscribe", "-n", "1"};
+  arguments.insert(arguments.end(), first.begin(), first.end());
+  arguments.insert(arguments.end(), {":", "-n", "1"});
+  arguments.insert(arguments.end(), second.begin(), second.end());
+  expect_usage(run_child(MPIEXEC, arguments, folder), {"training.seed is its default on rank 0, and 8 here"});
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
