@@ -1,9 +1,16 @@
 // Where kernels run: first argument of every kernel. On a CPU a kernel is done when its call returns, and its tasks are
 // spread over the rank's ThreadPool. (A CUDA stream will stand here with the same use: calls are ordered, not
-// finished.) It also leads to the rank's row of the timeline.
+// finished.) It holds a constant amount of scratch that a kernel may fill during its call, as for packed operands of a
+// matrix product; nothing stays in it from one call to the next. It also leads to the rank's row of the timeline.
 #pragma once
 
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <span>
+
 #include "framework/device.h"
+#include "framework/tensor.h"
 #include "framework/thread_pool.h"
 #include "framework/trace.h"
 
@@ -11,17 +18,36 @@ namespace ringtrain {
 
 class Stream {
  public:
-  /// A CPU stream over pool, which must outlive it, as must trace.
-  explicit Stream(ThreadPool& pool, TraceTrack* trace = nullptr) : pool_(&pool), trace_(trace) {}
+  /// Twice the second cache of the machines we know: bounds what a matrix product packs at a time.
+  static constexpr std::size_t scratch_bytes = std::size_t{4} << 20;
+
+  /// A CPU stream over pool with the scratch_bytes of `scratch`, 64-byte aligned. All must outlive it.
+  Stream(ThreadPool& pool, const TensorView& scratch, TraceTrack* trace)
+      : pool_(&pool), trace_(trace), scratch_(static_cast<std::byte*>(scratch.data)) {}
+  /// A CPU stream over pool, which must outlive it, with scratch of its own: for programs that plan no memory.
+  explicit Stream(ThreadPool& pool)
+      : pool_(&pool),
+        owned_(static_cast<std::byte*>(std::aligned_alloc(64, scratch_bytes)), &std::free),
+        scratch_(owned_.get()) {
+    ensure(scratch_ != nullptr, "4 MiB of scratch for a stream");
+  }
   Device device() const { return device_; }
   ThreadPool& pool() const { return *pool_; }
   /// Return where spans of this stream's work are recorded; null: nowhere.
   TraceTrack* trace() const { return trace_; }
 
+  /// All of the scratch as elements of type T.
+  template <class T>
+  std::span<T> scratch() const {
+    return {reinterpret_cast<T*>(scratch_), scratch_bytes / sizeof(T)};
+  }
+
  private:
   Device device_;
   ThreadPool* pool_;
-  TraceTrack* trace_;
+  TraceTrack* trace_ = nullptr;
+  std::unique_ptr<std::byte, decltype(&std::free)> owned_{nullptr, &std::free};
+  std::byte* scratch_;
 };
 
 }  // namespace ringtrain

@@ -12,21 +12,6 @@ namespace {
 
 using cpu::gemm::Operand;
 
-/// c[M, N] += a[M, K] b[K, N], after start(tile's rows x columns of c) has been called for every tile.
-template <class R, class Start>
-void multiply(ThreadPool& pool, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<R>& a,
-              const Operand<R>& b, R* c, Start&& start) {
-  const auto tile = cpu::gemm::tile_of<R>(M, N);
-  const std::int64_t down = (M + tile.rows - 1) / tile.rows, across = (N + tile.columns - 1) / tile.columns;
-  pool.run(down * across, [&](std::int64_t task, int) {
-    const std::int64_t row = task / across * tile.rows, column = task % across * tile.columns;
-    const std::int64_t rows = std::min(tile.rows, M - row), columns = std::min(tile.columns, N - column);
-    R* const to = c + row * N + column;
-    for (std::int64_t i = 0; i < rows; ++i) start(to + i * N, column, columns);
-    cpu::gemm::add_product(a, b, row, column, rows, columns, K, to, N);
-  });
-}
-
 struct Sizes {
   std::int64_t T, I, O;
 };
@@ -48,7 +33,7 @@ void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, co
   const auto [T, I, O] = check_call(x, w, y, bias);
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
     const R* const b = bias.empty() ? nullptr : bias.as<R>();
-    multiply<R>(stream.pool(), T, O, I, {x.as<R>(), I}, {w.as<R>(), I, true}, y.as<R>(),
+    cpu::gemm::multiply<R>(stream, T, O, I, {x.as<R>(), I}, {w.as<R>(), I, true}, y.as<R>(),
                 [=](R* to, std::int64_t column, std::int64_t columns) {
                   if (b != nullptr) {
                     std::copy_n(b + column, columns, to);
@@ -64,7 +49,7 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const TensorVie
   require_cpu(stream, "matmul");
   const auto [T, I, O] = check_call(dx, w, dy, {});
   dispatch_float(dx.dtype, [&, T = T, I = I, O = O]<class R>() {
-    multiply<R>(stream.pool(), T, I, O, {dy.as<R>(), O}, {w.as<R>(), I}, dx.as<R>(),
+    cpu::gemm::multiply<R>(stream, T, I, O, {dy.as<R>(), O}, {w.as<R>(), I}, dx.as<R>(),
                 [=](R* to, std::int64_t, std::int64_t columns) {
                   if (!accumulate) std::fill_n(to, columns, R{0});
                 });
@@ -76,7 +61,7 @@ void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorVi
   require_cpu(stream, "matmul");
   const auto [T, I, O] = check_call(x, dw, dy, dbias);
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
-    multiply<R>(stream.pool(), O, I, T, {dy.as<R>(), O, true}, {x.as<R>(), I}, dw.as<R>(),
+    cpu::gemm::multiply<R>(stream, O, I, T, {dy.as<R>(), O, true}, {x.as<R>(), I}, dw.as<R>(),
                 [](R*, std::int64_t, std::int64_t) {});
     if (dbias.empty()) return;
     const R* const from = dy.as<R>();

@@ -42,6 +42,7 @@ class RankState {
   Communicator* const world;
 
   Allocator allocator;  // first to be made, last to go
+  Tensor scratch;       // of the stream's kernels
   Stream stream;
   std::unique_ptr<Communicator> ring;
   Parameters parameters;

@@ -1,11 +1,11 @@
-// The matrix product behind every linear layer: C[M, N] += A[M, K] B[K, N] on one tile of C, by one thread. K is cut
-// into blocks of depth_block; within a block an element of C is one chain of fused multiply-adds in the order of k that
-// starts from 0, and the blocks are added to C one after the other. So an element's bits depend on its row of A, its
-// column of B and K alone: not on where the tile begins, how large it is, or which thread computes it.
+// The matrix product behind every linear layer: C[M, N] = start + A[M, K] B[K, N]. K is cut into blocks of depth_block;
+// within a block an element of C is one chain of fused multiply-adds in the order of k that starts from 0, and the
+// blocks are added to C one after the other. So an element's bits depend on its row of A, its column of B and K alone:
+// not on how the product is cut into tiles, on their sizes, or on the number of threads.
 //
-// As in Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): a block of A and of B is
-// packed into panels that are read straight through; a panel of B stays in the first cache, A in the second;
-// panel_height x 2 vectors of C stay in registers over a whole depth_block.
+// As in Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): a part of B is packed into
+// panels that are read straight through and shared by all threads; a tile packs its rows of A. A panel of B stays in
+// the first cache, A in the second; panel_height x 2 vectors of C stay in registers over a whole depth_block.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "framework/stream.h"
 #include "kernels/cpu/loops.h"
 
 namespace ringtrain::cpu::gemm {
@@ -27,10 +28,10 @@ inline constexpr std::int64_t panel_width = column_vectors* lanes<T>;
 template <class T>
 inline constexpr std::int64_t panel_slot = (panel_height + lanes<T> - 1) / lanes<T>* lanes<T>;
 
-/// The largest tile of C: its packed block of A stays in the second cache; columns only spread the cost of packing A.
+/// The most rows of a tile: a block of them, packed, stays in the second cache.
 inline constexpr std::int64_t max_rows = 18 * panel_height;
 template <class T>
-inline constexpr std::int64_t max_columns = 16 * panel_width<T>;
+inline constexpr std::int64_t panel_elements = depth_block* panel_width<T>;
 
 /// An operand in memory: element (i, j) is data[i * stride + j], or data[j * stride + i] if transposed.
 template <class T>
@@ -41,13 +42,6 @@ struct Operand {
   const T* at(std::int64_t i, std::int64_t j) const {
     return transposed ? data + j * stride + i : data + i * stride + j;
   }
-};
-
-/// What a task packs into; lives on its thread's stack (a third of a megabyte in float, twice that in double).
-template <class T>
-struct Scratch {
-  alignas(64) T a[max_rows / panel_height * panel_slot<T> * depth_block];
-  alignas(64) T b[panel_width<T> * depth_block];
 };
 
 /// One round of a transpose: rows i and i + side exchange their off-diagonal squares of `side` lanes.
@@ -103,10 +97,24 @@ void pack_plain(const T* from, std::int64_t stride, std::int64_t count, std::int
   }
 }
 
+/// Packs the panel of B [k .. k + depth, column .. column + width].
+template <class T>
+void pack_panel(const Operand<T>& b, std::int64_t k, std::int64_t depth, std::int64_t column, std::int64_t width,
+                T* to) {
+  if (b.transposed) {
+    pack_transposed(b.at(k, column), b.stride, width, depth, to, panel_width<T>);
+  } else {
+    pack_plain(b.at(k, column), b.stride, width, b.stride - column, depth, to, panel_width<T>);
+  }
+}
+
 /// C[MR, panel_width] += A panel [K, panel_slot] x B panel [K, panel_width].
 template <class T, int MR>
 [[gnu::noinline]] void multiply_panels(std::int64_t K, const T* a, const T* b, T* c, std::int64_t c_stride) {
   constexpr int NR = column_vectors, W = lanes<T>;
+  for (int i = 0; i < MR; ++i) {  // C is wanted after the loop, and may still be far away
+    for (int j = 0; j < NR; ++j) __builtin_prefetch(c + i * c_stride + j * W, 1, 3);
+  }
   Vector<T> sum[MR][NR] = {};
   for (std::int64_t p = 0; p < K; ++p) {
     Vector<T> row[NR];
@@ -133,75 +141,132 @@ void multiply_panels(std::int64_t height, std::int64_t K, const T* a, const T* b
   table[static_cast<std::size_t>(height - 1)](K, a, b, c, c_stride);
 }
 
-/// c[rows, columns] += a[row0 .. row0 + rows, K] b[K, column0 .. column0 + columns]; rows <= max_rows.
-template <class T>
-void add_product(const Operand<T>& a, const Operand<T>& b, std::int64_t row0, std::int64_t column0, std::int64_t rows,
-                 std::int64_t columns, std::int64_t K, T* c, std::int64_t c_stride) {
+/// The part of B that is packed at a time: `blocks` of depth_block times `panels` of panel_width, panel (block, i) at
+/// packed + (block * panels + i) * panel_elements.
+struct Part {
+  std::int64_t k, depth, column, columns;
+  std::int64_t blocks() const { return (depth + depth_block - 1) / depth_block; }
+  template <class T>
+  std::int64_t panels() const {
+    return (columns + panel_width<T> - 1) / panel_width<T>;
+  }
+};
+
+struct Tile {
+  std::int64_t row, rows;      // of A and C
+  std::int64_t panel, panels;  // of the packed part of B
+};
+
+/// Adds A's part times the packed part of B to a tile of C; start(to, column, columns) writes the first term of a piece
+/// of a row of C, before anything is added to it.
+template <class T, class Start>
+void multiply_tile(const Operand<T>& a, const Part& part, const T* packed, const Tile& tile, T* c,
+                   std::int64_t c_stride, Start&& start) {
   constexpr std::int64_t wide = panel_width<T>, slot = panel_slot<T>;
-  Scratch<T> scratch;
+  alignas(64) T rows_of_a[max_rows / panel_height * panel_slot<T> * depth_block];
   // Panels of almost equal height: a last panel of one row would cost nearly as much as a full one.
-  const std::int64_t panels = (rows + panel_height - 1) / panel_height;
-  const auto first_row = [&](std::int64_t panel) { return panel * rows / panels; };
-  for (std::int64_t k = 0; k < K; k += depth_block) {
-    const std::int64_t depth = std::min(depth_block, K - k);
-    for (std::int64_t panel = 0; panel < panels; ++panel) {
-      const std::int64_t row = first_row(panel), height = first_row(panel + 1) - row;
-      T* const to = scratch.a + panel * slot * depth_block;
-      const T* const from = a.at(row0 + row, k);
+  const std::int64_t heights = (tile.rows + panel_height - 1) / panel_height;
+  const auto first_row = [&](std::int64_t panel) { return panel * tile.rows / heights; };
+  for (std::int64_t block = 0; block < part.blocks(); ++block) {
+    const std::int64_t k = part.k + block * depth_block, depth = std::min(depth_block, part.k + part.depth - k);
+    for (std::int64_t panel = 0; panel < heights; ++panel) {
+      const std::int64_t row = tile.row + first_row(panel), height = first_row(panel + 1) - first_row(panel);
+      T* const to = rows_of_a + panel * slot * depth_block;
       if (a.transposed) {
-        pack_plain(from, a.stride, height, a.stride - row0 - row, depth, to, slot);
+        pack_plain(a.at(row, k), a.stride, height, a.stride - row, depth, to, slot);
       } else {
-        pack_transposed(from, a.stride, height, depth, to, slot);
+        pack_transposed(a.at(row, k), a.stride, height, depth, to, slot);
       }
     }
-    for (std::int64_t column = 0; column < columns; column += wide) {
-      const std::int64_t width = std::min(wide, columns - column);
-      const T* const from = b.at(k, column0 + column);
-      if (b.transposed) {
-        pack_transposed(from, b.stride, width, depth, scratch.b, wide);
-      } else {
-        pack_plain(from, b.stride, width, b.stride - column0 - column, depth, scratch.b, wide);
-      }
-      for (std::int64_t panel = 0; panel < panels; ++panel) {
-        const std::int64_t row = first_row(panel), height = first_row(panel + 1) - row;
-        const T* const a_panel = scratch.a + panel * slot * depth_block;
+    for (std::int64_t i = 0; i < tile.panels; ++i) {
+      const T* const b_panel = packed + (block * part.panels<T>() + tile.panel + i) * panel_elements<T>;
+      const std::int64_t offset = (tile.panel + i) * wide, column = part.column + offset;
+      const std::int64_t width = std::min(wide, part.columns - offset);
+      for (std::int64_t panel = 0; panel < heights; ++panel) {
+        const std::int64_t row = tile.row + first_row(panel), height = first_row(panel + 1) - first_row(panel);
         T* const to = c + row * c_stride + column;
+        if (k == 0) {
+          for (std::int64_t j = 0; j < height; ++j) start(to + j * c_stride, column, width);
+        }
+        const T* const a_panel = rows_of_a + panel * slot * depth_block;
         if (width == wide) {
-          multiply_panels(height, depth, a_panel, scratch.b, to, c_stride);
+          multiply_panels(height, depth, a_panel, b_panel, to, c_stride);
           continue;
         }
         T edge[panel_height * wide] = {};  // the same sums, of which only the columns that exist are added
-        multiply_panels(height, depth, a_panel, scratch.b, edge, wide);
-        for (std::int64_t i = 0; i < height; ++i) {
-          for (std::int64_t j = 0; j < width; ++j) to[i * c_stride + j] += edge[i * wide + j];
+        multiply_panels(height, depth, a_panel, b_panel, edge, wide);
+        for (std::int64_t r = 0; r < height; ++r) {
+          for (std::int64_t j = 0; j < width; ++j) to[r * c_stride + j] += edge[r * wide + j];
         }
       }
     }
   }
 }
 
-/// A tile's rows and columns for an output [M, N]: the largest ones first; smaller where there would be too few tiles
-/// for the workers. The bits of the result do not hang on it.
-struct Tile {
-  std::int64_t rows, columns;
+/// Tiles of this many rows and panels.
+struct Grid {
+  std::int64_t rows, panels;
 };
-template <class T>
-Tile tile_of(std::int64_t M, std::int64_t N) {
-  constexpr std::int64_t enough = 8;
-  Tile tile{max_rows, max_columns<T>};
-  const auto tiles = [&] { return ((M + tile.rows - 1) / tile.rows) * ((N + tile.columns - 1) / tile.columns); };
-  while (tiles() < enough && (tile.rows > 5 * panel_height || tile.columns > 4 * panel_width<T>)) {
-    if (tile.rows > tile.columns || tile.columns <= 4 * panel_width<T>) {
-      tile.rows = std::max<std::int64_t>(5, tile.rows / panel_height / 2) * panel_height;
-    } else {
-      tile.columns = std::max<std::int64_t>(4, tile.columns / panel_width<T> / 2) * panel_width<T>;
+
+/// The tiles with which so many workers finish M rows and so many panels soonest. The bits of the result do not hang on
+/// it.
+inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int workers) {
+  constexpr double pack_row = 16;  // packing a row of A costs about as much as multiplying it with so many columns
+  const auto parts_of = [](std::int64_t size, std::int64_t part) { return (size + part - 1) / part; };
+  const std::int64_t heights = parts_of(M, panel_height), least_down = parts_of(M, max_rows);
+  Grid best{};
+  double best_cost = 0;
+  for (std::int64_t down = least_down; down <= std::min(heights, least_down + 4 * workers); ++down) {
+    for (std::int64_t across = 1; across <= std::min<std::int64_t>(panels, 4 * workers); ++across) {
+      const Grid grid{parts_of(heights, down) * panel_height, parts_of(panels, across)};
+      const std::int64_t tiles = parts_of(M, grid.rows) * parts_of(panels, grid.panels);
+      // Rounds of tiles, and half a tile: others may slow a worker, and the rest then waits for its last one.
+      const double rounds = static_cast<double>(parts_of(tiles, workers)) + (workers > 1 ? 0.5 : 0);
+      const double cost =
+          rounds * static_cast<double>(grid.rows) * (static_cast<double>(grid.panels * width) + pack_row);
+      if (best.rows == 0 || cost < best_cost) best = grid, best_cost = cost;
     }
   }
-  const auto even = [](std::int64_t size, std::int64_t part, std::int64_t unit) {  // no narrow last tile
-    const std::int64_t parts = std::max<std::int64_t>(1, (size + part - 1) / part);
-    return std::max(unit, ((size + parts - 1) / parts + unit - 1) / unit * unit);
-  };
-  return {even(M, tile.rows, panel_height), even(N, tile.columns, panel_width<T>)};
+  return best;
+}
+
+/// C[M, N] = start + A[M, K] B[K, N].
+template <class T, class Start>
+void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<T>& a,
+              const Operand<T>& b, T* c, Start&& start) {
+  constexpr std::int64_t wide = panel_width<T>, deepest = 4;
+  if (M == 0 || N == 0) return;
+  if (K == 0) {
+    for (std::int64_t row = 0; row < M; ++row) start(c + row * N, 0, N);
+    return;
+  }
+  const auto parts_of = [](std::int64_t size, std::int64_t part) { return (size + part - 1) / part; };
+  T* const packed = stream.scratch<T>().data();
+  ThreadPool& pool = stream.pool();
+  constexpr std::int64_t held = static_cast<std::int64_t>(Stream::scratch_bytes / sizeof(T)) / panel_elements<T>;
+  // Depth first, as far as four blocks; then as many columns as fit, in parts of almost equal width.
+  const std::int64_t depths = parts_of(K, depth_block), depth_parts = parts_of(depths, std::min(deepest, held));
+  const std::int64_t depth = parts_of(depths, depth_parts) * depth_block;
+  const std::int64_t panels = parts_of(N, wide), column_parts = parts_of(panels, held / (depth / depth_block));
+  const std::int64_t columns = parts_of(panels, column_parts) * wide;
+  for (std::int64_t column = 0; column < N; column += columns) {
+    for (std::int64_t k = 0; k < K; k += depth) {
+      const Part part{k, std::min(depth, K - k), column, std::min(columns, N - column)};
+      const std::int64_t across = part.panels<T>();
+      pool.run(part.blocks() * across, [&](std::int64_t task, int) {
+        const std::int64_t at = k + task / across * depth_block, offset = task % across * wide;
+        pack_panel(b, at, std::min(depth_block, k + part.depth - at), column + offset,
+                   std::min(wide, part.columns - offset), packed + task * panel_elements<T>);
+      });
+      const Grid grid = grid_of(M, across, wide, pool.workers());
+      const std::int64_t tiles_across = parts_of(across, grid.panels);
+      pool.run(parts_of(M, grid.rows) * tiles_across, [&](std::int64_t task, int) {
+        const std::int64_t row = task / tiles_across * grid.rows, panel = task % tiles_across * grid.panels;
+        multiply_tile(a, part, packed,
+                      {row, std::min(grid.rows, M - row), panel, std::min(grid.panels, across - panel)}, c, N, start);
+      });
+    }
+  }
 }
 
 }  // namespace ringtrain::cpu::gemm
