@@ -34,13 +34,13 @@ void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, co
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
     const R* const b = bias.empty() ? nullptr : bias.as<R>();
     cpu::gemm::multiply<R>(stream, T, O, I, {x.as<R>(), I}, {w.as<R>(), I, true}, y.as<R>(),
-                [=](R* to, std::int64_t column, std::int64_t columns) {
-                  if (b != nullptr) {
-                    std::copy_n(b + column, columns, to);
-                  } else {
-                    std::fill_n(to, columns, R{0});
-                  }
-                });
+                           [=](R* to, std::int64_t column, std::int64_t columns) {
+                             if (b != nullptr) {
+                               std::copy_n(b + column, columns, to);
+                             } else {
+                               std::fill_n(to, columns, R{0});
+                             }
+                           });
   });
 }
 
@@ -50,9 +50,9 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const TensorVie
   const auto [T, I, O] = check_call(dx, w, dy, {});
   dispatch_float(dx.dtype, [&, T = T, I = I, O = O]<class R>() {
     cpu::gemm::multiply<R>(stream, T, I, O, {dy.as<R>(), O}, {w.as<R>(), I}, dx.as<R>(),
-                [=](R* to, std::int64_t, std::int64_t columns) {
-                  if (!accumulate) std::fill_n(to, columns, R{0});
-                });
+                           [=](R* to, std::int64_t, std::int64_t columns) {
+                             if (!accumulate) std::fill_n(to, columns, R{0});
+                           });
   });
 }
 
@@ -62,7 +62,7 @@ void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorVi
   const auto [T, I, O] = check_call(x, dw, dy, dbias);
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
     cpu::gemm::multiply<R>(stream, O, I, T, {dy.as<R>(), O, true}, {x.as<R>(), I}, dw.as<R>(),
-                [](R*, std::int64_t, std::int64_t) {});
+                           [](R*, std::int64_t, std::int64_t) {});
     if (dbias.empty()) return;
     const R* const from = dy.as<R>();
     cpu::sum_rows_into(stream.pool(), T, O, dbias.as<R>(), [=](std::int64_t t, auto at) { return at(from + t * O); });

@@ -116,7 +116,11 @@ template <class T, int MR>
     for (int j = 0; j < NR; ++j) __builtin_prefetch(c + i * c_stride + j * W, 1, 3);
   }
   Vector<T> sum[MR][NR] = {};
+  // In k: the panels stream from the second cache, some 15 cycles away.
+  constexpr std::int64_t a_ahead = 16, b_ahead = 12;
   for (std::int64_t p = 0; p < K; ++p) {
+    __builtin_prefetch(a + panel_slot<T> * a_ahead, 0, 3);
+    for (int j = 0; j < NR; ++j) __builtin_prefetch(b + panel_width<T> * b_ahead + j * W, 0, 3);
     Vector<T> row[NR];
     for (int j = 0; j < NR; ++j) row[j] = load(b + j * W);
     for (int i = 0; i < MR; ++i) {
@@ -232,8 +236,8 @@ inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int
 
 /// C[M, N] = start + A[M, K] B[K, N].
 template <class T, class Start>
-void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<T>& a,
-              const Operand<T>& b, T* c, Start&& start) {
+void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<T>& a, const Operand<T>& b,
+              T* c, Start&& start) {
   constexpr std::int64_t wide = panel_width<T>, deepest = 4;
   if (M == 0 || N == 0) return;
   if (K == 0) {
