@@ -43,6 +43,8 @@ const char* name_of(Tag tag) {
       return "ring";
     case Tag::workspace:
       return "workspace";
+    case Tag::checkpoint:
+      return "checkpoint";
   }
   return "?";
 }

@@ -13,8 +13,8 @@
 
 namespace ringtrain {
 
-enum class Tag : int { weights, gradients, optimizer, activations, ring, workspace };
-inline constexpr int tag_count = 6;
+enum class Tag : int { weights, gradients, optimizer, activations, ring, workspace, checkpoint };
+inline constexpr int tag_count = 7;
 const char* name_of(Tag tag);
 
 /// Bytes by tag, and their sum's own high-water mark.

@@ -18,6 +18,7 @@ enum class RopeType { none, linear, ntk, yarn };
 enum class Packing { documents, concat };
 enum class Backend { automatic, threads, mpi, nccl };
 enum class Recompute { none, keep_attention, full };
+enum class OnFailure { stop, warn };
 enum class ScheduleType { cosine, linear, wsd, constant };
 
 struct RopeScalingConfig {
@@ -96,6 +97,8 @@ struct SchedulerConfig {
 struct CheckpointConfig {
   std::int64_t interval = 0;  // steps; 0: only at the end
   std::int64_t keep = 3;
+  bool background = true;  // false: training waits for every save, and needs no snapshot
+  OnFailure on_failure = OnFailure::stop;
 };
 
 struct EvaluationConfig {

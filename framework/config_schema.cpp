@@ -281,6 +281,11 @@ std::vector<ConfigKey> make_table() {
 
       integer("checkpoint.interval", MEMBER(checkpoint.interval), {0, 1'000'000'000}, "steps; 0: only at the end"),
       integer("checkpoint.keep", MEMBER(checkpoint.keep), {1, 1'000'000}, "older ones are deleted"),
+      flag("checkpoint.background", MEMBER(checkpoint.background),
+           "written from a snapshot while training goes on; false: training waits, and no snapshot is held"),
+      word<>("checkpoint.on_failure", MEMBER(checkpoint.on_failure),
+             std::vector<std::pair<std::string, OnFailure>>{{"stop", OnFailure::stop}, {"warn", OnFailure::warn}},
+             "stop | warn: a save or a metrics line that the disk refuses ends the run, or is told and passed over"),
 
       integer("evaluation.interval", MEMBER(evaluation.interval), {0, 1'000'000'000}, "steps; 0: never"),
       {"evaluation.context_lengths", "tokens, ascending", false,

@@ -229,6 +229,10 @@ void rename_path(const std::string& from, const std::string& to, ExitCode code) 
   sync_directory(parent_directory(to), code);
 }
 
+void sync_file(const std::string& path, ExitCode code) {
+  File::open(path, code).sync();
+}
+
 void sync_directory(const std::string& path, ExitCode code) {
   const int descriptor = retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (descriptor < 0) fail(code, "cannot open the folder {}: {}", path, text_of(errno));

@@ -71,6 +71,8 @@ std::string read_file(const std::string& path, ExitCode code, std::int64_t max_b
 void write_file(const std::string& path, std::string_view content, ExitCode code);
 /// Renames (replacing a file that stands there) and makes the name durable: fsync of the folder of `to`.
 void rename_path(const std::string& from, const std::string& to, ExitCode code);
+/// Returns when the content of an existing file has reached the disk, whoever wrote it.
+void sync_file(const std::string& path, ExitCode code);
 void sync_directory(const std::string& path, ExitCode code);
 /// Makes a folder and those above it; content with one that exists.
 void make_directories(const std::string& path, ExitCode code);

@@ -2,39 +2,27 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <functional>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "framework/files.h"
 #include "framework/hdf5_file.h"
 #include "kernels/elementwise.h"
-#include "train/slow_section.h"
+#include "layers/model_parameters.h"
 
 namespace ringtrain {
 
 namespace {
 
-constexpr const char* state_name = "state.h5";
-constexpr const char* config_name = "config.yaml";
+enum class Kind : std::int64_t { weight, first_moment, second_moment };
+constexpr std::array all_kinds{Kind::weight, Kind::first_moment, Kind::second_moment};
+constexpr std::array<const char*, 3> kind_names{"weights/", "first_moment/", "second_moment/"};
 
-enum class Kind : std::size_t { weight, first_moment, second_moment };
-constexpr std::array kinds{"weights/", "first_moment/", "second_moment/"};
-
-std::string dataset_name(Kind kind, const Parameter& parameter) {
-  return kinds[static_cast<std::size_t>(kind)] + parameter.name;
-}
-
-/// Return the datasets of a model's state; that of (kind, parameter) stands at kind * parameters + parameter.
-std::vector<Hdf5Dataset> state_datasets(const ParameterTable& table, DType dtype) {
-  std::vector<Hdf5Dataset> datasets;
-  for (const Kind kind : {Kind::weight, Kind::first_moment, Kind::second_moment}) {
-    for (const Parameter& parameter : table.all()) {
-      Hdf5Dataset dataset{dataset_name(kind, parameter), hdf5_type(dtype), {}, 0};
-      for (int i = 0; i < parameter.shape.rank(); ++i) dataset.dims.push_back(parameter.shape[i]);
-      datasets.push_back(std::move(dataset));
-    }
-  }
-  return datasets;
+std::string tensor_name(Kind kind, const Parameter& parameter) {
+  return kind_names[static_cast<std::size_t>(kind)] + parameter.name;
 }
 
 /// Calls body(begin, end) for pieces of [begin, end) that the staging buffer holds.
@@ -44,151 +32,241 @@ void in_pieces(std::int64_t begin, std::int64_t end, const std::function<void(st
   }
 }
 
-/// Collective: brings every rank's moments to rank 0, which hands them to the writer, slice by slice in rank order
-/// within each group, so that no rank waits longer than a group takes.
-void gather_moments(RankState& state, Hdf5Writer* writer) {
-  const ParameterTable& table = state.parameters.table();
-  const auto parameters = table.all().size();
-  const int ranks = state.mesh.size();
-  std::vector<std::vector<ParameterSlice>> slices;
-  for (int rank = 0; rank < ranks; ++rank) slices.push_back(owned_slices(table, ranks, rank));
-  std::vector<std::size_t> next(static_cast<std::size_t>(ranks), 0);
-  const CallSite site{"gather of optimizer moments"};
+// ---- Saving --------------------------------------------------------------------------------------------------------
 
-  const auto move_slice = [&](int owner, const ParameterSlice& slice, Kind kind) {
-    const auto dataset = static_cast<std::size_t>(kind) * parameters + static_cast<std::size_t>(slice.parameter);
-    in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
-      const TensorView staging = state.staging.view().prefix({end - begin});
-      TensorView own;
-      if (state.rank == owner) {
-        const TensorView moment =
-            kind == Kind::first_moment ? state.optimizer->first_moment(slice) : state.optimizer->second_moment(slice);
-        own = moment.flat(begin, end);
-      }
-      if (owner == 0) {
-        if (state.rank == 0) copy(state.stream, staging, own);
-      } else if (state.rank == owner) {
-        state.world->wait(state.world->exchange(own, 0, {}, no_peer, site));
-      } else if (state.rank == 0) {
-        state.world->wait(state.world->exchange({}, no_peer, staging, owner, site));
-      }
-      if (writer) writer->write(dataset, slice.begin + begin, staging.data, end - begin);
-    });
+/// Return the dataset that holds a slice of a tensor.
+Hdf5Dataset dataset_of(Kind kind, const Parameter& parameter, const ParameterSlice& slice, DType dtype) {
+  Hdf5Dataset dataset{tensor_name(kind, parameter), hdf5_type(dtype), {}, 0};
+  if (slice.count() == parameter.shape.numel()) {
+    for (int i = 0; i < parameter.shape.rank(); ++i) dataset.dims.push_back(parameter.shape[i]);
+  } else {
+    dataset.name += fmt::format("[{}:{}]", slice.begin, slice.end);
+    dataset.dims = {slice.count()};
+  }
+  return dataset;
+}
+
+/// Return where a slice's values of a kind are now.
+TensorView live_values(const RankState& state, Kind kind, const ParameterSlice& slice) {
+  switch (kind) {
+    case Kind::weight:
+      return state.parameters.weight(slice.parameter).flat(slice.begin, slice.end);
+    case Kind::first_moment:
+      return state.optimizer->first_moment(slice);
+    case Kind::second_moment:
+      return state.optimizer->second_moment(slice);
+  }
+  return {};
+}
+
+/// Return where the snapshot keeps them.
+TensorView kept_values(const RankState& state, Kind kind, const ParameterSlice& slice) {
+  const std::int64_t first = static_cast<std::int64_t>(kind) * state.optimizer->elements() + slice.moment;
+  return state.snapshot.view().flat(first, first + slice.count());
+}
+
+// ---- Loading -------------------------------------------------------------------------------------------------------
+
+/// All slices of all files of a checkpoint, by tensor.
+class StateFiles {
+ public:
+  struct Piece {
+    std::int64_t begin = 0, end = 0;  // elements of the flattened tensor
+    Hdf5Type type = Hdf5Type::uint8;
+    std::size_t file = 0;
+    std::int64_t offset = 0;  // bytes, in the file
   };
 
-  for (int group = 0; group < table.groups(); ++group) {
-    for (int owner = 0; owner < ranks; ++owner) {
-      const auto& list = slices[static_cast<std::size_t>(owner)];
-      std::size_t& i = next[static_cast<std::size_t>(owner)];
-      for (; i < list.size() && table[list[i].parameter].group == group; ++i) {
-        move_slice(owner, list[i], Kind::first_moment);
-        move_slice(owner, list[i], Kind::second_moment);
-      }
+  explicit StateFiles(const Checkpoint& checkpoint) : path_(checkpoint.path) {
+    for (const CheckpointFile& file : checkpoint.manifest.files) {
+      if (file.name.ends_with(".h5")) add_file(checkpoint.path + "/" + file.name);
+    }
+    for (auto& [name, pieces] : pieces_) {
+      std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
     }
   }
-}
 
-void write_weights(RankState& state, Hdf5Writer& writer) {
-  const auto& all = state.parameters.table().all();
-  for (std::size_t id = 0; id < all.size(); ++id) {
-    const TensorView weight = state.parameters.weight(static_cast<int>(id));
-    in_pieces(0, weight.numel(), [&](std::int64_t begin, std::int64_t end) {
-      const TensorView staging = state.staging.view().prefix({end - begin});
-      copy(state.stream, staging, weight.flat(begin, end));
-      writer.write(id, begin, staging.data, end - begin);
-    });
+  /// Reads elements [first, first + target.numel()) of a tensor into host or device memory, through the state's staging
+  /// buffer.
+  void read(RankState& state, Kind kind, const Parameter& parameter, std::int64_t first, const TensorView& target) {
+    const std::int64_t end = first + target.numel();
+    for (const Piece& piece : whole_tensor(kind, parameter, target.dtype)) {
+      in_pieces(std::max(first, piece.begin), std::min(end, piece.end), [&](std::int64_t from, std::int64_t to) {
+        const TensorView staging = state.staging.view().prefix({to - from});
+        open(piece.file)
+            .read_at(piece.offset + (from - piece.begin) * static_cast<std::int64_t>(size_of(target.dtype)),
+                     staging.data, staging.bytes());
+        copy(state.stream, target.flat(from - first, to - first), staging);
+      });
+    }
   }
-}
 
-/// Return the dataset of a parameter after checking that it has the parameter's shape and type.
-const Hdf5Dataset& matching_dataset(const Hdf5Reader& reader, Kind kind, const Parameter& parameter, DType dtype) {
-  const std::string name = dataset_name(kind, parameter);
-  const Hdf5Dataset* dataset = reader.find(name);
-  if (!dataset) fail(ExitCode::checkpoint, "{}: has no {}; it is the state of another model", reader.path(), name);
-  bool same = static_cast<int>(dataset->dims.size()) == parameter.shape.rank();
-  for (int i = 0; same && i < parameter.shape.rank(); ++i) {
-    same = dataset->dims[static_cast<std::size_t>(i)] == parameter.shape[i];
+  /// Return the pieces of a tensor after checking that they hold each of its elements once, in the right type.
+  const std::vector<Piece>& whole_tensor(Kind kind, const Parameter& parameter, DType dtype) const {
+    const std::string name = tensor_name(kind, parameter);
+    const auto found = pieces_.find(name);
+    if (found == pieces_.end()) {
+      fail(ExitCode::checkpoint, "{}: has no {}; it is the state of another model", path_, name);
+    }
+    std::int64_t end = 0;
+    for (const Piece& piece : found->second) {
+      if (piece.begin != end) {
+        fail(ExitCode::checkpoint, "{}: elements {} to {} of {} are {} in its files", path_, std::min(end, piece.begin),
+             std::max(end, piece.begin), name, piece.begin > end ? "nowhere" : "twice");
+      }
+      if (piece.type != hdf5_type(dtype)) {
+        fail(ExitCode::checkpoint, "{}: {} is {}, but training.dtype is {}", path_, name, name_of(piece.type),
+             name_of(dtype));
+      }
+      end = piece.end;
+    }
+    if (end != parameter.shape.numel()) {
+      fail(ExitCode::checkpoint, "{}: {} has {} elements, but this model's has {} ({})", path_, name, end,
+           parameter.shape.numel(), parameter.shape.to_string());
+    }
+    return found->second;
   }
-  if (!same) {
-    std::string dims;
-    for (const std::int64_t dim : dataset->dims) dims += (dims.empty() ? "" : ", ") + std::to_string(dim);
-    fail(ExitCode::checkpoint, "{}: {} has shape [{}], but this model's has {}", reader.path(), name, dims,
-         parameter.shape.to_string());
-  }
-  if (dataset->type != hdf5_type(dtype)) {
-    fail(ExitCode::checkpoint, "{}: {} is {}, but training.dtype is {}", reader.path(), name, name_of(dataset->type),
-         name_of(dtype));
-  }
-  return *dataset;
-}
 
-/// Reads elements [first, first + target.numel()) of a dataset.
-void read_into(RankState& state, const Hdf5Reader& reader, const Hdf5Dataset& dataset, std::int64_t first,
-               const TensorView& target) {
-  in_pieces(0, target.numel(), [&](std::int64_t begin, std::int64_t end) {
-    const TensorView staging = state.staging.view().prefix({end - begin});
-    reader.read(dataset, first + begin, staging.data, end - begin);
-    copy(state.stream, target.flat(begin, end), staging);
-  });
-}
+ private:
+  void add_file(const std::string& path) {
+    const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::checkpoint);
+    for (const Hdf5Dataset& dataset : reader.datasets()) {
+      Piece piece{0, dataset.count(), dataset.type, paths_.size(), dataset.offset};
+      std::string name = dataset.name;
+      if (const std::size_t bracket = name.find('['); bracket != std::string::npos) {
+        read_range(path, name, bracket, piece);
+        name.resize(bracket);
+      }
+      pieces_[name].push_back(piece);
+    }
+    paths_.push_back(path);
+  }
+
+  /// Takes "[BEGIN:END]" from a dataset's name.
+  static void read_range(const std::string& path, const std::string& name, std::size_t bracket, Piece& piece) {
+    const std::int64_t count = piece.end;
+    const char* const last = name.data() + name.size();
+    const auto begin = std::from_chars(name.data() + bracket + 1, last, piece.begin);
+    bool good = begin.ec == std::errc{} && begin.ptr != last && *begin.ptr == ':' && piece.begin >= 0;
+    if (good) {
+      const auto end = std::from_chars(begin.ptr + 1, last, piece.end);
+      good = end.ec == std::errc{} && last - end.ptr == 1 && *end.ptr == ']' && piece.end >= piece.begin &&
+             piece.end - piece.begin == count;
+    }
+    if (!good) {
+      fail(ExitCode::checkpoint, "{}: its dataset {} has {} elements, which is not what its name says", path, name,
+           count);
+    }
+  }
+
+  /// One file is open at a time: a checkpoint may have more files than a process may open.
+  const File& open(std::size_t file) {
+    if (!open_.is_open() || open_.path() != paths_[file]) open_ = File::open(paths_[file], ExitCode::checkpoint);
+    return open_;
+  }
+
+  std::string path_;
+  std::vector<std::string> paths_;
+  std::map<std::string, std::vector<Piece>> pieces_;
+  File open_;
+};
 
 }  // namespace
 
-void save_checkpoint(RankState& state, const CheckpointFolder& folder, CheckpointManifest manifest,
-                     const Config& config) {
-  const std::string partial = folder.partial(manifest.step);
-  std::optional<Hdf5Writer> writer;
-  try {
-    if (state.rank == 0) {
-      remove_tree(partial, ExitCode::checkpoint);
-      make_directories(partial, ExitCode::checkpoint);
-      writer = Hdf5Writer::create(partial + "/" + state_name,
-                                  state_datasets(state.parameters.table(), config.training.dtype),
-                                  {{"format_version", std::int64_t{1}}, {"step", manifest.step}}, ExitCode::checkpoint);
-      write_weights(state, *writer);
+std::string state_file_name(int rank, int ranks) {
+  return fmt::format("state-{:05}-of-{:05}.h5", rank, ranks);
+}
+
+void take_snapshot(RankState& state) {
+  for (const Kind kind : all_kinds) {
+    for (const ParameterSlice& slice : state.optimizer->slices()) {
+      copy(state.stream, kept_values(state, kind, slice), live_values(state, kind, slice));
     }
-    gather_moments(state, writer ? &*writer : nullptr);
-    run_on_rank_zero(*state.world, [&] {
-      writer->finish();
-      write_file(partial + "/" + config_name, to_yaml(config), ExitCode::checkpoint);
-      manifest.files = {describe_file(partial, state_name), describe_file(partial, config_name)};
-      write_file(partial + "/manifest.json", to_json(manifest), ExitCode::checkpoint);
-      sync_directory(partial, ExitCode::checkpoint);
-      folder.publish(manifest.step);
-    });
-  } catch (...) {
-    if (state.rank == 0) {
-      writer.reset();
-      try {
-        remove_tree(partial, ExitCode::checkpoint);
-      } catch (const Error&) {  // the first error is the one to tell; the next save removes what is left
-      }
-    }
-    throw;
   }
 }
 
+CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step) {
+  const ParameterTable& table = state.parameters.table();
+  const DType dtype = state.parameters.all_weights().dtype;
+  std::vector<Hdf5Dataset> datasets;
+  std::vector<std::pair<Kind, ParameterSlice>> sources;  // of each dataset
+  for (const Kind kind : all_kinds) {
+    for (const ParameterSlice& slice : state.optimizer->slices()) {
+      datasets.push_back(dataset_of(kind, table[slice.parameter], slice, dtype));
+      sources.emplace_back(kind, slice);
+    }
+  }
+  const std::string name = state_file_name(state.rank, state.mesh.size());
+  Hdf5Writer writer = Hdf5Writer::create(folder + "/" + name, std::move(datasets),
+                                         {{"format_version", std::int64_t{2}}, {"step", step}}, ExitCode::checkpoint);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const auto& [kind, slice] = sources[i];
+    const TensorView values =
+        state.snapshot.empty() ? live_values(state, kind, slice) : kept_values(state, kind, slice);
+    in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
+      TensorView piece = values.flat(begin, end);
+      if (state.snapshot.empty()) {
+        const TensorView staging = state.staging.view().prefix({end - begin});
+        copy(state.stream, staging, piece);
+        piece = staging;
+      }
+      writer.write(i, begin, piece.data, end - begin);
+    });
+  }
+  writer.finish();
+  return describe_file(folder, name);
+}
+
+void check_state(const Checkpoint& checkpoint) {
+  const StateFiles files(checkpoint);
+  const ParameterTable table = make_parameter_table(checkpoint.config.model);
+  for (const Kind kind : all_kinds) {
+    for (const Parameter& parameter : table.all()) {
+      files.whole_tensor(kind, parameter, checkpoint.config.training.dtype);
+    }
+  }
+}
+
+void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& tell) {
+  std::vector<std::string> folders{path};
+  const CheckpointFolder checkpoints(path + "/checkpoints");
+  if (is_directory(checkpoints.path()) && !path_exists(path + "/manifest.json")) {
+    folders.clear();
+    for (const std::int64_t step : checkpoints.steps()) folders.push_back(checkpoints.complete(step));
+    if (folders.empty()) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
+  }
+  std::optional<Error> first;
+  for (const std::string& folder : folders) {
+    try {
+      const Checkpoint checkpoint = open_checkpoint(folder);
+      check_state(checkpoint);
+      std::int64_t bytes = 0;
+      for (const CheckpointFile& file : checkpoint.manifest.files) bytes += file.bytes;
+      tell(fmt::format("{}: good: step {}, {} files of {} bytes", folder, checkpoint.manifest.step,
+                       checkpoint.manifest.files.size(), bytes));
+    } catch (const Error& error) {
+      tell(error.what());
+      if (!first) first = error;
+    }
+  }
+  if (first) throw Error(*first);
+}
+
 void load_weights(RankState& state, const Checkpoint& checkpoint) {
-  const Hdf5Reader reader = Hdf5Reader::open(checkpoint.path + "/" + state_name, ExitCode::checkpoint);
-  const TensorView all = state.parameters.all_weights();
-  fill(state.stream, all, 0);  // the padding
+  StateFiles files(checkpoint);
+  fill(state.stream, state.parameters.all_weights(), 0);  // the padding
   const auto& table = state.parameters.table().all();
   for (std::size_t id = 0; id < table.size(); ++id) {
-    const TensorView weight = state.parameters.weight(static_cast<int>(id));
-    read_into(state, reader, matching_dataset(reader, Kind::weight, table[id], all.dtype), 0, weight.flat());
+    files.read(state, Kind::weight, table[id], 0, state.parameters.weight(static_cast<int>(id)).flat());
   }
 }
 
 void load_moments(RankState& state, const Checkpoint& checkpoint) {
-  const Hdf5Reader reader = Hdf5Reader::open(checkpoint.path + "/" + state_name, ExitCode::checkpoint);
-  const ParameterTable& table = state.parameters.table();
-  const DType dtype = state.parameters.all_weights().dtype;
+  StateFiles files(checkpoint);
   for (const ParameterSlice& slice : state.optimizer->slices()) {
-    const Parameter& parameter = table[slice.parameter];
-    read_into(state, reader, matching_dataset(reader, Kind::first_moment, parameter, dtype), slice.begin,
-              state.optimizer->first_moment(slice));
-    read_into(state, reader, matching_dataset(reader, Kind::second_moment, parameter, dtype), slice.begin,
-              state.optimizer->second_moment(slice));
+    const Parameter& parameter = state.parameters.table()[slice.parameter];
+    files.read(state, Kind::first_moment, parameter, slice.begin, state.optimizer->first_moment(slice));
+    files.read(state, Kind::second_moment, parameter, slice.begin, state.optimizer->second_moment(slice));
   }
 }
 

@@ -79,7 +79,8 @@ std::string CheckpointFolder::newest_intact(const Warn& warn) const {
 void CheckpointFolder::continue_from(std::int64_t step, const Warn& warn) const {
   make_directories(path_, ExitCode::usage);
   for (const std::string& name : list_directory(path_, ExitCode::checkpoint)) {
-    if (name.ends_with(".partial") && name.starts_with(prefix)) remove_tree(path_ + "/" + name, ExitCode::checkpoint);
+    const bool left_behind = name.ends_with(".partial") || name.ends_with(".deleted");
+    if (left_behind && name.starts_with(prefix)) remove_tree(path_ + "/" + name, ExitCode::checkpoint);
   }
   for (const std::int64_t later : steps()) {
     if (later <= step) continue;
@@ -102,7 +103,8 @@ void CheckpointFolder::prune(std::int64_t keep, const Warn& warn) const {
   const auto all = steps();
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) {
     try {
-      remove_tree(complete(all[i]), ExitCode::checkpoint);
+      rename_path(complete(all[i]), deleted(all[i]), ExitCode::checkpoint);  // from here on it is none
+      remove_tree(deleted(all[i]), ExitCode::checkpoint);
     } catch (const Error& error) {
       warn(fmt::format("an old checkpoint could not be deleted: {}", error.what()));
     }

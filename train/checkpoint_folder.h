@@ -1,6 +1,7 @@
 // The folder `checkpoints` of a run: names of complete checkpoints (step-00000010), of one being written
-// (step-00000010.partial) and of ones that a resume from an earlier step left behind (step-00000010.superseded); which
-// to resume from, and which to delete. A name without ending is complete, because it came about by rename.
+// (step-00000010.partial), of one being deleted (step-00000010.deleted) and of ones that a resume from an earlier step
+// left behind (step-00000010.superseded); which to resume from, and which to delete. A name without ending is complete,
+// because it came about by rename and goes by rename.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,7 @@ class CheckpointFolder {
   const std::string& path() const { return path_; }
   std::string complete(std::int64_t step) const;
   std::string partial(std::int64_t step) const { return complete(step) + ".partial"; }
+  std::string deleted(std::int64_t step) const { return complete(step) + ".deleted"; }
   std::string superseded(std::int64_t step) const { return complete(step) + ".superseded"; }
 
   /// Return the steps of the complete checkpoints, ascending; none if there is no folder.
@@ -41,7 +43,8 @@ class CheckpointFolder {
   /// is told. Throws Error(checkpoint) if all are damaged: a run that has lost everything should not start afresh
   /// unasked.
   std::string newest_intact(const Warn& warn) const;
-  /// Makes the folder ready for a run that continues from `step`: removes partial ones, moves later ones aside (told).
+  /// Makes the folder ready for a run that continues from `step`: removes partial and half-deleted ones,
+  /// moves later ones aside (told).
   void continue_from(std::int64_t step, const Warn& warn) const;
   /// Gives the partial checkpoint of `step` its name.
   void publish(std::int64_t step) const;

@@ -1,44 +1,47 @@
 #include "train/checkpoint_manifest.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "framework/error.h"
 #include "framework/files.h"
 #include "framework/hash.h"
+#include "framework/strict_json.h"
 
 namespace ringtrain {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr const char* format_name = "ringtrain checkpoint";
-constexpr std::int64_t format_version = 1;
-constexpr std::int64_t largest_manifest = 1 << 20;
+constexpr std::int64_t format_version = 2;
+constexpr std::int64_t largest_manifest = 16 << 20;  // a rank takes about 120 bytes
 
-/// Return what the manifest's own hash is taken of: the JSON without that key.
-std::string hash_of(Json json) {
-  json.erase("hash");
-  return hash_bytes(json.dump(2));
+/// Return a name that is a file's of this folder and of no other.
+std::string plain_name(std::string name) {
+  if (name.empty() || name.starts_with('.') || name.find_first_of(std::string("/\0", 2)) != std::string::npos) {
+    throw std::runtime_error("a file's name is no plain name");
+  }
+  return name;
 }
 
-void read_fields(const Json& json, CheckpointManifest& manifest) {
-  json.at("step").get_to(manifest.step);
-  json.at("samples").get_to(manifest.samples);
-  json.at("tokens").get_to(manifest.tokens);
-  json.at("data_hash").get_to(manifest.data_hash);
-  json.at("dtype").get_to(manifest.dtype);
-  json.at("model").at("architecture").get_to(manifest.architecture);
-  json.at("model").at("parameters").get_to(manifest.parameters);
-  for (const Json& file : json.at("files")) {
-    manifest.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<std::int64_t>(),
-                              file.at("xxh3_128").get<std::string>()});
+void read_fields(const StrictObject& top, CheckpointManifest& manifest) {
+  manifest.step = top.integer("step");
+  manifest.samples = top.integer("samples");
+  manifest.tokens = top.integer("tokens");
+  manifest.data_hash = top.text("data_hash");
+  manifest.dtype = top.text("dtype");
+  const StrictObject model(top.member("model"), 2);
+  manifest.architecture = model.text("architecture");
+  manifest.parameters = model.integer("parameters");
+  manifest.ranks = top.integer("ranks");
+  for (const nlohmann::json& entry : top.list("files")) {
+    const StrictObject file(entry, 3);
+    manifest.files.push_back({plain_name(file.text("name")), file.integer("bytes"), file.hash("xxh3_128")});
   }
 }
 
-}  // namespace
-
-std::string to_json(const CheckpointManifest& manifest) {
-  Json json;
+nlohmann::ordered_json without_hash(const CheckpointManifest& manifest) {
+  nlohmann::ordered_json json;
   json["format"] = format_name;
   json["format_version"] = format_version;
   json["step"] = manifest.step;
@@ -47,32 +50,47 @@ std::string to_json(const CheckpointManifest& manifest) {
   json["data_hash"] = manifest.data_hash;
   json["dtype"] = manifest.dtype;
   json["model"] = {{"architecture", manifest.architecture}, {"parameters", manifest.parameters}};
-  json["files"] = Json::array();
+  json["ranks"] = manifest.ranks;
+  json["files"] = nlohmann::ordered_json::array();
   for (const CheckpointFile& file : manifest.files) {
     json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.hash}});
   }
-  json["hash"] = hash_of(json);
+  return json;
+}
+
+}  // namespace
+
+std::string to_json(const CheckpointManifest& manifest) {
+  nlohmann::ordered_json json = without_hash(manifest);
+  json["hash"] = hash_bytes(json.dump(2));
   return json.dump(2) + "\n";
 }
 
 CheckpointManifest parse_manifest(const std::string& text, const std::string& path) {
   CheckpointManifest manifest;
+  std::string stated;
   try {
-    const Json json = Json::parse(text);
-    if (!json.is_object() || json.value("format", "") != format_name) {
-      fail(ExitCode::checkpoint, "{}: is not the manifest of a checkpoint", path);
+    const nlohmann::json json = parse_strict_json(text);
+    if (!json.is_object() || !json.contains("format") || json["format"] != format_name) {
+      throw std::runtime_error("it is not the manifest of a checkpoint");
     }
-    if (const auto version = json.at("format_version").get<std::int64_t>(); version != format_version) {
-      fail(ExitCode::checkpoint, "{}: has format version {}, but this program reads version {}", path, version,
-           format_version);
+    if (!json.contains("format_version") || json["format_version"] != format_version) {
+      fail(ExitCode::checkpoint, "{}: has format version {}, but this program reads version {}", path,
+           json.value("format_version", nlohmann::json()).dump(), format_version);
     }
-    const auto stated = json.at("hash").get<std::string>();
-    if (const std::string found = hash_of(json); found != stated) {
-      fail(ExitCode::checkpoint, "{}: is damaged: its content has hash {}, but it states {}", path, found, stated);
-    }
-    read_fields(json, manifest);
-  } catch (const Json::exception& error) {
+    const StrictObject top(json, 11);
+    read_fields(top, manifest);
+    stated = top.hash("hash");
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {  // of the JSON or of its members
     fail(ExitCode::checkpoint, "{}: is damaged: {}", path, error.what());
+  }
+  if (const std::string found = hash_bytes(without_hash(manifest).dump(2)); found != stated) {
+    fail(ExitCode::checkpoint, "{}: is damaged: its content has hash {}, but it states {}", path, found, stated);
+  }
+  if (to_json(manifest) != text) {
+    fail(ExitCode::checkpoint, "{}: is damaged: it is not written as this program writes it", path);
   }
   return manifest;
 }

@@ -22,12 +22,14 @@ struct CheckpointManifest {
   std::string dtype;         // of weights and moments
   std::string architecture;  // for people: the model in short
   std::int64_t parameters = 0;
+  std::int64_t ranks = 0;  // of the run that made it: as many state files
   std::vector<CheckpointFile> files;
 };
 
 /// Return the manifest as JSON, its own hash included.
 std::string to_json(const CheckpointManifest& manifest);
-/// Return the manifest of the text; path only names it. Throws Error(checkpoint) that says what is wrong with it.
+/// Return the manifest of the text, which must be what to_json makes of it, to the byte; path only names it. Throws
+/// Error(checkpoint) that says what is wrong with it.
 CheckpointManifest parse_manifest(const std::string& text, const std::string& path);
 
 /// Return the entry of a file as it is on disk now.

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace ringtrain {
 
@@ -46,14 +47,40 @@ std::string metrics_line(std::int64_t step, const EvaluationSummary& summary) {
 }
 
 // A disk that fills up during a run is a save that failed; that the folder can be written was checked before.
-MetricsFile::MetricsFile(const std::string& path) : file_(File::append_to(path, ExitCode::checkpoint)) {}
+MetricsFile::MetricsFile(const std::string& path, OnFailure on_failure, Warn warn)
+    : file_(File::append_to(path, ExitCode::checkpoint)), on_failure_(on_failure), warn_(std::move(warn)) {}
 
 void MetricsFile::write(const std::string& line) {
-  file_.write(line + "\n");
+  waiting_ += line + "\n";
+  try {
+    append_waiting();
+  } catch (const Error& error) {
+    if (on_failure_ == OnFailure::stop || waiting_.size() > most_waiting) throw;
+    if (!refused_) {
+      warn_(fmt::format("warning: metrics wait in memory, and training goes on (checkpoint.on_failure: warn): {}",
+                        error.what()));
+    }
+    refused_ = true;
+    return;
+  }
+  if (refused_) warn_(fmt::format("{}: the lines that waited are written", file_.path()));
+  refused_ = false;
 }
 
-void MetricsFile::sync() {
-  file_.sync();
+void MetricsFile::flush() {
+  append_waiting();
+}
+
+void MetricsFile::append_waiting() {
+  if (waiting_.empty()) return;
+  const std::int64_t end = file_.size();
+  try {
+    file_.write(waiting_);
+  } catch (const Error&) {
+    file_.truncate(end);  // a part of a line may stand there
+    throw;
+  }
+  waiting_.clear();
 }
 
 std::int64_t cut_metrics(const std::string& path, std::int64_t step) {

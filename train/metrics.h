@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "framework/allocator.h"
+#include "framework/config.h"
 #include "framework/files.h"
 #include "train/evaluation_report.h"
 
@@ -31,14 +33,25 @@ std::string metrics_line(std::int64_t step, const EvaluationSummary& summary);
 
 class MetricsFile {
  public:
-  /// Opens the file to append to it; made if missing. Throws Error(checkpoint), as write() does.
-  explicit MetricsFile(const std::string& path);
+  /// Told of lines that the disk refuses, and of those that it took later.
+  using Warn = std::function<void(const std::string&)>;
+  /// Opens the file to append to it; made if missing. Throws Error(checkpoint), as the others do.
+  MetricsFile(const std::string& path, OnFailure on_failure, Warn warn);
+  /// Appends a line. What the disk refuses leaves no torn line; policy stop: throws. Policy warn: the line waits in
+  /// memory (16 MiB of them at most: then throws) and is tried again before the next one.
   void write(const std::string& line);
-  /// Returns when all lines have reached the disk.
-  void sync();
+  /// Throws unless all lines are in the file, which is tried once more.
+  void flush();
 
  private:
+  /// Most bytes of lines that wait.
+  static constexpr std::size_t most_waiting = std::size_t{16} << 20;
+  void append_waiting();
   File file_;
+  OnFailure on_failure_;
+  Warn warn_;
+  std::string waiting_;
+  bool refused_ = false;  // and told
 };
 
 /// Cuts the file from its first line that is later than `step` (or not whole) on: what a resumed run will write again.

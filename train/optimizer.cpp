@@ -28,12 +28,6 @@ std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks,
   return slices;
 }
 
-namespace {
-std::int64_t elements(const std::vector<ParameterSlice>& slices) {
-  return slices.empty() ? 0 : slices.back().moment + slices.back().count();
-}
-}  // namespace
-
 Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parameters& parameters, Stream& stream,
                      int ranks, int rank)
     : config_(config),
@@ -41,9 +35,13 @@ Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parame
       stream_(&stream),
       slices_(owned_slices(parameters.table(), ranks, rank)) {
   const DType dtype = parameters.all_weights().dtype;
-  first_ = allocator.make(Tag::optimizer, "first moment", dtype, {elements(slices_)});
-  second_ = allocator.make(Tag::optimizer, "second moment", dtype, {elements(slices_)});
+  first_ = allocator.make(Tag::optimizer, "first moment", dtype, {elements()});
+  second_ = allocator.make(Tag::optimizer, "second moment", dtype, {elements()});
   sum_ = allocator.make(Tag::workspace, "gradient norm", DType::float64, {1});
+}
+
+std::int64_t Optimizer::elements() const {
+  return slices_.empty() ? 0 : slices_.back().moment + slices_.back().count();
 }
 
 void Optimizer::reset() {

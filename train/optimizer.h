@@ -41,6 +41,8 @@ class Optimizer {
   void update(double lr, std::int64_t step, double gradient_scale);
 
   const std::vector<ParameterSlice>& slices() const { return slices_; }
+  /// Return the elements of all slices: what each moment buffer holds.
+  std::int64_t elements() const;
   /// Return elements [begin, end) of a slice's first or second moment, relative to the slice's begin.
   TensorView first_moment(const ParameterSlice& slice) const { return moment(first_, slice); }
   TensorView second_moment(const ParameterSlice& slice) const { return moment(second_, slice); }

@@ -70,10 +70,13 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
   if (evaluated > 0) {
     evaluation_nll = allocator.make(Tag::workspace, "evaluation nll", DType::float64, {evaluated});
   }
-  staging = allocator.make(Tag::workspace, "checkpoint staging", config.training.dtype, {staging_elements});
+  staging = allocator.make(Tag::checkpoint, "staging", config.training.dtype, {staging_elements});
   if (purpose.training) {
     reduction = std::make_unique<GradientReduction>(allocator, world, mesh.size(), parameters, stream);
     optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank);
+    if (config.checkpoint.background && config.checkpoint.interval > 0) {
+      snapshot = allocator.make(Tag::checkpoint, "snapshot", config.training.dtype, {3, optimizer->elements()});
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // Everything that one rank of a run holds: allocator, weights, model, batch, gradient reduction, optimizer, and the
-// buffers of evaluation and saving. One constructor serves the run and its plan: with a null world it records what it
-// would allocate and touches nothing, which is the memory plan that --dry-run prints. After it nothing is allocated.
+// buffers of evaluation and of checkpoints. One constructor serves the run and its plan: with a null world it records
+// what it would allocate and touches nothing, which is the memory plan that --dry-run prints. After it nothing is
+// allocated.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,9 @@ class RankState {
   Transformer model;
   Batch batch;
   Tensor evaluation_nll;  // float64 [T of evaluation], on the host
-  Tensor staging;         // [staging_elements], on the host: what a checkpoint reads and writes goes through here
+  Tensor staging;         // [staging_elements], on the host: loads, and saves without a snapshot, go through here
+  Tensor snapshot;  // [3, own elements], on the host: weights and both moments of this rank's slices, as they were
+                    // when the save under way began; empty if training waits for its saves
   std::unique_ptr<GradientReduction> reduction;  // null unless training
   std::unique_ptr<Optimizer> optimizer;          // null unless training
 

@@ -10,7 +10,6 @@
 #include "parallel/collectives.h"
 #include "parallel/launch.h"
 #include "parallel/traced_communicator.h"
-#include "train/checkpoint.h"
 #include "train/evaluation_report.h"
 #include "train/evaluator.h"
 #include "train/schedule.h"
@@ -30,9 +29,12 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, ThreadPool& pool, 
       world_(trace ? *traced_world_ : world),
       state_(run.config, run.table, training_purpose(run.config), world.rank(), pool, &world_,
              trace ? &trace->work : nullptr),
-      allocations_(state_.allocator.allocation_count()) {
+      allocations_(state_.allocator.allocation_count()),
+      saver_(
+          state_, run, [this] { metrics_->flush(); }, [this](const std::string& line) { note(line); }) {
   if (state_.rank == 0) {
-    metrics_ = std::make_unique<MetricsFile>(run.folder.metrics_path());
+    metrics_ = std::make_unique<MetricsFile>(run.folder.metrics_path(), run.config.checkpoint.on_failure,
+                                             [this](const std::string& line) { note(line); });
     progress_ = std::make_unique<Progress>("train", run.last_step);
   }
 }
@@ -60,7 +62,8 @@ ExitCode RankTrainer::run_steps() {
     const Config& config = run_.config;
     const bool last = step == run_.last_step || signal != 0;
     if (run_.targets && step % config.evaluation.interval == 0) evaluate(step);
-    if (last || (config.checkpoint.interval > 0 && step % config.checkpoint.interval == 0)) save(step);
+    save(step, last, result.unfinished_saves);
+    require_no_allocation("a save");
     if (signal != 0) {
       note(fmt::format("stopped by {} after step {} of {}; --resume goes on from here",
                        signal == SIGINT ? "SIGINT" : "SIGTERM", step, config.training.steps));
@@ -126,17 +129,20 @@ RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
     state_.reduction->finish();
   }
 
-  // One message tells all ranks the loss, the norm, and whether any of them saw a signal: they decide alike.
+  // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
+  // part of a checkpoint: they decide alike.
   const int signal = requested_signal();
-  std::array<double, 4> sums{state_.model.take_loss_sum(), state_.optimizer->sum_of_squares(),
-                             signal == SIGINT ? 1.0 : 0.0, signal == SIGTERM ? 1.0 : 0.0};
+  std::array<double, 5> sums{state_.model.take_loss_sum(), state_.optimizer->sum_of_squares(),
+                             signal == SIGINT ? 1.0 : 0.0, signal == SIGTERM ? 1.0 : 0.0, saver_.unfinished()};
   all_reduce_sum(world_, sums, {"sum of loss and gradient norm"});
   StepResult result;
   result.loss = sums[0] / denominator;
   result.norm = std::sqrt(sums[1]);
   result.signal = sums[3] > 0 ? SIGTERM : sums[2] > 0 ? SIGINT : 0;
+  result.unfinished_saves = sums[4];
   result.lr = learning_rate(run_.config.lr_scheduler, run_.config.optimizer.lr, run_.config.training.steps, step);
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
+    saver_.finish();  // the state that it saves was good
     fail(ExitCode::numeric,
          "step {}: the loss is {} and the gradient's norm {}; the weights are still those of step {}, the last "
          "checkpoint is intact; lower optimizer.lr, or look at samples {} to {}",
@@ -188,9 +194,20 @@ void RankTrainer::evaluate(std::int64_t step) {
   note(text);
 }
 
-void RankTrainer::save(std::int64_t step) {
+/// Moves a save under way on, and begins one if this is a step for it.
+void RankTrainer::save(std::int64_t step, bool last, double unfinished) {
+  saver_.advance(unfinished);
+  const std::int64_t interval = run_.config.checkpoint.interval;
+  if (!last && (interval == 0 || step % interval != 0)) return;
   const Span span(state_.stream.trace(), "checkpoint", {{"step", step}});
-  if (metrics_) metrics_->sync();  // a checkpoint never knows more than the metrics do
+  if (last) {
+    saver_.save_last(manifest_at(step));
+  } else {
+    saver_.begin(manifest_at(step));
+  }
+}
+
+CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   CheckpointManifest manifest;
   manifest.step = step;
   manifest.samples = run_.start.samples + (step - run_.start.step) * run_.config.training.global_batch_size;
@@ -199,11 +216,7 @@ void RankTrainer::save(std::int64_t step) {
   manifest.dtype = name_of(run_.config.training.dtype);
   manifest.architecture = run_.config.model.architecture == Architecture::llama ? "llama" : "gpt2";
   manifest.parameters = run_.table.count();
-  save_checkpoint(state_, run_.checkpoints, manifest, run_.config);
-  require_no_allocation("a save");
-  if (state_.rank != 0) return;
-  note("saved " + run_.checkpoints.complete(step));
-  run_.checkpoints.prune(run_.config.checkpoint.keep, [&](const std::string& line) { note(line); });
+  return manifest;
 }
 
 std::vector<MemoryUse> RankTrainer::gather_peaks() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/progress.h"
+#include "train/checkpoint_saver.h"
 #include "train/metrics.h"
 #include "train/rank_state.h"
 #include "train/run.h"
@@ -29,6 +30,7 @@ class RankTrainer {
   struct StepResult {
     double loss = 0, norm = 0, lr = 0;
     int signal = 0;
+    double unfinished_saves = 0;  // ranks that still write
   };
   ExitCode run_steps();
   void load_state();
@@ -37,7 +39,8 @@ class RankTrainer {
   StepResult run_step(std::int64_t step);
   void record(std::int64_t step, const StepResult& result, double seconds);
   void evaluate(std::int64_t step);
-  void save(std::int64_t step);
+  void save(std::int64_t step, bool last, double unfinished);
+  CheckpointManifest manifest_at(std::int64_t step) const;
   std::vector<MemoryUse> gather_peaks();
   void note(const std::string& line);
   /// Records from here on if the timeline wants this step.
@@ -55,6 +58,7 @@ class RankTrainer {
   std::vector<MemoryUse> peaks_;          // by rank; gathered after the first step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
   std::unique_ptr<Progress> progress_;    // rank 0
+  CheckpointSaver saver_;                 // goes first: its thread reads state_
 };
 
 }  // namespace ringtrain

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "framework/config.h"
+#include "train/checkpoint.h"
 #include "train/command_line.h"
 #include "train/program.h"
 #include "train/trace_file.h"
@@ -20,11 +21,12 @@ int run(int argc, char** argv, Launcher& launcher) {
       "A run's folder holds config.yaml, metrics.jsonl (one object a line) and checkpoints/.\n"
       "SIGINT or SIGTERM: finish the step, save, and end; a second one ends at once.",
       "train"};
-  std::string config_path, resume_path, output, trace_steps;
+  std::string config_path, resume_path, output, trace_steps, verify_path;
   std::vector<std::string> settings;
   TrainOptions options;
   bool dry_run = false;
-  app.add_option("--config", config_path, "the YAML config of the run")->required()->type_name("FILE");
+  app.add_option("--config", config_path, "the YAML config of the run; required but for --verify-checkpoint")
+      ->type_name("FILE");
   app.add_option("--output", output, "the run's folder (default: runs/<config's name>)")->type_name("DIR");
   app.add_option("--set", settings, "change one key of the config, e.g. --set mesh.sequence=2; may be repeated")
       ->type_name("KEY.PATH=VALUE")
@@ -45,7 +47,19 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->type_name("FILE.json");
   app.add_option("--trace-steps", trace_steps, "with --trace: only steps A to B")->type_name("A:B");
   app.add_flag("--dry-run", dry_run, "check everything and print config, mesh and memory plan; write nothing");
+  auto* verify =
+      app.add_option("--verify-checkpoint", verify_path,
+                     "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
+                     "else; ends with 4 if one is damaged")
+          ->type_name("PATH");
   if (!parse_command_line(app, argc, argv, launcher.leads())) return 0;
+  if (verify->count() > 0) {
+    if (launcher.leads()) {
+      verify_checkpoints(verify_path, [](const std::string& line) { std::printf("%s\n", line.c_str()); });
+    }
+    return 0;
+  }
+  if (config_path.empty()) fail(ExitCode::usage, "--config is required");
 
   options.config = read_config(config_path, settings);
   options.output = output.empty() ? "runs/" + options.config.name : output;

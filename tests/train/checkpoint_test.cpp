@@ -45,7 +45,8 @@ TEST(Manifest, SurvivesTheWayThroughJson) {
                                     .dtype = "float32",
                                     .architecture = "llama",
                                     .parameters = 99,
-                                    .files = {{"state.h5", 12, "ff"}}};
+                                    .ranks = 1,
+                                    .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')}}};
   const CheckpointManifest back = parse_manifest(to_json(manifest), "m");
   EXPECT_EQ(back.step, 7);
   EXPECT_EQ(back.samples, 56);
@@ -58,7 +59,7 @@ TEST(Manifest, SurvivesTheWayThroughJson) {
   EXPECT_EQ(back.files[0].bytes, 12);
 }
 
-TEST(Manifest, FindsAnyFlippedBitThatMatters) {
+TEST(Manifest, FindsAnyFlippedBit) {
   const CheckpointManifest manifest{.step = 7,
                                     .samples = 56,
                                     .tokens = 1792,
@@ -66,23 +67,16 @@ TEST(Manifest, FindsAnyFlippedBitThatMatters) {
                                     .dtype = "float32",
                                     .architecture = "llama",
                                     .parameters = 99,
-                                    .files = {{"state.h5", 12, "ff"}}};
+                                    .ranks = 1,
+                                    .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')}}};
   const std::string text = to_json(manifest);
-  int harmless = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     for (int bit = 0; bit < 8; ++bit) {
       std::string damaged = text;
       damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
-      try {
-        const CheckpointManifest back = parse_manifest(damaged, "m");
-        ++harmless;  // white space: the content is whole
-        EXPECT_EQ(to_json(back), text);
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::checkpoint);
-      }
+      error_of(ExitCode::checkpoint, [&] { parse_manifest(damaged, "m"); });
     }
   }
-  EXPECT_LT(harmless, static_cast<int>(text.size()));
 }
 
 TEST_F(CheckpointTest, KeepsTheLastNAndLeavesNoPartialOnes) {
@@ -108,29 +102,30 @@ TEST_F(CheckpointTest, EveryKindOfDamageIsNamed) {
   };
   EXPECT_NE(damaged([&] { fs::remove_all(bad); }).find("no such checkpoint"), std::string::npos);
   EXPECT_NE(damaged([&] { fs::remove(bad + "/manifest.json"); }).find("manifest.json"), std::string::npos);
-  EXPECT_NE(damaged([&] { fs::remove(bad + "/state.h5"); }).find("state.h5: is missing"), std::string::npos);
-  EXPECT_NE(damaged([&] { fs::resize_file(bad + "/state.h5", 1000); }).find("has 1000 bytes"), std::string::npos);
-  EXPECT_NE(damaged([&] { fs::resize_file(bad + "/state.h5", 0); }).find("has 0 bytes"), std::string::npos);
+  EXPECT_NE(damaged([&] { fs::remove(state_file(bad)); }).find("state-00000-of-00001.h5: is missing"),
+            std::string::npos);
+  EXPECT_NE(damaged([&] { fs::resize_file(state_file(bad), 1000); }).find("has 1000 bytes"), std::string::npos);
+  EXPECT_NE(damaged([&] { fs::resize_file(state_file(bad), 0); }).find("has 0 bytes"), std::string::npos);
   EXPECT_NE(damaged([&] { flip_bit(bad + "/config.yaml", 40); }).find("config.yaml: has hash"), std::string::npos);
   EXPECT_NE(damaged([&] { std::ofstream(bad + "/manifest.json"); }).find("manifest.json"), std::string::npos);
   EXPECT_NE(damaged([&] { std::ofstream(bad + "/manifest.json") << "[1, 2"; }).find("manifest.json"),
             std::string::npos);
-  const auto size = static_cast<std::int64_t>(fs::file_size(good + "/state.h5"));
+  const auto size = static_cast<std::int64_t>(fs::file_size(state_file(good)));
   for (std::int64_t offset = 0; offset < size; offset += size / 37) {
-    EXPECT_NE(damaged([&] { flip_bit(bad + "/state.h5", offset); }).find("state.h5: has hash"), std::string::npos);
+    EXPECT_NE(damaged([&] { flip_bit(state_file(bad), offset); }).find("of-00001.h5: has hash"), std::string::npos);
   }
 }
 
 TEST_F(CheckpointTest, ResumeTakesTheOlderOneIfTheNewestIsDamagedAndFailsIfAllAre) {
   run(few(6), "run");
   const auto whole = losses("run");
-  flip_bit(checkpoint("run", 6) + "/state.h5", 5000);
+  flip_bit(state_file(checkpoint("run", 6)), 5000);
   const Outcome outcome = run(few(8), "run", resume);
   EXPECT_NE(outcome.noted("trying the one before it"), "");
   EXPECT_NE(outcome.noted("resuming from " + checkpoint("run", 4)), "");
   EXPECT_EQ(metrics("run").size(), 8u);
   for (const std::int64_t step : CheckpointFolder(at("run") + "/checkpoints").steps()) {
-    flip_bit(checkpoint("run", step) + "/state.h5", 5000);
+    flip_bit(state_file(checkpoint("run", step)), 5000);
   }
   const std::string before = content_of(at("run") + "/metrics.jsonl");
   EXPECT_NE(error_of(ExitCode::checkpoint, [&] { run(few(9), "run", resume); }).find("none of the 3 checkpoints"),
@@ -149,7 +144,7 @@ TEST_F(CheckpointTest, AHalfWrittenOneIsNoCheckpointAndIsSweptAway) {
 
 TEST_F(CheckpointTest, AFailedSaveKeepsThePreviousOneAndNothingElse) {
   run(few(2), "run");
-  const std::string before = content_of(checkpoint("run", 2) + "/state.h5");
+  const std::string before = content_of(state_file(checkpoint("run", 2)));
   const auto size = static_cast<rlim_t>(before.size());
   // A file may not grow beyond half of a state: what a full disk does to it.
   rlimit old{};
@@ -161,11 +156,11 @@ TEST_F(CheckpointTest, AFailedSaveKeepsThePreviousOneAndNothingElse) {
     Config config = few(6);
     if (std::string_view(mesh) == "mesh.data=2") config.mesh.data = 2;
     const std::string sentence = error_of(ExitCode::checkpoint, [&] { run(config, "run", resume); });
-    EXPECT_NE(sentence.find("state.h5"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("state-00000"), std::string::npos) << sentence;
   }
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
   std::signal(SIGXFSZ, old_handler);
-  EXPECT_EQ(content_of(checkpoint("run", 2) + "/state.h5"), before);
+  EXPECT_EQ(content_of(state_file(checkpoint("run", 2))), before);
   const std::string checkpoints = at("run") + "/checkpoints";
   EXPECT_EQ(std::distance(fs::directory_iterator(checkpoints), fs::directory_iterator{}), 1);
   EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);

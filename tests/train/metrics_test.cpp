@@ -30,7 +30,7 @@ TEST_F(MetricsTest, AStepsLineHasEveryField) {
   for (const char* key : {"grad_norm", "lr", "tokens_per_second", "seconds"}) EXPECT_TRUE(json.at(key).is_number());
   EXPECT_EQ(json.at("samples"), (nlohmann::json{3, 1, 2}));
   ASSERT_EQ(json.at("peak_bytes").size(), 2u);
-  for (const char* key : {"weights", "gradients", "optimizer", "activations", "ring", "workspace", "total"}) {
+  for (const char* key : {"weights", "gradients", "optimizer", "activations", "ring", "workspace", "checkpoint", "total"}) {
     EXPECT_TRUE(json.at("peak_bytes").at(0).at(key).is_number_integer()) << key;
   }
   EXPECT_EQ(json.at("peak_bytes").at(1).at("total"), 64);
@@ -41,7 +41,7 @@ TEST_F(MetricsTest, CutKeepsWhatIsNotLaterAndDropsATornLine) {
   EXPECT_EQ(cut_metrics(path, 3), 0);  // there is none
   const auto write = [&](const std::string& tail) {
     remove_tree(path, ExitCode::internal);
-    MetricsFile file(path);
+    MetricsFile file(path, OnFailure::stop, {});
     for (int step = 1; step <= 5; ++step) file.write(line(step));
     File::append_to(path, ExitCode::internal).write(tail);
   };

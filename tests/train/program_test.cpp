@@ -151,20 +151,20 @@ TEST_F(Programs, BadCheckpointsAreCodeFour) {
   expect_refused(train_with({"--resume", "nowhere"}), 4, {"nowhere"});
   expect_refused(train_with({"--resume", "--set", "training.seq_len=31"}), 4, {"training.seq_len was 37, is 31"});
   expect_refused(train_with({"--init-from", "nowhere", "--output", "other"}), 4, {"nowhere"});
-  fs::resize_file(checkpoint("runs/run", 2) + "/state.h5", 100);
-  expect_refused(train_with({"--resume"}), 4, {"state.h5", "100"});
+  fs::resize_file(state_file(checkpoint("runs/run", 2)), 100);
+  expect_refused(train_with({"--resume"}), 4, {"state-00000-of-00001.h5", "100"});
   expect_refused(
       run_child("evaluate",
                 {"--checkpoint", "runs/run", "--data", data, "--context-lengths", "16", "--target-tokens", "8"},
                 folder),
-      4, {"state.h5"});
+      4, {"state-00000-of-00001.h5"});
 }
 
 TEST_F(Programs, ASaveThatFailsIsCodeFourAndKeepsThePreviousCheckpoint) {
   ASSERT_EQ(train_with({"--stop-after", "2"}).code, 0);
-  const auto size = static_cast<std::int64_t>(fs::file_size(checkpoint("runs/run", 2) + "/state.h5"));
+  const auto size = static_cast<std::int64_t>(fs::file_size(state_file(checkpoint("runs/run", 2))));
   const ChildResult result = run_child("train", {"--config", "run.yaml", "--resume"}, folder, size / 2);
-  expect_refused(result, 4, {"state.h5"});
+  expect_refused(result, 4, {"state-00000-of-00001.h5"});
   EXPECT_EQ(open_checkpoint(at("runs/run")).manifest.step, 2);
   EXPECT_EQ(train_with({"--resume"}).code, 0);
   EXPECT_EQ(open_checkpoint(at("runs/run")).manifest.step, 4);
@@ -173,21 +173,21 @@ TEST_F(Programs, ASaveThatFailsIsCodeFourAndKeepsThePreviousCheckpoint) {
 TEST_F(Programs, ALossThatIsNoNumberIsCodeFiveAndTouchesNothing) {
   // A checkpoint, well sealed, with one weight so large that scores overflow.
   ASSERT_EQ(train_with({"--stop-after", "2"}).code, 0);
-  const std::string saved = checkpoint("runs/run", 2), state_file = saved + "/state.h5";
-  const Hdf5Reader reader = Hdf5Reader::open(state_file, ExitCode::checkpoint);
+  const std::string saved = checkpoint("runs/run", 2), file = state_file(saved);
+  const Hdf5Reader reader = Hdf5Reader::open(file, ExitCode::checkpoint);
   const Hdf5Dataset* norm = reader.find("weights/model.norm.weight");
   ASSERT_NE(norm, nullptr);
   const double huge = 1e308;
-  File::open_for_update(state_file, ExitCode::checkpoint).write_at(norm->offset, &huge, sizeof huge);
+  File::open_for_update(file, ExitCode::checkpoint).write_at(norm->offset, &huge, sizeof huge);
   CheckpointManifest manifest = parse_manifest(content_of(saved + "/manifest.json"), "manifest");
-  for (CheckpointFile& file : manifest.files) file = describe_file(saved, file.name);
+  for (CheckpointFile& entry : manifest.files) entry = describe_file(saved, entry.name);
   write_file(saved + "/manifest.json", to_json(manifest), ExitCode::checkpoint);
 
-  const std::string before = content_of(at("runs/run/metrics.jsonl")), weights = content_of(state_file);
+  const std::string before = content_of(at("runs/run/metrics.jsonl")), weights = content_of(file);
   for (const std::string mesh : {"mesh.data=1", "mesh.data=2", "mesh.sequence=2"}) {
     expect_refused(train_with({"--resume", "--set", mesh}), 5, {"step 3", "loss", "norm", "optimizer.lr"});
     EXPECT_EQ(content_of(at("runs/run/metrics.jsonl")), before);
-    EXPECT_EQ(content_of(state_file), weights);
+    EXPECT_EQ(content_of(file), weights);
     EXPECT_EQ(CheckpointFolder(at("runs/run/checkpoints")).steps(), (std::vector<std::int64_t>{2}));
   }
 }

@@ -50,9 +50,11 @@ class TrainTest : public ::testing::Test {
   std::vector<double> losses(const std::string& output) const { return numbers(output, "loss"); }
   /// Return a field of every step.
   std::vector<double> numbers(const std::string& output, const std::string& field) const;
-  /// Return all tensors of a checkpoint's state, as double.
+  /// Return all tensors of a checkpoint's state, flattened and put together from all its files, as double.
   std::map<std::string, std::vector<double>> state(const std::string& checkpoint) const;
   std::string checkpoint(const std::string& output, std::int64_t step) const;
+  /// Return the path of a rank's file of a checkpoint.
+  static std::string state_file(const std::string& checkpoint, int rank = 0, int ranks = 1);
 
   std::string folder;
 };

@@ -112,20 +112,29 @@ std::vector<double> TrainTest::numbers(const std::string& output, const std::str
 }
 
 std::map<std::string, std::vector<double>> TrainTest::state(const std::string& checkpoint) const {
-  const Hdf5Reader reader = Hdf5Reader::open(checkpoint + "/state.h5", ExitCode::checkpoint);
   std::map<std::string, std::vector<double>> tensors;
-  for (const Hdf5Dataset& dataset : reader.datasets()) {
-    std::vector<double>& values = tensors[dataset.name];
-    values.resize(static_cast<std::size_t>(dataset.count()));
-    if (dataset.type == Hdf5Type::float64) {
-      reader.read(dataset, 0, values.data(), dataset.count());
-    } else {
-      std::vector<float> narrow(values.size());
-      reader.read(dataset, 0, narrow.data(), dataset.count());
-      values.assign(narrow.begin(), narrow.end());
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+    if (entry.path().extension() != ".h5") continue;
+    const Hdf5Reader reader = Hdf5Reader::open(entry.path().string(), ExitCode::checkpoint);
+    for (const Hdf5Dataset& dataset : reader.datasets()) {
+      const std::size_t bracket = dataset.name.find('[');
+      const auto begin = bracket == std::string::npos ? 0 : std::stoll(dataset.name.substr(bracket + 1));
+      std::vector<double>& values = tensors[dataset.name.substr(0, bracket)];
+      values.resize(std::max(values.size(), static_cast<std::size_t>(begin + dataset.count())), NAN);
+      if (dataset.type == Hdf5Type::float64) {
+        reader.read(dataset, 0, values.data() + begin, dataset.count());
+      } else {
+        std::vector<float> narrow(static_cast<std::size_t>(dataset.count()));
+        reader.read(dataset, 0, narrow.data(), dataset.count());
+        std::copy(narrow.begin(), narrow.end(), values.begin() + begin);
+      }
     }
   }
   return tensors;
+}
+
+std::string TrainTest::state_file(const std::string& checkpoint, int rank, int ranks) {
+  return fmt::format("{}/state-{:05}-of-{:05}.h5", checkpoint, rank, ranks);
 }
 
 std::string TrainTest::checkpoint(const std::string& output, std::int64_t step) const {

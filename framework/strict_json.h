@@ -1,0 +1,33 @@
+// JSON of manifests, read strictly: bounded in size by the caller and in depth here; every member known, present and of
+// its type, so that a garbled file is an error and never a guess. Failures are std::exceptions whose text names the
+// member: the caller adds the file.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace ringtrain {
+
+/// Return the value of a whole text. Throws for what is no JSON, and for objects and lists inside more than 8 others.
+nlohmann::json parse_strict_json(const std::string& text);
+
+/// Reads members of one JSON object, each of a known name and type, and no others.
+class StrictObject {
+ public:
+  /// members: how many the object must have.
+  StrictObject(const nlohmann::json& json, std::size_t members);
+  /// Return a whole number from 0 to INT64_MAX.
+  std::int64_t integer(const char* name) const;
+  std::string text(const char* name) const;
+  /// Return a hash: 32 lower-case hexadecimal digits.
+  std::string hash(const char* name) const;
+  const nlohmann::json& list(const char* name) const;
+  const nlohmann::json& member(const char* name) const;
+
+ private:
+  const nlohmann::json& json_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,42 @@
+// Programs run on a disk that fails on purpose: sets what tests/support/disk_faults.c reads, for the children started
+// while it lives.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ringtrain::testing {
+
+class FaultyDisk {
+ public:
+  /// settings: names without RINGTRAIN_FAULT_, e.g. {{"PATH", "checkpoints/"}, {"AT", "3"}}.
+  explicit FaultyDisk(const std::map<std::string, std::string>& settings) {
+    set("LD_PRELOAD", std::string(RINGTRAIN_BINARY_DIR) + "/disk_faults.so");
+    for (const auto& [name, value] : settings) set("RINGTRAIN_FAULT_" + name, value);
+  }
+  FaultyDisk(const FaultyDisk&) = delete;
+  FaultyDisk& operator=(const FaultyDisk&) = delete;
+  ~FaultyDisk() {
+    for (const std::string& name : names_) ::unsetenv(name.c_str());
+  }
+
+ private:
+  void set(const std::string& name, const std::string& value) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+    names_.push_back(name);
+  }
+  std::vector<std::string> names_;
+};
+
+// A sanitizer's runtime wants to come before any library that is preloaded.
+#ifdef RINGTRAIN_SANITIZED
+#define RINGTRAIN_NEEDS_FAULTY_DISK() GTEST_SKIP() << "sanitizers do not let a library be preloaded"
+#else
+#define RINGTRAIN_NEEDS_FAULTY_DISK() static_cast<void>(0)
+#endif
+
+}  // namespace ringtrain::testing

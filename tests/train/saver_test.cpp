@@ -1,0 +1,224 @@
+// Saves in the background: sharded by rank, one manifest, one in flight, restored bit for bit on any mesh; what a disk
+// that fails does to them under both policies; --verify-checkpoint.
+#include <filesystem>
+#include <fstream>
+
+#include "framework/files.h"
+#include "parallel/launch.h"
+#include "tests/train/child_process.h"
+#include "tests/train/faulty_disk.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint.h"
+#include "train/checkpoint_saver.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Saver : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    data = write_tokens("text.h5", {});
+  }
+  Config config(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> settings{"training.global_batch_size=4", "training.steps=8", "checkpoint.interval=2",
+                                      "checkpoint.keep=10"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return tiny(data, settings);
+  }
+  /// Runs the program `train` with this config, into the folder "run".
+  ChildResult train_program(const Config& settings, std::vector<std::string> arguments = {}) const {
+    std::ofstream(at("run.yaml")) << to_yaml(settings);
+    arguments.insert(arguments.begin(), {"--config", "run.yaml", "--output", "run"});
+    return run_child("train", arguments, folder);
+  }
+  std::vector<std::int64_t> saved_steps() const { return CheckpointFolder(at("run/checkpoints")).steps(); }
+  static bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+  std::string data;
+};
+
+TEST_F(Saver, EveryRankWritesItsOwnSlicesAndNoMore) {
+  run(config({"mesh.data=2", "mesh.sequence=2"}), "run");
+  const std::string saved = checkpoint("run", 8);
+  const Checkpoint opened = open_checkpoint(saved);
+  EXPECT_EQ(opened.manifest.ranks, 4);
+  ASSERT_EQ(opened.manifest.files.size(), 5u);  // and config.yaml
+  std::int64_t largest = 0, all = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto& file = opened.manifest.files[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(saved + "/" + file.name, state_file(saved, rank, 4));
+    largest = std::max(largest, file.bytes);
+    all += file.bytes;
+  }
+  EXPECT_LT(static_cast<double>(largest), 0.3 * static_cast<double>(all));
+  check_state(opened);
+  for (const auto& [name, values] : state(saved)) {
+    for (const double value : values) ASSERT_TRUE(std::isfinite(value)) << name;
+  }
+}
+
+TEST_F(Saver, AnotherMeshReadsTheVeryBits) {
+  run(config({"mesh.data=2", "mesh.sequence=2"}), "run");
+  const auto reference = state(checkpoint("run", 8));
+  for (const auto& [data_ranks, ring] : {std::pair{1, 1}, {1, 3}, {4, 1}, {1, 8}}) {
+    const Config other = config({fmt::format("mesh.data={}", data_ranks), fmt::format("mesh.sequence={}", ring)});
+    const ParameterTable table = make_parameter_table(other.model);
+    const std::string copy = at(fmt::format("copy{}x{}", data_ranks, ring));
+    fs::create_directory(copy);
+    launch_threads({.ranks = data_ranks * ring, .timeout_seconds = 60}, [&](Communicator& world) {
+      ThreadPool pool(1);
+      RankState rank(other, table, training_purpose(other), world.rank(), pool, &world);
+      const Checkpoint opened = open_checkpoint(checkpoint("run", 8));
+      load_weights(rank, opened);
+      load_moments(rank, opened);
+      take_snapshot(rank);
+      write_state(rank, copy, 8);
+    });
+    EXPECT_EQ(std::distance(fs::directory_iterator(copy), fs::directory_iterator{}), data_ranks * ring);
+    EXPECT_EQ(state(copy), reference) << copy;
+  }
+}
+
+TEST_F(Saver, FilesThatLackAnElementOrHoldOneTwiceAreRefused) {
+  run(config({"mesh.sequence=2"}), "run");
+  Checkpoint opened = open_checkpoint(checkpoint("run", 8));
+  check_state(opened);
+  const CheckpointFile first = opened.manifest.files[0];
+  opened.manifest.files.erase(opened.manifest.files.begin());
+  EXPECT_TRUE(holds(error_of(ExitCode::checkpoint, [&] { check_state(opened); }), "nowhere"));
+  opened.manifest.files.insert(opened.manifest.files.begin(), 2, first);
+  EXPECT_TRUE(holds(error_of(ExitCode::checkpoint, [&] { check_state(opened); }), "twice"));
+}
+
+TEST_F(Saver, WithoutSnapshotTheSameStateAndLessMemory) {
+  const Config background = config({"mesh.data=2"}), waiting = config({"mesh.data=2", "checkpoint.background=false"});
+  run(background, "background");
+  run(waiting, "waiting");
+  for (const std::int64_t step : {2, 4, 6, 8}) {
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(content_of(state_file(checkpoint("background", step), rank, 2)),
+                content_of(state_file(checkpoint("waiting", step), rank, 2)));
+    }
+  }
+  // The snapshot: weights and two moments, over all ranks once.
+  const auto saving = [](const Config& one) {
+    std::size_t bytes = 0;
+    for (const RankPlan& plan : plan_ranks(one, make_parameter_table(one.model), training_purpose(one))) {
+      bytes += plan.peak[Tag::checkpoint] - RankState::staging_elements * sizeof(double);
+    }
+    return static_cast<double>(bytes);
+  };
+  const auto all = static_cast<double>(3 * 8 * make_parameter_table(background.model).count());
+  EXPECT_GE(saving(background), all);
+  EXPECT_LE(saving(background), all + 2 * 64);  // but for alignment
+  EXPECT_EQ(saving(waiting), 0);
+  EXPECT_EQ(saving(config({"checkpoint.interval=0"})), 0);  // the last save waits anyway
+}
+
+TEST_F(Saver, TrainingGoesOnDuringASaveAndTheNextOneWaitsAndSaysSo) {
+  RINGTRAIN_NEEDS_FAULTY_DISK();
+  for (const auto* mesh : {"mesh.data=1", "mesh.sequence=2"}) {
+    fs::remove_all(at("run"));
+    const FaultyDisk slow({{"PATH", "step-00000004.partial/state-00000"}, {"SLOW", "fsync:1500"}});
+    const ChildResult result = train_program(config({mesh}));
+    ASSERT_EQ(result.code, 0) << result.err;
+    // Step 6 was reached while step 4 was being written.
+    EXPECT_TRUE(holds(result.err, "step 6 waited ")) << result.err;
+    EXPECT_TRUE(holds(result.err, "for the save of step 4")) << result.err;
+    EXPECT_FALSE(holds(result.err, "for the save of step 6")) << result.err;
+    EXPECT_LT(result.err.find("step-00000004 in "), result.err.find("step-00000006 in ")) << result.err;
+    EXPECT_EQ(saved_steps(), (std::vector<std::int64_t>{2, 4, 6, 8}));
+    EXPECT_EQ(fs::exists(at("run/checkpoints/step-00000004.partial")), false);
+  }
+}
+
+TEST_F(Saver, ASaveMayOutlastTheTimeout) {
+  RINGTRAIN_NEEDS_FAULTY_DISK();
+  const FaultyDisk slow({{"PATH", "step-00000008.partial/manifest.json"}, {"SLOW", "fsync:2500"}});
+  const ChildResult result = train_program(config({"mesh.data=2", "mesh.timeout_seconds=1"}));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 8);
+}
+
+TEST_F(Saver, AFullDiskEndsTheRunOrIsToldAndPassedOver) {
+  RINGTRAIN_NEEDS_FAULTY_DISK();
+  for (const auto* mesh : {"mesh.data=1", "mesh.data=2"}) {
+    for (const std::string part : {"", "/state-00000", "/config.yaml", "/manifest.json"}) {
+      const FaultyDisk full({{"PATH", "step-00000004.partial" + part}, {"AT", "1"}, {"ERROR", "28"}, {"LASTS", "1"}});
+      fs::remove_all(at("run"));
+      ChildResult result = train_program(config({mesh}));
+      EXPECT_EQ(result.code, 4) << result.err;
+      EXPECT_TRUE(holds(result.err, "No space left on device")) << result.err;
+      EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);
+      EXPECT_FALSE(fs::exists(at("run/checkpoints/step-00000004.partial"))) << mesh << part << result.err;
+      fs::remove_all(at("run"));
+      result = train_program(config({mesh, "checkpoint.on_failure=warn"}));
+      EXPECT_EQ(result.code, 0) << result.err;
+      EXPECT_TRUE(holds(result.err, "warning: the save of step 4 failed")) << result.err;
+      EXPECT_EQ(saved_steps(), (std::vector<std::int64_t>{2, 6, 8}));
+      EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 8);
+    }
+  }
+}
+
+TEST_F(Saver, TheLastSaveMustSucceedWhateverThePolicy) {
+  RINGTRAIN_NEEDS_FAULTY_DISK();
+  const FaultyDisk full({{"PATH", "step-00000008.partial"}, {"AT", "3"}, {"ERROR", "28"}, {"LASTS", "1"}});
+  const ChildResult result = train_program(config({"checkpoint.on_failure=warn"}));
+  EXPECT_EQ(result.code, 4) << result.err;
+  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 6);
+}
+
+TEST_F(Saver, MetricsThatTheDiskRefusesEndTheRunOrWait) {
+  RINGTRAIN_NEEDS_FAULTY_DISK();
+  // Call 1 opens the file, 2 and 3 write its first lines, 4 brings them to the disk for the save of step 2.
+  const Config waiting = config({"checkpoint.background=false"}),
+               warned = config({"checkpoint.background=false", "checkpoint.on_failure=warn"});
+  {
+    const FaultyDisk full({{"PATH", "run/metrics.jsonl"}, {"AT", "5"}, {"ERROR", "28"}, {"LASTS", "1"}});
+    ChildResult result = train_program(waiting);
+    EXPECT_EQ(result.code, 4) << result.err;
+    EXPECT_TRUE(holds(result.err, "metrics.jsonl")) << result.err;
+    fs::remove_all(at("run"));
+    result = train_program(warned);  // the last save needs the lines
+    EXPECT_EQ(result.code, 4) << result.err;
+    EXPECT_TRUE(holds(result.err, "warning: metrics wait in memory")) << result.err;
+    EXPECT_TRUE(holds(result.err, "warning: the save of step")) << result.err;  // never knows more than the metrics
+    EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);
+    EXPECT_EQ(numbers("run", "step").back(), 2);
+  }
+  EXPECT_EQ(train_program(config(), {"--resume"}).code, 0);
+  EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8}));
+  fs::remove_all(at("run"));
+  const FaultyDisk once({{"PATH", "run/metrics.jsonl"}, {"AT", "6"}, {"ERROR", "28"}});
+  const ChildResult result = train_program(warned);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.err, "the lines that waited are written")) << result.err;
+  EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8}));
+}
+
+TEST_F(Saver, VerifyNamesWhatIsDamaged) {
+  run(config({"mesh.data=2"}), "run");
+  ChildResult result = run_child("train", {"--verify-checkpoint", "run"}, folder);
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const auto* step : {"step-00000002: good", "step-00000008: good: step 8, 3 files"}) {
+    EXPECT_TRUE(holds(result.out, step)) << result.out;
+  }
+  const std::string damaged = state_file(checkpoint("run", 4), 1, 2);
+  std::string content = content_of(damaged);
+  content[content.size() / 2] = static_cast<char>(content[content.size() / 2] ^ 4);
+  std::ofstream(damaged, std::ios::binary) << content;
+  result = run_child("train", {"--verify-checkpoint", "run"}, folder);
+  EXPECT_EQ(result.code, 4);
+  EXPECT_TRUE(holds(result.err, "step-00000004/state-00001-of-00002.h5: has hash")) << result.err;
+  EXPECT_TRUE(holds(result.out, "step-00000008: good")) << result.out;
+  EXPECT_EQ(run_child("train", {"--verify-checkpoint", checkpoint("run", 8)}, folder).code, 0);
+  EXPECT_EQ(run_child("train", {"--verify-checkpoint", checkpoint("run", 4)}, folder).code, 4);
+  EXPECT_EQ(run_child("train", {"--verify-checkpoint", "nowhere"}, folder).code, 4);
+  EXPECT_EQ(run_child("train", {}, folder).code, 2);  // needs a config otherwise
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

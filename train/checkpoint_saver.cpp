@@ -1,0 +1,189 @@
+#include "train/checkpoint_saver.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <utility>
+
+#include "framework/files.h"
+#include "parallel/collectives.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr const char* config_name = "config.yaml";
+constexpr double unnoticed = 0.05;  // seconds of waiting that are not told
+
+/// Runs work and return what it throws.
+std::optional<Error> problem_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return Error(ExitCode::internal, fmt::format("internal error: while saving: {}", error.what()));
+  }
+  return std::nullopt;
+}
+
+/// Collective. Return the problem of the lowest rank that has one, the same on every rank.
+std::optional<Error> first_problem(Communicator& world, const std::optional<Error>& own) {
+  const std::int64_t code = own ? static_cast<std::int64_t>(own->code()) : 0;
+  const std::vector<std::int64_t> codes = all_gather(world, {&code, 1}, {"outcome of a save"});
+  const auto first = std::find_if(codes.begin(), codes.end(), [](std::int64_t one) { return one != 0; });
+  if (first == codes.end()) return std::nullopt;
+  const int root = static_cast<int>(first - codes.begin());
+  std::array<std::uint8_t, 1024> text{};
+  if (world.rank() == root) {
+    const std::string sentence = own->what();
+    std::copy_n(sentence.begin(), std::min(sentence.size(), text.size() - 1), text.begin());
+  }
+  broadcast(world, host_view(text.data(), {static_cast<std::int64_t>(text.size())}), root, {"failure of a save"});
+  return Error(static_cast<ExitCode>(*first), reinterpret_cast<const char*>(text.data()));
+}
+
+/// Writes a file that nobody looks for before its folder has its name.
+void write_and_sync(const std::string& path, const std::string& content) {
+  File file = File::create(path, ExitCode::checkpoint);
+  file.write(content);
+  file.sync();
+  file.close();
+}
+
+}  // namespace
+
+CheckpointSaver::CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Note note)
+    : state_(state), run_(run), prepare_(std::move(prepare)), note_(std::move(note)) {}
+
+CheckpointSaver::~CheckpointSaver() = default;  // the future waits for its thread
+
+double CheckpointSaver::unfinished() const {
+  return work_.valid() && work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready ? 1 : 0;
+}
+
+void CheckpointSaver::start(std::function<void()> work) {
+  work_ = std::async(std::launch::async, [work = std::move(work)] { return problem_of(work); });
+}
+
+void CheckpointSaver::begin(const CheckpointManifest& manifest) {
+  if (phase_ != Phase::idle) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::int64_t before = manifest_.step;
+    finish();
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    if (state_.rank == 0 && waited.count() > unnoticed) {
+      note_(
+          fmt::format("step {} waited {:.2f} s for the save of step {}, which was still under way; saves come "
+                      "faster than the disk takes them: consider a larger checkpoint.interval",
+                      manifest.step, waited.count(), before));
+    }
+  }
+  manifest_ = manifest;
+  manifest_.ranks = state_.mesh.size();
+  manifest_.files.clear();
+  begun_ = std::chrono::steady_clock::now();
+  const std::string partial = run_.checkpoints.partial(manifest_.step);
+  std::optional<Error> problem;
+  if (state_.rank == 0) {
+    problem = problem_of([&] {
+      prepare_();
+      remove_tree(partial, ExitCode::checkpoint);
+      make_directories(partial, ExitCode::checkpoint);
+    });
+  }
+  if (failed_anywhere(problem)) return;
+  phase_ = Phase::writing;
+  if (!state_.snapshot.empty()) take_snapshot(state_);
+  start([this, partial] { own_file_ = write_state(state_, partial, manifest_.step); });
+  if (state_.snapshot.empty()) finish();
+}
+
+void CheckpointSaver::advance(double unfinished) {
+  if (phase_ == Phase::idle || unfinished > 0) return;
+  if (failed_anywhere(work_.get())) return;
+  if (phase_ == Phase::writing) {
+    gather_files();
+    phase_ = Phase::publishing;
+    start([this] {
+      if (state_.rank == 0) publish();
+    });
+  } else {
+    phase_ = Phase::idle;
+    if (state_.rank == 0) announce();
+  }
+}
+
+void CheckpointSaver::finish() {
+  while (phase_ != Phase::idle) {
+    work_.wait_for(std::chrono::milliseconds(200));
+    std::int64_t busy = unfinished() > 0 ? 1 : 0;
+    all_reduce_max(*state_.world, {&busy, 1}, {"waiting for a save"});
+    advance(static_cast<double>(busy));
+  }
+}
+
+void CheckpointSaver::save_last(const CheckpointManifest& manifest) {
+  finish();
+  last_ = true;
+  begin(manifest);
+  finish();
+}
+
+/// Collective. Return whether any rank has a problem, which then is told or thrown, and the partial folder removed.
+bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own) {
+  const std::optional<Error> problem = first_problem(*state_.world, own);
+  if (!problem) return false;
+  phase_ = Phase::idle;
+  if (state_.rank == 0) {
+    // The first problem is the one to tell; what cannot be removed now is swept by the next resume.
+    problem_of([&] { remove_tree(run_.checkpoints.partial(manifest_.step), ExitCode::checkpoint); });
+  }
+  state_.world->barrier({"end of a failed save"});  // nobody ends the run before the folder is gone
+  if (last_ || problem->code() == ExitCode::internal || run_.config.checkpoint.on_failure == OnFailure::stop) {
+    throw Error(*problem);
+  }
+  if (state_.rank == 0) {
+    note_(fmt::format("warning: the save of step {} failed, and training goes on (checkpoint.on_failure: warn): {}",
+                      manifest_.step, problem->what()));
+  }
+  return true;
+}
+
+/// Collective. Lists every rank's file in the manifest.
+void CheckpointSaver::gather_files() {
+  const auto half = [&](std::size_t at) {
+    return static_cast<std::int64_t>(std::stoull(own_file_.hash.substr(at, 16), nullptr, 16));
+  };
+  const std::array<std::int64_t, 3> own{own_file_.bytes, half(0), half(16)};
+  const std::vector<std::int64_t> all = all_gather(*state_.world, own, {"files of a checkpoint"});
+  const int ranks = state_.mesh.size();
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::int64_t* entry = all.data() + 3 * rank;
+    manifest_.files.push_back(
+        {state_file_name(rank, ranks), entry[0],
+         fmt::format("{:016x}{:016x}", static_cast<std::uint64_t>(entry[1]), static_cast<std::uint64_t>(entry[2]))});
+  }
+}
+
+/// Rank 0, on its thread: what makes the files a checkpoint.
+void CheckpointSaver::publish() {
+  sync_file(run_.folder.metrics_path(), ExitCode::checkpoint);  // a checkpoint never knows more than the metrics do
+  const std::string partial = run_.checkpoints.partial(manifest_.step);
+  write_and_sync(partial + "/" + config_name, to_yaml(run_.config));
+  manifest_.files.push_back(describe_file(partial, config_name));
+  write_and_sync(partial + "/manifest.json", to_json(manifest_));
+  sync_directory(partial, ExitCode::checkpoint);
+  run_.checkpoints.publish(manifest_.step);
+  prune_notes_.clear();
+  run_.checkpoints.prune(run_.config.checkpoint.keep,
+                         [this](const std::string& line) { prune_notes_.push_back(line); });
+}
+
+void CheckpointSaver::announce() {
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun_;
+  note_(fmt::format("saved {} in {:.2f} s", run_.checkpoints.complete(manifest_.step), took.count()));
+  for (const std::string& line : prune_notes_) note_(line);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,67 @@
+// Saves checkpoints while training goes on. A save has three parts. begin(): every rank copies its slices to its
+// snapshot. Then each rank's file is written by a thread of its own, which never uses a communicator. When all are on
+// the disk, rank 0's thread writes config and manifest, brings all to the disk and renames the folder. Ranks learn that
+// a part has ended at fixed points of the training loop: each adds unfinished() to a reduction, and all call advance()
+// with the sum. At most one save is in flight.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/checkpoint.h"
+#include "train/run.h"
+
+namespace ringtrain {
+
+class CheckpointSaver {
+ public:
+  /// prepare and note are called on rank 0 alone, by the thread that calls the methods: prepare before a save begins,
+  /// which fails if it throws an Error. state and run must outlive it.
+  CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Note note);
+  /// Waits for this rank's thread. A save that was not finished leaves a partial folder, which the next resume sweeps.
+  ~CheckpointSaver();
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+
+  /// Collective. Starts the save of manifest.step; waits first for one that is still under way, and says so. Without a
+  /// snapshot it returns when all is done. manifest.ranks and files are filled here.
+  void begin(const CheckpointManifest& manifest);
+  /// Return 1 while this rank has something to write, else 0. No communication.
+  double unfinished() const;
+  /// Collective if a save is under way, else nothing. unfinished: the sum over all ranks, taken before.
+  void advance(double unfinished);
+  /// Collective. Returns when no save is under way; ranks exchange signs of life, so that a long save is no timeout.
+  void finish();
+  /// Collective. begin() and finish() for the last save of a run: what fails is an Error whatever the policy, since
+  /// there is nothing left to go on with.
+  void save_last(const CheckpointManifest& manifest);
+
+  // A save that fails on any rank leaves what was there before; its partial folder is removed. Policy stop: all ranks
+  // throw the same Error(checkpoint). Policy warn: rank 0 notes it, and training goes on.
+
+ private:
+  enum class Phase { idle, writing, publishing };
+  void start(std::function<void()> work);
+  bool failed_anywhere(const std::optional<Error>& own);
+  void gather_files();
+  void publish();
+  void announce();
+
+  RankState& state_;
+  const Run& run_;
+  const std::function<void()> prepare_;
+  const Note note_;
+  Phase phase_ = Phase::idle;
+  bool last_ = false;
+  CheckpointManifest manifest_;
+  CheckpointFile own_file_;
+  std::vector<std::string> prune_notes_;
+  std::chrono::steady_clock::time_point begun_;
+  std::future<std::optional<Error>> work_;  // last to be made, first to go: it uses all of the above
+};
+
+}  // namespace ringtrain
