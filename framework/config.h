@@ -19,6 +19,7 @@ enum class Packing { documents, concat };
 enum class Backend { automatic, threads, mpi, nccl };
 enum class Recompute { none, keep_attention, full };
 enum class OnFailure { stop, warn };
+enum class OnNonfinite { stop, skip };
 enum class ScheduleType { cosine, linear, wsd, constant };
 
 struct RopeScalingConfig {
@@ -77,6 +78,8 @@ struct TrainingConfig {
   std::int64_t feedforward_chunk = 2048;  // tokens; 0: all at once
   std::int64_t loss_chunk = 1024;
   bool deterministic = true;
+  OnNonfinite on_nonfinite = OnNonfinite::stop;
+  std::int64_t max_skipped_steps = 5;  // in a row
 };
 
 struct OptimizerConfig {

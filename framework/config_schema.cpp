@@ -255,6 +255,11 @@ std::vector<ConfigKey> make_table() {
       integer("training.loss_chunk", MEMBER(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),
       flag("training.deterministic", MEMBER(training.deterministic),
            "the same bits from run to run (always so on cpu)"),
+      word<>("training.on_nonfinite", MEMBER(training.on_nonfinite),
+             std::vector<std::pair<std::string, OnNonfinite>>{{"stop", OnNonfinite::stop}, {"skip", OnNonfinite::skip}},
+             "stop | skip: what a loss or gradient that is NaN or infinite does; weights and moments stay as they are"),
+      integer("training.max_skipped_steps", MEMBER(training.max_skipped_steps), {0, 1'000'000'000},
+              "with on_nonfinite skip: as many in a row at most, one more ends the run"),
 
       only_word("optimizer.name", "adamw", "adamw, decoupled decay, none on norms and biases"),
       real("optimizer.lr", MEMBER(optimizer.lr), {0, 100}, "peak learning rate"),

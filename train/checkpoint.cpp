@@ -65,6 +65,23 @@ TensorView kept_values(const RankState& state, Kind kind, const ParameterSlice& 
   return state.snapshot.view().flat(first, first + slice.count());
 }
 
+template <class T>
+bool all_finite(const TensorView& x) {
+  const T* const data = x.as<T>();
+  T sum = 0;  // stays 0, unless a product with 0 is NaN
+  for (std::int64_t i = 0; i < x.numel(); ++i) sum += data[i] * 0;
+  return sum == 0;
+}
+
+/// A state that overflowed in an update would poison every run that resumes from it.
+void require_finite(const TensorView& values, const std::string& name, std::int64_t step) {
+  if (values.dtype == DType::float32 ? all_finite<float>(values) : all_finite<double>(values)) return;
+  fail(ExitCode::numeric,
+       "step {}: {} holds a value that is not finite, so this state is not saved; the last checkpoint is intact; lower "
+       "optimizer.lr",
+       step, name);
+}
+
 // ---- Loading -------------------------------------------------------------------------------------------------------
 
 /// All slices of all files of a checkpoint, by tensor.
@@ -210,6 +227,7 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
         copy(state.stream, staging, piece);
         piece = staging;
       }
+      require_finite(piece, writer.datasets()[i].name, step);
       writer.write(i, begin, piece.data, end - begin);
     });
   }

@@ -21,7 +21,8 @@ std::string state_file_name(int rank, int ranks);
 void take_snapshot(RankState& state);
 /// Writes this rank's file into a folder that exists, brings it to the disk, and return its size and hash, read back.
 /// The values are those of the snapshot; of a state that has none, the present ones, which nobody may change meanwhile.
-/// May run on another thread than the rank's. Throws Error(checkpoint).
+/// May run on another thread than the rank's. Throws Error(checkpoint); Error(numeric) that names the tensor if a value
+/// is not finite.
 CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step);
 
 /// Throws Error(checkpoint) unless the files hold each element of the state of the checkpoint's model once.

@@ -28,6 +28,7 @@ void read_fields(const StrictObject& top, CheckpointManifest& manifest) {
   manifest.step = top.integer("step");
   manifest.samples = top.integer("samples");
   manifest.tokens = top.integer("tokens");
+  manifest.skipped_steps = top.integer("skipped_steps");
   manifest.data_hash = top.text("data_hash");
   manifest.dtype = top.text("dtype");
   const StrictObject model(top.member("model"), 2);
@@ -47,6 +48,7 @@ nlohmann::ordered_json without_hash(const CheckpointManifest& manifest) {
   json["step"] = manifest.step;
   json["samples"] = manifest.samples;
   json["tokens"] = manifest.tokens;
+  json["skipped_steps"] = manifest.skipped_steps;
   json["data_hash"] = manifest.data_hash;
   json["dtype"] = manifest.dtype;
   json["model"] = {{"architecture", manifest.architecture}, {"parameters", manifest.parameters}};
@@ -78,7 +80,7 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
       fail(ExitCode::checkpoint, "{}: has format version {}, but this program reads version {}", path,
            json.value("format_version", nlohmann::json()).dump(), format_version);
     }
-    const StrictObject top(json, 11);
+    const StrictObject top(json, 12);
     read_fields(top, manifest);
     stated = top.hash("hash");
   } catch (const Error&) {

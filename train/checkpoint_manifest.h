@@ -15,12 +15,13 @@ struct CheckpointFile {
 };
 
 struct CheckpointManifest {
-  std::int64_t step = 0;     // optimizer steps done
-  std::int64_t samples = 0;  // sequences consumed: the sampler's cursor
-  std::int64_t tokens = 0;   // tokens consumed
-  std::string data_hash;     // of the training data
-  std::string dtype;         // of weights and moments
-  std::string architecture;  // for people: the model in short
+  std::int64_t step = 0;           // optimizer steps done
+  std::int64_t samples = 0;        // sequences consumed: the sampler's cursor
+  std::int64_t tokens = 0;         // tokens consumed
+  std::int64_t skipped_steps = 0;  // of the steps: without an update, for a loss or gradient that was not finite
+  std::string data_hash;           // of the training data
+  std::string dtype;               // of weights and moments
+  std::string architecture;        // for people: the model in short
   std::int64_t parameters = 0;
   std::int64_t ranks = 0;  // of the run that made it: as many state files
   std::vector<CheckpointFile> files;

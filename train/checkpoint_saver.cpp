@@ -140,7 +140,7 @@ bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own) {
     problem_of([&] { remove_tree(run_.checkpoints.partial(manifest_.step), ExitCode::checkpoint); });
   }
   state_.world->barrier({"end of a failed save"});  // nobody ends the run before the folder is gone
-  if (last_ || problem->code() == ExitCode::internal || run_.config.checkpoint.on_failure == OnFailure::stop) {
+  if (last_ || problem->code() != ExitCode::checkpoint || run_.config.checkpoint.on_failure == OnFailure::stop) {
     throw Error(*problem);
   }
   if (state_.rank == 0) {

@@ -42,6 +42,7 @@ class CheckpointSaver {
 
   // A save that fails on any rank leaves what was there before; its partial folder is removed. Policy stop: all ranks
   // throw the same Error(checkpoint). Policy warn: rank 0 notes it, and training goes on.
+  // A state with a value that is not finite is never saved: Error(numeric) under both.
 
  private:
   enum class Phase { idle, writing, publishing };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -19,6 +20,11 @@ std::string peak_json(const MemoryUse& peak) {
   return text + fmt::format("\"total\":{}}}", peak.total);
 }
 
+/// Return a number with all its digits; JSON has no NaN and no infinity.
+std::string number_json(double value) {
+  return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null";
+}
+
 /// Return the step that a whole line speaks of, -1 if it is no such line.
 std::int64_t step_of(const std::string& line) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -32,9 +38,10 @@ std::string metrics_line(const StepRecord& record) {
   std::vector<std::string> peaks;
   for (const MemoryUse& peak : record.peak) peaks.push_back(peak_json(peak));
   return fmt::format(
-      R"({{"kind":"train","step":{},"tokens":{},"loss":{:.17g},"grad_norm":{:.17g},"lr":{:.17g},)"
-      R"("tokens_per_second":{:.6g},"seconds":{:.6g},"ring_wait_seconds":{:.6g},"samples":[{}],"peak_bytes":[{}]}})",
-      record.step, record.tokens, record.loss, record.grad_norm, record.lr, record.tokens_per_second, record.seconds,
+      R"({{"kind":"train","step":{},"tokens":{},"loss":{},"grad_norm":{},"lr":{:.17g},"skipped_steps":{},)"
+      R"({}"tokens_per_second":{:.6g},"seconds":{:.6g},"ring_wait_seconds":{:.6g},"samples":[{}],"peak_bytes":[{}]}})",
+      record.step, record.tokens, number_json(record.loss), number_json(record.grad_norm), record.lr,
+      record.skipped_steps, record.loss_spike ? R"("loss_spike":true,)" : "", record.tokens_per_second, record.seconds,
       record.ring_wait_seconds, fmt::join(record.samples, ","), fmt::join(peaks, ","));
 }
 

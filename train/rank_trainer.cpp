@@ -29,6 +29,7 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, ThreadPool& pool, 
       world_(trace ? *traced_world_ : world),
       state_(run.config, run.table, training_purpose(run.config), world.rank(), pool, &world_,
              trace ? &trace->work : nullptr),
+      skipped_steps_(run.start.skipped_steps),
       allocations_(state_.allocator.allocation_count()),
       saver_(
           state_, run, [this] { metrics_->flush(); }, [this](const std::string& line) { note(line); }) {
@@ -121,6 +122,7 @@ RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
     if (micro_batches > 1) load_batch(step, micro);
     const Span span_of_batch(track, "micro-batch", {{"micro", micro}});
+    if (run_.before_forward) run_.before_forward(state_, step);
     const bool last = micro + 1 == micro_batches;
     state_.model.train_step(state_.batch, denominator, last ? state_.reduction.get() : nullptr);
   }
@@ -142,19 +144,45 @@ RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
   result.unfinished_saves = sums[4];
   result.lr = learning_rate(run_.config.lr_scheduler, run_.config.optimizer.lr, run_.config.training.steps, step);
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
-    saver_.finish();  // the state that it saves was good
-    fail(ExitCode::numeric,
-         "step {}: the loss is {} and the gradient's norm {}; the weights are still those of step {}, the last "
-         "checkpoint is intact; lower optimizer.lr, or look at samples {} to {}",
-         step, result.loss, result.norm, step - 1, run_.sample_indices(step).front(), run_.sample_indices(step).back());
+    handle_nonfinite(step, result);
+    return result;
   }
+  skipped_in_a_row_ = 0;
+  result.loss_spike = loss_watch_.is_spike(result.loss);
   {
     const Span update(track, "optimizer");
-    state_.optimizer->update(result.lr, step, clip_factor(result.norm, run_.config.optimizer.max_grad_norm));
+    // The optimizer counts its own updates: a skipped step has left no trace in it.
+    state_.optimizer->update(result.lr, step - skipped_steps_,
+                             clip_factor(result.norm, run_.config.optimizer.max_grad_norm));
   }
   const Span gather(track, "gather weights");
   state_.reduction->gather_weights();
   return result;
+}
+
+/// All ranks come here in the same step, since all have the same sums. Weights and moments are still those of the step
+/// before. Ends the run, or lets it go on without an update.
+void RankTrainer::handle_nonfinite(std::int64_t step, const StepResult& result) {
+  const TrainingConfig& training = run_.config.training;
+  const std::vector<std::int64_t> samples = run_.sample_indices(step);
+  const std::string what =
+      fmt::format("step {}: the loss is {} and the gradient's norm {}", step, result.loss, result.norm);
+  ++skipped_steps_;
+  ++skipped_in_a_row_;
+  if (training.on_nonfinite == OnNonfinite::skip && skipped_in_a_row_ <= training.max_skipped_steps) {
+    note(fmt::format("warning: {}; skipped: weights and moments stay as they are ({} skipped steps so far)", what,
+                     skipped_steps_));
+    return;
+  }
+  saver_.finish();  // the state that it saves was good
+  fail(ExitCode::numeric,
+       "{}{}; the weights are still those of step {}, the last checkpoint is intact; lower optimizer.lr, or look at "
+       "samples {} to {}",
+       what,
+       training.on_nonfinite == OnNonfinite::skip ? fmt::format(", the {}. in a row (training.max_skipped_steps is {})",
+                                                                skipped_in_a_row_, training.max_skipped_steps)
+                                                  : "",
+       step - skipped_in_a_row_, samples.front(), samples.back());
 }
 
 void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
@@ -168,12 +196,15 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.loss = result.loss;
   line.grad_norm = result.norm;
   line.lr = result.lr;
+  line.skipped_steps = skipped_steps_;
+  line.loss_spike = result.loss_spike;
   line.seconds = seconds;
   line.tokens_per_second = static_cast<double>(training.global_batch_size * training.seq_len) / seconds;
   line.ring_wait_seconds = wait;
   line.samples = run_.sample_indices(step);
   line.peak = peaks_;
   metrics_->write(metrics_line(line));
+  if (result.loss_spike) note(fmt::format("warning: step {}: a loss spike: {}", step, loss_watch_.last_spike()));
   progress_->update(step, fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}", result.loss, result.norm, result.lr),
                     static_cast<double>(line.tokens - run_.start.tokens));
 }
@@ -212,6 +243,7 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   manifest.step = step;
   manifest.samples = run_.start.samples + (step - run_.start.step) * run_.config.training.global_batch_size;
   manifest.tokens = tokens_at(step);
+  manifest.skipped_steps = skipped_steps_;
   manifest.data_hash = run_.data_hash;
   manifest.dtype = name_of(run_.config.training.dtype);
   manifest.architecture = run_.config.model.architecture == Architecture::llama ? "llama" : "gpt2";

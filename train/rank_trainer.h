@@ -9,6 +9,7 @@
 
 #include "framework/progress.h"
 #include "train/checkpoint_saver.h"
+#include "train/loss_watch.h"
 #include "train/metrics.h"
 #include "train/rank_state.h"
 #include "train/run.h"
@@ -30,6 +31,7 @@ class RankTrainer {
   struct StepResult {
     double loss = 0, norm = 0, lr = 0;
     int signal = 0;
+    bool loss_spike = false;
     double unfinished_saves = 0;  // ranks that still write
   };
   ExitCode run_steps();
@@ -37,6 +39,7 @@ class RankTrainer {
   void load_batch(std::int64_t step, std::int64_t micro);
   double load_denominator(std::int64_t step);
   StepResult run_step(std::int64_t step);
+  void handle_nonfinite(std::int64_t step, const StepResult& result);
   void record(std::int64_t step, const StepResult& result, double seconds);
   void evaluate(std::int64_t step);
   void save(std::int64_t step, bool last, double unfinished);
@@ -54,6 +57,8 @@ class RankTrainer {
   const std::unique_ptr<Communicator> traced_world_;  // null: not traced
   Communicator& world_;
   RankState state_;
+  std::int64_t skipped_steps_, skipped_in_a_row_ = 0;  // the same on every rank
+  LossWatch loss_watch_;
   std::int64_t allocations_;              // by the constructor: there are no more
   std::vector<MemoryUse> peaks_;          // by rank; gathered after the first step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct TraceRequest {
   std::int64_t first_step = 1, last_step = INT64_MAX;
 };
 
+class RankState;
+
 struct Run {
   Config config;
   ParameterTable table;
@@ -35,6 +38,8 @@ struct Run {
   CheckpointFolder checkpoints;
   RunStart start;
   std::int64_t last_step = 0;
+  /// Called by every rank in each step between loading and forward. Empty but in tests, which break things here.
+  std::function<void(RankState& state, std::int64_t step)> before_forward;
   TraceRequest trace = {};
 
   /// Return the samples that micro-batch `micro` of step `step` (from 1) brings to a data rank: the step's sequences

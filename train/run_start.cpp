@@ -48,6 +48,7 @@ RunStart resumed(const std::string& path, const Config& config, const std::strin
   start.step = manifest.step;
   start.samples = manifest.samples;
   start.tokens = manifest.tokens;
+  start.skipped_steps = manifest.skipped_steps;
   note(fmt::format("resuming from {}: {} steps, {} tokens done", start.checkpoint->path, start.step, start.tokens));
   return start;
 }

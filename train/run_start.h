@@ -24,6 +24,7 @@ struct RunStart {
   std::int64_t step = 0;      // done before this run begins
   std::int64_t samples = 0;   // sequences consumed
   std::int64_t tokens = 0;
+  std::int64_t skipped_steps = 0;  // of the steps done: without an update
 };
 
 using Note = std::function<void(const std::string&)>;

@@ -162,6 +162,7 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
           .checkpoints = CheckpointFolder(folder.checkpoints_path()),
           .start = std::move(start),
           .last_step = last,
+          .before_forward = {},
           .trace = options.trace};
 }
 

@@ -30,7 +30,8 @@ TEST_F(MetricsTest, AStepsLineHasEveryField) {
   for (const char* key : {"grad_norm", "lr", "tokens_per_second", "seconds"}) EXPECT_TRUE(json.at(key).is_number());
   EXPECT_EQ(json.at("samples"), (nlohmann::json{3, 1, 2}));
   ASSERT_EQ(json.at("peak_bytes").size(), 2u);
-  for (const char* key : {"weights", "gradients", "optimizer", "activations", "ring", "workspace", "checkpoint", "total"}) {
+  for (const char* key :
+       {"weights", "gradients", "optimizer", "activations", "ring", "workspace", "checkpoint", "total"}) {
     EXPECT_TRUE(json.at("peak_bytes").at(0).at(key).is_number_integer()) << key;
   }
   EXPECT_EQ(json.at("peak_bytes").at(1).at("total"), 64);

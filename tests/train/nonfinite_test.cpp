@@ -1,0 +1,161 @@
+// A loss or gradient that is not finite, injected on one rank of 2 x 2 alone: all ranks see it in the same step; stop
+// or skip; weights and moments untouched; no checkpoint of a bad state. And the rule for loss spikes.
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "framework/files.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint_folder.h"
+#include "train/loss_watch.h"
+#include "train/rank_state.h"
+
+namespace ringtrain::testing {
+namespace {
+
+/// What is broken on rank 3 of 4.
+struct Injection {
+  const char* name;
+  double value;
+  bool in_loss;  // else in one element of the last parameter's gradient
+};
+
+class Nonfinite : public TrainTest, public ::testing::WithParamInterface<Injection> {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    data = write_tokens("text.h5", {});
+  }
+  Config config(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> settings{"training.global_batch_size=4",
+                                      "training.steps=9",
+                                      "checkpoint.interval=2",
+                                      "mesh.data=2",
+                                      "mesh.sequence=2",
+                                      "checkpoint.keep=20"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return tiny(data, settings);
+  }
+  /// Trains with the injection in these steps.
+  Outcome run_broken(const Config& settings, const std::string& output, const std::set<std::int64_t>& steps,
+                     const StartRequest& start = {}) const {
+    Outcome outcome;
+    const Note note = [&](const std::string& line) { outcome.notes.push_back(line); };
+    ringtrain::Run prepared =
+        prepare_run({.config = settings, .output = at(output), .start = start, .stop_after = 0, .trace = {}}, note);
+    const Injection injection = GetParam();
+    prepared.before_forward = [&steps, injection](RankState& state, std::int64_t step) {
+      if (state.rank != 3 || !steps.contains(step)) return;
+      if (injection.in_loss) {
+        state.batch.weights().as<double>()[0] = injection.value;
+        state.batch.labels().as<std::int32_t>()[0] = 1;
+      } else {
+        const int last = static_cast<int>(state.parameters.table().all().size()) - 1;
+        state.parameters.gradient(last).as<double>()[0] = injection.value;
+      }
+    };
+    outcome.code = train(prepared, note);
+    return outcome;
+  }
+  std::string data;
+  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
+};
+
+TEST_P(Nonfinite, StopEndsAllRanksInThatStepWithTheStateBeforeIt) {
+  run(config(), "whole");
+  const std::string sentence = error_of(ExitCode::numeric, [&] { run_broken(config(), "run", {5}); });
+  EXPECT_NE(sentence.find("step 5: the loss is"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("still those of step 4"), std::string::npos) << sentence;
+  EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 4);  // also if its save was still under way
+  run(config(), "run", resume);
+  EXPECT_EQ(losses("run"), losses("whole"));
+  EXPECT_EQ(state(checkpoint("run", 9)), state(checkpoint("whole", 9)));
+}
+
+TEST_P(Nonfinite, SkipLeavesWeightsAndMomentsAndCounts) {
+  const Config skip = config({"training.on_nonfinite=skip", "training.max_skipped_steps=2", "checkpoint.interval=1",
+                              "checkpoint.background=false"});
+  const Outcome outcome = run_broken(skip, "run", {4, 5, 8});
+  EXPECT_EQ(outcome.code, ExitCode::done);
+  EXPECT_EQ(state(checkpoint("run", 4)), state(checkpoint("run", 3)));
+  EXPECT_EQ(state(checkpoint("run", 5)), state(checkpoint("run", 3)));
+  EXPECT_NE(state(checkpoint("run", 6)), state(checkpoint("run", 5)));
+  EXPECT_EQ(state(checkpoint("run", 8)), state(checkpoint("run", 7)));
+  EXPECT_EQ(numbers("run", "skipped_steps"), (std::vector<double>{0, 0, 0, 1, 2, 2, 2, 3, 3}));
+  for (const auto& line : metrics("run")) {
+    const std::int64_t step = line.at("step");
+    EXPECT_EQ(line.at("loss").is_null() || line.at("grad_norm").is_null(), step == 4 || step == 5 || step == 8);
+  }
+  EXPECT_EQ(open_checkpoint(at("run")).manifest.skipped_steps, 3);
+}
+
+TEST_P(Nonfinite, ASkippedStepIsOneThatNeverWasButForItsSamples) {
+  // Step 5 skipped: what follows is the fifth update, with the rate and the samples of step 6. Also across a resume.
+  const Config skip = config({"training.on_nonfinite=skip", "lr_scheduler.type=constant"});
+  run_broken(skip, "whole", {5});
+  run_broken(config({"training.on_nonfinite=skip", "lr_scheduler.type=constant", "training.steps=6"}), "parts", {5});
+  EXPECT_EQ(open_checkpoint(at("parts")).manifest.skipped_steps, 1);
+  run(skip, "parts", resume);
+  EXPECT_EQ(numbers("parts", "skipped_steps"), (std::vector<double>{0, 0, 0, 0, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(state(checkpoint("parts", 9)), state(checkpoint("whole", 9)));
+}
+
+TEST_P(Nonfinite, MoreThanTheLimitInARowEndTheRun) {
+  const Config skip = config({"training.on_nonfinite=skip", "training.max_skipped_steps=2"});
+  const std::string sentence = error_of(ExitCode::numeric, [&] { run_broken(skip, "run", {2, 3, 5, 6, 7}); });
+  EXPECT_NE(sentence.find("step 7"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("3. in a row (training.max_skipped_steps is 2)"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("still those of step 4"), std::string::npos) << sentence;
+}
+
+INSTANTIATE_TEST_SUITE_P(OnRank3, Nonfinite,
+                         ::testing::Values(Injection{"NanLoss", NAN, true}, Injection{"InfLoss", INFINITY, true},
+                                           Injection{"NanGradient", NAN, false},
+                                           Injection{"MinusInfGradient", -INFINITY, false}),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+using BadState = TrainTest;
+
+TEST_F(BadState, IsNeverSaved) {
+  // An update that overflows: finite gradients, a finite loss, and weights that are not numbers any more.
+  const std::string data = write_tokens("text.h5", {});
+  for (const auto* policy : {"checkpoint.on_failure=stop", "checkpoint.on_failure=warn"}) {
+    std::filesystem::remove_all(at("run"));
+    const Config config = tiny(
+        data, {"training.steps=4", "training.global_batch_size=2", "checkpoint.interval=1", "mesh.data=2", policy});
+    ringtrain::Run prepared = prepare_run(
+        {.config = config, .output = at("run"), .start = {}, .stop_after = 0, .trace = {}}, [](const std::string&) {});
+    prepared.before_forward = [](RankState& state, std::int64_t step) {
+      if (step != 3 || state.rank != 1) return;
+      const ParameterSlice& own = state.optimizer->slices().back();
+      state.optimizer->second_moment(own).as<double>()[0] = INFINITY;  // its update is 0 from now on, silently
+    };
+    const std::string sentence = error_of(ExitCode::numeric, [&] { train(prepared, [](const std::string&) {}); });
+    EXPECT_NE(sentence.find("step 3: second_moment/"), std::string::npos) << sentence;
+    EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);
+  }
+}
+
+TEST(LossWatch, TellsASpikeFromNoiseAndFromASlope) {
+  LossWatch watch;
+  for (int i = 0; i < 19; ++i) EXPECT_FALSE(watch.is_spike(2.0 + 0.01 * (i % 5)));
+  EXPECT_FALSE(watch.is_spike(100)) << "fewer than 20 before it";
+  LossWatch steady;
+  for (int i = 0; i < 60; ++i) EXPECT_FALSE(steady.is_spike(2.0 + 0.02 * (i % 5)));
+  EXPECT_FALSE(steady.is_spike(2.3)) << "more than 6 deviations, but less than a fifth of the mean";
+  EXPECT_TRUE(steady.is_spike(3.0));
+  EXPECT_NE(steady.last_spike().find("3.0000, where the mean of the last 50"), std::string::npos);
+  EXPECT_FALSE(steady.is_spike(2.04));
+  LossWatch slope;
+  for (int i = 0; i < 300; ++i) EXPECT_FALSE(slope.is_spike(4.0 * std::exp(-0.02 * i) + 1)) << i;
+  LossWatch noisy;
+  for (int i = 0; i < 300; ++i) EXPECT_FALSE(noisy.is_spike(2 + std::sin(1.7 * i))) << "half of the mean up and down";
+  int told = 0;
+  for (int i = 0; i < 60; ++i) told += noisy.is_spike(30) ? 1 : 0;
+  EXPECT_GE(told, 1);
+  EXPECT_LE(told, 3) << "a loss that stays high is told once or a few times";
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
