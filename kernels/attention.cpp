@@ -88,20 +88,23 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const Tensor
   check_tensor(state.o, q.shape, q.dtype, "attention state o is shaped as q");
   if (shape.B == 0 || Tq == 0 || Tk == 0) return;
   std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+  // Smaller tiles where there would be too few for the workers to share.
+  const bool few = shape.B * shape.H * Tq < 4 * stream.pool().workers() * cpu::forward_query_tile;
   dispatch_float(q.dtype, [&]<class T>() {
-    const cpu::ForwardCall<T> call{shape,
-                                   Tq,
-                                   Tk,
-                                   q.as<T>(),
-                                   k.as<T>(),
-                                   v.as<T>(),
-                                   documents_of(queries, shape.B, Tq),
-                                   documents_of(keys, shape.B, Tk),
-                                   cpu::TileList(queries.segments, cpu::forward_query_tile),
-                                   cpu::TileList(keys.segments, cpu::forward_key_tile),
-                                   state.o.as<T>(),
-                                   state.m.as<T>(),
-                                   state.l.as<T>()};
+    const cpu::ForwardCall<T> call{
+        shape,
+        Tq,
+        Tk,
+        q.as<T>(),
+        k.as<T>(),
+        v.as<T>(),
+        documents_of(queries, shape.B, Tq),
+        documents_of(keys, shape.B, Tk),
+        cpu::TileList(queries.segments, few ? cpu::forward_query_tile_of_few : cpu::forward_query_tile),
+        cpu::TileList(keys.segments, cpu::forward_key_tile),
+        state.o.as<T>(),
+        state.m.as<T>(),
+        state.l.as<T>()};
     cpu::attention_forward(stream.pool(), call, memory);
   });
 }

@@ -113,10 +113,10 @@ TEST(RingAttentionFloat, ErrorDoesNotGrowWithTheRing) {
 TEST(RingAttentionBits, ContiguousCausalRingAddsInTheOrderOfOneDevice) {
   for (const DType dtype : {DType::float32, DType::float64}) {
     for (const std::int64_t window : {0, 200}) {
-      Problem p{.S = 768, .H = 4, .G = 2, .D = 16, .mask = {.causal = true, .window = window}};
+      Problem p{.S = 1536, .H = 4, .G = 2, .D = 16, .mask = {.causal = true, .window = window}};
       make_inputs(p, 5);
       const Result one = run_ring(p, {.N = 1, .dtype = dtype});
-      for (const int N : {2, 3, 6}) {  // shards are multiples of the kernel's tiles of 128
+      for (const int N : {2, 3, 6}) {  // shards are multiples of the kernel's tiles, of 256 and 128
         EXPECT_TRUE(run_ring(p, {.N = N, .dtype = dtype}) == one) << "N " << N << ", window " << window;
       }
     }
