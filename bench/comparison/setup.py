@@ -8,7 +8,7 @@ import sys
 from comparison import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = ROOT / "build" / "release" / "bin"
+BIN = pathlib.Path(os.environ.get("RINGTRAIN_BIN", ROOT / "build" / "release" / "bin"))
 WORK = ROOT / "build" / "compare"
 
 
@@ -23,7 +23,7 @@ def build():
     run(["scripts/install-deps", "bench"])
     # A build folder that holds the tests keeps them.
     tests = [] if (ROOT / "build/release/CMakeCache.txt").exists() else ["-DRINGTRAIN_TESTS=OFF"]
-    steps = f"configure release -DRINGTRAIN_BENCH=ON {' '.join(tests)} && build release train prepare compare_worker"
+    steps = f"configure release -DRINGTRAIN_BENCH=ON {' '.join(tests)} && build release train prepare compare_worker ring_error"
     run(["bash", "-c", "source scripts/common.sh && " + steps])
 
 

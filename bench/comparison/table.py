@@ -12,16 +12,20 @@ class Row:
     must: float | None = None
     aim: float | None = None
     at_most: bool = False  # the measure is better when it is smaller
+    by_worst: bool = False  # judged by its worst pair, not by the median: for what is computed, not timed
     pairs: list = dataclasses.field(default_factory=list)
     why: str = ""  # it could not be measured
 
     @property
-    def median(self):
+    def value(self):
+        """What the row is judged by: the median of its pairs, or the worst of them."""
+        if self.by_worst:
+            return max(self.pairs) if self.at_most else min(self.pairs)
         return statistics.median(self.pairs)
 
     def reaches(self, target):
-        """Return whether the median, as good as it is printed, reaches target."""
-        value = round(self.median, 3)
+        """Return whether the value, rounded as it is printed, reaches target."""
+        value = round(self.value, 3)
         return value <= target if self.at_most else value >= target
 
     @property
@@ -35,7 +39,7 @@ class Row:
         return "aim" if self.aim is not None and self.reaches(self.aim) else "reached"
 
     def as_dict(self):
-        return dataclasses.asdict(self) | {"verdict": self.verdict, "median": self.median if self.pairs else None}
+        return dataclasses.asdict(self) | {"verdict": self.verdict, "value": self.value if self.pairs else None}
 
 
 @dataclasses.dataclass
@@ -48,6 +52,11 @@ class Figure:
 
     def as_dict(self):
         return dataclasses.asdict(self)
+
+
+def exit_code(rows):
+    """Return 0 if all that must be reached is, 1 if something is missed, 3 if something could not be measured."""
+    return 1 if missed(rows) else 3 if unmeasured(rows) else 0
 
 
 def missed(rows):
@@ -79,7 +88,7 @@ def text(rows):
         sign = "≤ " if row.at_most else ""
         lines.append([row.what, "-" if row.must is None else sign + number(row.must),
                       "-" if row.aim is None else sign + number(row.aim),
-                      f"{row.median:.3f}" if row.pairs else "-",
+                      f"{row.value:.3f}{' worst' if row.by_worst else ''}" if row.pairs else "-",
                       f"{min(row.pairs):.3f}–{max(row.pairs):.3f} of {len(row.pairs)}" if row.pairs else row.why[:40],
                       row.verdict])
     return aligned(lines, ["what", "must reach", "aim", "median", "spread", "verdict"])

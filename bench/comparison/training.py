@@ -1,7 +1,10 @@
 """Runs the program `train` for a few steps and says what they took; reads what it says about itself."""
+import dataclasses
 import json
+import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -35,39 +38,67 @@ def value_of(report, key):
     return int(found[1])
 
 
+def model_of(report):
+    """Return the model section of a resolved config, as --dry-run prints it: {key: number, flag or word}."""
+    section = re.search(r"^model:.*\n((?:  .*\n)+)", report, re.MULTILINE)[1]
+    values = dict(re.findall(r"^  (\w+): ([^\s#]+)", section, re.MULTILINE))
+    words = {"true": True, "false": False}
+    return {key: int(value) if value.isdigit() else words.get(value, value) for key, value in values.items()}
+
+
 def flops_per_token(report):
     """Return 6 N + 6 L C T of a resolved config: a training step's model FLOPs a token, causal. N: all parameters but
     GPT-2's position table; a tied head counts once. C is the width of all heads together."""
     parameters = int(re.search(r"^parameters: (\d+)", report, re.MULTILINE)[1])
-    width = value_of(report, "model.num_attention_heads") * value_of(report, "model.head_dim")
-    positions = value_of(report, "model.max_position_embeddings") * value_of(report, "model.hidden_size")
-    if "architecture: gpt2" not in report:
-        positions = 0
-    return 6 * (parameters - positions) + 6 * value_of(report, "model.num_hidden_layers") * width * value_of(
-        report, "training.seq_len")
+    model = model_of(report)
+    width = model["num_attention_heads"] * model["head_dim"]
+    positions = model["max_position_embeddings"] * model["hidden_size"] if model["architecture"] == "gpt2" else 0
+    return 6 * (parameters - positions) + 6 * model["num_hidden_layers"] * width * value_of(report, "training.seq_len")
 
 
-def steps(config, settings, threads, warm_up, measured, timeout=900):
-    """Return the metrics of `measured` steps of a new run, after `warm_up` steps that are not told. The run is ended
-    after them, unsaved: a checkpoint's writing is nobody's step."""
+def steps(config, settings, threads, warm_up, measured):
+    """Return the metrics of `measured` steps of a new run, after `warm_up` steps that are not told."""
+    return run(config, settings, threads, warm_up + measured).lines[warm_up:]
+
+
+@dataclasses.dataclass
+class Run:
+    lines: list  # of metrics.jsonl, as dicts
+    resident_bytes: int  # the most that the process held of the machine's memory, as the kernel counted
+
+
+def run(config, settings, threads, count, timeout=900, limit_bytes=None):
+    """Makes `count` steps of a new run and ends it, unsaved: a checkpoint's writing is nobody's step. limit_bytes: of the
+    process's address space; a run that wants more fails. Raises WorkerError when it fails."""
+    setup.WORK.mkdir(parents=True, exist_ok=True)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="run-", dir=setup.WORK))
-    total = warm_up + measured
-    line = command(config, settings | {"training.steps": total + 1000}, "--output", folder / "run")
+    line = command(config, settings | {"training.steps": count + 1000}, "--output", folder / "run")
     log = folder / "log"
+    limit = (lambda: resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))) if limit_bytes else None
     try:
         with log.open("w") as file:
-            process = subprocess.Popen(machine.pinned(line, threads), stdout=file, stderr=file)
+            process = subprocess.Popen(machine.pinned(line, threads), stdout=file, stderr=file, preexec_fn=limit)
         try:
-            lines = wait_for_lines(folder / "run" / "metrics.jsonl", total, process, timeout, log)
+            lines = wait_for_lines(folder / "run" / "metrics.jsonl", count, process, timeout, log)
         finally:
-            process.kill()
-            process.wait()
-        return [json.loads(text) for text in lines[warm_up:total]]
+            resident = end(process)
+        return Run([json.loads(text) for text in lines[:count]], resident)
     finally:
         shutil.rmtree(folder)
 
 
+def end(process):
+    """Kills the process if it still runs. Return the most memory it held, in bytes; 0 if it had ended by itself."""
+    if process.returncode is not None:
+        return 0
+    process.kill()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_maxrss * 1024
+
+
 def wait_for_lines(path, count, process, timeout, log):
+    """Return the first lines of a growing file, at least `count` of them, each complete."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         ended = process.poll() is not None

@@ -45,6 +45,11 @@ class Worker:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+        for file in (self._process.stdin, self._process.stdout, self._log):
+            try:
+                file.close()
+            except BrokenPipeError:  # a question that it never read
+                pass
 
     def _last_words(self):
         self._process.wait(timeout=10)

@@ -2,7 +2,7 @@
 import dataclasses
 import typing
 
-from comparison.groups import kernels, peer_attention, steps
+from comparison.groups import accuracy, kernels, memory, peer_attention, ring, steps
 from comparison.groups.context import Context
 
 __all__ = ["Context", "GROUPS", "Group", "run"]
@@ -22,6 +22,9 @@ GROUPS = {
     "gpt2": Group("a training step of GPT-2 124M", lambda context: steps.measure(context, "gpt2"), needs_peer=True),
     "llama": Group("a training step of a Llama of 124M", lambda context: steps.measure(context, "llama"),
                    needs_peer=True),
+    "ring": Group("a training step on a ring over one rank", ring.measure),
+    "memory": Group("what a rank holds as the ring grows", memory.measure),
+    "accuracy": Group("the error of a ring over that of one rank", accuracy.measure),
 }
 
 

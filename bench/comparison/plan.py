@@ -1,0 +1,24 @@
+"""The memory plan of every rank, as `train --dry-run` prints it."""
+import re
+
+from comparison import training
+
+TAGS = ("weights", "gradients", "optimizer", "activations", "ring", "workspace", "total")
+
+
+def ranks_of(report):
+    """Return what each rank holds, by rank: {tag: bytes}, and under "tensors" {name: bytes}."""
+    ranks = {}
+    for block in re.split(r"^memory of (?=rank |each )", report, flags=re.MULTILINE)[1:]:
+        numbers = re.match(r"(?:rank|each of the ranks) ([\d, ]+)\n", block)[1]
+        tags = {tag: int(re.search(rf"^  {tag} +(\d+) bytes", block, re.MULTILINE)[1]) for tag in TAGS}
+        tensors = {match[2]: int(match[1])
+                   for match in re.finditer(r"^ {6,}(\d+)  +(\S.*?) (?:float|int|uint)\d+ \[", block, re.MULTILINE)}
+        for rank in numbers.split(","):
+            ranks[int(rank)] = tags | {"tensors": tensors}
+    return ranks
+
+
+def largest(config, settings):
+    """Return what the rank holds that holds most, of a config under these settings."""
+    return max(ranks_of(training.plan(config, settings)).values(), key=lambda rank: rank["total"])

@@ -1,0 +1,175 @@
+"""bench/compare judges what it is given: verdicts, exit codes, formulas, and what happens when a peer fails.
+
+Run by CTest with RINGTRAIN_BIN, the folder of the programs under test.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+from comparison import formulas, plan, setup, table, training  # noqa: E402  (the path above comes first)
+from comparison.groups.context import measure_pairs  # noqa: E402
+from comparison.table import Row  # noqa: E402
+from comparison.workers import Worker, WorkerError  # noqa: E402
+
+
+class Verdicts(unittest.TestCase):
+    def verdict(self, pairs, **row):
+        return Row("x", 1.2, 1.5, pairs=pairs, **row).verdict
+
+    def test_the_median_is_judged(self):
+        self.assertEqual(self.verdict([0.1, 1.3, 9.0]), "reached")
+        self.assertEqual(self.verdict([1.1, 1.1, 9.0]), "MISSED")
+        self.assertEqual(self.verdict([1.6, 1.5, 0.0]), "aim")
+
+    def test_less_is_better_where_the_row_says_so(self):
+        row = {"must": 1.15, "aim": 1.05, "at_most": True}
+        self.assertEqual(Row("x", pairs=[1.2], **row).verdict, "MISSED")
+        self.assertEqual(Row("x", pairs=[1.1], **row).verdict, "reached")
+        self.assertEqual(Row("x", pairs=[0.9], **row).verdict, "aim")
+
+    def test_the_worst_is_judged_where_the_row_says_so(self):
+        self.assertEqual(self.verdict([1.1, 1.6, 1.6], by_worst=True), "MISSED")
+        self.assertEqual(Row("x", 1, 1, at_most=True, by_worst=True, pairs=[1, 1, 1.01]).verdict, "MISSED")
+
+    def test_a_verdict_agrees_with_the_printed_number(self):
+        self.assertEqual(self.verdict([1.1996]), "reached")
+        self.assertEqual(self.verdict([1.1994]), "MISSED")
+
+    def test_what_was_not_measured_never_passes(self):
+        self.assertEqual(self.verdict([]), "not measured")
+        self.assertEqual(Row("x", why="no peer").verdict, "not measured")
+
+    def test_exit_codes(self):
+        good, bad, absent = Row("x", 1, pairs=[2]), Row("x", 1, pairs=[0.5]), Row("x", 1)
+        printed_only = Row("x", pairs=[0.1])
+        self.assertEqual(table.exit_code([good, printed_only]), 0)
+        self.assertEqual(table.exit_code([good, bad, absent]), 1)
+        self.assertEqual(table.exit_code([good, absent]), 3)
+
+    def test_the_table_shows_every_row(self):
+        text = table.text([Row("fast", 1.2, 1.5, pairs=[1.3, 1.1, 1.4]), Row("absent", 1.2, why="no peer")])
+        self.assertRegex(text, r"fast +\| 1\.2 +\| 1\.5 +\| 1\.300 +\| 1\.100–1\.400 of 3 +\| reached")
+        self.assertRegex(text, r"absent +\| 1\.2 +\| - +\| - +\| no peer +\| not measured")
+
+
+class Workers(unittest.TestCase):
+    def worker(self, program):
+        worker = Worker([sys.executable, "-c", program], 1, 1)
+        self.addCleanup(worker.close)
+        return worker
+
+    def test_answers_and_errors(self):
+        worker = self.worker("import sys, json\nfor line in sys.stdin:\n  q = json.loads(line)\n"
+                             "  print(json.dumps({'error': 'bad'} if q['n'] < 0 else {'n': q['n'] + 1}), flush=True)")
+        self.assertEqual(worker.ask(n=1), {"n": 2})
+        with self.assertRaisesRegex(WorkerError, "bad"):
+            worker.ask(n=-1)
+        self.assertEqual(worker.ask(n=5), {"n": 6})
+
+    def test_one_that_dies_says_its_last_words(self):
+        worker = self.worker("import sys; sys.stdin.readline(); sys.exit('out of luck')")
+        with self.assertRaisesRegex(WorkerError, "out of luck"):
+            worker.ask(n=1)
+
+    def test_one_that_hangs_is_given_up(self):
+        with self.assertRaisesRegex(WorkerError, "no answer"):
+            self.worker("import time; time.sleep(60)").ask(n=1, timeout=0.2)
+
+    def test_a_row_whose_peer_fails_half_way_has_no_pairs(self):
+        row, answers = Row("x", 1.0), iter([2.0, 2.0])
+
+        def pair():
+            try:
+                return next(answers)
+            except StopIteration:
+                raise WorkerError("it died") from None
+
+        measure_pairs(row, 3, pair)
+        self.assertEqual((row.verdict, row.why), ("not measured", "it died"))
+
+
+class Plans(unittest.TestCase):
+    """The program's own plan against formulas written again here and in bench/comparison/formulas.py."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        setup.WORK = pathlib.Path(folder.name)
+
+    def plan(self, config, **settings):
+        return training.plan(config, {key.replace("__", "."): value for key, value in settings.items()})
+
+    def test_model_flops_of_gpt2(self):
+        report = self.plan("gpt2_124m.yaml")
+        width, layers, vocabulary, length = 768, 12, 50257, 1024
+        block = 12 * width**2 + 13 * width  # products with their biases, two norms with theirs
+        parameters = vocabulary * width + layers * block + 2 * width
+        self.assertEqual(training.flops_per_token(report), 6 * parameters + 6 * layers * length * width)
+
+    def test_model_flops_of_llama(self):
+        report = self.plan("llama_124m.yaml", training__seq_len=512)
+        width, inner, layers, vocabulary, length = 768, 2432, 12, 50257, 512
+        block = 2 * width**2 + 2 * width * (width // 3) + 3 * width * inner + 2 * width
+        parameters = vocabulary * width + layers * block + width
+        self.assertEqual(training.flops_per_token(report), 6 * parameters + 6 * layers * length * width)
+
+    def test_the_tensors_of_a_rank_are_its_tags(self):
+        ranks = plan.ranks_of(self.plan("ring.yaml", training__seq_len=4097, mesh__sequence=3))
+        self.assertEqual(sorted(ranks), [0, 1, 2])
+        for rank in ranks.values():
+            self.assertEqual(sum(rank[tag] for tag in plan.TAGS[:-1]), rank["total"])
+            self.assertEqual(sum(rank["tensors"].values()), rank["total"])
+
+    def test_ring_and_workspace_are_what_is_stated(self):
+        for config, settings in (("ring.yaml", {"mesh__sequence": 4}),
+                                 ("ring.yaml", {"mesh__sequence": 3, "training__seq_len": 3000,
+                                                "data__packing": "documents"}),
+                                 ("ring.yaml", {"mesh__sequence": 2, "training__recompute": "none",
+                                                "training__loss_chunk": 100000}),
+                                 ("ring.yaml", {"mesh__sequence": 2, "training__feedforward_chunk": 0}),
+                                 ("gpt2_124m.yaml", {"mesh__sequence": 2, "training__recompute": "full",
+                                                     "training__feedforward_chunk": 256})):
+            report = self.plan(config, **settings)
+            model, ranks = training.model_of(report), plan.ranks_of(report)
+            tokens = -(-training.value_of(report, "training.seq_len") // len(ranks)) * training.value_of(
+                report, "training.micro_batch_size")
+            rank = ranks[0]
+            with self.subTest(config=config, **settings):
+                self.assertEqual(rank["ring"], formulas.ring(len(ranks), tokens, model["num_key_value_heads"],
+                                                             model["head_dim"], "packing: documents" in report))
+                self.assertEqual(rank["workspace"] - rank["tensors"]["attention workspace"], formulas.workspace(
+                    model, tokens, len(ranks), training.value_of(report, "training.feedforward_chunk"),
+                    training.value_of(report, "training.loss_chunk"), "recompute: none" in report))
+
+    def test_steps_are_those_asked_for_and_their_memory_is_counted(self):
+        run = training.run("ring.yaml", {"training.seq_len": 64, "mesh.sequence": 2, "mesh.threads_per_rank": 1}, 1,
+                           count=2)
+        self.assertEqual([line["step"] for line in run.lines], [1, 2])
+        self.assertGreater(run.resident_bytes, 2 * run.lines[0]["peak_bytes"][0]["weights"])
+        self.assertEqual(list(setup.WORK.glob("run-*")), [])
+
+    def test_a_run_that_fails_says_why(self):
+        with self.assertRaisesRegex(WorkerError, "seq_len"):
+            training.run("ring.yaml", {"training.seq_len": 2, "mesh.sequence": 3}, 1, count=1)
+
+
+class Program(unittest.TestCase):
+    def test_a_peer_that_cannot_run_is_not_measured(self):
+        result = subprocess.run([sys.executable, ROOT / "bench" / "compare", "--only", "peer-attention", "--no-build",
+                                 "--pairs", "1"], capture_output=True, text=True, check=False,
+                                env=os.environ | {"RINGTRAIN_PEER_PYTHON": "/bin/false"})
+        self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
+        self.assertIn("8 rows", result.stdout)
+        self.assertIn("0 missed, 8 not measured", result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
