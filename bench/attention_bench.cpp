@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   for (const int threads : {1, 2}) add({.H = 1, .G = 1}, threads);  // one head of one sequence
   add({.H = 1, .G = 1, .D = 128, .causal = false}, 2);
   add({.H = 8, .G = 2});
+  add({.H = 8, .G = 8, .D = 128, .causal = false});  // rows 4 KiB apart: one set of a first cache
   add({.S = 16384, .window = 1024});
   add({.S = 8192, .documents = 8});
   add({.layout = Layout::striped});
