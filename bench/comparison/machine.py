@@ -51,3 +51,44 @@ def environment(threads):
     """Return an environment in which every threaded library keeps to `threads` threads."""
     counts = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     return os.environ | counts | {"CUDA_VISIBLE_DEVICES": ""}
+
+
+class Interference:
+    """How many cores everybody else used since this object was made: a measurement beside a busy neighbour is worth
+    little, and a machine does not say so by itself."""
+
+    def __init__(self):
+        self._start = self._now()
+
+    def cores(self):
+        """Return the cores that others used on average, and those that the hypervisor gave to other machines."""
+        (wall, all_busy, own, stolen), (wall0, all_busy0, own0, stolen0) = self._now(), self._start
+        seconds = max(wall - wall0, 1e-3)
+        return max(0.0, (all_busy - all_busy0 - own + own0) / seconds), (stolen - stolen0) / seconds
+
+    @staticmethod
+    def _now():
+        tick = os.sysconf("SC_CLK_TCK")
+        user, nice, system, _, _, hard, soft, stolen = map(
+            int, pathlib.Path("/proc/stat").read_text(encoding="utf-8").split("\n", maxsplit=1)[0].split()[1:9])
+        return time.monotonic(), (user + nice + system + hard + soft) / tick, own_ticks() / tick, stolen / tick
+
+
+def own_ticks():
+    """Return the processor time of this process, its living descendants, and those already waited for."""
+    times, parents = {}, {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            except OSError:  # it ended meanwhile
+                continue
+            parents[int(entry.name)] = int(fields[1])
+            times[int(entry.name)] = sum(map(int, fields[11:15]))
+
+    def is_ours(process):
+        while process in parents and process != os.getpid():
+            process = parents[process]
+        return process == os.getpid()
+
+    return sum(ticks for process, ticks in times.items() if is_ours(process))

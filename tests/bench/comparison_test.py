@@ -7,13 +7,14 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 
-from comparison import formulas, plan, setup, table, training  # noqa: E402  (the path above comes first)
+from comparison import formulas, machine, plan, setup, table, training  # noqa: E402  (the path above comes first)
 from comparison.groups.context import measure_pairs  # noqa: E402
 from comparison.table import Row  # noqa: E402
 from comparison.workers import Worker, WorkerError  # noqa: E402
@@ -93,6 +94,28 @@ class Workers(unittest.TestCase):
 
         measure_pairs(row, 3, pair)
         self.assertEqual((row.verdict, row.why), ("not measured", "it died"))
+
+
+class Neighbours(unittest.TestCase):
+    WORK = "import time\nwhile time.process_time() < 0.5: pass"  # half a second of a core's time
+
+    def test_the_time_of_children_is_ours(self):
+        before = machine.own_ticks()
+        subprocess.run([sys.executable, "-c", self.WORK], check=True)
+        self.assertGreaterEqual(machine.own_ticks() - before, 0.4 * os.sysconf("SC_CLK_TCK"))
+
+    def test_the_time_of_others_is_not(self):
+        """A process whose parent has ended is nobody's child any more."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = pathlib.Path(folder) / "done"
+            script = f"{self.WORK}\nopen({str(done)!r}, 'w').close()"
+            before, interference = machine.own_ticks(), machine.Interference()
+            subprocess.run([sys.executable, "-c", "import subprocess, sys\n"
+                            f"subprocess.Popen([sys.executable, '-c', {script!r}])"], check=True)
+            while not done.exists():
+                time.sleep(0.01)
+            self.assertLess(machine.own_ticks() - before, 0.4 * os.sysconf("SC_CLK_TCK"))
+            self.assertGreater(interference.cores()[0], 0)
 
 
 class Plans(unittest.TestCase):
