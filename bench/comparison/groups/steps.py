@@ -1,6 +1,4 @@
 """A whole training step of a model of 124M parameters: over the large product, and over the same model in PyTorch."""
-import statistics
-
 from comparison import training
 from comparison.groups.context import Figures
 from comparison.table import Row
@@ -41,7 +39,7 @@ def measure(context, model):
             ours = our_step(context, config, settings, flops, product_row, figures, name)
             for mode in list(peers):
                 try:
-                    theirs = peers[mode].ask(kind="steps", count=1 if context.quick else 2, sequences=SEQUENCES,
+                    theirs = peers[mode].ask(kind="steps", count=1, sequences=SEQUENCES,
                                              length=LENGTH)["seconds"]
                     figures.add(f"{name} step, PyTorch {mode}", "s", theirs)
                     rows[mode].pairs.append(theirs / ours)
@@ -61,9 +59,9 @@ def measure(context, model):
 def our_step(context, config, settings, flops, row, figures, name):
     """Return the seconds of our step, measured between two measurements of the large product."""
     before, _ = context.product(context.threads, seconds=0.5)
-    lines = training.steps(config, settings, context.threads, warm_up=1, measured=1 if context.quick else 2)
+    [line] = training.steps(config, settings, context.threads, warm_up=1, measured=1)
     after, _ = context.product(context.threads, seconds=0.5)
-    seconds = statistics.median(line["seconds"] for line in lines)
+    seconds = line["seconds"]
     product = (before + after) / 2
     row.pairs.append(flops / seconds * 1e-9 / product)
     figures.add(f"{name} step, ours", "s", seconds)
