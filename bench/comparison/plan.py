@@ -3,7 +3,7 @@ import re
 
 from comparison import training
 
-TAGS = ("weights", "gradients", "optimizer", "activations", "ring", "workspace", "total")
+TAGS = ("weights", "gradients", "optimizer", "activations", "ring", "workspace", "checkpoint", "total")
 
 
 def ranks_of(report):
