@@ -46,8 +46,8 @@ def largest_group(model):
 
 
 def workspace(model, tokens, ranks, feedforward_chunk, loss_chunk, keeps_all):
-    """What is chunk-sized or constant, without attention's own workspace (kernels/attention.h states that). tokens: of a
-    micro-batch on the rank; ranks: of the whole mesh; keeps_all: recompute is none."""
+    """What is chunk-sized or constant, without attention's own workspace (kernels/attention.h states that). tokens: of
+    a micro-batch on the rank; ranks: of the whole mesh; keeps_all: recompute is none."""
     width, inner, vocabulary = model["hidden_size"], model["intermediate_size"], model["vocab_size"]
     gpt2 = model["architecture"] == "gpt2"
     statistics = 2 if gpt2 else 1  # a token's, of a norm

@@ -6,6 +6,9 @@ import subprocess
 import time
 
 
+DISTURBING = 0.1  # cores of others beside a measurement, above which it is called disturbed
+
+
 def say(text):
     print(f"\n==> [{time.strftime('%H:%M:%S')}] {text}", flush=True)
 
@@ -33,7 +36,7 @@ def describe(threads, peer_python):
         "commit": commit + (" with changes" if changed else ""),
         "date": time.strftime("%Y-%m-%d %H:%M %Z"),
         "compiler": output_of(["c++", "--version"]).split("\n", maxsplit=1)[0],
-        "peer": output_of([peer_python, "-c", "import torch; print('PyTorch', torch.__version__)"]) if peer_python else "",
+        "peer": output_of([peer_python or "false", "-c", "import torch; print('PyTorch', torch.__version__)"]),
     }
 
 

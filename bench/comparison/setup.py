@@ -23,13 +23,13 @@ def build():
     run(["scripts/install-deps", "bench"])
     # A build folder that holds the tests keeps them.
     tests = [] if (ROOT / "build/release/CMakeCache.txt").exists() else ["-DRINGTRAIN_TESTS=OFF"]
-    steps = f"configure release -DRINGTRAIN_BENCH=ON {' '.join(tests)} && build release train prepare compare_worker ring_error"
-    run(["bash", "-c", "source scripts/common.sh && " + steps])
+    run(["bash", "-c", f"source scripts/common.sh && configure release -DRINGTRAIN_BENCH=ON {' '.join(tests)} && "
+         "build release train prepare compare_worker ring_error"])
 
 
 def peer_python():
-    """Return the interpreter that has PyTorch: RINGTRAIN_PEER_PYTHON, else that of build/venv-peer, made if absent. None,
-    with a word about it, if it cannot be made: the rows that need it are then not measured."""
+    """Return the interpreter that has PyTorch: RINGTRAIN_PEER_PYTHON, else that of build/venv-peer, made if absent.
+    None, with a word about it, if it cannot be made: the rows that need it are then not measured."""
     given = os.environ.get("RINGTRAIN_PEER_PYTHON")
     if given:
         return given

@@ -14,6 +14,7 @@ class Row:
     at_most: bool = False  # the measure is better when it is smaller
     by_worst: bool = False  # judged by its worst pair, not by the median: for what is computed, not timed
     pairs: list = dataclasses.field(default_factory=list)
+    disturbed: int = 0  # of the pairs: others used the machine
     why: str = ""  # it could not be measured
 
     @property
@@ -89,12 +90,14 @@ def text(rows):
         lines.append([row.what, "-" if row.must is None else sign + number(row.must),
                       "-" if row.aim is None else sign + number(row.aim),
                       f"{row.value:.3f}{' worst' if row.by_worst else ''}" if row.pairs else "-",
-                      f"{min(row.pairs):.3f}–{max(row.pairs):.3f} of {len(row.pairs)}" if row.pairs else row.why[:40],
+                      f"{min(row.pairs):.3f}–{max(row.pairs):.3f} of {len(row.pairs)}"
+                      + (f", {row.disturbed} disturbed" if row.disturbed else "") if row.pairs else row.why[:40],
                       row.verdict])
     return aligned(lines, ["what", "must reach", "aim", "median", "spread", "verdict"])
 
 
 def figures_text(figures):
     lines = [[figure.what, f"{statistics.median(figure.values):.4g}",
-              f"{min(figure.values):.4g}–{max(figure.values):.4g}", figure.unit] for figure in figures if figure.values]
+              f"{min(figure.values):.4g}–{max(figure.values):.4g}", figure.unit]
+             for figure in figures if figure.values]
     return aligned(lines, ["figure", "median", "spread", "unit"])

@@ -68,8 +68,8 @@ class Run:
 
 
 def run(config, settings, threads, count, timeout=900, limit_bytes=None):
-    """Makes `count` steps of a new run and ends it, unsaved: a checkpoint's writing is nobody's step. limit_bytes: of the
-    process's address space; a run that wants more fails. Raises WorkerError when it fails."""
+    """Makes `count` steps of a new run and ends it, unsaved: a checkpoint's writing is nobody's step. limit_bytes: of
+    the process's address space; a run that wants more fails. Raises WorkerError when it fails."""
     setup.WORK.mkdir(parents=True, exist_ok=True)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="run-", dir=setup.WORK))
     line = command(config, settings | {"training.steps": count + 1000}, "--output", folder / "run")

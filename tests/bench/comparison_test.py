@@ -9,13 +9,14 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 
 from comparison import formulas, machine, plan, setup, table, training  # noqa: E402  (the path above comes first)
-from comparison.groups.context import measure_pairs  # noqa: E402
+from comparison.groups.context import Figures, measure_pairs  # noqa: E402
 from comparison.table import Row  # noqa: E402
 from comparison.workers import Worker, WorkerError  # noqa: E402
 
@@ -88,12 +89,36 @@ class Workers(unittest.TestCase):
 
         def pair():
             try:
-                return next(answers)
+                return [next(answers)]
             except StopIteration:
                 raise WorkerError("it died") from None
 
-        measure_pairs(row, 3, pair)
+        measure_pairs([row], 3, pair, Figures())
         self.assertEqual((row.verdict, row.why), ("not measured", "it died"))
+
+
+class Pairs(unittest.TestCase):
+    def measured(self, busy, count):
+        """Return a row and a figure of pairs 1, 2, ... beside neighbours that use so many cores during each."""
+        row, figures, numbers, load = Row("x"), Figures(), iter(range(1, 100)), iter(busy)
+
+        def pair():
+            number = next(numbers)
+            figures.add("y", "s", number)
+            return [number]
+
+        with unittest.mock.patch.object(machine.Interference, "cores", lambda self: (next(load), 0.0)):
+            measure_pairs([row], count, pair, figures)
+        return row, figures.all()[0].values
+
+    def test_a_disturbed_pair_is_measured_again(self):
+        row, values = self.measured([0, 1.0, 1.0, 0, 0.05], count=3)
+        self.assertEqual((row.pairs, values, row.disturbed), ([1, 4, 5], [1, 4, 5], 0))
+
+    def test_but_not_for_ever(self):
+        row, values = self.measured([1.0] * 9, count=2)
+        self.assertEqual((row.pairs, values, row.disturbed), ([3, 4], [3, 4], 2))
+        self.assertIn("of 2, 2 disturbed", table.text([row]))
 
 
 class Neighbours(unittest.TestCase):

@@ -2,6 +2,7 @@
 import dataclasses
 import pathlib
 
+from comparison import machine
 from comparison.table import Figure
 from comparison.workers import Worker, WorkerError
 
@@ -32,11 +33,10 @@ class Context:
         """Return a new process of a peer; whoever asks for it closes it."""
         if self.peer_python is None:
             raise WorkerError("there is no interpreter with PyTorch")
-        return Worker([self.peer_python, "-u", *arguments, PEERS / script] if not arguments else
-                      [self.peer_python, "-u", PEERS / script, *arguments], self.threads, self.threads)
+        return Worker([self.peer_python, "-u", PEERS / script, *arguments], self.threads, self.threads)
 
     def product(self, threads, seconds=0.25):
-        """Return the rate of the fastest library's large product, measured now, and a Figure-like dict of all."""
+        """Return the rate of the fastest library's large product, measured now, and the rates of all by name."""
         rates = {}
         for library in self.ours.ask(kind="about")["libraries"]:
             rates[library] = rate(self.ours.ask(kind="sgemm", library=library, threads=threads, seconds=seconds))
@@ -53,23 +53,48 @@ def rate(answer):
 
 
 class Figures:
-    """Absolute figures, gathered a value at a time under their names."""
+    """Absolute figures, gathered a value at a time under their names; the last ones can be taken back."""
 
     def __init__(self):
         self._figures = {}
+        self._open = []  # names of the values that can still be taken back
 
     def add(self, what, unit, value):
         self._figures.setdefault(what, Figure(what, unit, [])).values.append(value)
+        self._open.append(what)
+
+    def keep(self):
+        self._open.clear()
+
+    def take_back(self):
+        for what in self._open:
+            self._figures[what].values.pop()
+        self._open.clear()
 
     def all(self):
-        return list(self._figures.values())
+        return [figure for figure in self._figures.values() if figure.values]
 
 
-def measure_pairs(row, count, pair):
-    """Appends the ratio that pair() gives to the row, count times; a row whose peer fails stays without any."""
+def measure_pairs(rows, count, pair, figures):
+    """Calls pair() until each row has `count` ratios: pair returns one a row. A pair beside a busy neighbour is thrown
+    away and measured again, `count` times at most; what is disturbed after that is kept and counted. When a peer fails,
+    no row keeps any."""
+    spare = count
     try:
         for _ in range(count):
-            row.pairs.append(pair())
+            while True:
+                figures.keep()
+                interference = machine.Interference()
+                ratios = pair()
+                disturbed = sum(interference.cores()) > machine.DISTURBING
+                if not disturbed or spare == 0:
+                    break
+                spare -= 1
+                figures.take_back()
+            for row, ratio in zip(rows, ratios, strict=True):
+                row.pairs.append(ratio)
+                row.disturbed += disturbed
     except WorkerError as error:
-        row.pairs.clear()
-        row.why = str(error)
+        for row in rows:
+            row.pairs.clear()
+            row.why = str(error)

@@ -36,9 +36,9 @@ def attention(context):
                 ours = rate(context.ours.ask(kind="attention", **{"pass": direction}, S=4096, H=heads, G=heads, D=head,
                                              causal=causal, threads=1, seconds=SECONDS))
                 figures.add(f"attention {name}, 1 core", "GFLOP/s", ours)
-                return ours / fastest
+                return [ours / fastest]
 
-            measure_pairs(row, context.count(), pair)
+            measure_pairs([row], context.count(), pair, figures)
             rows.append(row)
     return rows, figures.all()
 
@@ -59,8 +59,8 @@ def scaling(context):
                     rates.append(rate(context.ours.ask(kind="attention", **{"pass": direction}, S=4096, H=heads,
                                                        G=heads, D=64, causal=True, threads=threads, seconds=SECONDS)))
                     figures.add(f"attention {what}, {threads} core{'s' if threads > 1 else ''}", "GFLOP/s", rates[-1])
-                return rates[1] / rates[0]
+                return [rates[1] / rates[0]]
 
-            measure_pairs(row, context.count(), pair)
+            measure_pairs([row], context.count(), pair, figures)
             rows.append(row)
     return rows, figures.all()

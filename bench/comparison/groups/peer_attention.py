@@ -30,9 +30,9 @@ def measure(context):
                     ours = rate(context.ours.ask(**question))
                     figures.add(f"attention {name}, ours, {context.threads} cores", "GFLOP/s", ours)
                     figures.add(f"attention {name}, PyTorch, {context.threads} cores", "GFLOP/s", theirs)
-                    return ours / theirs
+                    return [ours / theirs]
 
-                measure_pairs(row, context.count(), pair)
+                measure_pairs([row], context.count(), pair, figures)
     if peer is not None:
         peer.close()
     return rows, figures.all()

@@ -1,6 +1,6 @@
 """A whole training step of a model of 124M parameters: over the large product, and over the same model in PyTorch."""
 from comparison import training
-from comparison.groups.context import Figures
+from comparison.groups.context import Figures, measure_pairs
 from comparison.table import Row
 from comparison.workers import WorkerError
 
@@ -34,37 +34,30 @@ def measure(context, model):
         except WorkerError as error:
             rows[mode].why = str(error)
             peers.pop(mode, None)
-    try:
-        for _ in range(context.count(quick=2)):
-            ours = our_step(context, config, settings, flops, product_row, figures, name)
-            for mode in list(peers):
-                try:
-                    theirs = peers[mode].ask(kind="steps", count=1, sequences=SEQUENCES,
-                                             length=LENGTH)["seconds"]
-                    figures.add(f"{name} step, PyTorch {mode}", "s", theirs)
-                    rows[mode].pairs.append(theirs / ours)
-                except WorkerError as error:
-                    rows[mode].pairs.clear()
-                    rows[mode].why = str(error)
-                    peers.pop(mode).close()
-    except WorkerError as error:
-        for row in (product_row, *rows.values()):
-            row.pairs.clear()
-            row.why = str(error)
+
+    def pair():
+        ours, of_product = our_step(context, config, settings, flops, figures, name)
+        ratios = [of_product]
+        for mode, peer in peers.items():
+            theirs = peer.ask(kind="steps", count=1, sequences=SEQUENCES, length=LENGTH)["seconds"]
+            figures.add(f"{name} step, PyTorch {mode}", "s", theirs)
+            ratios.append(theirs / ours)
+        return ratios
+
+    measure_pairs([product_row, *(rows[mode] for mode in peers)], context.count(quick=2), pair, figures)
     for peer in peers.values():
         peer.close()
     return [product_row, *rows.values()], figures.all()
 
 
-def our_step(context, config, settings, flops, row, figures, name):
-    """Return the seconds of our step, measured between two measurements of the large product."""
+def our_step(context, config, settings, flops, figures, name):
+    """Return the seconds of our step, measured between two measurements of the large product, and its rate over it."""
     before, _ = context.product(context.threads, seconds=0.5)
     [line] = training.steps(config, settings, context.threads, warm_up=1, measured=1)
     after, _ = context.product(context.threads, seconds=0.5)
     seconds = line["seconds"]
     product = (before + after) / 2
-    row.pairs.append(flops / seconds * 1e-9 / product)
     figures.add(f"{name} step, ours", "s", seconds)
     figures.add(f"{name}, ours", "tokens/s", SEQUENCES * LENGTH / seconds)
     figures.add(f"large product, {context.threads} cores", "GFLOP/s", product)
-    return seconds
+    return seconds, flops / seconds * 1e-9 / product
