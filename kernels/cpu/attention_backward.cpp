@@ -167,28 +167,34 @@ class BackwardTask {
       scratch_.lse[i] = lse == -infinity ? std::numeric_limits<T>::max() / 4 : lse * std::numbers::log2e_v<T>;
       scratch_.delta[i] = call_.delta[statistics + i];
     }
-    for (std::int64_t at = 0; at < tile_.count; at += width) {
-      const std::int64_t columns = std::min(width, tile_.count - at);
+    // Keys that some query of the run may see, from a panel's edge on: on the diagonal and at a window's edge, not all.
+    const Extent seen_from = extent_of(queries, run, query_documents_);
+    const LocalRange visible = clip_keys(call_.shape.mask, tile_, key_documents_, seen_from);
+    const LocalRange keys{visible.begin / width * width, std::max(visible.begin, visible.end)};
+    const std::int64_t count = keys.end - keys.begin;
+    for (std::int64_t at = keys.begin; at < keys.end; at += width) {
+      const std::int64_t columns = std::min(width, keys.end - at);
       gemm_panel<T, Order::rows, Store::overwrite>(n, columns, D(), scratch_.q, P, scratch_.k_columns + at * D(), width,
                                                    scratch_.p + at, keys_padded);
       gemm_panel<T, Order::rows, Store::overwrite>(n, columns, D(), scratch_.dout, P, scratch_.v_columns + at * D(),
                                                    width, scratch_.ds + at, keys_padded);
     }
-    if (!all_visible(call_.shape.mask, extent_of(queries, run, query_documents_), extent_)) hide(queries, run);
-    softmax(n, (tile_.count + W - 1) / W * W);
+    const LocalRange used{keys.begin, (keys.end + W - 1) / W * W};
+    if (!all_visible(call_.shape.mask, seen_from, extent_)) hide(queries, run, used);
+    softmax(n, used);
     for (std::int64_t at = 0; at < P; at += width) {
       const std::int64_t columns = std::min(width, P - at);
-      gemm_panel<T, Order::columns, Store::add>(tile_.count, columns, n, scratch_.p, keys_padded, scratch_.dout + at, P,
-                                                scratch_.dv + at, P);
-      gemm_panel<T, Order::columns, Store::add>(tile_.count, columns, n, scratch_.ds, keys_padded, scratch_.q + at, P,
-                                                scratch_.dk + at, P);
-      gemm_panel<T, Order::rows, Store::overwrite>(n, columns, tile_.count, scratch_.ds, keys_padded, scratch_.k + at,
-                                                   P, scratch_.dq + at, P);
+      gemm_panel<T, Order::columns, Store::add>(count, columns, n, scratch_.p + keys.begin, keys_padded,
+                                                scratch_.dout + at, P, scratch_.dv + keys.begin * P + at, P);
+      gemm_panel<T, Order::columns, Store::add>(count, columns, n, scratch_.ds + keys.begin, keys_padded,
+                                                scratch_.q + at, P, scratch_.dk + keys.begin * P + at, P);
+      gemm_panel<T, Order::rows, Store::overwrite>(n, columns, count, scratch_.ds + keys.begin, keys_padded,
+                                                   scratch_.k + keys.begin * P + at, P, scratch_.dq + at, P);
     }
   }
 
-  /// Sets the scores of pairs that the mask or the documents forbid to -inf.
-  void hide(const Tile& queries, LocalRange run) {
+  /// Sets the scores of pairs that the mask or the documents forbid to -inf, on lanes `used`.
+  void hide(const Tile& queries, LocalRange run, LocalRange used) {
     constexpr std::int64_t bound = std::int64_t{1} << 30;
     for (std::int64_t i = run.begin; i < run.end; ++i) {
       const std::int64_t query = queries.position(i);
@@ -196,7 +202,7 @@ class BackwardTask {
       const auto from = static_cast<Integer<T>>(std::clamp(seen.first - tile_.start, -bound, bound));
       const auto to = static_cast<Integer<T>>(std::clamp(seen.last - tile_.start, -bound, bound));
       T* s = scratch_.p + (i - run.begin) * keys_padded;
-      for (std::int64_t lane = 0; lane < keys_padded; lane += W) {
+      for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
         const Integers<T> position = load_integers<T>(scratch_.position + lane);
         Integers<T> sees = (position >= from) & (position <= to);
         if (query_documents_) {
@@ -208,14 +214,14 @@ class BackwardTask {
     }
   }
 
-  /// p: scores to probabilities; ds: dP to the gradient of q k^T, on rows [0, n) and lanes [0, used).
-  void softmax(std::int64_t n, std::int64_t used) {
+  /// p: scores to probabilities; ds: dP to the gradient of q k^T, on rows [0, n) and lanes `used`.
+  void softmax(std::int64_t n, LocalRange used) {
     const T scale = static_cast<T>(call_.shape.scale);
     const Vector<T> factor = broadcast<T>(scale * std::numbers::log2e_v<T>);
     for (std::int64_t i = 0; i < n; ++i) {
       const Vector<T> offset = broadcast<T>(-scratch_.lse[i]), delta = broadcast<T>(scratch_.delta[i]);
       T *p = scratch_.p + i * keys_padded, *ds = scratch_.ds + i * keys_padded;
-      for (std::int64_t lane = 0; lane < used; lane += W) {
+      for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
         const Vector<T> probability = exp2<T>(fma(load(p + lane), factor, offset));
         store(p + lane, probability);
         store(ds + lane, probability * scale * (load(ds + lane) - delta));
