@@ -9,7 +9,7 @@ from lines import serve, timed
 
 @functools.cache
 def problem(batch, length, heads, head):
-    """q, k, v and dout, contiguous [B, H, S, D]: the layout it is fastest with."""
+    """q, k, v and dout, contiguous [B, H, S, D]."""
     generator = torch.Generator().manual_seed(1)
     tensors = [torch.randn(batch, heads, length, head, generator=generator) for _ in range(4)]
     for x in tensors[:3]:
@@ -26,7 +26,7 @@ def answer(question):
     def attend():
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # its fastest on a CPU; an error if it does not apply
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # an error if it does not apply, instead of the plain formula
         if question["pass"] == "forward":
             with torch.no_grad():
                 return timed(question["seconds"], flops, attend)
