@@ -1,6 +1,7 @@
 // Attention forward (FlashAttention-2, Algorithm 1). A task is one tile of queries of one head. Vectors run along the
 // queries: scores are kept transposed, S^T = K Q^T, so that maxima, sums and masks are lanewise, and the output is
-// accumulated as O^T += V^T P^T. Keys and values are read where they lie; only the task's queries are packed.
+// accumulated as O^T += V^T P^T. A task packs its queries once, and each tile of keys and values that it meets: where
+// they lie, rows of one head can be a page apart, which the caches do not bear.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,6 +19,7 @@ struct ForwardScratch {
   static constexpr std::int64_t width = panel_width<T>;
   static constexpr std::int64_t padded = forward_query_tile;
   T *q, *o;                        // [panels, D, width]
+  T *k, *v;                        // [forward_key_tile, D]
   T* s;                            // [forward_key_tile, width], one panel's scores, then probabilities
   T *m, *l;                        // [padded]
   Integer<T>*position, *document;  // [padded], positions relative to the tile's first
@@ -25,14 +27,17 @@ struct ForwardScratch {
   ForwardScratch(std::byte* memory, std::int64_t D) {
     q = reinterpret_cast<T*>(memory);
     o = q + padded * D;
-    s = o + padded * D;
+    k = o + padded * D;
+    v = k + forward_key_tile * D;
+    s = v + forward_key_tile * D;
     m = s + forward_key_tile * width;
     l = m + padded;
     position = reinterpret_cast<Integer<T>*>(l + padded);
     document = position + padded;
   }
   static std::size_t bytes(std::int64_t D) {
-    const auto elements = static_cast<std::size_t>(2 * padded * D + forward_key_tile * width + 4 * padded);
+    const auto elements =
+        static_cast<std::size_t>(2 * (padded + forward_key_tile) * D + forward_key_tile * width + 4 * padded);
     return (elements * sizeof(T) + 63) / 64 * 64;
   }
 };
@@ -61,9 +66,15 @@ class ForwardTask {
     bool loaded = false;
     for (std::int64_t index = call_.keys.count() - 1; index >= 0; --index) {
       const Tile keys = call_.keys[index];
-      if (clip_keys(call_.shape.mask, keys, key_documents_, tile_extent).empty()) continue;
+      const LocalRange seen = clip_keys(call_.shape.mask, keys, key_documents_, tile_extent);
+      if (seen.empty()) continue;
       if (!loaded) load_state();
       loaded = true;
+      load_keys(keys, seen);
+      coming_ = index > 0 ? call_.keys[index - 1] : Tile{0, 0};
+      if (coming_.count > 0 && clip_keys(call_.shape.mask, coming_, key_documents_, tile_extent).empty()) {
+        coming_.count = 0;
+      }
       for (std::int64_t panel = 0; panel < panels_; ++panel) {
         const Extent queries = extent_of(tile_, {panel * width, panel * width + lanes_used(panel)}, query_documents_);
         const LocalRange run = clip_keys(call_.shape.mask, keys, key_documents_, queries);
@@ -77,6 +88,7 @@ class ForwardTask {
   static constexpr std::int64_t width = panel_width<T>;
   static constexpr int W = lanes<T>;
   static constexpr T infinity = std::numeric_limits<T>::infinity();
+  static constexpr std::int64_t score_rows = 4 * block_rows<panel_vectors>;  // between two prefetches
 
   /// Lanes of a panel that hold queries.
   std::int64_t lanes_used(std::int64_t panel) const { return std::min(width, tile_.count - panel * width); }
@@ -98,6 +110,28 @@ class ForwardTask {
     }
   }
 
+  /// Packs the keys and values `run` of a tile; token j of the tile goes to row j.
+  void load_keys(const Tile& keys, LocalRange run) {
+    const std::int64_t D = call_.shape.D, row = call_.shape.G * D;
+    for (std::int64_t j = run.begin; j < run.end; ++j) {
+      std::copy_n(k_ + (keys.begin + j) * row, D, scratch_.k + j * D);
+      std::copy_n(v_ + (keys.begin + j) * row, D, scratch_.v + j * D);
+    }
+  }
+
+  /// Asks for what the next tile packs: while a panel meets row j of this tile, its share of rows j to j + score_rows.
+  void prefetch_keys(std::int64_t panel, std::int64_t j) const {
+    constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t D = call_.shape.D, row = call_.shape.G * D;
+    const std::int64_t begin = panel * D / panels_ / line * line, end = (panel + 1) * D / panels_;
+    for (std::int64_t i = j; i < std::min(j + score_rows, coming_.count); ++i) {
+      for (std::int64_t d = begin; d < end; d += line) {
+        __builtin_prefetch(k_ + (coming_.begin + i) * row + d, 0, 2);
+        __builtin_prefetch(v_ + (coming_.begin + i) * row + d, 0, 2);
+      }
+    }
+  }
+
   void store_state() {
     const std::int64_t D = call_.shape.D, row = call_.shape.H * D;
     for (std::int64_t panel = 0; panel < panels_; ++panel) {
@@ -109,15 +143,14 @@ class ForwardTask {
 
   /// Adds the keys `run` of a tile to the queries of a panel.
   void add_keys(std::int64_t panel, const Extent& queries, const Tile& keys, LocalRange run) {
-    const std::int64_t D = call_.shape.D, row = call_.shape.G * D, count = run.end - run.begin;
+    const std::int64_t D = call_.shape.D, count = run.end - run.begin, first = run.begin * D;
     const T* q = scratch_.q + panel * width * D;
     T* o = scratch_.o + panel * width * D;
-    const std::int64_t first = (keys.begin + run.begin) * row;
-    gemm_panel<T, Order::rows, Store::overwrite>(count, lanes_used(panel), D, k_ + first, row, q, width, scratch_.s,
-                                                 width);
+    gemm_panel<T, Order::rows, Store::overwrite>(count, lanes_used(panel), D, scratch_.k + first, D, q, width,
+                                                 scratch_.s, width);
     if (!all_visible(call_.shape.mask, queries, extent_of(keys, run, key_documents_))) hide(panel, keys, run);
     softmax(panel, count, o);
-    gemm_panel<T, Order::columns, Store::add>(D, lanes_used(panel), count, v_ + first, row, scratch_.s, width, o,
+    gemm_panel<T, Order::columns, Store::add>(D, lanes_used(panel), count, scratch_.v + first, D, scratch_.s, width, o,
                                               width);
   }
 
@@ -192,6 +225,7 @@ class ForwardTask {
   T *o_, *m_, *l_;
   const std::int32_t *query_documents_, *key_documents_;
   std::int64_t panels_;
+  Tile coming_;  // of keys
 };
 
 }  // namespace
