@@ -83,6 +83,12 @@ class BackwardTask {
       const std::int64_t before = previous_visitor(queries);
       for (std::int64_t member = 0; member < group; ++member) {
         const std::int64_t turn = i * group + member + 1;
+        const bool same_tile = member + 1 < group;
+        coming_ = {};
+        if (same_tile || i + 1 < tiles) {
+          const Tile next = same_tile ? queries : call_.queries[i + 1];
+          coming_ = {first_row(g_ * group + (same_tile ? member + 1 : 0), next.begin), next.count};
+        }
         add_queries(g_ * group + member, queries, run);
         if (before >= 0) wait_for(before, turn);
         add_dq(g_ * group + member, queries, run);
@@ -112,6 +118,27 @@ class BackwardTask {
     const Counter counter(turns_[other]);
     for (int spins = 0; counter.load(std::memory_order_acquire) < turn; ++spins) {
       if (spins > 1000) std::this_thread::yield();
+    }
+  }
+
+  /// Queries that are packed next: rows [H * D apart] of q, dout and dq from an offset on.
+  struct Coming {
+    std::int64_t offset = 0, count = 0;
+  };
+  std::int64_t first_row(std::int64_t h, std::int64_t token) const {
+    return ((b_ * call_.Tq + token) * call_.shape.H + h) * D();
+  }
+  /// Asks for a share of them, between the products of this pair of tiles.
+  void prefetch_queries(std::int64_t share, std::int64_t shares) const {
+    constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t row = call_.shape.H * D();
+    for (std::int64_t i = share * coming_.count / shares; i < (share + 1) * coming_.count / shares; ++i) {
+      for (std::int64_t d = 0; d < D(); d += line) {
+        const std::int64_t at = coming_.offset + i * row + d;
+        __builtin_prefetch(call_.q + at, 0, 2);
+        __builtin_prefetch(call_.dout + at, 0, 2);
+        __builtin_prefetch(call_.dq + at, 1, 2);
+      }
     }
   }
 
@@ -172,7 +199,10 @@ class BackwardTask {
     const LocalRange visible = clip_keys(call_.shape.mask, tile_, key_documents_, seen_from);
     const LocalRange keys{visible.begin / width * width, std::max(visible.begin, visible.end)};
     const std::int64_t count = keys.end - keys.begin;
+    const std::int64_t shares = (count + width - 1) / width + (P + width - 1) / width;
+    std::int64_t share = 0;
     for (std::int64_t at = keys.begin; at < keys.end; at += width) {
+      prefetch_queries(share++, shares);
       const std::int64_t columns = std::min(width, keys.end - at);
       gemm_panel<T, Order::rows, Store::overwrite>(n, columns, D(), scratch_.q, P, scratch_.k_columns + at * D(), width,
                                                    scratch_.p + at, keys_padded);
@@ -183,6 +213,7 @@ class BackwardTask {
     if (!all_visible(call_.shape.mask, seen_from, extent_)) hide(queries, run, used);
     softmax(n, used);
     for (std::int64_t at = 0; at < P; at += width) {
+      prefetch_queries(share++, shares);
       const std::int64_t columns = std::min(width, P - at);
       gemm_panel<T, Order::columns, Store::add>(count, columns, n, scratch_.p + keys.begin, keys_padded,
                                                 scratch_.dout + at, P, scratch_.dv + keys.begin * P + at, P);
@@ -244,6 +275,7 @@ class BackwardTask {
   BackwardScratch<T> scratch_;
   const std::int32_t *query_documents_, *key_documents_;
   Extent extent_;
+  Coming coming_;
 };
 
 }  // namespace
