@@ -64,9 +64,9 @@ CorpusSummary prepare_text(const SourceList& list, const PrepareOptions& options
   plan.first_validation_document = summary.documents - summary.validation_documents;
   plan.attributes = {{"kind", "text"},
                      {"byte_count", summary.bytes},
-                     {"source_hashes", hashes},  // a line a document, in the file's order
                      {"sources_hash", summary.sources_hash},
                      {"seed", static_cast<std::int64_t>(options.seed)}};
+  plan.source_hashes = std::move(hashes);  // a line a document, in the file's order
   TokenFileWriter writer(options.output, plan);
   std::int64_t written = 0;
   for (std::int64_t i = 0; i < summary.documents; ++i) {

@@ -10,6 +10,11 @@ namespace {
 constexpr std::size_t buffer_tokens = 1 << 16;
 // Places in the list of datasets below.
 constexpr std::size_t tokens_dataset = 0, offsets_dataset = 1, weights_dataset = 2;
+constexpr const char* hashes_name = "source_hashes";
+
+bool hashes_are_a_dataset(const TokenFilePlan& plan) {
+  return plan.source_hashes.size() > most_attribute_text;
+}
 
 Hdf5Writer create_file(const std::string& path, const TokenFilePlan& plan) {
   const Hdf5Type type = plan.vocab_size <= 65536 ? Hdf5Type::uint16 : Hdf5Type::uint32;
@@ -17,6 +22,11 @@ Hdf5Writer create_file(const std::string& path, const TokenFilePlan& plan) {
                                     {"document_offsets", Hdf5Type::int64, {plan.documents + 1}, 0}};
   if (plan.weights) datasets.push_back({"weights", Hdf5Type::float32, {plan.tokens}, 0});
   Hdf5Attributes attributes = plan.attributes;
+  if (hashes_are_a_dataset(plan)) {
+    datasets.push_back({hashes_name, Hdf5Type::uint8, {static_cast<std::int64_t>(plan.source_hashes.size())}, 0});
+  } else if (!plan.source_hashes.empty()) {
+    attributes[hashes_name] = plan.source_hashes;
+  }
   attributes["format_version"] = token_format_version;
   attributes["vocab_size"] = plan.vocab_size;
   attributes["first_validation_document"] = plan.first_validation_document;
@@ -96,6 +106,10 @@ std::string TokenFileWriter::finish() {
   flush();
   ensure(written_ == plan_.tokens && documents_ == plan_.documents, "as many tokens and documents as planned");
   file_.write(offsets_dataset, 0, offsets_.data(), plan_.documents + 1);
+  if (hashes_are_a_dataset(plan_)) {
+    file_.write(file_.datasets().size() - 1, 0, plan_.source_hashes.data(),
+                static_cast<std::int64_t>(plan_.source_hashes.size()));
+  }
   file_.finish();
 
   TokenManifest manifest;

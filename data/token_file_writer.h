@@ -19,6 +19,7 @@ struct TokenFilePlan {
   std::int64_t documents = 0;
   std::int64_t first_validation_document = 0;  // documents before it are for training
   bool weights = false;
+  std::string source_hashes;  // the attribute of that name, or, where it is too long for one, a dataset of its bytes
   Hdf5Attributes attributes;  // beyond those of the format; byte_count is one of them
 };
 

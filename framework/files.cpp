@@ -20,6 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* probe_prefix = ".writable-";
+
 std::string text_of(int error) {
   return std::generic_category().message(error);
 }
@@ -260,7 +262,7 @@ void check_writable(const std::string& directory, ExitCode code) {
   if (!path_exists(directory)) fail(code, "the folder {} does not exist; make it first", directory);
   if (!is_directory(directory)) fail(code, "{} is not a folder", directory);
   // Only making a file tells the truth: access() knows nothing of read-only mounts below root, quotas or full disks.
-  std::string probe = directory + "/.writable-XXXXXX";
+  std::string probe = directory + "/" + probe_prefix + "XXXXXX";
   const int descriptor = ::mkstemp(probe.data());
   if (descriptor < 0) {
     fail(code, "cannot write into the folder {}: {}; choose another one or change its permissions", directory,
@@ -268,6 +270,10 @@ void check_writable(const std::string& directory, ExitCode code) {
   }
   ::close(descriptor);
   ::unlink(probe.c_str());
+}
+
+bool is_probe(const std::string& name) {
+  return name.starts_with(probe_prefix);
 }
 
 std::vector<std::string> list_directory(const std::string& path, ExitCode code) {

@@ -80,6 +80,8 @@ void make_directories(const std::string& path, ExitCode code);
 std::string nearest_existing(const std::string& path);
 /// Throws unless a file can be made in the folder.
 void check_writable(const std::string& directory, ExitCode code);
+/// Return whether a file of this name is what a check_writable() that was killed left behind.
+bool is_probe(const std::string& name);
 /// Return the names in a folder, sorted.
 std::vector<std::string> list_directory(const std::string& path, ExitCode code);
 /// Removes a file or a folder with all below it; content if it is not there. Symbolic links are not followed.

@@ -1,4 +1,4 @@
-// HDF5 behind framework/hdf5_file.h. Every use of the library stands in this file, inside a Session.
+// The writer of framework/hdf5_file.h. Every use of the HDF5 library stands in this file, inside a Session.
 #include "framework/hdf5_file.h"
 
 #include <hdf5.h>
@@ -73,16 +73,6 @@ class Handle {
   herr_t (*close_)(hid_t);
 };
 
-struct TypeEntry {
-  Hdf5Type type;
-  const char* name;
-  std::size_t bytes;
-};
-constexpr TypeEntry types[] = {{Hdf5Type::uint8, "uint8", 1},    {Hdf5Type::uint16, "uint16", 2},
-                               {Hdf5Type::uint32, "uint32", 4},  {Hdf5Type::int32, "int32", 4},
-                               {Hdf5Type::int64, "int64", 8},    {Hdf5Type::float32, "float32", 4},
-                               {Hdf5Type::float64, "float64", 8}};
-
 hid_t file_type(Hdf5Type type) {
   switch (type) {
     case Hdf5Type::uint8:
@@ -106,8 +96,8 @@ hid_t file_type(Hdf5Type type) {
 hid_t access_properties(const Context& context) {
   Handle properties(context.check(H5Pcreate(H5P_FILE_ACCESS), "access properties"), H5Pclose);
   context.check(H5Pset_fclose_degree(properties, H5F_CLOSE_STRONG), "close degree");
-  // The 1.8 format holds attributes beyond 64 KiB. No file locks: network file systems lack them, and nobody else
-  // writes to a file that has a temporary name, or that a manifest seals.
+  // The 1.8 format keeps thousands of links in a group's header. No file locks: network file systems lack them, and
+  // nobody else writes to a file that has a temporary name, or that a manifest seals.
   context.check(H5Pset_libver_bounds(properties, H5F_LIBVER_V18, H5F_LIBVER_V110), "format version");
   context.check(H5Pset_file_locking(properties, false, true), "file locking");
   return properties.release();
@@ -121,6 +111,7 @@ void write_attribute(const Context& context, hid_t file, const std::string& name
   context.check<hid_t>(type, "attribute type");
   if (text) {
     ensure(text->find('\0') == std::string::npos, "an HDF5 text attribute cannot hold a NUL");
+    ensure(text->size() <= most_attribute_text, "an attribute's text fits an object's header");
     context.check(H5Tset_size(type, text->size() + 1), "attribute size");
     context.check(H5Tset_cset(type, H5T_CSET_UTF8), "attribute encoding");
   }
@@ -138,10 +129,17 @@ void write_attribute(const Context& context, hid_t file, const std::string& name
   context.check(H5Awrite(attribute, type, data), "attribute value");
 }
 
+/// Keeps links and attributes of a group in its header, where framework/hdf5_header.h reads them.
+void keep_compact(const Context& context, hid_t properties) {
+  context.check(H5Pset_attr_phase_change(properties, 65535, 0), "attribute storage");
+  context.check(H5Pset_link_phase_change(properties, 65535, 0), "link storage");
+}
+
 /// Creates the groups above a dataset, each once. Nothing in a file carries a time: same content, same bytes.
 void create_groups(const Context& context, hid_t file, const std::string& name) {
   Handle properties(context.check(H5Pcreate(H5P_GROUP_CREATE), "group properties"), H5Pclose);
   context.check(H5Pset_obj_track_times(properties, false), "no times");
+  keep_compact(context, properties);
   for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
     const std::string group = name.substr(0, slash);
     if (context.check(H5Lexists(file, group.c_str(), H5P_DEFAULT), "group") > 0) continue;
@@ -172,106 +170,7 @@ std::int64_t create_dataset(const Context& context, hid_t file, const Hdf5Datase
   return static_cast<std::int64_t>(offset);
 }
 
-Hdf5Dataset read_dataset(const Context& context, hid_t file, const std::string& name, std::int64_t file_bytes) {
-  const auto refuse = [&](const char* why) {
-    fail(context.code, "cannot read {}: its dataset {} {}, which this program never writes", context.path, name, why);
-  };
-  Handle id(context.check(H5Dopen2(file, name.c_str(), H5P_DEFAULT), "open dataset"), H5Dclose);
-  Handle layout(context.check(H5Dget_create_plist(id), "dataset properties"), H5Pclose);
-  if (H5Pget_layout(layout) != H5D_CONTIGUOUS) refuse("is not contiguous");
-  if (H5Pget_external_count(layout) != 0) refuse("lies in another file");
-  Hdf5Dataset dataset;
-  dataset.name = name;
-  Handle type(context.check(H5Dget_type(id), "dataset type"), H5Tclose);
-  const auto* entry = std::find_if(std::begin(types), std::end(types),
-                                   [&](const TypeEntry& one) { return H5Tequal(type, file_type(one.type)) > 0; });
-  if (entry == std::end(types)) refuse("has an element type of its own");
-  dataset.type = entry->type;
-  Handle space(context.check(H5Dget_space(id), "dataset space"), H5Sclose);
-  const int rank = context.check(H5Sget_simple_extent_ndims(space), "dataset rank");
-  std::vector<hsize_t> dims(static_cast<std::size_t>(rank));
-  if (rank > 0) context.check(H5Sget_simple_extent_dims(space, dims.data(), nullptr), "dataset dimensions");
-  // Dimensions are multiplied only as long as the product can lie in the file.
-  const hsize_t most = static_cast<hsize_t>(file_bytes) / entry->bytes;
-  hsize_t count = 1;
-  for (const hsize_t dim : dims) {
-    if (dim != 0 && count > most / dim) refuse("is larger than the file");
-    count *= dim;
-    dataset.dims.push_back(static_cast<std::int64_t>(dim));
-  }
-  if (count == 0) return dataset;
-  const haddr_t offset = H5Dget_offset(id);
-  if (offset == HADDR_UNDEF) refuse("was never allocated");
-  if (offset > static_cast<haddr_t>(file_bytes) || count > (static_cast<haddr_t>(file_bytes) - offset) / entry->bytes) {
-    refuse("reaches beyond the file's end");
-  }
-  dataset.offset = static_cast<std::int64_t>(offset);
-  return dataset;
-}
-
-Hdf5Value read_attribute(const Context& context, hid_t file, const std::string& name) {
-  Handle id(context.check(H5Aopen(file, name.c_str(), H5P_DEFAULT), "open attribute"), H5Aclose);
-  Handle type(context.check(H5Aget_type(id), "attribute type"), H5Tclose);
-  Handle space(context.check(H5Aget_space(id), "attribute space"), H5Sclose);
-  if (H5Sget_simple_extent_type(space) != H5S_SCALAR) {
-    fail(context.code, "cannot read {}: its attribute {} is not a single value", context.path, name);
-  }
-  if (H5Tequal(type, H5T_STD_I64LE) > 0) {
-    std::int64_t value = 0;
-    context.check(H5Aread(id, type, &value), "attribute value");
-    return value;
-  }
-  if (H5Tequal(type, H5T_IEEE_F64LE) > 0) {
-    double value = 0;
-    context.check(H5Aread(id, type, &value), "attribute value");
-    return value;
-  }
-  if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0) {
-    fail(context.code, "cannot read {}: its attribute {} is no int64, double or fixed text", context.path, name);
-  }
-  std::string value(H5Tget_size(type), '\0');
-  context.check(H5Aread(id, type, value.data()), "attribute value");
-  value.resize(std::min(value.find('\0'), value.size()));
-  return value;
-}
-
 }  // namespace
-
-std::size_t size_of(Hdf5Type type) {
-  return types[static_cast<std::size_t>(type)].bytes;
-}
-
-const char* name_of(Hdf5Type type) {
-  return types[static_cast<std::size_t>(type)].name;
-}
-
-Hdf5Type hdf5_type(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return Hdf5Type::float32;
-    case DType::float64:
-      return Hdf5Type::float64;
-    case DType::int32:
-      return Hdf5Type::int32;
-    case DType::int64:
-      return Hdf5Type::int64;
-    case DType::uint8:
-      return Hdf5Type::uint8;
-    case DType::bfloat16:
-      break;
-  }
-  fail(ExitCode::internal, "internal error: {} has no file type", name_of(dtype));
-}
-
-std::int64_t Hdf5Dataset::count() const {
-  std::int64_t product = 1;
-  for (const std::int64_t dim : dims) product *= dim;
-  return product;
-}
-
-std::int64_t Hdf5Dataset::bytes() const {
-  return count() * static_cast<std::int64_t>(size_of(type));
-}
 
 // ---- Hdf5Writer ----------------------------------------------------------------------------------------------------
 
@@ -306,7 +205,7 @@ Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> 
     const Context context{path, code, "write"};
     Handle access(access_properties(context), H5Pclose);
     Handle creation(context.check(H5Pcreate(H5P_FILE_CREATE), "creation properties"), H5Pclose);
-    context.check(H5Pset_attr_phase_change(creation, 0, 0), "attribute storage");
+    keep_compact(context, creation);
     context.check(H5Pset_obj_track_times(creation, false), "no times");
     Handle file(context.check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access), "new file"), H5Fclose);
     for (Hdf5Dataset& dataset : datasets) dataset.offset = create_dataset(context, file, dataset);
@@ -338,80 +237,6 @@ void Hdf5Writer::write(std::size_t dataset, std::int64_t begin, const void* data
 void Hdf5Writer::finish() {
   file_.sync();
   file_.close();
-}
-
-// ---- Hdf5Reader ----------------------------------------------------------------------------------------------------
-
-Hdf5Reader Hdf5Reader::open(const std::string& path, ExitCode code) {
-  Hdf5Reader reader;
-  reader.file_ = File::open(path, code);
-  reader.code_ = code;
-  const std::int64_t file_bytes = reader.file_.size();
-
-  const Session session;
-  const Context context{path, code, "read"};
-  Handle access(access_properties(context), H5Pclose);
-  Handle file(context.check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), "open file"), H5Fclose);
-
-  // Names first, in a walk that follows no soft or external link; opened one by one after.
-  struct Names {
-    std::vector<std::string> datasets, attributes;
-  } names;
-  const auto visit_object = [](hid_t, const char* name, const H5O_info_t* info, void* result) -> herr_t {
-    if (info->type == H5O_TYPE_DATASET) static_cast<Names*>(result)->datasets.emplace_back(name);
-    return 0;
-  };
-  const auto visit_attribute = [](hid_t, const char* name, const H5A_info_t*, void* result) -> herr_t {
-    static_cast<Names*>(result)->attributes.emplace_back(name);
-    return 0;
-  };
-  context.check(H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit_object, &names), "list of datasets");
-  context.check(H5Aiterate2(file, H5_INDEX_NAME, H5_ITER_INC, nullptr, visit_attribute, &names), "list of attributes");
-  std::sort(names.datasets.begin(), names.datasets.end());
-  for (const std::string& name : names.datasets) {
-    reader.datasets_.push_back(read_dataset(context, file, name, file_bytes));
-  }
-  for (const std::string& name : names.attributes) {
-    reader.attributes_.emplace(name, read_attribute(context, file, name));
-  }
-  context.check(H5Fclose(file.release()), "close");
-  return reader;
-}
-
-const Hdf5Dataset* Hdf5Reader::find(const std::string& name) const {
-  const auto found = std::lower_bound(datasets_.begin(), datasets_.end(), name,
-                                      [](const Hdf5Dataset& one, const std::string& key) { return one.name < key; });
-  return found != datasets_.end() && found->name == name ? &*found : nullptr;
-}
-
-const Hdf5Value& Hdf5Reader::attribute(const std::string& name) const {
-  const auto found = attributes_.find(name);
-  if (found == attributes_.end()) fail(code_, "{} has no attribute {}; it is of another kind", path(), name);
-  return found->second;
-}
-
-std::int64_t Hdf5Reader::integer(const std::string& name) const {
-  const auto* value = std::get_if<std::int64_t>(&attribute(name));
-  if (!value) fail(code_, "attribute {} of {} is no integer", name, path());
-  return *value;
-}
-
-double Hdf5Reader::number(const std::string& name) const {
-  const auto* value = std::get_if<double>(&attribute(name));
-  if (!value) fail(code_, "attribute {} of {} is no number", name, path());
-  return *value;
-}
-
-const std::string& Hdf5Reader::text(const std::string& name) const {
-  const auto* value = std::get_if<std::string>(&attribute(name));
-  if (!value) fail(code_, "attribute {} of {} is no text", name, path());
-  return *value;
-}
-
-void Hdf5Reader::read(const Hdf5Dataset& dataset, std::int64_t begin, void* data, std::int64_t count) const {
-  ensure(begin >= 0 && count >= 0 && count <= dataset.count() - begin, "a slice within the dataset");
-  const auto element = static_cast<std::int64_t>(size_of(dataset.type));
-  file_.read_at(dataset.offset + begin * element, data, static_cast<std::size_t>(count * element));
 }
 
 }  // namespace ringtrain

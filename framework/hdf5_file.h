@@ -1,8 +1,8 @@
-// The one wrapper of HDF5 (serial C API), which is neither thread-safe nor crash-safe and trusts what it reads. So it
-// is used for what it does well and no more: it lays out a fresh file and reads a verified one's layout, in short calls
-// under one process-wide mutex. The bytes of datasets, all contiguous and allocated early, are then written and read at
-// their offsets by the operating system, without HDF5 and its mutex: a checkpoint being written never stalls a loader,
-// and a full disk is an error of ours, not a library that cannot close its file. Little-endian on disk and in memory.
+// HDF5 files. The library (serial C API) is neither thread-safe nor crash-safe and trusts what it reads, so it does one
+// thing: it lays out a fresh file, in short calls under one process-wide mutex. Existing files are read by a reader of
+// our own (framework/hdf5_header.h). The bytes of datasets, all contiguous and allocated early, are written and read at
+// their offsets by the operating system: a checkpoint being written never stalls a loader, and a full disk is an error
+// of ours, not a library that cannot close its file. Little-endian on disk and in memory.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +36,15 @@ struct Hdf5Dataset {
 /// An attribute of the file itself.
 using Hdf5Value = std::variant<std::int64_t, double, std::string>;
 using Hdf5Attributes = std::map<std::string, Hdf5Value>;
+/// The longest text of an attribute, in bytes.
+inline constexpr std::size_t most_attribute_text = 60000;
 
 /// A fresh file: layout and attributes first, bytes after. Different threads may write different slices.
 class Hdf5Writer {
  public:
   Hdf5Writer() = default;  // empty: only to be assigned to
   /// Lays out the file and reserves its bytes. It must not exist yet. Throws Error(code): a folder that cannot be
-  /// written, a full disk (with the bytes needed). An attribute's text may be long, but none may hold a NUL.
+  /// written, a full disk (with the bytes needed). An attribute's text has at most most_attribute_text bytes, none NUL.
   static Hdf5Writer create(const std::string& path, std::vector<Hdf5Dataset> datasets, const Hdf5Attributes& attributes,
                            ExitCode code);
   const std::vector<Hdf5Dataset>& datasets() const { return datasets_; }
@@ -56,11 +58,11 @@ class Hdf5Writer {
   std::vector<Hdf5Dataset> datasets_;
 };
 
-/// An existing file, read-only. Its manifest must have been verified before: HDF5 crashes or hangs on hostile files.
+/// An existing file, read-only. It may be hostile: what is not plain is refused, and nothing is read beyond its end.
 /// read() may be called from several threads.
 class Hdf5Reader {
  public:
-  /// Throws Error(code) if it is no HDF5 file or holds anything but what Hdf5Writer makes.
+  /// Throws Error(code) if it is no HDF5 file or holds what framework/hdf5_header.h does not list.
   static Hdf5Reader open(const std::string& path, ExitCode code);
   const std::string& path() const { return file_.path(); }
   const std::vector<Hdf5Dataset>& datasets() const { return datasets_; }  // by name, sorted

@@ -79,8 +79,8 @@ std::string CheckpointFolder::newest_intact(const Warn& warn) const {
 void CheckpointFolder::continue_from(std::int64_t step, const Warn& warn) const {
   make_directories(path_, ExitCode::usage);
   for (const std::string& name : list_directory(path_, ExitCode::checkpoint)) {
-    const bool left_behind = name.ends_with(".partial") || name.ends_with(".deleted");
-    if (left_behind && name.starts_with(prefix)) remove_tree(path_ + "/" + name, ExitCode::checkpoint);
+    const bool half = name.starts_with(prefix) && (name.ends_with(".partial") || name.ends_with(".deleted"));
+    if (half || is_probe(name)) remove_tree(path_ + "/" + name, ExitCode::checkpoint);
   }
   for (const std::int64_t later : steps()) {
     if (later <= step) continue;

@@ -43,7 +43,7 @@ class CheckpointFolder {
   /// is told. Throws Error(checkpoint) if all are damaged: a run that has lost everything should not start afresh
   /// unasked.
   std::string newest_intact(const Warn& warn) const;
-  /// Makes the folder ready for a run that continues from `step`: removes partial and half-deleted ones,
+  /// Makes the folder ready for a run that continues from `step`: removes what a killed run left half-done,
   /// moves later ones aside (told).
   void continue_from(std::int64_t step, const Warn& warn) const;
   /// Gives the partial checkpoint of `step` its name.

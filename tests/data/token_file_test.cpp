@@ -234,7 +234,7 @@ TEST_F(TokenFileTest, WriterNeverOverwrites) {
 
 TEST_F(TokenFileTest, UnfinishedWriterLeavesNothing) {
   {
-    TokenFileWriter writer(in_folder("a.h5"), {257, 10, 1, 1, false, {}});
+    TokenFileWriter writer(in_folder("a.h5"), {257, 10, 1, 1, false, {}, {}});
     writer.append(std::vector<std::int32_t>{1, 2, 3});
     EXPECT_EQ(list_directory(folder, ExitCode::data), std::vector<std::string>{"a.h5.partial"});
   }
@@ -249,7 +249,7 @@ TEST_F(TokenFileTest, LeftoverOfAKilledRunIsReplaced) {
 
 TEST_F(TokenFileTest, WriterRefusesAFullDiskAndAFolderThatIsNotThere) {
   const std::string sentence = failure_of(ExitCode::usage, [&] {
-    TokenFileWriter(in_folder("a.h5"), {257, std::int64_t{1} << 55, 1, 1, false, {}});
+    TokenFileWriter(in_folder("a.h5"), {257, std::int64_t{1} << 55, 1, 1, false, {}, {}});
   });
   EXPECT_TRUE(holds(sentence, "No space left on device: needs"));
   EXPECT_TRUE(list_directory(folder, ExitCode::data).empty());

@@ -1,0 +1,44 @@
+// What the fuzzers share: the input as a file in memory, under one path for the whole process, and the two outcomes
+// that are allowed: a result, or an Error with the exit code of a user's mistake.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "framework/error.h"
+
+namespace ringtrain::fuzz {
+
+/// Return a folder in memory that goes with the process, or nearly so.
+inline const std::string& folder() {
+  static const std::string path = [] {
+    std::string name = "/dev/shm/ringtrain-fuzz-XXXXXX";
+    if (!::mkdtemp(name.data())) std::abort();
+    return name;
+  }();
+  return path;
+}
+
+inline void write(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+/// Runs action. Ends the process as a finding if it throws anything but an Error of this code.
+template <class Action>
+bool accepted(ExitCode code, Action&& action) {
+  try {
+    action();
+    return true;
+  } catch (const Error& error) {
+    if (error.code() == code) return false;
+    std::fprintf(stderr, "an Error of code %d: %s\n", static_cast<int>(error.code()), error.what());
+    std::abort();
+  }
+}
+
+}  // namespace ringtrain::fuzz

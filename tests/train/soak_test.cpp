@@ -1,0 +1,121 @@
+// A run at full load for as long as RINGTRAIN_SOAK_SECONDS says (scripts/torture soak; skipped without it):
+// checkpoints, evaluation, metrics; killed and resumed every RINGTRAIN_SOAK_KILL_EVERY seconds. Between two kills
+// memory is flat within 1 % and no descriptor is lost; the losses are those of the undisturbed run.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint_folder.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double seconds_of(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? std::atof(text) : 0;
+}
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// What the system says of a process at one moment.
+struct Sample {
+  double resident = 0;  // bytes
+  int descriptors = 0;
+};
+
+Sample sample_of(pid_t process) {
+  Sample sample;
+  const std::string folder = "/proc/" + std::to_string(process);
+  std::ifstream statm(folder + "/statm");
+  double size = 0;
+  statm >> size >> sample.resident;
+  sample.resident *= static_cast<double>(::sysconf(_SC_PAGESIZE));
+  std::error_code error;
+  for (fs::directory_iterator entry(folder + "/fd", error), end; !error && entry != end; entry.increment(error)) {
+    ++sample.descriptors;
+  }
+  return sample;
+}
+
+/// Compares the last third of a stretch with its middle third: the first is warm-up.
+void expect_flat(const std::vector<Sample>& samples) {
+  const std::size_t third = samples.size() / 3;
+  ASSERT_GT(third, 2u) << "too short a stretch";
+  const auto most = [&](std::size_t begin, auto member) {
+    double result = 0;
+    for (std::size_t i = begin; i < begin + third; ++i) result = std::max(result, double(samples[i].*member));
+    return result;
+  };
+  const double middle = most(third, &Sample::resident), last = most(2 * third, &Sample::resident);
+  std::printf("resident: %.1f MiB, later %.1f MiB; descriptors: %.0f, later %.0f; %zu samples\n", middle / (1 << 20),
+              last / (1 << 20), most(third, &Sample::descriptors), most(2 * third, &Sample::descriptors),
+              samples.size());
+  EXPECT_LE(last, 1.01 * middle);
+  EXPECT_LE(most(2 * third, &Sample::descriptors), most(third, &Sample::descriptors));
+}
+
+using Soak = TrainTest;
+
+TEST_F(Soak, MemoryIsFlatAndTheLossThatOfTheUndisturbedRun) {
+  const double duration = seconds_of("RINGTRAIN_SOAK_SECONDS"), every = seconds_of("RINGTRAIN_SOAK_KILL_EVERY");
+  if (duration <= 0 || every <= 0) GTEST_SKIP() << "run by scripts/torture soak";
+  TextPlan text;
+  text.documents = 300;
+  text.longest = 400;
+  text.validation_documents = 40;
+  const Config config =
+      tiny(write_tokens("text.h5", text),
+           {"training.steps=1000000", "training.dtype=float32", "training.global_batch_size=4", "training.seq_len=128",
+            "model.hidden_size=32", "model.intermediate_size=64", "mesh.sequence=2", "checkpoint.interval=20",
+            "checkpoint.keep=2", "evaluation.interval=50", "evaluation.context_lengths=[32, 128]",
+            "evaluation.target_tokens=16", "evaluation.target_blocks=16", "lr_scheduler.type=constant"});
+  std::ofstream(at("run.yaml")) << to_yaml(config);
+  const Clock::time_point start = Clock::now();
+  while (since(start) < duration) {
+    Child child("train", {"--config", "run.yaml", "--output", "run", "--resume"}, folder);
+    const Clock::time_point begun = Clock::now();
+    std::vector<Sample> samples;
+    while (since(begun) < every) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const Sample sample = sample_of(child.id());
+      ASSERT_GT(sample.resident, 0) << "it ended by itself: " << child.wait().err;
+      samples.push_back(sample);
+    }
+    ::kill(child.id(), SIGKILL);
+    EXPECT_EQ(child.wait().code, 256 + SIGKILL);
+    expect_flat(samples);
+  }
+  // To a step with a checkpoint, and the same steps in one go.
+  const std::int64_t last = (CheckpointFolder(at("run/checkpoints")).steps().back() / 20 + 1) * 20;
+  const std::string stop = std::to_string(last);
+  ASSERT_EQ(
+      run_child("train", {"--config", "run.yaml", "--output", "run", "--resume", "--stop-after", stop}, folder).code,
+      0);
+  ASSERT_EQ(run_child("train", {"--config", "run.yaml", "--output", "whole", "--stop-after", stop}, folder).code, 0);
+  std::printf("%ld steps\n", static_cast<long>(last));
+  EXPECT_EQ(losses("run").size(), static_cast<std::size_t>(last));
+  EXPECT_EQ(losses("run"), losses("whole"));
+  EXPECT_EQ(state(checkpoint("run", last)), state(checkpoint("whole", last)));
+  const auto evaluations = [&](const char* output) {
+    std::vector<std::string> lines;
+    for (const auto& line : metrics(output, "evaluation")) lines.push_back(line.dump());
+    return lines;
+  };
+  EXPECT_EQ(evaluations("run"), evaluations("whole"));
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
