@@ -131,6 +131,26 @@ TEST_F(HeaderTest, EveryByteMayBeAnythingAndEveryLengthMayEnd) {
   EXPECT_GT(refused, 100);
 }
 
+TEST_F(HeaderTest, SizesThatAgreeButReachBeyondTheFileAreRefused) {
+  // The five tokens become 500 in the dataspace and in the layout alike: 1,000 bytes, fewer than the file has.
+  std::string bytes = content(corpus + "/good-old.h5");
+  const auto number = [](std::uint64_t value) { return std::string(reinterpret_cast<const char*>(&value), 8); };
+  const auto replace_first = [&](std::uint64_t from, std::uint64_t to) {
+    const std::size_t at = bytes.find(number(from));
+    ASSERT_NE(at, std::string::npos);
+    bytes.replace(at, 8, number(to));
+  };
+  replace_first(5, 500);  // the dimension
+  replace_first(5, 500);  // and the most that it may be
+  replace_first(10, 1000);
+  try {
+    layout_of(bytes);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("beyond the file's end (at tokens)"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(HeaderTest, AThousandTensorsInNestedGroups) {
   std::vector<Hdf5Dataset> datasets;
   for (int i = 0; i < 1000; ++i) {

@@ -79,6 +79,26 @@ TEST(Manifest, FindsAnyFlippedBit) {
   }
 }
 
+TEST(Manifest, IsTakenOnlyAsItIsWritten) {
+  const CheckpointManifest manifest{.step = 7,
+                                    .samples = 56,
+                                    .tokens = 1792,
+                                    .data_hash = "abc",
+                                    .dtype = "float32",
+                                    .architecture = "llama",
+                                    .parameters = 99,
+                                    .ranks = 1,
+                                    .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')}}};
+  const std::string text = to_json(manifest), member = "\"step\": 7,";
+  parse_manifest(text, "m");
+  std::string twice = text;
+  twice.insert(text.find(member), "\"step\": 6, ");  // JSON takes the last one, so that the hash is right
+  for (const std::string& other : {text + " ", text.substr(0, text.size() - 1), " " + text, twice}) {
+    const std::string sentence = error_of(ExitCode::checkpoint, [&] { parse_manifest(other, "m"); });
+    EXPECT_NE(sentence.find("not written as this program writes it"), std::string::npos) << sentence;
+  }
+}
+
 TEST_F(CheckpointTest, KeepsTheLastNAndLeavesNoPartialOnes) {
   run(few(9), "run");
   const CheckpointFolder kept(at("run") + "/checkpoints");
