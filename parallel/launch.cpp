@@ -1,6 +1,10 @@
 #include "parallel/launch.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -22,7 +26,24 @@ class FirstError {
       const std::lock_guard lock(mutex_);
       if (!first_) first_.emplace(error.code(), error.what());
     }
+    changed_.notify_all();
     world.abort(error);
+  }
+  void rank_ended() {
+    const std::lock_guard lock(mutex_);
+    ++ended_;
+    changed_.notify_all();
+  }
+  /// Returns when `ranks` ranks have ended. If some have not so many seconds after the first error, ends the process.
+  void wait(int ranks, double unwinding_seconds) {
+    std::unique_lock lock(mutex_);
+    const auto all = [&] { return ended_ == ranks; };
+    changed_.wait(lock, [&] { return first_ || all(); });
+    if (unwinding_seconds <= 0 || changed_.wait_for(lock, std::chrono::duration<double>(unwinding_seconds), all))
+      return;
+    std::fprintf(stderr, "%d of %d ranks end in the middle of their work: %s\n", ranks - ended_, ranks,
+                 first_->second.c_str());
+    std::_Exit(static_cast<int>(first_->first));
   }
   void rethrow() const {
     if (first_) throw Error(first_->first, first_->second);
@@ -30,7 +51,9 @@ class FirstError {
 
  private:
   std::mutex mutex_;
+  std::condition_variable changed_;
   std::optional<std::pair<ExitCode, std::string>> first_;
+  int ended_ = 0;
 };
 
 }  // namespace
@@ -50,6 +73,7 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
     } catch (...) {
       first.keep(Error(ExitCode::internal, fmt::format("rank {} threw what is no exception", own.rank())), own);
     }
+    first.rank_ended();
   };
   for (const auto& own : world.ranks) {
     try {
@@ -61,6 +85,7 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
       break;
     }
   }
+  first.wait(static_cast<int>(threads.size()), options.unwinding_seconds);
   for (std::thread& thread : threads) thread.join();
   if (calls) *calls = world.calls();
   first.rethrow();

@@ -17,6 +17,9 @@ struct LaunchOptions {
   int ranks = 1;
   double timeout_seconds = 60;
   Backend backend = Backend::automatic;
+  /// Thread ranks that have not ended so long after the first error, because they compute on, end with the process (and
+  /// the error's code). 0: they are waited for. (Ranks that are processes: see MpiWorld.)
+  double unwinding_seconds = 0;
 };
 
 using RankBody = std::function<void(Communicator& world)>;

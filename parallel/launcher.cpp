@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "parallel/fault_injection.h"
 #include "parallel/launch.h"
 
 #if RINGTRAIN_MPI
@@ -27,6 +28,12 @@ int processes_of_environment() {
 
 const char* name_of(Backend backend) {
   return backend == Backend::threads ? "threads" : backend == Backend::mpi ? "mpi" : "auto";
+}
+
+/// Runs body as one rank, with the fault that the environment wants of it.
+void run_rank(Communicator& world, const RankBody& body) {
+  const std::unique_ptr<Communicator> faulty = with_fault_of_environment(world);
+  body(faulty ? *faulty : world);
 }
 
 }  // namespace
@@ -99,7 +106,10 @@ std::vector<int> Launcher::ranks_here(int ranks) const {
 
 void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
   check(options);
-  if (!world_ || options.backend == Backend::threads) return launch_threads(options, body, &calls_);
+  if (!world_ || options.backend == Backend::threads) {
+    return launch_threads(
+        options, [&](Communicator& world) { run_rank(world, body); }, &calls_);
+  }
   // Ranks come here as soon as each has read its config and data, which may take one far longer than another. A rank
   // that dies meanwhile is noticed at once, whatever the timeout.
   constexpr double gathering_seconds = 600;
@@ -107,7 +117,7 @@ void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
   const std::unique_ptr<Communicator> own = world_->communicator();
   own->barrier({"gathering of all ranks at the start"});
   world_->set_timeout(options.timeout_seconds);
-  abort_on_error(*own, [&] { body(*own); });
+  abort_on_error(*own, [&] { run_rank(*own, body); });
 }
 
 void Launcher::finish(int exit_code) {
@@ -119,7 +129,7 @@ Launcher::LastWords Launcher::fail(const Error& error) {
   if (!world_) return {true, of_ranks ? calls_ : ""};
   world_->abort(error);
   const std::string calls = world_->report();
-  return {world_->lowest_alive(), of_ranks ? calls : ""};
+  return {world_->is_to_tell(), of_ranks ? calls : ""};
 }
 
 #else
@@ -137,7 +147,8 @@ std::vector<int> Launcher::ranks_here(int ranks) const {
 }
 void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
   check(options);
-  launch_threads(options, body, &calls_);
+  launch_threads(
+      options, [&](Communicator& world) { run_rank(world, body); }, &calls_);
 }
 void Launcher::finish(int) {}
 Launcher::LastWords Launcher::fail(const Error& error) {

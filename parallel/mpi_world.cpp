@@ -14,15 +14,19 @@ namespace ringtrain {
 
 namespace {
 
-// How often the watch looks. Measured (docs/architecture.md): a rank that computes loses less than 1 % to it, and a
-// message of a hop is through long before the hop.
-constexpr double progress_pause = 0.001;
+// How often the watch looks while messages are under way: soon after one is posted, since the other side mostly posts
+// at the same time, then ever more rarely. One that spins takes half of a core from ranks that compute (measured:
+// docs/architecture.md).
+constexpr double first_pause = 50e-6, longest_pause = 1e-3, pause_growth = 1.5;
 constexpr int idle_rounds = 20;  // without anything under way, before it sleeps
 constexpr double idle_pause = 1;
 
-constexpr double report_seconds = 1;     // for the other ranks' last calls
-constexpr double unwinding_seconds = 3;  // from the first error to the process's end, else the watch ends it
-constexpr double leaving_seconds = 5;    // for MPI to end, once all ranks have said goodbye
+constexpr int header_tags = 1 << 14;  // half of what every MPI has
+
+constexpr double report_seconds = 1;       // for the other ranks' last calls
+constexpr double lingering_seconds = 2.5;  // for a lower rank to tell the error and end
+constexpr double unwinding_seconds = 3;    // from the first error to the process's end, else the watch ends it
+constexpr double leaving_seconds = 5;      // for MPI to end, once all ranks have said goodbye
 
 /// A rank that waits looks again after this many seconds: at once, then ever more rarely.
 class Pause {
@@ -40,6 +44,10 @@ class Pause {
   int rounds_ = 0;
   double seconds_ = 10e-6;
 };
+
+std::chrono::steady_clock::duration seconds_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -107,8 +115,8 @@ void MpiWorld::watch() {
     }
     end_if_overdue();
     idle = pending_.empty() || failure_ || frozen_ ? idle + 1 : 0;
-    watch_sleeps_ = idle > idle_rounds;
-    const double pause = watch_sleeps_ ? idle_pause : progress_pause;
+    watch_pause_ = idle > idle_rounds ? idle_pause : std::min(watch_pause_ * pause_growth, longest_pause);
+    const double pause = watch_pause_;
     lock.unlock();
     const std::vector<RankMessage> messages = sockets_.receive(pause);
     lock.lock();
@@ -120,7 +128,6 @@ void MpiWorld::watch() {
 void MpiWorld::end_if_overdue() {
   if (failure_ && seconds_since(failure_->when) > unwinding_seconds) {
     std::fprintf(stderr, "%s ends in the middle of its work: %s\n", name(rank()).c_str(), failure_->sentence.c_str());
-    std::fflush(nullptr);
     ::_exit(static_cast<int>(failure_->code));
   }
   if (exit_code_ && seconds_since(leaving_since_) > leaving_seconds) {
@@ -139,6 +146,9 @@ void MpiWorld::take(const RankMessage& message) {
       break;
     case RankMessage::Kind::goodbye:
       peer.goodbye = true;
+      break;
+    case RankMessage::Kind::told:
+      told_ = true;
       break;
     case RankMessage::Kind::lost:
       peer.gone = true;
@@ -182,7 +192,7 @@ std::string MpiWorld::report() {
     }
     return true;
   };
-  heard_from_ranks_.wait_until(lock, failure_->when + std::chrono::duration<double>(report_seconds), told);
+  heard_from_ranks_.wait_until(lock, failure_->when + seconds_of(report_seconds), told);
   std::string text;
   for (int other = 0; other < size(); ++other) {
     const PeerState& peer = peers_[static_cast<std::size_t>(other)];
@@ -199,9 +209,18 @@ std::string MpiWorld::report() {
   return text;
 }
 
-bool MpiWorld::lowest_alive() {
-  const Lock lock(mutex_);
-  return std::none_of(peers_.begin(), peers_.begin() + rank(), [](const PeerState& peer) { return peer.heard; });
+bool MpiWorld::is_to_tell() {
+  Lock lock(mutex_);
+  if (told_) return false;
+  const auto lower_end = peers_.begin() + rank();
+  if (std::none_of(peers_.begin(), lower_end, [](const PeerState& peer) { return peer.heard; })) {
+    sockets_.send({RankMessage::Kind::told, rank(), ExitCode::rank, "", ""});
+    return true;
+  }
+  heard_from_ranks_.wait_until(lock, failure_->when + seconds_of(lingering_seconds), [&] {
+    return std::none_of(peers_.begin(), lower_end, [](const PeerState& peer) { return peer.heard && !peer.gone; });
+  });
+  return false;
 }
 
 void MpiWorld::finish(int exit_code) {
@@ -263,29 +282,29 @@ Ticket MpiWorld::exchange(const TensorView& send, const TensorView& receive, con
     if (peers.from != no_peer) post(act.receive, /*sends=*/false, receive, peers.from, peers.context, site);
     if (peers.to != no_peer) post(act.send, /*sends=*/true, send, peers.to, peers.context, site);
   });
-  if (watch_sleeps_) {
-    watch_sleeps_ = false;
-    sockets_.wake();
-  }
+  if (watch_pause_ > 4 * first_pause) sockets_.wake();
+  watch_pause_ = first_pause;
   return ticket;
 }
 
 void MpiWorld::post(Half& half, bool sends, const TensorView& buffer, int peer, int context, const CallSite& site) {
   half.done = half.header_done = false;
   half.peer = peer;
+  half.data = buffer.data;
   half.bytes = buffer.bytes();
-  const int tag = 2 * context;
-  if (sends) {
-    half.header.bytes = half.bytes;
-    half.header.layer = site.layer;
-    half.header.hop = site.hop;
-    std::strncpy(half.header.operation, site.operation, sizeof half.header.operation - 1);
-    half.header_transfer = mpi::Transfer::send(&half.header, sizeof half.header, peer, tag);
-    if (half.bytes > 0) half.data_transfer = mpi::Transfer::send(buffer.data, half.bytes, peer, tag + 1);
-  } else {
-    half.header_transfer = mpi::Transfer::receive(&half.header, sizeof half.header, peer, tag);
-    if (half.bytes > 0) half.data_transfer = mpi::Transfer::receive(buffer.data, half.bytes, peer, tag + 1);
+  if (!sends) {
+    half.header_transfer = mpi::Transfer::receive(&half.header, sizeof half.header, peer, context);
+    return;
   }
+  // Tags below header_tags are contexts; no two messages under way have the same of the others.
+  const auto data_tags = static_cast<std::uint64_t>(session_.max_tag() - header_tags);
+  half.header.data_tag = header_tags + static_cast<int>(messages_sent_++ % data_tags);
+  half.header.bytes = half.bytes;
+  half.header.layer = site.layer;
+  half.header.hop = site.hop;
+  std::strncpy(half.header.operation, site.operation, sizeof half.header.operation - 1);
+  half.header_transfer = mpi::Transfer::send(&half.header, sizeof half.header, peer, context);
+  if (half.bytes > 0) half.data_transfer = mpi::Transfer::send(half.data, half.bytes, peer, half.header.data_tag);
 }
 
 void MpiWorld::progress(Half& half, bool sends, const CallSite& site) {
@@ -300,6 +319,9 @@ void MpiWorld::progress(Half& half, bool sends, const CallSite& site) {
     if (!sends && (half.header.bytes != half.bytes || !same_site(theirs, own))) {
       fail(ExitCode::rank, "rank {} sends {} bytes ({}) to rank {}, which expects {} bytes ({})", half.peer,
            half.header.bytes, described(theirs), rank(), half.bytes, described(own));
+    }
+    if (!sends && half.bytes > 0) {
+      half.data_transfer = mpi::Transfer::receive(half.data, half.bytes, half.peer, half.header.data_tag);
     }
   }
   half.done = half.data_transfer.test();
@@ -359,7 +381,7 @@ void MpiWorld::wait(Ticket ticket) {
   await(
       lock,
       [&] {
-        progress(exchange);
+        progress_all();  // also what others wait for while this rank does
         return exchange.done();
       },
       [&] { return unfinished(exchange); });
@@ -382,12 +404,8 @@ void MpiWorld::barrier(const std::vector<int>& members, int context, const CallS
   await(
       lock,
       [&] {
-        bool done = true;
-        for (const Ticket ticket : tickets) {
-          progress(exchange_of(ticket));
-          done = done && exchange_of(ticket).done();
-        }
-        return done;
+        progress_all();
+        return std::all_of(tickets.begin(), tickets.end(), [&](Ticket ticket) { return exchange_of(ticket).done(); });
       },
       [&] {
         std::string missing;
@@ -411,7 +429,7 @@ int MpiWorld::next_context() {
 
 void MpiWorld::use_contexts(int begin) {
   const Lock lock(mutex_);
-  ensure(begin >= next_context_ && begin <= session_.max_tag() / 2 - 1, "contexts are as many as MPI has tags");
+  ensure(begin >= next_context_ && begin <= header_tags, "a program makes fewer communicators than there are tags");
   next_context_ = begin;
 }
 

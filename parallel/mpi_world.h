@@ -48,8 +48,10 @@ class MpiWorld {
   /// After the first error: waits (a second at most) for what the other ranks tell, and returns the last calls of all
   /// that could be reached; empty without an error.
   std::string report();
-  /// After report(): return whether no lower rank is there to tell the error.
-  bool lowest_alive();
+  /// After report(): return whether this rank is to tell the user, as the lowest that could be reached. A higher one
+  /// returns when the lower ones have ended (after 2.5 s since the error at most): a launcher kills them all when the
+  /// first process ends.
+  bool is_to_tell();
 
   // What follows is for communicators. Ranks are world ranks; a context separates communicators.
 
@@ -72,15 +74,18 @@ class MpiWorld {
   using Lock = std::unique_lock<std::mutex>;
   using Clock = std::chrono::steady_clock;
 
-  /// What goes before each message, so that ranks which disagree notice.
+  /// What goes before each message. Its receiver takes the data only if it agrees: a message that is longer than its
+  /// buffer may overwrite what stands behind it (Open MPI's shared memory does). Data has a tag of its own, since
+  /// headers are looked at in any order.
   struct Header {
     std::uint64_t bytes = 0;
-    std::int32_t layer = 0, hop = 0;
+    std::int32_t layer = 0, hop = 0, data_tag = 0;
     char operation[64] = {};
   };
   struct Half {
     bool done = true, header_done = false;
     int peer = no_peer;
+    void* data = nullptr;
     std::uint64_t bytes = 0;
     Header header;
     mpi::Transfer header_transfer, data_transfer;
@@ -118,11 +123,11 @@ class MpiWorld {
   double timeout_seconds_ = 60;
   CallHistory history_;
   std::unordered_map<std::uint64_t, Exchange> pending_;  // its elements do not move
-  std::uint64_t tickets_ = 0;
+  std::uint64_t tickets_ = 0, messages_sent_ = 0;
   int next_context_ = 1;
-  bool watch_sleeps_ = false;  // until woken: nothing is under way
-  bool rank_waits_ = false;    // and lets MPI work itself
-  bool frozen_ = false;        // buffers may be gone, or MPI ends: no more calls
+  double watch_pause_ = 0;   // seconds from one look of the watch to the next
+  bool rank_waits_ = false;  // and lets MPI work itself
+  bool frozen_ = false;      // buffers may be gone, or MPI ends: no more calls
   bool stopping_ = false;
 
   struct Failure {
@@ -139,6 +144,7 @@ class MpiWorld {
     std::string calls;
   };
   std::vector<PeerState> peers_;  // by rank
+  bool told_ = false;             // another rank has told the user
   std::optional<int> exit_code_;  // MPI is being left, all is done
   Clock::time_point leaving_since_;
 

@@ -19,7 +19,8 @@ struct RankMessage {
   enum class Kind : std::uint32_t {
     failure = 1,  // code and sentence of the first error it knows of, and what it did last
     goodbye = 2,  // it is done, and all is well
-    lost = 3,     // not sent: its socket has closed
+    told = 3,     // it tells the user of the error: no other rank is to (one that was stopped, say, and goes on)
+    lost = 4,     // not sent: its socket has closed
   };
   Kind kind = Kind::lost;
   int rank = 0;  // who sends it, or is lost

@@ -20,7 +20,8 @@ namespace ringtrain {
 namespace {
 
 LaunchOptions launch_options(const MeshConfig& mesh) {
-  return {static_cast<int>(mesh.data * mesh.sequence), mesh.timeout_seconds, mesh.backend};
+  constexpr double unwinding_seconds = 4;  // within the 5 s after a timeout that are promised
+  return {static_cast<int>(mesh.data * mesh.sequence), mesh.timeout_seconds, mesh.backend, unwinding_seconds};
 }
 
 /// Return the compute threads of each rank on this machine.

@@ -87,6 +87,37 @@ TEST(Launch, OtherExceptionsAreOurOwnFault) {
             ExitCode::internal);
 }
 
+TEST(Launch, ARankThatComputesOnEndsWithTheProcess) {
+  const auto body = [](Communicator& world) {
+    if (world.rank() == 0) fail(ExitCode::numeric, "rank 0 sees NaN");
+    std::this_thread::sleep_for(std::chrono::seconds(100));
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(launch_threads({.ranks = 3, .unwinding_seconds = 0.3}, body), ::testing::ExitedWithCode(5),
+              "2 of 3 ranks end in the middle of their work: rank 0 sees NaN");
+}
+
+TEST(Launch, TellsWhatEachRankDidLast) {
+  std::string calls = "old";
+  launch_threads(
+      {.ranks = 2}, [](Communicator&) {}, &calls);
+  EXPECT_EQ(calls, "") << "nothing failed";
+  const auto body = [](Communicator& world) {
+    for (int i = 0; i < 30; ++i) world.barrier({"early barrier", i});
+    std::vector<float> buffer(3);
+    const TensorView view = host_view(buffer.data(), {3});
+    if (world.rank() == 1) world.wait(world.exchange({}, no_peer, view, 0, {"late message", 4, 2}));
+    if (world.rank() == 0) world.barrier({"last barrier"});
+  };
+  EXPECT_THROW(launch_threads({.ranks = 2, .timeout_seconds = 1}, body, &calls), Error);
+  for (const char* words :
+       {"rank 0 of 2:\n", "rank 1 of 2:\n", "(last barrier)", "(late message, layer 4, hop 2); last calls",
+        "early barrier, layer 29\n", "late message, layer 4, hop 2; 12 bytes from rank 0 (under way)\n"}) {
+    EXPECT_NE(calls.find(words), std::string::npos) << words << "\n" << calls;
+  }
+  EXPECT_EQ(calls.find("early barrier, layer 9\n"), std::string::npos) << "16 calls are kept";
+}
+
 TEST(Launch, ThreadsPerRank) {
   EXPECT_EQ(threads_per_rank(3, 8), 3);
   EXPECT_EQ(threads_per_rank(0, 100000), 1);

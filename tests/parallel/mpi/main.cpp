@@ -1,11 +1,15 @@
 // The main of parallel_mpi_tests: the tests of communicators, collectives, ring and gradient reduction once more, with
-// ranks that are processes. Every process runs every test; process 0 shows them, the others show what fails.
+// ranks that are processes. Every process runs every test; process 0 shows them, the others show what fails. With
+// --scenario NAME: one run that fails, instead; with --overlap BYTES_PER_SECOND: the measurement of tests/hosts.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdio>
+#include <string>
 
 #include "parallel/launch.h"
+#include "tests/parallel/mpi/overlap.h"
+#include "tests/parallel/mpi/scenarios.h"
 #include "tests/parallel/run_ranks.h"
 
 using namespace ringtrain;
@@ -44,6 +48,10 @@ int run_all(Communicator& world) {
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   Launcher launcher = Launcher::from_environment();
+  if (argc == 3 && std::string(argv[1]) == "--scenario") return ringtrain::testing::run_scenario(argv[2], launcher);
+  if (argc == 3 && std::string(argv[1]) == "--overlap") {
+    return ringtrain::testing::measure_overlap(launcher, std::stod(argv[2]));
+  }
   int code = 1;
   try {
     launcher.launch({.ranks = launcher.processes(), .timeout_seconds = 60, .backend = Backend::mpi},

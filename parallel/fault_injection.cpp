@@ -1,0 +1,110 @@
+#include "parallel/fault_injection.h"
+
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace ringtrain {
+
+namespace {
+
+/// The fault of one rank: shared by all communicators split from its world.
+struct Fault {
+  int rank = 0;
+  std::string operation;
+  int count = 1;
+  std::string action;
+  int seen = 0;
+  bool slow = false;
+};
+
+Fault read_fault(const std::string& text) {
+  std::vector<std::string> parts(1);
+  for (const char letter : text) {
+    if (letter == ':') {
+      parts.emplace_back();
+    } else {
+      parts.back() += letter;
+    }
+  }
+  Fault fault;
+  const auto number = [](const std::string& part, int& value) {
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    return error == std::errc{} && end == part.data() + part.size();
+  };
+  const auto known = [](const std::string& action) {
+    for (const std::string_view one : {"kill", "stop", "slow", "diverge", "throw"}) {
+      if (action == one) return true;
+    }
+    return false;
+  };
+  if (parts.size() != 4 || !number(parts[0], fault.rank) || !number(parts[2], fault.count) || !known(parts[3])) {
+    fail(ExitCode::usage,
+         "RINGTRAIN_FAULT={}: must be RANK:OPERATION:COUNT:ACTION, action kill, stop, slow, diverge "
+         "or throw",
+         text);
+  }
+  fault.operation = parts[1];
+  fault.action = parts[3];
+  return fault;
+}
+
+class FaultyCommunicator final : public Communicator {
+ public:
+  FaultyCommunicator(Communicator& inner, std::shared_ptr<Fault> fault, std::unique_ptr<Communicator> owned)
+      : owned_(std::move(owned)), inner_(inner), fault_(std::move(fault)) {}
+
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
+    CallSite own = site;
+    if (site.operation == fault_->operation && ++fault_->seen == fault_->count) {
+      act();
+      if (fault_->action == "diverge") own.operation = "something else";
+    }
+    if (fault_->slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return inner_.exchange(send, to, receive, from, own);
+  }
+  void wait(Ticket ticket) override { inner_.wait(ticket); }
+  void barrier(const CallSite& site) override { inner_.barrier(site); }
+  std::unique_ptr<Communicator> split(int colour) override {
+    auto inner = inner_.split(colour);
+    Communicator& reference = *inner;
+    return std::make_unique<FaultyCommunicator>(reference, fault_, std::move(inner));
+  }
+  void abort(const Error& error) override { inner_.abort(error); }
+
+ private:
+  void act() {
+    const std::string& action = fault_->action;
+    std::fprintf(stderr, "fault: rank %d, %s, at %lld\n", fault_->rank, action.c_str(),
+                 static_cast<long long>(std::chrono::steady_clock::now().time_since_epoch().count()));
+    std::fflush(stderr);
+    if (action == "kill") ::raise(SIGKILL);
+    if (action == "stop") ::raise(SIGSTOP);
+    if (action == "throw") fail(ExitCode::numeric, "rank {} throws as RINGTRAIN_FAULT wants it", fault_->rank);
+    fault_->slow = action == "slow";
+  }
+
+  const std::unique_ptr<Communicator> owned_;  // null: a world, which belongs to its launcher
+  Communicator& inner_;
+  const std::shared_ptr<Fault> fault_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> with_fault_of_environment(Communicator& world) {
+  const char* const text = std::getenv("RINGTRAIN_FAULT");
+  if (!text || !*text) return nullptr;
+  auto fault = std::make_shared<Fault>(read_fault(text));
+  if (fault->rank != world.rank()) return nullptr;
+  return std::make_unique<FaultyCommunicator>(world, std::move(fault), nullptr);
+}
+
+}  // namespace ringtrain

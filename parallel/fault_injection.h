@@ -1,0 +1,18 @@
+// Faults on purpose, for tests: a rank that is killed, stops, slows down, diverges or throws at a call of the
+// communicator that the environment names. Without the variable there is nothing of it in a run.
+#pragma once
+
+#include <memory>
+
+#include "parallel/communicator.h"
+
+namespace ringtrain {
+
+/// RINGTRAIN_FAULT=RANK:OPERATION:COUNT:ACTION: at its COUNT-th exchange for OPERATION (a CallSite's), rank RANK does
+/// ACTION: kill (SIGKILL to its process), stop (SIGSTOP), slow (0.05 s before this and each later exchange), diverge
+/// (posts another operation), throw (an Error of code 5). It tells so on stderr, with the moment.
+/// Return a communicator that does this and passes everything on to world; null if this rank has no fault. Throws
+/// Error(usage) if the variable is no such text.
+std::unique_ptr<Communicator> with_fault_of_environment(Communicator& world);
+
+}  // namespace ringtrain

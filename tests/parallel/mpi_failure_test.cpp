@@ -1,0 +1,103 @@
+// How ranks that are processes fail: each scenario is a run of 4 processes of its own (mpi/scenarios.cpp), which must
+// end soon, with the right code, and with one sentence that names what was at fault.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string text;
+  double seconds = 0;
+};
+
+Outcome run(const std::string& scenario, const std::string& options = "") {
+  const std::string command =
+      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 timeout 60 " MPIEXEC
+      " --quiet --oversubscribe --bind-to none " +
+      options + " -n 4 " RINGTRAIN_BINARY_DIR "/parallel_mpi_tests --scenario " + scenario + " 2>&1 </dev/null";
+  Outcome outcome;
+  const auto start = std::chrono::steady_clock::now();
+  std::FILE* const pipe = ::popen(command.c_str(), "r");
+  if (!pipe) return outcome;
+  for (std::array<char, 4096> piece; const std::size_t n = std::fread(piece.data(), 1, piece.size(), pipe);) {
+    outcome.text.append(piece.data(), n);
+  }
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 256;
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return outcome;
+}
+
+constexpr int mpirun_decides = -1;  // a code of mpirun's own making
+
+void expect(const Outcome& outcome, int code, const std::vector<std::string>& words) {
+  if (code != mpirun_decides) {
+    EXPECT_EQ(outcome.code, code) << outcome.text;
+  }
+  EXPECT_LT(outcome.seconds, 12) << outcome.text;  // mpirun's own start and end, and the timeout of 1.5 s
+  for (const std::string& word : words)
+    EXPECT_NE(outcome.text.find(word), std::string::npos) << word << "\n" << outcome.text;
+  const std::size_t told = outcome.text.find("scenario: ");
+  EXPECT_NE(told, std::string::npos) << outcome.text;
+  EXPECT_EQ(outcome.text.find("scenario: ", told + 1), std::string::npos) << "told once\n" << outcome.text;
+}
+
+TEST(MpiFailure, TimeoutNamesWhoWaitsForWhom) {
+  expect(run("receive"), 6,
+         {"rank 2 of 4 waited 1.5 s in test message, layer 3, hop 2", "rank 1 has not sent the 40 bytes"});
+  expect(run("send"), 6, {"rank 3 of 4 waited 1.5 s in odd: rank 1 has not received its 8388608 bytes"});
+  expect(run("barrier"), 6, {"test message, layer 3, hop 2: not there yet: rank 1, 3"});
+}
+
+TEST(MpiFailure, ReportTellsEveryRanksLastCalls) {
+  const Outcome outcome = run("receive");
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_NE(outcome.text.find("  rank " + std::to_string(rank) + " of 4 (process "), std::string::npos)
+        << outcome.text;
+  }
+  for (const char* words : {"the others", "test message, layer 3, hop 2; 40 bytes from rank 1 (under way)"}) {
+    EXPECT_NE(outcome.text.find(words), std::string::npos) << outcome.text;
+  }
+}
+
+TEST(MpiFailure, BothSidesMustAgree) {
+  expect(run("sizes"), 6, {"rank 0 sends 24 bytes (values, hop 1) to rank 1, which expects 32 bytes (values, hop 1)"});
+  expect(run("larger"), 6,
+         {"rank 0 sends 8388608 bytes (test message, layer 3, hop 2) to rank 1, which expects 32 bytes"});
+  const Outcome outcome = run("operations");
+  expect(outcome, 6, {"sends 24 bytes", "expects 24 bytes", "(forward, layer 0)", "(backward, layer 1)"});
+}
+
+TEST(MpiFailure, TheFirstErrorEndsEveryCallEverywhere) {
+  const Outcome outcome = run("abort");
+  expect(outcome, 5, {"scenario: the first error"});
+  EXPECT_EQ(outcome.text.find("second"), std::string::npos) << outcome.text;
+}
+
+TEST(MpiFailure, UnwindingMayFreeBuffersOfMessagesUnderWay) {
+  for (int trial = 0; trial < 3; ++trial) expect(run("unwinding"), 3, {"rank 0 has bad data"});
+}
+
+TEST(MpiFailure, AProcessThatEndsIsNoticedAtOnce) {
+  expect(run("leaves"), mpirun_decides, {"rank 1 of 4 (process", "has ended without a word"});
+}
+
+TEST(MpiFailure, ARankThatComputesOnIsEnded) {
+  const Outcome outcome = run("computes", "--mca orte_abort_on_non_zero_status 0");  // mpirun kills nobody
+  expect(outcome, mpirun_decides, {"rank 0 sees NaN", "rank 3 of 4 ends in the middle of its work"});
+}
+
+TEST(MpiFailure, NobodyEndsAlone) {
+  expect(run("end"), 6, {"not there yet: rank 0"});
+}
+
+}  // namespace
+}  // namespace ringtrain
