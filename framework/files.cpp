@@ -3,6 +3,7 @@
 #include "framework/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -57,6 +58,9 @@ File File::open_for_update(const std::string& path, ExitCode code) {
 }
 File File::create(const std::string& path, ExitCode code) {
   return File(path, code, O_RDWR | O_CREAT | O_EXCL, "create");
+}
+File File::open_or_create(const std::string& path, ExitCode code) {
+  return File(path, code, O_RDWR | O_CREAT, "open for writing");
 }
 File File::append_to(const std::string& path, ExitCode code) {
   return File(path, code, O_WRONLY | O_CREAT | O_APPEND, "open for appending");
@@ -163,6 +167,27 @@ void File::close() {
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) {
     fail(code_, "cannot close {}: {}", path_, text_of(errno));
   }
+}
+
+bool File::try_lock() {
+  if (retry([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0) return true;
+  if (errno == EWOULDBLOCK) return false;
+  if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return true;
+  fail(code_, "cannot lock {}: {}", path_, text_of(errno));
+}
+
+FileLock FileLock::acquire(const std::string& path, const std::string& what, ExitCode code) {
+  FileLock lock;
+  lock.file_ = File::open_or_create(path, code);
+  if (!lock.file_.try_lock()) {
+    std::string holder = read_file(path, code, /*max_bytes=*/64);
+    while (!holder.empty() && holder.back() == '\n') holder.pop_back();
+    fail(code, "{} process {} ({} is locked); wait until it has ended", what, holder.empty() ? "?" : holder, path);
+  }
+  const std::string own = std::to_string(::getpid()) + "\n";
+  lock.file_.truncate(0);
+  lock.file_.write_at(0, own.data(), own.size());
+  return lock;
 }
 
 // ---- Paths ---------------------------------------------------------------------------------------------------------

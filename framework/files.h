@@ -25,6 +25,8 @@ class File {
   static File create(const std::string& path, ExitCode code);
   /// Open a file to append to it; made if missing.
   static File append_to(const std::string& path, ExitCode code);
+  /// Open a file to read and write it in place; made if missing.
+  static File open_or_create(const std::string& path, ExitCode code);
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   ~File();
@@ -40,6 +42,9 @@ class File {
   /// Gives the file `bytes` bytes and reserves them on the disk, so that a full disk shows now and not later.
   void reserve(std::int64_t bytes);
   void truncate(std::int64_t bytes);
+  /// Return whether this file's lock is ours now: of all that have opened the file, one can have it, until it closes. A
+  /// file system without locks gives it to everyone.
+  bool try_lock();
   /// Returns when content and size have reached the disk.
   void sync();
   /// Closes and reports what the system then finds; the destructor cannot.
@@ -52,6 +57,19 @@ class File {
   std::string path_;
   ExitCode code_ = ExitCode::internal;
   int descriptor_ = -1;
+};
+
+/// Keeps other processes out: a lock on a file, held until it goes, also when the process dies. The file stays, with
+/// the number of the process that had it last.
+class FileLock {
+ public:
+  FileLock() = default;
+  /// Throws Error(code) that begins with `what` and names the process if another one (or another FileLock of this one)
+  /// holds it.
+  static FileLock acquire(const std::string& path, const std::string& what, ExitCode code);
+
+ private:
+  File file_;
 };
 
 bool path_exists(const std::string& path);

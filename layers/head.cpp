@@ -1,7 +1,6 @@
 #include "layers/head.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
@@ -54,9 +53,7 @@ void Head::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x
 void Head::train(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& dx,
                  double denominator) {
   const Span span(stream.trace(), "head");
-  const WeightsInUse weights(*parameters_, group_);
-  std::optional<WeightsInUse> embedding;
-  if (tied_) embedding.emplace(*parameters_, 0);
+  const Weights weights(*this);
   const std::int64_t tokens = x.dim(0);
   for (std::int64_t begin = 0; begin < tokens; begin += chunk_) {
     const Chunk c = chunk_from(begin, tokens);
@@ -71,9 +68,7 @@ void Head::train(Stream& stream, const DeviceBatch& batch, const TensorView& x, 
 
 void Head::evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& nll) {
   const Span span(stream.trace(), "head");
-  const WeightsInUse weights(*parameters_, group_);
-  std::optional<WeightsInUse> embedding;
-  if (tied_) embedding.emplace(*parameters_, 0);
+  const Weights weights(*this);
   const std::int64_t tokens = x.dim(0);
   for (std::int64_t begin = 0; begin < tokens; begin += chunk_) {
     const Chunk c = chunk_from(begin, tokens);

@@ -3,6 +3,8 @@
 // residual stream: the head has no backward of its own. Weights of a tied head are the token embedding's.
 #pragma once
 
+#include <optional>
+
 #include "layers/device_batch.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
@@ -28,6 +30,14 @@ class Head {
   struct Chunk {
     std::int64_t begin, end;
     TensorView normed, statistics, logits, nll;
+  };
+  /// What a pass holds of the weights: a tied head's own are the embedding's.
+  struct Weights {
+    explicit Weights(const Head& head) : norm(*head.parameters_, head.group_) {
+      if (head.tied_) embedding.emplace(*head.parameters_, 0);
+    }
+    WeightsInUse norm;
+    std::optional<WeightsInUse> embedding;
   };
   Chunk chunk_from(std::int64_t begin, std::int64_t tokens) const;
   /// Fills logits and nll; with gradient: logits becomes its own.

@@ -47,11 +47,11 @@ RingAttention::RingAttention(const ModelConfig& config, const Parameters& parame
 
 std::size_t RingAttention::workspace_bytes(const Stream& stream, const ModelConfig& config,
                                            const ExecutionShape& shape) {
-  const auto bytes = [&](std::int64_t B, std::int64_t T) {
-    return attention_workspace_bytes(stream, attention_shape(config, B), shape.dtype, T, shape.max_ring_tokens);
+  const auto bytes = [&](std::int64_t B, std::int64_t Tq, std::int64_t Tk) {
+    return attention_workspace_bytes(stream, attention_shape(config, B), shape.dtype, Tq, Tk);
   };
-  return std::max(bytes(shape.max_sequences, shape.max_tokens),
-                  bytes(shape.max_evaluation_sequences, shape.max_evaluation_tokens));
+  return std::max(bytes(shape.max_sequences, shape.max_tokens, shape.max_ring_tokens),
+                  bytes(shape.max_evaluation_sequences, shape.max_evaluation_tokens, shape.max_evaluation_ring_tokens));
 }
 
 void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {

@@ -17,8 +17,9 @@ namespace ringtrain {
 namespace {
 
 RingCapacity ring_capacity(const ModelConfig& config, const ExecutionShape& shape, bool trains) {
-  return {.max_sequences = std::max(shape.max_sequences, shape.max_evaluation_sequences),
-          .max_tokens = shape.max_ring_tokens,
+  const std::int64_t training = shape.max_sequences * shape.max_ring_tokens;
+  return {.tokens = std::max(training, shape.max_evaluation_sequences * shape.max_evaluation_ring_tokens),
+          .gradient_tokens = training,
           .G = config.num_key_value_heads,
           .D = config.head_dim,
           .dtype = shape.dtype,
@@ -142,8 +143,8 @@ double Transformer::take_loss_sum() {
   return state_->head.take_loss_sum(state_->stream);
 }
 
-double Transformer::take_wait_seconds() {
-  return state_->ring.take_wait_seconds();
+RingLoad Transformer::take_ring_load() {
+  return state_->ring.take_load();
 }
 
 }  // namespace ringtrain

@@ -13,6 +13,7 @@
 #include "framework/parameters.h"
 #include "framework/stream.h"
 #include "parallel/communicator.h"
+#include "parallel/ring_load.h"
 
 namespace ringtrain {
 
@@ -23,7 +24,8 @@ struct ExecutionShape {
   std::int64_t max_tokens = 0;     // T of this rank in training; 0: the model never trains
   std::int64_t max_evaluation_sequences = 1;
   std::int64_t max_evaluation_tokens = 0;  // T of this rank in evaluation; 0: never
-  std::int64_t max_ring_tokens = 0;        // the largest T of any ring rank, over both uses
+  std::int64_t max_ring_tokens = 0;             // the largest T of any ring rank in training
+  std::int64_t max_evaluation_ring_tokens = 0;  // and in evaluation
   DType dtype = DType::float32;
   Recompute recompute = Recompute::none;
   std::int64_t feedforward_chunk = 0;  // tokens of B * T; 0: all at once
@@ -58,8 +60,8 @@ class Transformer {
 
   /// Return this rank's sum of weight * nll since the last reset (waits for the device), and reset it.
   double take_loss_sum();
-  /// Return seconds this rank spent waiting for ring messages since the last call.
-  double take_wait_seconds();
+  /// Return what the ring's passes since the last call did and waited for, and reset it.
+  RingLoad take_ring_load();
 
  private:
   struct State;

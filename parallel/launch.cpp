@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/cores.h"
 #include "parallel/thread_communicator.h"
 
 namespace ringtrain {
@@ -106,7 +107,15 @@ void abort_on_error(Communicator& world, const std::function<void()>& body) {
 
 int threads_per_rank(std::int64_t wanted, int ranks) {
   if (wanted > 0) return static_cast<int>(wanted);
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks);
+  return std::max(1, available_cores() / ranks);
+}
+
+std::string crowding(int ranks, int threads, int cores) {
+  if (ranks * threads <= cores) return "";
+  return fmt::format(
+      "{} ranks of {} compute {} are {} on {} {}, so they take turns: right results, but no faster than {} would be",
+      ranks, threads, threads == 1 ? "thread" : "threads", ranks * threads, cores, cores == 1 ? "core" : "cores",
+      cores == 1 ? "one" : std::to_string(cores));
 }
 
 }  // namespace ringtrain

@@ -33,8 +33,10 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
 /// memory goes; anything but an Error leaves as Error(internal).
 void abort_on_error(Communicator& world, const std::function<void()>& body);
 
-/// Return the threads a rank gets: wanted if > 0, else cores / ranks, at least 1.
+/// Return the threads a rank gets: wanted if > 0, else available_cores() / ranks, at least 1.
 int threads_per_rank(std::int64_t wanted, int ranks);
+/// Return what a person should know, with the numbers, if ranks of so many threads are more than the cores; else "".
+std::string crowding(int ranks, int threads, int cores);
 
 class MpiWorld;
 

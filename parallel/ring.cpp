@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "kernels/elementwise.h"
-#include "parallel/ring_load.h"
 
 namespace ringtrain {
 
@@ -18,6 +17,11 @@ namespace ringtrain {
 // h, its peers post in their round h - 1, whatever they compute: by induction nothing waits in a circle.
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// Buffers of a hop alternate: hop h > 0 lives in buffer (h - 1) % 2, so a ring of two needs one.
 constexpr std::size_t buffer_of(int hop) {
@@ -48,7 +52,7 @@ struct Ring::State {
   std::vector<Tensor> blocks, documents, gradients;  // double buffers
   Tensor home;                                       // gradients that came home and are to be added
   std::unique_ptr<Communicator> key_ranks, gradient_ranks;
-  double wait_seconds = 0;
+  RingLoad load;
 
   // Of the micro-batch.
   std::int64_t B = 0;
@@ -79,6 +83,8 @@ struct Ring::State {
   }
 
   const Round& round(int hop) const { return rounds[static_cast<std::size_t>(hop)]; }
+  /// Return B * T of the largest shard.
+  std::int64_t most_tokens() const { return B * *std::max_element(tokens.begin(), tokens.end()); }
   std::int64_t tokens_of(int owner) const { return tokens[static_cast<std::size_t>(owner)]; }
   AttentionTokens places_of(const RingStep& step) const {
     return {segments[static_cast<std::size_t>(step.owner)], documents_of(step)};
@@ -102,16 +108,26 @@ struct Ring::State {
     return gradients[buffer_of(step.hop)].view().prefix(block_shape(B, tokens_of(step.owner), capacity));
   }
 
-  void wait(Communicator& communicator, std::vector<Ticket>& tickets) {
-    const auto start = std::chrono::steady_clock::now();
+  RingPassLoad& pass_load() { return backward ? load.backward : load.forward; }
+  void reset_load() {
+    for (RingPassLoad* one : {&load.forward, &load.backward}) {
+      one->pairs = 0;
+      one->compute_seconds = 0;
+      one->hop_waits.assign(static_cast<std::size_t>(size) + 1, 0.0);
+    }
+  }
+
+  /// hop: which one cannot go on before; size: the end of the pass.
+  void wait(Communicator& communicator, std::vector<Ticket>& tickets, int hop) {
+    const auto start = Clock::now();
     for (const Ticket ticket : tickets) communicator.wait(ticket);
     tickets.clear();
-    wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    pass_load().hop_waits[static_cast<std::size_t>(hop)] += seconds_since(start);
   }
 
   void post_keys(int hop);
   void post_gradients(int hop);
-  void finish_gradients(Stream& stream);
+  void finish_gradients(Stream& stream, int hop);
   void visit(const RingStep& step, const Visitor& visitor);
   void pass(Stream& stream, const Visitor& visitor);
   void run(Stream& stream, const Visitor& visitor);
@@ -155,8 +171,9 @@ void Ring::State::post_gradients(int hop) {
   }
 }
 
-void Ring::State::finish_gradients(Stream& stream) {
-  if (gradient_ranks) wait(*gradient_ranks, gradient_tickets);
+/// Ends the gradients' round before `hop`.
+void Ring::State::finish_gradients(Stream& stream, int hop) {
+  if (gradient_ranks) wait(*gradient_ranks, gradient_tickets, hop);
   if (returning && !returning->replaces) add(stream, own_dkv, home.view().prefix(own_dkv.shape));
   returning = nullptr;
 }
@@ -176,7 +193,10 @@ void Ring::State::visit(const RingStep& step, const Visitor& visitor) {
     block.dk = half(dkv, 0);
     block.dv = half(dkv, 1);
   }
+  const auto start = Clock::now();
   visitor(block);
+  pass_load().compute_seconds += seconds_since(start);
+  pass_load().pairs += block.pairs;
 }
 
 void Ring::State::pass(Stream& stream, const Visitor& visitor) {
@@ -185,8 +205,8 @@ void Ring::State::pass(Stream& stream, const Visitor& visitor) {
     const Span span(
         step ? stream.trace() : nullptr, "hop",
         {{"hop", hop}, {"owner", step ? step->owner : -1}, {"tokens", step ? B * tokens_of(step->owner) : 0}});
-    if (hop > 0) wait(*key_ranks, arriving);
-    if (backward) finish_gradients(stream);
+    if (hop > 0) wait(*key_ranks, arriving, hop);
+    if (backward) finish_gradients(stream, hop);
     if (hop + 1 < size) post_keys(hop + 1);
     if (step) {
       if (backward && step->gradient_from == no_peer) fill(stream, gradients_of(*step), 0.0);
@@ -194,8 +214,8 @@ void Ring::State::pass(Stream& stream, const Visitor& visitor) {
     }
     if (backward && size > 1) post_gradients(hop);
   }
-  if (backward) finish_gradients(stream);
-  if (size > 1) wait(*key_ranks, departing);
+  if (backward) finish_gradients(stream, size);
+  if (size > 1) wait(*key_ranks, departing, size);
 }
 
 /// A pass that fails ends all ranks before the caller can free what they are reading.
@@ -221,24 +241,25 @@ Ring::Ring(Allocator& allocator, Communicator* ring, int ring_size, const RingCa
   s.capacity = capacity;
   s.size = ring_size;
   s.rank = ring ? ring->rank() : 0;
+  s.reset_load();
   if (ring_size == 1) return;
   if (ring) {
     s.key_ranks = ring->split(0);
     s.gradient_ranks = ring->split(0);
   }
-  const Shape block = block_shape(capacity.max_sequences, capacity.max_tokens, capacity);
+  const Shape block = block_shape(1, capacity.tokens, capacity);
+  const Shape gradients = block_shape(1, capacity.gradient_tokens, capacity);
   const auto make = [&](const std::string& name, DType dtype, const Shape& shape) {
     return allocator.make(Tag::ring, name, dtype, shape);
   };
   for (int i = 0; i < block_buffers(ring_size); ++i) {
     s.blocks.push_back(make(fmt::format("ring keys and values {}", i), capacity.dtype, block));
     if (capacity.documents) {
-      s.documents.push_back(
-          make(fmt::format("ring document ids {}", i), DType::int32, {capacity.max_sequences, capacity.max_tokens}));
+      s.documents.push_back(make(fmt::format("ring document ids {}", i), DType::int32, {capacity.tokens}));
     }
-    if (capacity.backward) s.gradients.push_back(make(fmt::format("ring gradients {}", i), capacity.dtype, block));
+    if (capacity.backward) s.gradients.push_back(make(fmt::format("ring gradients {}", i), capacity.dtype, gradients));
   }
-  if (capacity.backward && has_home_buffer(ring_size)) s.home = make("ring gradients home", capacity.dtype, block);
+  if (capacity.backward && has_home_buffer(ring_size)) s.home = make("ring gradients home", capacity.dtype, gradients);
 }
 
 Ring::~Ring() = default;
@@ -255,9 +276,7 @@ void Ring::begin(const AttentionMask& mask, std::span<const ShardExtents> extent
   s.segments.assign(segments.begin(), segments.end());
   s.tokens.clear();
   for (const SegmentList& list : s.segments) s.tokens.push_back(token_count(list));
-  ensure(N == 1 || (sequences <= s.capacity.max_sequences &&
-                    *std::max_element(s.tokens.begin(), s.tokens.end()) <= s.capacity.max_tokens),
-         "a micro-batch within the ring's capacity");
+  ensure(N == 1 || s.most_tokens() <= s.capacity.tokens, "a micro-batch within the ring's capacity");
 
   plan_ = ring_plan(ring_needs(mask, extents), s.size, s.rank);
   s.rounds.assign(N + 1, {});
@@ -280,7 +299,8 @@ void Ring::forward(Stream& stream, int layer, const TensorView& kv, const Tensor
 
 void Ring::backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
                     const Visitor& visitor) {
-  ensure(state_->size == 1 || state_->capacity.backward, "a ring with gradient buffers");
+  ensure(state_->size == 1 || (state_->capacity.backward && state_->most_tokens() <= state_->capacity.gradient_tokens),
+         "a micro-batch within the ring's gradient buffers");
   state_->layer = layer;
   state_->backward = true;
   state_->own_kv = kv;
@@ -294,19 +314,21 @@ std::size_t Ring::ring_bytes(const RingCapacity& capacity, int ring_size) {
   const auto rounded = [](std::int64_t bytes) {  // as the allocator does
     return std::max<std::size_t>(64, (static_cast<std::size_t>(bytes) + 63) / 64 * 64);
   };
-  const std::int64_t tokens = capacity.max_sequences * capacity.max_tokens;
-  const std::size_t block =
-      rounded(2 * tokens * capacity.G * capacity.D * static_cast<std::int64_t>(size_of(capacity.dtype)));
-  const std::size_t ids = rounded(tokens * static_cast<std::int64_t>(size_of(DType::int32)));
+  const auto block = [&](std::int64_t tokens) {
+    return rounded(2 * tokens * capacity.G * capacity.D * static_cast<std::int64_t>(size_of(capacity.dtype)));
+  };
+  const std::size_t ids = rounded(capacity.tokens * static_cast<std::int64_t>(size_of(DType::int32)));
   const auto buffers = static_cast<std::size_t>(block_buffers(ring_size));
-  std::size_t bytes = buffers * block;
+  std::size_t bytes = buffers * block(capacity.tokens);
   if (capacity.documents) bytes += buffers * ids;
-  if (capacity.backward) bytes += (buffers + (has_home_buffer(ring_size) ? 1 : 0)) * block;
+  if (capacity.backward) bytes += (buffers + (has_home_buffer(ring_size) ? 1 : 0)) * block(capacity.gradient_tokens);
   return bytes;
 }
 
-double Ring::take_wait_seconds() {
-  return std::exchange(state_->wait_seconds, 0.0);
+RingLoad Ring::take_load() {
+  RingLoad load = state_->load;
+  state_->reset_load();
+  return load;
 }
 
 }  // namespace ringtrain

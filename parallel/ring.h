@@ -12,6 +12,7 @@
 #include "framework/stream.h"
 #include "kernels/attention.h"
 #include "parallel/communicator.h"
+#include "parallel/ring_load.h"
 #include "parallel/ring_schedule.h"
 
 namespace ringtrain {
@@ -26,9 +27,11 @@ struct RingBlock {
   AttentionTokens tokens;
 };
 
+/// The largest micro-batch of any use, as B * T of the largest shard of any rank: training has several short sequences,
+/// evaluation may have one long one.
 struct RingCapacity {
-  std::int64_t max_sequences = 0;  // B
-  std::int64_t max_tokens = 0;     // T, the largest shard of any rank
+  std::int64_t tokens = 0;           // of any pass
+  std::int64_t gradient_tokens = 0;  // of a backward pass
   std::int64_t G = 0, D = 0;
   DType dtype = DType::float32;
   bool backward = true;   // else no gradient buffers
@@ -60,8 +63,8 @@ class Ring {
   const RingPlan& plan() const { return plan_; }
   /// Return the bytes of the ring's buffers: the stated formula, see docs/architecture.md.
   static std::size_t ring_bytes(const RingCapacity& capacity, int ring_size);
-  /// Return seconds spent waiting in exchanges since the last call, and reset: the exposed communication.
-  double take_wait_seconds();
+  /// Return what the passes since the last call did and waited for (the exposed communication), and reset it.
+  RingLoad take_load();
 
  private:
   struct State;

@@ -1,6 +1,7 @@
 #include "parallel/ring_load.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace ringtrain {
 
@@ -51,6 +52,26 @@ std::int64_t visible_pairs(const AttentionMask& mask, const AttentionTokens& que
     }
   }
   return pairs;
+}
+
+std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout, std::int64_t length, int ranks) {
+  const Segment all{0, 1, length};
+  std::vector<std::int64_t> pairs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    pairs.push_back(visible_pairs(mask, shard_segments(layout, length, ranks, rank), {&all, 1}));
+  }
+  return pairs;
+}
+
+double imbalance(std::span<const std::int64_t> loads) {
+  const std::int64_t sum = std::accumulate(loads.begin(), loads.end(), std::int64_t{0});
+  if (sum == 0) return 1;
+  return static_cast<double>(*std::max_element(loads.begin(), loads.end())) * static_cast<double>(loads.size()) /
+         static_cast<double>(sum);
+}
+
+double RingPassLoad::wait_seconds() const {
+  return std::accumulate(hop_waits.begin(), hop_waits.end(), 0.0);
 }
 
 }  // namespace ringtrain

@@ -58,8 +58,8 @@ std::vector<LengthResult> evaluate_targets(RankState& state, const TokenFile& fi
       if (progress && state.rank == 0) progress(++done, tokens);
     }
   }
-  state.model.take_loss_sum();  // forward adds to it; the next training step starts from zero
-  state.model.take_wait_seconds();
+  state.model.take_loss_sum();   // forward adds to it; the next training step starts from zero
+  state.model.take_ring_load();  // not of training
   all_reduce_sum(*state.world, std::span<double>(flat), {"evaluation"});
 
   std::vector<std::vector<BlockSums>> sums(static_cast<std::size_t>(lengths));

@@ -39,10 +39,11 @@ std::string metrics_line(const StepRecord& record) {
   for (const MemoryUse& peak : record.peak) peaks.push_back(peak_json(peak));
   return fmt::format(
       R"({{"kind":"train","step":{},"tokens":{},"loss":{},"grad_norm":{},"lr":{:.17g},"skipped_steps":{},)"
-      R"({}"tokens_per_second":{:.6g},"seconds":{:.6g},"ring_wait_seconds":{:.6g},"samples":[{}],"peak_bytes":[{}]}})",
+      R"({}"tokens_per_second":{:.6g},"seconds":{:.6g},"ring_wait_seconds":{:.6g},"samples":[{}],"peak_bytes":[{}]{}}})",
       record.step, record.tokens, number_json(record.loss), number_json(record.grad_norm), record.lr,
       record.skipped_steps, record.loss_spike ? R"("loss_spike":true,)" : "", record.tokens_per_second, record.seconds,
-      record.ring_wait_seconds, fmt::join(record.samples, ","), fmt::join(peaks, ","));
+      record.ring_wait_seconds, fmt::join(record.samples, ","), fmt::join(peaks, ","),
+      record.ring ? ",\"ring\":" + to_json(*record.ring) : "");
 }
 
 std::string metrics_line(std::int64_t step, const EvaluationSummary& summary) {

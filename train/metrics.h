@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "framework/config.h"
 #include "framework/files.h"
 #include "train/evaluation_report.h"
+#include "train/ring_report.h"
 
 namespace ringtrain {
 
@@ -26,6 +28,7 @@ struct StepRecord {
   double ring_wait_seconds = 0;       // rank 0's share of them spent waiting for ring messages
   std::vector<std::int64_t> samples;  // global indices of the step's sequences
   std::vector<MemoryUse> peak;        // by rank
+  std::optional<RingReport> ring;     // none: a ring of one
 };
 
 /// Return the line of a step, without its end; loss and norm with 17 significant digits.

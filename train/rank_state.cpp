@@ -28,8 +28,8 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.max_evaluation_sequences = 1;
   shape.max_evaluation_tokens = shard_tokens(config.mesh, longest, ring_rank);
   // Rank 0 of a ring has the largest shard, of whatever length.
-  shape.max_ring_tokens = std::max(purpose.training ? shard_tokens(config.mesh, training.seq_len, 0) : 0,
-                                   shard_tokens(config.mesh, longest, 0));
+  shape.max_ring_tokens = purpose.training ? shard_tokens(config.mesh, training.seq_len, 0) : 0;
+  shape.max_evaluation_ring_tokens = shard_tokens(config.mesh, longest, 0);
   shape.dtype = training.dtype;
   shape.recompute = training.recompute;
   shape.feedforward_chunk = training.feedforward_chunk;

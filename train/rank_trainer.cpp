@@ -70,6 +70,7 @@ ExitCode RankTrainer::run_steps() {
                        signal == SIGINT ? "SIGINT" : "SIGTERM", step, config.training.steps));
     }
   }
+  for (const std::string& line : ring_.lines()) note(line);
   return signal == 0 ? ExitCode::done : signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
 }
 
@@ -187,7 +188,9 @@ void RankTrainer::handle_nonfinite(std::int64_t step, const StepResult& result) 
 
 void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
   if (peaks_.empty()) peaks_ = gather_peaks();  // nothing is allocated after the first step, so they stay
-  const double wait = state_.model.take_wait_seconds();
+  const RingLoad load = state_.model.take_ring_load();
+  std::optional<RingReport> ring;
+  if (state_.mesh.sequence > 1) ring = gather_ring_report(world_, state_.mesh, load);
   if (state_.rank != 0) return;
   const TrainingConfig& training = run_.config.training;
   StepRecord line;
@@ -200,9 +203,11 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.loss_spike = result.loss_spike;
   line.seconds = seconds;
   line.tokens_per_second = static_cast<double>(training.global_batch_size * training.seq_len) / seconds;
-  line.ring_wait_seconds = wait;
+  line.ring_wait_seconds = load.forward.wait_seconds() + load.backward.wait_seconds();
   line.samples = run_.sample_indices(step);
   line.peak = peaks_;
+  line.ring = ring;
+  if (ring) ring_.add(*ring, seconds);
   metrics_->write(metrics_line(line));
   if (result.loss_spike) note(fmt::format("warning: step {}: a loss spike: {}", step, loss_watch_.last_spike()));
   progress_->update(step, fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}", result.loss, result.norm, result.lr),

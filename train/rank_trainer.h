@@ -63,6 +63,7 @@ class RankTrainer {
   std::vector<MemoryUse> peaks_;          // by rank; gathered after the first step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
   std::unique_ptr<Progress> progress_;    // rank 0
+  RingSummary ring_;                      // rank 0, of a ring of several
   CheckpointSaver saver_;                 // goes first: its thread reads state_
 };
 

@@ -1,9 +1,11 @@
-// The folder of a run: config.yaml, metrics.jsonl, checkpoints/. It is never used for a second run unasked.
+// The folder of a run: config.yaml, metrics.jsonl, checkpoints/. It is never used for a second run unasked, and never
+// by two at a time (lock).
 #pragma once
 
 #include <string>
 
 #include "framework/config.h"
+#include "framework/files.h"
 
 namespace ringtrain {
 
@@ -19,8 +21,9 @@ class RunFolder {
   bool holds_run() const;
   /// Throws Error(usage) unless the folder, or the nearest one above it that exists, can be written. Leaves nothing.
   void check_writable() const;
-  /// Makes the folder and writes the resolved config into it.
-  void begin(const Config& config) const;
+  /// Makes the folder, keeps other runs out of it as long as the lock lives, and writes the resolved config into it.
+  /// Throws Error(usage) that names the process if another one trains into it.
+  [[nodiscard]] FileLock begin(const Config& config) const;
 
  private:
   std::string path_;

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <atomic>
 
+#include "framework/cores.h"
 #include "framework/error.h"
 #include "framework/progress.h"
 #include "framework/signals.h"
 #include "parallel/agreement.h"
 #include "parallel/launch.h"
+#include "parallel/ring_load.h"
 #include "train/memory_report.h"
 #include "train/metrics.h"
 #include "train/rank_trainer.h"
@@ -28,6 +30,13 @@ LaunchOptions launch_options(const MeshConfig& mesh) {
 int compute_threads(const MeshConfig& mesh, const Launcher& launcher) {
   const auto here = launcher.ranks_here(static_cast<int>(mesh.data * mesh.sequence));
   return threads_per_rank(mesh.threads_per_rank, static_cast<int>(here.size()));
+}
+
+/// Tells if there are more compute threads than cores. (Processes that a launcher has bound see their own cores alone.)
+void tell_crowding(const MeshConfig& mesh, const Launcher& launcher, const Note& note) {
+  const int ranks = launcher.ranks_are_processes() ? 1 : launch_options(mesh).ranks;
+  const std::string told = crowding(ranks, compute_threads(mesh, launcher), available_cores());
+  if (!told.empty()) note(told);
 }
 
 /// A rank without a token is legal for a kernel, but nobody wants it: refuse a ring longer than its sequences.
@@ -85,6 +94,13 @@ std::string mesh_report(const Config& config, const Launcher& launcher) {
                         mesh.sequence_index(rank), token_count(segments), config.training.seq_len,
                         positions_text(segments));
   }
+  if (mesh.sequence > 1) {
+    const AttentionMask mask{.causal = true, .window = config.model.sliding_window};
+    const auto pairs = pairs_by_rank(mask, config.mesh.layout, config.training.seq_len, mesh.sequence);
+    text += fmt::format(
+        "  attention: the busiest rank has {:.3f} x the mean pairs of queries and keys (document ends not counted)\n",
+        imbalance(pairs));
+  }
   return text;
 }
 
@@ -116,14 +132,15 @@ std::vector<Fact> facts_of(const Run& run) {
   return facts;
 }
 
-/// Makes the run's folder ready to go on from where the run begins.
-void begin_folder(const Run& run, const Note& note) {
-  run.folder.begin(run.config);
+/// Makes the run's folder ready to go on from where the run begins. Return what keeps others out of it.
+FileLock begin_folder(const Run& run, const Note& note) {
+  FileLock lock = run.folder.begin(run.config);
   run.checkpoints.continue_from(run.start.step, note);
   if (const std::int64_t cut = cut_metrics(run.folder.metrics_path(), run.start.step); cut > 0) {
     note(fmt::format("{}: cut {} bytes of steps after {}, which this run makes again", run.folder.metrics_path(), cut,
                      run.start.step));
   }
+  return lock;
 }
 
 }  // namespace
@@ -194,12 +211,14 @@ ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
                      run.last_step));
     return ExitCode::done;
   }
+  tell_crowding(run.config.mesh, launcher, note);
   TraceFile timeline(run, launcher, note);
   const SignalGuard guard;
   std::atomic<ExitCode> result{ExitCode::done};
+  FileLock lock;  // rank 0's, until all ranks have ended
   launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
     require_agreement(world, facts_of(run));
-    run_on_rank_zero(world, [&] { begin_folder(run, note); });
+    run_on_rank_zero(world, [&] { lock = begin_folder(run, note); });
     ThreadPool pool(compute_threads(run.config.mesh, launcher));
     const ExitCode code = RankTrainer(run, world, pool, timeline.rank(world.rank())).train();
     if (world.rank() == launcher.process()) result = code;

@@ -12,6 +12,7 @@
 #include "data/token_manifest.h"
 #include "framework/files.h"
 #include "framework/hash.h"
+#include "tests/support/error_of.h"
 
 namespace ringtrain {
 
@@ -77,21 +78,7 @@ class DataTest : public ::testing::Test {
   std::string folder;
 };
 
-/// Runs action, which must throw an Error of this code; return its sentence.
-template <class Action>
-std::string failure_of(ExitCode expected, Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), expected) << error.what();
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "not an Error: " << error.what();
-    return "";
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
+using testing::error_of;
 
 inline ::testing::AssertionResult holds(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();

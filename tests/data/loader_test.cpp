@@ -127,7 +127,7 @@ TEST_F(LoaderTest, DocumentsByHand) {
   EXPECT_EQ(window_count(*corpus.files[0], 4, &dropped), 1);
   EXPECT_EQ(dropped, 2);
   EXPECT_EQ(window_count(*corpus.files[0], 6, nullptr), 1);
-  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { window_count(*corpus.files[0], 7, nullptr); }),
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { window_count(*corpus.files[0], 7, nullptr); }),
                     "has 7 tokens for training, and one window of training.seq_len 7 needs 8"));
 
   Allocator allocator(Device::cpu());
@@ -239,7 +239,7 @@ TEST_F(LoaderTest, WindowsStayInTheTrainingPart) {
   EXPECT_EQ(dropped, 49);
   content.validation_documents = 4;
   const Corpus none = corpus_of(content);
-  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { window_count(*none.files[0], 1, nullptr); }), "has 0 tokens"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { window_count(*none.files[0], 1, nullptr); }), "has 0 tokens"));
 }
 
 TEST_F(LoaderTest, LoadingAllocatesNoTensors) {
@@ -277,15 +277,15 @@ TEST_F(LoaderTest, CorpusOpensChecksAndHashes) {
   const Corpus corpus = open_corpus(DataConfig{{{a, 1}}, b, Packing::documents}, 257);
   EXPECT_EQ(corpus.validation().path(), b);
   EXPECT_EQ(open_corpus(DataConfig{{{a, 1}}, "", Packing::documents}, 257).validation().path(), a);
-  EXPECT_TRUE(holds(failure_of(ExitCode::data,
-                               [&] {
-                                 hash({{c, 1}});
-                               }),
+  EXPECT_TRUE(holds(error_of(ExitCode::data,
+                             [&] {
+                               hash({{c, 1}});
+                             }),
                     "has tokens up to 299, but model.vocab_size is 257; it must be at least 300"));
-  EXPECT_TRUE(holds(failure_of(ExitCode::data,
-                               [&] {
-                                 open_corpus(DataConfig{{{a, 1}}, c, Packing::documents}, 257);
-                               }),
+  EXPECT_TRUE(holds(error_of(ExitCode::data,
+                             [&] {
+                               open_corpus(DataConfig{{{a, 1}}, c, Packing::documents}, 257);
+                             }),
                     "c.h5"));
 }
 

@@ -69,13 +69,13 @@ TEST_F(PrepareTest, LateNulByteMakesAFileBinary) {
 }
 
 TEST_F(PrepareTest, InputsThatCannotServe) {
-  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { find_sources({in_folder("no")}, nullptr); }), "in"));
-  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { find_sources({in_folder("no")}, nullptr); }),
-                    "No such file or directory"));
-  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { find_sources({folder}, nullptr); }), "hold no text"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({in_folder("no")}, nullptr); }), "in"));
+  EXPECT_TRUE(
+      holds(error_of(ExitCode::data, [&] { find_sources({in_folder("no")}, nullptr); }), "No such file or directory"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({folder}, nullptr); }), "hold no text"));
   text("empty", "");
-  EXPECT_TRUE(holds(failure_of(ExitCode::data, [&] { find_sources({folder}, nullptr); }), "1 empty"));
-  EXPECT_TRUE(holds(failure_of(ExitCode::data, [] { find_sources({"/dev/null"}, nullptr); }), "neither a file"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({folder}, nullptr); }), "1 empty"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [] { find_sources({"/dev/null"}, nullptr); }), "neither a file"));
 }
 
 TEST_F(PrepareTest, DocumentsAreTheTextsShuffledAndSplit) {
@@ -138,16 +138,16 @@ TEST_F(PrepareTest, SourceThatChangesBetweenTheTwoLooks) {
   text("a", "first content");
   const SourceList list = find_sources({in_folder("a")}, nullptr);
   text("a", "other content");  // of the same length
-  EXPECT_TRUE(holds(failure_of(ExitCode::data,
-                               [&] {
-                                 prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
-                               }),
+  EXPECT_TRUE(holds(error_of(ExitCode::data,
+                             [&] {
+                               prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
+                             }),
                     "changed while it was being read"));
   text("a", "short");
-  EXPECT_TRUE(holds(failure_of(ExitCode::data,
-                               [&] {
-                                 prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
-                               }),
+  EXPECT_TRUE(holds(error_of(ExitCode::data,
+                             [&] {
+                               prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
+                             }),
                     "cut short"));
   EXPECT_FALSE(path_exists(in_folder("a.h5")));
   EXPECT_FALSE(path_exists(in_folder("a.h5.partial")));
@@ -158,10 +158,10 @@ TEST_F(PrepareTest, ExistingOutputIsLeftAlone) {
   text("a", "content");
   text("a.h5", "precious");
   const SourceList list = find_sources({in_folder("a")}, nullptr);
-  EXPECT_TRUE(holds(failure_of(ExitCode::usage,
-                               [&] {
-                                 prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
-                               }),
+  EXPECT_TRUE(holds(error_of(ExitCode::usage,
+                             [&] {
+                               prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
+                             }),
                     "never overwritten"));
   EXPECT_EQ(read_file(in_folder("a.h5"), ExitCode::data), "precious");
 }

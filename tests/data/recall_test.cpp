@@ -157,7 +157,7 @@ TEST_F(RecallTest, WindowsOfADocumentsLengthAreWholeDocuments) {
 
 TEST_F(RecallTest, NumbersThatDoNotFit) {
   const auto refusal = [&](std::int64_t n, std::int64_t l, std::int64_t p) {
-    return failure_of(ExitCode::usage, [&] { prepare_recall({n, l, p, {in_folder("a.h5"), 0, 1}}, nullptr); });
+    return error_of(ExitCode::usage, [&] { prepare_recall({n, l, p, {in_folder("a.h5"), 0, 1}}, nullptr); });
   };
   EXPECT_TRUE(holds(refusal(0, 512, 4), "--documents 0"));
   EXPECT_TRUE(holds(refusal(1, 512, 17), "--pairs 17 is not between 1 and 16"));

@@ -13,7 +13,7 @@ namespace {
 class TokenFileTest : public DataTest {
  protected:
   std::string refusal(const std::string& path) const {
-    return failure_of(ExitCode::data, [&] { TokenFile::open(path); });
+    return error_of(ExitCode::data, [&] { TokenFile::open(path); });
   }
   /// Writes a sealed HDF5 file of any tokens, offsets and weights, valid but for what the arguments make wrong.
   template <class Token>
@@ -227,7 +227,7 @@ TEST_F(TokenFileTest, ForgedContent) {
 TEST_F(TokenFileTest, WriterNeverOverwrites) {
   const std::string path = write("a.h5", make_content({30}));
   const std::string before = read_file(path, ExitCode::data);
-  EXPECT_TRUE(holds(failure_of(ExitCode::usage, [&] { write("a.h5", make_content({50})); }), "never overwritten"));
+  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { write("a.h5", make_content({50})); }), "never overwritten"));
   EXPECT_EQ(read_file(path, ExitCode::data), before);
   EXPECT_EQ(list_directory(folder, ExitCode::data), (std::vector<std::string>{"a.h5", "a.h5.manifest.json"}));
 }
@@ -248,12 +248,12 @@ TEST_F(TokenFileTest, LeftoverOfAKilledRunIsReplaced) {
 }
 
 TEST_F(TokenFileTest, WriterRefusesAFullDiskAndAFolderThatIsNotThere) {
-  const std::string sentence = failure_of(ExitCode::usage, [&] {
+  const std::string sentence = error_of(ExitCode::usage, [&] {
     TokenFileWriter(in_folder("a.h5"), {257, std::int64_t{1} << 55, 1, 1, false, {}, {}});
   });
   EXPECT_TRUE(holds(sentence, "No space left on device: needs"));
   EXPECT_TRUE(list_directory(folder, ExitCode::data).empty());
-  EXPECT_TRUE(holds(failure_of(ExitCode::usage, [&] { write("no/a.h5", make_content({30})); }), "does not exist"));
+  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { write("no/a.h5", make_content({30})); }), "does not exist"));
 }
 
 }  // namespace

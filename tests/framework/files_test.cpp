@@ -8,9 +8,12 @@
 #include <filesystem>
 
 #include "framework/hash.h"
+#include "tests/support/error_of.h"
 
 namespace ringtrain {
 namespace {
+
+using testing::error_of;
 
 class FilesTest : public ::testing::Test {
  protected:
@@ -23,18 +26,6 @@ class FilesTest : public ::testing::Test {
   std::string in_folder(const std::string& name) const { return folder + "/" + name; }
   std::string folder;
 };
-
-template <class Action>
-std::string failure_of(Action&& action, ExitCode expected) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), expected);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
 
 TEST_F(FilesTest, WriteReplacesWholeFileAndLeavesNoTemporary) {
   const std::string path = in_folder("a.json");
@@ -53,7 +44,7 @@ TEST_F(FilesTest, ReadsAndWritesAtOffsets) {
   EXPECT_STREQ(text, "cdef");
   EXPECT_EQ(file.size(), 7);
   file.truncate(5);
-  const std::string message = failure_of([&] { file.read_at(2, text, 4); }, ExitCode::data);
+  const std::string message = error_of(ExitCode::data, [&] { file.read_at(2, text, 4); });
   EXPECT_NE(message.find("ends at byte 5"), std::string::npos) << message;
 }
 
@@ -65,32 +56,32 @@ TEST_F(FilesTest, AppendsToWhatIsThere) {
 
 TEST_F(FilesTest, CreateRefusesWhatExists) {
   File::create(in_folder("c"), ExitCode::usage).close();
-  const std::string message = failure_of([&] { File::create(in_folder("c"), ExitCode::usage); }, ExitCode::usage);
+  const std::string message = error_of(ExitCode::usage, [&] { File::create(in_folder("c"), ExitCode::usage); });
   EXPECT_NE(message.find("File exists"), std::string::npos) << message;
 }
 
 TEST_F(FilesTest, FailuresNamePathAndReason) {
   const std::string path = in_folder("missing");
-  for (const auto& message : {failure_of([&] { File::open(path, ExitCode::checkpoint); }, ExitCode::checkpoint),
-                              failure_of([&] { read_file(path, ExitCode::data); }, ExitCode::data),
-                              failure_of([&] { file_size(path, ExitCode::data); }, ExitCode::data),
-                              failure_of([&] { list_directory(path, ExitCode::data); }, ExitCode::data),
-                              failure_of([&] { rename_path(path, in_folder("x"), ExitCode::data); }, ExitCode::data),
-                              failure_of([&] { hash_file(path, ExitCode::data); }, ExitCode::data)}) {
+  for (const auto& message : {error_of(ExitCode::checkpoint, [&] { File::open(path, ExitCode::checkpoint); }),
+                              error_of(ExitCode::data, [&] { read_file(path, ExitCode::data); }),
+                              error_of(ExitCode::data, [&] { file_size(path, ExitCode::data); }),
+                              error_of(ExitCode::data, [&] { list_directory(path, ExitCode::data); }),
+                              error_of(ExitCode::data, [&] { rename_path(path, in_folder("x"), ExitCode::data); }),
+                              error_of(ExitCode::data, [&] { hash_file(path, ExitCode::data); })}) {
     EXPECT_NE(message.find(path), std::string::npos) << message;
     EXPECT_NE(message.find("No such file or directory"), std::string::npos) << message;
   }
-  const std::string message = failure_of([&] { File::open(folder, ExitCode::data); }, ExitCode::data);
+  const std::string message = error_of(ExitCode::data, [&] { File::open(folder, ExitCode::data); });
   EXPECT_NE(message.find("it is a folder"), std::string::npos) << message;
   write_file(in_folder("big"), "0123456789", ExitCode::data);
-  EXPECT_NE(failure_of([&] { read_file(in_folder("big"), ExitCode::data, 9); }, ExitCode::data).find("10 bytes"),
+  EXPECT_NE(error_of(ExitCode::data, [&] { read_file(in_folder("big"), ExitCode::data, 9); }).find("10 bytes"),
             std::string::npos);
 }
 
 TEST_F(FilesTest, FullDiskSaysWhatItNeeds) {
   if (!path_exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   File full = File::open_for_update("/dev/full", ExitCode::checkpoint);
-  const std::string message = failure_of([&] { full.write("123456"); }, ExitCode::checkpoint);
+  const std::string message = error_of(ExitCode::checkpoint, [&] { full.write("123456"); });
   EXPECT_NE(message.find("No space left on device"), std::string::npos) << message;
   EXPECT_NE(message.find("needs 6 bytes"), std::string::npos) << message;
 }
@@ -98,7 +89,7 @@ TEST_F(FilesTest, FullDiskSaysWhatItNeeds) {
 TEST_F(FilesTest, ReserveMoreThanTheDiskHolds) {
   File file = File::create(in_folder("huge"), ExitCode::checkpoint);
   const std::int64_t more = free_bytes(folder, ExitCode::data) + (std::int64_t{1} << 42);
-  const std::string message = failure_of([&] { file.reserve(more); }, ExitCode::checkpoint);
+  const std::string message = error_of(ExitCode::checkpoint, [&] { file.reserve(more); });
   EXPECT_NE(message.find(file.path()), std::string::npos) << message;
   EXPECT_NE(message.find(std::to_string(more)), std::string::npos) << message;
 }
@@ -106,11 +97,10 @@ TEST_F(FilesTest, ReserveMoreThanTheDiskHolds) {
 TEST_F(FilesTest, FolderThatCannotBeWritten) {
   EXPECT_NO_THROW(check_writable(folder, ExitCode::usage));
   EXPECT_TRUE(list_directory(folder, ExitCode::usage).empty());
-  EXPECT_NE(failure_of([] { check_writable("/proc", ExitCode::usage); }, ExitCode::usage).find("/proc"),
+  EXPECT_NE(error_of(ExitCode::usage, [] { check_writable("/proc", ExitCode::usage); }).find("/proc"),
             std::string::npos);
-  EXPECT_NE(
-      failure_of([&] { check_writable(in_folder("no"), ExitCode::usage); }, ExitCode::usage).find("does not exist"),
-      std::string::npos);
+  EXPECT_NE(error_of(ExitCode::usage, [&] { check_writable(in_folder("no"), ExitCode::usage); }).find("does not exist"),
+            std::string::npos);
 }
 
 TEST_F(FilesTest, FoldersAndTrees) {
@@ -118,7 +108,7 @@ TEST_F(FilesTest, FoldersAndTrees) {
   make_directories(in_folder("x/y/z"), ExitCode::usage);
   write_file(in_folder("x/y/f"), "f", ExitCode::usage);
   EXPECT_TRUE(is_directory(in_folder("x/y/z")));
-  EXPECT_NE(failure_of([&] { make_directories(in_folder("x/y/f/g"), ExitCode::usage); }, ExitCode::usage).find("x/y/f"),
+  EXPECT_NE(error_of(ExitCode::usage, [&] { make_directories(in_folder("x/y/f/g"), ExitCode::usage); }).find("x/y/f"),
             std::string::npos);
   rename_path(in_folder("x/y"), in_folder("w"), ExitCode::usage);
   EXPECT_EQ(list_directory(in_folder("w"), ExitCode::usage), (std::vector<std::string>{"f", "z"}));
@@ -152,6 +142,23 @@ TEST_F(FilesTest, HashAgreesWithTheToolAndWithItsPieces) {
   EXPECT_EQ(hash_file(in_folder("long"), ExitCode::data), hash_bytes(long_text));
   write_file(in_folder("none"), "", ExitCode::data);
   EXPECT_EQ(hash_file(in_folder("none"), ExitCode::data), hash_bytes(""));
+}
+
+TEST_F(FilesTest, OneHoldsALockAndOthersAreToldWho) {
+  const std::string path = in_folder("lock"), own = std::to_string(::getpid());
+  const auto refusal = [&] {
+    return error_of(ExitCode::usage, [&] { FileLock::acquire(path, "taken by", ExitCode::usage); });
+  };
+  {
+    const FileLock first = FileLock::acquire(path, "taken by", ExitCode::usage);
+    EXPECT_EQ(refusal(), "taken by process " + own + " (" + path + " is locked); wait until it has ended");
+    EXPECT_EQ(read_file(path, ExitCode::usage), own + "\n");  // he who was refused has changed nothing
+  }
+  write_file(path, "a long number from long ago", ExitCode::usage);  // its process is gone, and so is its lock
+  FileLock second = FileLock::acquire(path, "taken by", ExitCode::usage);
+  EXPECT_EQ(read_file(path, ExitCode::usage), own + "\n");
+  const FileLock moved = std::move(second);
+  EXPECT_NE(refusal().find(own), std::string::npos);
 }
 
 }  // namespace

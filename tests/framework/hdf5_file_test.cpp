@@ -8,8 +8,12 @@
 #include <filesystem>
 #include <thread>
 
+#include "tests/support/error_of.h"
+
 namespace ringtrain {
 namespace {
+
+using testing::error_of;
 
 class Hdf5Test : public ::testing::Test {
  protected:
@@ -22,18 +26,6 @@ class Hdf5Test : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder); }
   std::string folder, path;
 };
-
-template <class Action>
-std::string failure_of(Action&& action, ExitCode expected) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), expected);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
 
 TEST_F(Hdf5Test, RoundTripOfEveryTypeInSlices) {
   const std::vector<Hdf5Type> types{Hdf5Type::uint8, Hdf5Type::uint16,  Hdf5Type::uint32, Hdf5Type::int32,
@@ -81,8 +73,8 @@ TEST_F(Hdf5Test, AttributesOfEveryKindAlsoLongOnes) {
   EXPECT_EQ(reader.number("floor"), 1.0 / 3.0);
   EXPECT_EQ(reader.text("empty"), "");
   EXPECT_EQ(reader.text("config"), "model:\n  größe: 1\n" + text);
-  EXPECT_NE(failure_of([&] { reader.integer("floor"); }, ExitCode::data).find("no integer"), std::string::npos);
-  EXPECT_NE(failure_of([&] { reader.text("other"); }, ExitCode::data).find("no attribute other"), std::string::npos);
+  EXPECT_NE(error_of(ExitCode::data, [&] { reader.integer("floor"); }).find("no integer"), std::string::npos);
+  EXPECT_NE(error_of(ExitCode::data, [&] { reader.text("other"); }).find("no attribute other"), std::string::npos);
 }
 
 TEST_F(Hdf5Test, EmptyScalarAndUnwrittenDatasets) {
@@ -136,15 +128,13 @@ TEST_F(Hdf5Test, SameContentSameBytes) {
 
 TEST_F(Hdf5Test, RefusesToWriteWhereItCannot) {
   Hdf5Writer::create(path, {{"a", Hdf5Type::uint8, {1}, 0}}, {}, ExitCode::data).finish();
-  EXPECT_NE(failure_of([&] { Hdf5Writer::create(path, {}, {}, ExitCode::checkpoint); }, ExitCode::checkpoint)
+  EXPECT_NE(error_of(ExitCode::checkpoint, [&] { Hdf5Writer::create(path, {}, {}, ExitCode::checkpoint); })
                 .find("File exists"),
             std::string::npos);
   const std::int64_t elements = free_bytes(folder, ExitCode::data);
-  const std::string message = failure_of(
-      [&] {
-        Hdf5Writer::create(folder + "/big.h5", {{"a", Hdf5Type::float32, {elements}, 0}}, {}, ExitCode::usage);
-      },
-      ExitCode::usage);
+  const std::string message = error_of(ExitCode::usage, [&] {
+    Hdf5Writer::create(folder + "/big.h5", {{"a", Hdf5Type::float32, {elements}, 0}}, {}, ExitCode::usage);
+  });
   EXPECT_NE(message.find("No space left on device: needs " + std::to_string(4 * elements + (1 << 20)) + " bytes"),
             std::string::npos)
       << message;
@@ -153,10 +143,10 @@ TEST_F(Hdf5Test, RefusesToWriteWhereItCannot) {
 
 TEST_F(Hdf5Test, WhatIsNoHdf5FileIsAnError) {
   write_file(path, "this is plain text, and long enough to look at twice", ExitCode::data);
-  const std::string message = failure_of([&] { Hdf5Reader::open(path, ExitCode::data); }, ExitCode::data);
+  const std::string message = error_of(ExitCode::data, [&] { Hdf5Reader::open(path, ExitCode::data); });
   EXPECT_NE(message.find(path), std::string::npos) << message;
   write_file(path, "", ExitCode::data);
-  failure_of([&] { Hdf5Reader::open(path, ExitCode::data); }, ExitCode::data);
+  error_of(ExitCode::data, [&] { Hdf5Reader::open(path, ExitCode::data); });
 }
 
 TEST_F(Hdf5Test, TruncatedFileIsAnErrorNotACrash) {
@@ -164,7 +154,7 @@ TEST_F(Hdf5Test, TruncatedFileIsAnErrorNotACrash) {
   const std::string whole = read_file(path, ExitCode::data);
   for (const std::size_t size : {std::size_t{8}, std::size_t{100}, whole.size() / 2, whole.size() - 1}) {
     write_file(path, whole.substr(0, size), ExitCode::data);
-    failure_of([&] { Hdf5Reader::open(path, ExitCode::data); }, ExitCode::data);
+    error_of(ExitCode::data, [&] { Hdf5Reader::open(path, ExitCode::data); });
   }
 }
 

@@ -167,6 +167,7 @@ inline ExecutionShape shape_of(const RunOptions& options, const Sequences& large
           .max_evaluation_sequences = largest.B,
           .max_evaluation_tokens = evaluates ? T : 0,
           .max_ring_tokens = most,
+          .max_evaluation_ring_tokens = evaluates ? most : 0,
           .dtype = options.dtype,
           .recompute = options.recompute,
           .feedforward_chunk = options.feedforward_chunk,

@@ -24,6 +24,7 @@ ExecutionShape planned_shape(std::int64_t S, int ranks, Recompute recompute) {
           .max_evaluation_sequences = 1,
           .max_evaluation_tokens = T,
           .max_ring_tokens = T,
+          .max_evaluation_ring_tokens = T,
           .dtype = DType::float32,
           .recompute = recompute,
           .feedforward_chunk = 512,
@@ -119,7 +120,7 @@ TEST_P(MemoryTest, EvaluationMayBeLongerThanTraining) {
 
   ExecutionShape shape = shape_of(options, training, 0);
   shape.max_evaluation_sequences = 1;
-  shape.max_evaluation_tokens = shape.max_ring_tokens = 57;
+  shape.max_evaluation_tokens = shape.max_evaluation_ring_tokens = 57;
   for (const PlannedTensor& tensor : plan(config, shape).tensors) {
     if (tensor.name.starts_with("layer 0 ")) {
       EXPECT_EQ(tensor.shape[0], 57) << tensor.name;

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "framework/cores.h"
+
 namespace ringtrain {
 namespace {
 
@@ -121,7 +123,14 @@ TEST(Launch, TellsWhatEachRankDidLast) {
 TEST(Launch, ThreadsPerRank) {
   EXPECT_EQ(threads_per_rank(3, 8), 3);
   EXPECT_EQ(threads_per_rank(0, 100000), 1);
-  EXPECT_EQ(threads_per_rank(0, 1), std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+  EXPECT_EQ(threads_per_rank(0, 1), available_cores());
+}
+
+TEST(Launch, MoreThreadsThanCoresAreTold) {
+  EXPECT_EQ(crowding(2, 2, 4), "");
+  EXPECT_EQ(crowding(1, 1, 1), "");
+  const std::string told = crowding(4, 2, 6);
+  EXPECT_TRUE(told.starts_with("4 ranks of 2 compute threads are 8 on 6 cores")) << told;
 }
 
 }  // namespace

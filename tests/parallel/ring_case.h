@@ -112,9 +112,9 @@ class RankRun {
       : p_(p), pool_(1), stream_(pool_), allocator_(Device::cpu()), result_(result) {
     for (int rank = 0; rank < options.N; ++rank) {
       segments_.push_back(shard_segments(options.layout, p.S, options.N, rank));
-      capacity_.max_tokens = std::max(capacity_.max_tokens, token_count(segments_.back()));
+      most_ = std::max(most_, token_count(segments_.back()));
     }
-    capacity_.max_sequences = p.B;
+    capacity_.tokens = capacity_.gradient_tokens = p.B * most_;
     capacity_.G = p.G;
     capacity_.D = p.D;
     capacity_.dtype = DTypeOf<T>::value;
@@ -144,9 +144,8 @@ class RankRun {
     kv_ = make("kv", dtype, pair);
     dkv_ = make("dkv", dtype, pair);
     if (p_.with_documents) documents_ = make("documents", DType::int32, {p_.B, T_});
-    workspace_ =
-        make("workspace", DType::uint8,
-             {static_cast<std::int64_t>(attention_workspace_bytes(stream_, shape(), dtype, T_, capacity_.max_tokens))});
+    workspace_ = make("workspace", DType::uint8,
+                      {static_cast<std::int64_t>(attention_workspace_bytes(stream_, shape(), dtype, T_, most_))});
   }
   AttentionShape shape() const { return {p_.B, p_.H, p_.G, p_.D, p_.scale(), p_.mask}; }
 
@@ -216,7 +215,7 @@ class RankRun {
   Result& result_;
   std::vector<SegmentList> segments_;
   const SegmentList* own_ = nullptr;
-  std::int64_t T_ = 0;
+  std::int64_t T_ = 0, most_ = 0;  // of this rank, of any
   RingCapacity capacity_;
   std::unique_ptr<Ring> ring_;
   Tensor q_, o_, dout_, dq_, m_, l_, kv_, dkv_, documents_, workspace_;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "framework/random.h"
 #include "kernels/elementwise.h"
 
@@ -61,6 +63,30 @@ TEST(RingLoad, PairsWithinDocumentsAreThoseThatOneCounts) {
       }
     }
   }
+}
+
+TEST(RingLoad, ZigzagIsEvenAndContiguousIsNot) {
+  const AttentionMask causal;
+  for (const int N : {2, 3, 4, 8}) {
+    const std::int64_t S = 4096 * N;
+    const double zigzag = imbalance(pairs_by_rank(causal, Layout::zigzag, S, N));
+    EXPECT_GE(zigzag, 1);
+    EXPECT_LE(zigzag, 1.0005);
+    EXPECT_NEAR(imbalance(pairs_by_rank(causal, Layout::contiguous, S, N)), 2 - 1.0 / N, 1e-3);
+    EXPECT_LE(imbalance(pairs_by_rank(causal, Layout::striped, S, N)), 1.001);
+    EXPECT_EQ(imbalance(pairs_by_rank({false, 0}, Layout::contiguous, S, N)), 1);
+    const auto pairs = pairs_by_rank(causal, Layout::contiguous, S, N);
+    EXPECT_EQ(std::accumulate(pairs.begin(), pairs.end(), std::int64_t{0}), S * (S + 1) / 2);
+  }
+  // A window evens out a contiguous ring: only the first rank has less.
+  EXPECT_LE(imbalance(pairs_by_rank({true, 64}, Layout::contiguous, 16384, 4)), 1.003);
+}
+
+TEST(RingLoad, ImbalanceIsTheLargestOverTheMean) {
+  EXPECT_EQ(imbalance(std::vector<std::int64_t>{1, 2, 3}), 1.5);
+  EXPECT_EQ(imbalance(std::vector<std::int64_t>{5, 5}), 1);
+  EXPECT_EQ(imbalance(std::vector<std::int64_t>{0, 4}), 2);
+  EXPECT_EQ(imbalance(std::vector<std::int64_t>{0, 0}), 1);  // nothing to do is even
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ TEST(Ring, BuffersFollowTheFormulaAndThePlan) {
     for (const bool backward : {true, false}) {
       for (const bool documents : {true, false}) {
         for (const std::int64_t tokens : {0, 3, 64}) {
-          const RingCapacity capacity{.max_sequences = 2,
-                                      .max_tokens = tokens,
+          const RingCapacity capacity{.tokens = 3 * tokens,
+                                      .gradient_tokens = 2 * tokens,
                                       .G = 3,
                                       .D = 5,
                                       .dtype = DType::float32,
@@ -31,10 +31,11 @@ TEST(Ring, BuffersFollowTheFormulaAndThePlan) {
           const auto rounded = [](std::int64_t bytes) {
             return std::max<std::size_t>(64, static_cast<std::size_t>((bytes + 63) / 64 * 64));
           };
-          const std::size_t block = rounded(2 * 2 * tokens * 3 * 5 * 4), ids = rounded(2 * tokens * 4);
+          const std::size_t block = rounded(2 * 3 * tokens * 3 * 5 * 4), gradient = rounded(2 * 2 * tokens * 3 * 5 * 4);
+          const std::size_t ids = rounded(3 * tokens * 4);
           const std::size_t buffers = N == 1 ? 0 : N == 2 ? 1 : 2, home = N > 2 ? 1 : 0;
           const std::size_t expected =
-              buffers * block + (documents ? buffers * ids : 0) + (backward ? (buffers + home) * block : 0);
+              buffers * block + (documents ? buffers * ids : 0) + (backward ? (buffers + home) * gradient : 0);
           EXPECT_EQ(Ring::ring_bytes(capacity, N), expected);
           EXPECT_EQ(plan.current()[Tag::ring], expected);
           testing::run_ranks({.ranks = N}, [&](Communicator& world) {
@@ -58,7 +59,8 @@ class Rank {
         stream_(pool_),
         allocator_(Device::cpu()),
         layout_(layout),
-        ring_(allocator_, &world, world.size(), {.max_sequences = 2, .max_tokens = most_tokens, .G = 1, .D = 2}) {
+        ring_(allocator_, &world, world.size(),
+              {.tokens = 2 * most_tokens, .gradient_tokens = 2 * most_tokens, .G = 1, .D = 2}) {
     begin(S, 1, {.causal = true});
   }
 
@@ -196,12 +198,20 @@ TEST(Ring, MeasuresExposedWaiting) {
     Rank rank(world, Layout::contiguous, 16, 8);
     if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
     rank.forward([](const RingBlock&) {});
-    const double seconds = rank.ring().take_wait_seconds();
-    if (world.rank() == 1) {  // it needs block 0
-      EXPECT_GT(seconds, 0.1);
+    const RingLoad load = rank.ring().take_load();
+    ASSERT_EQ(load.forward.hop_waits.size(), 3u);  // two hops and the end
+    if (world.rank() == 1) {                       // it needs block 0
+      EXPECT_GT(load.forward.hop_waits[1], 0.1);
     }
-    EXPECT_LT(seconds, 20);
-    EXPECT_EQ(rank.ring().take_wait_seconds(), 0);
+    EXPECT_LT(load.forward.wait_seconds(), 20);
+    EXPECT_EQ(load.backward.wait_seconds(), 0);
+    EXPECT_EQ(load.forward.pairs, 36);  // 8 tokens a rank, in a document of their own
+    EXPECT_EQ(rank.ring().take_load().forward.wait_seconds(), 0);
+    rank.backward([](const RingBlock&) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+    const RingLoad again = rank.ring().take_load();
+    EXPECT_EQ(again.forward.pairs, 0);
+    EXPECT_EQ(again.backward.pairs, load.forward.pairs);
+    EXPECT_GE(again.backward.compute_seconds, world.rank() == 0 ? 0.02 : 0.04);
   });
 }
 

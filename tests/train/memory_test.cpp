@@ -77,6 +77,16 @@ TEST_F(RankMemory, RingBuffersAndMomentsFollowTheirFormulas) {
   EXPECT_EQ(ring(2), block + ids + block);            // one block is away, and its gradient
   EXPECT_EQ(ring(3), 2 * (block + ids) + 3 * block);  // two buffers of each, and what comes home
   EXPECT_EQ(ring(8), ring(3));                        // whatever the ring
+  // Several short sequences to train on, one long to evaluate: neither's buffers are as many times as long.
+  const auto with_evaluation = [&](std::int64_t times) {
+    const std::string lengths = fmt::format("evaluation.context_lengths=[{}]", T * 4 * times);
+    return static_cast<std::int64_t>(plan(medium(T * 4, 4,
+                                                 {"training.micro_batch_size=3", "training.global_batch_size=3",
+                                                  "evaluation.interval=1", "evaluation.target_tokens=16", lengths}))[0]
+                                         .peak[Tag::ring]);
+  };
+  EXPECT_EQ(with_evaluation(2), 2 * 3 * (block + ids) + 3 * 3 * block);  // evaluation fits what training needs
+  EXPECT_EQ(with_evaluation(5), 2 * 5 * (block + ids) + 3 * 3 * block);  // no gradient is that long
   std::int64_t moments = 0;
   const Config config = medium(T * 4, 4, {"mesh.data=2", "training.global_batch_size=2"});
   for (const RankPlan& rank : plan(config)) moments += static_cast<std::int64_t>(rank.peak[Tag::optimizer]);

@@ -1,5 +1,6 @@
 // The built programs `train` and `evaluate` as a user meets them: exit codes, one clear sentence on stderr, nothing
 // harmed.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -213,6 +214,30 @@ TEST_F(Programs, ASignalSavesAndASecondOneEndsAtOnce) {
               0);
     EXPECT_EQ(metrics(output).size(), lines.size() + 1);
   }
+}
+
+TEST_F(Programs, AFolderTakesOneRunAtATime) {
+  const std::vector<std::string> endless{
+      "--output", "shared", "--set", "training.steps=1000000", "--set", "checkpoint.interval=5"};
+  std::vector<std::string> first{"--config", "run.yaml"};
+  first.insert(first.end(), endless.begin(), endless.end());
+  Child child("train", first, folder);
+  for (int i = 0; i < 600 && CheckpointFolder(at("shared/checkpoints")).steps().empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  fs::create_directory(at("elsewhere"));  // where its own output goes
+  std::vector<std::string> other{"--config", "../run.yaml", "--resume"};
+  other.insert(other.end(), endless.begin(), endless.end());
+  std::replace(other.begin(), other.end(), std::string("shared"), std::string("../shared"));
+  expect_refused(run_child("train", other, at("elsewhere")), 2,
+                 {"../shared: is the folder of a run under way", std::to_string(child.id())});
+  ::kill(child.id(), SIGKILL);  // a lock does not outlive its process
+  child.wait();
+  std::vector<std::string> second = endless;
+  second.insert(second.end(), {"--resume", "--stop-after", "1"});
+  EXPECT_EQ(train_with(second).code, 0);  // it is past that step, and says so
+  second.back() = std::to_string(CheckpointFolder(at("shared/checkpoints")).steps().back() + 1);
+  EXPECT_EQ(train_with(second).code, 0);
 }
 
 }  // namespace

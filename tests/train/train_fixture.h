@@ -11,6 +11,7 @@
 
 #include "framework/config.h"
 #include "framework/error.h"
+#include "tests/support/error_of.h"
 #include "train/trainer.h"
 
 namespace ringtrain::testing {
@@ -58,19 +59,6 @@ class TrainTest : public ::testing::Test {
 
   std::string folder;
 };
-
-/// Runs action, which must throw an Error of this code; return its sentence.
-template <class Action>
-std::string error_of(ExitCode code, Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
-}
 
 /// Return max |a - b| / max |b|.
 double relative_difference(const std::vector<double>& a, const std::vector<double>& b);

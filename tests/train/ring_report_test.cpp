@@ -1,0 +1,103 @@
+// What runs say about their ring: the numbers of several ranks put together, metrics.jsonl, the lines at a run's end
+// and in --dry-run.
+#include "train/ring_report.h"
+
+#include "parallel/launch.h"
+#include "tests/train/train_fixture.h"
+
+namespace ringtrain::testing {
+namespace {
+
+TEST(RingReport, GathersTheWorstRingAndTheMeanWaits) {
+  const Mesh mesh{2, 2};
+  launch_threads({.ranks = 4, .timeout_seconds = 30}, [&](Communicator& world) {
+    const int rank = world.rank();
+    RingLoad own;
+    own.forward = {.pairs = rank < 2 ? 100 : 100 + 100 * (rank - 2),  // rings of (100, 100) and (100, 200)
+                   .compute_seconds = rank == 0 ? 3.0 : 1.0,
+                   .hop_waits = {0, 0.1 * rank, 1}};
+    own.backward = {.pairs = 7, .compute_seconds = 2, .hop_waits = {0, 0, 0.5}};
+    const RingReport report = gather_ring_report(world, mesh, own);
+    EXPECT_DOUBLE_EQ(report.pairs_imbalance, 200 / 150.0);
+    EXPECT_DOUBLE_EQ(report.forward.time_imbalance, 1.5);
+    EXPECT_DOUBLE_EQ(report.backward.time_imbalance, 1);
+    ASSERT_EQ(report.forward.hop_waits.size(), 3u);
+    EXPECT_NEAR(report.forward.hop_waits[1], 0.15, 1e-9);
+    EXPECT_NEAR(report.forward.hop_waits[2], 1, 1e-9);
+    EXPECT_NEAR(report.backward.hop_waits[2], 0.5, 1e-9);
+  });
+}
+
+RingReport report_of(double imbalance, double wait) {
+  return {imbalance, {imbalance, {0, wait, 0.25}}, {1, {0, 2 * wait, 0}}};
+}
+
+TEST(RingReport, TheSummaryIsAMeanWithoutTheFirstStep) {
+  RingSummary summary;
+  EXPECT_TRUE(summary.lines().empty());
+  summary.add(report_of(9, 9), 100);
+  EXPECT_NE(summary.lines().at(0).find("mean of 1 steps: the busiest rank has 9.000 x"), std::string::npos);
+  summary.add(report_of(1.5, 0.5), 10);
+  summary.add(report_of(1.0, 0.25), 5);
+  const std::vector<std::string> lines = summary.lines();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], "ring of 2, mean of 2 steps: the busiest rank has 1.250 x the mean pairs of queries and keys");
+  EXPECT_NE(lines[1].find("forward"), std::string::npos);
+  EXPECT_NE(lines[1].find("1.250 x the mean time; a rank waits 625.0 ms a step, 8.3% of it; by hop: 0 0.0, 1 375.0, "
+                          "end 250.0"),
+            std::string::npos)
+      << lines[1];
+  EXPECT_NE(lines[2].find("1.000 x the mean time; a rank waits 750.0 ms a step, 10.0% of it"), std::string::npos)
+      << lines[2];
+}
+
+TEST(RingReport, OfALongRingTheLongestWaitsAreTold) {
+  RingSummary summary;
+  RingReport report = report_of(1, 0);
+  report.forward.hop_waits.assign(33, 0.001);
+  report.forward.hop_waits[20] = 0.5;
+  report.backward.hop_waits.assign(33, 0.0);
+  summary.add(report, 1);
+  const std::string line = summary.lines().at(1);
+  EXPECT_NE(line.find("20 500.0"), std::string::npos) << line;
+  EXPECT_EQ(std::count(line.begin(), line.end(), ','), 1 + 8) << line;
+}
+
+class RingReports : public TrainTest {};
+
+TEST_F(RingReports, StandInMetricsAndAtTheEndOfARun) {
+  const std::string data = write_tokens("text.h5", {});
+  for (const std::string layout : {"zigzag", "contiguous"}) {
+    const Config config =
+        tiny(data, {"training.steps=3", "training.global_batch_size=2", "training.seq_len=64", "data.packing=concat",
+                    "mesh.sequence=4", "mesh.data=2", "mesh.layout=" + layout});
+    run(config, layout);
+    const double expected = layout == "zigzag" ? 1.0 : 2 - 1.0 / 4;
+    for (const auto& line : metrics(layout)) {
+      const auto& ring = line.at("ring");
+      EXPECT_NEAR(ring.at("pairs_imbalance").get<double>(), expected, 0.03);
+      for (const char* pass : {"forward", "backward"}) {
+        EXPECT_GE(ring.at(pass).at("time_imbalance").get<double>(), 1);
+        EXPECT_LE(ring.at(pass).at("time_imbalance").get<double>(), 4);
+        double waits = 0;
+        ASSERT_EQ(ring.at(pass).at("hop_wait_seconds").size(), 5u);
+        for (const auto& wait : ring.at(pass).at("hop_wait_seconds")) waits += wait.get<double>();
+        EXPECT_GT(waits, 0);
+        EXPECT_LT(waits, line.at("seconds").get<double>());
+      }
+    }
+    ::testing::internal::CaptureStderr();
+    run(config, layout + " again");
+    const std::string told = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(told.find("ring of 4, mean of 2 steps"), std::string::npos) << told;
+    const std::string plan =
+        dry_run_report(prepare_run({.config = config, .output = at("new"), .start = {}}, [](auto&) {}));
+    EXPECT_NE(plan.find(layout == "zigzag" ? "busiest rank has 1.0" : "busiest rank has 1.7"), std::string::npos)
+        << plan;
+  }
+  run(tiny(data, {"training.steps=1", "training.global_batch_size=2"}), "one");
+  EXPECT_FALSE(metrics("one").at(0).contains("ring"));
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,128 @@
+#include "train/ring_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "parallel/collectives.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr double nanoseconds = 1e9;  // a message carries whole numbers
+
+std::int64_t whole(double seconds) {
+  return std::llround(seconds * nanoseconds);
+}
+
+/// Appends a pass: pairs, seconds of work, waits by hop.
+void append(std::vector<std::int64_t>& values, const RingPassLoad& pass) {
+  values.push_back(pass.pairs);
+  values.push_back(whole(pass.compute_seconds));
+  for (const double wait : pass.hop_waits) values.push_back(whole(wait));
+}
+
+/// The numbers of all ranks, [world][passes][2 + N + 1].
+struct Gathered {
+  const std::vector<std::int64_t>& values;
+  const Mesh& mesh;
+
+  std::int64_t of(int rank, int pass, int field) const {
+    const int fields = mesh.sequence + 3;
+    return values[static_cast<std::size_t>((rank * 2 + pass) * fields + field)];
+  }
+  /// Return the imbalance of the most uneven ring.
+  double worst_imbalance(int pass, int field) const {
+    double worst = 1;
+    for (int data = 0; data < mesh.data; ++data) {
+      std::vector<std::int64_t> ring;
+      for (int s = 0; s < mesh.sequence; ++s) ring.push_back(of(data * mesh.sequence + s, pass, field));
+      worst = std::max(worst, imbalance(ring));
+    }
+    return worst;
+  }
+  RingPassReport report(int pass) const {
+    RingPassReport result;
+    result.time_imbalance = worst_imbalance(pass, 1);
+    for (int hop = 0; hop <= mesh.sequence; ++hop) {
+      std::int64_t sum = 0;
+      for (int rank = 0; rank < mesh.size(); ++rank) sum += of(rank, pass, 2 + hop);
+      result.hop_waits.push_back(static_cast<double>(sum) / nanoseconds / mesh.size());
+    }
+    return result;
+  }
+};
+
+std::string pass_json(const RingPassReport& pass) {
+  return fmt::format(R"({{"time_imbalance":{:.4f},"hop_wait_seconds":[{:.6g}]}})", pass.time_imbalance,
+                     fmt::join(pass.hop_waits, ","));
+}
+
+void add_to(RingPassReport& sum, const RingPassReport& pass) {
+  sum.time_imbalance += pass.time_imbalance;
+  for (std::size_t hop = 0; hop < pass.hop_waits.size(); ++hop) sum.hop_waits[hop] += pass.hop_waits[hop];
+}
+
+/// Return a pass's line, from sums over so many steps.
+std::string line_of(const char* name, const RingPassReport& sum, double seconds, int steps) {
+  constexpr std::size_t most_hops = 9;  // of a longer ring, those with the longest waits
+  std::vector<std::size_t> hops(sum.hop_waits.size());
+  std::iota(hops.begin(), hops.end(), std::size_t{0});
+  if (hops.size() > most_hops) {
+    std::ranges::stable_sort(hops, [&](std::size_t a, std::size_t b) { return sum.hop_waits[a] > sum.hop_waits[b]; });
+    hops.resize(most_hops);
+    std::ranges::sort(hops);
+  }
+  std::string by_hop;
+  for (const std::size_t hop : hops) {
+    by_hop +=
+        fmt::format("{}{} {:.1f}", by_hop.empty() ? "" : ", ",
+                    hop + 1 == sum.hop_waits.size() ? "end" : std::to_string(hop), sum.hop_waits[hop] / steps * 1e3);
+  }
+  const double waits = std::accumulate(sum.hop_waits.begin(), sum.hop_waits.end(), 0.0);
+  return fmt::format(
+      "ring {:<8} busiest rank {:.3f} x the mean time; a rank waits {:.1f} ms a step, {:.1f}% of it; by hop: {}", name,
+      sum.time_imbalance / steps, waits / steps * 1e3, 100 * waits / seconds, by_hop);
+}
+
+}  // namespace
+
+RingReport gather_ring_report(Communicator& world, const Mesh& mesh, const RingLoad& own) {
+  std::vector<std::int64_t> values;
+  append(values, own.forward);
+  append(values, own.backward);
+  const std::vector<std::int64_t> all = all_gather(world, values, {"gather of the ring's load"});
+  const Gathered gathered{all, mesh};
+  return {gathered.worst_imbalance(0, 0), gathered.report(0), gathered.report(1)};
+}
+
+std::string to_json(const RingReport& report) {
+  return fmt::format(R"({{"pairs_imbalance":{:.4f},"forward":{},"backward":{}}})", report.pairs_imbalance,
+                     pass_json(report.forward), pass_json(report.backward));
+}
+
+void RingSummary::add(const RingReport& report, double seconds) {
+  if (++steps_ <= 2) {  // the second takes the first one's place
+    sum_ = report;
+    seconds_ = seconds;
+    return;
+  }
+  sum_.pairs_imbalance += report.pairs_imbalance;
+  add_to(sum_.forward, report.forward);
+  add_to(sum_.backward, report.backward);
+  seconds_ += seconds;
+}
+
+std::vector<std::string> RingSummary::lines() const {
+  if (steps_ == 0) return {};
+  const int counted = std::max(steps_ - 1, 1);
+  return {fmt::format("ring of {}, mean of {} steps: the busiest rank has {:.3f} x the mean pairs of queries and keys",
+                      sum_.forward.hop_waits.size() - 1, counted, sum_.pairs_imbalance / counted),
+          line_of("forward", sum_.forward, seconds_, counted), line_of("backward", sum_.backward, seconds_, counted)};
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,46 @@
+// How evenly the ring's work lies on its ranks, and how long they wait for each other: of each step for metrics.jsonl,
+// and over all steps as a few lines at the end of a run. (What a layout will give is parallel/ring_load.h.)
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/segments.h"
+#include "parallel/communicator.h"
+#include "parallel/ring_load.h"
+
+namespace ringtrain {
+
+/// Forward or backward of one step, over all ranks.
+struct RingPassReport {
+  double time_imbalance = 1;      // the busiest rank's seconds in attention over the mean of its ring; the worst ring's
+  std::vector<double> hop_waits;  // [N + 1] mean seconds of a rank, by the hop that had to wait; the last: the end
+};
+
+struct RingReport {
+  double pairs_imbalance = 1;  // as time_imbalance, of pairs of queries and keys
+  RingPassReport forward, backward;
+};
+
+/// Return what all ranks' loads come to, the same on every rank. Collective over world, whose ranks stand in mesh.
+RingReport gather_ring_report(Communicator& world, const Mesh& mesh, const RingLoad& own);
+
+/// Return the report as a JSON object.
+std::string to_json(const RingReport& report);
+
+/// Means over the steps of a run.
+class RingSummary {
+ public:
+  /// seconds: of the step.
+  void add(const RingReport& report, double seconds);
+  /// Return three lines for people; none if there was no step. The first of several steps does not count: it meets cold
+  /// caches and untouched memory.
+  std::vector<std::string> lines() const;
+
+ private:
+  RingReport sum_;  // of the steps that count
+  double seconds_ = 0;
+  int steps_ = 0;  // all
+};
+
+}  // namespace ringtrain
