@@ -47,7 +47,7 @@ Times run_ring(Communicator& world, std::int64_t T) {
     extents.emplace_back(std::size_t{1}, std::vector<SegmentExtent>{extent});
   }
   Ring ring(allocator, &world, N,
-            {.max_sequences = 1, .max_tokens = T, .G = heads, .D = head_size, .backward = false, .documents = false});
+            {.tokens = T, .gradient_tokens = 0, .G = heads, .D = head_size, .backward = false, .documents = false});
   const AttentionShape shape{1, heads, heads, head_size, 0.125, mask};
   const auto make = [&](const char* name, const Shape& of) {
     Tensor tensor = allocator.make(Tag::activations, name, DType::float32, of);
@@ -72,7 +72,7 @@ Times run_ring(Communicator& world, std::int64_t T) {
       attention_forward(stream, shape, q, block.k, block.v, own, block.tokens, state, workspace);
       if (block.hop == 0) first_hop = seconds_now() - start;
     });
-    const double wait = ring.take_wait_seconds();
+    const double wait = ring.take_load().forward.wait_seconds();
     if (pass == 0) continue;  // touches memory for the first time
     computing.push_back(first_hop);
     waiting.push_back(wait);
