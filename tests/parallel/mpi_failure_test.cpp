@@ -20,6 +20,7 @@ struct Outcome {
 
 Outcome run(const std::string& scenario, const std::string& options = "") {
   const std::string command =
+      "export TMPDIR=$(mktemp -d); trap 'rm -rf $TMPDIR' EXIT; "  // mpiruns that share one may trip over each other
       "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 timeout 60 " MPIEXEC
       " --quiet --oversubscribe --bind-to none " +
       options + " -n 4 " RINGTRAIN_BINARY_DIR "/parallel_mpi_tests --scenario " + scenario + " 2>&1 </dev/null";

@@ -16,6 +16,7 @@ class MpiRuns : public TrainTest {
   void SetUp() override {
     TrainTest::SetUp();
     ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // of the children: MPI libraries keep memory
+    ::setenv("TMPDIR", folder.c_str(), 1);          // mpiruns that share one may trip over each other
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     TextPlan text;
