@@ -64,7 +64,8 @@ void expect_flat(const std::vector<Sample>& samples) {
               last / (1 << 20), most(third, &Sample::descriptors), most(2 * third, &Sample::descriptors),
               samples.size());
   EXPECT_LE(last, 1.01 * middle);
-  EXPECT_LE(most(2 * third, &Sample::descriptors), most(third, &Sample::descriptors));
+  // A save has a file or two open, and a sample may or may not meet it; a leak would be one a save or a step.
+  EXPECT_LE(most(2 * third, &Sample::descriptors), most(third, &Sample::descriptors) + 2);
 }
 
 using Soak = TrainTest;
