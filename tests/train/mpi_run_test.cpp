@@ -27,6 +27,10 @@ class MpiRuns : public TrainTest {
         data, {"training.steps=6", "checkpoint.interval=3", "evaluation.interval=3",
                "evaluation.context_lengths=[16,32]", "evaluation.target_tokens=8", "evaluation.target_blocks=10"}));
   }
+  void TearDown() override {
+    ::unsetenv("TMPDIR");
+    TrainTest::TearDown();
+  }
   ChildResult mpirun(int processes, std::vector<std::string> command) const {
     std::vector<std::string> arguments{"--oversubscribe",
                                        "--bind-to",
