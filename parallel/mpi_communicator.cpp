@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "parallel/check_exchange.h"
 #include "parallel/collectives.h"
 
 namespace ringtrain {
@@ -38,11 +39,7 @@ class MpiCommunicator final : public Communicator {
 Ticket MpiCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
                                  const CallSite& site) {
   if (to == no_peer && from == no_peer) return {};
-  ensure(to == no_peer || (to >= 0 && to < size() && (send.data || send.bytes() == 0)), "a send has a peer and data");
-  ensure(from == no_peer || (from >= 0 && from < size() && (receive.data || receive.bytes() == 0)),
-         "a receive has a peer and memory");
-  ensure((to == no_peer || send.device.is_cpu()) && (from == no_peer || receive.device.is_cpu()),
-         "ranks that are MPI processes exchange host memory");
+  check_exchange(send, to, receive, from, size());
   return world_.exchange(
       send, receive, {context_, to == no_peer ? no_peer : world_rank(to), from == no_peer ? no_peer : world_rank(from)},
       site, this);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "parallel/call_history.h"
+#include "parallel/check_exchange.h"
 
 namespace ringtrain {
 
@@ -157,11 +158,7 @@ ThreadCommunicator::~ThreadCommunicator() {
 Ticket ThreadCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
                                     const CallSite& site) {
   if (to == no_peer && from == no_peer) return {};
-  ensure(to == no_peer || (to >= 0 && to < size() && (send.data || send.bytes() == 0)), "a send has a peer and data");
-  ensure(from == no_peer || (from >= 0 && from < size() && (receive.data || receive.bytes() == 0)),
-         "a receive has a peer and memory");
-  ensure((to == no_peer || send.device.is_cpu()) && (from == no_peer || receive.device.is_cpu()),
-         "ranks that are threads exchange host memory");
+  check_exchange(send, to, receive, from, size());
   Lock lock(world_.mutex);
   const Ticket ticket{++tickets_};
   Exchange& act = pending_[ticket.id];

@@ -33,6 +33,11 @@ inline constexpr std::int64_t max_rows = 18 * panel_height;
 template <class T>
 inline constexpr std::int64_t panel_elements = depth_block* panel_width<T>;
 
+/// Return how many parts of a size cover a whole.
+constexpr std::int64_t parts_of(std::int64_t whole, std::int64_t part) {
+  return (whole + part - 1) / part;
+}
+
 /// An operand in memory: element (i, j) is data[i * stride + j], or data[j * stride + i] if transposed.
 template <class T>
 struct Operand {
@@ -149,10 +154,10 @@ void multiply_panels(std::int64_t height, std::int64_t K, const T* a, const T* b
 /// packed + (block * panels + i) * panel_elements.
 struct Part {
   std::int64_t k, depth, column, columns;
-  std::int64_t blocks() const { return (depth + depth_block - 1) / depth_block; }
+  std::int64_t blocks() const { return parts_of(depth, depth_block); }
   template <class T>
   std::int64_t panels() const {
-    return (columns + panel_width<T> - 1) / panel_width<T>;
+    return parts_of(columns, panel_width<T>);
   }
 };
 
@@ -169,7 +174,7 @@ void multiply_tile(const Operand<T>& a, const Part& part, const T* packed, const
   constexpr std::int64_t wide = panel_width<T>, slot = panel_slot<T>;
   alignas(64) T rows_of_a[max_rows / panel_height * panel_slot<T> * depth_block];
   // Panels of almost equal height: a last panel of one row would cost nearly as much as a full one.
-  const std::int64_t heights = (tile.rows + panel_height - 1) / panel_height;
+  const std::int64_t heights = parts_of(tile.rows, panel_height);
   const auto first_row = [&](std::int64_t panel) { return panel * tile.rows / heights; };
   for (std::int64_t block = 0; block < part.blocks(); ++block) {
     const std::int64_t k = part.k + block * depth_block, depth = std::min(depth_block, part.k + part.depth - k);
@@ -216,7 +221,6 @@ struct Grid {
 /// it.
 inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int workers) {
   constexpr double pack_row = 16;  // packing a row of A costs about as much as multiplying it with so many columns
-  const auto parts_of = [](std::int64_t size, std::int64_t part) { return (size + part - 1) / part; };
   const std::int64_t heights = parts_of(M, panel_height), least_down = parts_of(M, max_rows);
   Grid best{};
   double best_cost = 0;
@@ -244,7 +248,6 @@ void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, co
     for (std::int64_t row = 0; row < M; ++row) start(c + row * N, 0, N);
     return;
   }
-  const auto parts_of = [](std::int64_t size, std::int64_t part) { return (size + part - 1) / part; };
   T* const packed = stream.scratch<T>().data();
   ThreadPool& pool = stream.pool();
   constexpr std::int64_t held = static_cast<std::int64_t>(Stream::scratch_bytes / sizeof(T)) / panel_elements<T>;
@@ -254,16 +257,16 @@ void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, co
   const std::int64_t panels = parts_of(N, wide), column_parts = parts_of(panels, held / (depth / depth_block));
   const std::int64_t columns = parts_of(panels, column_parts) * wide;
   for (std::int64_t column = 0; column < N; column += columns) {
+    const std::int64_t width = std::min(columns, N - column), across = parts_of(width, wide);
+    const Grid grid = grid_of(M, across, wide, pool.workers());
+    const std::int64_t tiles_across = parts_of(across, grid.panels);
     for (std::int64_t k = 0; k < K; k += depth) {
-      const Part part{k, std::min(depth, K - k), column, std::min(columns, N - column)};
-      const std::int64_t across = part.panels<T>();
+      const Part part{k, std::min(depth, K - k), column, width};
       pool.run(part.blocks() * across, [&](std::int64_t task, int) {
         const std::int64_t at = k + task / across * depth_block, offset = task % across * wide;
         pack_panel(b, at, std::min(depth_block, k + part.depth - at), column + offset,
                    std::min(wide, part.columns - offset), packed + task * panel_elements<T>);
       });
-      const Grid grid = grid_of(M, across, wide, pool.workers());
-      const std::int64_t tiles_across = parts_of(across, grid.panels);
       pool.run(parts_of(M, grid.rows) * tiles_across, [&](std::int64_t task, int) {
         const std::int64_t row = task / tiles_across * grid.rows, panel = task % tiles_across * grid.panels;
         multiply_tile(a, part, packed,

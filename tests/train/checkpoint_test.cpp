@@ -37,16 +37,20 @@ class CheckpointTest : public TrainTest {
   const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
 };
 
+CheckpointManifest some_manifest() {
+  return {.step = 7,
+          .samples = 56,
+          .tokens = 1792,
+          .data_hash = "abc",
+          .dtype = "float32",
+          .architecture = "llama",
+          .parameters = 99,
+          .ranks = 1,
+          .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')}}};
+}
+
 TEST(Manifest, SurvivesTheWayThroughJson) {
-  const CheckpointManifest manifest{.step = 7,
-                                    .samples = 56,
-                                    .tokens = 1792,
-                                    .data_hash = "abc",
-                                    .dtype = "float32",
-                                    .architecture = "llama",
-                                    .parameters = 99,
-                                    .ranks = 1,
-                                    .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')}}};
+  const CheckpointManifest manifest = some_manifest();
   const CheckpointManifest back = parse_manifest(to_json(manifest), "m");
   EXPECT_EQ(back.step, 7);
   EXPECT_EQ(back.samples, 56);
@@ -60,15 +64,7 @@ TEST(Manifest, SurvivesTheWayThroughJson) {
 }
 
 TEST(Manifest, FindsAnyFlippedBit) {
-  const CheckpointManifest manifest{.step = 7,
-                                    .samples = 56,
-                                    .tokens = 1792,
-                                    .data_hash = "abc",
-                                    .dtype = "float32",
-                                    .architecture = "llama",
-                                    .parameters = 99,
-                                    .ranks = 1,
-                                    .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')}}};
+  const CheckpointManifest manifest = some_manifest();
   const std::string text = to_json(manifest);
   for (std::size_t i = 0; i < text.size(); ++i) {
     for (int bit = 0; bit < 8; ++bit) {
@@ -80,15 +76,7 @@ TEST(Manifest, FindsAnyFlippedBit) {
 }
 
 TEST(Manifest, IsTakenOnlyAsItIsWritten) {
-  const CheckpointManifest manifest{.step = 7,
-                                    .samples = 56,
-                                    .tokens = 1792,
-                                    .data_hash = "abc",
-                                    .dtype = "float32",
-                                    .architecture = "llama",
-                                    .parameters = 99,
-                                    .ranks = 1,
-                                    .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')}}};
+  const CheckpointManifest manifest = some_manifest();
   const std::string text = to_json(manifest), member = "\"step\": 7,";
   parse_manifest(text, "m");
   std::string twice = text;
