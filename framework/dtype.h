@@ -46,8 +46,23 @@ constexpr const char* name_of(DType dtype) {
   return "?";
 }
 
+/// Return the type in which sums of `dtype` are kept, and what must not be rounded between two uses: the running state
+/// of attention, parameter gradients, statistics, the optimizer's weights and moments.
+constexpr DType accumulator(DType dtype) {
+  return dtype == DType::bfloat16 ? DType::float32 : dtype;
+}
+
+/// A bfloat16 number as the host sees it: the upper half of a float32.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+};
+
 template <class T>
 struct DTypeOf;
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bfloat16;
+};
 template <>
 struct DTypeOf<float> {
   static constexpr DType value = DType::float32;

@@ -9,6 +9,8 @@ namespace ringtrain {
 void fill(Stream& stream, const TensorView& x, double value);
 /// y = x; same dtype and numel; either side on any device of this build.
 void copy(Stream& stream, const TensorView& y, const TensorView& x);
+/// y = x rounded to y's dtype, or x as it is: float32 and bfloat16 on CUDA; on a CPU the dtypes are the same.
+void convert(Stream& stream, const TensorView& y, const TensorView& x);
 /// y += x.
 void add(Stream& stream, const TensorView& y, const TensorView& x);
 /// y *= factor.
