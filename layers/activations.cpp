@@ -57,31 +57,32 @@ Activations::Activations(Allocator& allocator, const ModelConfig& config, const 
       kept_(trains ? kept_by(shape.recompute) : Kept{}),
       trains_(trains),
       gated_(config.architecture == Architecture::llama) {
-  const DType dtype = shape.dtype;
+  const DType dtype = shape.dtype, sums = accumulator(dtype);
   const std::int64_t most = most_tokens(shape), training = trains ? shape.max_sequences * shape.max_tokens : 0;
   const auto make = [&](PerLayer& tensors, const char* name, std::int64_t width, bool keep) {
     tensors.make(allocator, name, dtype, {training, width}, {most, width}, layers_, keep);
   };
-  const auto make_shared = [&](const char* name, std::int64_t tokens, std::int64_t width) {
-    return allocator.make(Tag::activations, fmt::format("shared {}", name), dtype, {tokens, width});
+  const auto make_shared = [&](const char* name, DType type, std::int64_t tokens, std::int64_t width) {
+    return allocator.make(Tag::activations, fmt::format("shared {}", name), type, {tokens, width});
   };
   make(input_, "input", C_, trains);
   make(query_, "query", H_ * D_, kept_.everything);
   make(key_value_, "key and value", 2 * G_ * D_, kept_.everything);
   make(attention_, "attention out", H_ * D_, kept_.attention);
-  make(logsumexp_, "attention logsumexp", H_, kept_.attention);
+  logsumexp_.make(allocator, "attention logsumexp", sums, {training, H_}, {most, H_}, layers_, kept_.attention);
   make(after_attention_, "after attention", C_, kept_.everything);
   if (kept_.everything) {
     if (gated_) make(gate_, "feedforward gate", F_, true);
     make(up_, "feedforward up", F_, true);
   }
-  normed_ = make_shared("normed", most, C_);
-  statistics_ = make_shared("norm statistics", most, norm_statistics_);
-  row_sum_ = make_shared("attention row sum", most, H_);
+  normed_ = make_shared("normed", dtype, most, C_);
+  statistics_ = make_shared("norm statistics", sums, most, norm_statistics_);
+  row_sum_ = make_shared("attention row sum", sums, most, H_);
+  if (sums != dtype) attention_sum_ = make_shared("attention sum", sums, most, H_ * D_);
   if (trains) {
-    residual_gradient_ = make_shared("residual gradient", training, C_);
-    attention_gradient_ = make_shared("attention out gradient", training, H_ * D_);
-    key_value_gradient_ = make_shared("key and value gradient", training, 2 * G_ * D_);
+    residual_gradient_ = make_shared("residual gradient", dtype, training, C_);
+    attention_gradient_ = make_shared("attention out gradient", dtype, training, H_ * D_);
+    key_value_gradient_sum_ = make_shared("key and value gradient", sums, training, 2 * G_ * D_);
   }
 }
 
@@ -95,6 +96,7 @@ BlockTensors Activations::block(std::int64_t layer, std::int64_t B, std::int64_t
   t.query = query_.of(home, heads);
   t.key_value = key_value_.of(home, pair);
   t.attention = attention_.of(home, heads);
+  t.attention_sum = attention_sum_.empty() ? t.attention : attention_sum_.view().prefix(heads);
   t.logsumexp = logsumexp_.of(home, rows);
   t.row_sum = row_sum_.view().prefix(rows);
   t.after_attention = after_attention_.of(home, width);
@@ -111,7 +113,9 @@ BlockTensors Activations::block(std::int64_t layer, std::int64_t B, std::int64_t
   t.output = layer + 1 < layers_ ? input_.of(layer + 1, width) : t.normed;
   t.residual_gradient = residual_gradient_.view().prefix(width);
   t.attention_gradient = attention_gradient_.view().prefix(heads);
-  t.key_value_gradient = key_value_gradient_.view().prefix(pair);
+  t.key_value_gradient_sum = key_value_gradient_sum_.view().prefix(pair);
+  // Rounded, it takes the place of the keys and values: whoever has their gradient has no use for them any more.
+  t.key_value_gradient = t.key_value_gradient_sum.dtype == t.key_value.dtype ? t.key_value_gradient_sum : t.key_value;
   return t;
 }
 

@@ -22,22 +22,25 @@ struct Kept {
 };
 
 /// One block's view of the plan for a micro-batch of B x T, n = B * T tokens. Memory is given a second life in
-/// backward, each time after the last use of the first: see RingAttention::backward.
+/// backward, each time after the last use of the first: see RingAttention::backward. Statistics, logsumexp, row sum and
+/// what is named a sum have the accumulator of the model's dtype (framework/dtype.h).
 struct BlockTensors {
-  TensorView input;              // [n, C], kept under every policy
-  TensorView output;             // [n, C], the next layer's input
-  TensorView normed;             // [n, C], norm of the input; shared
-  TensorView statistics;         // of that norm; shared
-  TensorView query;              // [n, H * D], after rotary; kept by none
-  TensorView key_value;          // [2, B, T, G, D], keys after rotary; kept by none
-  TensorView attention;          // [n, H * D], O; kept by none and keep_attention. Later: its gradient's share dq
-  TensorView logsumexp;          // [B, H, T]; kept like attention
-  TensorView row_sum;            // [B, H, T]; shared. Forward: the running sum l. Backward: delta
-  TensorView after_attention;    // [n, C], the residual stream between the halves; kept by none. Later: d normed
-  TensorView gate, up;           // [n, F]; kept by none, else empty (the feedforward has chunk-sized ones). gate: llama
-  TensorView residual_gradient;  // [n, C]; shared
-  TensorView attention_gradient;  // [n, H * D], dO; shared
-  TensorView key_value_gradient;  // [2, B, T, G, D]; shared
+  TensorView input;            // [n, C], kept under every policy
+  TensorView output;           // [n, C], the next layer's input
+  TensorView normed;           // [n, C], norm of the input; shared
+  TensorView statistics;       // of that norm; shared
+  TensorView query;            // [n, H * D], after rotary; kept by none
+  TensorView key_value;        // [2, B, T, G, D], keys after rotary; kept by none
+  TensorView attention;        // [n, H * D], O; kept by none and keep_attention. Later: its gradient's share dq
+  TensorView attention_sum;    // [n, H * D], the accumulator of what `attention` holds, and its memory if of one dtype
+  TensorView logsumexp;        // [B, H, T]; kept like attention
+  TensorView row_sum;          // [B, H, T]; shared. Forward: the running sum l. Backward: delta
+  TensorView after_attention;  // [n, C], the residual stream between the halves; kept by none. Later: d normed
+  TensorView gate, up;         // [n, F]; kept by none, else empty (the feedforward has chunk-sized ones). gate: llama
+  TensorView residual_gradient;       // [n, C]; shared
+  TensorView attention_gradient;      // [n, H * D], dO; shared
+  TensorView key_value_gradient;      // [2, B, T, G, D]; shared
+  TensorView key_value_gradient_sum;  // [2, B, T, G, D], its accumulator, and its memory if of one dtype; shared
 };
 
 class Activations {
@@ -70,7 +73,8 @@ class Activations {
   bool trains_, gated_;
   PerLayer input_, query_, key_value_, attention_, logsumexp_, after_attention_, gate_, up_;
   Tensor normed_, statistics_, row_sum_;
-  Tensor residual_gradient_, attention_gradient_, key_value_gradient_;
+  Tensor residual_gradient_, attention_gradient_, key_value_gradient_sum_;
+  Tensor attention_sum_;  // empty where sums have the model's dtype
 };
 
 }  // namespace ringtrain

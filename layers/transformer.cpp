@@ -90,6 +90,17 @@ Transformer::Transformer(const ModelConfig& config, const ExecutionShape& shape,
 
 Transformer::~Transformer() = default;
 
+void initialise_parameter(Stream& stream, const ParameterTable& table, int id, std::uint64_t seed, std::int64_t begin,
+                          const TensorView& part) {
+  const Parameter& parameter = table[id];
+  if (parameter.init_deviation == 0) {
+    fill(stream, part, parameter.init_value);
+  } else {
+    fill_normal(stream, part, parameter.init_deviation, seed,
+                (static_cast<std::uint64_t>(id) << 40) + static_cast<std::uint64_t>(begin));
+  }
+}
+
 void Transformer::initialise(std::uint64_t seed) {
   Parameters& parameters = state_->parameters;
   Stream& stream = state_->stream;
@@ -98,14 +109,7 @@ void Transformer::initialise(std::uint64_t seed) {
     const WeightsInUse weights(parameters, group);
     fill(stream, parameters.group_weights(group), 0.0);  // the padding too
     for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
-      const Parameter& parameter = table[id];
-      if (parameter.group != group) continue;
-      if (parameter.init_deviation == 0) {
-        fill(stream, parameters.weight(id), parameter.init_value);
-      } else {
-        fill_normal(stream, parameters.weight(id), parameter.init_deviation, seed,
-                    static_cast<std::uint64_t>(id) << 40);
-      }
+      if (table[id].group == group) initialise_parameter(stream, table, id, seed, 0, parameters.weight(id).flat());
     }
   }
 }
@@ -129,6 +133,10 @@ void Transformer::train_step(const Batch& batch, double denominator, GradientObs
   }
   s.embedding.backward(s.stream, s.batch, s.tensors(0, true).residual_gradient);
   complete(0);
+}
+
+void Transformer::wait_for_batch() {
+  state_->batch.wait_for_copies();
 }
 
 void Transformer::evaluate(const Batch& batch, const TensorView& nll) {
