@@ -176,6 +176,9 @@ void check_build(const Config& config, ConfigProblems& problems) {
   if (!cuda && training.dtype == DType::bfloat16) {
     problems.add("training.dtype", "bfloat16 needs training.device cuda; with cpu use float32 or float64");
   }
+  if (!cuda && training.offload != Offload::none) {
+    problems.add("training.offload", "what is offloaded leaves a GPU; with training.device cpu use none");
+  }
 #if !RINGTRAIN_MPI
   if (config.mesh.backend == Backend::mpi) {
     problems.add("mesh.backend",

@@ -2,15 +2,20 @@
 // recompute policy is this plan and nothing else: what it keeps exists once a layer, what it does not keep exists once
 // for all layers and is made again in backward by the same kernels in the same chunks, hence to the same bits.
 //
+// Offloaded, what is kept waits in host memory: a few layers' worth is on the device, forward sends each layer's on its
+// way when the layer is done, and backward has it fetched two layers ahead of its use.
+//
 // Kept by policy, beside the layer's input:  none: all of BlockTensors that says so below;
 // keep_attention: attention and logsumexp;  full: nothing.
 // Under every policy the norms' outputs and the feedforward's activation product are made again: elementwise work on
 // what is kept.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "framework/config.h"
+#include "framework/side_copies.h"
 #include "layers/transformer.h"
 
 namespace ringtrain {
@@ -56,25 +61,48 @@ class Activations {
   BlockTensors block(std::int64_t layer, std::int64_t B, std::int64_t T, bool training) const;
   const Kept& kept() const { return kept_; }
 
+  // The way to the host and back, around a layer's forward and backward in training; nothing where nothing is
+  // offloaded.
+  /// The layer's tensors may be written once this was called.
+  void before_forward(Stream& stream, std::int64_t layer);
+  /// The layer is done with its tensors until backward.
+  void after_forward(std::int64_t layer);
+  /// The layer's tensors may be read once this was called. Layers come in descending order.
+  void before_backward(std::int64_t layer);
+
  private:
+  /// Layers whose tensors are on the device when they are offloaded: one computes, one comes, one goes.
+  static constexpr std::int64_t resident_layers = 3;
+  bool offloads(std::int64_t layer) const { return offload_ && layer + resident_layers < layers_; }
+
   /// One tensor a layer, or one that all share.
   class PerLayer {
    public:
     void make(Allocator& allocator, const char* name, DType dtype, const Shape& training, const Shape& largest,
-              std::int64_t layers, bool keep);
+              std::int64_t layers, bool keep, bool offload);
     TensorView of(std::int64_t layer, const Shape& shape) const;
+    bool offloaded() const { return !at_home_.empty(); }
+    /// The whole of a layer's tensor, on the device and on the host.
+    TensorView resident(std::int64_t layer) const;
+    TensorView at_home(std::int64_t layer) const { return at_home_[static_cast<std::size_t>(layer)]; }
 
    private:
-    std::vector<Tensor> tensors_;
+    std::vector<Tensor> tensors_;  // of layer i: i modulo their number
+    std::vector<Tensor> at_home_;  // on the host, of the layers that are offloaded
   };
+  std::array<const PerLayer*, 8> all_kept() const {
+    return {&input_, &query_, &key_value_, &attention_, &logsumexp_, &after_attention_, &gate_, &up_};
+  }
 
   std::int64_t layers_, C_, F_, H_, G_, D_, norm_statistics_;
   Kept kept_;
-  bool trains_, gated_;
+  bool trains_, gated_, offload_;
   PerLayer input_, query_, key_value_, attention_, logsumexp_, after_attention_, gate_, up_;
   Tensor normed_, statistics_, row_sum_;
   Tensor residual_gradient_, attention_gradient_, key_value_gradient_sum_;
-  Tensor attention_sum_;  // empty where sums have the model's dtype
+  SideCopies copies_;
+  std::vector<SideCopies::Mark> sent_, fetched_;  // by layer
+  Tensor attention_sum_;                          // empty where sums have the model's dtype
 };
 
 }  // namespace ringtrain

@@ -61,7 +61,9 @@ struct Transformer::State {
   TensorView run_forward(bool training) {
     embedding.forward(stream, batch, tensors(0, training).input);
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      if (training) activations.before_forward(stream, static_cast<std::int64_t>(layer));
       blocks[layer].forward(stream, batch, tensors(layer, training));
+      if (training) activations.after_forward(static_cast<std::int64_t>(layer));
     }
     return tensors(blocks.size() - 1, training).output;
   }
@@ -128,6 +130,7 @@ void Transformer::train_step(const Batch& batch, double denominator, GradientObs
   s.head.train(s.stream, s.batch, output, s.tensors(0, true).residual_gradient, denominator);
   complete(s.ids.head_group);
   for (std::size_t layer = s.blocks.size(); layer-- > 0;) {
+    s.activations.before_backward(static_cast<std::int64_t>(layer));
     s.blocks[layer].backward(s.stream, s.batch, s.tensors(layer, true), s.activations.kept());
     complete(s.blocks[layer].group());
   }

@@ -28,6 +28,7 @@ struct ExecutionShape {
   std::int64_t max_evaluation_ring_tokens = 0;  // and in evaluation
   DType dtype = DType::float32;
   Recompute recompute = Recompute::none;
+  bool offload = false;                // what layers keep waits for backward in host memory
   std::int64_t feedforward_chunk = 0;  // tokens of B * T; 0: all at once
   std::int64_t loss_chunk = 1024;
   bool documents = true;

@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "framework/side_copies.h"
 #include "parallel/call_history.h"
 #include "parallel/check_exchange.h"
-#include "parallel/device_messages.h"
 
 namespace ringtrain {
 
@@ -30,7 +30,7 @@ struct Half {
   TensorView buffer;
   CallSite site;
   // Of a message between GPUs: behind what its rank's stream was given when it was posted, and behind the copy.
-  DeviceMessages::Mark posted, copied;
+  SideCopies::Mark posted, copied;
 };
 
 struct Exchange {
@@ -141,12 +141,13 @@ class ThreadCommunicator final : public Communicator {
   [[noreturn]] void throw_failure(Lock& lock);
   std::string name() const { return fmt::format("rank {} of {}", group_->world_rank(rank_), world_.ranks.size()); }
   std::string unfinished(const Exchange& exchange) const;
+  bool on_gpu() const { return device_.stream() != nullptr && device_.stream()->on_cuda(); }
 
   const std::shared_ptr<Group> group_;
   World& world_;
   World::Rank& self_;
   const int rank_;
-  DeviceMessages device_;
+  SideCopies device_;  // of messages between GPUs
   std::uint64_t tickets_ = 0, splits_ = 0;
   std::unordered_map<std::uint64_t, Exchange> pending_;  // mailboxes point into it: its elements do not move
 };
@@ -164,7 +165,7 @@ ThreadCommunicator::~ThreadCommunicator() {
 Ticket ThreadCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
                                     const CallSite& site) {
   if (to == no_peer && from == no_peer) return {};
-  check_exchange(send, to, receive, from, size(), device_.stream() != nullptr);
+  check_exchange(send, to, receive, from, size(), on_gpu());
   Lock lock(world_.mutex);
   const Ticket ticket{++tickets_};
   Exchange& act = pending_[ticket.id];

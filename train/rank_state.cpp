@@ -37,6 +37,7 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.max_evaluation_ring_tokens = shard_tokens(config.mesh, longest, 0);
   shape.dtype = training.dtype;
   shape.recompute = training.recompute;
+  shape.offload = training.offload != Offload::none;
   shape.feedforward_chunk = training.feedforward_chunk;
   shape.loss_chunk = training.loss_chunk;
   shape.documents = purpose.training && config.data.packing == Packing::documents;
@@ -85,26 +86,25 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
       shard{config.mesh.layout, mesh.sequence, mesh.sequence_index(rank_index)},
       world(world_communicator),
       allocator(device, world ? Allocator::Mode::real : Allocator::Mode::plan),
-      host_allocator(Device::cpu(), allocator.mode(), Allocator::HostMemory::pinned),
       compute(allocator, pool, trace),
       stream(compute.stream()),
       gpus(world ? gpu_ranks(config, *world, stream) : nullptr),
       ring(world ? ordered((gpus ? gpus.get() : world)->split(mesh.data_index(rank)), stream) : nullptr),
       parameters(allocator, table, config.training.dtype, purpose.training),
       model(config.model, execution_shape(config, purpose, shard.ring_rank), allocator, parameters, stream, ring.get()),
-      batch(host(), execution_shape(config, purpose, shard.ring_rank).max_sequences,
+      batch(allocator.host(), execution_shape(config, purpose, shard.ring_rank).max_sequences,
             batch_tokens(execution_shape(config, purpose, shard.ring_rank)), config.training.dtype) {
   const std::int64_t evaluated = execution_shape(config, purpose, shard.ring_rank).max_evaluation_tokens;
   if (evaluated > 0) {
-    evaluation_nll = host().make(Tag::workspace, "evaluation nll", DType::float64, {evaluated});
+    evaluation_nll = allocator.host().make(Tag::workspace, "evaluation nll", DType::float64, {evaluated});
   }
-  staging = host().make(Tag::checkpoint, "staging", state_dtype(), {staging_elements});
+  staging = allocator.host().make(Tag::checkpoint, "staging", state_dtype(), {staging_elements});
   if (purpose.training) {
     reduction =
         std::make_unique<GradientReduction>(allocator, gpus ? gpus.get() : world, mesh.size(), parameters, stream);
     optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank);
     if (config.checkpoint.background && config.checkpoint.interval > 0) {
-      snapshot = host().make(Tag::checkpoint, "snapshot", state_dtype(), {3, optimizer->elements()});
+      snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(), {3, optimizer->elements()});
     }
   }
 }
@@ -125,7 +125,8 @@ std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& tab
   std::vector<RankPlan> plans;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const RankState state(config, table, purpose, rank, planned_device(config), pool, nullptr);
-    plans.push_back({rank, state.allocator.live(), state.allocator.peak(), state.host_allocator.peak()});
+    plans.push_back({rank, state.allocator.live(), state.allocator.peak(),
+                     state.allocator.device().is_cpu() ? MemoryUse{} : state.allocator.host().peak()});
   }
   return plans;
 }

@@ -44,8 +44,7 @@ class RankState {
   const ShardSpec shard;  // how this rank's share of a sequence is cut
   Communicator* const world;
 
-  Allocator allocator;       // of the device; first to be made, last to go
-  Allocator host_allocator;  // on CUDA, of pinned memory; a CPU's rank has all from the one above
+  Allocator allocator;  // first to be made, last to go
   ComputeDevice compute;
   Stream& stream;
   std::unique_ptr<Communicator> gpus;  // all ranks, their GPU memory carried by NCCL; null: world carries it too
@@ -61,8 +60,6 @@ class RankState {
   std::unique_ptr<GradientReduction> reduction;  // null unless training
   std::unique_ptr<Optimizer> optimizer;          // null unless training
 
-  /// Return where tensors of the host come from.
-  Allocator& host() { return allocator.device().is_cpu() ? allocator : host_allocator; }
   /// Return the dtype of weights and moments as checkpoints keep them.
   DType state_dtype() const { return accumulator(parameters.all_weights().dtype); }
 
