@@ -1,5 +1,7 @@
 #include "framework/cuda/context.h"
 
+#include <cublasLt.h>
+
 #include "framework/cuda/check.h"
 
 namespace ringtrain::cuda {

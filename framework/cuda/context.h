@@ -3,7 +3,6 @@
 // not finished; the host waits for it only in synchronize() and in copies to host memory that is not pinned.
 #pragma once
 
-#include <cublasLt.h>
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -13,6 +12,8 @@
 #include <vector>
 
 #include "framework/tensor.h"
+
+struct cublasLtContext;  // cublasLt.h: for those who call it
 
 namespace ringtrain::cuda {
 
@@ -53,7 +54,7 @@ class Context {
   int multiprocessors() const { return facts_.multiprocessors; }
   std::size_t shared_bytes_per_block() const { return facts_.shared_bytes_per_block; }
   cudaStream_t stream() const { return stream_; }
-  cublasLtHandle_t blas() const { return blas_; }
+  cublasLtContext* blas() const { return blas_; }
   void* blas_workspace() const { return scratch_; }
   /// Return partial_sums_bytes, aligned to 256 bytes.
   void* partial_sums() const { return static_cast<std::byte*>(scratch_) + blas_workspace_bytes; }
@@ -67,7 +68,7 @@ class Context {
  private:
   DeviceFacts facts_;
   cudaStream_t stream_ = nullptr;
-  cublasLtHandle_t blas_ = nullptr;
+  cublasLtContext* blas_ = nullptr;
   void* scratch_;
   std::map<const void*, std::size_t> shared_bytes_;  // allowed so far
 };
