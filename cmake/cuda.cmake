@@ -54,6 +54,8 @@ function(ringtrain_cuda_options target)
   endif()
   target_compile_definitions(${target} INTERFACE RINGTRAIN_CUDA=1)
   if(RINGTRAIN_CUDA STREQUAL "on")
+    # fmt 9 mistakes nvcc for a compiler without constexpr, and then its own consteval functions do not compile.
+    target_compile_definitions(${target} INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
     target_compile_options(${target} INTERFACE
       $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>)
     target_link_libraries(${target} INTERFACE CUDA::cudart_static CUDA::cublasLt)

@@ -54,20 +54,7 @@ void dispatch_all(DType dtype, Body&& body) {
   dispatch_storage(dtype, body);
 }
 
-__global__ void __launch_bounds__(tree_threads)
-    add_pieces_kernel(double* const result, const double* const sums, const int pieces, const bool accumulate) {
-  double sum = 0;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < pieces; i += tree_threads) sum += sums[i];
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) *result = accumulate ? *result + sum : sum;
-}
-
 }  // namespace
-
-void add_pieces(Context& context, double* result, const double* sums, int pieces, bool accumulate) {
-  launch(context, add_pieces_kernel, 1, tree_threads, 0, result, sums, pieces, accumulate);
-}
 
 void fill(Stream& stream, const TensorView& x, double value) {
   dispatch_all(x.dtype, [&]<class T>() {
@@ -78,8 +65,9 @@ void fill(Stream& stream, const TensorView& x, double value) {
 
 void copy(Stream& stream, const TensorView& y, const TensorView& x) {
   if (x.numel() == 0) return;
-  const cudaMemcpyKind kind = x.device.is_cpu() ? (y.device.is_cpu() ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice)
-                                                : (y.device.is_cpu() ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice);
+  const cudaMemcpyKind kind = x.device.is_cpu()
+                                  ? (y.device.is_cpu() ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice)
+                                  : (y.device.is_cpu() ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice);
   check(cudaMemcpyAsync(y.data, x.data, x.bytes(), kind, stream.cuda().stream()), "copying a tensor");
 }
 

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(tree_threads)
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-/// result = or += the sum of sums[pieces]. One block. Defined in elementwise.cu.
+/// result = or += the sum of sums[pieces]. One block.
 void add_pieces(Context& context, double* result, const double* sums, int pieces, bool accumulate);
 
 /// result = or += the sum over i < n of term.at<W>(i), by W elements if `whole` says that pointers allow it, in a tree
