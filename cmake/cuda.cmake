@@ -4,9 +4,9 @@
 if(RINGTRAIN_CUDA STREQUAL "on")
   # Virtual sm_80 is compiled by the driver for any newer GPU; Hopper gets machine code of its own.
   set(CMAKE_CUDA_ARCHITECTURES 80-virtual 90-real)
-  set(CMAKE_CUDA_STANDARD 20)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   enable_language(CUDA)
+  set(CMAKE_CUDA_STANDARD 20)  # after enable_language, which does not know yet what nvcc can do
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   find_package(CUDAToolkit REQUIRED)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
