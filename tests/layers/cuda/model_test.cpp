@@ -76,7 +76,7 @@ TEST_P(GpuModel, RecomputeAndOffloadingGiveTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, GpuModel, ::testing::Values(Architecture::llama, Architecture::gpt2),
-                         [](const auto& info) { return info.param == Architecture::llama ? "llama" : "gpt2"; });
+                         [](const auto& one) { return one.param == Architecture::llama ? "llama" : "gpt2"; });
 
 }  // namespace
 }  // namespace ringtrain::testing

@@ -66,10 +66,10 @@ TEST_F(GpuRun, MeshesOnOneCardEqualOneRank) {
 TEST_F(GpuRun, CheckpointsGoBothWays) {
   run(on_cpu({}), "cpu");
   run(on_cpu({"checkpoint.interval=15"}), "from-cpu", {}, 15);
-  run(on_gpu({}), "from-cpu", {.resume = true, .from = {}, .init_from = {}});
+  run(on_gpu({}), "from-cpu", {.resume = true, .resume_path = "", .init_from = ""});
   expect_close(losses("from-cpu"), losses("cpu"), 1e-4);
   run(on_gpu({"mesh.sequence=2", "mesh.backend=threads"}), "from-gpu", {}, 15);
-  run(on_cpu({}), "from-gpu", {.resume = true, .from = {}, .init_from = {}});
+  run(on_cpu({}), "from-gpu", {.resume = true, .resume_path = "", .init_from = ""});
   expect_close(losses("from-gpu"), losses("cpu"), 1e-4);
 }
 
@@ -77,7 +77,7 @@ TEST_F(GpuRun, GivesTheSameBitsTwiceAndOverACheckpoint) {
   const std::vector<std::string> mesh{"mesh.sequence=2", "mesh.data=2", "mesh.backend=threads"};
   run(on_gpu(mesh, "bfloat16"), "once");
   run(on_gpu(mesh, "bfloat16"), "stopped", {}, 13);
-  run(on_gpu(mesh, "bfloat16"), "stopped", {.resume = true, .from = {}, .init_from = {}});
+  run(on_gpu(mesh, "bfloat16"), "stopped", {.resume = true, .resume_path = "", .init_from = ""});
   EXPECT_EQ(losses("stopped"), losses("once"));
   EXPECT_EQ(state(checkpoint("stopped", 30)), state(checkpoint("once", 30)));
 }
