@@ -42,9 +42,11 @@ function(ringtrain_cuda_sources floor variable)
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
-# ringtrain_emulated_sources(FILES...): lets the C++ compiler take these .cu files.
+# ringtrain_emulated_sources(FILES...): lets the C++ compiler take these .cu files. Registers that a thread fills under
+# the very condition under which it uses them are taken for uninitialised ones.
 function(ringtrain_emulated_sources)
-  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas;-Wno-maybe-uninitialized;-Wno-uninitialized")
+  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
+                              "-x;c++;-Wno-unknown-pragmas;-Wno-uninitialized;-Wno-maybe-uninitialized")
 endfunction()
 
 # ringtrain_cuda_options(TARGET): what all code is compiled and linked with in such a build.

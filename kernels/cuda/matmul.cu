@@ -1,6 +1,6 @@
-// A linear layer's products by cuBLASLt, which knows column-major matrices: a row-major [R, C] is its C x R, so that y =
-// x w^T is asked for as y^T = w x^T. Products of bfloat16 and float32 add up in float32 (never in TF32); dw is added to
-// by beta = 1. dbias has a kernel of its own: cuBLASLt's epilogue for it overwrites, and dbias adds.
+// A linear layer's products by cuBLASLt, which knows column-major matrices: a row-major [R, C] is its C x R, so that y
+// = x w^T is asked for as y^T = w x^T. Products of bfloat16 and float32 add up in float32 (never in TF32); dw is added
+// to by beta = 1. dbias has a kernel of its own: cuBLASLt's epilogue for it overwrites, and dbias adds.
 //
 // The algorithm of a product is cuBLASLt's first choice for its shape and the alignment of its pointers, asked for once
 // and kept in the Context. Choices that split the summed dimension reduce in a separate step: same bits every time.
