@@ -36,13 +36,16 @@ struct PlannedTensor {
 class Allocator {
  public:
   enum class Mode { real, plan };
-  explicit Allocator(Device device, Mode mode = Mode::real) : device_(device), mode_(mode) {}
+  /// What a host's memory is to be: pinned is memory that a GPU reads and writes by itself.
+  enum class HostMemory { plain, pinned };
+  explicit Allocator(Device device, Mode mode = Mode::real, HostMemory host_memory = HostMemory::plain)
+      : device_(device), mode_(mode), host_memory_(host_memory) {}
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();
 
   /// Return a tensor of uninitialised memory (fresh pages: not resident until written), aligned to 64 bytes or more.
-  /// In plan mode its data is null. Throws Error(usage) naming tag, name and sizes when the machine has no more memory.
+  /// In plan mode its data is null. Throws Error(usage) naming tag, name and sizes when the device has no more memory.
   Tensor make(Tag tag, std::string name, DType dtype, const Shape& shape);
 
   Mode mode() const { return mode_; }
@@ -62,8 +65,13 @@ class Allocator {
     PlannedTensor tensor;
     bool live;
   };
+  /// Return storage, or null if there is no more.
+  void* allocate(std::size_t bytes) const;
+  void free(void* data) const;
+
   Device device_;
   Mode mode_;
+  HostMemory host_memory_;
   MemoryUse current_, peak_;
   std::int64_t allocation_count_ = 0;
   std::vector<Entry> entries_;
