@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/ptx.cuh"
+
 namespace ringtrain::cuda::hopper {
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
@@ -47,14 +49,9 @@ void registers_decrease() {
 
 #else
 
-/// Return the address of shared memory as PTX takes it.
-__device__ __forceinline__ std::uint32_t shared_offset(const void* shared) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-}
-
 /// A barrier whose phase ends after `arrivals` arrivals and all bytes announced (one thread).
 __device__ __forceinline__ void mbarrier_init(std::uint64_t* barrier, std::uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_offset(barrier)), "r"(arrivals) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
 
 /// Makes the barriers initialised by this thread known to TMA; a __syncthreads has to follow.
@@ -63,12 +60,12 @@ __device__ __forceinline__ void fence_mbarrier_init() {
 }
 
 __device__ __forceinline__ void mbarrier_arrive(std::uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_offset(barrier)) : "memory");
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 /// Arrives, and announces `bytes` that copies will bring in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(std::uint64_t* barrier, std::uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_offset(barrier)), "r"(bytes)
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
 
@@ -82,7 +79,7 @@ __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, std::uint3
       "@done bra over;\n"
       "bra again;\n"
       "over:\n"
-      "}" ::"r"(shared_offset(barrier)),
+      "}" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");
 }
@@ -103,8 +100,8 @@ __device__ __forceinline__ void tma_load_4d(void* shared, const CUtensorMap* map
                                             int c1, int c2, int c3) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
-      "[%2];" ::"r"(shared_offset(shared)),
-      "l"(map), "r"(shared_offset(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      "[%2];" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
 }
 
@@ -114,7 +111,7 @@ __device__ __forceinline__ void tma_reduce_add_4d(const CUtensorMap* map, const 
                                                   int c3) {
   asm volatile(
       "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-      "r"(shared_offset(shared)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      "r"(shared_address(shared)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
 }
 
@@ -136,7 +133,7 @@ __device__ __forceinline__ void tma_store_complete() {
 /// Stores four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8, 16 bytes. r[j]
 /// holds of matrix j row lane / 4, columns 2 * (lane % 4) and the next (a warp).
 __device__ __forceinline__ void stmatrix_x4(void* row, const std::uint32_t (&r)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_offset(row)), "r"(r[0]),
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)), "r"(r[0]),
                "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 }

@@ -46,7 +46,7 @@ void wgmma_rs(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b, b
 /// ISA have them, see below.
 __device__ __forceinline__ std::uint64_t wgmma_descriptor(const void* shared, std::uint32_t leading_bytes,
                                                           std::uint32_t stride_bytes, int swizzle) {
-  return std::uint64_t{(shared_offset(shared) & 0x3FFFF) >> 4} | std::uint64_t{leading_bytes >> 4} << 16 |
+  return std::uint64_t{(shared_address(shared) & 0x3FFFF) >> 4} | std::uint64_t{leading_bytes >> 4} << 16 |
          std::uint64_t{stride_bytes >> 4} << 32 | static_cast<std::uint64_t>(swizzle) << 62;
 }
 
