@@ -127,8 +127,10 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
 }
 
 /// Hides what the two rows of a thread do not see of a tile.
-__device__ __forceinline__ void mask_scores(float (&s)[key_tile / 2], const ForwardArguments& a, const Tile& queries,
-                                            int b, int row, const ForwardStep& step) {
+template <int Queries>
+__device__ __forceinline__ void mask_scores(float (&s)[key_tile / 2], const ForwardArguments& a,
+                                            const ForwardWork& work, int row, const ForwardStep& step) {
+  const Tile queries = tile_of(a.queries, Queries, work.segment, work.index);
   const Tile keys = tile_of(a.keys, key_tile, step.segment, step.index);
   const Sight sight = sight_of(a.mask, queries, keys, key_tile, {0, 0, false}, keys);
   const int column = 2 * static_cast<int>(threadIdx.x % 4);
@@ -138,8 +140,9 @@ __device__ __forceinline__ void mask_scores(float (&s)[key_tile / 2], const Forw
     if (a.keys.documents != nullptr) {
       const int i = row + 8 * half < queries.count ? row + 8 * half : 0;  // rows beyond the tile's end are not stored
       const std::int32_t document =
-          __ldg(a.queries.documents + static_cast<std::int64_t>(b) * a.queries.tokens + queries.begin + i);
-      seen = of_document(seen, a.keys.documents + static_cast<std::int64_t>(b) * a.keys.tokens + keys.begin, document);
+          __ldg(a.queries.documents + static_cast<std::int64_t>(work.b) * a.queries.tokens + queries.begin + i);
+      seen = of_document(seen, a.keys.documents + static_cast<std::int64_t>(work.b) * a.keys.tokens + keys.begin,
+                         document);
     }
 #pragma unroll
     for (int j = 0; j < key_tile / 8; ++j) {
@@ -222,18 +225,19 @@ __device__ __forceinline__ void start_output(float (&o)[D / 2], const std::uint3
 /// Reads the state of the thread's two rows, or that of no key seen. m comes unscaled; of l each of the four threads of
 /// a row keeps a part.
 template <int D>
-__device__ __forceinline__ void read_state(const ForwardArguments& a, const Tile& queries, int b, int h, int row,
+__device__ __forceinline__ void read_state(const ForwardArguments& a, const ForwardWork& work, int row,
                                            float (&o)[D / 2], float (&m)[2], float (&l)[2]) {
+  const Tile queries = tile_of(a.queries, ForwardPlan<D>::queries, work.segment, work.index);
   const int t = static_cast<int>(threadIdx.x % 4);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int i = row + 8 * half;
     const bool held = !a.first && i < queries.count;
     const std::int64_t token = queries.begin + i;
-    const std::int64_t at_row = (static_cast<std::int64_t>(b) * a.H + h) * a.queries.tokens + token;
+    const std::int64_t at_row = (static_cast<std::int64_t>(work.b) * a.H + work.h) * a.queries.tokens + token;
     m[half] = held ? a.m[at_row] / a.scale : -INFINITY;
     l[half] = held && t == 0 ? a.l[at_row] : 0.0F;
-    const float* at = a.o + ((static_cast<std::int64_t>(b) * a.queries.tokens + token) * a.H + h) * D + 2 * t;
+    const float* at = a.o + ((static_cast<std::int64_t>(work.b) * a.queries.tokens + token) * a.H + work.h) * D + 2 * t;
 #pragma unroll
     for (int j = 0; j < D / 8; ++j) {
       const float2 pair = held ? *reinterpret_cast<const float2*>(at + 8 * j) : make_float2(0.0F, 0.0F);
@@ -244,8 +248,9 @@ __device__ __forceinline__ void read_state(const ForwardArguments& a, const Tile
 
 /// Writes the state back, or out and lse if it ends here.
 template <int D>
-__device__ __forceinline__ void write_state(const ForwardArguments& a, const Tile& queries, int b, int h, int row,
+__device__ __forceinline__ void write_state(const ForwardArguments& a, const ForwardWork& work, int row,
                                             const float (&o)[D / 2], const float (&m)[2], float (&l)[2]) {
+  const Tile queries = tile_of(a.queries, ForwardPlan<D>::queries, work.segment, work.index);
   const int t = static_cast<int>(threadIdx.x % 4);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -254,8 +259,8 @@ __device__ __forceinline__ void write_state(const ForwardArguments& a, const Til
     const int i = row + 8 * half;
     if (i >= queries.count) continue;
     const std::int64_t token = queries.begin + i;
-    const std::int64_t at_row = (static_cast<std::int64_t>(b) * a.H + h) * a.queries.tokens + token;
-    const std::int64_t at = ((static_cast<std::int64_t>(b) * a.queries.tokens + token) * a.H + h) * D + 2 * t;
+    const std::int64_t at_row = (static_cast<std::int64_t>(work.b) * a.H + work.h) * a.queries.tokens + token;
+    const std::int64_t at = ((static_cast<std::int64_t>(work.b) * a.queries.tokens + token) * a.H + work.h) * D + 2 * t;
     if (a.last) {
       const float share = sum > 0 ? 1.0F / sum : 0.0F;
       if (t == 0) a.lse[at_row] = sum > 0 ? m[half] * a.scale + logf(sum) : -INFINITY;
@@ -297,8 +302,7 @@ __device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& share
     work_place.wait_full(shared.q_ring);
     const ForwardWork work = shared.work;
     if (work.b < 0) break;
-    const Tile queries = tile_of(a.queries, Plan::queries, work.segment, work.index);
-    read_state<D>(a, queries, work.b, work.h, row, o, m, l);
+    read_state<D>(a, work, row, o, m, l);
     if (work.steps) {
       place.wait_full(shared.k_ring);
       ForwardStep step = shared.steps[place.stage];
@@ -306,7 +310,7 @@ __device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& share
       wgmma_wait<0>();
       wgmma_hold(s);
       release(&shared.k_ring.empty[place.stage]);
-      if (step.masked) mask_scores(s, a, queries, work.b, row, step);
+      if (step.masked) mask_scores<Plan::queries>(s, a, work, row, step);
       rescale<D>(o, softmax(s, m, l, scale_log2));
       round_to_fragments<key_tile>(p, s);
       while (step.more) {
@@ -322,7 +326,7 @@ __device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& share
         wgmma_wait<1>();
         wgmma_hold(s);
         release(&shared.k_ring.empty[place.stage]);
-        if (step.masked) mask_scores(s, a, queries, work.b, row, step);
+        if (step.masked) mask_scores<Plan::queries>(s, a, work, row, step);
         const float2 shrink = softmax(s, m, l, scale_log2);
         wgmma_wait<0>();
         wgmma_hold(o);
@@ -342,7 +346,7 @@ __device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& share
       release(&shared.q_ring.empty[0]);
     }
     work_place.advance();
-    write_state<D>(a, queries, work.b, work.h, row, o, m, l);
+    write_state<D>(a, work, row, o, m, l);
   }
 }
 
@@ -360,7 +364,7 @@ __global__ void __launch_bounds__(ForwardPlan<D>::threads, 1)
     fence_mbarrier_init();
   }
   __syncthreads();
-  const int group = static_cast<int>(threadIdx.x) / warpgroup;
+  const int group = uniform(static_cast<int>(threadIdx.x) / warpgroup);
   if (group == 0) {
     registers_decrease<Plan::loading_registers>();
     if (threadIdx.x < 32) load_tiles<D>(a, shared);

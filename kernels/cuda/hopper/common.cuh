@@ -69,6 +69,11 @@ __device__ __forceinline__ int take_ticket(int* counter) {
   return __shfl_sync(0xFFFFFFFFU, ticket, 0);
 }
 
+/// Return x, which is the same in all lanes; the compiler then knows (a warp).
+__device__ __forceinline__ int uniform(int x) {
+  return __shfl_sync(0xFFFFFFFFU, x, 0);
+}
+
 /// Elements [from, to) of a row or column of a tile.
 struct Visible {
   int from, to;
