@@ -24,7 +24,7 @@ struct ForwardPlan {
   static constexpr int groups = D == 64 ? 3 : 2;  // warpgroups that compute
   static constexpr int queries = groups * group_rows;
   static constexpr int threads = (1 + groups) * warpgroup;
-  static constexpr int loading_registers = D == 64 ? 32 : 24;
+  static constexpr int loading_registers = 32;
   static constexpr int computing_registers = D == 64 ? 160 : 240;  // 4 * 128 threads share 65536, or 3 * 128 do
   static constexpr int blocks = D / block_columns;                 // 64-column blocks of a head
   static constexpr int query_bytes = queries * D * 2, key_bytes = key_tile * D * 2;
@@ -391,12 +391,12 @@ void run_forward(Stream& stream, const TensorView& q, const TensorView& k, const
 void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
              const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
              const AttentionEnds& ends, const TensorView& workspace) {
-  const auto& [B, H, G, D, scale, mask] = shape;
+  const std::int64_t B = shape.B, H = shape.H, G = shape.G, D = shape.D;
   ForwardArguments a{};
   a.queries = token_map(queries), a.keys = token_map(keys);
-  a.mask = mask;
+  a.mask = shape.mask;
   a.H = static_cast<int>(H), a.G = static_cast<int>(G);
-  a.scale = static_cast<float>(scale);
+  a.scale = static_cast<float>(shape.scale);
   a.first = ends.first, a.last = ends.last;
   a.o = state.o.as<float>(), a.m = state.m.as<float>(), a.l = state.l.as<float>();
   if (ends.last) a.out = static_cast<__nv_bfloat16*>(ends.out.data), a.lse = ends.lse.as<float>();

@@ -17,6 +17,7 @@ namespace ringtrain::cuda::hopper {
 
 using cuda_emulator::fence_mbarrier_init;
 using cuda_emulator::fence_proxy_async;
+using cuda_emulator::fence_proxy_async_global;
 using cuda_emulator::mbarrier_arrive;
 using cuda_emulator::mbarrier_arrive_expect_tx;
 using cuda_emulator::mbarrier_init;
@@ -87,6 +88,12 @@ __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, std::uint3
 /// Orders this thread's ordinary writes of shared memory before later reads by the tensor cores and by TMA.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/// Orders copies to and from global memory with this thread's ordinary accesses of it, as of a counter that says that
+/// others' copies are done.
+__device__ __forceinline__ void fence_proxy_async_global() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 /// Brings a tensor map near (one thread).
