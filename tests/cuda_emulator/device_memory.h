@@ -1,0 +1,50 @@
+// Device memory and pinned host memory: plain host memory that is known by its address. Under AddressSanitizer host
+// code that touches device memory is reported.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <vector>
+
+#include "driver_types.h"
+
+namespace cuda_emulator {
+
+struct Allocation {
+  char* base;
+  std::size_t bytes;
+  bool pinned;  // host memory; otherwise device memory
+  int device;
+};
+
+class Memory {
+ public:
+  /// Return the new memory, all bits set (NaN), or null if the device has not that much left. 0 bytes: null.
+  void* allocate(int device, std::size_t bytes, bool pinned);
+  /// Returns false if `base` is not what allocate returned for that kind.
+  bool release(void* base, bool pinned);
+  void release_all();
+
+  /// Return the allocation that holds the address; null: pageable host memory.
+  const Allocation* find(const void* pointer) const;
+  /// Return whether bytes [pointer, pointer + bytes) lie in one allocation, or in none.
+  bool whole(const void* pointer, std::size_t bytes) const;
+
+  std::size_t used(int device) const;
+  std::size_t calls() const { return calls_; }
+
+  /// Device memory can be touched from open() to close().
+  void open();
+  void close();
+
+ private:
+  std::map<const char*, Allocation> allocations_;
+  std::vector<std::size_t> used_;
+  std::size_t calls_ = 0;
+  bool open_ = false;
+};
+
+/// Opens the process's device memory; whoever holds the runtime's lock closes it before giving the lock back.
+void open_device_memory();
+
+}  // namespace cuda_emulator

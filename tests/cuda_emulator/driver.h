@@ -1,0 +1,9 @@
+// The functions of the CUDA driver that programs ask for by name.
+#pragma once
+
+namespace cuda_emulator {
+
+/// Return the driver function of this name; null if the emulator has none.
+void* driver_function(const char* name);
+
+}  // namespace cuda_emulator

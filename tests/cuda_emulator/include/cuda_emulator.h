@@ -1,0 +1,80 @@
+// What tests say to the emulator and read from it: the devices there are, the order in which threads and streams run,
+// calls that fail, and what ran. All of it is the process's, and may be used from any thread.
+//
+// Set once by the environment, before the first call:
+//   CUDA_EMULATOR_DEVICES, CUDA_EMULATOR_CAPABILITY (80, 90), CUDA_EMULATOR_MULTIPROCESSORS, CUDA_EMULATOR_MEMORY
+//   (bytes), CUDA_EMULATOR_THREADS, CUDA_EMULATOR_STREAMS, CUDA_EMULATOR_COPIES (an order, by its name below; shuffled
+//   takes a seed: "shuffled:7").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "driver_types.h"
+
+namespace cuda_emulator {
+
+/// A misuse of the device that hardware would answer with a hang, a crash or a wrong number. Thrown by the call that
+/// made the work run; everything queued on the device is dropped.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The devices, all alike. Changing them forgets all streams, events, allocations and settings, as reset() does.
+struct Devices {
+  int count = 1;
+  int compute_capability = 90;  // 80 has no TMA, no wgmma and less shared memory
+  int multiprocessors = 8;
+  std::size_t memory_bytes = std::size_t{8} << 30;
+};
+void set_devices(const Devices& devices);
+
+/// The order in which the blocks of a grid run, and the threads of a block wherever several could go on. Results must
+/// not depend on it.
+enum class ThreadOrder { forward, backward, shuffled };
+void set_thread_order(ThreadOrder order, std::uint64_t seed = 0);
+
+/// When the work of streams runs. lazy: only what is needed. eager: at the call. others_first: before what is needed,
+/// everything of all other streams, newest stream first. shuffled: what is needed, and pieces of other streams between.
+enum class StreamOrder { lazy, eager, others_first, shuffled };
+void set_stream_order(StreamOrder order, std::uint64_t seed = 0);
+
+/// When an asynchronous copy inside a kernel (cp.async, TMA, bulk) reads its source and writes its destination. late:
+/// when a thread waits for it. early: when it is issued.
+enum class CopyLanding { late, early };
+void set_copy_landing(CopyLanding landing);
+
+/// A piece of work that ran on a device.
+struct Trace {
+  enum class Kind { kernel, copy, set, host_function, matrix_product, record, wait };
+  Kind kind;
+  int device;
+  int stream;         // counted from 1 as they were created, from the last reset; 0: the default stream
+  std::string name;   // of a kernel: its function; of a copy: "host to device" and so on
+  std::size_t bytes;  // of a copy or set
+};
+/// From here on what runs is recorded; forgets what was.
+void start_trace();
+/// Return what ran since start_trace, in the order it ran in, and stop recording.
+std::vector<Trace> take_trace();
+
+/// Return the calls of cudaMalloc that succeeded since the last reset.
+std::size_t allocation_calls();
+/// Return the bytes that cudaMalloc gave and cudaFree has not taken back, of all devices.
+std::size_t allocated_bytes();
+
+/// The `nth` call from now (1: the next) of the API function of this name, as "cudaMalloc", returns `error` and does
+/// nothing.
+void fail_call(const std::string& function, int nth, cudaError_t error);
+/// From now on every call that concerns this device returns `error`, as after a fault that only a new process cures.
+void fail_device(int device, cudaError_t error);
+
+/// Forgets everything: streams and their work, events, allocations (which it frees), settings, failures, traces. No
+/// other thread may be inside of the emulator.
+void reset();
+
+}  // namespace cuda_emulator

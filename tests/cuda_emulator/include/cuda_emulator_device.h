@@ -1,0 +1,48 @@
+// What device code calls of the emulator directly: its dynamic shared memory, and one function for each PTX wrapper of
+// kernels/cuda/ptx.cuh, with the same name and signature.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+
+namespace cuda_emulator {
+
+using Where = std::source_location;
+
+/// Return the block's dynamic shared memory: of exactly the launch's size, aligned to 1024 bytes, poisoned (all bits
+/// set: NaN as float and bfloat16) before each block.
+void* dynamic_shared_memory();
+
+/// Return the address in the 32-bit window of shared memory, and back. The low 10 bits are those of the pointer.
+std::uint32_t shared_address(const void* shared);
+void* shared_pointer(std::uint32_t address);
+
+/// cp.async.cg of 16 bytes, both sides aligned to 16. Not valid: zeros, and global is not read.
+void cp_async_16(void* shared, const void* global, bool valid);
+void cp_async_commit();
+/// Returns when all but the newest `groups` committed groups of this thread have landed.
+void cp_async_wait_groups(int groups);
+template <int N>
+void cp_async_wait() {
+  cp_async_wait_groups(N);
+}
+
+// ldmatrix .m8n8 .b16: lane l gives the address of row l % 8 of matrix l / 8 (x2: lanes 0 to 15). Without trans lane l
+// receives the elements 2 (l % 4) and + 1 of row l / 4 of each matrix; with trans those of column l / 4.
+void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, Where where = Where::current());
+void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, Where where = Where::current());
+void ldmatrix_x2(std::uint32_t (&r)[2], const void* row, Where where = Where::current());
+void ldmatrix_x2_trans(std::uint32_t (&r)[2], const void* row, Where where = Where::current());
+
+/// mma.sync.m16n8k16.row.col.f32.bf16.bf16.f32: c += a b, summed in float in the order of k.
+void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                       Where where = Where::current());
+
+/// ex2.approx.ftz.f32
+float exp2_approx(float x);
+
+/// bar.sync and bar.arrive: barriers 1 to 15 (0 is __syncthreads'), for `threads` threads of the block, whole warps.
+void named_barrier_sync(int id, int threads, Where where = Where::current());
+void named_barrier_arrive(int id, int threads, Where where = Where::current());
+
+}  // namespace cuda_emulator

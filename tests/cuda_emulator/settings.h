@@ -1,0 +1,23 @@
+// What tests have set (cuda_emulator.h), and the environment at first. Guarded by the runtime's lock.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda_emulator.h"
+
+namespace cuda_emulator {
+
+struct Settings {
+  ThreadOrder threads = ThreadOrder::forward;
+  std::uint64_t threads_seed = 0;
+  StreamOrder streams = StreamOrder::lazy;
+  std::uint64_t streams_seed = 0;
+  CopyLanding copies = CopyLanding::late;
+};
+
+Settings& settings();
+/// Return what the environment asks for. Throws Error if it cannot be read.
+Settings settings_of_environment();
+Devices devices_of_environment();
+
+}  // namespace cuda_emulator

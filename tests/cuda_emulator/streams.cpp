@@ -1,0 +1,198 @@
+// How queued work gets to run.
+#include "streams.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "device_memory.h"
+#include "settings.h"
+
+namespace cuda_emulator {
+
+std::shared_ptr<Stream> Streams::create(int device, bool blocking) {
+  auto stream = std::make_shared<Stream>();
+  stream->device = device;
+  stream->blocking = blocking;
+  stream->number = ++created_;
+  streams_.push_back(stream);
+  return stream;
+}
+
+void Streams::destroy(const std::shared_ptr<Stream>& stream) {
+  stream->destroyed = true;
+  forget_if_done(*stream);
+}
+
+void Streams::forget_if_done(const Stream& stream) {
+  if (!stream.destroyed || !stream.work.empty()) return;
+  std::erase_if(streams_, [&](const auto& known) { return known.get() == &stream; });
+}
+
+std::shared_ptr<Stream> Streams::default_stream(int device) {
+  const auto at = static_cast<std::size_t>(device);
+  if (defaults_.size() <= at) defaults_.resize(at + 1);
+  if (!defaults_[at]) {
+    defaults_[at] = std::make_shared<Stream>();
+    defaults_[at]->device = device;
+    streams_.push_back(defaults_[at]);
+  }
+  return defaults_[at];
+}
+
+// --- Queueing ------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<Record> Streams::queue_record(const std::shared_ptr<Stream>& stream) {
+  auto record = std::make_shared<Record>();
+  record->stream = stream;
+  stream->work.push_back({Trace::Kind::record, "record", 0, {}, record});
+  ++stream->queued;
+  return record;
+}
+
+void Streams::add(const std::shared_ptr<Stream>& stream, Work work, Lock& lock) {
+  // The default stream waits for the blocking streams of its device, and they for it.
+  const bool is_default = stream->number == 0;
+  if (is_default || stream->blocking) {
+    for (const auto& other : streams_) {
+      const bool orders = is_default ? other->blocking : other->number == 0;
+      if (!orders || other->device != stream->device || other->work.empty()) continue;
+      auto record = queue_record(other);
+      stream->work.push_back({Trace::Kind::wait, "wait", 0, {}, std::move(record)});
+      ++stream->queued;
+    }
+  }
+  stream->work.push_back(std::move(work));
+  ++stream->queued;
+  if (settings().streams == StreamOrder::eager) {
+    while (!stream->work.empty() && step(*stream, lock)) {
+    }
+  }
+}
+
+std::shared_ptr<Record> Streams::add_record(const std::shared_ptr<Stream>& stream, Lock& lock) {
+  auto record = std::make_shared<Record>();
+  record->stream = stream;
+  add(stream, {Trace::Kind::record, "record", 0, {}, record}, lock);
+  return record;
+}
+
+// --- Running -------------------------------------------------------------------------------------------------------
+
+void Streams::note(const Stream& stream, const Work& work) {
+  if (tracing) trace.push_back({work.kind, stream.device, stream.number, work.name, work.bytes});
+}
+
+void Streams::run(Stream& stream, Work work, Lock& lock) {
+  note(stream, work);
+  if (work.kind == Trace::Kind::host_function) {
+    // It may wait for other threads, so it runs without the lock.
+    stream.busy = true;
+    lock.unlock();
+    work.run();
+    lock.lock();
+    stream.busy = false;
+  } else {
+    open_device_memory();
+    try {
+      work.run();
+    } catch (...) {
+      drop(stream.device);
+      changed_.notify_all();
+      throw;
+    }
+  }
+}
+
+// Runs one piece of work of the stream, or of one that it waits for. Returns false if a host function that another
+// thread runs stands before it.
+bool Streams::step(Stream& stream, Lock& lock) {
+  if (stream.busy) return false;
+  Work& front = stream.work.front();
+  if (front.kind == Trace::Kind::wait && !front.record->done) {
+    const auto awaited = front.record->stream;
+    return step(*awaited, lock);
+  }
+  Work work = std::move(front);
+  stream.work.pop_front();
+  if (work.kind == Trace::Kind::record || work.kind == Trace::Kind::wait) {
+    note(stream, work);
+    if (work.kind == Trace::Kind::record) {
+      work.record->done = true;
+      work.record->when = std::chrono::steady_clock::now();
+    }
+  } else {
+    run(stream, std::move(work), lock);
+  }
+  ++stream.ran;
+  forget_if_done(stream);
+  changed_.notify_all();
+  return true;
+}
+
+// What the order of streams wants run before a piece of work that is needed.
+void Streams::run_others(Stream& needed, Lock& lock) {
+  if (streams_.empty()) return;
+  if (settings().streams == StreamOrder::others_first) {
+    const auto others = streams_;
+    for (auto other = others.rbegin(); other != others.rend(); ++other) {
+      while (other->get() != &needed && !(*other)->work.empty() && step(**other, lock)) {
+      }
+    }
+  } else if (settings().streams == StreamOrder::shuffled) {
+    while (random_() % 2 == 0) {
+      const std::shared_ptr<Stream> other = streams_[random_() % streams_.size()];
+      if (other.get() != &needed && !other->work.empty()) step(*other, lock);
+    }
+  }
+}
+
+template <class Done>
+void Streams::run_until(Stream& stream, Lock& lock, Done done) {
+  while (!done()) {
+    run_others(stream, lock);
+    if (done()) break;
+    if (!step(stream, lock)) changed_.wait(lock);
+  }
+}
+
+void Streams::finish(const std::shared_ptr<Stream>& stream, Lock& lock) {
+  const std::uint64_t target = stream->queued;
+  run_until(*stream, lock, [&] { return stream->ran >= target; });
+}
+
+void Streams::finish(const std::shared_ptr<Record>& record, Lock& lock) {
+  run_until(*record->stream, lock, [&] { return record->done; });
+}
+
+void Streams::finish_device(int device, Lock& lock) {
+  const auto all = streams_;
+  for (const auto& stream : all) {
+    if (stream->device == device) finish(stream, lock);
+  }
+}
+
+void Streams::nudge(const std::shared_ptr<Stream>& stream, Lock& lock) {
+  if (!stream->work.empty()) step(*stream, lock);
+}
+
+void Streams::drop(int device) {
+  for (const auto& stream : streams_) {
+    if (stream->device != device) continue;
+    for (const Work& work : stream->work) {
+      if (work.kind == Trace::Kind::record) work.record->done = true;
+    }
+    stream->work.clear();
+    stream->ran = stream->queued;
+  }
+}
+
+void Streams::clear() {
+  streams_.clear();
+  defaults_.clear();
+  created_ = 0;
+  tracing = false;
+  trace.clear();
+  random_.seed(settings().streams_seed);
+}
+
+}  // namespace cuda_emulator

@@ -1,0 +1,101 @@
+// Streams, events and the work on them.
+//
+// A stream is a queue. A call only queues its work; it runs on the host thread that needs it: one that waits for a
+// stream, an event or the device, or copies synchronously. What is run besides, and when, is the StreamOrder. A stream
+// that waits for an event first lets the event's stream run up to the record. So work that nothing orders before what
+// reads its result has not run yet (or, with others_first, work that should come later has run already), and a test
+// sees a wrong result.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda_emulator.h"
+
+namespace cuda_emulator {
+
+struct Stream;
+
+/// One record of an event: a place in a stream.
+struct Record {
+  std::shared_ptr<Stream> stream;
+  bool done = false;
+  std::chrono::steady_clock::time_point when{};
+};
+
+struct Work {
+  Trace::Kind kind = Trace::Kind::kernel;
+  std::string name;
+  std::size_t bytes = 0;
+  std::function<void()> run;         // of a wait or record: empty
+  std::shared_ptr<Record> record{};  // that it waits for or makes
+};
+
+struct Stream {
+  int device = 0;
+  int number = 0;         // as in a trace
+  bool blocking = false;  // waits for the default stream, and that for it
+  bool destroyed = false;
+  bool busy = false;  // a host function of it runs, without the lock
+  std::deque<Work> work;
+  std::uint64_t queued = 0, ran = 0;
+};
+
+/// The streams of the process, behind one lock, which every function here wants held.
+class Streams {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  std::shared_ptr<Stream> create(int device, bool blocking);
+  /// The stream is no longer known by its handle; its work still runs when the device synchronises.
+  void destroy(const std::shared_ptr<Stream>& stream);
+  std::shared_ptr<Stream> default_stream(int device);
+
+  /// Queues, after what the default stream's rules ask for.
+  void add(const std::shared_ptr<Stream>& stream, Work work, Lock& lock);
+  /// Queues a record and returns it.
+  std::shared_ptr<Record> add_record(const std::shared_ptr<Stream>& stream, Lock& lock);
+
+  /// Runs what is needed for the stream's work queued so far to be done.
+  void finish(const std::shared_ptr<Stream>& stream, Lock& lock);
+  void finish(const std::shared_ptr<Record>& record, Lock& lock);
+  void finish_device(int device, Lock& lock);
+  /// Runs one piece of the stream's work, if there is any and no host function stands before it.
+  void nudge(const std::shared_ptr<Stream>& stream, Lock& lock);
+
+  /// Forgets all queued work of a device: something of it failed.
+  void drop(int device);
+  /// Forgets everything.
+  void clear();
+
+  void seed(std::uint64_t seed) { random_.seed(seed); }
+
+  bool tracing = false;
+  std::vector<Trace> trace;
+
+ private:
+  std::shared_ptr<Record> queue_record(const std::shared_ptr<Stream>& stream);
+  bool step(Stream& stream, Lock& lock);
+  void forget_if_done(const Stream& stream);
+  void run_others(Stream& needed, Lock& lock);
+  template <class Done>
+  void run_until(Stream& stream, Lock& lock, Done done);
+  void run(Stream& stream, Work work, Lock& lock);
+  void note(const Stream& stream, const Work& work);
+
+  std::vector<std::shared_ptr<Stream>> streams_;   // with work or a handle, in the order they were created in
+  std::vector<std::shared_ptr<Stream>> defaults_;  // one a device, made when first used
+  int created_ = 0;
+  std::condition_variable changed_;
+  std::mt19937_64 random_;
+};
+
+}  // namespace cuda_emulator

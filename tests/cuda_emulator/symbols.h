@@ -1,0 +1,12 @@
+// Names of functions of this program, for traces and reports.
+#pragma once
+
+#include <string>
+
+namespace cuda_emulator {
+
+/// Return the demangled name of the function that begins at this address, without its parameters, also of one that is
+/// not exported; its address if the program was stripped.
+std::string function_name(const void* function);
+
+}  // namespace cuda_emulator
