@@ -51,6 +51,13 @@ const char* name_of(Tag tag) {
   return "?";
 }
 
+Allocator::Allocator(Device device, Mode mode) : Allocator(device, mode, HostMemory::plain) {
+  if (!device.is_cpu()) host_.reset(new Allocator(Device::cpu(), mode, HostMemory::pinned));
+}
+
+Allocator::Allocator(Device device, Mode mode, HostMemory host_memory)
+    : device_(device), mode_(mode), host_memory_(host_memory) {}
+
 Allocator::~Allocator() {
   for (const Entry& entry : entries_) {
     if (entry.live) std::abort();  // a tensor outlived its allocator: a bug of ours that would corrupt memory later
@@ -69,11 +76,13 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
   if (mode_ == Mode::real) {
     data = allocate(bytes);
     if (!data) {
+      const std::string where = host_memory_ == HostMemory::pinned ? " of pinned host memory"
+                                : device_.is_cpu()                 ? ""
+                                                                   : " on " + device_.name();
       fail(ExitCode::usage,
-           "cannot allocate {} bytes of {} for {} {} {} (rank already holds {} bytes there); use more sequence ranks, "
+           "cannot allocate {} bytes{} for {} {} {} (rank already holds {} bytes); use more sequence ranks, "
            "a smaller training.seq_len or another training.recompute",
-           bytes, host_memory_ == HostMemory::pinned ? "pinned host memory" : device_.name(), name_of(tag), name,
-           shape.to_string(), current_.total);
+           bytes, where, name_of(tag), name, shape.to_string(), current_.total);
     }
   }
   auto& used = current_.by_tag[static_cast<std::size_t>(tag)];

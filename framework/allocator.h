@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,7 @@ struct PlannedTensor {
 class Allocator {
  public:
   enum class Mode { real, plan };
-  /// What a host's memory is to be: pinned is memory that a GPU reads and writes by itself.
-  enum class HostMemory { plain, pinned };
-  explicit Allocator(Device device, Mode mode = Mode::real, HostMemory host_memory = HostMemory::plain)
-      : device_(device), mode_(mode), host_memory_(host_memory) {}
+  explicit Allocator(Device device, Mode mode = Mode::real);
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();
@@ -48,13 +46,18 @@ class Allocator {
   /// In plan mode its data is null. Throws Error(usage) naming tag, name and sizes when the device has no more memory.
   Tensor make(Tag tag, std::string name, DType dtype, const Shape& shape);
 
+  /// Return where tensors of the host come from that the device's work reads or writes: this one itself on a CPU; else
+  /// one of pinned memory, which a GPU reads and writes by itself, with books of its own.
+  Allocator& host() { return host_ ? *host_ : *this; }
+  const Allocator& host() const { return host_ ? *host_ : *this; }
+
   Mode mode() const { return mode_; }
   bool planning() const { return mode_ == Mode::plan; }
   Device device() const { return device_; }
   const MemoryUse& current() const { return current_; }
   const MemoryUse& peak() const { return peak_; }
-  /// Return how often make() was called: unchanged over steps shows that a step allocates nothing.
-  std::int64_t allocation_count() const { return allocation_count_; }
+  /// Return how often make() was called, the host's included: unchanged over steps shows that a step allocates nothing.
+  std::int64_t allocation_count() const { return allocation_count_ + (host_ ? host_->allocation_count_ : 0); }
   /// Return what is allocated now, in the order of allocation.
   std::vector<PlannedTensor> live() const;
 
@@ -65,6 +68,8 @@ class Allocator {
     PlannedTensor tensor;
     bool live;
   };
+  enum class HostMemory { plain, pinned };
+  Allocator(Device device, Mode mode, HostMemory host_memory);
   /// Return storage, or null if there is no more.
   void* allocate(std::size_t bytes) const;
   void free(void* data) const;
@@ -75,6 +80,7 @@ class Allocator {
   MemoryUse current_, peak_;
   std::int64_t allocation_count_ = 0;
   std::vector<Entry> entries_;
+  std::unique_ptr<Allocator> host_;  // null on a CPU
 };
 
 }  // namespace ringtrain

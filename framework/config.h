@@ -17,6 +17,7 @@ enum class Architecture { llama, gpt2 };
 enum class RopeType { none, linear, ntk, yarn };
 enum class Packing { documents, concat };
 enum class Backend { automatic, threads, mpi, nccl };
+enum class Offload { none, activations, activations_and_optimizer };
 enum class Recompute { none, keep_attention, full };
 enum class OnFailure { stop, warn };
 enum class OnNonfinite { stop, skip };
@@ -73,6 +74,7 @@ struct TrainingConfig {
   std::int64_t steps = 0;  // required
   std::uint64_t seed = 1234;
   std::string device = "cpu";
+  Offload offload = Offload::none;
   DType dtype = DType::float32;
   Recompute recompute = Recompute::keep_attention;
   std::int64_t feedforward_chunk = 2048;  // tokens; 0: all at once
@@ -123,14 +125,18 @@ struct Config {
   EvaluationConfig evaluation;
 };
 
+/// What a config is read for: to run it, or to know how a checkpoint came about, which another build may have made.
+enum class ConfigUse { run, know };
+
 /// Return the config of a file after the settings ("key.path=value", as of --set; of several of one key the last
 /// counts), with defaults resolved and everything checked: types, ranges, and what must fit together (heads, mesh and
 /// batch, lengths). Relative data paths are taken from the working directory. Throws one Error(usage) whose text lists
 /// every problem, one a line: "file:line: key: what, and what to do" (or "--set key=...: ..."), with the nearest known
 /// name for an unknown key.
-Config read_config(const std::string& path, const std::vector<std::string>& settings);
+Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use = ConfigUse::run);
 /// The same, from text; `path` only names it in messages.
-Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings);
+Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
+                    ConfigUse use = ConfigUse::run);
 /// Return the resolved config as YAML that read_config takes back to the same values (doubles round-trip).
 std::string to_yaml(const Config& config);
 

@@ -1,6 +1,7 @@
 // Element types of tensors. CPU kernels exist in float32 and float64; bfloat16 is CUDA's storage type.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -55,6 +56,14 @@ constexpr DType accumulator(DType dtype) {
 /// A bfloat16 number as the host sees it: the upper half of a float32.
 struct BFloat16 {
   std::uint16_t bits = 0;
+
+  /// Return value rounded to nearest, ties to even; NaN stays NaN.
+  static constexpr BFloat16 rounded(float value) {
+    const auto full = std::bit_cast<std::uint32_t>(value);
+    if ((full & 0x7fffffffU) > 0x7f800000U) return {static_cast<std::uint16_t>((full >> 16) | 0x40U)};
+    return {static_cast<std::uint16_t>((full + 0x7fffU + ((full >> 16) & 1U)) >> 16)};
+  }
+  constexpr float value() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
 template <class T>

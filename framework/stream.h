@@ -35,13 +35,15 @@ class Stream {
         scratch_(owned_.get()) {
     ensure(scratch_ != nullptr, "4 MiB of scratch for a stream");
   }
-  /// The stream of a GPU, whose context must outlive it. pool: for the host's own work, as reading batches.
-  Stream(cuda::Context& context, Device device, ThreadPool& pool, TraceTrack* trace)
-      : device_(device), pool_(&pool), trace_(trace), cuda_(&context) {}
+  /// The stream of a GPU, whose context must outlive it; null: for planning alone. pool: for the host's own work.
+  Stream(cuda::Context* context, Device device, ThreadPool& pool, TraceTrack* trace)
+      : device_(device), pool_(&pool), trace_(trace), cuda_(context) {}
   Device device() const { return device_; }
-  bool on_cuda() const { return cuda_ != nullptr; }
+  bool on_cuda() const { return !device_.is_cpu(); }
   cuda::Context& cuda() const { return *cuda_; }
   ThreadPool& pool() const { return *pool_; }
+  /// Returns when all that the stream was given is done. On a CPU it is when its call returns.
+  void synchronize() const;
   /// Return where spans of this stream's work are recorded; null: nowhere.
   TraceTrack* trace() const { return trace_; }
 
@@ -57,7 +59,7 @@ class Stream {
   TraceTrack* trace_ = nullptr;
   std::unique_ptr<std::byte, decltype(&std::free)> owned_{nullptr, &std::free};
   std::byte* scratch_ = nullptr;
-  cuda::Context* cuda_ = nullptr;  // null: a CPU's
+  cuda::Context* cuda_ = nullptr;  // null: a CPU's, or a plan's
 };
 
 }  // namespace ringtrain

@@ -13,8 +13,7 @@
 #include "parallel/launch.h"
 #include "train/checkpoint.h"
 #include "train/evaluator.h"
-#include "train/memory_report.h"
-#include "train/system_memory.h"
+#include "train/fitting.h"
 
 namespace ringtrain {
 
@@ -50,6 +49,24 @@ std::unique_ptr<TokenFile> open_data(const std::string& path, const Config& conf
   return file;
 }
 
+/// Sets on what, and in which precision, a checkpoint is evaluated. Its weights are float32 where it was trained in
+/// bfloat16, which a CPU does not compute in.
+void choose_device(const std::string& wanted, TrainingConfig& training) {
+  if (wanted == "auto") {
+    if (!built_with_cuda) training.device = "cpu";
+  } else {
+    training.device = wanted;
+  }
+  if (training.device == "cuda" && !built_with_cuda) {
+    fail(ExitCode::usage, "--device cuda: this program was built without CUDA; build it with cmake --preset cuda");
+  }
+  if (training.device == "cuda" && training.dtype == DType::float64) {
+    fail(ExitCode::usage, "--device cuda: the checkpoint's training.dtype is float64, which is for cpu alone");
+  }
+  if (training.device == "cpu" && training.dtype == DType::bfloat16) training.dtype = DType::float32;
+  training.offload = Offload::none;
+}
+
 }  // namespace
 
 EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher) {
@@ -60,6 +77,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   config.mesh.data = options.mesh.data;
   config.mesh.sequence = options.mesh.sequence;
   config.mesh.threads_per_rank = options.threads_per_rank;
+  choose_device(options.device, config.training);
   const EvaluationRequest request = resolved(options.request, config.evaluation);
   check_lengths(options, request, config);
   const auto file = open_data(options.data, config);
@@ -68,9 +86,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
   const ParameterTable table = make_parameter_table(config.model);
   const std::vector<int> here = launcher.ranks_here(launch.ranks);
-  std::vector<RankPlan> plans = plan_ranks(config, table, purpose), plans_here;
-  for (const int rank : here) plans_here.push_back(std::move(plans[static_cast<std::size_t>(rank)]));
-  require_memory(plans_here, available_memory());
+  require_fitting(config, plan_ranks(config, table, purpose), here);
   const int threads = threads_per_rank(config.mesh.threads_per_rank, static_cast<int>(here.size()));
 
   std::vector<LengthResult> results;
@@ -81,7 +97,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
                               {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
                               {"the targets' hash", targets.hash}});
     ThreadPool pool(threads);
-    RankState state(config, table, purpose, world.rank(), pool, &world);
+    RankState state(config, table, purpose, world.rank(), device_of(config.training, world.rank(), here), pool, &world);
     load_weights(state, checkpoint);
     EvaluationProgress tell;
     std::unique_ptr<Progress> progress;

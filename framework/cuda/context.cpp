@@ -1,5 +1,7 @@
 #include "framework/cuda/context.h"
 
+#include <cublasLt.h>
+
 #include "framework/cuda/check.h"
 
 namespace ringtrain::cuda {
@@ -70,9 +72,8 @@ DeviceFacts facts_of(int index) {
   return facts;
 }
 
-Context::Context(int index, const TensorView& blas_workspace)
-    : facts_(facts_of(index)), blas_workspace_(blas_workspace.data) {
-  ensure(blas_workspace.bytes() >= blas_workspace_bytes, "cuBLASLt's workspace is blas_workspace_bytes");
+Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index)), scratch_(scratch.data) {
+  ensure(scratch.bytes() >= scratch_bytes, "a context's scratch is scratch_bytes");
   check(cudaSetDevice(index), "choosing the GPU");
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   const cublasStatus_t status = cublasLtCreate(&blas_);

@@ -3,7 +3,6 @@
 // not finished; the host waits for it only in synchronize() and in copies to host memory that is not pinned.
 #pragma once
 
-#include <cublasLt.h>
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -13,6 +12,8 @@
 #include <vector>
 
 #include "framework/tensor.h"
+
+struct cublasLtContext;  // cublasLt.h: for those who call it
 
 namespace ringtrain::cuda {
 
@@ -36,10 +37,13 @@ class Context {
  public:
   /// Bytes of workspace for cuBLASLt: what NVIDIA advises for Hopper.
   static constexpr std::size_t blas_workspace_bytes = std::size_t{32} << 20;
+  /// Bytes for partial sums of our own kernels. Nothing stays in them from one call to the next.
+  static constexpr std::size_t partial_sums_bytes = std::size_t{8} << 20;
+  static constexpr std::size_t scratch_bytes = blas_workspace_bytes + partial_sums_bytes;
 
-  /// Makes this thread's current device `index` and a stream on it. blas_workspace: device memory of
-  /// blas_workspace_bytes that outlives the Context.
-  Context(int index, const TensorView& blas_workspace);
+  /// Makes `index` this thread's current device, and a stream on it. scratch: device memory of scratch_bytes that
+  /// outlives the Context.
+  Context(int index, const TensorView& scratch);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -50,8 +54,10 @@ class Context {
   int multiprocessors() const { return facts_.multiprocessors; }
   std::size_t shared_bytes_per_block() const { return facts_.shared_bytes_per_block; }
   cudaStream_t stream() const { return stream_; }
-  cublasLtHandle_t blas() const { return blas_; }
-  void* blas_workspace() const { return blas_workspace_; }
+  cublasLtContext* blas() const { return blas_; }
+  void* blas_workspace() const { return scratch_; }
+  /// Return partial_sums_bytes, aligned to 256 bytes.
+  void* partial_sums() const { return static_cast<std::byte*>(scratch_) + blas_workspace_bytes; }
 
   /// Returns when all work given to the stream is done. Throws Error(device) with what went wrong in it.
   void synchronize() const;
@@ -62,8 +68,8 @@ class Context {
  private:
   DeviceFacts facts_;
   cudaStream_t stream_ = nullptr;
-  cublasLtHandle_t blas_ = nullptr;
-  void* blas_workspace_;
+  cublasLtContext* blas_ = nullptr;
+  void* scratch_;
   std::map<const void*, std::size_t> shared_bytes_;  // allowed so far
 };
 

@@ -210,6 +210,44 @@ class TileWalk {
   TileRange left_{0, -1};
 };
 
+/// What a tile may see of another shard, in shared memory: found once by one warp, read by all.
+struct TilesSeen {
+  DocumentRange documents;
+  TileRange ranges[max_segments];
+};
+
+/// Fills `seen` for a tile of `mine` in sequence b, which may see `positions` of `other`. Called by one whole warp;
+/// others read it after a barrier.
+__device__ inline void find_tiles(TilesSeen& seen, const TokenMap& mine, const Tile& tile, const TokenMap& other,
+                                  int size, const Interval& positions, int b) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const DocumentRange documents = documents_seen(mine, tile, other, b);
+  if (lane == 0) seen.documents = documents;
+  if (lane < other.segments) seen.ranges[lane] = tiles_seen(other, size, lane, positions, documents);
+}
+
+/// Visits tiles that were found, from the last downwards. Two registers.
+struct TileCursor {
+  int segment, index;
+
+  /// Return a cursor before the last tile. map: of the shard whose tiles they are.
+  __device__ static TileCursor before_last(const TokenMap& map, const TilesSeen& seen) {
+    const int segment = map.segments - 1;
+    return {segment, segment < 0 ? 0 : seen.ranges[segment].last + 1};
+  }
+  /// Moves to the next tile down; false if there is none.
+  __device__ bool next(const TilesSeen& seen) {
+    if (segment < 0) return false;
+    --index;
+    while (index < seen.ranges[segment].first) {
+      if (--segment < 0) return false;
+      index = seen.ranges[segment].last;
+    }
+    return true;
+  }
+  __device__ Tile tile(const TokenMap& map, int size) const { return tile_of(map, size, segment, index); }
+};
+
 /// The pairs (i, j) of a tile of queries and a tile of keys. all: every one is visible, whatever i is and for j below
 /// the key tile's size; else ask sees(), and compare the two documents if there are any.
 struct Sight {

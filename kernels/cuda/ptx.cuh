@@ -12,6 +12,8 @@ namespace ringtrain::cuda {
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
 
+using cuda_emulator::Where;  // the caller's place, which the emulator names when the lanes of a warp part
+
 inline std::uint32_t shared_address(const void* shared) {
   return cuda_emulator::shared_address(shared);
 }
@@ -25,20 +27,21 @@ template <int N>
 inline void cp_async_wait() {
   cuda_emulator::cp_async_wait<N>();
 }
-inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
-  cuda_emulator::ldmatrix_x4(r, row);
+inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, Where where = Where::current()) {
+  cuda_emulator::ldmatrix_x4(r, row, where);
 }
-inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
-  cuda_emulator::ldmatrix_x4_trans(r, row);
+inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, Where where = Where::current()) {
+  cuda_emulator::ldmatrix_x4_trans(r, row, where);
 }
-inline void ldmatrix_x2(std::uint32_t (&r)[2], const void* row) {
-  cuda_emulator::ldmatrix_x2(r, row);
+inline void ldmatrix_x2(std::uint32_t (&r)[2], const void* row, Where where = Where::current()) {
+  cuda_emulator::ldmatrix_x2(r, row, where);
 }
-inline void ldmatrix_x2_trans(std::uint32_t (&r)[2], const void* row) {
-  cuda_emulator::ldmatrix_x2_trans(r, row);
+inline void ldmatrix_x2_trans(std::uint32_t (&r)[2], const void* row, Where where = Where::current()) {
+  cuda_emulator::ldmatrix_x2_trans(r, row, where);
 }
-inline void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  cuda_emulator::mma_m16n8k16_bf16(c, a, b);
+inline void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                              Where where = Where::current()) {
+  cuda_emulator::mma_m16n8k16_bf16(c, a, b, where);
 }
 inline float exp2_approx(float x) {
   return cuda_emulator::exp2_approx(x);
@@ -56,6 +59,7 @@ inline void reduce_add(float* p, float x, float y) {
 inline int count_bits(std::uint32_t x) {
   return __builtin_popcount(x);
 }
+inline void forget(int&) {}
 
 #else
 
@@ -147,6 +151,12 @@ __device__ __forceinline__ void reduce_add(float* p, float x, float y) {
 
 __device__ __forceinline__ int count_bits(std::uint32_t x) {
   return __popc(x);
+}
+
+/// Hides from the compiler where x came from: at the top of a loop, what is derived from x is derived anew in each round
+/// instead of being kept in registers that the loop has better use for. No instruction.
+__device__ __forceinline__ void forget(int& x) {
+  asm volatile("" : "+r"(x));
 }
 
 #endif
