@@ -35,10 +35,12 @@ struct BackwardPlan {
 struct BackwardWork {
   int b, g, segment, index;
 };
-/// And of each tile of queries.
+/// And of each tile of queries, which begins with token `begin`.
 struct alignas(16) BackwardStep {
-  int h, segment, index, flags;
-  static constexpr int masked = 1, more = 2;
+  int h, begin, index, segment_and_flags;
+  static constexpr int masked = 1, more = 2, segment = 4;
+  __device__ bool has(int flag) const { return (segment_and_flags & flag) != 0; }
+  __device__ int segment_number() const { return segment_and_flags / segment; }
 };
 /// As many steps stay written: more than there are between the loading warp and the one that adds dq.
 constexpr int remembered_steps = 8;
@@ -83,15 +85,15 @@ __device__ __forceinline__ void load_blocks(unsigned char* shared, const CUtenso
 /// Loads for one step: q and dout by the copy engine, lse and delta by the warp.
 template <int D>
 __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardShared<D>& shared,
-                                          const RingPlace<stages>& place, const Tile& queries, int b, int h) {
+                                          const RingPlace<stages>& place, int begin, int count, int b, int h) {
   using Plan = BackwardPlan<D>;
   constexpr int rows = Plan::queries / 32;
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const std::int64_t at = (static_cast<std::int64_t>(b) * a.H + h) * a.queries.tokens + queries.begin;
+  const std::int64_t at = (static_cast<std::int64_t>(b) * a.H + h) * a.queries.tokens + begin;
   float lse[rows], delta[rows];
 #pragma unroll
   for (int i = 0; i < rows; ++i) {
-    const bool held = 32 * i + lane < queries.count;
+    const bool held = 32 * i + lane < count;
     lse[i] = held ? __ldg(a.lse + at + 32 * i + lane) * log2_of_e : -INFINITY;
     delta[i] = held ? __ldg(a.delta + at + 32 * i + lane) : 0.0F;
   }
@@ -99,8 +101,8 @@ __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardSh
   std::uint64_t* full = &shared.query_ring.full[place.stage];
   if (lane == 0) {
     mbarrier_arrive_expect_tx(full, 2 * Plan::query_bytes);
-    load_blocks<D>(shared.q[place.stage], &a.q, full, Plan::queries, h, queries.begin, b);
-    load_blocks<D>(shared.dout[place.stage], &a.dout, full, Plan::queries, h, queries.begin, b);
+    load_blocks<D>(shared.q[place.stage], &a.q, full, Plan::queries, h, begin, b);
+    load_blocks<D>(shared.dout[place.stage], &a.dout, full, Plan::queries, h, begin, b);
   }
 #pragma unroll
   for (int i = 0; i < rows; ++i) {
@@ -125,9 +127,10 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
     const int b = head / a.G, g = head % a.G, heads = a.H / a.G;
     const Tile keys = tile_at(a.keys, key_tile, number);
     const DocumentRange documents = documents_seen(a.keys, keys, a.queries, b);
-    const TileWalk from_last(a.queries, Plan::queries, queries_that_see(a.mask, keys), documents);
-    Tile next{};
-    if (TileWalk walk = from_last; !walk.next(next)) continue;
+    const StepWalk<Plan::queries> from_last(a.queries, queries_that_see(a.mask, keys),
+                                            queries_that_see_all(a.mask, keys), documents, keys.count == key_tile);
+    Step next{};
+    if (StepWalk<Plan::queries> walk = from_last; !walk.next(next)) continue;
     work_place.wait_empty(shared.key_ring);
     if (leads) {
       shared.work = {b, g, keys.segment, keys.index};
@@ -138,19 +141,20 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
     }
     work_place.advance();
     for (int h = g * heads; h < (g + 1) * heads; ++h) {
-      TileWalk walk = from_last;
+      StepWalk<Plan::queries> walk = from_last;
       bool more = walk.next(next);
       while (more) {
-        const Tile queries = next;
+        const Step queries = next;
         more = walk.next(next);
-        const bool all = sight_of(a.mask, queries, keys, key_tile, documents, queries).all;
         if (leads) {
           const bool others = more || h + 1 < (g + 1) * heads;
-          shared.steps[step] = {h, queries.segment, queries.index,
-                                (all ? 0 : BackwardStep::masked) + (others ? BackwardStep::more : 0)};
+          shared.steps[step] = {h, queries.begin, queries.index,
+                                queries.segment * BackwardStep::segment + (queries.masked ? BackwardStep::masked : 0) +
+                                    (others ? BackwardStep::more : 0)};
         }
         step = (step + 1) % remembered_steps;
-        load_step<D>(a, shared, place, queries, b, h);
+        const int left = a.queries.runs[queries.segment].count - queries.index * Plan::queries;
+        load_step<D>(a, shared, place, queries.begin, left, b, h);
         place.advance();
       }
     }
@@ -200,9 +204,9 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
       place.wait_full(shared.dq_ring);
       step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
-      const Tile queries = tile_of(a.queries, Plan::queries, step.segment, step.index);
       int* passed = nullptr;
       if (a.turns != nullptr) {
+        const Tile queries = tile_of(a.queries, Plan::queries, step.segment_number(), step.index);
         passed = a.turns + (static_cast<std::int64_t>(work.b) * a.H + step.h) * a.query_tiles +
                  tile_number(a.queries, Plan::queries, queries);
         const int turn = turn_of(a, queries, work);
@@ -213,7 +217,7 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
       if (leads) {
         for (int block = 0; block < D / sum_columns; ++block) {
           tma_reduce_add_4d(&a.dq, shared.dq[place.stage] + block * Plan::queries * row_bytes, block * sum_columns,
-                            step.h, queries.begin, work.b);
+                            step.h, step.begin, work.b);
         }
         tma_store_commit();
         if (passed == nullptr) {
@@ -228,7 +232,7 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
       }
       __syncwarp();
       place.advance();
-    } while (step.flags & BackwardStep::more);
+    } while (step.has(BackwardStep::more));
   }
 }
 
@@ -242,7 +246,7 @@ template <int D>
 __device__ __forceinline__ void mask_scores(float (&s)[BackwardPlan<D>::queries / 2], const BackwardArguments& a,
                                             const BackwardWork& work, int row, const BackwardStep& step) {
   constexpr int query_tile = BackwardPlan<D>::queries;
-  const Tile queries = tile_of(a.queries, query_tile, step.segment, step.index);
+  const Tile queries = tile_of(a.queries, query_tile, step.segment_number(), step.index);
   const Tile keys = tile_of(a.keys, key_tile, work.segment, work.index);
   const Sight sight = sight_of(a.mask, queries, keys, key_tile, {0, 0, false}, queries);
   const int column = 2 * static_cast<int>(threadIdx.x % 4);
@@ -386,7 +390,7 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
       const int stage = place.stage;
       const BackwardStep step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
-      more = step.flags & BackwardStep::more;
+      more = step.has(BackwardStep::more);
       float s[query_tile / 2], dp[query_tile / 2], dq[32];
       std::uint32_t p[query_tile / 16][4], ds[query_tile / 16][4];
       wgmma_fence();
@@ -394,7 +398,7 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
       start_by_head<D>(dp, v_rows, shared.dout[stage]);
       wgmma_wait<1>();
       wgmma_hold(s);
-      if (step.flags & BackwardStep::masked) mask_scores<D>(s, a, work, row, step);
+      if (step.has(BackwardStep::masked)) mask_scores<D>(s, a, work, row, step);
 #pragma unroll
       for (int block = 0; block < query_tile / 8; ++block) {
         const float2 lse = *reinterpret_cast<const float2*>(&shared.lse[stage][8 * block + 2 * t]);

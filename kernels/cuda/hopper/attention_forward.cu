@@ -78,8 +78,9 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
     const int b = head / a.H, h = head % a.H, g = h / (a.H / a.G);
     const Tile queries = tile_at(a.queries, Plan::queries, a.order.tiles - 1 - reversed);
     const DocumentRange documents = documents_seen(a.queries, queries, a.keys, b);
-    TileWalk walk(a.keys, key_tile, keys_seen_by(a.mask, queries), documents);
-    Tile next{};
+    // That a tile of queries is not full hides nothing of its keys: rows beyond its end are not stored.
+    StepWalk<key_tile> walk(a.keys, keys_seen_by(a.mask, queries), keys_seen_by_all(a.mask, queries), documents, true);
+    Step next{};
     bool more = walk.next(next);
     if (!more && !a.first && !a.last) continue;  // the state stays as it is
     work_place.wait_empty(shared.q_ring);
@@ -94,12 +95,11 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
     }
     work_place.advance();
     while (more) {
-      const Tile keys = next;
+      const Step keys = next;
       more = walk.next(next);
-      const bool all = sight_of(a.mask, queries, keys, key_tile, documents, keys).all;
       place.wait_empty(shared.k_ring);
       if (leads) {
-        shared.steps[place.stage] = {keys.segment, keys.index, !all, more};
+        shared.steps[place.stage] = {keys.segment, keys.index, keys.masked, more};
         std::uint64_t* full = &shared.k_ring.full[place.stage];
         mbarrier_arrive_expect_tx(full, Plan::key_bytes);
         for (int block = 0; block < Plan::blocks; ++block) {

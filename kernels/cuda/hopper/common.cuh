@@ -62,6 +62,82 @@ struct TileOrder {
   }
 };
 
+/// Return the positions that every query of a tile sees, and those of queries that see every key of a tile.
+__device__ __forceinline__ Interval keys_seen_by_all(const AttentionMask& mask, const Tile& queries) {
+  const std::int64_t reach = reach_of(mask);
+  return {queries.last() - reach, mask.causal ? queries.start : queries.start + reach};
+}
+__device__ __forceinline__ Interval queries_that_see_all(const AttentionMask& mask, const Tile& keys) {
+  const std::int64_t reach = reach_of(mask);
+  return {mask.causal ? keys.last() : keys.last() - reach, keys.start + reach};
+}
+
+/// A step of a walk: a tile of `Size` tokens from `begin` on, the index-th of its segment. masked: some pairs are not
+/// visible, or the tile is not full.
+struct Step {
+  int segment, index, begin;
+  bool masked;
+};
+
+/// Visits the same tiles as TileWalk, in the same order, and tells which need no mask. What it costs falls to the first
+/// tile of a segment: those without a mask are a range, as those that are seen. Few operations a step, because one warp
+/// takes all steps of a block.
+template <int Size>
+class StepWalk {
+ public:
+  /// some, all: positions seen by any, by every token of the other tile; `documents` is the other tile's range. whole:
+  /// whether the other tile is full.
+  __device__ StepWalk(const TokenMap& map, const Interval& some, const Interval& all, const DocumentRange& documents,
+                      bool whole)
+      : map_(&map), some_(some), all_(all), documents_(documents), segment_(map.segments), whole_(whole) {}
+
+  /// Return whether there is another tile, and if so, which.
+  __device__ bool next(Step& step) {
+    while (index_ < first_) {
+      if (segment_ == 0) return false;
+      enter(--segment_);
+    }
+    step = {segment_, index_, begin_, index_ < first_unmasked_ || index_ > last_unmasked_};
+    --index_;
+    begin_ -= Size;
+    return true;
+  }
+
+ private:
+  __device__ void enter(int segment) {
+    const TileRange seen = tiles_seen(*map_, Size, segment, some_, documents_);
+    first_ = seen.first, index_ = seen.last;
+    if (seen.empty()) return;
+    const TokenMap::Run& run = map_->runs[segment];
+    begin_ = run.begin + index_ * Size;
+    first_unmasked_ = 0, last_unmasked_ = -1;
+    // Positions from the tile's first to its last, relative to the segment's start, in tiles.
+    const std::int64_t low = all_.first - run.start,
+                       high = all_.last - run.start - std::int64_t{run.stride} * (Size - 1);
+    if (!whole_ || !documents_.one || high < 0) return;
+    std::int64_t from = low <= 0 ? 0 : (low + std::int64_t{run.stride} * Size - 1), to = high;
+    if (run.stride == 1) {
+      from /= Size, to /= Size;
+    } else {
+      from /= std::int64_t{run.stride} * Size, to /= std::int64_t{run.stride} * Size;
+    }
+    const int full = run.count / Size, before = documents_.begin - run.begin, behind = documents_.end - run.begin;
+    const int from_document = before <= 0 ? 0 : (before + Size - 1) / Size;
+    const int to_document = behind < Size ? 0 : behind / Size;  // tiles
+    first_unmasked_ = from > full ? full : static_cast<int>(from);
+    if (first_unmasked_ < from_document) first_unmasked_ = from_document;
+    last_unmasked_ = full - 1;
+    if (to < last_unmasked_) last_unmasked_ = static_cast<int>(to);
+    if (to_document - 1 < last_unmasked_) last_unmasked_ = to_document - 1;
+  }
+
+  const TokenMap* map_;
+  Interval some_, all_;
+  DocumentRange documents_;
+  int segment_, index_ = -1, first_ = 0, begin_ = 0, first_unmasked_ = 0, last_unmasked_ = -1;
+  bool whole_;
+};
+
 /// Return the next ticket, the same for all lanes (a warp).
 __device__ __forceinline__ int take_ticket(int* counter) {
   int ticket = 0;
