@@ -8,10 +8,11 @@
 // dq is staged there as well and added by the copy engine. Products are under way nearly always: dP runs beside the
 // exponentials, dV beside dS, dK beside dq's way out and the next step's scores.
 //
-// Deterministic: each tile of queries has a turn, the number of tiles of keys that have added to its dq; tiles of keys
-// wait for theirs in the order in which blocks took them, so that whoever is waited for is running.
+// Deterministic: tiles of keys add to a tile of dq in turns (kernels/cuda/attention_turns.cuh), in the order in which
+// blocks took them.
 #include <algorithm>
 
+#include "kernels/cuda/attention_turns.cuh"
 #include "kernels/cuda/hopper/attention_hopper.h"
 #include "kernels/cuda/hopper/common.cuh"
 #include "kernels/cuda/hopper/tensor_map.h"
@@ -56,6 +57,7 @@ struct alignas(1024) BackwardShared {
   float lse[stages][Plan::queries], delta[stages][Plan::queries];               // lse in base 2; +inf: P is 0
   BackwardStep steps[remembered_steps];
   BackwardWork work;
+  Steps found;
   RingBarriers<1> key_ring;
   RingBarriers<stages> query_ring, dq_ring;
 };
@@ -69,9 +71,8 @@ struct BackwardArguments {
   float scale;
   const float *lse, *delta;  // [B, H, Tq]
   float *dk, *dv;            // [B, Tk, G, D]
-  int* counter;
-  int* turns;  // [B, H, query_tiles]; null: in any order
-  int query_tiles;
+  Turns turns;
+  bool deterministic;
 };
 
 template <int D>
@@ -121,16 +122,15 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
   RingPlace<stages> place;
   int step = 0;
   for (;;) {
-    const int ticket = take_ticket(a.counter);
+    const int ticket = take_ticket(a.turns.ticket);
     if (ticket >= a.order.count()) break;
     const auto [number, head] = a.order[ticket];
     const int b = head / a.G, g = head % a.G, heads = a.H / a.G;
     const Tile keys = tile_at(a.keys, key_tile, number);
-    const DocumentRange documents = documents_seen(a.keys, keys, a.queries, b);
-    const StepWalk<Plan::queries> from_last(a.queries, queries_that_see(a.mask, keys),
-                                            queries_that_see_all(a.mask, keys), documents, keys.count == key_tile);
-    Step next{};
-    if (StepWalk<Plan::queries> walk = from_last; !walk.next(next)) continue;
+    find_steps(shared.found, a.keys, keys, a.queries, Plan::queries, queries_that_see(a.mask, keys),
+               queries_that_see_all(a.mask, keys), keys.count == key_tile, b);
+    const TilesSeen& seen = shared.found.seen;
+    if (TileCursor cursor = TileCursor::before_last(a.queries, seen); !cursor.next(seen)) continue;
     work_place.wait_empty(shared.key_ring);
     if (leads) {
       shared.work = {b, g, keys.segment, keys.index};
@@ -141,20 +141,21 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
     }
     work_place.advance();
     for (int h = g * heads; h < (g + 1) * heads; ++h) {
-      StepWalk<Plan::queries> walk = from_last;
-      bool more = walk.next(next);
+      TileCursor next = TileCursor::before_last(a.queries, seen);
+      bool more = next.next(seen);
       while (more) {
-        const Step queries = next;
-        more = walk.next(next);
+        const TileCursor queries = next;
+        const TokenMap::Run& run = a.queries.runs[queries.segment];
+        const int from = queries.index * Plan::queries;
+        more = next.next(seen);
         if (leads) {
           const bool others = more || h + 1 < (g + 1) * heads;
-          shared.steps[step] = {h, queries.begin, queries.index,
-                                queries.segment * BackwardStep::segment + (queries.masked ? BackwardStep::masked : 0) +
-                                    (others ? BackwardStep::more : 0)};
+          const int flags =
+              (shared.found.masked(queries) ? BackwardStep::masked : 0) + (others ? BackwardStep::more : 0);
+          shared.steps[step] = {h, run.begin + from, queries.index, queries.segment * BackwardStep::segment + flags};
         }
         step = (step + 1) % remembered_steps;
-        const int left = a.queries.runs[queries.segment].count - queries.index * Plan::queries;
-        load_step<D>(a, shared, place, queries.begin, left, b, h);
+        load_step<D>(a, shared, place, run.begin + from, run.count - from, b, h);
         place.advance();
       }
     }
@@ -164,24 +165,6 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
     shared.work.b = -1;
     mbarrier_arrive(&shared.key_ring.full[0]);
   }
-}
-
-/// Return how many tiles of keys add to dq of a tile of queries before this one: those that see it and come earlier in
-/// the shard (a warp).
-__device__ __forceinline__ int turn_of(const BackwardArguments& a, const Tile& queries, const BackwardWork& keys) {
-  const DocumentRange documents = documents_seen(a.queries, queries, a.keys, keys.b);
-  const Interval positions = keys_seen_by(a.mask, queries);
-  int turn = 0;
-  for (int segment = 0; segment < keys.segment; ++segment) {
-    turn += tiles_seen(a.keys, key_tile, segment, positions, documents).size();
-  }
-  return turn + keys.index - tiles_seen(a.keys, key_tile, keys.segment, positions, documents).first;
-}
-
-__device__ __forceinline__ int tile_number(const TokenMap& map, int size, const Tile& tile) {
-  int number = tile.index;
-  for (int segment = 0; segment < tile.segment; ++segment) number += tiles_of(map.runs[segment], size);
-  return number;
 }
 
 /// Adds every step's dq to global memory, in the order of the steps and, where there are turns, when it is its turn.
@@ -204,14 +187,11 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
       place.wait_full(shared.dq_ring);
       step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
-      int* passed = nullptr;
-      if (a.turns != nullptr) {
-        const Tile queries = tile_of(a.queries, Plan::queries, step.segment_number(), step.index);
-        passed = a.turns + (static_cast<std::int64_t>(work.b) * a.H + step.h) * a.query_tiles +
-                 tile_number(a.queries, Plan::queries, queries);
-        const int turn = turn_of(a, queries, work);
-        while (load_acquire(passed) != turn) {
-        }
+      int* turn = nullptr;
+      if (a.deterministic) {
+        const int slot = slot_of(tile_of(a.queries, Plan::queries, step.segment_number(), step.index), Plan::queries);
+        turn = turn_of(a.turns, static_cast<std::int64_t>(work.b) * a.H + step.h, slot);
+        await_turn(turn, rank_of(a.turns, work.b, slot, {work.segment, work.index}));
         fence_proxy_async_global();
       }
       if (leads) {
@@ -220,13 +200,13 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
                             step.h, step.begin, work.b);
         }
         tma_store_commit();
-        if (passed == nullptr) {
+        if (turn == nullptr) {
           tma_store_wait<0>();
         } else {
           tma_store_complete<0>();
           fence_proxy_async_global();
           __threadfence();
-          add_release(passed, 1);
+          pass_turn(turn);
         }
         mbarrier_arrive(&shared.dq_ring.empty[place.stage]);
       }
@@ -482,21 +462,20 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_const
 }
 
 template <int D>
-void run_backward(Stream& stream, const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& dout,
-                  const TensorView& dq, BackwardArguments& a) {
+void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, const TensorView& q,
+                  const TensorView& k, const TensorView& v, const TensorView& dout, const TensorView& dq,
+                  BackwardArguments& a) {
   using Plan = BackwardPlan<D>;
   Context& context = stream.cuda();
   a.q = head_map(q, Plan::queries), a.dout = head_map(dout, Plan::queries), a.dq = head_map(dq, Plan::queries);
   a.k = head_map(k, key_tile), a.v = head_map(v, key_tile);
-  a.query_tiles = tile_count(a.queries, Plan::queries);
   a.order.tiles = tile_count(a.keys, key_tile);
-  std::size_t bytes = sizeof(int);
-  if (a.turns != nullptr) {
-    bytes =
-        static_cast<std::size_t>(a.turns - a.counter + std::int64_t{a.order.all_heads / a.G} * a.H * a.query_tiles) *
-        sizeof(int);
+  a.turns = turns_in(workspace, shape, a.queries.tokens, Plan::queries);
+  if (a.deterministic) {
+    prepare_turns(context, a.turns, shape, a.queries, a.keys, Plan::queries, key_tile);
+  } else {
+    check(cudaMemsetAsync(a.turns.ticket, 0, sizeof(int), context.stream()), "zeroing attention's tile counter");
   }
-  check(cudaMemsetAsync(a.counter, 0, bytes, context.stream()), "zeroing attention's counters");
   const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.tiles * a.order.all_heads));
   launch(context, backward_kernel<D>, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
 }
@@ -515,20 +494,19 @@ void backward(Stream& stream, const AttentionShape& shape, const TensorView& q, 
   a.scale = static_cast<float>(shape.scale);
   a.lse = lse.as<float>(), a.delta = delta.as<float>();
   a.dk = dk.as<float>(), a.dv = dv.as<float>();
-  a.counter = static_cast<int*>(workspace.data);
-  if (shape.deterministic) a.turns = a.counter + 1;
+  a.deterministic = shape.deterministic;
   // As many heads side by side as have their queries, dout and dq in the second cache. With turns, at least so many
   // that few blocks work on the same head at a time and wait for each other.
   constexpr std::int64_t cache_bytes = std::int64_t{24} << 20, apart = 32;
   const std::int64_t cached = cache_bytes / (8 * a.queries.tokens * D * (H / G));
   const std::int64_t heads = std::max<std::int64_t>(cached, shape.deterministic ? apart : 1);
   a.order = {0, static_cast<int>(std::min(B * G, heads)), static_cast<int>(B * G)};
-  D == 64 ? run_backward<64>(stream, q, k, v, dout, dq, a) : run_backward<128>(stream, q, k, v, dout, dq, a);
+  D == 64 ? run_backward<64>(stream, shape, workspace.data, q, k, v, dout, dq, a)
+          : run_backward<128>(stream, shape, workspace.data, q, k, v, dout, dq, a);
 }
 
 std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq) {
-  const std::int64_t turns = shape.B * shape.H * tile_bound(Tq, BackwardPlan<128>::queries);  // the smaller tiles
-  return static_cast<std::size_t>(1 + turns) * sizeof(int);
+  return turns_bytes(shape, Tq, BackwardPlan<128>::queries);  // the smaller tiles, of which there are more
 }
 
 bool supports(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk) {

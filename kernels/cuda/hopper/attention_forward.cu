@@ -47,6 +47,7 @@ struct alignas(1024) ForwardShared {
   unsigned char v[stages][ForwardPlan<D>::key_bytes];
   ForwardStep steps[stages];
   ForwardWork work;
+  Steps found;
   RingBarriers<1> q_ring;
   RingBarriers<stages> k_ring, v_ring;
 };
@@ -77,11 +78,11 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
     const auto [reversed, head] = a.order[ticket];
     const int b = head / a.H, h = head % a.H, g = h / (a.H / a.G);
     const Tile queries = tile_at(a.queries, Plan::queries, a.order.tiles - 1 - reversed);
-    const DocumentRange documents = documents_seen(a.queries, queries, a.keys, b);
     // That a tile of queries is not full hides nothing of its keys: rows beyond its end are not stored.
-    StepWalk<key_tile> walk(a.keys, keys_seen_by(a.mask, queries), keys_seen_by_all(a.mask, queries), documents, true);
-    Step next{};
-    bool more = walk.next(next);
+    find_steps(shared.found, a.queries, queries, a.keys, key_tile, keys_seen_by(a.mask, queries),
+               keys_seen_by_all(a.mask, queries), true, b);
+    TileCursor next = TileCursor::before_last(a.keys, shared.found.seen);
+    bool more = next.next(shared.found.seen);
     if (!more && !a.first && !a.last) continue;  // the state stays as it is
     work_place.wait_empty(shared.q_ring);
     if (leads) {
@@ -95,16 +96,18 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
     }
     work_place.advance();
     while (more) {
-      const Step keys = next;
-      more = walk.next(next);
+      const TileCursor keys = next;
+      const int begin = a.keys.runs[keys.segment].begin + keys.index * key_tile;
+      const bool masked = shared.found.masked(keys);
+      more = next.next(shared.found.seen);
       place.wait_empty(shared.k_ring);
       if (leads) {
-        shared.steps[place.stage] = {keys.segment, keys.index, keys.masked, more};
+        shared.steps[place.stage] = {keys.segment, keys.index, masked, more};
         std::uint64_t* full = &shared.k_ring.full[place.stage];
         mbarrier_arrive_expect_tx(full, Plan::key_bytes);
         for (int block = 0; block < Plan::blocks; ++block) {
-          tma_load_4d(shared.k[place.stage] + block * key_tile * row_bytes, &a.k, full, block * block_columns, g,
-                      keys.begin, b);
+          tma_load_4d(shared.k[place.stage] + block * key_tile * row_bytes, &a.k, full, block * block_columns, g, begin,
+                      b);
         }
       }
       place.wait_empty(shared.v_ring);
@@ -112,8 +115,8 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
         std::uint64_t* full = &shared.v_ring.full[place.stage];
         mbarrier_arrive_expect_tx(full, Plan::key_bytes);
         for (int block = 0; block < Plan::blocks; ++block) {
-          tma_load_4d(shared.v[place.stage] + block * key_tile * row_bytes, &a.v, full, block * block_columns, g,
-                      keys.begin, b);
+          tma_load_4d(shared.v[place.stage] + block * key_tile * row_bytes, &a.v, full, block * block_columns, g, begin,
+                      b);
         }
       }
       place.advance();

@@ -72,71 +72,47 @@ __device__ __forceinline__ Interval queries_that_see_all(const AttentionMask& ma
   return {mask.causal ? keys.last() : keys.last() - reach, keys.start + reach};
 }
 
-/// A step of a walk: a tile of `Size` tokens from `begin` on, the index-th of its segment. masked: some pairs are not
-/// visible, or the tile is not full.
-struct Step {
-  int segment, index, begin;
-  bool masked;
+/// Return the tiles of a segment that need no mask: full ones whose tokens all see, or are seen by, every token of the
+/// other tile. positions: seen by all of that, documents: its range. As tiles_seen, a range, found once for all steps.
+__device__ inline TileRange tiles_unmasked(const TokenMap& map, int size, int segment, const Interval& positions,
+                                           const DocumentRange& documents) {
+  constexpr TileRange none{0, -1};
+  const TokenMap::Run& run = map.runs[segment];
+  const std::int64_t tile = std::int64_t{run.stride} * size, inside = tile - run.stride;
+  // Positions from the segment's start on: the first that a tile may begin with, the last.
+  const std::int64_t low = positions.first - run.start, high = positions.last - run.start - inside;
+  if (high < 0 || !documents.one) return none;
+  const std::int64_t from = low <= 0 ? 0 : (low + tile - 1) / tile, to = high / tile;
+  const int before = documents.begin - run.begin, behind = documents.end - run.begin;
+  int first = before <= 0 ? 0 : (before + size - 1) / size, last = (behind < run.count ? behind : run.count) / size - 1;
+  if (from > last || behind < size) return none;
+  if (from > first) first = static_cast<int>(from);
+  if (to < last) last = static_cast<int>(to);
+  return {first, last};
+}
+
+/// What the loading warp knows of the tile at hand: which tiles of the other side it sees, and which without a mask.
+struct Steps {
+  TilesSeen seen;
+  TileRange unmasked[max_segments];
+  __device__ bool masked(const TileCursor& at) const {
+    return at.index < unmasked[at.segment].first || at.index > unmasked[at.segment].last;
+  }
 };
 
-/// Visits the same tiles as TileWalk, in the same order, and tells which need no mask. What it costs falls to the first
-/// tile of a segment: those without a mask are a range, as those that are seen. Few operations a step, because one warp
-/// takes all steps of a block.
-template <int Size>
-class StepWalk {
- public:
-  /// some, all: positions seen by any, by every token of the other tile; `documents` is the other tile's range. whole:
-  /// whether the other tile is full.
-  __device__ StepWalk(const TokenMap& map, const Interval& some, const Interval& all, const DocumentRange& documents,
-                      bool whole)
-      : map_(&map), some_(some), all_(all), documents_(documents), segment_(map.segments), whole_(whole) {}
-
-  /// Return whether there is another tile, and if so, which.
-  __device__ bool next(Step& step) {
-    while (index_ < first_) {
-      if (segment_ == 0) return false;
-      enter(--segment_);
-    }
-    step = {segment_, index_, begin_, index_ < first_unmasked_ || index_ > last_unmasked_};
-    --index_;
-    begin_ -= Size;
-    return true;
+/// Fills `steps` for a tile of `mine` in sequence b: `some`, `all`: positions seen by any, by every token of it. whole:
+/// whether tiles may go without a mask (a warp, which alone reads it).
+__device__ inline void find_steps(Steps& steps, const TokenMap& mine, const Tile& tile, const TokenMap& other, int size,
+                                  const Interval& some, const Interval& all, bool whole, int b) {
+  __syncwarp();  // the last tile's steps were read
+  find_tiles(steps.seen, mine, tile, other, size, some, b);
+  __syncwarp();
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  if (lane < other.segments) {
+    steps.unmasked[lane] = whole ? tiles_unmasked(other, size, lane, all, steps.seen.documents) : TileRange{0, -1};
   }
-
- private:
-  __device__ void enter(int segment) {
-    const TileRange seen = tiles_seen(*map_, Size, segment, some_, documents_);
-    first_ = seen.first, index_ = seen.last;
-    if (seen.empty()) return;
-    const TokenMap::Run& run = map_->runs[segment];
-    begin_ = run.begin + index_ * Size;
-    first_unmasked_ = 0, last_unmasked_ = -1;
-    // Positions from the tile's first to its last, relative to the segment's start, in tiles.
-    const std::int64_t low = all_.first - run.start,
-                       high = all_.last - run.start - std::int64_t{run.stride} * (Size - 1);
-    if (!whole_ || !documents_.one || high < 0) return;
-    std::int64_t from = low <= 0 ? 0 : (low + std::int64_t{run.stride} * Size - 1), to = high;
-    if (run.stride == 1) {
-      from /= Size, to /= Size;
-    } else {
-      from /= std::int64_t{run.stride} * Size, to /= std::int64_t{run.stride} * Size;
-    }
-    const int full = run.count / Size, before = documents_.begin - run.begin, behind = documents_.end - run.begin;
-    const int from_document = before <= 0 ? 0 : (before + Size - 1) / Size;
-    const int to_document = behind < Size ? 0 : behind / Size;  // tiles
-    first_unmasked_ = from > full ? full : static_cast<int>(from);
-    if (first_unmasked_ < from_document) first_unmasked_ = from_document;
-    last_unmasked_ = full - 1;
-    if (to < last_unmasked_) last_unmasked_ = static_cast<int>(to);
-    if (to_document - 1 < last_unmasked_) last_unmasked_ = to_document - 1;
-  }
-
-  const TokenMap* map_;
-  Interval some_, all_;
-  DocumentRange documents_;
-  int segment_, index_ = -1, first_ = 0, begin_ = 0, first_unmasked_ = 0, last_unmasked_ = -1;
-  bool whole_;
-};
+  __syncwarp();
+}
 
 /// Return the next ticket, the same for all lanes (a warp).
 __device__ __forceinline__ int take_ticket(int* counter) {
