@@ -485,7 +485,7 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
 void backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
               const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
               const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq, const TensorView& dk,
-              const TensorView& dv, const TensorView& workspace) {
+              const TensorView& dv, void* workspace) {
   const std::int64_t B = shape.B, H = shape.H, G = shape.G, D = shape.D;
   BackwardArguments a{};
   a.queries = token_map(queries), a.keys = token_map(keys);
@@ -501,8 +501,8 @@ void backward(Stream& stream, const AttentionShape& shape, const TensorView& q, 
   const std::int64_t cached = cache_bytes / (8 * a.queries.tokens * D * (H / G));
   const std::int64_t heads = std::max<std::int64_t>(cached, shape.deterministic ? apart : 1);
   a.order = {0, static_cast<int>(std::min(B * G, heads)), static_cast<int>(B * G)};
-  D == 64 ? run_backward<64>(stream, shape, workspace.data, q, k, v, dout, dq, a)
-          : run_backward<128>(stream, shape, workspace.data, q, k, v, dout, dq, a);
+  D == 64 ? run_backward<64>(stream, shape, workspace, q, k, v, dout, dq, a)
+          : run_backward<128>(stream, shape, workspace, q, k, v, dout, dq, a);
 }
 
 std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq) {

@@ -393,7 +393,7 @@ void run_forward(Stream& stream, const TensorView& q, const TensorView& k, const
 
 void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
              const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
-             const AttentionEnds& ends, const TensorView& workspace) {
+             const AttentionEnds& ends, void* workspace) {
   const std::int64_t B = shape.B, H = shape.H, G = shape.G, D = shape.D;
   ForwardArguments a{};
   a.queries = token_map(queries), a.keys = token_map(keys);
@@ -403,7 +403,7 @@ void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, c
   a.first = ends.first, a.last = ends.last;
   a.o = state.o.as<float>(), a.m = state.m.as<float>(), a.l = state.l.as<float>();
   if (ends.last) a.out = static_cast<__nv_bfloat16*>(ends.out.data), a.lse = ends.lse.as<float>();
-  a.counter = static_cast<int*>(workspace.data);
+  a.counter = static_cast<int*>(workspace);
   // As many heads side by side as have their keys and values in the second cache.
   constexpr std::int64_t cache_bytes = std::int64_t{24} << 20;
   const std::int64_t shared_heads = std::max<std::int64_t>(1, cache_bytes / (4 * a.keys.tokens * D));

@@ -17,20 +17,21 @@ namespace ringtrain::cuda::hopper {
 /// 128, and there is something to do (B, Tq, Tk > 0).
 bool supports(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk);
 
-/// Return the bytes of workspace that a call of forward or of backward needs: the tile counter, and for backward's
-/// deterministic mode a turn for each tile of 64 queries of every head.
+/// Return the bytes of workspace that a call of forward or of backward needs: the tile counter, and turns for
+/// backward's deterministic mode.
 std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq);
 
-/// As attention_forward, for what supports() admits. workspace: aligned to 4 bytes, at least workspace_bytes.
+/// As attention_forward, for what supports() admits. Tensors are 16-byte aligned. workspace: on the
+/// device, of workspace_bytes, 4-byte aligned.
 void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
              const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
-             const AttentionEnds& ends, const TensorView& workspace);
+             const AttentionEnds& ends, void* workspace);
 
 /// As attention_backward, for what supports() admits. dk and dv are added to by one block each, thus the same bits in
 /// every run; dq by atomic additions, whose order is fixed where the shape says deterministic.
 void backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
               const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
               const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq, const TensorView& dk,
-              const TensorView& dv, const TensorView& workspace);
+              const TensorView& dv, void* workspace);
 
 }  // namespace ringtrain::cuda::hopper
