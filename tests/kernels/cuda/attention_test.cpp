@@ -1,6 +1,7 @@
 // Attention on CUDA, forward and backward: values against the double references over masks, head sizes, groups, lengths
 // and shards; the ends of a state; the same bits in every run and every order of blocks; rings beside one rank.
 #include "tests/kernels/cuda/gpu_attention.h"
+#include "tests/support/gpu.h"
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
 #include <cuda_emulator.h>
@@ -9,10 +10,11 @@
 namespace ringtrain::gpu {
 namespace {
 
-class CudaAttention : public ::testing::Test {
+class GpuAttention : public testing::GpuTest {
  protected:
   void SetUp() override {
-    if (!present()) GTEST_SKIP() << "no GPU";
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
 #if defined(RINGTRAIN_CUDA_EMULATED)
     cuda_emulator::reset();
     cuda_emulator::set_devices({1, 80, 8, std::size_t{1} << 30});  // the portable path
@@ -30,7 +32,7 @@ void check_paths(Gpu& gpu, Case c) {
   check(gpu, c, DType::float32);
 }
 
-TEST_F(CudaAttention, LengthsAndMasks) {
+TEST_F(GpuAttention, LengthsAndMasks) {
   Gpu gpu;
   for (std::int64_t T : {1, 7, 64, 65, 127, 200, 300}) {
     for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{false, 0}, AttentionMask{true, 70}}) {
@@ -41,7 +43,7 @@ TEST_F(CudaAttention, LengthsAndMasks) {
   }
 }
 
-TEST_F(CudaAttention, Windows) {
+TEST_F(GpuAttention, Windows) {
   Gpu gpu;
   for (bool causal : {true, false}) {
     for (std::int64_t window : {1, 3, 64, 129}) {
@@ -50,7 +52,7 @@ TEST_F(CudaAttention, Windows) {
   }
 }
 
-TEST_F(CudaAttention, Documents) {
+TEST_F(GpuAttention, Documents) {
   Gpu gpu;
   for (std::int64_t length : {2, 20, 90}) {
     for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{false, 0}, AttentionMask{true, 40}}) {
@@ -60,7 +62,7 @@ TEST_F(CudaAttention, Documents) {
   }
 }
 
-TEST_F(CudaAttention, HeadSizesAndGroups) {
+TEST_F(GpuAttention, HeadSizesAndGroups) {
   Gpu gpu;
   for (std::int64_t D : {64, 128}) {
     for (std::int64_t group : {1, 2, 4, 8}) {
@@ -77,7 +79,7 @@ TEST_F(CudaAttention, HeadSizesAndGroups) {
 }
 
 /// Cards with less shared memory have a cut of their own for heads of 128.
-TEST_F(CudaAttention, SmallSharedMemory) {
+TEST_F(GpuAttention, SmallSharedMemory) {
 #if defined(RINGTRAIN_CUDA_EMULATED)
   cuda_emulator::set_devices({1, 86, 8, std::size_t{1} << 30});
 #endif
@@ -90,7 +92,7 @@ TEST_F(CudaAttention, SmallSharedMemory) {
   }
 }
 
-TEST_F(CudaAttention, BeginsAndEndsAState) {
+TEST_F(GpuAttention, BeginsAndEndsAState) {
   Gpu gpu;
   const SegmentList all{{0, 1, 130}};
   const std::vector<std::vector<SegmentList>> orders = {
@@ -107,7 +109,7 @@ TEST_F(CudaAttention, BeginsAndEndsAState) {
   }
 }
 
-TEST_F(CudaAttention, RowsWithoutKeys) {
+TEST_F(GpuAttention, RowsWithoutKeys) {
   Gpu gpu;
   // Queries 0..99 stand before every key, the next ones see some.
   const Case before{"before", shape_of(2, 2, 1, 64), {{0, 1, 230}}, {{{100, 1, 130}}, {{400, 1, 10}}}};
@@ -122,7 +124,7 @@ TEST_F(CudaAttention, RowsWithoutKeys) {
   check_paths(gpu, {"out of the window", shape_of(1, 2, 2, 64, true, 20), {{100, 1, 70}}, {{{0, 1, 90}}}});
 }
 
-TEST_F(CudaAttention, SegmentsOfAnyKind) {
+TEST_F(GpuAttention, SegmentsOfAnyKind) {
   Gpu gpu;
   const std::int64_t far = 5'000'000'000;
   check_paths(gpu, {"beyond 32 bits", shape_of(1, 2, 2, 64), {{far, 1, 80}}, {{{far - 100, 1, 150}}, {{3, 1, 40}}}});
@@ -143,7 +145,7 @@ TEST_F(CudaAttention, SegmentsOfAnyKind) {
 }
 
 /// Tiles that nobody sees are never read: NaN stands there. The largest tile of keys has 128.
-TEST_F(CudaAttention, HiddenTilesAreNeverRead) {
+TEST_F(GpuAttention, HiddenTilesAreNeverRead) {
   Gpu gpu;
   const SegmentList middle{{256, 1, 128}}, all{{0, 1, 512}};
   const auto hides = [&](Case c, std::int64_t begin, std::int64_t end) {
@@ -159,7 +161,7 @@ TEST_F(CudaAttention, HiddenTilesAreNeverRead) {
   hides({"striped", shape_of(1, 2, 1, 64), {{0, 4, 64}}, {{{1, 4, 256}}}}, 1 + 4 * 128, 1024);
 }
 
-TEST_F(CudaAttention, LargeScores) {
+TEST_F(GpuAttention, LargeScores) {
   Gpu gpu;
   Case c = whole("large scores", shape_of(1, 1, 1, 64), 150);
   c.shape.scale = 2;
@@ -241,7 +243,7 @@ void expect_ring_as_exact(Gpu& gpu, const Case& c, std::int64_t S, DType dtype) 
   }
 }
 
-TEST_F(CudaAttention, RingIsAsExactAsOneRank) {
+TEST_F(GpuAttention, RingIsAsExactAsOneRank) {
   Gpu gpu;
   constexpr std::int64_t S = 147;
   expect_ring_as_exact(gpu, whole("causal", shape_of(1, 2, 1, 64), S), S, DType::bfloat16);
@@ -262,7 +264,7 @@ void expect_same(const Outputs& a, const Outputs& b) {
 }
 
 /// Masks, segments and documents under which turns must be counted right: were one not, its block would wait for ever.
-TEST_F(CudaAttention, DeterministicInAnyOrderOfBlocks) {
+TEST_F(GpuAttention, DeterministicInAnyOrderOfBlocks) {
   std::vector<Case> cases;
   for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{false, 0}, AttentionMask{true, 90}}) {
     AttentionShape shape = shape_of(1, 2, 1, 64, mask.causal, mask.window);
@@ -287,7 +289,7 @@ TEST_F(CudaAttention, DeterministicInAnyOrderOfBlocks) {
   }
 }
 
-TEST_F(CudaAttention, DefaultModeGivesTheSameValues) {
+TEST_F(GpuAttention, DefaultModeGivesTheSameValues) {
   Gpu gpu;
   for (std::int64_t D : {64, 128}) {
     Case c = whole("in any order", shape_of(1, 2, 1, D), 200);

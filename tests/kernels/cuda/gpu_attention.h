@@ -25,10 +25,6 @@ namespace ringtrain::gpu {
 
 using Numbers = std::vector<double>;
 
-inline bool present() {
-  return cuda::device_count() > 0;
-}
-
 /// A device with its stream.
 struct Gpu {
   Allocator allocator{Device::cuda(0)};
