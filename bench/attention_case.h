@@ -67,9 +67,8 @@ class AttentionCase {
 
   void forward() {
     const AttentionState running{out_, lse_, l_};
-    attention_reset(stream_, running);
-    attention_forward(stream_, shape_, q_, k_, v_, tokens(), tokens(), running, workspace_);
-    attention_finish(stream_, running, lse_);
+    attention_forward(stream_, shape_, q_, k_, v_, tokens(), tokens(), running,
+                      {.first = true, .last = true, .out = out_, .lse = lse_}, workspace_);
   }
   void backward() {
     attention_delta(stream_, delta_, dout_, out_);

@@ -84,7 +84,7 @@ void rotary_forward(Case& c) {
 }
 void rotary_backward(Case& c) {
   rotary_forward(c);
-  c.run = [&c] { ringtrain::rotary_backward(c.stream, c[0], c[1]); };
+  c.run = [&c] { ringtrain::rotary_backward(c.stream, c[0], c[0], c[1]); };
 }
 void swiglu_forward(Case& c) {
   give(c, wide, wide, wide);
@@ -117,7 +117,10 @@ void adamw(Case& c) {
   give(c, Shape{parameters}, Shape{parameters}, Shape{parameters}, Shape{parameters});
   fill(c.stream, c[2], 1);  // second moments are no negative numbers
   c.elements = 7 * parameters;
-  c.run = [&c] { adamw_update(c.stream, c[0], c[1], c[2], c[3], {1e-6, 0.9, 0.95, 1e-8, 0.1, 100, 1}); };
+  c.run = [&c] {
+    const AdamWSlice slice{.w = c[0], .m = c[1], .v = c[2], .g = c[3], .rounded = {}, .weight_decay = 0.1};
+    adamw_update(c.stream, {&slice, 1}, {1e-6, 0.9, 0.95, 1e-8, 100, 1});
+  };
 }
 void embedding_forward(Case& c) {
   give(c, width, Shape{V, C});

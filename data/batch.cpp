@@ -2,14 +2,13 @@
 
 namespace ringtrain {
 
-Batch::Batch(Allocator& allocator, std::int64_t max_sequences, std::int64_t max_tokens, DType weights_dtype) {
+Batch::Batch(Allocator& allocator, std::int64_t max_sequences, std::int64_t max_tokens, DType dtype) {
   const Shape shape{max_sequences, max_tokens};
-  const DType weights = weights_dtype == DType::bfloat16 ? DType::float32 : weights_dtype;
   tokens_ = allocator.make(Tag::activations, "batch.tokens", DType::int32, shape);
   labels_ = allocator.make(Tag::activations, "batch.labels", DType::int32, shape);
   positions_ = allocator.make(Tag::activations, "batch.positions", DType::int32, shape);
   documents_ = allocator.make(Tag::activations, "batch.documents", DType::int32, shape);
-  weights_ = allocator.make(Tag::activations, "batch.weights", weights, shape);
+  weights_ = allocator.make(Tag::activations, "batch.weights", accumulator(dtype), shape);
 }
 
 }  // namespace ringtrain

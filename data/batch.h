@@ -15,7 +15,7 @@ namespace ringtrain {
 /// construction, B <= max_sequences and B * T <= max_sequences * max_tokens; views have the current shape.
 class Batch {
  public:
-  Batch(Allocator& allocator, std::int64_t max_sequences, std::int64_t max_tokens, DType weights_dtype);
+  Batch(Allocator& allocator, std::int64_t max_sequences, std::int64_t max_tokens, DType dtype);
 
   std::int64_t B = 0;  // sequences
   std::int64_t T = 0;  // tokens of each that this rank holds; may be 0
@@ -32,7 +32,7 @@ class Batch {
   TensorView labels() const { return labels_.view().prefix({B, T}); }        // int32; -1: no target
   TensorView positions() const { return positions_.view().prefix({B, T}); }  // int32; within the document
   TensorView documents() const { return documents_.view().prefix({B, T}); }  // int32; 0 for the first of the window
-  TensorView weights() const { return weights_.view().prefix({B, T}); }      // the model's dtype (float32 if bfloat16)
+  TensorView weights() const { return weights_.view().prefix({B, T}); }      // the accumulator of the model's dtype
 
  private:
   Tensor tokens_, labels_, positions_, documents_, weights_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "framework/cuda/memory.h"
+
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -49,6 +51,13 @@ const char* name_of(Tag tag) {
   return "?";
 }
 
+Allocator::Allocator(Device device, Mode mode) : Allocator(device, mode, HostMemory::plain) {
+  if (!device.is_cpu()) host_.reset(new Allocator(Device::cpu(), mode, HostMemory::pinned));
+}
+
+Allocator::Allocator(Device device, Mode mode, HostMemory host_memory)
+    : device_(device), mode_(mode), host_memory_(host_memory) {}
+
 Allocator::~Allocator() {
   for (const Entry& entry : entries_) {
     if (entry.live) std::abort();  // a tensor outlived its allocator: a bug of ours that would corrupt memory later
@@ -65,13 +74,15 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
   }
   void* data = nullptr;
   if (mode_ == Mode::real) {
-    if (!device_.is_cpu()) fail(ExitCode::device, "tensors on {} need a build with CUDA", device_.name());
-    data = bytes < huge_page ? std::aligned_alloc(alignment, bytes) : allocate_huge(bytes);
+    data = allocate(bytes);
     if (!data) {
+      const std::string where = host_memory_ == HostMemory::pinned ? " of pinned host memory"
+                                : device_.is_cpu()                 ? ""
+                                                                   : " on " + device_.name();
       fail(ExitCode::usage,
-           "cannot allocate {} bytes for {} {} {} (rank already holds {} bytes); use more sequence ranks, "
+           "cannot allocate {} bytes{} for {} {} {} (rank already holds {} bytes); use more sequence ranks, "
            "a smaller training.seq_len or another training.recompute",
-           bytes, name_of(tag), name, shape.to_string(), current_.total);
+           bytes, where, name_of(tag), name, shape.to_string(), current_.total);
     }
   }
   auto& used = current_.by_tag[static_cast<std::size_t>(tag)];
@@ -85,12 +96,30 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
   return Tensor(this, entries_.size() - 1, TensorView{data, shape, dtype, device_});
 }
 
+void* Allocator::allocate(std::size_t bytes) const {
+  if constexpr (built_with_cuda) {
+    if (!device_.is_cpu()) return cuda::allocate(device_.index, bytes);
+    if (host_memory_ == HostMemory::pinned) return cuda::allocate_pinned(bytes);
+  }
+  ensure(device_.is_cpu() && host_memory_ == HostMemory::plain, "only a build with CUDA asks for a GPU's memory");
+  return bytes < huge_page ? std::aligned_alloc(alignment, bytes) : allocate_huge(bytes);
+}
+
+void Allocator::free(void* data) const {
+  if (data == nullptr) return;
+  if constexpr (built_with_cuda) {
+    if (!device_.is_cpu()) return cuda::release(device_.index, data);
+    if (host_memory_ == HostMemory::pinned) return cuda::release_pinned(data);
+  }
+  std::free(data);
+}
+
 void Allocator::release(std::size_t index, void* data) {
   Entry& entry = entries_[index];
   entry.live = false;
   current_.by_tag[static_cast<std::size_t>(entry.tensor.tag)] -= entry.tensor.bytes;
   current_.total -= entry.tensor.bytes;
-  std::free(data);
+  free(data);
   while (!entries_.empty() && !entries_.back().live) entries_.pop_back();
 }
 

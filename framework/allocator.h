@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,22 +37,27 @@ struct PlannedTensor {
 class Allocator {
  public:
   enum class Mode { real, plan };
-  explicit Allocator(Device device, Mode mode = Mode::real) : device_(device), mode_(mode) {}
+  explicit Allocator(Device device, Mode mode = Mode::real);
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();
 
   /// Return a tensor of uninitialised memory (fresh pages: not resident until written), aligned to 64 bytes or more.
-  /// In plan mode its data is null. Throws Error(usage) naming tag, name and sizes when the machine has no more memory.
+  /// In plan mode its data is null. Throws Error(usage) naming tag, name and sizes when the device has no more memory.
   Tensor make(Tag tag, std::string name, DType dtype, const Shape& shape);
+
+  /// Return where tensors of the host come from that the device's work reads or writes: this one itself on a CPU; else
+  /// one of pinned memory, which a GPU reads and writes by itself, with books of its own.
+  Allocator& host() { return host_ ? *host_ : *this; }
+  const Allocator& host() const { return host_ ? *host_ : *this; }
 
   Mode mode() const { return mode_; }
   bool planning() const { return mode_ == Mode::plan; }
   Device device() const { return device_; }
   const MemoryUse& current() const { return current_; }
   const MemoryUse& peak() const { return peak_; }
-  /// Return how often make() was called: unchanged over steps shows that a step allocates nothing.
-  std::int64_t allocation_count() const { return allocation_count_; }
+  /// Return how often make() was called, the host's included: unchanged over steps shows that a step allocates nothing.
+  std::int64_t allocation_count() const { return allocation_count_ + (host_ ? host_->allocation_count_ : 0); }
   /// Return what is allocated now, in the order of allocation.
   std::vector<PlannedTensor> live() const;
 
@@ -62,11 +68,19 @@ class Allocator {
     PlannedTensor tensor;
     bool live;
   };
+  enum class HostMemory { plain, pinned };
+  Allocator(Device device, Mode mode, HostMemory host_memory);
+  /// Return storage, or null if there is no more.
+  void* allocate(std::size_t bytes) const;
+  void free(void* data) const;
+
   Device device_;
   Mode mode_;
+  HostMemory host_memory_;
   MemoryUse current_, peak_;
   std::int64_t allocation_count_ = 0;
   std::vector<Entry> entries_;
+  std::unique_ptr<Allocator> host_;  // null on a CPU
 };
 
 }  // namespace ringtrain

@@ -17,6 +17,7 @@ enum class Architecture { llama, gpt2 };
 enum class RopeType { none, linear, ntk, yarn };
 enum class Packing { documents, concat };
 enum class Backend { automatic, threads, mpi, nccl };
+enum class Offload { none, activations, activations_and_optimizer };
 enum class Recompute { none, keep_attention, full };
 enum class OnFailure { stop, warn };
 enum class OnNonfinite { stop, skip };
@@ -73,6 +74,7 @@ struct TrainingConfig {
   std::int64_t steps = 0;  // required
   std::uint64_t seed = 1234;
   std::string device = "cpu";
+  Offload offload = Offload::none;
   DType dtype = DType::float32;
   Recompute recompute = Recompute::keep_attention;
   std::int64_t feedforward_chunk = 2048;  // tokens; 0: all at once

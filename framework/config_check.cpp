@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "framework/device.h"
+
 namespace ringtrain {
 
 namespace {
@@ -164,15 +166,18 @@ void check_optimizer(const Config& config, ConfigProblems& problems) {
 /// What this program text knows but this build was not made with.
 void check_build(const Config& config, ConfigProblems& problems) {
   const TrainingConfig& training = config.training;
-  if (training.device != "cpu") {
-    problems.add("training.device", fmt::format("{} is not in this build; use cpu", training.device));
+  const bool cuda = training.device == "cuda";
+  if (cuda && !built_with_cuda) {
+    problems.add("training.device", "cuda is not in this build; use cpu, or build with cmake --preset cuda");
   }
-  if (training.dtype == DType::bfloat16) {
-    problems.add(
-        "training.dtype",
-        fmt::format("bfloat16 needs training.device cuda, which is not in this build; with training.device = {} use "
-                    "float32 or float64",
-                    training.device));
+  if (cuda && training.dtype == DType::float64) {
+    problems.add("training.dtype", "float64 is for training.device cpu; with cuda use bfloat16 or float32");
+  }
+  if (!cuda && training.dtype == DType::bfloat16) {
+    problems.add("training.dtype", "bfloat16 needs training.device cuda; with cpu use float32 or float64");
+  }
+  if (!cuda && training.offload != Offload::none) {
+    problems.add("training.offload", "what is offloaded leaves a GPU; with training.device cpu use none");
   }
 #if !RINGTRAIN_MPI
   if (config.mesh.backend == Backend::mpi) {
@@ -182,7 +187,12 @@ void check_build(const Config& config, ConfigProblems& problems) {
   }
 #endif
   if (config.mesh.backend == Backend::nccl) {
+#if RINGTRAIN_NCCL
+    if (!cuda)
+      problems.add("mesh.backend", "nccl carries GPU memory; with training.device cpu use threads or mpi (or auto)");
+#else
     problems.add("mesh.backend", "nccl is not in this build; use threads or mpi (or auto)");
+#endif
   }
 }
 

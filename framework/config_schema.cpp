@@ -250,6 +250,12 @@ std::vector<ConfigKey> make_table() {
              std::vector<std::pair<std::string, Recompute>>{
                  {"none", Recompute::none}, {"keep_attention", Recompute::keep_attention}, {"full", Recompute::full}},
              "none | keep_attention | full: what backward makes again, to keep less"),
+      word<>(
+          "training.offload", MEMBER(training.offload),
+          std::vector<std::pair<std::string, Offload>>{{"none", Offload::none},
+                                                       {"activations", Offload::activations},
+                                                       {"activations+optimizer", Offload::activations_and_optimizer}},
+          "none | activations | activations+optimizer: what waits for its use in host memory (cuda)"),
       integer("training.feedforward_chunk", MEMBER(training.feedforward_chunk), {0, 1024 * m},
               "tokens; 0: all at once"),
       integer("training.loss_chunk", MEMBER(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),

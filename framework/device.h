@@ -5,6 +5,13 @@
 
 namespace ringtrain {
 
+/// Whether this build has CUDA: real, or the emulator of the tests.
+#if RINGTRAIN_CUDA
+inline constexpr bool built_with_cuda = true;
+#else
+inline constexpr bool built_with_cuda = false;
+#endif
+
 struct Device {
   enum class Kind { cpu, cuda };
   Kind kind = Kind::cpu;

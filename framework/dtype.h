@@ -1,6 +1,7 @@
 // Element types of tensors. CPU kernels exist in float32 and float64; bfloat16 is CUDA's storage type.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -46,8 +47,31 @@ constexpr const char* name_of(DType dtype) {
   return "?";
 }
 
+/// Return the type in which sums of `dtype` are kept, and what must not be rounded between two uses: the running state
+/// of attention, parameter gradients, statistics, the optimizer's weights and moments.
+constexpr DType accumulator(DType dtype) {
+  return dtype == DType::bfloat16 ? DType::float32 : dtype;
+}
+
+/// A bfloat16 number as the host sees it: the upper half of a float32.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+
+  /// Return value rounded to nearest, ties to even; NaN stays NaN.
+  static constexpr BFloat16 rounded(float value) {
+    const auto full = std::bit_cast<std::uint32_t>(value);
+    if ((full & 0x7fffffffU) > 0x7f800000U) return {static_cast<std::uint16_t>((full >> 16) | 0x40U)};
+    return {static_cast<std::uint16_t>((full + 0x7fffU + ((full >> 16) & 1U)) >> 16)};
+  }
+  constexpr float value() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+};
+
 template <class T>
 struct DTypeOf;
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bfloat16;
+};
 template <>
 struct DTypeOf<float> {
   static constexpr DType value = DType::float32;

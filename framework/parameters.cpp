@@ -39,7 +39,7 @@ std::int64_t ParameterTable::count() const {
 
 Parameters::Parameters(Allocator& allocator, const ParameterTable& table, DType dtype, bool with_gradients)
     : table_(&table), weights_(allocator.make(Tag::weights, "weights", dtype, {table.flat_size()})) {
-  if (with_gradients) gradients_ = allocator.make(Tag::gradients, "gradients", dtype, {table.flat_size()});
+  if (with_gradients) gradients_ = allocator.make(Tag::gradients, "gradients", accumulator(dtype), {table.flat_size()});
 }
 
 void Parameters::acquire(int group) {

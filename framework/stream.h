@@ -1,7 +1,7 @@
 // Where kernels run: first argument of every kernel. On a CPU a kernel is done when its call returns, and its tasks are
-// spread over the rank's ThreadPool. (A CUDA stream will stand here with the same use: calls are ordered, not
-// finished.) It holds a constant amount of scratch that a kernel may fill during its call, as for packed operands of a
-// matrix product; nothing stays in it from one call to the next. It also leads to the rank's row of the timeline.
+// spread over the rank's ThreadPool. On CUDA calls are ordered, not finished. A CPU's stream holds a constant amount of
+// scratch that a kernel may fill during its call, as for packed operands of a matrix product; nothing stays in it from
+// one call to the next. It also leads to the rank's row of the timeline.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,10 @@
 #include "framework/trace.h"
 
 namespace ringtrain {
+
+namespace cuda {
+class Context;  // framework/cuda/context.h
+}
 
 class Stream {
  public:
@@ -31,8 +35,15 @@ class Stream {
         scratch_(owned_.get()) {
     ensure(scratch_ != nullptr, "4 MiB of scratch for a stream");
   }
+  /// The stream of a GPU, whose context must outlive it; null: for planning alone. pool: for the host's own work.
+  Stream(cuda::Context* context, Device device, ThreadPool& pool, TraceTrack* trace)
+      : device_(device), pool_(&pool), trace_(trace), cuda_(context) {}
   Device device() const { return device_; }
+  bool on_cuda() const { return !device_.is_cpu(); }
+  cuda::Context& cuda() const { return *cuda_; }
   ThreadPool& pool() const { return *pool_; }
+  /// Returns when all that the stream was given is done. On a CPU it is when its call returns.
+  void synchronize() const;
   /// Return where spans of this stream's work are recorded; null: nowhere.
   TraceTrack* trace() const { return trace_; }
 
@@ -47,7 +58,8 @@ class Stream {
   ThreadPool* pool_;
   TraceTrack* trace_ = nullptr;
   std::unique_ptr<std::byte, decltype(&std::free)> owned_{nullptr, &std::free};
-  std::byte* scratch_;
+  std::byte* scratch_ = nullptr;
+  cuda::Context* cuda_ = nullptr;  // null: a CPU's, or a plan's
 };
 
 }  // namespace ringtrain

@@ -3,6 +3,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace ringtrain {
 
@@ -10,9 +11,11 @@ using cpu::Sigmoid;
 using cpu::Vector;
 
 void swiglu_forward(Stream& stream, const TensorView& y, const TensorView& gate, const TensorView& up) {
-  require_cpu(stream, "swiglu");
   check_flat(gate, y, "swiglu gate is shaped as y");
   check_flat(up, y, "swiglu up is shaped as y");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::swiglu_forward(stream, y, gate, up);
+  }
   dispatch_float(y.dtype, [&]<class T>() {
     T* const y_data = y.as<T>();
     const T *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
@@ -25,11 +28,13 @@ void swiglu_forward(Stream& stream, const TensorView& y, const TensorView& gate,
 
 void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const TensorView& dy,
                      const TensorView& gate, const TensorView& up) {
-  require_cpu(stream, "swiglu");
   check_flat(dgate, dy, "swiglu dgate is shaped as dy");
   check_flat(dup, dy, "swiglu dup is shaped as dy");
   check_flat(gate, dy, "swiglu gate is shaped as dy");
   check_flat(up, dy, "swiglu up is shaped as dy");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::swiglu_backward(stream, dgate, dup, dy, gate, up);
+  }
   dispatch_float(dy.dtype, [&]<class T>() {
     T *const dgate_data = dgate.as<T>(), *const dup_data = dup.as<T>();
     const T *const dy_data = dy.as<T>(), *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
@@ -60,8 +65,10 @@ Vector<T> gelu_argument_slope(Vector<T> x) {
 }  // namespace
 
 void gelu_forward(Stream& stream, const TensorView& y, const TensorView& x) {
-  require_cpu(stream, "gelu");
   check_flat(x, y, "gelu x is shaped as y");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::gelu_forward(stream, y, x);
+  }
   dispatch_float(y.dtype, [&]<class T>() {
     T* const y_data = y.as<T>();
     const T* const x_data = x.as<T>();
@@ -73,9 +80,11 @@ void gelu_forward(Stream& stream, const TensorView& y, const TensorView& x) {
 }
 
 void gelu_backward(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& x) {
-  require_cpu(stream, "gelu");
   check_flat(dx, dy, "gelu dx is shaped as dy");
   check_flat(x, dy, "gelu x is shaped as dy");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::gelu_backward(stream, dx, dy, x);
+  }
   dispatch_float(dy.dtype, [&]<class T>() {
     T* const dx_data = dx.as<T>();
     const T *const dy_data = dy.as<T>(), *const x_data = x.as<T>();

@@ -5,39 +5,56 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace ringtrain {
 
-void adamw_update(Stream& stream, const TensorView& w, const TensorView& m, const TensorView& v, const TensorView& g,
-                  const AdamW& hyper) {
-  require_cpu(stream, "adamw");
-  check_flat(m, w, "adamw m is shaped as w");
-  check_flat(v, w, "adamw v is shaped as w");
-  check_flat(g, w, "adamw g is shaped as w");
-  ensure(hyper.step >= 1, "adamw counts its steps from 1");
+namespace {
+
+void check_slice(const AdamWSlice& slice) {
+  check_flat(slice.m, slice.w, "adamw m is shaped as w");
+  check_flat(slice.v, slice.w, "adamw v is shaped as w");
+  check_flat(slice.g, slice.w, "adamw g is shaped as w");
+  ensure(slice.rounded.empty() || slice.rounded.numel() == slice.w.numel(), "adamw rounded weights are shaped as w");
+}
+
+template <class T>
+void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
   const auto step = static_cast<double>(hyper.step);
-  dispatch_float(w.dtype, [&]<class T>() {
-    T *const w_data = w.as<T>(), *const m_data = m.as<T>(), *const v_data = v.as<T>();
-    const T* const g_data = g.as<T>();
-    const auto b1 = static_cast<T>(hyper.beta1), one_minus_b1 = static_cast<T>(1 - hyper.beta1);
-    const auto b2 = static_cast<T>(hyper.beta2), one_minus_b2 = static_cast<T>(1 - hyper.beta2);
-    // m^ = m / (1 - b1^step), v^ = v / (1 - b2^step)
-    const auto m_correction = static_cast<T>(1 / (1 - std::pow(hyper.beta1, step)));
-    const auto v_correction = static_cast<T>(1 / (1 - std::pow(hyper.beta2, step)));
-    const auto scale = static_cast<T>(hyper.gradient_scale), eps = static_cast<T>(hyper.eps);
-    const auto lr = static_cast<T>(hyper.lr), decay = static_cast<T>(hyper.weight_decay);
-    cpu::for_chunks(stream.pool(), w.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
+  T *const w_data = slice.w.as<T>(), *const m_data = slice.m.as<T>(), *const v_data = slice.v.as<T>();
+  const T* const g_data = slice.g.as<T>();
+  const auto b1 = static_cast<T>(hyper.beta1), one_minus_b1 = static_cast<T>(1 - hyper.beta1);
+  const auto b2 = static_cast<T>(hyper.beta2), one_minus_b2 = static_cast<T>(1 - hyper.beta2);
+  // m^ = m / (1 - b1^step), v^ = v / (1 - b2^step)
+  const auto m_correction = static_cast<T>(1 / (1 - std::pow(hyper.beta1, step)));
+  const auto v_correction = static_cast<T>(1 / (1 - std::pow(hyper.beta2, step)));
+  const auto scale = static_cast<T>(hyper.gradient_scale), eps = static_cast<T>(hyper.eps);
+  const auto lr = static_cast<T>(hyper.lr), decay = static_cast<T>(slice.weight_decay);
+  cpu::for_chunks(pool, slice.w.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
 #pragma GCC ivdep
-      for (std::int64_t i = begin; i < end; ++i) {
-        const T gradient = g_data[i] * scale;
-        const T first = b1 * m_data[i] + one_minus_b1 * gradient;
-        const T second = b2 * v_data[i] + one_minus_b2 * gradient * gradient;
-        m_data[i] = first;
-        v_data[i] = second;
-        w_data[i] -= lr * (first * m_correction / (std::sqrt(second * v_correction) + eps) + decay * w_data[i]);
-      }
-    });
+    for (std::int64_t i = begin; i < end; ++i) {
+      const T gradient = g_data[i] * scale;
+      const T first = b1 * m_data[i] + one_minus_b1 * gradient;
+      const T second = b2 * v_data[i] + one_minus_b2 * gradient * gradient;
+      m_data[i] = first;
+      v_data[i] = second;
+      w_data[i] -= lr * (first * m_correction / (std::sqrt(second * v_correction) + eps) + decay * w_data[i]);
+    }
   });
+}
+
+}  // namespace
+
+void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper) {
+  ensure(hyper.step >= 1, "adamw counts its steps from 1");
+  for (const AdamWSlice& slice : slices) check_slice(slice);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::adamw_update(stream, slices, hyper);
+  }
+  for (const AdamWSlice& slice : slices) {
+    ensure(slice.rounded.empty(), "a CPU computes with the very weights that it updates");
+    dispatch_float(slice.w.dtype, [&]<class T>() { update<T>(stream.pool(), slice, hyper); });
+  }
 }
 
 }  // namespace ringtrain

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "framework/stream.h"
 #include "framework/tensor.h"
@@ -9,13 +10,20 @@
 namespace ringtrain {
 
 struct AdamW {
-  double lr, beta1, beta2, eps, weight_decay;
+  double lr, beta1, beta2, eps;
   std::int64_t step;      // counts from 1; for the bias corrections
   double gradient_scale;  // the clip factor: gradients are multiplied by it first
 };
 
-/// m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; w -= lr (m^ / (sqrt(v^) + eps) + decay w). All [n], one dtype.
-void adamw_update(Stream& stream, const TensorView& w, const TensorView& m, const TensorView& v, const TensorView& g,
-                  const AdamW& hyper);
+/// Elements of one parameter: w, m, v, g are [n] of one dtype, float32 or float64. rounded: empty, or [n], the weights
+/// that the model computes with, in bfloat16 (CUDA).
+struct AdamWSlice {
+  TensorView w, m, v, g, rounded;
+  double weight_decay = 0;
+};
+
+/// For each slice: m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; w -= lr (m^ / (sqrt(v^) + eps) + decay w); rounded =
+/// w.
+void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper);
 
 }  // namespace ringtrain

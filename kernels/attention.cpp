@@ -1,21 +1,15 @@
-// Checks shapes and dtypes of every attention call, then branches on the device: the CPU, or an Error.
+// Checks shapes and dtypes of every attention call, then branches on the device.
 #include "kernels/attention.h"
 
 #include <cmath>
 
 #include "framework/error.h"
 #include "kernels/cpu/attention_cpu.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace ringtrain {
 
 namespace {
-
-void require_cpu(const Stream& stream) {
-  if (!stream.device().is_cpu()) {
-    fail(ExitCode::device, "attention on {} needs a build with CUDA; set training.device to cpu",
-         stream.device().name());
-  }
-}
 
 void check_state(const AttentionState& state) {
   const Shape rows{state.o.dim(0), state.o.dim(2), state.o.dim(1)};
@@ -26,6 +20,12 @@ void check_state(const AttentionState& state) {
 
 void check_tensor(const TensorView& x, const Shape& shape, DType dtype, const char* what) {
   ensure(x.shape == shape && x.dtype == dtype, what);
+}
+
+void check_finished(const AttentionState& state, const TensorView& out, const TensorView& lse, DType dtype) {
+  check_tensor(out, state.o.shape, dtype, "attention out is shaped as the state's o");
+  ensure(state.o.dtype == accumulator(dtype), "attention state has the accumulator of out's dtype");
+  check_tensor(lse, state.m.shape, state.m.dtype, "attention lse is shaped as m");
 }
 
 /// Checks what forward and backward share and returns [Tq, Tk].
@@ -61,9 +61,11 @@ std::byte* aligned(const TensorView& workspace, std::size_t needed) {
 
 }  // namespace
 
-std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t,
-                                      std::int64_t Tk) {
-  require_cpu(stream);
+std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype,
+                                      [[maybe_unused]] std::int64_t Tq, std::int64_t Tk) {
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::attention_workspace_bytes(stream, shape, dtype, Tq, Tk);
+  }
   return dispatch_float(dtype, [&]<class T>() {
     const auto workers = static_cast<std::size_t>(stream.pool().workers());
     const std::size_t forward = workers * cpu::forward_scratch_bytes<T>(shape.D);
@@ -74,53 +76,67 @@ std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape
 }
 
 void attention_reset(Stream& stream, const AttentionState& state) {
-  require_cpu(stream);
   check_state(state);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::attention_reset(stream, state);
+  }
   cpu::attention_reset(stream.pool(), state);
 }
 
 void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
                        const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
-                       const AttentionState& state, const TensorView& workspace) {
-  require_cpu(stream);
+                       const AttentionState& state, const AttentionEnds& ends, const TensorView& workspace) {
   const auto [Tq, Tk] = check_call(shape, q, k, v, queries, keys);
   check_state(state);
-  check_tensor(state.o, q.shape, q.dtype, "attention state o is shaped as q");
-  if (shape.B == 0 || Tq == 0 || Tk == 0) return;
-  std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
-  // Smaller tiles where there would be too few for the workers to share.
-  const bool few = shape.B * shape.H * Tq < 4 * stream.pool().workers() * cpu::forward_query_tile;
-  dispatch_float(q.dtype, [&]<class T>() {
-    const cpu::ForwardCall<T> call{
-        shape,
-        Tq,
-        Tk,
-        q.as<T>(),
-        k.as<T>(),
-        v.as<T>(),
-        documents_of(queries, shape.B, Tq),
-        documents_of(keys, shape.B, Tk),
-        cpu::TileList(queries.segments, few ? cpu::forward_query_tile_of_few : cpu::forward_query_tile),
-        cpu::TileList(keys.segments, cpu::forward_key_tile),
-        state.o.as<T>(),
-        state.m.as<T>(),
-        state.l.as<T>()};
-    cpu::attention_forward(stream.pool(), call, memory);
-  });
+  check_tensor(state.o, q.shape, accumulator(q.dtype), "attention state o is shaped as q");
+  if (ends.last) check_finished(state, ends.out, ends.lse, q.dtype);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) {
+      return cuda::attention_forward(stream, shape, q, k, v, queries, keys, state, ends, workspace);
+    }
+  }
+  if (ends.first) cpu::attention_reset(stream.pool(), state);
+  if (shape.B > 0 && Tq > 0 && Tk > 0) {
+    std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+    // Smaller tiles where there would be too few for the workers to share.
+    const bool few = shape.B * shape.H * Tq < 4 * stream.pool().workers() * cpu::forward_query_tile;
+    dispatch_float(q.dtype, [&]<class T>() {
+      const cpu::ForwardCall<T> call{
+          shape,
+          Tq,
+          Tk,
+          q.as<T>(),
+          k.as<T>(),
+          v.as<T>(),
+          documents_of(queries, shape.B, Tq),
+          documents_of(keys, shape.B, Tk),
+          cpu::TileList(queries.segments, few ? cpu::forward_query_tile_of_few : cpu::forward_query_tile),
+          cpu::TileList(keys.segments, cpu::forward_key_tile),
+          state.o.as<T>(),
+          state.m.as<T>(),
+          state.l.as<T>()};
+      cpu::attention_forward(stream.pool(), call, memory);
+    });
+  }
+  if (ends.last) cpu::attention_finish(stream.pool(), state, ends.out, ends.lse);
 }
 
-void attention_finish(Stream& stream, const AttentionState& state, const TensorView& lse) {
-  require_cpu(stream);
+void attention_finish(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse) {
   check_state(state);
-  check_tensor(lse, state.m.shape, state.m.dtype, "attention lse is shaped as m");
-  cpu::attention_finish(stream.pool(), state, lse);
+  check_finished(state, out, lse, out.dtype);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::attention_finish(stream, state, out, lse);
+  }
+  cpu::attention_finish(stream.pool(), state, out, lse);
 }
 
 void attention_delta(Stream& stream, const TensorView& delta, const TensorView& dout, const TensorView& out) {
-  require_cpu(stream);
   ensure(out.shape.rank() == 4, "attention out is [B, T, H, D]");
   check_tensor(dout, out.shape, out.dtype, "attention dout is shaped as out");
-  check_tensor(delta, {out.dim(0), out.dim(2), out.dim(1)}, out.dtype, "attention delta is [B, H, T]");
+  check_tensor(delta, {out.dim(0), out.dim(2), out.dim(1)}, accumulator(out.dtype), "attention delta is [B, H, T]");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::attention_delta(stream, delta, dout, out);
+  }
   cpu::attention_delta(stream.pool(), delta, dout, out);
 }
 
@@ -128,16 +144,20 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Tenso
                         const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
                         const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq,
                         const TensorView& dk, const TensorView& dv, const TensorView& workspace) {
-  require_cpu(stream);
   const auto [Tq, Tk] = check_call(shape, q, k, v, queries, keys);
   const Shape rows{shape.B, shape.H, Tq};
   check_tensor(dout, q.shape, q.dtype, "attention dout is shaped as q");
-  check_tensor(lse, rows, q.dtype, "attention lse is [B, H, Tq]");
-  check_tensor(delta, rows, q.dtype, "attention delta is [B, H, Tq]");
-  check_tensor(dq, q.shape, q.dtype, "attention dq is shaped as q");
-  check_tensor(dk, k.shape, q.dtype, "attention dk is shaped as k");
-  check_tensor(dv, v.shape, q.dtype, "attention dv is shaped as v");
+  check_tensor(lse, rows, accumulator(q.dtype), "attention lse is [B, H, Tq]");
+  check_tensor(delta, rows, accumulator(q.dtype), "attention delta is [B, H, Tq]");
+  check_tensor(dq, q.shape, accumulator(q.dtype), "attention dq is shaped as q");
+  check_tensor(dk, k.shape, accumulator(q.dtype), "attention dk is shaped as k");
+  check_tensor(dv, v.shape, accumulator(q.dtype), "attention dv is shaped as v");
   if (shape.B == 0 || Tq == 0 || Tk == 0) return;
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) {
+      return cuda::attention_backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, workspace);
+    }
+  }
   std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
   dispatch_float(q.dtype, [&]<class T>() {
     const cpu::BackwardCall<T> call{shape,

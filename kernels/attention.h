@@ -2,9 +2,10 @@
 // of keys to a running state, backward adds one block's share to dq, dk and dv, with the global logsumexp and delta.
 // Which query sees which key follows from positions, documents and mask alone (framework/segments.h); whole tiles that
 // nobody sees are skipped. Query head h reads key/value head h / (H / G); dk and dv are summed over the group inside.
-// All tensors of one call have one dtype, float32 or float64, and are dense. No communication. Bits do not depend on
-// the number of threads: tasks are cut by the problem. Tile order is fixed: forward and dq visit key tiles from the
-// last position downwards; dk and dv add query tiles from the first position upwards.
+// Tensors are dense. q, k, v, dout and out have one dtype; the state, lse, delta, dq, dk and dv have its accumulator
+// (framework/dtype.h): nothing is rounded between two blocks. No communication. On a CPU bits do not depend on the
+// number of threads: tasks are cut by the problem. Tile order is fixed: forward and dq visit key tiles from the last
+// position downwards; dk and dv add query tiles from the first position upwards.
 //
 // A row that has seen no key has m = -inf, l = 0, o = 0; finished: O = 0, LSE = -inf; in backward its P is 0. Never
 // NaN.
@@ -39,7 +40,7 @@ struct AttentionState {
 };
 
 /// Return the bytes of workspace that forward and backward need for at most Tq queries and Tk keys a call: the larger
-/// of the two, which on a CPU is backward's. A slice for each worker, of the size of a few tiles (128 keys by 64
+/// of the two, which on a CPU is backward's: a slice for each worker, of the size of a few tiles (128 keys by 64
 /// queries): 5 * 128 * D + 3 * 64 * D + 2 * 64 * 128 elements (D rounded up to whole vectors in part), and a little;
 /// plus one 8-byte counter for each tile of 128 keys and each of B * G heads. It does not depend on Tq.
 std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq,
@@ -48,14 +49,23 @@ std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape
 /// Sets the state of no key seen: o = 0, m = -inf, l = 0.
 void attention_reset(Stream& stream, const AttentionState& state);
 
+/// Where a block stands among those that a state meets: a device need not write and read again a state that begins or
+/// ends with the call.
+struct AttentionEnds {
+  bool first = false;  // the state's content does not count: it is that of no key seen
+  bool last = false;   // out and lse are filled as by attention_finish; the state's content is spent
+  TensorView out, lse;
+};
+
 /// Adds the block k[B, Tk, G, D], v[B, Tk, G, D] to the state of q[B, Tq, H, D]. FlashAttention-2, Algorithm 1.
 /// workspace: uint8, at least attention_workspace_bytes; its content does not matter before or after.
 void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
                        const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
-                       const AttentionState& state, const TensorView& workspace);
+                       const AttentionState& state, const AttentionEnds& ends, const TensorView& workspace);
 
-/// o = o / l in place; lse[B, H, Tq] = m + log(l). lse may be the same memory as m. Rows without a key: 0 and -inf.
-void attention_finish(Stream& stream, const AttentionState& state, const TensorView& lse);
+/// out[B, Tq, H, D] = o / l; lse[B, H, Tq] = m + log(l). out may be o's memory if it has its dtype, lse may be m's.
+/// Rows without a key: 0 and -inf.
+void attention_finish(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse);
 
 /// delta[B, H, Tq] = sum over D of dout * out (both [B, Tq, H, D]). FlashAttention-2, Algorithm 2, line 4.
 void attention_delta(Stream& stream, const TensorView& delta, const TensorView& dout, const TensorView& out);

@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace ringtrain {
 
@@ -54,12 +55,14 @@ double exponentials(R* row, std::int64_t V, R shift) {
 
 void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const TensorView& labels,
                    const TensorView& weights, double denominator, bool gradient) {
-  require_cpu(stream, "cross_entropy");
   ensure(logits.shape.rank() == 2, "cross_entropy logits are [n, V]");
   const std::int64_t n = logits.dim(0), V = logits.dim(1);
   check_tensor(nll, {n}, DType::float64, "cross_entropy nll is float64 [n]");
   check_tensor(labels, {n}, DType::int32, "cross_entropy labels are int32 [n]");
-  check_tensor(weights, {n}, logits.dtype, "cross_entropy weights are [n] of the logits' dtype");
+  check_tensor(weights, {n}, accumulator(logits.dtype), "cross_entropy weights are [n] of the logits' accumulator");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::cross_entropy(stream, logits, nll, labels, weights, denominator, gradient);
+  }
   dispatch_float(logits.dtype, [&]<class R>() {
     R* const data = logits.as<R>();
     double* const nll_data = nll.as<double>();
@@ -90,12 +93,14 @@ void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& n
 
 void weighted_sum(Stream& stream, const TensorView& result, const TensorView& values, const TensorView& weights,
                   const TensorView& labels, bool accumulate) {
-  require_cpu(stream, "weighted_sum");
   const std::int64_t n = values.numel();
   check_tensor(result, {1}, DType::float64, "weighted_sum has one float64 result");
   check_tensor(values, {n}, DType::float64, "weighted_sum values are float64 [n]");
   check_tensor(weights, {n}, weights.dtype, "weighted_sum weights are [n]");
   check_tensor(labels, {n}, DType::int32, "weighted_sum labels are int32 [n]");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::weighted_sum(stream, result, values, weights, labels, accumulate);
+  }
   dispatch_float(weights.dtype, [&]<class R>() {
     const double* const value = values.as<double>();
     const R* const weight = weights.as<R>();

@@ -6,13 +6,16 @@
 #include "framework/random.h"
 #include "kernels/check.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace ringtrain {
 
 using cpu::Vector;
 
 void fill(Stream& stream, const TensorView& x, double value) {
-  require_cpu(stream, "fill");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::fill(stream, x, value);
+  }
   dispatch_float(x.dtype, [&]<class T>() {
     T* const data = x.as<T>();
     cpu::for_chunks(stream.pool(), x.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
@@ -22,9 +25,11 @@ void fill(Stream& stream, const TensorView& x, double value) {
 }
 
 void copy(Stream& stream, const TensorView& y, const TensorView& x) {
-  require_cpu(stream, "copy");
-  ensure(x.device.is_cpu() && y.device.is_cpu(), "copy on a CPU stream joins host tensors");
   check_flat(x, y, "copy joins tensors of one size and dtype");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::copy(stream, y, x);
+  }
+  ensure(x.device.is_cpu() && y.device.is_cpu(), "copy on a CPU stream joins host tensors");
   auto* const to = static_cast<std::byte*>(y.data);
   const auto* const from = static_cast<const std::byte*>(x.data);
   cpu::for_chunks(stream.pool(), static_cast<std::int64_t>(x.bytes()), 4 * cpu::chunk_elements,
@@ -33,9 +38,20 @@ void copy(Stream& stream, const TensorView& y, const TensorView& x) {
                   });
 }
 
+void convert(Stream& stream, const TensorView& y, const TensorView& x) {
+  ensure(y.numel() == x.numel(), "convert joins tensors of one size");
+  if (y.data == x.data && y.dtype == x.dtype) return;
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda() && y.dtype != x.dtype) return cuda::convert(stream, y, x);
+  }
+  copy(stream, y, x);
+}
+
 void add(Stream& stream, const TensorView& y, const TensorView& x) {
-  require_cpu(stream, "add");
   check_flat(x, y, "add joins tensors of one size and dtype");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::add(stream, y, x);
+  }
   dispatch_float(y.dtype, [&]<class T>() {
     T* const y_data = y.as<T>();
     const T* const x_data = x.as<T>();
@@ -44,7 +60,9 @@ void add(Stream& stream, const TensorView& y, const TensorView& x) {
 }
 
 void scale(Stream& stream, const TensorView& y, double factor) {
-  require_cpu(stream, "scale");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::scale(stream, y, factor);
+  }
   dispatch_float(y.dtype, [&]<class T>() {
     T* const data = y.as<T>();
     const auto by = static_cast<T>(factor);
@@ -53,8 +71,10 @@ void scale(Stream& stream, const TensorView& y, double factor) {
 }
 
 void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& x, bool accumulate) {
-  require_cpu(stream, "sum_of_squares");
   ensure(result.numel() == 1 && result.dtype == DType::float64, "sum_of_squares has one float64 result");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::sum_of_squares(stream, result, x, accumulate);
+  }
   dispatch_float(x.dtype, [&]<class T>() {
     const T* const data = x.as<T>();
     const double sum = cpu::sum_over_tree(stream.pool(), x.numel(), [=](std::int64_t begin, std::int64_t end) {
@@ -69,7 +89,9 @@ void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& 
 }
 
 void fill_normal(Stream& stream, const TensorView& x, double deviation, std::uint64_t seed, std::uint64_t first_index) {
-  require_cpu(stream, "fill_normal");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::fill_normal(stream, x, deviation, seed, first_index);
+  }
   dispatch_float(x.dtype, [&]<class T>() {
     T* const data = x.as<T>();
     cpu::for_chunks(stream.pool(), x.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {

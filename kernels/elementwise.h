@@ -7,8 +7,13 @@
 namespace ringtrain {
 
 void fill(Stream& stream, const TensorView& x, double value);
-/// y = x; same dtype and numel; either side on any device of this build.
+/// y = x; same dtype and numel; on CUDA either side may be the host's. A copy into host memory is finished when the
+/// call returns. Any other is ordered with the stream, so the host memory that it reads stays as it is until the stream
+/// has passed it (Stream::synchronize, StreamMark).
 void copy(Stream& stream, const TensorView& y, const TensorView& x);
+/// y = x rounded to y's dtype, or x as it is: float32 and bfloat16 on CUDA; on a CPU the dtypes are the same. Nothing
+/// happens if y is x.
+void convert(Stream& stream, const TensorView& y, const TensorView& x);
 /// y += x.
 void add(Stream& stream, const TensorView& y, const TensorView& x);
 /// y *= factor.

@@ -6,24 +6,28 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace ringtrain {
 
 namespace {
 
-void check_call(const TensorView& y, const TensorView& ids, const TensorView& table) {
+void check_call(const TensorView& y, const TensorView& ids, const TensorView& table, DType table_dtype) {
   ensure(table.shape.rank() == 2, "embedding table is [rows, C]");
   check_tensor(ids, {ids.numel()}, DType::int32, "embedding ids are int32 [T]");
-  check_tensor(y, {ids.numel(), table.dim(1)}, table.dtype, "embedding y is [T, C]");
+  check_tensor(y, {ids.numel(), table.dim(1)}, y.dtype, "embedding y is [T, C]");
+  ensure(table.dtype == table_dtype, "embedding table is of y's dtype, dtable of its accumulator");
 }
 
 }  // namespace
 
 void embedding_forward(Stream& stream, const TensorView& y, const TensorView& ids, const TensorView& table,
                        bool accumulate) {
-  require_cpu(stream, "embedding");
-  check_call(y, ids, table);
+  check_call(y, ids, table, y.dtype);
   const std::int64_t C = table.dim(1);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::embedding_forward(stream, y, ids, table, accumulate);
+  }
   dispatch_float(table.dtype, [&]<class T>() {
     T* const y_data = y.as<T>();
     const T* const table_data = table.as<T>();
@@ -41,10 +45,12 @@ void embedding_forward(Stream& stream, const TensorView& y, const TensorView& id
 }
 
 void embedding_backward(Stream& stream, const TensorView& dtable, const TensorView& ids, const TensorView& dy) {
-  require_cpu(stream, "embedding");
-  check_call(dy, ids, dtable);
+  check_call(dy, ids, dtable, accumulator(dy.dtype));
   const std::int64_t C = dtable.dim(1), tokens = ids.numel();
   constexpr std::int64_t columns = 64;
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::embedding_backward(stream, dtable, ids, dy);
+  }
   dispatch_float(dtable.dtype, [&]<class T>() {
     T* const dtable_data = dtable.as<T>();
     const T* const dy_data = dy.as<T>();

@@ -1,5 +1,5 @@
 // Table look-up by token or position. ids: int32 [T], each in [0, rows) (the loader guarantees it); table, dtable:
-// [rows, C]; y, dy: [T, C].
+// [rows, C]; y, dy: [T, C]. One dtype, but dtable is of its accumulator.
 #pragma once
 
 #include "framework/stream.h"

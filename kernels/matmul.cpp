@@ -5,6 +5,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace ringtrain {
 
@@ -16,12 +17,13 @@ struct Sizes {
   std::int64_t T, I, O;
 };
 
-Sizes check_call(const TensorView& x, const TensorView& w, const TensorView& y, const TensorView& bias) {
+/// w, bias: in x's dtype weights, in its accumulator their gradients.
+Sizes check_call(const TensorView& x, const TensorView& w, const TensorView& y, const TensorView& bias, DType w_dtype) {
   ensure(x.shape.rank() == 2 && w.shape.rank() == 2, "a linear layer's x is [T, I] and its w [O, I]");
   const Sizes sizes{x.dim(0), x.dim(1), w.dim(0)};
-  check_tensor(w, {sizes.O, sizes.I}, x.dtype, "a linear layer's w is [O, I]");
+  check_tensor(w, {sizes.O, sizes.I}, w_dtype, "a linear layer's w is [O, I]");
   check_tensor(y, {sizes.T, sizes.O}, x.dtype, "a linear layer's y is [T, O]");
-  if (!bias.empty()) check_tensor(bias, {sizes.O}, x.dtype, "a linear layer's bias is [O]");
+  if (!bias.empty()) check_tensor(bias, {sizes.O}, w_dtype, "a linear layer's bias is [O]");
   return sizes;
 }
 
@@ -29,8 +31,10 @@ Sizes check_call(const TensorView& x, const TensorView& w, const TensorView& y, 
 
 void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, const TensorView& w,
                     const TensorView& bias) {
-  require_cpu(stream, "matmul");
-  const auto [T, I, O] = check_call(x, w, y, bias);
+  const auto [T, I, O] = check_call(x, w, y, bias, x.dtype);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::linear_forward(stream, y, x, w, bias);
+  }
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
     const R* const b = bias.empty() ? nullptr : bias.as<R>();
     cpu::gemm::multiply<R>(stream, T, O, I, {x.as<R>(), I}, {w.as<R>(), I, true}, y.as<R>(),
@@ -46,8 +50,10 @@ void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, co
 
 void linear_backward_input(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& w,
                            bool accumulate) {
-  require_cpu(stream, "matmul");
-  const auto [T, I, O] = check_call(dx, w, dy, {});
+  const auto [T, I, O] = check_call(dx, w, dy, {}, dx.dtype);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::linear_backward_input(stream, dx, dy, w, accumulate);
+  }
   dispatch_float(dx.dtype, [&, T = T, I = I, O = O]<class R>() {
     cpu::gemm::multiply<R>(stream, T, I, O, {dy.as<R>(), O}, {w.as<R>(), I}, dx.as<R>(),
                            [=](R* to, std::int64_t, std::int64_t columns) {
@@ -58,8 +64,10 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const TensorVie
 
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const TensorView& dy,
                             const TensorView& x) {
-  require_cpu(stream, "matmul");
-  const auto [T, I, O] = check_call(x, dw, dy, dbias);
+  const auto [T, I, O] = check_call(x, dw, dy, dbias, accumulator(x.dtype));
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::linear_backward_weight(stream, dw, dbias, dy, x);
+  }
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
     cpu::gemm::multiply<R>(stream, O, I, T, {dy.as<R>(), O, true}, {x.as<R>(), I}, dw.as<R>(),
                            [](R*, std::int64_t, std::int64_t) {});

@@ -1,11 +1,12 @@
 // Matrix products of a linear layer. Weights are [O, I] row-major (out, in), as in a Hugging Face checkpoint.
-// All: dtype float32 or float64, the same for every operand; no communication; work is cut into fixed tiles by the
-// problem. No call keeps memory.
+// All: one dtype for every operand but dw and dbias, which are of its accumulator; no communication. No call keeps
+// memory. On CUDA products are cuBLASLt's.
 //
-// Bits: an element of a result is the sum, block after block, of fused multiply-add chains over 256 terms of the summed
-// dimension, in order. So they depend neither on the number of threads nor on the rest of the output: a token's row of
-// y or dx is the same however many tokens a call has, and dw the same if the tokens come in several calls of multiples
-// of 256. dbias adds a call's tokens in order, in double, and is rounded once a call.
+// Bits on a CPU, where work is cut into fixed tiles by the problem: an element of a result is the sum, block after
+// block, of fused multiply-add chains over 256 terms of the summed dimension, in order. So they depend neither on the
+// number of threads nor on the rest of the output: a token's row of y or dx is the same however many tokens a call has,
+// and dw the same if the tokens come in several calls of multiples of 256. dbias adds a call's tokens in order, in
+// double, and is rounded once a call.
 #pragma once
 
 #include "framework/stream.h"

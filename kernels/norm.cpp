@@ -6,6 +6,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace ringtrain {
 
@@ -17,12 +18,13 @@ struct Sizes {
   std::int64_t T, C;
 };
 
-Sizes check_call(const TensorView& x, const TensorView& y, const TensorView& w, const TensorView& rstd) {
+/// w: in x's dtype a weight, in its accumulator a weight's gradient.
+Sizes check_call(const TensorView& x, const TensorView& y, const TensorView& w, DType w_dtype, const TensorView& rstd) {
   ensure(x.shape.rank() == 2, "a norm's x is [T, C]");
   const std::int64_t T = x.dim(0), C = x.dim(1);
   check_tensor(y, x.shape, x.dtype, "a norm's x, y, dx and dy are [T, C]");
-  check_tensor(w, {C}, x.dtype, "a norm's w, b, dw and db are [C]");
-  check_tensor(rstd, {T}, x.dtype, "a norm's rstd and mean are [T]");
+  check_tensor(w, {C}, w_dtype, "a norm's w, b, dw and db are [C]");
+  check_tensor(rstd, {T}, accumulator(x.dtype), "a norm's rstd and mean are [T]");
   return {T, C};
 }
 
@@ -30,8 +32,10 @@ Sizes check_call(const TensorView& x, const TensorView& y, const TensorView& w, 
 
 void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const TensorView& x,
                      const TensorView& w, double eps) {
-  require_cpu(stream, "rmsnorm");
-  const auto [T, C] = check_call(x, y, w, rstd);
+  const auto [T, C] = check_call(x, y, w, x.dtype, rstd);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps);
+  }
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R *const y_data = y.as<R>(), *const rstd_data = rstd.as<R>();
     const R *const x_data = x.as<R>(), *const w_data = w.as<R>();
@@ -52,9 +56,11 @@ void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd
 // With n = x rstd (the normalised row) and g = dy w: dx = rstd (g - n mean(g n)), dw = sum over tokens of dy n.
 void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& dy,
                       const TensorView& x, const TensorView& w, const TensorView& rstd, bool accumulate) {
-  require_cpu(stream, "rmsnorm");
-  const auto [T, C] = check_call(x, dx, w, rstd);
-  check_call(x, dy, dw, rstd);
+  const auto [T, C] = check_call(x, dx, w, x.dtype, rstd);
+  check_call(x, dy, dw, accumulator(x.dtype), rstd);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate);
+  }
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R *const dx_data = dx.as<R>(), *const dw_data = dw.as<R>();
     const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();
@@ -79,9 +85,11 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
 
 void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
                        const TensorView& x, const TensorView& w, const TensorView& b, double eps) {
-  require_cpu(stream, "layernorm");
-  const auto [T, C] = check_call(x, y, w, rstd);
-  check_call(x, y, b, mean);
+  const auto [T, C] = check_call(x, y, w, x.dtype, rstd);
+  check_call(x, y, b, x.dtype, mean);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::layernorm_forward(stream, y, mean, rstd, x, w, b, eps);
+  }
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R *const y_data = y.as<R>(), *const mean_data = mean.as<R>(), *const rstd_data = rstd.as<R>();
     const R *const x_data = x.as<R>(), *const w_data = w.as<R>(), *const b_data = b.as<R>();
@@ -107,10 +115,12 @@ void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& me
 void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
                         const TensorView& dy, const TensorView& x, const TensorView& w, const TensorView& mean,
                         const TensorView& rstd, bool accumulate) {
-  require_cpu(stream, "layernorm");
-  const auto [T, C] = check_call(x, dx, w, rstd);
-  check_call(x, dy, dw, mean);
-  check_call(x, dy, db, rstd);
+  const auto [T, C] = check_call(x, dx, w, x.dtype, rstd);
+  check_call(x, dy, dw, accumulator(x.dtype), mean);
+  check_call(x, dy, db, accumulator(x.dtype), rstd);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
+  }
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R *const dx_data = dx.as<R>(), *const dw_data = dw.as<R>(), *const db_data = db.as<R>();
     const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();

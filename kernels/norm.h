@@ -1,5 +1,6 @@
 // RMSNorm (Zhang and Sennrich, 2019, eq. 4) and LayerNorm (Ba et al., 2016). x, y, dx, dy: [T, C]; w, b, dw, db: [C];
-// rstd, mean: [T], made by forward and kept for backward. One dtype, float32 or float64; sums run in double. Parameter
+// rstd, mean: [T], made by forward and kept for backward. x, y, dx, dy, w, b have one dtype, all else is of its
+// accumulator (framework/dtype.h). On a CPU sums run in double. Parameter
 // gradients add, tokens in order, in tasks cut by columns; dx adds if accumulate (the residual stream). No
 // communication.
 #pragma once

@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace ringtrain {
 
@@ -61,10 +62,12 @@ RotaryFrequencies rotary_frequencies(std::int64_t D, double theta, const RotaryS
 
 void rotary_table(Stream& stream, const TensorView& table, const TensorView& positions,
                   const RotaryFrequencies& frequencies) {
-  require_cpu(stream, "rotary");
   const auto half = static_cast<std::int64_t>(frequencies.inverse.size());
   check_tensor(positions, {positions.numel()}, DType::int32, "rotary positions are int32 [T]");
   check_tensor(table, {positions.numel(), 2 * half}, table.dtype, "rotary table is [T, D]");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::rotary_table(stream, table, positions, frequencies);
+  }
   dispatch_float(table.dtype, [&]<class T>() {
     T* const data = table.as<T>();
     const auto* const position = positions.as<std::int32_t>();
@@ -83,25 +86,27 @@ void rotary_table(Stream& stream, const TensorView& table, const TensorView& pos
 
 namespace {
 
-/// Rotates by the table's angles (direction 1) or back (-1).
-template <int direction>
-void rotate(Stream& stream, const TensorView& x, const TensorView& table) {
-  require_cpu(stream, "rotary");
+void check_call(const TensorView& x, const TensorView& table) {
   ensure(x.shape.rank() == 3, "rotary x is [T, H, D]");
+  ensure(x.dim(2) % 2 == 0, "a rotary head has an even number of elements");
+  check_tensor(table, {x.dim(0), x.dim(2)}, accumulator(x.dtype), "rotary table is [T, D]");
+}
+
+/// y = x rotated by the table's angles (direction 1) or back (-1); y may be x.
+template <int direction>
+void rotate(Stream& stream, const TensorView& y, const TensorView& x, const TensorView& table) {
   const std::int64_t tokens = x.dim(0), H = x.dim(1), D = x.dim(2), half = D / 2;
-  ensure(D % 2 == 0, "a rotary head has an even number of elements");
-  check_tensor(table, {tokens, D}, x.dtype, "rotary table is [T, D]");
   dispatch_float(x.dtype, [&]<class T>() {
-    T* const data = x.as<T>();
-    const T* const angles = table.as<T>();
+    T* const to = y.as<T>();
+    const T *const from = x.as<T>(), *const angles = table.as<T>();
     cpu::for_rows(stream.pool(), tokens, H * D, [=](std::int64_t t) {
       const T *const cosine = angles + t * D, *const sine = cosine + half;  // [D / 2]
       for (std::int64_t h = 0; h < H; ++h) {
-        T *const low = data + (t * H + h) * D, *const high = low + half;  // [D / 2]
+        const std::int64_t low = (t * H + h) * D, high = low + half;  // [D / 2]
         cpu::for_vectors<T>(0, half, [=](auto at) {
-          const auto c = at(cosine), s = direction * at(sine), a = at(low), b = at(high);
-          at.put(low, a * c - b * s);
-          at.put(high, b * c + a * s);
+          const auto c = at(cosine), s = direction * at(sine), a = at(from + low), b = at(from + high);
+          at.put(to + low, a * c - b * s);
+          at.put(to + high, b * c + a * s);
         });
       }
     });
@@ -111,11 +116,20 @@ void rotate(Stream& stream, const TensorView& x, const TensorView& table) {
 }  // namespace
 
 void rotary_forward(Stream& stream, const TensorView& x, const TensorView& table) {
-  rotate<1>(stream, x, table);
+  check_call(x, table);
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::rotary_forward(stream, x, table);
+  }
+  rotate<1>(stream, x, x, table);
 }
 
-void rotary_backward(Stream& stream, const TensorView& dx, const TensorView& table) {
-  rotate<-1>(stream, dx, table);
+void rotary_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table) {
+  check_call(dx, table);
+  check_tensor(gradient, dx.shape, accumulator(dx.dtype), "rotary gradient is [T, H, D]");
+  if constexpr (built_with_cuda) {
+    if (stream.on_cuda()) return cuda::rotary_backward(stream, dx, gradient, table);
+  }
+  rotate<-1>(stream, dx, gradient, table);
 }
 
 }  // namespace ringtrain

@@ -28,13 +28,15 @@ struct RotaryFrequencies {
 /// Return the frequencies of a head of D elements (D even).
 RotaryFrequencies rotary_frequencies(std::int64_t D, double theta, const RotaryScaling& scaling);
 
-/// table[T, D] = cos of the D/2 angles, then sin, of positions[T] (int32); angles are computed in double.
+/// table[T, D] (the accumulator of the dtype of what it rotates) = cos of the D/2 angles, then sin, of positions[T]
+/// (int32); angles are computed in double.
 void rotary_table(Stream& stream, const TensorView& table, const TensorView& positions,
                   const RotaryFrequencies& frequencies);
 
 /// Rotates x[T, H, D] in place.
 void rotary_forward(Stream& stream, const TensorView& x, const TensorView& table);
-/// Rotates dx[T, H, D] back in place (the transpose of forward).
-void rotary_backward(Stream& stream, const TensorView& dx, const TensorView& table);
+/// dx[T, H, D] = gradient[T, H, D] rotated back (the transpose of forward). gradient is of dx's accumulator; where that
+/// is the same dtype, it may be the same memory.
+void rotary_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table);
 
 }  // namespace ringtrain

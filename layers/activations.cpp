@@ -29,12 +29,17 @@ std::int64_t Activations::most_tokens(const ExecutionShape& shape) {
 }
 
 void Activations::PerLayer::make(Allocator& allocator, const char* name, DType dtype, const Shape& training,
-                                 const Shape& largest, std::int64_t layers, bool keep) {
+                                 const Shape& largest, std::int64_t layers, bool keep, bool offload) {
   if (!keep) {
     tensors_.push_back(allocator.make(Tag::activations, fmt::format("shared {}", name), dtype, largest));
     return;
   }
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
+  const std::int64_t resident = offload ? std::min(layers, resident_layers) : layers;
+  for (std::int64_t layer = 0; layer + resident < layers; ++layer) {
+    at_home_.push_back(
+        allocator.host().make(Tag::activations, fmt::format("offloaded layer {} {}", layer, name), dtype, training));
+  }
+  for (std::int64_t layer = 0; layer < resident; ++layer) {
     // Evaluation works in layer 0's, so that one alone must hold its micro-batches too.
     tensors_.push_back(allocator.make(Tag::activations, fmt::format("layer {} {}", layer, name), dtype,
                                       layer == 0 ? largest : training));
@@ -42,8 +47,44 @@ void Activations::PerLayer::make(Allocator& allocator, const char* name, DType d
 }
 
 TensorView Activations::PerLayer::of(std::int64_t layer, const Shape& shape) const {
-  const std::size_t index = tensors_.size() == 1 ? 0 : static_cast<std::size_t>(layer);
-  return tensors_[index].view().prefix(shape);
+  return tensors_[static_cast<std::size_t>(layer) % tensors_.size()].view().prefix(shape);
+}
+
+TensorView Activations::PerLayer::resident(std::int64_t layer) const {
+  return of(layer, at_home(layer).shape);
+}
+
+void Activations::before_forward(Stream& stream, std::int64_t layer) {
+  if (!offload_) return;
+  if (copies_.stream() == nullptr) copies_.order_with(stream);
+  // It also fills the input of the layer above it, where the oldest resident layer's was.
+  const std::int64_t oldest = layer + 1 - resident_layers;
+  if (oldest >= 0 && offloads(oldest)) copies_.follow(sent_[static_cast<std::size_t>(oldest)]);
+}
+
+void Activations::after_forward(std::int64_t layer) {
+  if (!offloads(layer)) return;
+  const SideCopies::Mark done = copies_.mark();
+  for (const PerLayer* tensors : all_kept()) {
+    if (!tensors->offloaded()) continue;
+    sent_[static_cast<std::size_t>(layer)] =
+        copies_.copy(tensors->at_home(layer), tensors->resident(layer), /*ready=*/done, /*free=*/{});
+  }
+}
+
+void Activations::before_backward(std::int64_t layer) {
+  if (!offload_) return;
+  // The layer above is done: into its place comes the one that is next in it.
+  const std::int64_t next = layer + 1 - resident_layers;
+  if (layer + 1 < layers_ && next >= 0) {
+    const SideCopies::Mark free = copies_.mark();
+    for (const PerLayer* tensors : all_kept()) {
+      if (!tensors->offloaded()) continue;
+      fetched_[static_cast<std::size_t>(next)] =
+          copies_.copy(tensors->resident(next), tensors->at_home(next), /*ready=*/{}, free);
+    }
+  }
+  if (offloads(layer)) copies_.follow(fetched_[static_cast<std::size_t>(layer)]);
 }
 
 Activations::Activations(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, bool trains)
@@ -56,32 +97,37 @@ Activations::Activations(Allocator& allocator, const ModelConfig& config, const 
       norm_statistics_(Norm::statistics_per_token(config)),
       kept_(trains ? kept_by(shape.recompute) : Kept{}),
       trains_(trains),
-      gated_(config.architecture == Architecture::llama) {
-  const DType dtype = shape.dtype;
+      gated_(config.architecture == Architecture::llama),
+      offload_(trains && shape.offload),
+      sent_(static_cast<std::size_t>(layers_)),
+      fetched_(static_cast<std::size_t>(layers_)) {
+  const DType dtype = shape.dtype, sums = accumulator(dtype);
   const std::int64_t most = most_tokens(shape), training = trains ? shape.max_sequences * shape.max_tokens : 0;
   const auto make = [&](PerLayer& tensors, const char* name, std::int64_t width, bool keep) {
-    tensors.make(allocator, name, dtype, {training, width}, {most, width}, layers_, keep);
+    tensors.make(allocator, name, dtype, {training, width}, {most, width}, layers_, keep, offload_);
   };
-  const auto make_shared = [&](const char* name, std::int64_t tokens, std::int64_t width) {
-    return allocator.make(Tag::activations, fmt::format("shared {}", name), dtype, {tokens, width});
+  const auto make_shared = [&](const char* name, DType type, std::int64_t tokens, std::int64_t width) {
+    return allocator.make(Tag::activations, fmt::format("shared {}", name), type, {tokens, width});
   };
   make(input_, "input", C_, trains);
   make(query_, "query", H_ * D_, kept_.everything);
   make(key_value_, "key and value", 2 * G_ * D_, kept_.everything);
   make(attention_, "attention out", H_ * D_, kept_.attention);
-  make(logsumexp_, "attention logsumexp", H_, kept_.attention);
+  logsumexp_.make(allocator, "attention logsumexp", sums, {training, H_}, {most, H_}, layers_, kept_.attention,
+                  offload_);
   make(after_attention_, "after attention", C_, kept_.everything);
   if (kept_.everything) {
     if (gated_) make(gate_, "feedforward gate", F_, true);
     make(up_, "feedforward up", F_, true);
   }
-  normed_ = make_shared("normed", most, C_);
-  statistics_ = make_shared("norm statistics", most, norm_statistics_);
-  row_sum_ = make_shared("attention row sum", most, H_);
+  normed_ = make_shared("normed", dtype, most, C_);
+  statistics_ = make_shared("norm statistics", sums, most, norm_statistics_);
+  row_sum_ = make_shared("attention row sum", sums, most, H_);
+  if (sums != dtype) attention_sum_ = make_shared("attention sum", sums, most, H_ * D_);
   if (trains) {
-    residual_gradient_ = make_shared("residual gradient", training, C_);
-    attention_gradient_ = make_shared("attention out gradient", training, H_ * D_);
-    key_value_gradient_ = make_shared("key and value gradient", training, 2 * G_ * D_);
+    residual_gradient_ = make_shared("residual gradient", dtype, training, C_);
+    attention_gradient_ = make_shared("attention out gradient", dtype, training, H_ * D_);
+    key_value_gradient_sum_ = make_shared("key and value gradient", sums, training, 2 * G_ * D_);
   }
 }
 
@@ -95,6 +141,7 @@ BlockTensors Activations::block(std::int64_t layer, std::int64_t B, std::int64_t
   t.query = query_.of(home, heads);
   t.key_value = key_value_.of(home, pair);
   t.attention = attention_.of(home, heads);
+  t.attention_sum = attention_sum_.empty() ? t.attention : attention_sum_.view().prefix(heads);
   t.logsumexp = logsumexp_.of(home, rows);
   t.row_sum = row_sum_.view().prefix(rows);
   t.after_attention = after_attention_.of(home, width);
@@ -111,7 +158,9 @@ BlockTensors Activations::block(std::int64_t layer, std::int64_t B, std::int64_t
   t.output = layer + 1 < layers_ ? input_.of(layer + 1, width) : t.normed;
   t.residual_gradient = residual_gradient_.view().prefix(width);
   t.attention_gradient = attention_gradient_.view().prefix(heads);
-  t.key_value_gradient = key_value_gradient_.view().prefix(pair);
+  t.key_value_gradient_sum = key_value_gradient_sum_.view().prefix(pair);
+  // Rounded, it takes the place of the keys and values: whoever has their gradient has no use for them any more.
+  t.key_value_gradient = t.key_value_gradient_sum.dtype == t.key_value.dtype ? t.key_value_gradient_sum : t.key_value;
   return t;
 }
 

@@ -2,15 +2,20 @@
 // recompute policy is this plan and nothing else: what it keeps exists once a layer, what it does not keep exists once
 // for all layers and is made again in backward by the same kernels in the same chunks, hence to the same bits.
 //
+// Offloaded, what is kept waits in host memory: a few layers' worth is on the device, forward sends each layer's on its
+// way when the layer is done, and backward has it fetched two layers ahead of its use.
+//
 // Kept by policy, beside the layer's input:  none: all of BlockTensors that says so below;
 // keep_attention: attention and logsumexp;  full: nothing.
 // Under every policy the norms' outputs and the feedforward's activation product are made again: elementwise work on
 // what is kept.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "framework/config.h"
+#include "framework/side_copies.h"
 #include "layers/transformer.h"
 
 namespace ringtrain {
@@ -22,22 +27,25 @@ struct Kept {
 };
 
 /// One block's view of the plan for a micro-batch of B x T, n = B * T tokens. Memory is given a second life in
-/// backward, each time after the last use of the first: see RingAttention::backward.
+/// backward, each time after the last use of the first: see RingAttention::backward. Statistics, logsumexp, row sum and
+/// what is named a sum have the accumulator of the model's dtype (framework/dtype.h).
 struct BlockTensors {
-  TensorView input;              // [n, C], kept under every policy
-  TensorView output;             // [n, C], the next layer's input
-  TensorView normed;             // [n, C], norm of the input; shared
-  TensorView statistics;         // of that norm; shared
-  TensorView query;              // [n, H * D], after rotary; kept by none
-  TensorView key_value;          // [2, B, T, G, D], keys after rotary; kept by none
-  TensorView attention;          // [n, H * D], O; kept by none and keep_attention. Later: its gradient's share dq
-  TensorView logsumexp;          // [B, H, T]; kept like attention
-  TensorView row_sum;            // [B, H, T]; shared. Forward: the running sum l. Backward: delta
-  TensorView after_attention;    // [n, C], the residual stream between the halves; kept by none. Later: d normed
-  TensorView gate, up;           // [n, F]; kept by none, else empty (the feedforward has chunk-sized ones). gate: llama
-  TensorView residual_gradient;  // [n, C]; shared
-  TensorView attention_gradient;  // [n, H * D], dO; shared
-  TensorView key_value_gradient;  // [2, B, T, G, D]; shared
+  TensorView input;            // [n, C], kept under every policy
+  TensorView output;           // [n, C], the next layer's input
+  TensorView normed;           // [n, C], norm of the input; shared
+  TensorView statistics;       // of that norm; shared
+  TensorView query;            // [n, H * D], after rotary; kept by none
+  TensorView key_value;        // [2, B, T, G, D], keys after rotary; kept by none
+  TensorView attention;        // [n, H * D], O; kept by none and keep_attention. Later: its gradient's share dq
+  TensorView attention_sum;    // [n, H * D], the accumulator of what `attention` holds, and its memory if of one dtype
+  TensorView logsumexp;        // [B, H, T]; kept like attention
+  TensorView row_sum;          // [B, H, T]; shared. Forward: the running sum l. Backward: delta
+  TensorView after_attention;  // [n, C], the residual stream between the halves; kept by none. Later: d normed
+  TensorView gate, up;         // [n, F]; kept by none, else empty (the feedforward has chunk-sized ones). gate: llama
+  TensorView residual_gradient;       // [n, C]; shared
+  TensorView attention_gradient;      // [n, H * D], dO; shared
+  TensorView key_value_gradient;      // [2, B, T, G, D]; shared
+  TensorView key_value_gradient_sum;  // [2, B, T, G, D], its accumulator, and its memory if of one dtype; shared
 };
 
 class Activations {
@@ -53,24 +61,48 @@ class Activations {
   BlockTensors block(std::int64_t layer, std::int64_t B, std::int64_t T, bool training) const;
   const Kept& kept() const { return kept_; }
 
+  // The way to the host and back, around a layer's forward and backward in training; nothing where nothing is
+  // offloaded.
+  /// The layer's tensors may be written once this was called.
+  void before_forward(Stream& stream, std::int64_t layer);
+  /// The layer is done with its tensors until backward.
+  void after_forward(std::int64_t layer);
+  /// The layer's tensors may be read once this was called. Layers come in descending order.
+  void before_backward(std::int64_t layer);
+
  private:
+  /// Layers whose tensors are on the device when they are offloaded: one computes, one comes, one goes.
+  static constexpr std::int64_t resident_layers = 3;
+  bool offloads(std::int64_t layer) const { return offload_ && layer + resident_layers < layers_; }
+
   /// One tensor a layer, or one that all share.
   class PerLayer {
    public:
     void make(Allocator& allocator, const char* name, DType dtype, const Shape& training, const Shape& largest,
-              std::int64_t layers, bool keep);
+              std::int64_t layers, bool keep, bool offload);
     TensorView of(std::int64_t layer, const Shape& shape) const;
+    bool offloaded() const { return !at_home_.empty(); }
+    /// The whole of a layer's tensor, on the device and on the host.
+    TensorView resident(std::int64_t layer) const;
+    TensorView at_home(std::int64_t layer) const { return at_home_[static_cast<std::size_t>(layer)]; }
 
    private:
-    std::vector<Tensor> tensors_;
+    std::vector<Tensor> tensors_;  // of layer i: i modulo their number
+    std::vector<Tensor> at_home_;  // on the host, of the layers that are offloaded
   };
+  std::array<const PerLayer*, 8> all_kept() const {
+    return {&input_, &query_, &key_value_, &attention_, &logsumexp_, &after_attention_, &gate_, &up_};
+  }
 
   std::int64_t layers_, C_, F_, H_, G_, D_, norm_statistics_;
   Kept kept_;
-  bool trains_, gated_;
+  bool trains_, gated_, offload_;
   PerLayer input_, query_, key_value_, attention_, logsumexp_, after_attention_, gate_, up_;
   Tensor normed_, statistics_, row_sum_;
-  Tensor residual_gradient_, attention_gradient_, key_value_gradient_;
+  Tensor residual_gradient_, attention_gradient_, key_value_gradient_sum_;
+  SideCopies copies_;
+  std::vector<SideCopies::Mark> sent_, fetched_;  // by layer
+  Tensor attention_sum_;                          // empty where sums have the model's dtype
 };
 
 }  // namespace ringtrain

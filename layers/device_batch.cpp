@@ -41,10 +41,10 @@ DeviceBatch::DeviceBatch(Allocator& allocator, const ModelConfig& config, const 
   labels_ = make("batch labels", DType::int32);
   positions_ = make("batch positions", DType::int32);
   if (shape.documents) documents_ = make("batch documents", DType::int32);
-  weights_ = make("batch weights", shape.dtype == DType::bfloat16 ? DType::float32 : shape.dtype);
+  weights_ = make("batch weights", accumulator(shape.dtype));
   if (config.architecture == Architecture::llama) {
     frequencies_ = rotary_frequencies(head_dim_, config.rope_theta, rotary_scaling(config.rope_scaling));
-    rotary_ = allocator.make(Tag::activations, "rotary table", shape.dtype, {tokens, head_dim_});
+    rotary_ = allocator.make(Tag::activations, "rotary table", accumulator(shape.dtype), {tokens, head_dim_});
   }
 }
 
@@ -58,6 +58,7 @@ void DeviceBatch::load(Stream& stream, const Batch& batch) {
   copy(stream, position_ids(), batch.positions().flat());
   copy(stream, weights(), batch.weights().flat());
   if (batch.has_documents) copy(stream, documents(), batch.documents());
+  copied_.record(stream);
   if (!rotary_.empty()) rotary_table(stream, rotary(), position_ids(), frequencies_);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "data/batch.h"
+#include "framework/stream_mark.h"
 #include "kernels/attention.h"
 #include "kernels/rotary.h"
 #include "layers/transformer.h"
@@ -16,6 +17,8 @@ class DeviceBatch {
 
   /// Copies batch, which must live as long as this content is used.
   void load(Stream& stream, const Batch& batch);
+  /// Returns when the last batch was copied, so that it may be filled anew.
+  void wait_for_copies() const { copied_.wait(); }
 
   std::int64_t B() const { return B_; }
   std::int64_t T() const { return T_; }
@@ -36,6 +39,7 @@ class DeviceBatch {
   std::int64_t head_dim_;
   RotaryFrequencies frequencies_;
   Tensor tokens_, labels_, positions_, documents_, weights_, rotary_;
+  StreamMark copied_;
   const Batch* host_ = nullptr;
   std::int64_t B_ = 0, T_ = 0;
 };

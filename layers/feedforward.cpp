@@ -17,7 +17,8 @@ FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelConf
     return allocator.make(whole ? Tag::activations : Tag::workspace, name, shape.dtype, {chunk_, width});
   };
   normed_ = make("feedforward chunk normed", C_);
-  statistics_ = make("feedforward chunk norm statistics", norm_statistics_);
+  statistics_ = allocator.make(whole ? Tag::activations : Tag::workspace, "feedforward chunk norm statistics",
+                               accumulator(shape.dtype), {chunk_, norm_statistics_});
   if (!kept.everything) {  // else chunks are rows of what a layer keeps
     if (config.architecture == Architecture::llama) gate_ = make("feedforward chunk gate", F_);
     up_ = make("feedforward chunk up", F_);

@@ -24,7 +24,7 @@ Head::Head(Allocator& allocator, const ModelConfig& config, const ExecutionShape
   };
   logits_ = make("loss chunk logits", shape.dtype, {chunk_, V_});
   normed_ = make("loss chunk normed", shape.dtype, {chunk_, C_});
-  statistics_ = make("loss chunk norm statistics", shape.dtype, {chunk_, norm_statistics_});
+  statistics_ = make("loss chunk norm statistics", accumulator(shape.dtype), {chunk_, norm_statistics_});
   nll_ = make("loss chunk nll", DType::float64, {chunk_});
   loss_sum_ = make("loss sum", DType::float64, {1});
   if (parameters.has_gradients()) normed_gradient_ = make("loss chunk normed gradient", shape.dtype, {chunk_, C_});

@@ -90,14 +90,14 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
   shape_.B = batch.B();
   const Shape heads{batch.B(), batch.T(), shape_.H, shape_.D};
   const TensorView query = t.query.reshape(heads);
-  const AttentionState state{.o = t.attention.reshape(heads), .m = t.logsumexp, .l = t.row_sum};
-  attention_reset(stream, state);
+  const AttentionState state{.o = t.attention_sum.reshape(heads), .m = t.logsumexp, .l = t.row_sum};
   ring_->forward(stream, layer_, t.key_value, batch.documents(), [&](const RingBlock& block) {
     const Span span(stream.trace(), "attention kernel",
                     {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/2)}});
-    attention_forward(stream, shape_, query, block.k, block.v, batch.places(), block.tokens, state, workspace_);
+    const AttentionEnds ends{
+        .first = block.first, .last = block.last, .out = t.attention.reshape(heads), .lse = t.logsumexp};
+    attention_forward(stream, shape_, query, block.k, block.v, batch.places(), block.tokens, state, ends, workspace_);
   });
-  attention_finish(stream, state, t.logsumexp);
 }
 
 void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const {
@@ -115,19 +115,27 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   // Delta and the logsumexp are those of the whole row, never of a block.
   const TensorView query = t.query.reshape(heads), dout = t.attention_gradient.reshape(heads), &delta = t.row_sum;
   attention_delta(stream, delta, dout, t.attention.reshape(heads));
-  const TensorView& dquery = t.attention;  // O is not needed any more
-  fill(stream, dquery, 0.0);
-  ring_->backward(stream, layer_, t.key_value, batch.documents(), t.key_value_gradient, [&](const RingBlock& block) {
+  const TensorView &dquery = t.attention, &dquery_sum = t.attention_sum;  // O is not needed any more
+  const TensorView& dkv_sum = t.key_value_gradient_sum;
+  fill(stream, dquery_sum, 0.0);
+  ring_->backward(stream, layer_, t.key_value, batch.documents(), dkv_sum, [&](const RingBlock& block) {
     const Span kernel(stream.trace(), "attention kernel",
                       {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/5)}});
     attention_backward(stream, shape_, query, block.k, block.v, dout, t.logsumexp, delta, batch.places(), block.tokens,
-                       dquery.reshape(heads), block.dk, block.dv, workspace_);
+                       dquery_sum.reshape(heads), block.dk, block.dv, workspace_);
   });
 
   const TensorView dkey = half(t.key_value_gradient, 0), dvalue = half(t.key_value_gradient, 1);
+  convert(stream, dvalue, half(dkv_sum, 1));
   if (const TensorView table = batch.rotary(); !table.empty()) {
-    rotary_backward(stream, split_heads(dquery, shape_.D), table);
-    rotary_backward(stream, split_heads(dkey, shape_.D), table);
+    const auto turn_back = [&](const TensorView& gradient, const TensorView& sum) {
+      rotary_backward(stream, split_heads(gradient, shape_.D), split_heads(sum, shape_.D), table);
+    };
+    turn_back(dquery, dquery_sum);
+    turn_back(dkey, half(dkv_sum, 0));
+  } else {
+    convert(stream, dquery, dquery_sum);
+    convert(stream, dkey, half(dkv_sum, 0));
   }
   query_.backward_weight(stream, dquery, t.normed);
   key_.backward_weight(stream, dkey, t.normed);

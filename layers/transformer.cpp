@@ -61,7 +61,9 @@ struct Transformer::State {
   TensorView run_forward(bool training) {
     embedding.forward(stream, batch, tensors(0, training).input);
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      if (training) activations.before_forward(stream, static_cast<std::int64_t>(layer));
       blocks[layer].forward(stream, batch, tensors(layer, training));
+      if (training) activations.after_forward(static_cast<std::int64_t>(layer));
     }
     return tensors(blocks.size() - 1, training).output;
   }
@@ -90,6 +92,17 @@ Transformer::Transformer(const ModelConfig& config, const ExecutionShape& shape,
 
 Transformer::~Transformer() = default;
 
+void initialise_parameter(Stream& stream, const ParameterTable& table, int id, std::uint64_t seed, std::int64_t begin,
+                          const TensorView& part) {
+  const Parameter& parameter = table[id];
+  if (parameter.init_deviation == 0) {
+    fill(stream, part, parameter.init_value);
+  } else {
+    fill_normal(stream, part, parameter.init_deviation, seed,
+                (static_cast<std::uint64_t>(id) << 40) + static_cast<std::uint64_t>(begin));
+  }
+}
+
 void Transformer::initialise(std::uint64_t seed) {
   Parameters& parameters = state_->parameters;
   Stream& stream = state_->stream;
@@ -98,14 +111,7 @@ void Transformer::initialise(std::uint64_t seed) {
     const WeightsInUse weights(parameters, group);
     fill(stream, parameters.group_weights(group), 0.0);  // the padding too
     for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
-      const Parameter& parameter = table[id];
-      if (parameter.group != group) continue;
-      if (parameter.init_deviation == 0) {
-        fill(stream, parameters.weight(id), parameter.init_value);
-      } else {
-        fill_normal(stream, parameters.weight(id), parameter.init_deviation, seed,
-                    static_cast<std::uint64_t>(id) << 40);
-      }
+      if (table[id].group == group) initialise_parameter(stream, table, id, seed, 0, parameters.weight(id).flat());
     }
   }
 }
@@ -124,11 +130,16 @@ void Transformer::train_step(const Batch& batch, double denominator, GradientObs
   s.head.train(s.stream, s.batch, output, s.tensors(0, true).residual_gradient, denominator);
   complete(s.ids.head_group);
   for (std::size_t layer = s.blocks.size(); layer-- > 0;) {
+    s.activations.before_backward(static_cast<std::int64_t>(layer));
     s.blocks[layer].backward(s.stream, s.batch, s.tensors(layer, true), s.activations.kept());
     complete(s.blocks[layer].group());
   }
   s.embedding.backward(s.stream, s.batch, s.tensors(0, true).residual_gradient);
   complete(0);
+}
+
+void Transformer::wait_for_batch() {
+  state_->batch.wait_for_copies();
 }
 
 void Transformer::evaluate(const Batch& batch, const TensorView& nll) {

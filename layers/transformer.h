@@ -23,11 +23,12 @@ struct ExecutionShape {
   std::int64_t max_sequences = 1;  // B of a training micro-batch
   std::int64_t max_tokens = 0;     // T of this rank in training; 0: the model never trains
   std::int64_t max_evaluation_sequences = 1;
-  std::int64_t max_evaluation_tokens = 0;  // T of this rank in evaluation; 0: never
+  std::int64_t max_evaluation_tokens = 0;       // T of this rank in evaluation; 0: never
   std::int64_t max_ring_tokens = 0;             // the largest T of any ring rank in training
   std::int64_t max_evaluation_ring_tokens = 0;  // and in evaluation
   DType dtype = DType::float32;
   Recompute recompute = Recompute::none;
+  bool offload = false;                // what layers keep waits for backward in host memory
   std::int64_t feedforward_chunk = 0;  // tokens of B * T; 0: all at once
   std::int64_t loss_chunk = 1024;
   bool documents = true;
@@ -36,6 +37,11 @@ struct ExecutionShape {
 /// Return the table of a model's parameters, named as in a Hugging Face Llama checkpoint (gpt2 adds .bias and
 /// model.embed_positions.weight). Pure.
 ParameterTable make_parameter_table(const ModelConfig& config);
+
+/// Sets elements [begin, begin + part.numel()) of parameter `id` to what a new model has there: a pure function of
+/// seed, id and index, rounded to part's dtype.
+void initialise_parameter(Stream& stream, const ParameterTable& table, int id, std::uint64_t seed, std::int64_t begin,
+                          const TensorView& part);
 
 class Transformer {
  public:
@@ -53,6 +59,9 @@ class Transformer {
   /// parameters' gradients, and this rank's sum(weight * nll) to loss_sum() (ring communication in every layer).
   /// denominator: the sum of weights over dp x sp x accumulation. observer (may be null): told as groups complete.
   void train_step(const Batch& batch, double denominator, GradientObserver* observer);
+
+  /// Returns when the batch of the last call may be filled anew: the device has its own copy.
+  void wait_for_batch();
 
   /// Runs forward alone; adds to loss_sum(). If nll is not empty: float64 [B, T] host memory that receives this rank's
   /// per-token negative log-likelihoods (0 where there is no label).

@@ -105,6 +105,7 @@ void ReduceScatter::start(Communicator& communicator, const TensorView& x, const
   const std::int64_t n = x_.numel();
   const std::int64_t count = slice_of(n, ranks, rank).count();
   staging_ = staging.prefix({ranks - 1, count});  // in rank order, without this rank
+  const ExchangeGroup group(communicator);
   for (int k = 1; k < ranks; ++k) {
     const int to = further(communicator, k), from = behind(communicator, k);
     const Slice theirs = slice_of(n, ranks, to);
@@ -136,9 +137,12 @@ void all_gather_slices(Communicator& communicator, const TensorView& x, const Ca
     return flat.flat(slice.begin, slice.end);
   };
   std::vector<Ticket> tickets;
-  for (int k = 1; k < ranks; ++k) {
-    const int to = further(communicator, k), from = behind(communicator, k);
-    tickets.push_back(communicator.exchange(part(communicator.rank()), to, part(from), from, site));
+  {
+    const ExchangeGroup group(communicator);
+    for (int k = 1; k < ranks; ++k) {
+      const int to = further(communicator, k), from = behind(communicator, k);
+      tickets.push_back(communicator.exchange(part(communicator.rank()), to, part(from), from, site));
+    }
   }
   wait_all(communicator, tickets);
 }

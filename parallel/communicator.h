@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 
 #include "framework/error.h"
+#include "framework/stream.h"
 #include "framework/tensor.h"
 
 namespace ringtrain {
@@ -40,6 +42,14 @@ class Communicator {
   /// names both. 0 bytes are a message too.
   virtual Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from,
                           const CallSite& site) = 0;
+  /// Exchanges of GPU memory, in this communicator and in those split off it later, belong to this stream: they begin
+  /// behind what it was given when they are posted, and what it is given after wait() runs behind them; wait() itself
+  /// does not wait for the GPU. stream must outlive them. Without it a communicator exchanges host memory alone.
+  virtual void order_with(Stream& stream) = 0;
+  /// Exchanges posted between the two are one act: what a rank posts in a round may depend on what others post in the
+  /// same round, in any order. None of them may be waited for before the end. (ExchangeGroup calls both.)
+  virtual void begin_group() {}
+  virtual void end_group() {}
   /// Returns when both halves are done. Throws Error(rank) that names rank, peer, operation, layer and hop when it
   /// waits longer than the timeout, and the first error of any rank once one has aborted.
   virtual void wait(Ticket ticket) = 0;
@@ -50,6 +60,21 @@ class Communicator {
   /// Ends every pending and later call of every rank, in this and all related communicators, with this error (the first
   /// one stays).
   virtual void abort(const Error& error) = 0;
+};
+
+/// The exchanges posted during its life are one act.
+class ExchangeGroup {
+ public:
+  explicit ExchangeGroup(Communicator& communicator) : communicator_(communicator) { communicator_.begin_group(); }
+  ~ExchangeGroup() noexcept(false) {
+    if (std::uncaught_exceptions() == exceptions_) communicator_.end_group();  // else all of it ends anyway
+  }
+  ExchangeGroup(const ExchangeGroup&) = delete;
+  ExchangeGroup& operator=(const ExchangeGroup&) = delete;
+
+ private:
+  Communicator& communicator_;
+  const int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace ringtrain

@@ -71,6 +71,9 @@ class FaultyCommunicator final : public Communicator {
     if (fault_->slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     return inner_.exchange(send, to, receive, from, own);
   }
+  void order_with(Stream& stream) override { inner_.order_with(stream); }
+  void begin_group() override { inner_.begin_group(); }
+  void end_group() override { inner_.end_group(); }
   void wait(Ticket ticket) override { inner_.wait(ticket); }
   void barrier(const CallSite& site) override { inner_.barrier(site); }
   std::unique_ptr<Communicator> split(int colour) override {

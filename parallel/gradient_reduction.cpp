@@ -13,7 +13,10 @@ GradientReduction::GradientReduction(Allocator& allocator, Communicator* world, 
     : parameters_(&parameters), stream_(&stream), size_(world_size) {
   ensure(world ? world->size() == world_size : world_size == 1 || allocator.planning(), "the world fits world_size");
   if (size_ == 1) return;
-  if (world) communicator_ = world->split(0);
+  if (world) {
+    communicator_ = world->split(0);
+    communicator_->order_with(stream);
+  }
   const ParameterTable& table = parameters.table();
   std::int64_t largest = 0;
   for (int group = 0; group < table.groups(); ++group) {

@@ -23,6 +23,15 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
   Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  void order_with(Stream& stream) override {
+    if (stream.on_cuda()) {
+      fail(ExitCode::usage,
+           "mesh.backend mpi carries host memory alone, but this rank computes on {}; use nccl, or ranks that are "
+           "threads "
+           "of one process",
+           stream.device().name());
+    }
+  }
   void wait(Ticket ticket) override { world_.wait(ticket); }
   void barrier(const CallSite& site) override { world_.barrier(members_, context_, site, this); }
   std::unique_ptr<Communicator> split(int colour) override;
@@ -39,7 +48,7 @@ class MpiCommunicator final : public Communicator {
 Ticket MpiCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
                                  const CallSite& site) {
   if (to == no_peer && from == no_peer) return {};
-  check_exchange(send, to, receive, from, size());
+  check_exchange(send, to, receive, from, size(), /*device_memory=*/false);
   return world_.exchange(
       send, receive, {context_, to == no_peer ? no_peer : world_rank(to), from == no_peer ? no_peer : world_rank(from)},
       site, this);

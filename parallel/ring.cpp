@@ -65,7 +65,8 @@ struct Ring::State {
     const RingDelivery* delivery = nullptr;
     const RingReturn* home = nullptr;
   };
-  std::vector<Round> rounds;  // by hop; one more than there are hops
+  std::vector<Round> rounds;        // by hop; one more than there are hops
+  int first_hop = 0, last_hop = 0;  // at which this rank meets a block
 
   // Of the pass.
   int layer = 0;
@@ -149,6 +150,7 @@ void Ring::State::post_keys(int hop) {
                                           sender == no_peer ? TensorView{} : documents_of(*received), sender,
                                           documents_site));
   };
+  const ExchangeGroup group(*key_ranks);
   exchange(arriving, before, to, next, from);
   if (const RingDelivery* delivery = round(hop).delivery) {
     exchange(departing, round(0).step, delivery->to, nullptr, no_peer);
@@ -161,6 +163,7 @@ void Ring::State::post_gradients(int hop) {
   const RingStep* next = round(hop + 1).step;
   const int to = step ? step->gradient_to : no_peer, from = next ? next->gradient_from : no_peer;
   const CallSite site{.operation = "ring gradients", .layer = layer, .hop = hop};
+  const ExchangeGroup group(*gradient_ranks);
   gradient_tickets.push_back(gradient_ranks->exchange(to == no_peer ? TensorView{} : gradients_of(*step), to,
                                                       from == no_peer ? TensorView{} : gradients_of(*next), from,
                                                       site));
@@ -182,6 +185,8 @@ void Ring::State::visit(const RingStep& step, const Visitor& visitor) {
   const TensorView kv = kv_of(step);
   RingBlock block{.owner = step.owner,
                   .hop = step.hop,
+                  .first = step.hop == first_hop,
+                  .last = step.hop == last_hop,
                   .pairs = pairs_of(step),
                   .k = half(kv, 0),
                   .v = half(kv, 1),
@@ -249,6 +254,7 @@ Ring::Ring(Allocator& allocator, Communicator* ring, int ring_size, const RingCa
   }
   const Shape block = block_shape(1, capacity.tokens, capacity);
   const Shape gradients = block_shape(1, capacity.gradient_tokens, capacity);
+  const DType sums = accumulator(capacity.dtype);
   const auto make = [&](const std::string& name, DType dtype, const Shape& shape) {
     return allocator.make(Tag::ring, name, dtype, shape);
   };
@@ -257,9 +263,9 @@ Ring::Ring(Allocator& allocator, Communicator* ring, int ring_size, const RingCa
     if (capacity.documents) {
       s.documents.push_back(make(fmt::format("ring document ids {}", i), DType::int32, {capacity.tokens}));
     }
-    if (capacity.backward) s.gradients.push_back(make(fmt::format("ring gradients {}", i), capacity.dtype, gradients));
+    if (capacity.backward) s.gradients.push_back(make(fmt::format("ring gradients {}", i), sums, gradients));
   }
-  if (capacity.backward && has_home_buffer(ring_size)) s.home = make("ring gradients home", capacity.dtype, gradients);
+  if (capacity.backward && has_home_buffer(ring_size)) s.home = make("ring gradients home", sums, gradients);
 }
 
 Ring::~Ring() = default;
@@ -281,6 +287,8 @@ void Ring::begin(const AttentionMask& mask, std::span<const ShardExtents> extent
   plan_ = ring_plan(ring_needs(mask, extents), s.size, s.rank);
   s.rounds.assign(N + 1, {});
   for (const RingStep& step : plan_.steps) s.rounds[static_cast<std::size_t>(step.hop)].step = &step;
+  s.first_hop = plan_.steps.empty() ? 0 : plan_.steps.front().hop;
+  s.last_hop = plan_.steps.empty() ? 0 : plan_.steps.back().hop;
   for (const RingDelivery& delivery : plan_.deliveries) {
     s.rounds[static_cast<std::size_t>(delivery.hop)].delivery = &delivery;
   }
@@ -314,14 +322,17 @@ std::size_t Ring::ring_bytes(const RingCapacity& capacity, int ring_size) {
   const auto rounded = [](std::int64_t bytes) {  // as the allocator does
     return std::max<std::size_t>(64, (static_cast<std::size_t>(bytes) + 63) / 64 * 64);
   };
-  const auto block = [&](std::int64_t tokens) {
-    return rounded(2 * tokens * capacity.G * capacity.D * static_cast<std::int64_t>(size_of(capacity.dtype)));
+  const auto block = [&](std::int64_t tokens, DType dtype) {
+    return rounded(2 * tokens * capacity.G * capacity.D * static_cast<std::int64_t>(size_of(dtype)));
   };
   const std::size_t ids = rounded(capacity.tokens * static_cast<std::int64_t>(size_of(DType::int32)));
   const auto buffers = static_cast<std::size_t>(block_buffers(ring_size));
-  std::size_t bytes = buffers * block(capacity.tokens);
+  std::size_t bytes = buffers * block(capacity.tokens, capacity.dtype);
   if (capacity.documents) bytes += buffers * ids;
-  if (capacity.backward) bytes += (buffers + (has_home_buffer(ring_size) ? 1 : 0)) * block(capacity.gradient_tokens);
+  if (capacity.backward) {
+    bytes +=
+        (buffers + (has_home_buffer(ring_size) ? 1 : 0)) * block(capacity.gradient_tokens, accumulator(capacity.dtype));
+  }
   return bytes;
 }
 

@@ -21,6 +21,7 @@ namespace ringtrain {
 struct RingBlock {
   int owner = 0;
   int hop = 0;
+  bool first = false, last = false;  // of the blocks that this rank meets in the pass
   std::int64_t pairs = 0;  // of a query of this rank and a key of this block that see each other, over all sequences
   TensorView k, v;         // [B, T, G, D]
   TensorView dk, dv;       // backward: the running sums that the visitor adds to, in place
@@ -33,9 +34,9 @@ struct RingCapacity {
   std::int64_t tokens = 0;           // of any pass
   std::int64_t gradient_tokens = 0;  // of a backward pass
   std::int64_t G = 0, D = 0;
-  DType dtype = DType::float32;
-  bool backward = true;   // else no gradient buffers
-  bool documents = true;  // else no buffers for document ids
+  DType dtype = DType::float32;  // of keys and values; their gradients have its accumulator
+  bool backward = true;          // else no gradient buffers
+  bool documents = true;         // else no buffers for document ids
 };
 
 class Ring {
@@ -55,7 +56,8 @@ class Ring {
   /// Calls visitor for the rank's own block, then for each block that its queries may see, in the order of hops.
   /// kv [2, B, T, G, D]: own keys and values, unchanged until return. documents: own ids, int32 [B, T], or empty.
   void forward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const Visitor& visitor);
-  /// The same, with gradients: dkv [2, B, T, G, D] is zeroed first and holds this rank's complete dk and dv at return.
+  /// The same, with gradients: dkv [2, B, T, G, D], of the accumulator, is zeroed first and holds this rank's complete
+  /// dk and dv at return.
   void backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
                 const Visitor& visitor);
 

@@ -7,9 +7,11 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
+#include "framework/side_copies.h"
 #include "parallel/call_history.h"
 #include "parallel/check_exchange.h"
 
@@ -27,6 +29,8 @@ struct Half {
   int rank = 0, peer = 0;  // of the group
   TensorView buffer;
   CallSite site;
+  // Of a message between GPUs: behind what its rank's stream was given when it was posted, and behind the copy.
+  SideCopies::Mark posted, copied;
 };
 
 struct Exchange {
@@ -104,7 +108,7 @@ struct Group {
   std::map<std::uint64_t, Split> splits;  // by how many splits came before
 };
 
-/// The only place where message data moves.
+/// The only place where message data of the host moves.
 void move_data(const TensorView& to, const TensorView& from) {
   if (from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
 }
@@ -118,6 +122,7 @@ class ThreadCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  void order_with(Stream& stream) override { device_.order_with(stream); }
   void wait(Ticket ticket) override;
   void barrier(const CallSite& site) override;
   std::unique_ptr<Communicator> split(int colour) override;
@@ -136,11 +141,13 @@ class ThreadCommunicator final : public Communicator {
   [[noreturn]] void throw_failure(Lock& lock);
   std::string name() const { return fmt::format("rank {} of {}", group_->world_rank(rank_), world_.ranks.size()); }
   std::string unfinished(const Exchange& exchange) const;
+  bool on_gpu() const { return device_.stream() != nullptr && device_.stream()->on_cuda(); }
 
   const std::shared_ptr<Group> group_;
   World& world_;
   World::Rank& self_;
   const int rank_;
+  SideCopies device_;  // of messages between GPUs
   std::uint64_t tickets_ = 0, splits_ = 0;
   std::unordered_map<std::uint64_t, Exchange> pending_;  // mailboxes point into it: its elements do not move
 };
@@ -158,7 +165,7 @@ ThreadCommunicator::~ThreadCommunicator() {
 Ticket ThreadCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
                                     const CallSite& site) {
   if (to == no_peer && from == no_peer) return {};
-  check_exchange(send, to, receive, from, size());
+  check_exchange(send, to, receive, from, size(), on_gpu());
   Lock lock(world_.mutex);
   const Ticket ticket{++tickets_};
   Exchange& act = pending_[ticket.id];
@@ -173,7 +180,8 @@ Ticket ThreadCommunicator::exchange(const TensorView& send, int to, const Tensor
 void ThreadCommunicator::post(Lock& lock, Half& half, bool sends, const TensorView& buffer, int peer,
                               const CallSite& site) {
   throw_if_failed(lock);
-  half = {Half::State::posted, sends, rank_, peer, buffer, site};
+  half = {Half::State::posted, sends, rank_, peer, buffer, site, {}, {}};
+  if (!buffer.device.is_cpu()) half.posted = device_.mark();
   std::deque<Half*>& mailbox = group_->mailbox(half);
   if (mailbox.empty() || mailbox.front()->sends == sends) {
     mailbox.push_back(&half);
@@ -186,7 +194,7 @@ void ThreadCommunicator::post(Lock& lock, Half& half, bool sends, const TensorVi
 
 /// Both sides of a message are there: copies it.
 void ThreadCommunicator::meet(Lock& lock, Half& half, Half& other) {
-  const Half &send = half.sends ? half : other, &receive = half.sends ? other : half;
+  Half &send = half.sends ? half : other, &receive = half.sends ? other : half;
   half.state = other.state = Half::State::done;
   check_disagreement(lock, send, receive);
   World::Rank& peer = group_->state(other.rank);
@@ -194,15 +202,30 @@ void ThreadCommunicator::meet(Lock& lock, Half& half, Half& other) {
   ++self_.copying;
   ++peer.copying;
   lock.unlock();
-  move_data(receive.buffer, send.buffer);
+  std::optional<Error> failure;
+  try {
+    if (send.buffer.device.is_cpu()) {
+      move_data(receive.buffer, send.buffer);
+    } else {
+      send.copied = receive.copied = device_.copy(receive.buffer, send.buffer, send.posted, receive.posted);
+    }
+  } catch (const Error& error) {
+    failure = error;
+  }
   lock.lock();
   --self_.copying;
   --peer.copying;
   half.state = other.state = Half::State::done;
   peer.wake.notify_all();
+  if (failure) {
+    world_.fail_with(failure->code(), failure->what());
+    throw_failure(lock);
+  }
 }
 
 void ThreadCommunicator::check_disagreement(Lock& lock, const Half& send, const Half& receive) {
+  ensure(send.buffer.device.is_cpu() == receive.buffer.device.is_cpu(),
+         "both sides of a message have memory of a kind");
   if (send.buffer.bytes() == receive.buffer.bytes() && same_site(send.site, receive.site)) return;
   world_.fail_with(ExitCode::rank,
                    fmt::format("rank {} sends {} bytes ({}) to rank {}, which expects {} bytes ({})",
@@ -264,6 +287,9 @@ void ThreadCommunicator::wait(Ticket ticket) {
   await(
       lock, [&] { return exchange.done(); }, [&] { return unfinished(exchange); });
   self_.history.finished(exchange.call);
+  for (const Half* half : {&exchange.send, &exchange.receive}) {
+    if (half->copied) device_.follow(half->copied);
+  }
   pending_.erase(found);
 }
 
@@ -321,7 +347,9 @@ std::unique_ptr<Communicator> ThreadCommunicator::split(int colour) {
   if (++split.taken == size()) group_->splits.erase(index);
   const auto place = std::find(group->members.begin(), group->members.end(), group_->world_rank(rank_));
   const int rank = static_cast<int>(place - group->members.begin());
-  return std::make_unique<ThreadCommunicator>(std::move(group), rank);
+  auto communicator = std::make_unique<ThreadCommunicator>(std::move(group), rank);
+  if (device_.stream() != nullptr) communicator->order_with(*device_.stream());
+  return communicator;
 }
 
 void ThreadCommunicator::abort(const Error& error) {

@@ -15,6 +15,9 @@ class TracedCommunicator final : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   void abort(const Error& error) override { inner_.abort(error); }
+  void order_with(Stream& stream) override { inner_.order_with(stream); }
+  void begin_group() override { inner_.begin_group(); }
+  void end_group() override { inner_.end_group(); }
 
   Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
     TraceTrack::Entry* entry =

@@ -50,7 +50,7 @@ Hdf5Dataset dataset_of(Kind kind, const Parameter& parameter, const ParameterSli
 TensorView live_values(const RankState& state, Kind kind, const ParameterSlice& slice) {
   switch (kind) {
     case Kind::weight:
-      return state.parameters.weight(slice.parameter).flat(slice.begin, slice.end);
+      return state.optimizer->weights(slice);
     case Kind::first_moment:
       return state.optimizer->first_moment(slice);
     case Kind::second_moment:
@@ -85,6 +85,15 @@ void require_finite(const TensorView& values, const std::string& name, std::int6
 // ---- Loading -------------------------------------------------------------------------------------------------------
 
 /// All slices of all files of a checkpoint, by tensor.
+/// Return float32 numbers of the host as bfloat16 ones, in the front half of the same memory.
+TensorView rounded_in_place(const TensorView& values) {
+  const float* const from = values.as<float>();
+  TensorView to = values;
+  to.dtype = DType::bfloat16;
+  for (std::int64_t i = 0; i < values.numel(); ++i) to.as<BFloat16>()[i] = BFloat16::rounded(from[i]);
+  return to;
+}
+
 class StateFiles {
  public:
   struct Piece {
@@ -104,16 +113,19 @@ class StateFiles {
   }
 
   /// Reads elements [first, first + target.numel()) of a tensor into host or device memory, through the state's staging
-  /// buffer.
+  /// buffer, rounded if the target is bfloat16.
   void read(RankState& state, Kind kind, const Parameter& parameter, std::int64_t first, const TensorView& target) {
     const std::int64_t end = first + target.numel();
-    for (const Piece& piece : whole_tensor(kind, parameter, target.dtype)) {
+    const DType dtype = state.state_dtype();
+    for (const Piece& piece : whole_tensor(kind, parameter, dtype)) {
       in_pieces(std::max(first, piece.begin), std::min(end, piece.end), [&](std::int64_t from, std::int64_t to) {
         const TensorView staging = state.staging.view().prefix({to - from});
         open(piece.file)
-            .read_at(piece.offset + (from - piece.begin) * static_cast<std::int64_t>(size_of(target.dtype)),
-                     staging.data, staging.bytes());
-        copy(state.stream, target.flat(from - first, to - first), staging);
+            .read_at(piece.offset + (from - piece.begin) * static_cast<std::int64_t>(size_of(dtype)), staging.data,
+                     staging.bytes());
+        copy(state.stream, target.flat(from - first, to - first),
+             target.dtype == DType::bfloat16 ? rounded_in_place(staging) : staging);
+        state.stream.synchronize();  // the next piece comes into the same staging
       });
     }
   }
@@ -204,7 +216,7 @@ void take_snapshot(RankState& state) {
 
 CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step) {
   const ParameterTable& table = state.parameters.table();
-  const DType dtype = state.parameters.all_weights().dtype;
+  const DType dtype = state.state_dtype();
   std::vector<Hdf5Dataset> datasets;
   std::vector<std::pair<Kind, ParameterSlice>> sources;  // of each dataset
   for (const Kind kind : all_kinds) {
@@ -240,7 +252,7 @@ void check_state(const Checkpoint& checkpoint) {
   const ParameterTable table = make_parameter_table(checkpoint.config.model);
   for (const Kind kind : all_kinds) {
     for (const Parameter& parameter : table.all()) {
-      files.whole_tensor(kind, parameter, checkpoint.config.training.dtype);
+      files.whole_tensor(kind, parameter, accumulator(checkpoint.config.training.dtype));
     }
   }
 }
@@ -272,6 +284,12 @@ void verify_checkpoints(const std::string& path, const std::function<void(const 
 
 void load_weights(RankState& state, const Checkpoint& checkpoint) {
   StateFiles files(checkpoint);
+  if (state.optimizer && state.optimizer->has_master_weights()) {
+    for (const ParameterSlice& slice : state.optimizer->slices()) {
+      files.read(state, Kind::weight, state.parameters.table()[slice.parameter], slice.begin,
+                 state.optimizer->weights(slice));
+    }
+  }
   fill(state.stream, state.parameters.all_weights(), 0);  // the padding
   const auto& table = state.parameters.table().all();
   for (std::size_t id = 0; id < table.size(); ++id) {

@@ -31,8 +31,8 @@ void check_state(const Checkpoint& checkpoint);
 /// good or damaged. Throws Error(checkpoint) if there is none, or if one is damaged, with the first one's sentence.
 void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& tell);
 
-/// Reads the weights into this rank. Throws Error(checkpoint) that names the tensor if the checkpoint's model is not
-/// this one, or its files do not hold each element once.
+/// Reads the weights into this rank: the model's, and the optimizer's where it has its own. Throws Error(checkpoint)
+/// that names the tensor if the checkpoint's model is not this one, or its files do not hold each element once.
 void load_weights(RankState& state, const Checkpoint& checkpoint);
 /// Reads this rank's slices of the moments.
 void load_moments(RankState& state, const Checkpoint& checkpoint);

@@ -13,8 +13,7 @@
 #include "parallel/launch.h"
 #include "train/checkpoint.h"
 #include "train/evaluator.h"
-#include "train/memory_report.h"
-#include "train/system_memory.h"
+#include "train/fitting.h"
 
 namespace ringtrain {
 
@@ -68,9 +67,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
   const ParameterTable table = make_parameter_table(config.model);
   const std::vector<int> here = launcher.ranks_here(launch.ranks);
-  std::vector<RankPlan> plans = plan_ranks(config, table, purpose), plans_here;
-  for (const int rank : here) plans_here.push_back(std::move(plans[static_cast<std::size_t>(rank)]));
-  require_memory(plans_here, available_memory());
+  require_fitting(config, plan_ranks(config, table, purpose), here);
   const int threads = threads_per_rank(config.mesh.threads_per_rank, static_cast<int>(here.size()));
 
   std::vector<LengthResult> results;
@@ -81,7 +78,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
                               {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
                               {"the targets' hash", targets.hash}});
     ThreadPool pool(threads);
-    RankState state(config, table, purpose, world.rank(), pool, &world);
+    RankState state(config, table, purpose, world.rank(), device_of(config.training, world.rank(), here), pool, &world);
     load_weights(state, checkpoint);
     EvaluationProgress tell;
     std::unique_ptr<Progress> progress;

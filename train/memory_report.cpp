@@ -71,8 +71,13 @@ std::string text_of(const RankPlan& plan) {
                           line.shape.to_string(), line.count > 1 ? fmt::format(" x {}", line.count) : "");
     }
   }
-  return text + fmt::format("  {:<13} {:>15} bytes  {:>10}\n", "total", plan.peak.total,
-                            human_bytes(static_cast<double>(plan.peak.total)));
+  text += fmt::format("  {:<13} {:>15} bytes  {:>10}\n", "total", plan.peak.total,
+                      human_bytes(static_cast<double>(plan.peak.total)));
+  if (plan.host.total > 0) {
+    text += fmt::format("  {:<13} {:>15} bytes  {:>10}\n", "host besides", plan.host.total,
+                        human_bytes(static_cast<double>(plan.host.total)));
+  }
+  return text;
 }
 
 }  // namespace
@@ -92,8 +97,7 @@ std::string memory_report(const std::vector<RankPlan>& plans) {
   for (const auto& [text, ranks] : same) {
     std::string names;
     for (const int rank : ranks) names += (names.empty() ? "" : ", ") + std::to_string(rank);
-    report += fmt::format("memory of {} {}{}\n{}", ranks.size() > 1 ? "each of the ranks" : "rank", names,
-                          ranks.size() > 1 ? "" : "", text);
+    report += fmt::format("memory of {} {}\n{}", ranks.size() > 1 ? "each of the ranks" : "rank", names, text);
   }
   return report + fmt::format("memory of all {} ranks: {} bytes, {}\n", plans.size(), total_bytes(plans),
                               human_bytes(static_cast<double>(total_bytes(plans))));
@@ -105,7 +109,7 @@ std::size_t total_bytes(const std::vector<RankPlan>& plans) {
   return sum;
 }
 
-void require_memory(const std::vector<RankPlan>& plans, std::int64_t available) {
+void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, const std::string& where) {
   const std::size_t needed = total_bytes(plans);
   if (needed <= static_cast<std::size_t>(std::max<std::int64_t>(available, 0))) return;
   const RankPlan& largest = *std::max_element(
@@ -116,11 +120,12 @@ void require_memory(const std::vector<RankPlan>& plans, std::int64_t available) 
     tags += fmt::format("{}{} {}", i ? ", " : "", name_of(tag), human_bytes(static_cast<double>(largest.peak[tag])));
   }
   fail(ExitCode::usage,
-       "the plan does not fit: {} ranks need {} ({} bytes) together, but {} ({} bytes) are available; rank {} needs {} "
+       "the plan does not fit: {} ranks need {} ({} bytes) together, but {} ({} bytes){} are available; rank {} needs "
+       "{} "
        "({}); use a smaller training.seq_len, training.micro_batch_size or training.loss_chunk, a training.recompute "
        "that keeps less, or a smaller mesh.data (see --dry-run)",
        plans.size(), human_bytes(static_cast<double>(needed)), needed, human_bytes(static_cast<double>(available)),
-       available, largest.rank, human_bytes(static_cast<double>(largest.peak.total)), tags);
+       available, where, largest.rank, human_bytes(static_cast<double>(largest.peak.total)), tags);
 }
 
 }  // namespace ringtrain

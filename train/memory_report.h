@@ -14,6 +14,7 @@ std::string memory_report(const std::vector<RankPlan>& plans);
 /// Return the bytes of all ranks, which are threads of one process.
 std::size_t total_bytes(const std::vector<RankPlan>& plans);
 /// Throws Error(usage), with the numbers and what to change, if the ranks together need more than `available` bytes.
-void require_memory(const std::vector<RankPlan>& plans, std::int64_t available);
+/// where: " of GPU 0 (its name)"; empty: the machine's.
+void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, const std::string& where);
 
 }  // namespace ringtrain

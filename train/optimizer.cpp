@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/adamw.h"
 #include "kernels/elementwise.h"
+#include "layers/transformer.h"
 #include "parallel/gradient_reduction.h"
 
 namespace ringtrain {
@@ -34,9 +34,19 @@ Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parame
       parameters_(&parameters),
       stream_(&stream),
       slices_(owned_slices(parameters.table(), ranks, rank)) {
-  const DType dtype = parameters.all_weights().dtype;
+  const DType model_dtype = parameters.all_weights().dtype, dtype = accumulator(model_dtype);
   first_ = allocator.make(Tag::optimizer, "first moment", dtype, {elements()});
   second_ = allocator.make(Tag::optimizer, "second moment", dtype, {elements()});
+  if (dtype != model_dtype) master_ = allocator.make(Tag::optimizer, "master weights", dtype, {elements()});
+  for (const ParameterSlice& slice : slices_) {
+    const Parameter& parameter = parameters.table()[slice.parameter];
+    updates_.push_back({.w = weights(slice),
+                        .m = first_moment(slice),
+                        .v = second_moment(slice),
+                        .g = parameters.gradient(slice.parameter).flat(slice.begin, slice.end),
+                        .rounded = master_.empty() ? TensorView{} : model_weights(slice),
+                        .weight_decay = parameter.decay ? config.weight_decay : 0});
+  }
   sum_ = allocator.make(Tag::workspace, "gradient norm", DType::float64, {1});
 }
 
@@ -47,6 +57,13 @@ std::int64_t Optimizer::elements() const {
 void Optimizer::reset() {
   fill(*stream_, first_, 0);
   fill(*stream_, second_, 0);
+}
+
+void Optimizer::initialise_weights(std::uint64_t seed) {
+  if (!has_master_weights()) return;
+  for (const ParameterSlice& slice : slices_) {
+    initialise_parameter(*stream_, parameters_->table(), slice.parameter, seed, slice.begin, weights(slice));
+  }
 }
 
 double Optimizer::sum_of_squares() {
@@ -61,13 +78,13 @@ double Optimizer::sum_of_squares() {
 }
 
 void Optimizer::update(double lr, std::int64_t step, double gradient_scale) {
-  for (const ParameterSlice& slice : slices_) {
-    const Parameter& parameter = parameters_->table()[slice.parameter];
-    const AdamW hyper{lr,   config_.beta1, config_.beta2, config_.eps, parameter.decay ? config_.weight_decay : 0,
-                      step, gradient_scale};
-    adamw_update(*stream_, parameters_->weight(slice.parameter).flat(slice.begin, slice.end), first_moment(slice),
-                 second_moment(slice), parameters_->gradient(slice.parameter).flat(slice.begin, slice.end), hyper);
-  }
+  adamw_update(*stream_, updates_,
+               {.lr = lr,
+                .beta1 = config_.beta1,
+                .beta2 = config_.beta2,
+                .eps = config_.eps,
+                .step = step,
+                .gradient_scale = gradient_scale});
 }
 
 double clip_factor(double norm, double max_norm) {

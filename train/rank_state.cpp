@@ -3,6 +3,11 @@
 #include <algorithm>
 
 #include "parallel/launch.h"
+#include "parallel/nccl_communicator.h"
+
+#if RINGTRAIN_CUDA
+#include "framework/cuda/context.h"
+#endif
 
 namespace ringtrain {
 
@@ -32,6 +37,7 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.max_evaluation_ring_tokens = shard_tokens(config.mesh, longest, 0);
   shape.dtype = training.dtype;
   shape.recompute = training.recompute;
+  shape.offload = training.offload != Offload::none;
   shape.feedforward_chunk = training.feedforward_chunk;
   shape.loss_chunk = training.loss_chunk;
   shape.documents = purpose.training && config.data.packing == Packing::documents;
@@ -43,6 +49,28 @@ std::int64_t batch_tokens(const ExecutionShape& shape) {
   return std::max(shape.max_tokens, (shape.max_evaluation_tokens + shape.max_sequences - 1) / shape.max_sequences);
 }
 
+/// Return ranks whose GPU memory is exchanged in the order of this stream's work.
+std::unique_ptr<Communicator> ordered(std::unique_ptr<Communicator> ranks, Stream& stream) {
+  ranks->order_with(stream);
+  return ranks;
+}
+
+/// Return all ranks joined by NCCL, or null where another backend carries GPU memory, or there is none to carry.
+std::unique_ptr<Communicator> gpu_ranks(const Config& config, Communicator& world, Stream& stream) {
+  if (!stream.on_cuda() || world.size() == 1) return nullptr;
+  const Backend backend = config.mesh.backend;
+  if (backend != Backend::nccl &&
+      !(backend == Backend::automatic && built_with_nccl() && each_has_a_gpu(world, stream))) {
+    return nullptr;
+  }
+  return make_nccl_communicator(world.split(0), stream, config.mesh.timeout_seconds);
+}
+
+/// Return a device of the kind that the config wants; for a plan any of them will do.
+Device planned_device(const Config& config) {
+  return config.training.device == "cuda" ? Device::cuda(0) : Device::cpu();
+}
+
 }  // namespace
 
 RankPurpose training_purpose(const Config& config) {
@@ -52,32 +80,43 @@ RankPurpose training_purpose(const Config& config) {
 }
 
 RankState::RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank_index,
-                     ThreadPool& pool, Communicator* world_communicator, TraceTrack* trace)
+                     Device device, ThreadPool& pool, Communicator* world_communicator, TraceTrack* trace)
     : mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)},
       rank(rank_index),
       shard{config.mesh.layout, mesh.sequence, mesh.sequence_index(rank_index)},
       world(world_communicator),
-      allocator(Device::cpu(), world ? Allocator::Mode::real : Allocator::Mode::plan),
-      scratch(allocator.make(Tag::workspace, "kernel scratch", DType::float32,
-                             {static_cast<std::int64_t>(Stream::scratch_bytes / sizeof(float))})),
-      stream(pool, scratch.view(), trace),
-      ring(world ? world->split(mesh.data_index(rank)) : nullptr),
+      allocator(device, world ? Allocator::Mode::real : Allocator::Mode::plan),
+      compute(allocator, pool, trace),
+      stream(compute.stream()),
+      gpus(world ? gpu_ranks(config, *world, stream) : nullptr),
+      ring(world ? ordered((gpus ? gpus.get() : world)->split(mesh.data_index(rank)), stream) : nullptr),
       parameters(allocator, table, config.training.dtype, purpose.training),
       model(config.model, execution_shape(config, purpose, shard.ring_rank), allocator, parameters, stream, ring.get()),
-      batch(allocator, execution_shape(config, purpose, shard.ring_rank).max_sequences,
+      batch(allocator.host(), execution_shape(config, purpose, shard.ring_rank).max_sequences,
             batch_tokens(execution_shape(config, purpose, shard.ring_rank)), config.training.dtype) {
   const std::int64_t evaluated = execution_shape(config, purpose, shard.ring_rank).max_evaluation_tokens;
   if (evaluated > 0) {
-    evaluation_nll = allocator.make(Tag::workspace, "evaluation nll", DType::float64, {evaluated});
+    evaluation_nll = allocator.host().make(Tag::workspace, "evaluation nll", DType::float64, {evaluated});
   }
-  staging = allocator.make(Tag::checkpoint, "staging", config.training.dtype, {staging_elements});
+  staging = allocator.host().make(Tag::checkpoint, "staging", state_dtype(), {staging_elements});
   if (purpose.training) {
-    reduction = std::make_unique<GradientReduction>(allocator, world, mesh.size(), parameters, stream);
+    reduction =
+        std::make_unique<GradientReduction>(allocator, gpus ? gpus.get() : world, mesh.size(), parameters, stream);
     optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank);
     if (config.checkpoint.background && config.checkpoint.interval > 0) {
-      snapshot = allocator.make(Tag::checkpoint, "snapshot", config.training.dtype, {3, optimizer->elements()});
+      snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(), {3, optimizer->elements()});
     }
   }
+}
+
+Device device_of(const TrainingConfig& config, int rank, [[maybe_unused]] std::span<const int> here) {
+  if (config.device == "cpu") return Device::cpu();
+#if RINGTRAIN_CUDA
+  const auto place = std::find(here.begin(), here.end(), rank) - here.begin();
+  return Device::cuda(static_cast<int>(place) % std::max(1, cuda::device_count()));
+#else
+  fail(ExitCode::device, "rank {}: this program was built without CUDA", rank);
+#endif
 }
 
 std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose) {
@@ -85,8 +124,9 @@ std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& tab
   ThreadPool pool(threads_per_rank(config.mesh.threads_per_rank, mesh.size()));
   std::vector<RankPlan> plans;
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    const RankState state(config, table, purpose, rank, pool, nullptr);
-    plans.push_back({rank, state.allocator.live(), state.allocator.peak()});
+    const RankState state(config, table, purpose, rank, planned_device(config), pool, nullptr);
+    plans.push_back({rank, state.allocator.live(), state.allocator.peak(),
+                     state.allocator.device().is_cpu() ? MemoryUse{} : state.allocator.host().peak()});
   }
   return plans;
 }

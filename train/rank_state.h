@@ -6,14 +6,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "data/batch.h"
 #include "data/loader.h"
 #include "framework/allocator.h"
+#include "framework/compute_device.h"
 #include "framework/config.h"
 #include "framework/parameters.h"
-#include "framework/stream.h"
 #include "layers/transformer.h"
 #include "parallel/communicator.h"
 #include "parallel/gradient_reduction.h"
@@ -34,8 +35,9 @@ class RankState {
  public:
   /// Collective over world: it splits the ring's and the reduction's communicators off it. world null: planning only.
   /// table, pool, world and trace (null: nothing is recorded) must outlive it.
-  RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank, ThreadPool& pool,
-            Communicator* world, TraceTrack* trace = nullptr);
+  /// device: that on which the rank computes, of the kind that the config says.
+  RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank, Device device,
+            ThreadPool& pool, Communicator* world, TraceTrack* trace = nullptr);
 
   const Mesh mesh;
   const int rank;
@@ -43,27 +45,36 @@ class RankState {
   Communicator* const world;
 
   Allocator allocator;  // first to be made, last to go
-  Tensor scratch;       // of the stream's kernels
-  Stream stream;
+  ComputeDevice compute;
+  Stream& stream;
+  std::unique_ptr<Communicator> gpus;  // all ranks, their GPU memory carried by NCCL; null: world carries it too
   std::unique_ptr<Communicator> ring;
   Parameters parameters;
   Transformer model;
   Batch batch;
   Tensor evaluation_nll;  // float64 [T of evaluation], on the host
-  Tensor staging;         // [staging_elements], on the host: loads, and saves without a snapshot, go through here
+  Tensor staging;   // [staging_elements] of the state's dtype, on the host: loads, and saves without a snapshot, go
+                    // through here
   Tensor snapshot;  // [3, own elements], on the host: weights and both moments of this rank's slices, as they were
                     // when the save under way began; empty if training waits for its saves
   std::unique_ptr<GradientReduction> reduction;  // null unless training
   std::unique_ptr<Optimizer> optimizer;          // null unless training
 
+  /// Return the dtype of weights and moments as checkpoints keep them.
+  DType state_dtype() const { return accumulator(parameters.all_weights().dtype); }
+
   static constexpr std::int64_t staging_elements = std::int64_t{1} << 18;
 };
+
+/// Return the device of a rank: the CPU, or one of this machine's GPUs, which its ranks (`here`) take in turn.
+Device device_of(const TrainingConfig& config, int rank, std::span<const int> here);
 
 /// What one rank will hold: the result of planning.
 struct RankPlan {
   int rank = 0;
-  std::vector<PlannedTensor> tensors;
+  std::vector<PlannedTensor> tensors;  // on its device
   MemoryUse peak;
+  MemoryUse host;  // pinned host memory besides, where the device is a GPU
 };
 
 /// Return the plan of every rank of the config's mesh.

@@ -22,12 +22,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 }  // namespace
 
-RankTrainer::RankTrainer(const Run& run, Communicator& world, ThreadPool& pool, RankTrace* trace)
+RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, ThreadPool& pool, RankTrace* trace)
     : run_(run),
       trace_(trace),
       traced_world_(trace ? traced(world, *trace) : nullptr),
       world_(trace ? *traced_world_ : world),
-      state_(run.config, run.table, training_purpose(run.config), world.rank(), pool, &world_,
+      state_(run.config, run.table, training_purpose(run.config), world.rank(), device, pool, &world_,
              trace ? &trace->work : nullptr),
       skipped_steps_(run.start.skipped_steps),
       allocations_(state_.allocator.allocation_count()),
@@ -81,6 +81,7 @@ void RankTrainer::load_state() {
     load_weights(state_, *start.checkpoint);
   } else {
     state_.model.initialise(run_.config.training.seed);
+    state_.optimizer->initialise_weights(run_.config.training.seed);
   }
   if (start.checkpoint && !start.weights_only) {
     load_moments(state_, *start.checkpoint);
@@ -93,6 +94,7 @@ void RankTrainer::load_batch(std::int64_t step, std::int64_t micro) {
   const Span span(state_.stream.trace(), "batch", {{"micro", micro}});
   const Config& config = run_.config;
   const std::vector<Sample> samples = run_.samples_of(step, state_.mesh.data_index(state_.rank), micro);
+  state_.model.wait_for_batch();
   load_windows(state_.batch, run_.corpus, samples, config.training.seq_len, config.data.packing, state_.shard);
 }
 

@@ -19,7 +19,7 @@ namespace ringtrain {
 class RankTrainer {
  public:
   /// Collective. run, world, pool and trace (null: nothing is recorded) must outlive it.
-  RankTrainer(const Run& run, Communicator& world, ThreadPool& pool, RankTrace* trace = nullptr);
+  RankTrainer(const Run& run, Communicator& world, Device device, ThreadPool& pool, RankTrace* trace = nullptr);
   ~RankTrainer();
 
   /// Trains from the run's start to its last step, or until a signal: then saves and stops. Return done, interrupted or

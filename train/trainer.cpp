@@ -10,11 +10,11 @@
 #include "parallel/agreement.h"
 #include "parallel/launch.h"
 #include "parallel/ring_load.h"
+#include "train/fitting.h"
 #include "train/memory_report.h"
 #include "train/metrics.h"
 #include "train/rank_trainer.h"
 #include "train/slow_section.h"
-#include "train/system_memory.h"
 #include "train/trace_file.h"
 
 namespace ringtrain {
@@ -186,22 +186,16 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
 
 std::string dry_run_report(const Run& run, const Launcher& launcher) {
   const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config));
-  const std::int64_t available = available_memory();
   std::string text = to_yaml(run.config) + "\n";
   text += fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(),
                       human_count(static_cast<double>(run.table.count())), run.table.all().size());
   text += data_report(run) + mesh_report(run.config, launcher) + memory_report(plans);
-  text += fmt::format("available: {} bytes, {}\n", available, human_bytes(static_cast<double>(available)));
-  return text;
+  return text + available_text(run.config, launcher.ranks_here(static_cast<int>(plans.size())));
 }
 
 void require_fitting_plan(const Run& run, const Launcher& launcher) {
-  std::vector<RankPlan> here;
   const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config));
-  for (const int rank : launcher.ranks_here(static_cast<int>(plans.size()))) {
-    here.push_back(plans[static_cast<std::size_t>(rank)]);
-  }
-  require_memory(here, available_memory());
+  require_fitting(run.config, plans, launcher.ranks_here(static_cast<int>(plans.size())));
 }
 
 ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
@@ -216,11 +210,13 @@ ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
   const SignalGuard guard;
   std::atomic<ExitCode> result{ExitCode::done};
   FileLock lock;  // rank 0's, until all ranks have ended
+  const std::vector<int> here = launcher.ranks_here(launch_options(run.config.mesh).ranks);
   launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
     require_agreement(world, facts_of(run));
     run_on_rank_zero(world, [&] { lock = begin_folder(run, note); });
     ThreadPool pool(compute_threads(run.config.mesh, launcher));
-    const ExitCode code = RankTrainer(run, world, pool, timeline.rank(world.rank())).train();
+    const Device device = device_of(run.config.training, world.rank(), here);
+    const ExitCode code = RankTrainer(run, world, device, pool, timeline.rank(world.rank())).train();
     if (world.rank() == launcher.process()) result = code;
   });
   return result;

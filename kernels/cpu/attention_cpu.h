@@ -50,7 +50,7 @@ template <class T>
 void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte* workspace);
 
 void attention_reset(ThreadPool& pool, const AttentionState& state);
-void attention_finish(ThreadPool& pool, const AttentionState& state, const TensorView& lse);
+void attention_finish(ThreadPool& pool, const AttentionState& state, const TensorView& out, const TensorView& lse);
 void attention_delta(ThreadPool& pool, const TensorView& delta, const TensorView& dout, const TensorView& out);
 
 }  // namespace ringtrain::cpu

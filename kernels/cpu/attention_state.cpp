@@ -50,19 +50,20 @@ void attention_reset(ThreadPool& pool, const AttentionState& state) {
   });
 }
 
-void attention_finish(ThreadPool& pool, const AttentionState& state, const TensorView& lse_view) {
+void attention_finish(ThreadPool& pool, const AttentionState& state, const TensorView& out_view,
+                      const TensorView& lse_view) {
   dispatch_float(state.o.dtype, [&]<class T>() {
     const std::int64_t B = state.o.dim(0), Tq = state.o.dim(1), H = state.o.dim(2), D = state.o.dim(3);
-    T *o = state.o.as<T>(), *lse = lse_view.as<T>();
-    const T *m = state.m.as<T>(), *l = state.l.as<T>();
+    T *out = out_view.as<T>(), *lse = lse_view.as<T>();
+    const T *o = state.o.as<T>(), *m = state.m.as<T>(), *l = state.l.as<T>();
     for_tokens(pool, B, Tq, [&](std::int64_t b, std::int64_t t) {
       for (std::int64_t h = 0; h < H; ++h) {
         const std::int64_t row = (b * H + h) * Tq + t;
         const T sum = l[row];
         lse[row] = sum == 0 ? -std::numeric_limits<T>::infinity() : m[row] + std::log(sum);
         const T inverse = sum == 0 ? T{0} : T{1} / sum;
-        T* out = o + ((b * Tq + t) * H + h) * D;
-        for (std::int64_t d = 0; d < D; ++d) out[d] *= inverse;
+        const std::int64_t begin = ((b * Tq + t) * H + h) * D;
+        for (std::int64_t d = begin; d < begin + D; ++d) out[d] = o[d] * inverse;
       }
     });
   });

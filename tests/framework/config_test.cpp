@@ -529,20 +529,35 @@ INSTANTIATE_TEST_SUITE_P(
                 "x.yaml:7: optimizer.weight_decay: optimizer.lr * optimizer.weight_decay = 2 * 0.5 is 1 or more: a "
                 "step would "
                 "turn weights round"},
-        Mistake{"CudaIsNotHere",
-                with("training", "device: cuda"),
-                {},
-                "x.yaml:4: training.device: cuda is not in this build; use cpu"},
-        Mistake{"HalfPrecisionIsNotHere",
+        Mistake{"HalfPrecisionOnACpu",
                 with("training", "dtype: bfloat16"),
                 {},
-                "x.yaml:4: training.dtype: bfloat16 needs training.device cuda, which is not in this build; with "
-                "training.device = cpu use float32 or float64"},
+                "x.yaml:4: training.dtype: bfloat16 needs training.device cuda; with cpu use float32 or float64"},
         Mistake{"NcclIsNotHere",
                 base,
                 {"mesh.backend=nccl"},
                 "--set mesh.backend=nccl: nccl is not in this build; use threads or mpi (or auto)"}),
     name_of_case);
+
+#if RINGTRAIN_CUDA
+INSTANTIATE_TEST_SUITE_P(CudaBuilds, Mistakes,
+                         testing::Values(Mistake{
+                             "DoubleOnAGpu",
+                             with("training", "{device: cuda, dtype: float64}"),
+                             {},
+                             "x.yaml:4: training.dtype: float64 is for training.device cpu; with cuda use bfloat16 or "
+                             "float32"}),
+                         name_of_case);
+#else
+INSTANTIATE_TEST_SUITE_P(
+    BuildsWithoutCuda, ConfigMistake,
+    testing::Values(Mistake{
+        "CudaIsNotHere",
+        with("training", "device: cuda"),
+        {},
+        "x.yaml:4: training.device: cuda is not in this build; use cpu, or build with cmake --preset cuda"}),
+    name_of_case);
+#endif
 
 #if !RINGTRAIN_MPI
 INSTANTIATE_TEST_SUITE_P(

@@ -116,9 +116,9 @@ void compute(Problem<T>& run, const AttentionCase& c, int workers) {
     const Shard keys(c, c.blocks[i]);
     const Shape kv{s.B, keys.T(), s.G, s.D};
     attention_forward(stream, s, q, host_view(run.k[i].data(), kv), host_view(run.v[i].data(), kv), queries.tokens(s.B),
-                      keys.tokens(s.B), state, workspace);
+                      keys.tokens(s.B), state, {}, workspace);
   }
-  attention_finish(stream, state, lse);
+  attention_finish(stream, state, out, lse);
   const TensorView dout = host_view(run.dout.data(), by_token), delta = host_view(run.delta.data(), by_row);
   attention_delta(stream, delta, dout, out);
   run.dk.resize(c.blocks.size()), run.dv.resize(c.blocks.size());

@@ -152,7 +152,8 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   const Shard shard(good, good.queries);
   const auto call = [&](const TensorView& k, const TensorView& workspace) {
     attention_forward(stream, good.shape, host_view(run.q.data(), {1, 16, 4, 8}), k,
-                      host_view(run.v[0].data(), {1, 16, 2, 8}), shard.tokens(1), shard.tokens(1), state, workspace);
+                      host_view(run.v[0].data(), {1, 16, 2, 8}), shard.tokens(1), shard.tokens(1), state, {},
+                      workspace);
   };
   EXPECT_THROW(call(host_view(run.k[0].data(), {1, 16, 2, 8}), host_view(small.data(), {1000})), Error);
   EXPECT_THROW(call(host_view(run.k[0].data(), {1, 8, 4, 8}), host_view(small.data(), {1000})), Error);

@@ -93,7 +93,7 @@ TYPED_TEST(RotaryTest, TurnsPairsByTheirAngles) {
       }
       // An angle of 2^20 radians has an error of 2^20 * 1e-16 in double; the table's angles are no worse in float.
       EXPECT_LE(relative_difference(x, expected), sizeof(R) == 8 ? 1e-9 : 1e-6) << T << " x " << D;
-      rotary_backward(stream, view_of(x, {T, H, D}), view_of(table, {T, D}));
+      rotary_backward(stream, view_of(x, {T, H, D}), view_of(x, {T, H, D}), view_of(table, {T, D}));
       for (std::size_t i = 0; i < x.size(); ++i) {  // the transpose turns back and scales once more
         ASSERT_NEAR(static_cast<double>(x[i]), 1.25 * 1.25 * static_cast<double>(x0[i]), tolerance<R> * 10);
       }

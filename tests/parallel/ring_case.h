@@ -186,9 +186,9 @@ class RankRun {
     ring_->begin(p_.mask, extents_of(p_, segments_), segments_, p_.B);
     attention_reset(stream_, state);
     ring_->forward(stream_, layer, kv_, documents_, [&](const RingBlock& block) {
-      attention_forward(stream_, shape(), q_, block.k, block.v, own, block.tokens, state, workspace_);
+      attention_forward(stream_, shape(), q_, block.k, block.v, own, block.tokens, state, {}, workspace_);
     });
-    attention_finish(stream_, state, m_);
+    attention_finish(stream_, state, o_, m_);
     attention_delta(stream_, l_, dout_, o_);
     fill(stream_, dq_, 0.0);
     fill(stream_, dkv_, 1e30);  // the ring must zero it

@@ -32,6 +32,9 @@ class WatchedCommunicator final : public Communicator {
     }
     return inner_->exchange(send, to, receive, from, site);
   }
+  void order_with(Stream& stream) override { inner_->order_with(stream); }
+  void begin_group() override { inner_->begin_group(); }
+  void end_group() override { inner_->end_group(); }
   void wait(Ticket ticket) override {
     dawdle();
     inner_->wait(ticket);

@@ -30,7 +30,7 @@ class EvaluationTest : public TrainTest {
     std::vector<std::vector<LengthResult>> results(static_cast<std::size_t>(config.mesh.data * config.mesh.sequence));
     launch_threads({static_cast<int>(results.size()), 60}, [&](Communicator& world) {
       ThreadPool pool(1);
-      RankState state(config, table, purpose, world.rank(), pool, &world);
+      RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world);
       set(state);
       results[static_cast<std::size_t>(world.rank())] = evaluate_targets(state, file, request, targets, nullptr);
     });

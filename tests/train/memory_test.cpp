@@ -98,8 +98,8 @@ TEST_F(RankMemory, RingBuffersAndMomentsFollowTheirFormulas) {
 TEST_F(RankMemory, APlanThatCannotFitIsRefusedWithItsNumbers) {
   const auto plans = plan(medium(4096, 2));
   const auto needed = static_cast<std::int64_t>(total_bytes(plans));
-  require_memory(plans, needed);
-  const std::string sentence = error_of(ExitCode::usage, [&] { require_memory(plans, needed - 1); });
+  require_memory(plans, needed, "");
+  const std::string sentence = error_of(ExitCode::usage, [&] { require_memory(plans, needed - 1, ""); });
   EXPECT_NE(sentence.find(std::to_string(needed)), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("training.seq_len"), std::string::npos) << sentence;
 }

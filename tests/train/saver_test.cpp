@@ -69,7 +69,7 @@ TEST_F(Saver, AnotherMeshReadsTheVeryBits) {
     fs::create_directory(copy);
     launch_threads({.ranks = data_ranks * ring, .timeout_seconds = 60}, [&](Communicator& world) {
       ThreadPool pool(1);
-      RankState rank(other, table, training_purpose(other), world.rank(), pool, &world);
+      RankState rank(other, table, training_purpose(other), world.rank(), Device::cpu(), pool, &world);
       const Checkpoint opened = open_checkpoint(checkpoint("run", 8));
       load_weights(rank, opened);
       load_moments(rank, opened);

@@ -69,7 +69,7 @@ Times run_ring(Communicator& world, std::int64_t T) {
     double first_hop = 0;
     ring.forward(stream, pass, kv, {}, [&](const RingBlock& block) {
       const double start = seconds_now();
-      attention_forward(stream, shape, q, block.k, block.v, own, block.tokens, state, workspace);
+      attention_forward(stream, shape, q, block.k, block.v, own, block.tokens, state, {}, workspace);
       if (block.hop == 0) first_hop = seconds_now() - start;
     });
     const double wait = ring.take_load().forward.wait_seconds();

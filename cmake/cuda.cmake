@@ -1,0 +1,66 @@
+# Code for GPUs, by RINGTRAIN_CUDA: off, it is left out; on, nvcc compiles it; emulated, the C++ compiler does, against
+# tests/cuda_emulator, which runs kernels, streams and copies on the CPU so that all of it is tested without a GPU.
+
+if(RINGTRAIN_CUDA STREQUAL "on")
+  # Virtual sm_80 is compiled by the driver for any newer GPU; Hopper gets machine code of its own.
+  set(CMAKE_CUDA_ARCHITECTURES 80-virtual 90-real)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+  if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
+    set(RINGTRAIN_NCCL ON)
+  else()
+    message(STATUS "No NCCL: ranks with GPUs are threads of one process alone")
+  endif()
+endif()
+
+# ringtrain_cuda_sources(FLOOR VARIABLE): of the floor's sources, those that this build compiles.
+function(ringtrain_cuda_sources floor variable)
+  set(sources ${${variable}})
+  if(RINGTRAIN_CUDA STREQUAL "off")
+    list(FILTER sources EXCLUDE REGEX "/${floor}/(.*/)?cuda/")
+  else()
+    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${floor}/*.cu)
+    list(APPEND sources ${kernels})
+    if(RINGTRAIN_CUDA STREQUAL "emulated")
+      ringtrain_emulated_sources(${kernels})
+    else()
+      # wgmma and setmaxnreg exist in sm_90a alone.
+      foreach(kernel ${kernels})
+        if(kernel MATCHES "/hopper/")
+          set_source_files_properties(${kernel} PROPERTIES COMPILE_OPTIONS "-gencode=arch=compute_90a,code=sm_90a")
+        endif()
+      endforeach()
+    endif()
+  endif()
+  if(NOT RINGTRAIN_NCCL)
+    list(FILTER sources EXCLUDE REGEX "/nccl_communicator\\.cpp$")
+  endif()
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
+# ringtrain_emulated_sources(FILES...): lets the C++ compiler take these .cu files.
+function(ringtrain_emulated_sources)
+  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas")
+endfunction()
+
+# ringtrain_cuda_options(TARGET): what all code is compiled and linked with in such a build.
+function(ringtrain_cuda_options target)
+  if(RINGTRAIN_CUDA STREQUAL "off")
+    return()
+  endif()
+  target_compile_definitions(${target} INTERFACE RINGTRAIN_CUDA=1)
+  if(RINGTRAIN_CUDA STREQUAL "on")
+    target_compile_options(${target} INTERFACE
+      $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>)
+    target_link_libraries(${target} INTERFACE CUDA::cudart_static CUDA::cublasLt)
+    if(RINGTRAIN_NCCL)
+      target_compile_definitions(${target} INTERFACE RINGTRAIN_NCCL=1)
+      target_include_directories(${target} SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
+      target_link_libraries(${target} INTERFACE ${NCCL_LIBRARY})
+    endif()
+  endif()
+endfunction()

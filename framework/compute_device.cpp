@@ -1,0 +1,47 @@
+#include "framework/compute_device.h"
+
+#if RINGTRAIN_CUDA
+#include "framework/cuda/context.h"
+#endif
+
+namespace ringtrain {
+
+#if RINGTRAIN_CUDA
+struct ComputeDevice::Cuda {
+  Cuda(int device, const TensorView& scratch) : context(device, scratch) {}
+  cuda::Context context;
+};
+#else
+struct ComputeDevice::Cuda {};
+#endif
+
+namespace {
+
+std::size_t scratch_bytes([[maybe_unused]] Device device) {
+#if RINGTRAIN_CUDA
+  if (!device.is_cpu()) return cuda::Context::scratch_bytes;
+#endif
+  return Stream::scratch_bytes;
+}
+
+}  // namespace
+
+ComputeDevice::ComputeDevice(Allocator& allocator, ThreadPool& pool, TraceTrack* trace)
+    : scratch_(allocator.make(Tag::workspace, "kernel scratch", DType::uint8,
+                              {static_cast<std::int64_t>(scratch_bytes(allocator.device()))})),
+      stream_(pool, scratch_.view(), trace) {
+  if (allocator.device().is_cpu()) return;
+#if RINGTRAIN_CUDA
+  if (!allocator.planning()) cuda_ = std::make_unique<Cuda>(allocator.device().index, scratch_.view());
+  stream_ = Stream(cuda_ ? &cuda_->context : nullptr, allocator.device(), pool, trace);
+#else
+  fail(ExitCode::device,
+       "training.device is {}, but this program was built without CUDA; build it with cmake --preset "
+       "cuda, or set it to cpu",
+       allocator.device().name());
+#endif
+}
+
+ComputeDevice::~ComputeDevice() = default;
+
+}  // namespace ringtrain

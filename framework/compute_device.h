@@ -1,0 +1,31 @@
+// The device that a rank computes on: its Stream, and what the stream's kernels need of the rank's memory plan (a CPU's
+// scratch; on CUDA cuBLASLt's workspace and scratch for sums).
+#pragma once
+
+#include <memory>
+
+#include "framework/allocator.h"
+#include "framework/stream.h"
+#include "framework/thread_pool.h"
+
+namespace ringtrain {
+
+class ComputeDevice {
+ public:
+  /// On the allocator's device; in plan mode there is a stream to ask about sizes, which runs nothing. All must outlive
+  /// it. trace may be null. Throws Error(device) if there is no such device.
+  ComputeDevice(Allocator& allocator, ThreadPool& pool, TraceTrack* trace);
+  ~ComputeDevice();
+  ComputeDevice(const ComputeDevice&) = delete;
+  ComputeDevice& operator=(const ComputeDevice&) = delete;
+
+  Stream& stream() { return stream_; }
+
+ private:
+  struct Cuda;
+  Tensor scratch_;
+  std::unique_ptr<Cuda> cuda_;  // null on a CPU, and where only a plan is made
+  Stream stream_;
+};
+
+}  // namespace ringtrain

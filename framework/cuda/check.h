@@ -1,0 +1,16 @@
+// Turns the return codes of the CUDA runtime into the project's one Error, with exit code `device`.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "framework/error.h"
+
+namespace ringtrain::cuda {
+
+/// Throws Error(device) unless status is success. what: what was tried, as "copying 64 bytes to the device".
+void check(cudaError_t status, const char* what);
+
+/// The same without a throw, for destructors: an error there was seen by a call before, or the process ends anyway.
+inline void ignore(cudaError_t) noexcept {}
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,106 @@
+#include "framework/cuda/context.h"
+
+#include <cublasLt.h>
+
+#include "framework/cuda/check.h"
+
+namespace ringtrain::cuda {
+
+namespace {
+
+constexpr int oldest_capability = 80;  // bfloat16 products and asynchronous copies to shared memory
+
+const char* name_of(cublasStatus_t status) {
+  return cublasLtGetStatusName(status);
+}
+
+int attribute(cudaDeviceAttr which, int index) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, index), "asking for a property of the GPU");
+  return value;
+}
+
+std::string version(int number) {
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  fail(ExitCode::device, "{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+int device_count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+DeviceFacts facts_of(int index) {
+  int driver = 0, runtime = 0;
+  check(cudaDriverGetVersion(&driver), "asking for the version of the NVIDIA driver");
+  check(cudaRuntimeGetVersion(&runtime), "asking for the version of the CUDA runtime");
+  if (driver == 0) {
+    fail(ExitCode::device,
+         "training.device is cuda, but this machine has no NVIDIA driver; install one, or set it to cpu");
+  }
+  if (driver / 1000 < runtime / 1000) {
+    fail(ExitCode::device,
+         "the NVIDIA driver serves CUDA up to {}, but this program was built with CUDA {}; install a newer driver, or "
+         "build with an older toolkit",
+         version(driver), version(runtime));
+  }
+  const int count = device_count();
+  if (index >= count) {
+    fail(ExitCode::device, "GPU {} was asked for, but this machine shows {} (CUDA_VISIBLE_DEVICES may hide some)",
+         index, count);
+  }
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index), "asking for the properties of the GPU");
+  DeviceFacts facts;
+  facts.index = index;
+  facts.name = properties.name;
+  facts.compute_capability = 10 * properties.major + properties.minor;
+  facts.multiprocessors = properties.multiProcessorCount;
+  facts.shared_bytes_per_block = static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
+  facts.memory_bytes = properties.totalGlobalMem;
+  if (facts.compute_capability < oldest_capability) {
+    fail(ExitCode::device,
+         "GPU {} ({}) has compute capability {}.{}, but 8.0 or newer is needed (Ampere, Ada, Hopper, ...)", index,
+         facts.name, properties.major, properties.minor);
+  }
+  return facts;
+}
+
+Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index)), scratch_(scratch.data) {
+  ensure(scratch.bytes() >= scratch_bytes, "a context's scratch is scratch_bytes");
+  check(cudaSetDevice(index), "choosing the GPU");
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  const cublasStatus_t status = cublasLtCreate(&blas_);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    ignore(cudaStreamDestroy(stream_));
+    fail(ExitCode::device, "cuBLASLt does not start on GPU {}: {}", index, name_of(status));
+  }
+}
+
+Context::~Context() {
+  // What is under way may still read this rank's tensors, which go next.
+  ignore(cudaStreamSynchronize(stream_));
+  cublasLtDestroy(blas_);
+  ignore(cudaStreamDestroy(stream_));
+}
+
+void Context::synchronize() const {
+  check(cudaStreamSynchronize(stream_), "waiting for the GPU's work");
+}
+
+void Context::allow_shared_bytes(const void* kernel, std::size_t bytes) {
+  std::size_t& allowed = shared_bytes_[kernel];
+  if (bytes <= allowed) return;
+  ensure(bytes <= facts_.shared_bytes_per_block, "a kernel fits the shared memory of a multiprocessor");
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+        "allowing a kernel its shared memory");
+  allowed = bytes;
+}
+
+}  // namespace ringtrain::cuda

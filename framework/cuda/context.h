@@ -1,0 +1,76 @@
+// What a rank holds of a GPU: the device, its compute stream, cuBLASLt with its workspace, and the facts of the chip
+// that kernels are cut by. A ringtrain::Stream on CUDA leads to one (Stream::cuda). Work given to a Context is ordered,
+// not finished; the host waits for it only in synchronize() and in copies to host memory that is not pinned.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/tensor.h"
+
+struct cublasLtContext;  // cublasLt.h: for those who call it
+
+namespace ringtrain::cuda {
+
+/// What a kernel needs to know of the chip.
+struct DeviceFacts {
+  int index = 0;
+  std::string name;
+  int compute_capability = 0;  // 80, 90, ...
+  int multiprocessors = 0;
+  std::size_t shared_bytes_per_block = 0;  // the most that a kernel may ask for
+  std::size_t memory_bytes = 0;            // of the whole card
+};
+
+/// Return the number of GPUs; 0 without a driver.
+int device_count();
+/// Return the facts of GPU `index`. Throws Error(device) if there is none, if it is older than sm_80, or if the driver
+/// is older than this build's runtime.
+DeviceFacts facts_of(int index);
+
+class Context {
+ public:
+  /// Bytes of workspace for cuBLASLt: what NVIDIA advises for Hopper.
+  static constexpr std::size_t blas_workspace_bytes = std::size_t{32} << 20;
+  /// Bytes for partial sums of our own kernels. Nothing stays in them from one call to the next.
+  static constexpr std::size_t partial_sums_bytes = std::size_t{8} << 20;
+  static constexpr std::size_t scratch_bytes = blas_workspace_bytes + partial_sums_bytes;
+
+  /// Makes `index` this thread's current device, and a stream on it. scratch: device memory of scratch_bytes that
+  /// outlives the Context.
+  Context(int index, const TensorView& scratch);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const DeviceFacts& facts() const { return facts_; }
+  int device() const { return facts_.index; }
+  int compute_capability() const { return facts_.compute_capability; }
+  int multiprocessors() const { return facts_.multiprocessors; }
+  std::size_t shared_bytes_per_block() const { return facts_.shared_bytes_per_block; }
+  cudaStream_t stream() const { return stream_; }
+  cublasLtContext* blas() const { return blas_; }
+  void* blas_workspace() const { return scratch_; }
+  /// Return partial_sums_bytes, aligned to 256 bytes.
+  void* partial_sums() const { return static_cast<std::byte*>(scratch_) + blas_workspace_bytes; }
+
+  /// Returns when all work given to the stream is done. Throws Error(device) with what went wrong in it.
+  void synchronize() const;
+
+  /// Lets a kernel use `bytes` of dynamic shared memory, once for each kernel. Used by launch().
+  void allow_shared_bytes(const void* kernel, std::size_t bytes);
+
+ private:
+  DeviceFacts facts_;
+  cudaStream_t stream_ = nullptr;
+  cublasLtContext* blas_ = nullptr;
+  void* scratch_;
+  std::map<const void*, std::size_t> shared_bytes_;  // allowed so far
+};
+
+}  // namespace ringtrain::cuda

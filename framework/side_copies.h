@@ -1,0 +1,45 @@
+// Copies that run beside a stream's work, ordered with it by marks: messages between the GPU memory of ranks that are
+// threads of one process, and what goes to host memory and comes back before it is needed. On CUDA they have a stream
+// of their own and the host waits for none of them; on a CPU a copy is done when the call returns.
+//
+// Nothing waits in a circle: a copy waits for marks of work that was given to its stream before, and that work waits
+// only for copies that were given before it.
+#pragma once
+
+#include <memory>
+
+#include "framework/stream.h"
+#include "framework/tensor.h"
+
+namespace ringtrain {
+
+class SideCopies {
+ public:
+  /// A point in some stream's work, or null: one that was passed already. Any thread may hold it and let it go.
+  using Mark = std::shared_ptr<const void>;
+
+  SideCopies();
+  ~SideCopies();
+  SideCopies(SideCopies&&) noexcept;
+  SideCopies& operator=(SideCopies&&) noexcept;
+
+  /// From now on marks are those of this stream, which must outlive this object.
+  void order_with(Stream& stream);
+  /// Return the stream; null before order_with.
+  Stream* stream() const { return stream_; }
+
+  /// Return a mark behind what the stream was given so far.
+  Mark mark() const;
+  /// to = from (of one size; host memory must be pinned), once `ready` and `free` were passed: the data is there, and
+  /// the memory for it no longer in use. Return a mark behind the copy.
+  Mark copy(const TensorView& to, const TensorView& from, const Mark& ready, const Mark& free);
+  /// What the stream is given from now on runs after the mark.
+  void follow(const Mark& mark) const;
+
+ private:
+  struct Cuda;
+  Stream* stream_ = nullptr;
+  std::unique_ptr<Cuda> cuda_;  // null on a CPU
+};
+
+}  // namespace ringtrain
