@@ -206,7 +206,8 @@ std::string read_text_file(const std::string& path) {
 
 }  // namespace
 
-Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings) {
+Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
+                    ConfigUse use) {
   Config config;
   config.name = std::filesystem::path(path).stem().string();
   ConfigProblems problems(path, settings);
@@ -221,13 +222,13 @@ Config parse_config(const std::string& text, const std::string& path, const std:
   reader.file(root);
   for (std::size_t i = 0; i < settings.size(); ++i) reader.setting(settings[i], static_cast<int>(i));
   reader.require();
-  resolve_and_check(config, problems);
+  resolve_and_check(config, use, problems);
   problems.throw_if_any();
   return config;
 }
 
-Config read_config(const std::string& path, const std::vector<std::string>& settings) {
-  return parse_config(read_text_file(path), path, settings);
+Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use) {
+  return parse_config(read_text_file(path), path, settings, use);
 }
 
 std::string to_yaml(const Config& config) {

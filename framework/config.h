@@ -125,14 +125,18 @@ struct Config {
   EvaluationConfig evaluation;
 };
 
+/// What a config is read for: to run it, or to know how a checkpoint came about, which another build may have made.
+enum class ConfigUse { run, know };
+
 /// Return the config of a file after the settings ("key.path=value", as of --set; of several of one key the last
 /// counts), with defaults resolved and everything checked: types, ranges, and what must fit together (heads, mesh and
 /// batch, lengths). Relative data paths are taken from the working directory. Throws one Error(usage) whose text lists
 /// every problem, one a line: "file:line: key: what, and what to do" (or "--set key=...: ..."), with the nearest known
 /// name for an unknown key.
-Config read_config(const std::string& path, const std::vector<std::string>& settings);
+Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use = ConfigUse::run);
 /// The same, from text; `path` only names it in messages.
-Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings);
+Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
+                    ConfigUse use = ConfigUse::run);
 /// Return the resolved config as YAML that read_config takes back to the same values (doubles round-trip).
 std::string to_yaml(const Config& config);
 

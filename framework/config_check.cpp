@@ -163,13 +163,10 @@ void check_optimizer(const Config& config, ConfigProblems& problems) {
   }
 }
 
-/// What this program text knows but this build was not made with.
-void check_build(const Config& config, ConfigProblems& problems) {
+/// What a device can do, in whatever build.
+void check_device(const Config& config, ConfigProblems& problems) {
   const TrainingConfig& training = config.training;
   const bool cuda = training.device == "cuda";
-  if (cuda && !built_with_cuda) {
-    problems.add("training.device", "cuda is not in this build; use cpu, or build with cmake --preset cuda");
-  }
   if (cuda && training.dtype == DType::float64) {
     problems.add("training.dtype", "float64 is for training.device cpu; with cuda use bfloat16 or float32");
   }
@@ -179,6 +176,16 @@ void check_build(const Config& config, ConfigProblems& problems) {
   if (!cuda && training.offload != Offload::none) {
     problems.add("training.offload", "what is offloaded leaves a GPU; with training.device cpu use none");
   }
+  if (!cuda && config.mesh.backend == Backend::nccl) {
+    problems.add("mesh.backend", "nccl carries GPU memory; with training.device cpu use threads or mpi (or auto)");
+  }
+}
+
+/// What this program text knows but this build was not made with.
+void check_build(const Config& config, ConfigProblems& problems) {
+  if (config.training.device == "cuda" && !built_with_cuda) {
+    problems.add("training.device", "cuda is not in this build; use cpu, or build with cmake --preset cuda");
+  }
 #if !RINGTRAIN_MPI
   if (config.mesh.backend == Backend::mpi) {
     problems.add("mesh.backend",
@@ -186,26 +193,24 @@ void check_build(const Config& config, ConfigProblems& problems) {
                  "libopenmpi-dev and build again");
   }
 #endif
-  if (config.mesh.backend == Backend::nccl) {
-#if RINGTRAIN_NCCL
-    if (!cuda)
-      problems.add("mesh.backend", "nccl carries GPU memory; with training.device cpu use threads or mpi (or auto)");
-#else
-    problems.add("mesh.backend", "nccl is not in this build; use threads or mpi (or auto)");
-#endif
+#if !RINGTRAIN_NCCL
+  if (config.training.device == "cuda" && config.mesh.backend == Backend::nccl) {
+    problems.add("mesh.backend", "nccl is not in this build; use threads (or auto), or build where NCCL is found");
   }
+#endif
 }
 
 }  // namespace
 
-void resolve_and_check(Config& config, ConfigProblems& problems) {
+void resolve_and_check(Config& config, ConfigUse use, ConfigProblems& problems) {
   check_heads(config.model, problems);
   check_rope(config.model, problems);
   check_positions(config, problems);
   check_batch(config, problems);
   check_evaluation(config.evaluation, problems);
   check_optimizer(config, problems);
-  check_build(config, problems);
+  check_device(config, problems);
+  if (use == ConfigUse::run) check_build(config, problems);
 }
 
 }  // namespace ringtrain

@@ -32,7 +32,7 @@ void check_finished(const AttentionState& state, const TensorView& out, const Te
 std::array<std::int64_t, 2> check_call(const AttentionShape& shape, const TensorView& q, const TensorView& k,
                                        const TensorView& v, const AttentionTokens& queries,
                                        const AttentionTokens& keys) {
-  const auto& [B, H, G, D, scale, mask] = shape;
+  const auto& [B, H, G, D, scale, mask, deterministic] = shape;
   ensure(B >= 0 && H >= 1 && G >= 1 && D >= 1 && H % G == 0, "attention heads divide by key/value heads");
   ensure(scale > 0 && std::isfinite(scale), "attention scale is positive");
   ensure(mask.window >= 0, "attention window is not negative");

@@ -31,6 +31,7 @@ struct AttentionShape {
   std::int64_t B, H, G, D;  // sequences, query heads, key/value heads, head size; H % G == 0
   double scale;             // of the scores, usually 1 / sqrt(D)
   AttentionMask mask;
+  bool deterministic = true;  // on CUDA dq may be summed in any order if not; a CPU gives the same bits always
 };
 
 /// The running state of T queries. o: [B, T, H, D] unnormalised output; m: [B, H, T] running maximum of scaled scores;

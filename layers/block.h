@@ -10,10 +10,10 @@ namespace ringtrain {
 class Block {
  public:
   Block(const ModelConfig& config, Parameters& parameters, const BlockIds& ids, Ring& ring,
-        const TensorView& attention_workspace, const FeedforwardWorkspace& feedforward_workspace)
+        const TensorView& attention_workspace, const FeedforwardWorkspace& feedforward_workspace, bool deterministic)
       : parameters_(&parameters),
         group_(ids.group),
-        attention_(config, parameters, ids, ids.group - 1, ring, attention_workspace),
+        attention_(config, parameters, ids, ids.group - 1, ring, attention_workspace, deterministic),
         feedforward_(config, parameters, ids, feedforward_workspace) {}
 
   /// Return the parameter group whose gradients backward completes.

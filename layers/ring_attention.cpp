@@ -11,13 +11,14 @@ namespace ringtrain {
 
 namespace {
 
-AttentionShape attention_shape(const ModelConfig& config, std::int64_t B) {
+AttentionShape attention_shape(const ModelConfig& config, bool deterministic, std::int64_t B) {
   return {.B = B,
           .H = config.num_attention_heads,
           .G = config.num_key_value_heads,
           .D = config.head_dim,
           .scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim)),
-          .mask = {.causal = true, .window = config.sliding_window}};
+          .mask = {.causal = true, .window = config.sliding_window},
+          .deterministic = deterministic};
 }
 
 /// Return keys (half 0) or values (half 1) of [2, B, T, G, D], flattened to [B * T, G * D].
@@ -34,8 +35,8 @@ TensorView split_heads(const TensorView& x, std::int64_t D) {
 }  // namespace
 
 RingAttention::RingAttention(const ModelConfig& config, const Parameters& parameters, const BlockIds& ids, int layer,
-                             Ring& ring, const TensorView& workspace)
-    : shape_(attention_shape(config, 0)),
+                             Ring& ring, const TensorView& workspace, bool deterministic)
+    : shape_(attention_shape(config, deterministic, 0)),
       norm_(parameters, ids.attention_norm, config.rms_norm_eps),
       query_(parameters, ids.query),
       key_(parameters, ids.key),
@@ -48,7 +49,7 @@ RingAttention::RingAttention(const ModelConfig& config, const Parameters& parame
 std::size_t RingAttention::workspace_bytes(const Stream& stream, const ModelConfig& config,
                                            const ExecutionShape& shape) {
   const auto bytes = [&](std::int64_t B, std::int64_t Tq, std::int64_t Tk) {
-    return attention_workspace_bytes(stream, attention_shape(config, B), shape.dtype, Tq, Tk);
+    return attention_workspace_bytes(stream, attention_shape(config, shape.deterministic, B), shape.dtype, Tq, Tk);
   };
   return std::max(bytes(shape.max_sequences, shape.max_tokens, shape.max_ring_tokens),
                   bytes(shape.max_evaluation_sequences, shape.max_evaluation_tokens, shape.max_evaluation_ring_tokens));

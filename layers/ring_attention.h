@@ -15,7 +15,7 @@ class RingAttention {
  public:
   /// ring and workspace (uint8, at least workspace_bytes) are shared by all layers.
   RingAttention(const ModelConfig& config, const Parameters& parameters, const BlockIds& ids, int layer, Ring& ring,
-                const TensorView& workspace);
+                const TensorView& workspace, bool deterministic);
 
   /// Return the bytes of workspace for the largest micro-batches of shape.
   static std::size_t workspace_bytes(const Stream& stream, const ModelConfig& config, const ExecutionShape& shape);

@@ -46,7 +46,8 @@ struct Transformer::State {
         embedding(parameters, ids),
         head(allocator, config, shape, Activations::most_tokens(shape), parameters, ids) {
     for (const BlockIds& block : ids.blocks) {
-      blocks.emplace_back(config, parameters, block, ring, attention_workspace.view(), feedforward_workspace);
+      blocks.emplace_back(config, parameters, block, ring, attention_workspace.view(), feedforward_workspace,
+                          shape.deterministic);
     }
   }
 

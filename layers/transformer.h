@@ -32,6 +32,7 @@ struct ExecutionShape {
   std::int64_t feedforward_chunk = 0;  // tokens of B * T; 0: all at once
   std::int64_t loss_chunk = 1024;
   bool documents = true;
+  bool deterministic = true;  // the same bits from run to run, where that costs time (a GPU's attention)
 };
 
 /// Return the table of a model's parameters, named as in a Hugging Face Llama checkpoint (gpt2 adds .bias and

@@ -49,6 +49,24 @@ std::unique_ptr<TokenFile> open_data(const std::string& path, const Config& conf
   return file;
 }
 
+/// Sets on what, and in which precision, a checkpoint is evaluated. Its weights are float32 where it was trained in
+/// bfloat16, which a CPU does not compute in.
+void choose_device(const std::string& wanted, TrainingConfig& training) {
+  if (wanted == "auto") {
+    if (!built_with_cuda) training.device = "cpu";
+  } else {
+    training.device = wanted;
+  }
+  if (training.device == "cuda" && !built_with_cuda) {
+    fail(ExitCode::usage, "--device cuda: this program was built without CUDA; build it with cmake --preset cuda");
+  }
+  if (training.device == "cuda" && training.dtype == DType::float64) {
+    fail(ExitCode::usage, "--device cuda: the checkpoint's training.dtype is float64, which is for cpu alone");
+  }
+  if (training.device == "cpu" && training.dtype == DType::bfloat16) training.dtype = DType::float32;
+  training.offload = Offload::none;
+}
+
 }  // namespace
 
 EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher) {
@@ -59,6 +77,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   config.mesh.data = options.mesh.data;
   config.mesh.sequence = options.mesh.sequence;
   config.mesh.threads_per_rank = options.threads_per_rank;
+  choose_device(options.device, config.training);
   const EvaluationRequest request = resolved(options.request, config.evaluation);
   check_lengths(options, request, config);
   const auto file = open_data(options.data, config);

@@ -21,6 +21,7 @@ struct EvaluationOptions {
   EvaluationRequest request;
   MeshConfig mesh;  // data and sequence; layout and timeout are the checkpoint's, the backend is the launcher's
   std::int64_t threads_per_rank = 0;
+  std::string device = "auto";  // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
 };
 
 /// Return the same in every process. Throws Error: usage (lengths, mesh, memory), data (the file), checkpoint, numeric.

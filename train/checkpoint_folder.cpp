@@ -35,7 +35,7 @@ Checkpoint open_checkpoint(const std::string& path) {
   }
   Checkpoint checkpoint{folder, verify_checkpoint(folder), {}};
   try {
-    checkpoint.config = read_config(folder + "/config.yaml", {});
+    checkpoint.config = read_config(folder + "/config.yaml", {}, ConfigUse::know);
   } catch (const Error& error) {
     fail(ExitCode::checkpoint, "{}: its config cannot be used: {}", folder, error.what());
   }

@@ -64,6 +64,10 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
+  app.add_option("--device", options.device,
+                 "cpu | cuda | auto: cuda if the checkpoint was made there and this build has it")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   app.add_option("--output", output, "write the results as JSON, too")->type_name("FILE.json");
   if (!parse_command_line(app, argc, argv, launcher.leads())) return 0;
 

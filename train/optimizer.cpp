@@ -29,15 +29,17 @@ std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks,
 }
 
 Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parameters& parameters, Stream& stream,
-                     int ranks, int rank)
+                     int ranks, int rank, bool offload)
     : config_(config),
       parameters_(&parameters),
       stream_(&stream),
       slices_(owned_slices(parameters.table(), ranks, rank)) {
   const DType model_dtype = parameters.all_weights().dtype, dtype = accumulator(model_dtype);
-  first_ = allocator.make(Tag::optimizer, "first moment", dtype, {elements()});
-  second_ = allocator.make(Tag::optimizer, "second moment", dtype, {elements()});
-  if (dtype != model_dtype) master_ = allocator.make(Tag::optimizer, "master weights", dtype, {elements()});
+  Allocator& home = offload ? allocator.host() : allocator;
+  first_ = home.make(Tag::optimizer, "first moment", dtype, {elements()});
+  second_ = home.make(Tag::optimizer, "second moment", dtype, {elements()});
+  if (dtype != model_dtype) master_ = home.make(Tag::optimizer, "master weights", dtype, {elements()});
+  if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, dtype, elements());
   for (const ParameterSlice& slice : slices_) {
     const Parameter& parameter = parameters.table()[slice.parameter];
     updates_.push_back({.w = weights(slice),
@@ -78,13 +80,17 @@ double Optimizer::sum_of_squares() {
 }
 
 void Optimizer::update(double lr, std::int64_t step, double gradient_scale) {
-  adamw_update(*stream_, updates_,
-               {.lr = lr,
-                .beta1 = config_.beta1,
-                .beta2 = config_.beta2,
-                .eps = config_.eps,
-                .step = step,
-                .gradient_scale = gradient_scale});
+  const AdamW hyper{.lr = lr,
+                    .beta1 = config_.beta1,
+                    .beta2 = config_.beta2,
+                    .eps = config_.eps,
+                    .step = step,
+                    .gradient_scale = gradient_scale};
+  if (offloaded_) {
+    offloaded_->run(*stream_, updates_, hyper);
+  } else {
+    adamw_update(*stream_, updates_, hyper);
+  }
 }
 
 double clip_factor(double norm, double max_norm) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "framework/allocator.h"
@@ -13,6 +14,7 @@
 #include "framework/parameters.h"
 #include "framework/stream.h"
 #include "kernels/adamw.h"
+#include "train/offloaded_update.h"
 
 namespace ringtrain {
 
@@ -31,10 +33,10 @@ std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks,
 
 class Optimizer {
  public:
-  /// Makes the two moments of this rank's slices, and with a bfloat16 model their weights, under Tag::optimizer.
-  /// parameters and stream must outlive it.
+  /// Makes the two moments of this rank's slices, and with a bfloat16 model their weights, under Tag::optimizer;
+  /// offload: in host memory. parameters and stream must outlive it.
   Optimizer(Allocator& allocator, const OptimizerConfig& config, Parameters& parameters, Stream& stream, int ranks,
-            int rank);
+            int rank, bool offload = false);
 
   /// Sets both moments to zero: the state before the first step.
   void reset();
@@ -71,8 +73,9 @@ class Optimizer {
   std::vector<ParameterSlice> slices_;
   std::vector<AdamWSlice> updates_;  // of slices_, in their order
   Tensor first_, second_;
-  Tensor master_;  // empty where the model computes with the very weights that are updated
-  Tensor sum_;     // float64 [1]
+  Tensor master_;                               // empty where the model computes with the very weights that are updated
+  Tensor sum_;                                  // float64 [1]
+  std::unique_ptr<OffloadedUpdate> offloaded_;  // null: all is on the device
 };
 
 /// Return the factor that brings a gradient of this norm to at most max_norm; 1 if max_norm is 0 (no clipping).

@@ -40,6 +40,7 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.offload = training.offload != Offload::none;
   shape.feedforward_chunk = training.feedforward_chunk;
   shape.loss_chunk = training.loss_chunk;
+  shape.deterministic = training.deterministic;
   shape.documents = purpose.training && config.data.packing == Packing::documents;
   return shape;
 }
@@ -102,7 +103,8 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
   if (purpose.training) {
     reduction =
         std::make_unique<GradientReduction>(allocator, gpus ? gpus.get() : world, mesh.size(), parameters, stream);
-    optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank);
+    optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank,
+                                            config.training.offload == Offload::activations_and_optimizer);
     if (config.checkpoint.background && config.checkpoint.interval > 0) {
       snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(), {3, optimizer->elements()});
     }

@@ -48,7 +48,7 @@ class ForwardTask {
  public:
   ForwardTask(const ForwardCall<T>& call, std::int64_t b, std::int64_t h, const Tile& tile, std::byte* scratch)
       : call_(call), tile_(tile), scratch_(scratch, call.shape.D) {
-    const auto& [B, H, G, D, scale, mask] = call.shape;
+    const auto& [B, H, G, D, scale, mask, deterministic] = call.shape;
     const std::int64_t g = h / (H / G);
     q_ = call.q + ((b * call.Tq + tile.begin) * H + h) * D;
     o_ = call.o + ((b * call.Tq + tile.begin) * H + h) * D;

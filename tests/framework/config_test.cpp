@@ -533,10 +533,15 @@ INSTANTIATE_TEST_SUITE_P(
                 with("training", "dtype: bfloat16"),
                 {},
                 "x.yaml:4: training.dtype: bfloat16 needs training.device cuda; with cpu use float32 or float64"},
-        Mistake{"NcclIsNotHere",
+        Mistake{"NcclOnACpu",
                 base,
                 {"mesh.backend=nccl"},
-                "--set mesh.backend=nccl: nccl is not in this build; use threads or mpi (or auto)"}),
+                "--set mesh.backend=nccl: nccl carries GPU memory; with training.device cpu use threads or mpi (or "
+                "auto)"},
+        Mistake{"NothingToOffload",
+                with("training", "offload: activations"),
+                {},
+                "x.yaml:4: training.offload: what is offloaded leaves a GPU; with training.device cpu use none"}),
     name_of_case);
 
 #if RINGTRAIN_CUDA

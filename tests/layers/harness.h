@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "data/batch.h"
+#include "framework/compute_device.h"
 #include "framework/segments.h"
+#include "kernels/elementwise.h"
 #include "layers/transformer.h"
 #include "parallel/launch.h"
 
@@ -121,13 +123,16 @@ inline double test_weight(int id, const std::string& name, std::int64_t element)
 }
 
 inline void set_element(const TensorView& view, std::int64_t i, double value) {
-  if (view.dtype == DType::float64) {
+  if (view.dtype == DType::bfloat16) {
+    view.as<BFloat16>()[i] = BFloat16::rounded(static_cast<float>(value));
+  } else if (view.dtype == DType::float64) {
     view.as<double>()[i] = value;
   } else {
     view.as<float>()[i] = static_cast<float>(value);
   }
 }
 inline double element(const TensorView& view, std::int64_t i) {
+  if (view.dtype == DType::bfloat16) return static_cast<double>(view.as<BFloat16>()[i].value());
   return view.dtype == DType::float64 ? view.as<double>()[i] : static_cast<double>(view.as<float>()[i]);
 }
 inline std::vector<double> elements(const TensorView& view) {
@@ -135,16 +140,29 @@ inline std::vector<double> elements(const TensorView& view) {
   for (std::int64_t i = 0; i < view.numel(); ++i) values.push_back(element(view, i));
   return values;
 }
+/// The same of a tensor on whatever device.
+inline std::vector<double> elements(Stream& stream, const TensorView& view) {
+  if (view.device.is_cpu()) return elements(view);
+  std::vector<double> storage(static_cast<std::size_t>(view.numel()));  // large enough for any dtype
+  const TensorView host{storage.data(), view.shape, view.dtype, Device::cpu()};
+  copy(stream, host, view);
+  return elements(host);
+}
 
-inline void set_test_weights(Parameters& parameters) {
-  for (std::int64_t i = 0; i < parameters.all_weights().numel(); ++i) set_element(parameters.all_weights(), i, 0.0);
+inline void set_test_weights(Stream& stream, Parameters& parameters) {
+  const TensorView& weights = parameters.all_weights();
+  std::vector<double> storage(static_cast<std::size_t>(weights.numel()));
+  const TensorView host{storage.data(), weights.shape, weights.dtype, Device::cpu()};
+  for (std::int64_t i = 0; i < host.numel(); ++i) set_element(host, i, 0.0);
   const auto& all = parameters.table().all();
   for (int id = 0; id < static_cast<int>(all.size()); ++id) {
-    const TensorView weight = parameters.weight(id);
-    for (std::int64_t i = 0; i < weight.numel(); ++i) {
-      set_element(weight, i, test_weight(id, all[static_cast<std::size_t>(id)].name, i));
+    const Parameter& parameter = all[static_cast<std::size_t>(id)];
+    for (std::int64_t i = 0; i < parameter.shape.numel(); ++i) {
+      set_element(host, parameter.offset + i, test_weight(id, parameter.name, i));
     }
   }
+  copy(stream, weights, host);
+  stream.synchronize();
 }
 
 struct RunOptions {
@@ -155,6 +173,8 @@ struct RunOptions {
   std::int64_t feedforward_chunk = 5;
   std::int64_t loss_chunk = 4;
   int threads = 1;
+  Device device = Device::cpu();
+  bool offload = false;
 };
 
 /// Return the shape for batches like these, on one rank of options.ranks.
@@ -170,6 +190,7 @@ inline ExecutionShape shape_of(const RunOptions& options, const Sequences& large
           .max_evaluation_ring_tokens = evaluates ? most : 0,
           .dtype = options.dtype,
           .recompute = options.recompute,
+          .offload = options.offload,
           .feedforward_chunk = options.feedforward_chunk,
           .loss_chunk = options.loss_chunk,
           .documents = largest.has_documents};
@@ -183,15 +204,17 @@ struct RankModel {
         ring(ring_ranks),
         table(make_parameter_table(config)),
         pool(options.threads),
-        stream(pool),
-        allocator(Device::cpu()),
+        allocator(options.device),
+        compute(allocator, pool, nullptr),
+        stream(compute.stream()),
         parameters(allocator, table, options.dtype, true),
-        batch(allocator, largest.B, (largest.S + options.ranks - 1) / options.ranks, options.dtype),
-        model(config, shape_of(options, largest, ring.rank()), allocator, parameters, stream, &ring) {
-    set_test_weights(parameters);
+        batch(allocator.host(), largest.B, (largest.S + options.ranks - 1) / options.ranks, options.dtype),
+        model(config, shape_of(options, largest, ring.rank()), allocator, parameters, stream, ordered(ring, stream)) {
+    set_test_weights(stream, parameters);
     model.zero_gradients();
   }
   void train(const Sequences& sequences, double denominator, GradientObserver* observer = nullptr) {
+    model.wait_for_batch();
     cut(batch, sequences, options.layout, options.ranks, ring.rank());
     model.train_step(batch, denominator, observer);
   }
@@ -203,12 +226,18 @@ struct RankModel {
     return nll;
   }
 
+  static Communicator* ordered(Communicator& ranks, Stream& stream) {
+    ranks.order_with(stream);
+    return &ranks;
+  }
+
   RunOptions options;
   Communicator& ring;
   ParameterTable table;
   ThreadPool pool;
-  Stream stream;
   Allocator allocator;
+  ComputeDevice compute;
+  Stream& stream;
   Parameters parameters;
   Batch batch;
   Transformer model;
@@ -250,7 +279,7 @@ inline RunResult run_training(const ModelConfig& config, const RunOptions& optio
     RecordingObserver observer;
     rank.train(sequences, denominator, &observer);
     result.rank_losses[r] = rank.model.take_loss_sum();
-    result.by_rank[r] = elements(rank.parameters.all_gradients());
+    result.by_rank[r] = elements(rank.stream, rank.parameters.all_gradients());
     result.groups_told[r] = observer.groups;
   });
   result.gradients.assign(result.by_rank[0].size(), 0.0);

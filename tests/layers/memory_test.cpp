@@ -137,7 +137,7 @@ TEST_P(MemoryTest, EvaluationMayBeLongerThanTraining) {
     Parameters parameters(allocator, table, options.dtype, true);
     Batch batch(allocator, 2, 29, options.dtype);
     Transformer model(config, shape, allocator, parameters, stream, &ring);
-    set_test_weights(parameters);
+    set_test_weights(stream, parameters);
     model.zero_gradients();
     std::vector<double> nll(57);
     cut(batch, evaluation, options.layout, 1, 0);

@@ -1,0 +1,164 @@
+// The instructions of sm_80 that C++ has no word for: asynchronous copies to shared memory, matrix fragments, products
+// on tensor cores. Fragment layouts are those of the PTX ISA for mma.m16n8k16. Each has a second body for the emulator
+// of the tests, which does the same on the CPU.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace ringtrain::cuda {
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+
+using cuda_emulator::Where;  // the caller's place, which the emulator names when the lanes of a warp part
+
+inline std::uint32_t shared_address(const void* shared) {
+  return cuda_emulator::shared_address(shared);
+}
+inline void cp_async_16(void* shared, const void* global, bool valid) {
+  cuda_emulator::cp_async_16(shared, global, valid);
+}
+inline void cp_async_commit() {
+  cuda_emulator::cp_async_commit();
+}
+template <int N>
+inline void cp_async_wait() {
+  cuda_emulator::cp_async_wait<N>();
+}
+inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, Where where = Where::current()) {
+  cuda_emulator::ldmatrix_x4(r, row, where);
+}
+inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, Where where = Where::current()) {
+  cuda_emulator::ldmatrix_x4_trans(r, row, where);
+}
+inline void ldmatrix_x2(std::uint32_t (&r)[2], const void* row, Where where = Where::current()) {
+  cuda_emulator::ldmatrix_x2(r, row, where);
+}
+inline void ldmatrix_x2_trans(std::uint32_t (&r)[2], const void* row, Where where = Where::current()) {
+  cuda_emulator::ldmatrix_x2_trans(r, row, where);
+}
+inline void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                              Where where = Where::current()) {
+  cuda_emulator::mma_m16n8k16_bf16(c, a, b, where);
+}
+inline float exp2_approx(float x) {
+  return cuda_emulator::exp2_approx(x);
+}
+inline int load_acquire(const int* p) {
+  return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+inline void add_release(int* p, int n) {
+  __atomic_fetch_add(p, n, __ATOMIC_RELEASE);
+}
+inline void reduce_add(float* p, float x, float y) {
+  atomicAdd(p, x);
+  atomicAdd(p + 1, y);
+}
+inline int count_bits(std::uint32_t x) {
+  return __builtin_popcount(x);
+}
+inline void forget(int&) {}
+
+#else
+
+/// Return the address of shared memory in its own 32-bit window.
+__device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+/// Copies 16 bytes, both addresses 16-byte aligned, past the first cache; it has arrived when the wait says so. Not
+/// valid: writes zeros, and global is not read.
+__device__ __forceinline__ void cp_async_16(void* shared, const void* global, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+/// Closes a group of this thread's copies.
+__device__ __forceinline__ void cp_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Waits until at most N of this thread's groups are under way.
+template <int N>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+/// Loads four (two) 8 x 8 matrices of 16-bit elements; lane i (of the first 16) names row i % 8 of matrix i / 8.
+__device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix_x2(std::uint32_t (&r)[2], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix_x2_trans(std::uint32_t (&r)[2], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+/// c[16, 8] += a[16, 16] b[16, 8]: bfloat16 products, float32 sums.
+__device__ __forceinline__ void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4],
+                                                  const std::uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/// Return 2^x to 2 units in the last place; 0 for results below 2^-126.
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// A counter in global memory that blocks pass on: what was written before an add_release (after a __threadfence of
+/// those who wrote) is seen after a load_acquire that saw its sum.
+__device__ __forceinline__ int load_acquire(const int* p) {
+  int x;
+  asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+__device__ __forceinline__ void add_release(int* p, int n) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(n) : "memory");
+}
+
+/// Adds x to p[0] and y to p[1] in global memory, without an answer; p is 8-byte aligned.
+__device__ __forceinline__ void reduce_add(float* p, float x, float y) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(p), "f"(x), "f"(y) : "memory");
+#else
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(p), "f"(x) : "memory");
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(p + 1), "f"(y) : "memory");
+#endif
+}
+
+__device__ __forceinline__ int count_bits(std::uint32_t x) {
+  return __popc(x);
+}
+
+/// Hides from the compiler where x came from: at the top of a loop, what is derived from x is derived anew in each round
+/// instead of being kept in registers that the loop has better use for. No instruction.
+__device__ __forceinline__ void forget(int& x) {
+  asm volatile("" : "+r"(x));
+}
+
+#endif
+
+}  // namespace ringtrain::cuda

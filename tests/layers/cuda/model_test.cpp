@@ -1,0 +1,82 @@
+// A whole model on a GPU against the same model in double on the CPU: loss, every gradient and every token's nll; and
+// what must be equal to the bit on a GPU, too: recompute policies, offloading, one run and the next.
+#include "tests/layers/harness.h"
+#include "tests/support/gpu.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class GpuModel : public GpuTest, public ::testing::WithParamInterface<Architecture> {
+ protected:
+  /// A model whose heads have 64 elements, as the fast attention wants, or the small one.
+  ModelConfig config(bool wide) const {
+    ModelConfig config = GetParam() == Architecture::gpt2 ? small_gpt2() : small_llama();
+    if (!wide) return config;
+    config.head_dim = 64;
+    config.hidden_size = 48;
+    config.num_attention_heads = 2;
+    config.num_key_value_heads = GetParam() == Architecture::gpt2 ? 2 : 1;
+    config.intermediate_size = 40;
+    config.num_hidden_layers = 5;  // more than stay on the device when they are offloaded
+    return config;
+  }
+};
+
+void expect_same_bits(const RunResult& a, const RunResult& b) {
+  EXPECT_EQ(a.rank_losses, b.rank_losses);
+  EXPECT_EQ(a.by_rank, b.by_rank);
+}
+
+TEST_P(GpuModel, InFloat32IsThatOfTheCpuInDouble) {
+  for (const bool documents : {true, false}) {
+    const Sequences sequences = random_sequences(config(false), 2, 37, documents, 2);
+    const RunResult reference = run_training(config(false), {}, sequences, sequences.denominator());
+    const EvaluationResult scored = run_evaluation(config(false), {}, sequences);
+    for (const int ranks : {1, 2, 3}) {
+      SCOPED_TRACE("ring of " + std::to_string(ranks));
+      const RunOptions options{
+          .ranks = ranks, .layout = Layout::zigzag, .dtype = DType::float32, .device = Device::cuda(0)};
+      const RunResult result = run_training(config(false), options, sequences, sequences.denominator());
+      EXPECT_NEAR(result.loss_sum / reference.loss_sum, 1.0, 1e-5);
+      EXPECT_LE(relative_difference(result.gradients, reference.gradients), 1e-4);
+      EXPECT_LE(relative_difference(run_evaluation(config(false), options, sequences).nll, scored.nll), 1e-5);
+    }
+  }
+}
+
+TEST_P(GpuModel, InBfloat16IsThatOfTheCpuToItsPrecision) {
+  for (const bool wide : {false, true}) {
+    const Sequences sequences = random_sequences(config(wide), 2, 45, true, 3);
+    const RunResult reference = run_training(config(wide), {}, sequences, sequences.denominator());
+    for (const int ranks : {1, 2}) {
+      SCOPED_TRACE((wide ? "heads of 64, ring of " : "small heads, ring of ") + std::to_string(ranks));
+      const RunOptions options{
+          .ranks = ranks, .layout = Layout::zigzag, .dtype = DType::bfloat16, .device = Device::cuda(0)};
+      const RunResult result = run_training(config(wide), options, sequences, sequences.denominator());
+      EXPECT_NEAR(result.loss_sum / reference.loss_sum, 1.0, 1e-2);
+      EXPECT_LE(relative_difference(result.gradients, reference.gradients), 5e-2);
+    }
+  }
+}
+
+TEST_P(GpuModel, RecomputeAndOffloadingGiveTheSameBits) {
+  const Sequences sequences = random_sequences(config(true), 2, 37, true, 4);
+  for (const int ranks : {1, 2}) {
+    RunOptions options{.ranks = ranks, .layout = Layout::zigzag, .dtype = DType::bfloat16, .device = Device::cuda(0)};
+    const RunResult none = run_training(config(true), options, sequences, sequences.denominator());
+    for (const Recompute policy : {Recompute::none, Recompute::keep_attention, Recompute::full}) {
+      for (const bool offload : {false, true}) {
+        SCOPED_TRACE("ring of " + std::to_string(ranks) + (offload ? ", offloaded" : ""));
+        options.recompute = policy;
+        options.offload = offload;
+        expect_same_bits(run_training(config(true), options, sequences, sequences.denominator()), none);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, GpuModel, ::testing::Values(Architecture::llama, Architecture::gpt2),
+                         [](const auto& one) { return one.param == Architecture::llama ? "llama" : "gpt2"; });
+
+}  // namespace
+}  // namespace ringtrain::testing

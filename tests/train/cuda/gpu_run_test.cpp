@@ -1,0 +1,121 @@
+// Whole runs on a GPU: the losses of the CPU's run, checkpoints that go both ways, the same bits twice and on the way
+// over a checkpoint, meshes that share one card, offloading, and what a card that does not serve is answered with.
+#include <cmath>
+
+#include "tests/support/gpu.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint_evaluation.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class GpuRun : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    if (cuda::device_count() == 0) GTEST_SKIP() << "no GPU";
+    TextPlan text;
+    text.weights = true;
+    text.validation_documents = 10;
+    data = write_tokens("text.h5", text);
+  }
+  Config on_gpu(std::vector<std::string> settings, const std::string& dtype = "float32") const {
+    settings.insert(settings.begin(), {"training.device=cuda", "training.dtype=" + dtype});
+    return tiny(data, settings);
+  }
+  Config on_cpu(std::vector<std::string> settings) const {
+    settings.insert(settings.begin(), "training.dtype=float32");
+    return tiny(data, settings);
+  }
+  std::string data;
+};
+
+void expect_close(const std::vector<double>& found, const std::vector<double>& reference, double tolerance) {
+  ASSERT_EQ(found.size(), reference.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i], reference[i], tolerance * std::abs(reference[i])) << "step " << i + 1;
+  }
+}
+
+TEST_F(GpuRun, LearnsWhatTheCpuLearns) {
+  const std::vector<std::string> length{"training.steps=100", "training.global_batch_size=4"};
+  run(on_cpu(length), "cpu");
+  const auto reference = losses("cpu");
+  ASSERT_EQ(reference.size(), 100u);
+  EXPECT_LT(reference.back(), 0.95 * reference.front());
+  for (const char* const dtype : {"float32", "bfloat16"}) {
+    SCOPED_TRACE(dtype);
+    run(on_gpu(length, dtype), dtype);
+    expect_close(losses(dtype), reference, 0.01);
+  }
+}
+
+TEST_F(GpuRun, MeshesOnOneCardEqualOneRank) {
+  run(on_gpu({}), "one");
+  for (const auto& [data_ranks, sequence, layout] :
+       {std::tuple{1, 2, "zigzag"}, {2, 1, "contiguous"}, {2, 2, "striped"}, {1, 3, "contiguous"}}) {
+    const std::string name = fmt::format("{}x{}", data_ranks, sequence);
+    SCOPED_TRACE(name);
+    run(on_gpu({fmt::format("mesh.data={}", data_ranks), fmt::format("mesh.sequence={}", sequence),
+                std::string("mesh.layout=") + layout, "mesh.backend=threads", "training.micro_batch_size=2"}),
+        name);
+    expect_close(losses(name), losses("one"), 1e-4);
+  }
+}
+
+TEST_F(GpuRun, CheckpointsGoBothWays) {
+  run(on_cpu({}), "cpu");
+  run(on_cpu({"checkpoint.interval=15"}), "from-cpu", {}, 15);
+  run(on_gpu({}), "from-cpu", {.resume = true, .resume_path = "", .init_from = ""});
+  expect_close(losses("from-cpu"), losses("cpu"), 1e-4);
+  run(on_gpu({"mesh.sequence=2", "mesh.backend=threads"}), "from-gpu", {}, 15);
+  run(on_cpu({}), "from-gpu", {.resume = true, .resume_path = "", .init_from = ""});
+  expect_close(losses("from-gpu"), losses("cpu"), 1e-4);
+}
+
+TEST_F(GpuRun, GivesTheSameBitsTwiceAndOverACheckpoint) {
+  const std::vector<std::string> mesh{"mesh.sequence=2", "mesh.data=2", "mesh.backend=threads"};
+  run(on_gpu(mesh, "bfloat16"), "once");
+  run(on_gpu(mesh, "bfloat16"), "stopped", {}, 13);
+  run(on_gpu(mesh, "bfloat16"), "stopped", {.resume = true, .resume_path = "", .init_from = ""});
+  EXPECT_EQ(losses("stopped"), losses("once"));
+  EXPECT_EQ(state(checkpoint("stopped", 30)), state(checkpoint("once", 30)));
+}
+
+TEST_F(GpuRun, OffloadingChangesNoBit) {
+  const std::vector<std::string> deep{"model.num_hidden_layers=5", "training.steps=8"};
+  for (const char* const dtype : {"float32", "bfloat16"}) {
+    const std::string name = dtype;
+    run(on_gpu(deep, dtype), name + " none");
+    for (const std::string offload : {"activations", "activations+optimizer"}) {
+      SCOPED_TRACE(name + " " + offload);
+      std::vector<std::string> settings = deep;
+      settings.push_back("training.offload=" + offload);
+      run(on_gpu(settings, dtype), name + " " + offload);
+      EXPECT_EQ(losses(name + " " + offload), losses(name + " none"));
+      EXPECT_EQ(state(checkpoint(name + " " + offload, 8)), state(checkpoint(name + " none", 8)));
+    }
+  }
+}
+
+TEST_F(GpuRun, IsEvaluatedOnEitherDevice) {
+  run(on_gpu({"training.steps=5"}, "bfloat16"), "run");
+  EvaluationOptions options;
+  options.checkpoint = at("run");
+  options.data = data;
+  options.request.context_lengths = {16, 32};
+  options.request.target_tokens = 4;
+  options.request.target_blocks = 8;
+  Launcher launcher;
+  options.device = "cuda";
+  const EvaluationSummary gpu = evaluate_checkpoint(options, launcher);
+  options.device = "cpu";
+  const EvaluationSummary cpu = evaluate_checkpoint(options, launcher);
+  ASSERT_EQ(gpu.results.size(), cpu.results.size());
+  for (std::size_t i = 0; i < gpu.results.size(); ++i) {
+    EXPECT_NEAR(gpu.results[i].nll.value, cpu.results[i].nll.value, 0.02 * cpu.results[i].nll.value);
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,40 @@
+// The optimizer's update where its state waits in host memory: a piece at a time comes to the GPU, is updated there,
+// and goes back, while the next piece is on its way and the one before it still goes (two places on the device, a
+// stream of copies for each direction).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "framework/allocator.h"
+#include "framework/side_copies.h"
+#include "kernels/adamw.h"
+
+namespace ringtrain {
+
+class OffloadedUpdate {
+ public:
+  /// Elements of a piece: large enough that a copy runs at the link's speed.
+  static constexpr std::int64_t piece_elements = std::int64_t{4} << 20;
+
+  /// Makes two places for pieces of at most `elements` under Tag::workspace. stream must outlive it.
+  OffloadedUpdate(Allocator& allocator, Stream& stream, DType dtype, std::int64_t elements);
+
+  /// adamw_update of slices whose m and v, and w where there is `rounded`, are pinned host memory. What the stream is
+  /// given afterwards finds them written.
+  void run(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper);
+
+ private:
+  struct Place {
+    Tensor w, m, v;
+    SideCopies::Mark free;  // behind what took its last piece back
+  };
+  void update(Stream& stream, Place& place, const AdamWSlice& piece, const AdamW& hyper, const SideCopies::Mark& begun);
+
+  std::array<Place, 2> places_;
+  SideCopies coming_, going_;
+  SideCopies::Mark gone_;  // behind the last piece
+};
+
+}  // namespace ringtrain
