@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -33,6 +34,14 @@ int device_count();
 /// is older than this build's runtime.
 DeviceFacts facts_of(int index);
 
+/// What tells one product from another: sizes, types, alignments (kernels/cuda/matmul.cu).
+using BlasKey = std::array<std::int64_t, 11>;
+/// What cuBLASLt chose for a product: words of its own, and the workspace that they want.
+struct BlasChoice {
+  std::array<std::uint64_t, 8> algorithm;
+  std::size_t workspace_bytes;
+};
+
 class Context {
  public:
   /// Bytes of workspace for cuBLASLt: what NVIDIA advises for Hopper.
@@ -59,6 +68,9 @@ class Context {
   /// Return partial_sums_bytes, aligned to 256 bytes.
   void* partial_sums() const { return static_cast<std::byte*>(scratch_) + blas_workspace_bytes; }
 
+  /// The choices made so far, for each product once.
+  std::map<BlasKey, BlasChoice>& blas_choices() { return blas_choices_; }
+
   /// Returns when all work given to the stream is done. Throws Error(device) with what went wrong in it.
   void synchronize() const;
 
@@ -71,6 +83,7 @@ class Context {
   cublasLtContext* blas_ = nullptr;
   void* scratch_;
   std::map<const void*, std::size_t> shared_bytes_;  // allowed so far
+  std::map<BlasKey, BlasChoice> blas_choices_;
 };
 
 }  // namespace ringtrain::cuda

@@ -100,7 +100,12 @@ TEST_F(GpuRun, OffloadingChangesNoBit) {
 
 TEST_F(GpuRun, IsEvaluatedOnEitherDevice) {
   run(on_gpu({"training.steps=5"}, "bfloat16"), "run");
-  EvaluationOptions options{.checkpoint = at("run"), .data = data, .request = {{16, 32}, 4, 8}, .mesh = {}};
+  EvaluationOptions options;
+  options.checkpoint = at("run");
+  options.data = data;
+  options.request.context_lengths = {16, 32};
+  options.request.target_tokens = 4;
+  options.request.target_blocks = 8;
   Launcher launcher;
   options.device = "cuda";
   const EvaluationSummary gpu = evaluate_checkpoint(options, launcher);

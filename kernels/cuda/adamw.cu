@@ -1,0 +1,111 @@
+// AdamW on the GPU, bound by memory: one launch for as many slices as a kernel's arguments hold (60), each cut into
+// tiles that are given to blocks. The factors that depend on the step are made once, in double, on the host.
+#include <bit>
+#include <cmath>
+
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace ringtrain::cuda {
+
+namespace {
+
+constexpr int most_slices = 60, tile_threads = 256, tile_packs = 2, W = 4;
+constexpr std::int64_t tile_elements = tile_threads * tile_packs * W;
+
+struct Slice {
+  float *w, *m, *v;
+  const float* g;
+  bf16* rounded;  // null: none
+  std::int64_t n;
+  float decay;
+  bool whole;           // pointers allow packs
+  unsigned first_tile;  // of the launch
+};
+
+struct Slices {
+  Slice at[most_slices];
+  int count;
+  float b1, one_minus_b1, b2, one_minus_b2, m_correction, v_correction, scale, eps, lr;
+};
+static_assert(sizeof(Slices) <= 4096, "a kernel's arguments");
+
+template <int width>
+struct Loaded {
+  Pack<float, width> w, m, v, g;
+  __device__ void read(const Slice& slice, std::int64_t i) {
+    w = load<width>(slice.w + i), m = load<width>(slice.m + i);
+    v = load<width>(slice.v + i), g = load<width>(slice.g + i);
+  }
+  __device__ void update(const Slices& all, const Slice& slice, std::int64_t i) {
+#pragma unroll
+    for (int k = 0; k < width; ++k) {
+      const float gradient = g.at[k] * all.scale;
+      m.at[k] = all.b1 * m.at[k] + all.one_minus_b1 * gradient;
+      v.at[k] = all.b2 * v.at[k] + all.one_minus_b2 * gradient * gradient;
+      const float step = m.at[k] * all.m_correction / (sqrtf(v.at[k] * all.v_correction) + all.eps);
+      w.at[k] -= all.lr * (step + slice.decay * w.at[k]);
+    }
+    store(slice.w + i, w), store(slice.m + i, m), store(slice.v + i, v);
+    if (slice.rounded != nullptr) store(slice.rounded + i, rounded<bf16>(w));
+  }
+};
+
+__global__ void __launch_bounds__(tile_threads) adamw_kernel(const __grid_constant__ Slices all) {
+  int index = 0;  // the last slice that begins at this tile or before
+  for (int step = std::bit_ceil(unsigned{most_slices}) / 2; step > 0; step /= 2) {
+    if (index + step < all.count && all.at[index + step].first_tile <= blockIdx.x) index += step;
+  }
+  const Slice& slice = all.at[index];
+  const std::int64_t begin = (blockIdx.x - slice.first_tile) * tile_elements;
+  const std::int64_t end = min(slice.n, begin + tile_elements);
+  if (slice.whole && end - begin == tile_elements) {
+    Loaded<W> loaded[tile_packs];
+    const std::int64_t first = begin + threadIdx.x * W;
+#pragma unroll
+    for (int u = 0; u < tile_packs; ++u) loaded[u].read(slice, first + u * (tile_threads * W));
+#pragma unroll
+    for (int u = 0; u < tile_packs; ++u) loaded[u].update(all, slice, first + u * (tile_threads * W));
+  } else {
+    for (std::int64_t i = begin + threadIdx.x; i < end; i += tile_threads) {
+      Loaded<1> loaded;
+      loaded.read(slice, i);
+      loaded.update(all, slice, i);
+    }
+  }
+}
+
+}  // namespace
+
+void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper) {
+  const auto step = static_cast<double>(hyper.step);
+  Slices all{};
+  all.b1 = static_cast<float>(hyper.beta1), all.one_minus_b1 = static_cast<float>(1 - hyper.beta1);
+  all.b2 = static_cast<float>(hyper.beta2), all.one_minus_b2 = static_cast<float>(1 - hyper.beta2);
+  // m^ = m / (1 - b1^step), v^ = v / (1 - b2^step)
+  all.m_correction = static_cast<float>(1 / (1 - std::pow(hyper.beta1, step)));
+  all.v_correction = static_cast<float>(1 / (1 - std::pow(hyper.beta2, step)));
+  all.scale = static_cast<float>(hyper.gradient_scale), all.eps = static_cast<float>(hyper.eps);
+  all.lr = static_cast<float>(hyper.lr);
+  unsigned tiles = 0;
+  const auto flush = [&] {
+    launch(stream.cuda(), adamw_kernel, tiles, tile_threads, 0, all);
+    all.count = 0, tiles = 0;
+  };
+  for (const AdamWSlice& from : slices) {
+    if (from.w.numel() == 0) continue;
+    Slice& to = all.at[all.count++];
+    to.w = from.w.as<float>(), to.m = from.m.as<float>(), to.v = from.v.as<float>(), to.g = from.g.as<float>();
+    to.rounded = from.rounded.empty() ? nullptr : from.rounded.as<bf16>();
+    to.n = from.w.numel();
+    to.decay = static_cast<float>(from.weight_decay);
+    to.whole = aligned_to(16, {to.w, to.m, to.v, to.g}) && aligned_to(8, {to.rounded});
+    to.first_tile = tiles;
+    tiles += blocks_for(to.n, tile_elements);
+    if (all.count == most_slices) flush();
+  }
+  flush();
+}
+
+}  // namespace ringtrain::cuda

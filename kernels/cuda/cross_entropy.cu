@@ -1,0 +1,194 @@
+// Softmax cross-entropy on the GPU: a block for each row, which is read once for the maximum and the sum of
+// exponentials (kept together as they go: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018)
+// and once more for the gradient, written in its place. Rows need no alignment: elements before the first 16-byte
+// boundary and after the last are taken one by one. The losses' weighted sum runs in double over a fixed tree.
+#include <cfloat>
+
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/reduce.cuh"
+
+namespace ringtrain::cuda {
+
+namespace {
+
+constexpr int row_threads = 512;
+constexpr int packs_under_way = 4;
+constexpr float log2_e = 1.4426950408889634f;
+
+/// exp(x - shift), of a difference that is not positive.
+__device__ __forceinline__ float exponential(float x, float shift) {
+  return exp2f((x - shift) * log2_e);
+}
+
+/// The largest of some numbers and the sum of exp(x - largest); a NaN among them makes the sum NaN. Of no number:
+/// {-FLT_MAX, 0}, so that a difference to it is never that of two infinities.
+struct Softmax {
+  float largest = -FLT_MAX, sum = 0;
+
+  template <int W>
+  __device__ __forceinline__ void take(const Pack<float, W>& x) {
+    float above = largest;
+#pragma unroll
+    for (int w = 0; w < W; ++w) above = fmaxf(above, x.at[w]);
+    float more = 0;
+#pragma unroll
+    for (int w = 0; w < W; ++w) more += exponential(x.at[w], above);
+    sum = fmaf(sum, exponential(largest, above), more);
+    largest = above;
+  }
+};
+
+__device__ __forceinline__ float warp_maximum(float x) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, lanes));
+  return x;
+}
+
+/// A row cut into elements before its first boundary of 16 bytes, whole packs, and elements after them.
+template <class T>
+struct Row {
+  static constexpr int W = pack_width<T>;
+  T* data;
+  int V, before, packs;
+  __device__ Row(T* row, int columns) : data(row), V(columns) {
+    const auto beyond = static_cast<int>(reinterpret_cast<std::uintptr_t>(row) % 16 / sizeof(T));
+    before = min((W - beyond) % W, V);
+    packs = (V - before) / W;
+  }
+  /// Return the thread's element outside of the packs, or -1: there are fewer than 2 W of them.
+  __device__ int single() const {
+    const int i = static_cast<int>(threadIdx.x);
+    if (i < before) return i;
+    const int after = i + packs * W;
+    return after < V ? after : -1;
+  }
+  __device__ T* pack(int index) const { return data + before + index * W; }
+};
+
+template <class T>
+__device__ void fill_with_zeros(const Row<T>& row) {
+  Pack<T, Row<T>::W> zeros;
+#pragma unroll
+  for (int w = 0; w < Row<T>::W; ++w) zeros.at[w] = T(0.0f);
+  if (row.single() >= 0) row.data[row.single()] = T(0.0f);
+  for (int p = static_cast<int>(threadIdx.x); p < row.packs; p += row_threads) store(row.pack(p), zeros);
+}
+
+/// The block's whole row; the sum in double.
+struct RowSoftmax {
+  float largest;
+  double sum;
+};
+template <class T>
+__device__ RowSoftmax softmax_of(const Row<T>& row) {
+  constexpr int W = Row<T>::W;
+  Softmax own;
+  if (row.single() >= 0) own.take(widened(load<1>(row.data + row.single())));
+  int p = static_cast<int>(threadIdx.x);
+  for (; p + (packs_under_way - 1) * row_threads < row.packs; p += packs_under_way * row_threads) {
+    Pack<T, W> x[packs_under_way];
+#pragma unroll
+    for (int u = 0; u < packs_under_way; ++u) x[u] = load<W>(row.pack(p + u * row_threads));
+#pragma unroll
+    for (int u = 0; u < packs_under_way; ++u) own.take(widened(x[u]));
+  }
+  for (; p < row.packs; p += row_threads) own.take(widened(load<W>(row.pack(p))));
+
+  __shared__ float maxima[row_threads / 32];
+  __shared__ double sums[row_threads / 32];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const float of_warp = warp_maximum(own.largest);
+  if (lane == 0) maxima[warp] = of_warp;
+  __syncthreads();
+  const float largest = warp_maximum(maxima[lane % (row_threads / 32)]);
+  const double sum = warp_sum(static_cast<double>(own.sum * exponential(own.largest, largest)));
+  if (lane == 0) sums[warp] = sum;
+  __syncthreads();
+  return {largest, warp_sum(lane < row_threads / 32 ? sums[lane] : 0.0)};
+}
+
+template <class T>
+__global__ void __launch_bounds__(row_threads)
+    cross_entropy_kernel(T* const logits,                   // [n, V]
+                         double* const nll,                 // [n]
+                         const std::int32_t* const labels,  // [n]
+                         const float* const weights,        // [n]
+                         const int V, const double denominator, const bool gradient) {
+  constexpr int W = Row<T>::W;
+  const std::int64_t t = blockIdx.x;
+  const Row<T> row(logits + t * V, V);
+  const int label = labels[t];
+  const float weight = weights[t];
+  const bool slopes = gradient && label >= 0 && weight != 0;
+  if (label < 0) {
+    if (threadIdx.x == 0) nll[t] = 0;
+  } else {
+    const float of_label = widened(row.data[label]);  // before its gradient takes its place
+    const RowSoftmax all = softmax_of(row);
+    if (threadIdx.x == 0) {
+      nll[t] = log(all.sum) + (static_cast<double>(all.largest) - static_cast<double>(of_label));
+    }
+    if (slopes) {
+      const double factor = static_cast<double>(weight) / denominator;
+      const auto scale = static_cast<float>(factor / all.sum);
+      const double p_of_label = static_cast<double>(exponential(of_label, all.largest)) / all.sum;
+      const auto slope_of_label = static_cast<float>((p_of_label - 1) * factor);
+      const int single = row.single();
+      if (single >= 0) {
+        const float e = exponential(widened(row.data[single]), all.largest);
+        store(row.data + single, rounded<T>(Pack<float, 1>{{single == label ? slope_of_label : e * scale}}));
+      }
+      const auto put = [&](int p, const Pack<T, W>& x) {
+        const Pack<float, W> wide = widened(x);
+        const int at = label - row.before - p * W;  // of the label in this pack
+        Pack<float, W> slope;
+#pragma unroll
+        for (int w = 0; w < W; ++w) {
+          slope.at[w] = w == at ? slope_of_label : exponential(wide.at[w], all.largest) * scale;
+        }
+        store(row.pack(p), rounded<T>(slope));
+      };
+      int p = static_cast<int>(threadIdx.x);
+      for (; p + (packs_under_way - 1) * row_threads < row.packs; p += packs_under_way * row_threads) {
+        Pack<T, W> x[packs_under_way];
+#pragma unroll
+        for (int u = 0; u < packs_under_way; ++u) x[u] = load<W>(row.pack(p + u * row_threads));
+#pragma unroll
+        for (int u = 0; u < packs_under_way; ++u) put(p + u * row_threads, x[u]);
+      }
+      for (; p < row.packs; p += row_threads) put(p, load<W>(row.pack(p)));
+    }
+  }
+  if (gradient && !slopes) fill_with_zeros(row);
+}
+
+struct Weighted {
+  const double* values;
+  const float* weights;
+  const std::int32_t* labels;
+  template <int W>
+  __device__ double at(std::int64_t i) const {
+    static_assert(W == 1);
+    return labels[i] >= 0 ? values[i] * static_cast<double>(weights[i]) : 0.0;
+  }
+};
+
+}  // namespace
+
+void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const TensorView& labels,
+                   const TensorView& weights, double denominator, bool gradient) {
+  ensure(logits.dim(1) <= INT32_MAX - 2 * row_threads * packs_under_way * 8, "a vocabulary's ids are int32");
+  dispatch_storage(logits.dtype, [&]<class T>() {
+    launch(stream.cuda(), cross_entropy_kernel<T>, blocks_for(logits.dim(0), 1), row_threads, 0, logits.as<T>(),
+           nll.as<double>(), labels.as<std::int32_t>(), weights.as<float>(), static_cast<int>(logits.dim(1)),
+           denominator, gradient);
+  });
+}
+
+void weighted_sum(Stream& stream, const TensorView& result, const TensorView& values, const TensorView& weights,
+                  const TensorView& labels, bool accumulate) {
+  sum_over_tree<1>(stream.cuda(), result.as<double>(), values.numel(), true, accumulate,
+                   Weighted{values.as<double>(), weights.as<float>(), labels.as<std::int32_t>()});
+}
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,233 @@
+// A linear layer's products by cuBLASLt, which knows column-major matrices: a row-major [R, C] is its C x R, so that y
+// = x w^T is asked for as y^T = w x^T. Products of bfloat16 and float32 add up in float32 (never in TF32); dw is added
+// to by beta = 1. dbias has a kernel of its own: cuBLASLt's epilogue for it overwrites, and dbias adds.
+//
+// The algorithm of a product is cuBLASLt's first choice for its shape and the alignment of its pointers, asked for once
+// and kept in the Context. Choices that split the summed dimension reduce in a separate step: same bits every time.
+#include <cublasLt.h>
+
+#include <bit>
+#include <cstring>
+#include <memory>
+
+#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/cuda_kernels.h"
+
+namespace ringtrain::cuda {
+
+namespace {
+
+cudaDataType_t cuda_type(DType dtype) {
+  return dtype == DType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/// A column-major operand: `rows` x `columns` as it lies, rows next to each other; transposed: used the other way.
+struct Matrix {
+  const TensorView& view;
+  std::int64_t rows, columns;
+  bool transposed;
+};
+
+/// D[m, n] = op(A)[m, k] op(B)[k, n] + beta D + bias[m]; what: for messages.
+struct Product {
+  const char* what;
+  Matrix a, b, d;
+  std::int64_t m, n, k;
+  TensorView bias;  // may be empty
+  float beta;
+
+  void check(cublasStatus_t status) const {
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    fail(ExitCode::device, "{}, a product of {} and {} to {} of {} elements: cuBLASLt says {}", what,
+         a.view.shape.to_string(), b.view.shape.to_string(), d.view.shape.to_string(), name_of(a.view.dtype),
+         cublasLtGetStatusName(status));
+  }
+};
+
+/// Owns one of cuBLASLt's descriptions, a pointer to something of its own.
+template <class T, cublasStatus_t (*destroy)(T)>
+class Owned {
+ public:
+  Owned() = default;
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() {
+    if (it_ != nullptr) destroy(it_);
+  }
+  T* operator&() { return &it_; }
+  operator T() const { return it_; }
+
+ private:
+  T it_ = nullptr;
+};
+
+using Operation = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+struct Descriptions {
+  Operation operation;
+  Layout a, b, d;
+
+  explicit Descriptions(const Product& product) {
+    product.check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    set(product, CUBLASLT_MATMUL_DESC_TRANSA, product.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(product, CUBLASLT_MATMUL_DESC_TRANSB, product.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (!product.bias.empty()) {
+      set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(product.bias.data));
+    }
+    describe(product, a, product.a);
+    describe(product, b, product.b);
+    describe(product, d, product.d);
+  }
+
+ private:
+  template <class T>
+  void set(const Product& product, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    product.check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof(value)));
+  }
+  static void describe(const Product& product, Layout& layout, const Matrix& matrix) {
+    product.check(cublasLtMatrixLayoutCreate(&layout, cuda_type(matrix.view.dtype),
+                                             static_cast<std::uint64_t>(matrix.rows),
+                                             static_cast<std::uint64_t>(matrix.columns), matrix.rows));
+  }
+};
+
+/// Return the largest power of two, up to 256, that divides a pointer.
+std::uint32_t alignment_of(const TensorView& view) {
+  return 1U << std::countr_zero(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(view.data)) | 256U);
+}
+
+BlasChoice ask(const Context& context, const Product& product, const Descriptions& descriptions) {
+  Preference preference;
+  product.check(cublasLtMatmulPreferenceCreate(&preference));
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    product.check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)));
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, Context::blas_workspace_bytes);
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.a.view));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.b.view));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.d.view));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.d.view));
+  cublasLtMatmulHeuristicResult_t result{};
+  int found = 0;
+  product.check(cublasLtMatmulAlgoGetHeuristic(context.blas(), descriptions.operation, descriptions.a, descriptions.b,
+                                               descriptions.d, descriptions.d, preference, 1, &result, &found));
+  product.check(found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : result.state);
+  BlasChoice choice;
+  static_assert(sizeof(choice.algorithm) == sizeof(result.algo));
+  std::memcpy(&choice.algorithm, &result.algo, sizeof(result.algo));
+  choice.workspace_bytes = result.workspaceSize;
+  return choice;
+}
+
+void multiply(Context& context, const Product& product) {
+  const Descriptions descriptions(product);
+  const BlasKey key{product.m,
+                    product.n,
+                    product.k,
+                    product.a.transposed,
+                    product.b.transposed,
+                    static_cast<std::int64_t>(product.a.view.dtype),
+                    static_cast<std::int64_t>(product.d.view.dtype),
+                    product.bias.empty() ? 0 : alignment_of(product.bias),
+                    alignment_of(product.a.view),
+                    alignment_of(product.b.view),
+                    alignment_of(product.d.view)};
+  auto found = context.blas_choices().find(key);
+  if (found == context.blas_choices().end()) {
+    found = context.blas_choices().emplace(key, ask(context, product, descriptions)).first;
+  }
+  const BlasChoice& choice = found->second;
+  cublasLtMatmulAlgo_t algorithm;
+  std::memcpy(&algorithm, &choice.algorithm, sizeof(algorithm));
+  const float alpha = 1;
+  void* const to = product.d.view.data;
+  product.check(cublasLtMatmul(context.blas(), descriptions.operation, &alpha, product.a.view.data, descriptions.a,
+                               product.b.view.data, descriptions.b, &product.beta, to, descriptions.d, to,
+                               descriptions.d, &algorithm, context.blas_workspace(), choice.workspace_bytes,
+                               context.stream()));
+}
+
+constexpr int bias_threads = 256;
+
+/// y[T, O] = bias[O]: a product over no elements.
+template <class T>
+__global__ void __launch_bounds__(bias_threads)
+    bias_kernel(T* const y, const T* const bias, const std::int64_t n, const std::int64_t O) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * bias_threads + threadIdx.x;
+  if (i < n) y[i] = bias[i % O];
+}
+
+template <class T>
+struct Column {
+  const T* dy;  // [T, O]
+  std::int64_t O;
+  template <int W>
+  __device__ Pack<float, W> at(std::int64_t t, std::int64_t c) const {
+    return widened(load<W>(dy + t * O + c));
+  }
+};
+
+}  // namespace
+
+void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, const TensorView& w,
+                    const TensorView& bias) {
+  const std::int64_t T = x.dim(0), I = x.dim(1), O = w.dim(0);
+  if (y.numel() == 0) return;
+  if (I == 0) {
+    if (bias.empty()) return fill(stream, y, 0);
+    return dispatch_storage(y.dtype, [&]<class S>() {
+      launch(stream.cuda(), bias_kernel<S>, blocks_for(y.numel(), bias_threads), bias_threads, 0, y.as<S>(),
+             bias.as<S>(), y.numel(), O);
+    });
+  }
+  multiply(stream.cuda(), {"a linear layer", {w, I, O, true}, {x, I, T, false}, {y, O, T, false}, O, T, I, bias, 0});
+}
+
+void linear_backward_input(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& w,
+                           bool accumulate) {
+  const std::int64_t T = dx.dim(0), I = dx.dim(1), O = w.dim(0);
+  if (dx.numel() == 0) return;
+  if (O == 0) {
+    if (!accumulate) fill(stream, dx, 0);
+    return;
+  }
+  multiply(stream.cuda(), {"the gradient of a linear layer's input",
+                           {w, I, O, false},
+                           {dy, O, T, false},
+                           {dx, I, T, false},
+                           I,
+                           T,
+                           O,
+                           {},
+                           accumulate ? 1.0f : 0.0f});
+}
+
+void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const TensorView& dy,
+                            const TensorView& x) {
+  const std::int64_t T = x.dim(0), I = x.dim(1), O = dw.dim(0);
+  if (T == 0 || O == 0) return;
+  if (I > 0) {
+    multiply(stream.cuda(), {"the gradient of a linear layer's weights",
+                             {x, I, T, false},
+                             {dy, O, T, true},
+                             {dw, I, O, false},
+                             I,
+                             O,
+                             T,
+                             {},
+                             1});
+  }
+  if (dbias.empty()) return;
+  dispatch_storage(dy.dtype, [&]<class S>() {
+    constexpr int W = pack_width<S>;
+    add_column_sums<W>(stream.cuda(), dbias.as<float>(), T, O, O % W == 0 && aligned_to(16, {dy.data}),
+                       Column<S>{dy.as<S>(), O});
+  });
+}
+
+}  // namespace ringtrain::cuda

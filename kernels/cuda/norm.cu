@@ -1,0 +1,314 @@
+// RMSNorm and LayerNorm on the GPU. A group of threads (a warp, or a whole block) shares one row and keeps it in
+// registers: a row is read once forward, and once backward for dx and the parameter gradients together. Backward, a
+// group walks a chunk of tokens and keeps each column's sums; the chunks' sums are then added in order.
+// Rows whose width or memory does not allow packs of 16 bytes, and rows wider than 16K elements forward or 8K backward,
+// go by single elements, reading a row as often as it is needed.
+#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/reduce.cuh"
+
+namespace ringtrain::cuda {
+
+namespace {
+
+/// Return the sums over the group of threads that shares a row: blockDim.x threads, a block of one group unless that is
+/// a warp. `parity` alternates from call to call, so that one barrier a call is enough.
+template <int count>
+__device__ __forceinline__ void group_sums(float (&x)[count], int parity) {
+  __shared__ float of_warp[2][count][32];
+#pragma unroll
+  for (int k = 0; k < count; ++k) x[k] = warp_sum(x[k]);
+  if (blockDim.x == 32) return;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  if (lane == 0) {
+#pragma unroll
+    for (int k = 0; k < count; ++k) of_warp[parity][k][warp] = x[k];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < count; ++k) {
+    x[k] = warp_sum(lane < static_cast<int>(blockDim.x) / 32 ? of_warp[parity][k][lane] : 0.0f);
+  }
+}
+
+/// The packs of a row that this thread has: P of them, at most, in registers; P = 0: any number, read when needed.
+template <class T, int W, int P>
+struct RowPart {
+  const T* row;
+  Pack<T, W> held[P == 0 ? 1 : P];
+
+  __device__ __forceinline__ void read(const T* from, int packs) {
+    row = from;
+#pragma unroll
+    for (int j = 0; j < P; ++j) {
+      const int pack = static_cast<int>(j * blockDim.x + threadIdx.x);
+      if (pack < packs) held[j] = load<W>(from + static_cast<std::int64_t>(pack) * W);
+    }
+  }
+  /// Return the values of the thread's pack j, which is the row's pack `pack`.
+  __device__ __forceinline__ Pack<float, W> values(int j, int pack) const {
+    if constexpr (P == 0) return widened(load<W>(row + static_cast<std::int64_t>(pack) * W));
+    return widened(held[j]);
+  }
+};
+
+/// Calls body(j, pack) for the thread's packs of a row.
+template <int P, class Body>
+__device__ __forceinline__ void for_packs(int packs, const Body& body) {
+  if constexpr (P == 0) {
+    for (int pack = static_cast<int>(threadIdx.x); pack < packs; pack += static_cast<int>(blockDim.x)) body(0, pack);
+  } else {
+#pragma unroll
+    for (int j = 0; j < P; ++j) {
+      const int pack = static_cast<int>(j * blockDim.x + threadIdx.x);
+      if (pack < packs) body(j, pack);
+    }
+  }
+}
+
+template <class T>
+struct Forward {
+  T* y;                // [T, C]
+  float *mean, *rstd;  // [T]; no mean: RMSNorm
+  const T *x, *w, *b;  // [T, C], [C], [C]
+  std::int64_t T_, C;
+  float eps;
+};
+
+constexpr int forward_packs = 4, most_forward_threads = 1024, loop_threads = 256;
+
+template <class T, bool layer, int W, int P>
+__global__ void __launch_bounds__(P == 0 ? loop_threads : most_forward_threads) forward_kernel(const Forward<T> call) {
+  const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (t >= call.T_) return;  // a whole warp, or with one group a block: none
+  const int packs = static_cast<int>(call.C / W);
+  const auto width = static_cast<float>(call.C);
+  RowPart<T, W, P> x;
+  x.read(call.x + t * call.C, packs);
+  float mean = 0;
+  if constexpr (layer) {
+    float sum[1] = {};
+    for_packs<P>(packs, [&](int j, int pack) {
+      const Pack<float, W> values = x.values(j, pack);
+#pragma unroll
+      for (int i = 0; i < W; ++i) sum[0] += values.at[i];
+    });
+    group_sums(sum, 0);
+    mean = sum[0] / width;
+  }
+  // The second pass, over the row in registers, keeps rows of a large mean exact.
+  float squares[1] = {};
+  for_packs<P>(packs, [&](int j, int pack) {
+    const Pack<float, W> values = x.values(j, pack);
+#pragma unroll
+    for (int i = 0; i < W; ++i) squares[0] += (values.at[i] - mean) * (values.at[i] - mean);
+  });
+  group_sums(squares, 1);
+  const float rstd = 1 / sqrtf(squares[0] / width + call.eps);
+  if (threadIdx.x == 0) {
+    if constexpr (layer) call.mean[t] = mean;
+    call.rstd[t] = rstd;
+  }
+  for_packs<P>(packs, [&](int j, int pack) {
+    const Pack<float, W> values = x.values(j, pack), w = widened(load<W>(call.w + pack * W));
+    Pack<float, W> y, b{};
+    if constexpr (layer) b = widened(load<W>(call.b + pack * W));
+#pragma unroll
+    for (int i = 0; i < W; ++i) y.at[i] = (values.at[i] - mean) * rstd * w.at[i] + b.at[i];
+    store(call.y + t * call.C + pack * W, rounded<T>(y));
+  });
+}
+
+/// Return the block for rows of `packs` packs of which a thread takes up to P: one group, or four groups of a warp.
+dim3 groups_for(std::int64_t packs, int P) {
+  const unsigned threads = std::max(1U, blocks_for(packs, 32 * P)) * 32;
+  return {threads, threads == 32 ? 4U : 1U};
+}
+
+template <class T, bool layer>
+void forward(Context& context, const Forward<T>& call) {
+  constexpr int W = pack_width<T>;
+  const std::int64_t packs = call.C / W;
+  if (call.C % W == 0 && packs <= most_forward_threads * forward_packs &&
+      aligned_to(16, {call.y, call.x, call.w, call.b})) {
+    const dim3 block = groups_for(packs, forward_packs);
+    launch(context, forward_kernel<T, layer, W, forward_packs>, blocks_for(call.T_, block.y), block, 0, call);
+  } else {
+    launch(context, forward_kernel<T, layer, 1, 0>, blocks_for(call.T_, 1), loop_threads, 0, call);
+  }
+}
+
+template <class T>
+struct Backward {
+  T* dx;                     // [T, C]
+  float *dw, *db;            // [C]; no db: RMSNorm
+  const T *dy, *x, *w;       // [T, C], [T, C], [C]
+  const float *mean, *rstd;  // [T]
+  std::int64_t T_, C;
+  bool accumulate;
+};
+
+/// Threads of a block at most: each keeps the sums of W columns, or two or four times as many.
+template <int W>
+constexpr int most_backward_threads = 2048 / W;
+constexpr std::int64_t most_backward_columns = 8192;
+
+/// dx of the rows of one chunk a group, and partial[2, chunks, C], the chunk's sums of dw and db. With n = (x - mean)
+/// rstd, the normalised row, and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum of dy n, db = sum of dy;
+/// RMSNorm has no means.
+template <class T, bool layer, int W, int P>
+__global__ void __launch_bounds__(most_backward_threads<W>, P > 1 ? 1 : (W == 8 && !layer ? 3 : 2))
+    backward_kernel(const Backward<T> call, float* const partial, const std::int64_t tokens, const unsigned chunks) {
+  const std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  const std::int64_t begin = group * tokens, end = min(call.T_, begin + tokens);
+  const int packs = static_cast<int>(call.C / W);
+  const auto width = static_cast<float>(call.C);
+  RowPart<T, W, P> x, dy, w;
+  Pack<float, W> dw[P]{}, db[P]{};
+  w.read(call.w, packs);
+  for (std::int64_t t = begin; t < end; ++t) {
+    x.read(call.x + t * call.C, packs);
+    dy.read(call.dy + t * call.C, packs);
+    const float rstd = call.rstd[t], mean = layer ? call.mean[t] : 0.0f;
+    float sums[layer ? 2 : 1] = {};
+    for_packs<P>(packs, [&](int j, int pack) {
+      const Pack<float, W> xs = x.values(j, pack), dys = dy.values(j, pack), ws = w.values(j, pack);
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        const float n = (xs.at[i] - mean) * rstd, g = dys.at[i] * ws.at[i];
+        sums[0] += g * n;
+        if constexpr (layer) sums[1] += g;
+        dw[j].at[i] += dys.at[i] * n;
+        if constexpr (layer) db[j].at[i] += dys.at[i];
+      }
+    });
+    group_sums(sums, static_cast<int>(t & 1));
+    const float slope = sums[0] / width, offset = layer ? sums[layer ? 1 : 0] / width : 0.0f;
+    for_packs<P>(packs, [&](int j, int pack) {
+      const Pack<float, W> xs = x.values(j, pack), dys = dy.values(j, pack), ws = w.values(j, pack);
+      T* const to = call.dx + t * call.C + pack * W;
+      Pack<float, W> dx{};
+      if (call.accumulate) dx = widened(load<W>(to));
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        const float n = (xs.at[i] - mean) * rstd, g = dys.at[i] * ws.at[i];
+        dx.at[i] += rstd * (g - offset - n * slope);
+      }
+      store(to, rounded<T>(dx));
+    });
+  }
+  if (group >= chunks) return;
+  for_packs<P>(packs, [&](int j, int pack) {
+    store(partial + group * call.C + pack * W, dw[j]);
+    if constexpr (layer) store(partial + (chunks + group) * call.C + pack * W, db[j]);
+  });
+}
+
+/// dx alone, for any width and alignment. A block a row.
+template <class T, bool layer>
+__global__ void __launch_bounds__(loop_threads) backward_loop_kernel(const Backward<T> call) {
+  const std::int64_t t = blockIdx.x;
+  const auto width = static_cast<float>(call.C);
+  const float rstd = call.rstd[t], mean = layer ? call.mean[t] : 0.0f;
+  const T *const x = call.x + t * call.C, *const dy = call.dy + t * call.C;
+  T* const dx = call.dx + t * call.C;
+  float sums[2] = {};
+  for (std::int64_t c = threadIdx.x; c < call.C; c += loop_threads) {
+    const float g = widened(dy[c]) * widened(call.w[c]);
+    sums[0] += g * (widened(x[c]) - mean) * rstd;
+    if constexpr (layer) sums[1] += g;
+  }
+  group_sums(sums, 0);
+  const float slope = sums[0] / width, offset = sums[1] / width;
+  for (std::int64_t c = threadIdx.x; c < call.C; c += loop_threads) {
+    const float g = widened(dy[c]) * widened(call.w[c]), n = (widened(x[c]) - mean) * rstd;
+    const float before = call.accumulate ? widened(dx[c]) : 0.0f;
+    store(dx + c, rounded<T>(Pack<float, 1>{{before + rstd * (g - offset - n * slope)}}));
+  }
+}
+
+/// The terms of dw and db, for widths that the first kernel does not take.
+template <class T, bool layer>
+struct WeightTerm {
+  Backward<T> call;
+  template <int W>
+  __device__ Pack<float, W> at(std::int64_t t, std::int64_t c) const {
+    static_assert(W == 1);
+    const float mean = layer ? call.mean[t] : 0.0f;
+    return {{widened(call.dy[t * call.C + c]) * (widened(call.x[t * call.C + c]) - mean) * call.rstd[t]}};
+  }
+};
+template <class T>
+struct BiasTerm {
+  Backward<T> call;
+  template <int W>
+  __device__ Pack<float, W> at(std::int64_t t, std::int64_t c) const {
+    static_assert(W == 1);
+    return {{widened(call.dy[t * call.C + c])}};
+  }
+};
+
+template <class T, bool layer, int P>
+void launch_backward(Context& context, const Backward<T>& call) {
+  constexpr int W = pack_width<T>;
+  const dim3 block = groups_for(call.C / W, P);
+  const TokenChunks chunks = chunks_of(call.T_, call.C, layer ? 2 : 1, 512 * std::int64_t{block.y});
+  auto* const partial = static_cast<float*>(context.partial_sums());
+  launch(context, backward_kernel<T, layer, W, P>, blocks_for(chunks.count, block.y), block, 0, call, partial,
+         chunks.tokens, chunks.count);
+  add_chunks(context, call.dw, partial, chunks.count, call.C);
+  if constexpr (layer) add_chunks(context, call.db, partial + chunks.count * call.C, chunks.count, call.C);
+}
+
+template <class T, bool layer>
+void backward(Context& context, const Backward<T>& call) {
+  constexpr int W = pack_width<T>;
+  if (call.T_ == 0 || call.C == 0) return;
+  const std::int64_t packs = call.C / W;
+  if (call.C % W == 0 && call.C <= most_backward_columns && aligned_to(16, {call.dx, call.dy, call.x, call.w})) {
+    if (packs > 2 * most_backward_threads<W>) return launch_backward<T, layer, 4>(context, call);
+    if (packs > most_backward_threads<W>) return launch_backward<T, layer, 2>(context, call);
+    return launch_backward<T, layer, 1>(context, call);
+  }
+  // First the parameters' gradients, then dx: dx may be the memory of dy.
+  add_column_sums<1>(context, call.dw, call.T_, call.C, false, WeightTerm<T, layer>{call});
+  if constexpr (layer) add_column_sums<1>(context, call.db, call.T_, call.C, false, BiasTerm<T>{call});
+  launch(context, backward_loop_kernel<T, layer>, blocks_for(call.T_, 1), loop_threads, 0, call);
+}
+
+}  // namespace
+
+void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const TensorView& x,
+                     const TensorView& w, double eps) {
+  dispatch_storage(x.dtype, [&]<class T>() {
+    forward<T, false>(stream.cuda(), {y.as<T>(), nullptr, rstd.as<float>(), x.as<T>(), w.as<T>(), nullptr, x.dim(0),
+                                      x.dim(1), static_cast<float>(eps)});
+  });
+}
+
+void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& dy,
+                      const TensorView& x, const TensorView& w, const TensorView& rstd, bool accumulate) {
+  dispatch_storage(x.dtype, [&]<class T>() {
+    backward<T, false>(stream.cuda(), {dx.as<T>(), dw.as<float>(), nullptr, dy.as<T>(), x.as<T>(), w.as<T>(), nullptr,
+                                       rstd.as<float>(), x.dim(0), x.dim(1), accumulate});
+  });
+}
+
+void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
+                       const TensorView& x, const TensorView& w, const TensorView& b, double eps) {
+  dispatch_storage(x.dtype, [&]<class T>() {
+    forward<T, true>(stream.cuda(), {y.as<T>(), mean.as<float>(), rstd.as<float>(), x.as<T>(), w.as<T>(), b.as<T>(),
+                                     x.dim(0), x.dim(1), static_cast<float>(eps)});
+  });
+}
+
+void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
+                        const TensorView& dy, const TensorView& x, const TensorView& w, const TensorView& mean,
+                        const TensorView& rstd, bool accumulate) {
+  dispatch_storage(x.dtype, [&]<class T>() {
+    backward<T, true>(stream.cuda(), {dx.as<T>(), dw.as<float>(), db.as<float>(), dy.as<T>(), x.as<T>(), w.as<T>(),
+                                      mean.as<float>(), rstd.as<float>(), x.dim(0), x.dim(1), accumulate});
+  });
+}
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,25 @@
+// A stable sort of up to 256K small numbers on the GPU: least significant digit first, 8 bits at a time, three launches
+// a digit. Equal numbers stay in their order, and the result does not depend on how blocks and warps are scheduled.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "framework/cuda/context.h"
+
+namespace ringtrain::cuda {
+
+/// Numbers that one sort takes; its memory is part of the context's partial sums.
+inline constexpr int most_sorted = 1 << 18;
+
+/// keys[n], ascending, and where each stood before: keys[i] = input[places[i]].
+struct Sorted {
+  const std::uint32_t* keys;
+  const std::uint32_t* places;
+};
+
+/// Sorts input[n] (device memory, each in [0, bound)), 1 <= n <= most_sorted. The result stands in the context's
+/// partial sums until the next call that uses them.
+Sorted sort(Context& context, const std::int32_t* input, int n, std::int64_t bound);
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,76 @@
+// AdamW on the GPU against the CPU's in double, several steps: more slices than one launch takes, of odd sizes and at
+// odd places; rounded weights are the weights rounded.
+#include "kernels/adamw.h"
+
+#include "tests/support/cuda_harness.h"
+
+namespace ringtrain {
+namespace {
+
+using namespace ringtrain::testing;
+
+class GpuAdamWTest : public GpuKernelTest {};
+
+TEST_F(GpuAdamWTest, ManySlicesOverSteps) {
+  struct Slice {
+    Both w, m, v, g, rounded;
+    double decay;
+  };
+  std::vector<Slice> slices;
+  const std::int64_t sizes[] = {0, 1, 5, 64, 2048, 2049, 4500, 127};
+  for (std::uint64_t i = 0; i < 130; ++i) {
+    const std::int64_t n = i == 77 ? 10000 : sizes[i % 8], skip = i % 3 == 0 ? static_cast<std::int64_t>(i % 5) : 0;
+    Slice slice{random({n}, DType::float32, 4 * i, 1, skip),
+                random({n}, DType::float32, 4 * i + 1, 0.1, skip),
+                random({n}, DType::float32, 4 * i + 2, 0.1, skip),
+                random({n}, DType::float32, 4 * i + 3, 1, skip),
+                i % 2 == 0 ? output({n}, DType::bfloat16, skip) : Both{},
+                i % 4 == 0 ? 0.0 : 0.1};
+    for (double* v = slice.v.cpu.as<double>(); v != slice.v.cpu.as<double>() + n; ++v) *v = std::abs(*v);
+    slice.v =
+        values(std::vector<double>(slice.v.cpu.as<double>(), slice.v.cpu.as<double>() + n), {n}, DType::float32, skip);
+    slices.push_back(slice);
+  }
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    const AdamW hyper{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .step = step, .gradient_scale = 0.7};
+    on_both([&](Stream& stream, auto at) {
+      std::vector<AdamWSlice> views;
+      for (const Slice& slice : slices) {
+        // On a CPU weights are not rounded.
+        const TensorView rounded = stream.on_cuda() ? slice.rounded.gpu : TensorView{};
+        views.push_back({at(slice.w), at(slice.m), at(slice.v), at(slice.g), rounded, slice.decay});
+      }
+      adamw_update(stream, views, hyper);
+    });
+  }
+  for (const Slice& slice : slices) {
+    const std::string what = fmt::format("a slice of {}", slice.w.gpu.numel());
+    expect_agrees(slice.w, what);
+    expect_agrees(slice.m, what);
+    expect_agrees(slice.v, what);
+    if (slice.rounded.gpu.empty()) continue;
+    std::vector<double> rounded = on_host(slice.w.gpu);
+    for (double& x : rounded) x = as_held(x, DType::bfloat16);
+    EXPECT_EQ(on_host(slice.rounded.gpu), rounded) << what;
+  }
+}
+
+TEST_F(GpuAdamWTest, ExactlyOneLaunchAndNone) {
+  const AdamW hyper{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .step = 1, .gradient_scale = 1};
+  const Both m = values(std::vector<double>(60), {60}, DType::float32);
+  const Both v = values(std::vector<double>(60), {60}, DType::float32);
+  const Both w = random({60}, DType::float32, 1), g = random({60}, DType::float32, 2);
+  on_both([&](Stream& stream, auto at) {
+    std::vector<AdamWSlice> views;  // as many as a launch takes
+    for (std::int64_t i = 0; i < 60; ++i) {
+      views.push_back(
+          {at(w).flat(i, i + 1), at(m).flat(i, i + 1), at(v).flat(i, i + 1), at(g).flat(i, i + 1), {}, 0.1});
+    }
+    adamw_update(stream, views, hyper);
+    adamw_update(stream, {}, hyper);
+  });
+  expect_agrees(w, "w");
+}
+
+}  // namespace
+}  // namespace ringtrain

@@ -1,0 +1,69 @@
+// Matrix products on the GPU against the CPU's in double: odd sizes and none, operands that are not aligned, with and
+// without a bias, sums that add and that do not; a shape's algorithm is asked for once.
+#include "kernels/matmul.h"
+
+#include "tests/support/cuda_harness.h"
+
+namespace ringtrain {
+namespace {
+
+using namespace ringtrain::testing;
+
+class GpuMatmulTest : public GpuKernelTest {
+ protected:
+  void expect_agreement(DType dtype, std::int64_t T, std::int64_t I, std::int64_t O, bool with_bias,
+                        std::int64_t skip = 0) {
+    const std::string what = fmt::format("{} x {} x {} of {}, {} skipped", T, I, O, name_of(dtype), skip);
+    const Both x = random({T, I}, dtype, 1, 1, skip), w = random({O, I}, dtype, 2, 1, skip);
+    const Both dy = random({T, O}, dtype, 3, 1, skip);
+    const Both bias = with_bias ? random({O}, dtype, 4, 1, skip) : Both{};
+    const Both y = output({T, O}, dtype, skip), dx = output({T, I}, dtype, skip);
+    const Both sum = random({T, I}, dtype, 5, 1, skip), dw = random({O, I}, DType::float32, 6, 1, skip);
+    const Both dbias = with_bias ? random({O}, DType::float32, 7, 1, skip) : Both{};
+    on_both([&](Stream& stream, auto at) {
+      linear_forward(stream, at(y), at(x), at(w), at(bias));
+      linear_backward_input(stream, at(dx), at(dy), at(w), false);
+      linear_backward_input(stream, at(sum), at(dy), at(w), true);
+      linear_backward_weight(stream, at(dw), at(dbias), at(dy), at(x));
+    });
+    expect_agrees(y, what + ": y");
+    expect_agrees(dx, what + ": dx");
+    expect_agrees(sum, what + ": dx added");
+    expect_agrees(dw, what + ": dw");
+    if (with_bias) expect_agrees(dbias, what + ": dbias");
+  }
+};
+
+TEST_F(GpuMatmulTest, AgreesForAnyShape) {
+  for (DType dtype : storage_types) {
+    for (bool with_bias : {false, true}) {
+      for (std::int64_t T : {0, 1, 7, 130}) {
+        for (std::int64_t I : {0, 1, 8, 65}) {
+          for (std::int64_t O : {0, 1, 16, 99}) expect_agreement(dtype, T, I, O, with_bias);
+        }
+      }
+      expect_agreement(dtype, 40, 24, 56, with_bias, 1);
+      expect_agreement(dtype, 2100, 8, 16, with_bias);  // dbias by many chunks
+    }
+  }
+}
+
+TEST_F(GpuMatmulTest, LargeShapes) {
+  if (emulated) GTEST_SKIP() << "too long without a GPU";
+  for (DType dtype : storage_types) {
+    expect_agreement(dtype, 512, 1024, 768, true);
+    expect_agreement(dtype, 8192, 256, 256, true);  // a sum over many tokens, which may be split
+  }
+}
+
+TEST_F(GpuMatmulTest, AsksForAnAlgorithmOnceAShape) {
+  const Both x = random({8, 16}, DType::bfloat16, 1), w = random({32, 16}, DType::bfloat16, 2);
+  const Both y = output({8, 32}, DType::bfloat16);
+  on_gpu([&] { linear_forward(gpu(), y.gpu, x.gpu, w.gpu, {}); });
+  EXPECT_EQ(gpu().cuda().blas_choices().size(), 1U);
+  on_gpu([&] { linear_forward(gpu(), y.gpu.rows(0, 4), x.gpu.rows(0, 4), w.gpu, {}); });
+  EXPECT_EQ(gpu().cuda().blas_choices().size(), 2U);
+}
+
+}  // namespace
+}  // namespace ringtrain

@@ -1,0 +1,218 @@
+// What tests of GPU kernels share. A kernel is called twice with the same numbers: in double on the CPU, and in its own
+// dtypes on the GPU (or its emulator). A tensor of both is a Both. On the GPU each stands between guards; memory that
+// is to be overwritten begins as NaN, and so do the guards. Every call on the GPU runs twice from the same memory and
+// must give the same bits.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstring>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "framework/allocator.h"
+#include "framework/cuda/check.h"
+#include "tests/support/gpu.h"
+#include "tests/support/kernel_harness.h"
+
+namespace ringtrain::testing {
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+inline constexpr bool emulated = true;
+#else
+inline constexpr bool emulated = false;
+#endif
+
+/// Return x as dtype holds it.
+inline double as_held(double x, DType dtype) {
+  if (dtype == DType::bfloat16) return BFloat16::rounded(static_cast<float>(x)).value();
+  return dtype == DType::float32 ? static_cast<double>(static_cast<float>(x)) : x;
+}
+
+/// The root of the mean square and the largest magnitude of some errors.
+struct ErrorSize {
+  double square = 0, largest = 0;
+  std::int64_t count = 0;
+  void add(double error) {
+    square += error * error;
+    largest = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(largest, std::abs(error));
+    ++count;
+  }
+  double rms() const { return count == 0 ? 0 : std::sqrt(square / static_cast<double>(count)); }
+};
+
+struct Both {
+  TensorView cpu, gpu;
+};
+
+class GpuKernelTest : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    allocator_ = std::make_unique<Allocator>(Device::cuda(0));
+    scratch_ = allocator_->make(Tag::workspace, "scratch", DType::uint8,
+                                {static_cast<std::int64_t>(cuda::Context::scratch_bytes)});
+    context_ = std::make_unique<cuda::Context>(0, scratch_);
+    stream_ = std::make_unique<Stream>(context_.get(), Device::cuda(0), cpu_.pool, nullptr);
+  }
+  Stream& gpu() { return *stream_; }
+  Stream& cpu() { return cpu_; }
+
+  /// Return a tensor of these values, rounded to dtype, for both; `skip` elements past a boundary of 256 bytes.
+  Both values(const std::vector<double>& x, const Shape& shape, DType dtype, std::int64_t skip = 0) {
+    Both both = output(shape, dtype, skip);
+    std::vector<unsigned char> bytes(both.gpu.bytes());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      both.cpu.as<double>()[i] = as_held(x[i], dtype);
+      put(bytes.data(), i, both.cpu.as<double>()[i], dtype);
+    }
+    upload(both.gpu.data, bytes);
+    return both;
+  }
+  Both random(const Shape& shape, DType dtype, std::uint64_t seed, double deviation = 1, std::int64_t skip = 0) {
+    return values(random_vector<double>(shape.numel(), seed, deviation), shape, dtype, skip);
+  }
+  Both integers(const std::vector<std::int32_t>& x) {
+    const Shape shape{static_cast<std::int64_t>(x.size())};
+    Both both{{}, make(shape, DType::int32, 0)};
+    both.cpu = view_of(*integers_.emplace(integers_.end(), x), shape);
+    std::vector<unsigned char> bytes(both.gpu.bytes());
+    if (!x.empty()) std::memcpy(bytes.data(), x.data(), bytes.size());
+    upload(both.gpu.data, bytes);
+    return both;
+  }
+  /// Return a tensor of NaN.
+  Both output(const Shape& shape, DType dtype, std::int64_t skip = 0) {
+    auto& host = *doubles_.emplace(doubles_.end(), shape.numel(), std::nan(""));
+    return {host_view(host.data(), shape), make(shape, dtype, skip)};
+  }
+
+  /// Calls call(stream, at) on the CPU and on the GPU, where at(both) is the tensor there; on the GPU twice, from the
+  /// same memory: for the same bits. Guards must not change.
+  template <class Call>
+  void on_both(Call&& call) {
+    call(cpu(), [](const Both& both) { return both.cpu; });
+    on_gpu([&] { call(gpu(), [](const Both& both) { return both.gpu; }); });
+  }
+  template <class Call>
+  void on_gpu(Call&& call) {
+    const auto before = memory();
+    call();
+    const auto after = memory();
+    std::size_t index = 0;
+    for (const Block& block : blocks_) {
+      upload(block.all.view().data, before[index]);
+      const auto is_guard = [](unsigned char byte) { return byte == poison; };
+      EXPECT_TRUE(std::all_of(after[index].begin(), after[index].begin() + block.begin, is_guard) &&
+                  std::all_of(after[index].begin() + block.end, after[index].end(), is_guard))
+          << "written outside of tensor " << index;
+      ++index;
+    }
+    call();
+    EXPECT_TRUE(memory() == after) << "other bits the second time";
+  }
+
+  /// Return what the GPU has, in double.
+  std::vector<double> on_host(const TensorView& x) {
+    const auto bytes = download(x.data, x.bytes());
+    std::vector<double> host(static_cast<std::size_t>(x.numel()));
+    for (std::size_t i = 0; i < host.size(); ++i) host[i] = get(bytes.data(), i, x.dtype);
+    return host;
+  }
+
+  /// The GPU's tensor agrees with the CPU's double one. float32 and float64: max|difference| is at most tolerance *
+  /// max|reference|. bfloat16: of the errors against the reference, the root mean square is at most 1.5 times, and the
+  /// largest at most 2 times, those of the reference itself rounded to bfloat16; both with 1e-6 * max|reference| of
+  /// leave, for what float32 arithmetic loses where rounding happens to lose nothing.
+  void expect_agrees(const Both& both, const std::string& what, double tolerance = 1e-5) {
+    const std::vector<double> got = on_host(both.gpu);
+    const std::vector<double> reference(both.cpu.as<double>(), both.cpu.as<double>() + both.cpu.numel());
+    if (both.gpu.dtype != DType::bfloat16) {
+      EXPECT_LE(relative_difference(got, reference), tolerance) << what;
+      return;
+    }
+    ErrorSize error, allowed;
+    double largest = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      error.add(got[i] - reference[i]);
+      allowed.add(as_held(reference[i], DType::bfloat16) - reference[i]);
+      largest = std::max(largest, std::abs(reference[i]));
+    }
+    EXPECT_LE(error.rms(), 1.5 * allowed.rms() + 1e-6 * largest) << what;
+    EXPECT_LE(error.largest, 2 * allowed.largest + 1e-6 * largest) << what;
+  }
+
+ private:
+  static constexpr unsigned char poison = 0xff;  // NaN in every floating type
+  static constexpr std::int64_t guard = 256;
+  struct Block {
+    Tensor all;
+    std::ptrdiff_t begin, end;  // of the tensor, in bytes
+  };
+
+  TensorView make(const Shape& shape, DType dtype, std::int64_t skip) {
+    const auto size = static_cast<std::int64_t>(size_of(dtype));
+    const std::int64_t begin = guard + skip * size, end = begin + shape.numel() * size;
+    blocks_.push_back({allocator_->make(Tag::workspace, "test", DType::uint8, {end + guard}), begin, end});
+    TensorView view = blocks_.back().all;
+    upload(view.data, std::vector<unsigned char>(view.bytes(), poison));
+    view.data = static_cast<std::byte*>(view.data) + begin;
+    view.shape = shape;
+    view.dtype = dtype;
+    return view;
+  }
+  void upload(void* to, const std::vector<unsigned char>& bytes) {
+    if (bytes.empty()) return;
+    cuda::check(cudaMemcpyAsync(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, context_->stream()), "upload");
+    context_->synchronize();
+  }
+  std::vector<unsigned char> download(const void* from, std::size_t size) {
+    std::vector<unsigned char> bytes(size);
+    if (size > 0) {
+      cuda::check(cudaMemcpyAsync(bytes.data(), from, size, cudaMemcpyDeviceToHost, context_->stream()), "download");
+      context_->synchronize();
+    }
+    return bytes;
+  }
+  /// Return the bytes of all tensors, guards too.
+  std::vector<std::vector<unsigned char>> memory() {
+    std::vector<std::vector<unsigned char>> all;
+    for (const Block& block : blocks_) all.push_back(download(block.all.view().data, block.all.view().bytes()));
+    return all;
+  }
+  template <class T>
+  static T element(const unsigned char* bytes, std::size_t i) {
+    T x;
+    std::memcpy(&x, bytes + i * sizeof(T), sizeof(T));
+    return x;
+  }
+  static double get(const unsigned char* bytes, std::size_t i, DType dtype) {
+    if (dtype == DType::bfloat16) return element<BFloat16>(bytes, i).value();
+    return dtype == DType::float32 ? static_cast<double>(element<float>(bytes, i)) : element<double>(bytes, i);
+  }
+  template <class T>
+  static void put_as(unsigned char* bytes, std::size_t i, T x) {
+    std::memcpy(bytes + i * sizeof(T), &x, sizeof(T));
+  }
+  static void put(unsigned char* bytes, std::size_t i, double x, DType dtype) {
+    if (dtype == DType::bfloat16) return put_as(bytes, i, BFloat16::rounded(static_cast<float>(x)));
+    if (dtype == DType::float32) return put_as(bytes, i, static_cast<float>(x));
+    put_as(bytes, i, x);
+  }
+
+  CpuStream cpu_;
+  std::unique_ptr<Allocator> allocator_;
+  Tensor scratch_;
+  std::unique_ptr<cuda::Context> context_;
+  std::unique_ptr<Stream> stream_;
+  std::list<Block> blocks_;
+  std::list<std::vector<double>> doubles_;
+  std::list<std::vector<std::int32_t>> integers_;
+};
+
+/// What a GPU kernel stores.
+inline constexpr DType storage_types[] = {DType::float32, DType::bfloat16};
+
+}  // namespace ringtrain::testing
