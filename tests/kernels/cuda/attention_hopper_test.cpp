@@ -2,6 +2,7 @@
 // against the double references over masks, lengths, groups and shards; the ends of a state; the same bits in every
 // run. Its tiles are larger than the portable path's, so lengths go over their edges: 128 keys, 64, 128 or 192 queries.
 #include "tests/kernels/cuda/gpu_attention.h"
+#include "tests/support/gpu.h"
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
 #include <cuda_emulator.h>
@@ -10,10 +11,11 @@
 namespace ringtrain::gpu {
 namespace {
 
-class HopperAttention : public ::testing::TestWithParam<std::int64_t> {
+class HopperAttention : public testing::GpuTest, public ::testing::WithParamInterface<std::int64_t> {
  protected:
   void SetUp() override {
-    if (!present()) GTEST_SKIP() << "no GPU";
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
 #if defined(RINGTRAIN_CUDA_EMULATED)
     cuda_emulator::reset();
     cuda_emulator::set_devices({1, 90, 3, std::size_t{1} << 30});
