@@ -187,14 +187,15 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
       place.wait_full(shared.dq_ring);
       step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
-      int* turn = nullptr;
-      if (a.deterministic) {
-        const int slot = slot_of(tile_of(a.queries, Plan::queries, step.segment_number(), step.index), Plan::queries);
-        turn = turn_of(a.turns, static_cast<std::int64_t>(work.b) * a.H + step.h, slot);
-        await_turn(turn, rank_of(a.turns, work.b, slot, {work.segment, work.index}));
-        fence_proxy_async_global();
-      }
       if (leads) {
+        int* turn = nullptr;
+        if (a.deterministic) {
+          const Tile queries = tile_of(a.queries, Plan::queries, step.segment_number(), step.index);
+          const int slot = slot_of(queries, Plan::queries);
+          turn = turn_of(a.turns, static_cast<std::int64_t>(work.b) * a.H + step.h, slot);
+          await_turn(turn, rank_of(a.turns, work.b, slot, {work.segment, work.index}));
+          fence_proxy_async_global();
+        }
         for (int block = 0; block < D / sum_columns; ++block) {
           tma_reduce_add_4d(&a.dq, shared.dq[place.stage] + block * Plan::queries * row_bytes, block * sum_columns,
                             step.h, step.begin, work.b);
