@@ -75,14 +75,6 @@ struct BackwardArguments {
   bool deterministic;
 };
 
-template <int D>
-__device__ __forceinline__ void load_blocks(unsigned char* shared, const CUtensorMap* map, std::uint64_t* barrier,
-                                            int rows, int head, int token, int b) {
-  for (int block = 0; block < D / block_columns; ++block) {
-    tma_load_4d(shared + block * rows * row_bytes, map, barrier, block * block_columns, head, token, b);
-  }
-}
-
 /// Loads for one step: q and dout by the copy engine, lse and delta by the warp.
 template <int D>
 __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardShared<D>& shared,
@@ -215,11 +207,6 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
       place.advance();
     } while (step.has(BackwardStep::more));
   }
-}
-
-/// Tells the loading warp that this warp is done with a buffer.
-__device__ __forceinline__ void release(std::uint64_t* empty) {
-  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
 }
 
 /// Hides what does not see the two keys (rows) of a thread.

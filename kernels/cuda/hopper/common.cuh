@@ -47,6 +47,21 @@ struct RingPlace {
   __device__ void wait_empty(RingBarriers<Stages>& ring) const { mbarrier_wait(&ring.empty[stage], round ^ 1); }
 };
 
+/// Tells who fills a buffer that this warp is done with it.
+__device__ __forceinline__ void release(std::uint64_t* empty) {
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
+}
+
+/// Starts copies of `rows` tokens of a head of D elements, from `token` on: blocks of 64 columns (one thread).
+template <int D>
+__device__ __forceinline__ void load_blocks(unsigned char* shared, const CUtensorMap* map, std::uint64_t* barrier,
+                                            int rows, int head, int token, int b) {
+#pragma unroll
+  for (int block = 0; block < D / block_columns; ++block) {
+    tma_load_4d(shared + block * rows * row_bytes, map, barrier, block * block_columns, head, token, b);
+  }
+}
+
 /// Order of tiles: `heads` heads at a time, so that what they share stays in the second cache; of these, tile by tile.
 struct TileOrder {
   int tiles, heads, all_heads;
@@ -196,6 +211,17 @@ __device__ __forceinline__ void round_to_fragments(std::uint32_t (&fragments)[N 
 #pragma unroll
     for (int i = 0; i < 4; ++i) fragments[k][i] = rounded_pair(d[8 * k + 2 * i], d[8 * k + 2 * i + 1]);
   }
+}
+
+/// Transposes the words of four threads: thread t of four consecutive ones gets the t-th word of each.
+__device__ __forceinline__ void transpose_among_four(std::uint32_t (&words)[4]) {
+  const bool odd = threadIdx.x % 2 != 0, upper = threadIdx.x % 4 >= 2;
+  const auto exchange = [](std::uint32_t& low, std::uint32_t& high, bool keeps_high, int with) {
+    const std::uint32_t other = __shfl_xor_sync(0xFFFFFFFFU, keeps_high ? low : high, with);
+    (keeps_high ? low : high) = other;
+  };
+  exchange(words[0], words[1], odd, 1), exchange(words[2], words[3], odd, 1);
+  exchange(words[0], words[2], upper, 2), exchange(words[1], words[3], upper, 2);
 }
 
 }  // namespace ringtrain::cuda::hopper
