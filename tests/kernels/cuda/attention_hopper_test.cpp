@@ -154,7 +154,7 @@ TEST_P(HopperAttention, DefaultModeGivesTheSameValues) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, HopperAttention, ::testing::Values(64, 128),
-                         [](const auto& info) { return "Of" + std::to_string(info.param); });
+                         [](const auto& one) { return "Of" + std::to_string(one.param); });
 
 }  // namespace
 }  // namespace ringtrain::gpu
