@@ -24,6 +24,8 @@ namespace {
 
 constexpr int key_tile = 128, stages = 2, groups = 2;
 constexpr int threads = (1 + groups) * warpgroup, computing_warps = 4 * groups;
+constexpr int loading_registers = 24, computing_registers = 240;
+static_assert(registers_suffice(loading_registers, computing_registers, groups));
 constexpr int sum_columns = 32;  // float32 columns of a swizzled block: 128 bytes
 
 template <int D>
@@ -439,12 +441,12 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_const
   __syncthreads();
   const int group = uniform(static_cast<int>(threadIdx.x) / warpgroup);
   if (group == 0) {
-    registers_decrease<32>();
+    registers_decrease<loading_registers>();
     const int warp = uniform(static_cast<int>(threadIdx.x) / 32);
     if (warp == 0) load_tiles<D>(a, shared);
     if (warp == 1) add_dq<D>(a, shared);
   } else {
-    registers_increase<240>();
+    registers_increase<computing_registers>();
     compute_tiles<D>(a, shared, group - 1);
   }
 }

@@ -24,8 +24,9 @@ struct ForwardPlan {
   static constexpr int groups = D == 64 ? 3 : 2;  // warpgroups that compute
   static constexpr int queries = groups * group_rows;
   static constexpr int threads = (1 + groups) * warpgroup;
-  static constexpr int loading_registers = 32;
-  static constexpr int computing_registers = D == 64 ? 160 : 240;  // 4 * 128 threads share 65536, or 3 * 128 do
+  static constexpr int loading_registers = D == 64 ? 32 : 24;
+  static constexpr int computing_registers = D == 64 ? 160 : 240;
+  static_assert(registers_suffice(loading_registers, computing_registers, groups));
   static constexpr int query_bytes = queries * D * 2, key_bytes = key_tile * D * 2;
 };
 

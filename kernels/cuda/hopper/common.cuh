@@ -20,6 +20,14 @@ inline constexpr int row_bytes = 128;     // a block's row
 inline constexpr float log2_of_e = 1.44269504088896340736F;
 inline constexpr float ln_of_2 = 0.69314718055994530942F;
 
+/// Whether a block of a warpgroup that loads and `groups` that compute may share out its registers so: what is asked
+/// for must be within what the block gets at launch (as many a thread as a multiprocessor's 65536 allow, in eights),
+/// else registers_increase waits for ever.
+constexpr bool registers_suffice(int loading, int computing, int groups) {
+  const int at_launch = 65536 / ((1 + groups) * warpgroup) / 8 * 8;
+  return loading + groups * computing <= (1 + groups) * at_launch;
+}
+
 /// Barriers of a ring of buffers: the one who fills waits for empty, who uses it for full.
 template <int Stages>
 struct RingBarriers {
