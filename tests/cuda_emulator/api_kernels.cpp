@@ -43,8 +43,8 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& config, const void* 
                                  ? default_shared_bytes
                                  : std::max(default_shared_bytes, static_cast<std::size_t>(allowed->second));
     if (config.dynamicSmemBytes > most) return cudaErrorInvalidValue;
-    auto launched = std::make_shared<Launch>(
-        Launch{config.gridDim, config.blockDim, config.dynamicSmemBytes, kernel, std::move(thread)});
+    auto launched = std::make_shared<Launch>(Launch{config.gridDim, config.blockDim, config.dynamicSmemBytes, kernel,
+                                                    std::move(thread), state.devices.compute_capability});
     state.streams.add(stream,
                       {Trace::Kind::kernel, state.streams.tracing ? function_name(kernel) : std::string(), 0,
                        [launched] { run_kernel(*launched); }},

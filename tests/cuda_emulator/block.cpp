@@ -27,6 +27,8 @@ namespace {
 
 Block* the_block = nullptr;  // while a kernel runs
 
+constexpr int most_spins = 1000;
+
 // Ends the threads of a block in which another has failed.
 struct Unwind {};
 
@@ -81,7 +83,17 @@ void Block::prepare(const Launch& launch, uint3 index) {
     warps_[w].reset(*this, first, threads_ - first);
   }
   copies_.resize(std::max(copies_.size(), static_cast<std::size_t>(threads_)));
-  for (int t = 0; t < threads_; ++t) copies_[static_cast<std::size_t>(t)].reset();
+  stores_.resize(copies_.size());
+  for (int t = 0; t < threads_; ++t) {
+    copies_[static_cast<std::size_t>(t)].reset();
+    stores_[static_cast<std::size_t>(t)].reset();
+  }
+  mbarriers_.reset();
+  loads_.reset();
+  warpgroups_.reset(threads_);
+  proxy_fenced_ = false;
+  spinning_.clear();
+  spins_ = 0;
   blockIdx = index;
 }
 
@@ -91,7 +103,7 @@ void Block::run(const Launch& launch, uint3 index) {
     const int next = chosen_ >= 0 ? chosen_ : next_ready();
     chosen_ = -1;
     if (next < 0) {
-      error_ = std::make_exception_ptr(Error(deadlock()));
+      if (go_on_after_stall()) continue;
       break;
     }
     Thread& thread = thread_[static_cast<std::size_t>(next)];
@@ -116,6 +128,32 @@ void Block::run(const Launch& launch, uint3 index) {
     unwind();
     std::rethrow_exception(error_);
   }
+  end();
+}
+
+// No thread can go on: lands a copy that one waits for, or lets those that spin look again. Otherwise sets error_.
+bool Block::go_on_after_stall() {
+  try {
+    if (loads_.land_one_awaited()) return true;
+    if (!spinning_.empty() && ++spins_ < most_spins) {
+      for (const int thread : spinning_) make_ready(thread);
+      spinning_.clear();
+      return true;
+    }
+    error_ = std::make_exception_ptr(Error(deadlock()));
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  return false;
+}
+
+// What bulk stores have read but not written is written at the end of the block.
+void Block::end() {
+  if (loads_.under_way() > 0) {
+    current_ = 0;
+    fail(fmt::format("the block ends with {} loads by TMA under way, for which no thread waits", loads_.under_way()));
+  }
+  for (int t = 0; t < threads_; ++t) stores_[static_cast<std::size_t>(t)].finish();
 }
 
 // Takes one of the threads that can go on out of the ready ones; -1: there is none.
@@ -186,6 +224,9 @@ void Block::run_thread() {
 }
 
 void Block::finish_thread() {
+  if (stores().unread() > 0) fail("the thread ends before its bulk stores have read shared memory (tma_store_wait)");
+  if (warpgroups_.under_way(current_) > 0) fail("the thread ends with wgmma products under way (wgmma_wait)");
+  spins_ = 0;
   ++finished_;
   warp().lane_finished(lane());
   barriers_.thread_finished();
@@ -211,6 +252,11 @@ void Block::wait(const Waiting& why) {
 }
 
 void Block::wake(int thread) {
+  spins_ = 0;
+  make_ready(thread);
+}
+
+void Block::make_ready(int thread) {
   thread_[static_cast<std::size_t>(thread)].state = State::ready;
   ready_[static_cast<std::size_t>(thread / 64)] |= std::uint64_t{1} << (thread % 64);
 }
@@ -221,6 +267,17 @@ void Block::give_way() {
   wake(current_);
   thread.worker->fiber.suspend();
   if (unwinding_) throw Unwind{};
+}
+
+void Block::spin(const std::source_location& where) {
+  spinning_.push_back(current_);
+  wait({"a loop on load_acquire", where});
+}
+
+void Block::need_hopper(const char* what) {
+  if (launch_->compute_capability < 90) {
+    fail(fmt::format("{} on a device of compute capability {}", what, launch_->compute_capability));
+  }
 }
 
 // --- Reports -------------------------------------------------------------------------------------------------------

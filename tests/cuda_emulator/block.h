@@ -16,11 +16,14 @@
 #include <vector>
 
 #include "barriers.h"
+#include "bulk_copies.h"
 #include "cuda_emulator.h"
 #include "fibers.h"
+#include "mbarriers.h"
 #include "thread_copies.h"
 #include "vector_types.h"
 #include "warp.h"
+#include "wgmma.h"
 
 namespace cuda_emulator {
 
@@ -31,6 +34,7 @@ struct Launch {
   std::size_t shared_bytes;
   const void* kernel;
   std::function<void()> thread;
+  int compute_capability = 90;
 };
 
 /// Runs all blocks of a launch. Throws Error, or what a thread threw.
@@ -62,11 +66,23 @@ class Block {
   Warp& warp() { return warps_[static_cast<std::size_t>(current_ / warp_lanes)]; }
   Barriers& barriers() { return barriers_; }
   ThreadCopies& copies() { return copies_[static_cast<std::size_t>(current_)]; }
+  Mbarriers& mbarriers() { return mbarriers_; }
+  BulkLoads& loads() { return loads_; }
+  BulkStores& stores() { return stores_[static_cast<std::size_t>(current_)]; }
+  Warpgroups& warpgroups() { return warpgroups_; }
   void* shared() const { return shared_.get(); }
+
+  /// A thread has made its writes of shared memory known to TMA; whether any has.
+  void fence_proxy() { proxy_fenced_ = true; }
+  bool proxy_fenced() const { return proxy_fenced_; }
+  /// Throws Error if the device is older than Hopper.
+  void need_hopper(const char* what);
 
   /// Stops the running thread until another calls wake(it).
   void wait(const Waiting& why);
   void wake(int thread);
+  /// Lets the running thread, which asks again and again for what another is to write, go on only when none else can.
+  void spin(const std::source_location& where);
   /// Lets others run first, if the order of threads is shuffled: called by the thread that completes a collective.
   void give_way();
   /// Throws Error that names the kernel, the block, the thread and the place.
@@ -92,11 +108,14 @@ class Block {
     void operator()(void* memory) const;
   };
 
+  void make_ready(int thread);
   void prepare(const Launch& launch, uint3 index);
   int next_ready();
   void begin(int thread, Worker& worker);
   void run_thread();
   void finish_thread();
+  void end();
+  bool go_on_after_stall();
   void unwind();
   std::string place(int thread) const;
   std::string deadlock() const;
@@ -118,6 +137,13 @@ class Block {
   Barriers barriers_{*this};
   std::vector<Warp> warps_;
   std::vector<ThreadCopies> copies_;
+  Mbarriers mbarriers_{*this};
+  BulkLoads loads_{*this};
+  std::vector<BulkStores> stores_;
+  Warpgroups warpgroups_{*this};
+  bool proxy_fenced_ = false;
+  std::vector<int> spinning_;
+  int spins_ = 0;  // stalls since a thread that does not spin went on
 
   friend void run_kernel(const Launch& launch);
 };

@@ -1,4 +1,4 @@
-// ldmatrix and mma.sync, with the PTX ISA's layouts. Of lane l: group g = l / 4, thread in group t = l % 4.
+// ldmatrix, stmatrix and mma.sync, with the PTX ISA's layouts. Of lane l: group g = l / 4, thread in group t = l % 4.
 //   mma.m16n8k16, 16-bit operands: a[0] rows g, k 2t and 2t + 1; a[1] row g + 8; a[2] k + 8; a[3] row g + 8, k + 8;
 //   b[0] k 2t and 2t + 1, column g; b[1] k + 8; c[0], c[1] row g, columns 2t and 2t + 1; c[2], c[3] row g + 8.
 #include <fmt/format.h>
@@ -47,6 +47,25 @@ template <int Matrices, bool Transposed>
 void load_matrices(std::uint32_t (&r)[Matrices], const void* row, const std::source_location& where) {
   Load mine{row, r};
   running().warp().meet_all(Matrices == 4 ? "ldmatrix_x4" : "ldmatrix_x2", &mine, load<Matrices, Transposed>, where);
+}
+
+struct Save {
+  void* row;
+  const std::uint32_t* from;
+};
+
+void save(Block& block, const Lanes& lanes) {
+  for (int m = 0; m < 4; ++m) {
+    for (int r = 0; r < 8; ++r) {
+      void* row = lanes.of<Save>(m * 8 + r).row;
+      if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) {
+        block.fail(fmt::format("stmatrix: row address {} of lane {} is not aligned to 16 bytes", row, m * 8 + r));
+      }
+      std::uint32_t pairs[4];
+      for (int t = 0; t < 4; ++t) pairs[t] = lanes.of<Save>(r * 4 + t).from[m];
+      std::memcpy(row, pairs, sizeof(pairs));
+    }
+  }
 }
 
 // --- mma -----------------------------------------------------------------------------------------------------------
@@ -98,6 +117,12 @@ void ldmatrix_x2(std::uint32_t (&r)[2], const void* row, Where where) {
 }
 void ldmatrix_x2_trans(std::uint32_t (&r)[2], const void* row, Where where) {
   load_matrices<2, true>(r, row, where);
+}
+
+void stmatrix_x4(void* row, const std::uint32_t (&r)[4], Where where) {
+  running().need_hopper("stmatrix_x4");
+  Save mine{row, r};
+  running().warp().meet_all("stmatrix_x4", &mine, save, where);
 }
 
 void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], Where where) {

@@ -46,4 +46,13 @@ void* shared_pointer(std::uint32_t address) {
   return static_cast<char*>(block.shared()) + (address - dynamic_begin);
 }
 
+int load_acquire(const int* p, Where where) {
+  running().spin(where);
+  return *p;
+}
+
+void add_release(int* p, int n) {
+  *p += n;
+}
+
 }  // namespace cuda_emulator

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <source_location>
 
+#include "cuda_emulator_hopper.h"
+
 namespace cuda_emulator {
 
 using Where = std::source_location;
@@ -37,6 +39,11 @@ void ldmatrix_x2_trans(std::uint32_t (&r)[2], const void* row, Where where = Whe
 /// mma.sync.m16n8k16.row.col.f32.bf16.bf16.f32: c += a b, summed in float in the order of k.
 void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                        Where where = Where::current());
+
+/// ld.acquire.gpu and red.release.gpu.add of a counter by which threads or blocks wait for each other. A thread that
+/// loads in a loop goes on when none else of its block can; a block that waits for one that runs later is a deadlock.
+int load_acquire(const int* p, Where where = Where::current());
+void add_release(int* p, int n);
 
 /// ex2.approx.ftz.f32
 float exp2_approx(float x);

@@ -1,0 +1,462 @@
+// mbarriers, TMA and bulk copies: phases, boxes, swizzles against their formula, and what happens without a wait.
+#include <cuda.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "support.h"
+
+namespace {
+
+using cuda_emulator::CopyLanding;
+using cuda_emulator::ThreadOrder;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+class MbarrierTest : public EmulatorTest {};
+
+// --- mbarriers -----------------------------------------------------------------------------------------------------
+
+// Warp 0 hands two slots in turn to warp 1, `rounds` times: full[s] ends by one arrival, empty[s] by 32.
+__global__ void hand_over(int* to, int rounds) {
+  __shared__ std::uint64_t full[2], empty[2];
+  __shared__ int slot[2];
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < 2; ++s) {
+      cuda_emulator::mbarrier_init(&full[s], 1);
+      cuda_emulator::mbarrier_init(&empty[s], 32);
+    }
+    cuda_emulator::fence_mbarrier_init();
+  }
+  __syncthreads();
+  for (int round = 0; round < rounds; ++round) {
+    const int s = round % 2;
+    const auto parity = static_cast<std::uint32_t>(round / 2 % 2);
+    if (threadIdx.x == 0) {
+      cuda_emulator::mbarrier_wait(&empty[s], parity ^ 1u);
+      slot[s] = 10 * round;
+      cuda_emulator::mbarrier_arrive(&full[s]);
+    } else if (threadIdx.x >= 32) {
+      cuda_emulator::mbarrier_wait(&full[s], parity);
+      atomicAdd(&to[round], slot[s]);
+      cuda_emulator::mbarrier_arrive(&empty[s]);
+    }
+  }
+}
+
+TEST_F(MbarrierTest, HandSlotsBackAndForthInEveryOrder) {
+  for (const ThreadOrder order : {ThreadOrder::forward, ThreadOrder::backward, ThreadOrder::shuffled}) {
+    cuda_emulator::set_thread_order(order, 6);
+    const DeviceArray<int> sums(std::vector<int>(7, 0));
+    ASSERT_OK(run(hand_over, 1, 64, 0, sums.data(), 7));
+    for (int round = 0; round < 7; ++round) EXPECT_EQ(sums.values()[static_cast<std::size_t>(round)], 320 * round);
+  }
+}
+
+enum class Misuse { none, no_init, too_many_arrivals, overwritten, never_ends };
+
+__global__ void misuse_mbarrier(Misuse misuse) {
+  __shared__ std::uint64_t barrier;
+  if (threadIdx.x == 0 && misuse != Misuse::no_init) cuda_emulator::mbarrier_init(&barrier, 2);
+  __syncthreads();
+  if (misuse == Misuse::overwritten) barrier = 0;
+  if (misuse == Misuse::too_many_arrivals) {
+    cuda_emulator::mbarrier_arrive_expect_tx(&barrier, 64);
+    return;
+  }
+  if (misuse != Misuse::never_ends || threadIdx.x == 0) cuda_emulator::mbarrier_arrive(&barrier);
+  cuda_emulator::mbarrier_wait(&barrier, 0);
+}
+
+TEST_F(MbarrierTest, MisusesAreReported) {
+  const auto message = [](Misuse misuse, unsigned threads) {
+    return error_of([=] { run(misuse_mbarrier, 1, threads, 0, misuse); });
+  };
+  EXPECT_EQ(message(Misuse::none, 2), "");
+  EXPECT_TRUE(contains(message(Misuse::no_init, 2), "is no mbarrier that this block has initialised"));
+  EXPECT_TRUE(contains(message(Misuse::overwritten, 2), "was overwritten"));
+  EXPECT_TRUE(contains(message(Misuse::too_many_arrivals, 3), "one more than the 2 arrivals"));
+  const std::string deadlock = message(Misuse::never_ends, 2);
+  EXPECT_TRUE(contains(deadlock, "2 threads (first 0, last 1) wait at mbarrier_wait")) << deadlock;
+  EXPECT_TRUE(contains(deadlock, "phase 0 (parity 0) of a barrier lacks 1 of 2 arrivals and 0 bytes")) << deadlock;
+}
+
+// --- Tensor maps ---------------------------------------------------------------------------------------------------
+
+// Arguments of cuTensorMapEncodeTiled, for a tensor of floats [sizes, last first].
+struct MapOf {
+  CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  cuuint32_t rank = 2;
+  void* address = nullptr;
+  cuuint64_t sizes[5] = {32, 10, 1, 1, 1};
+  cuuint64_t strides[4] = {128, 0, 0, 0};
+  cuuint32_t box[5] = {32, 8, 1, 1, 1};
+  cuuint32_t steps[5] = {1, 1, 1, 1, 1};
+  CUtensorMapInterleave interleave = CU_TENSOR_MAP_INTERLEAVE_NONE;
+  CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
+
+  CUresult encode(CUtensorMap* map) const {
+    return cuTensorMapEncodeTiled(map, type, rank, address, sizes, strides, box, steps, interleave, swizzle,
+                                  CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  }
+  CUtensorMap made() const {
+    CUtensorMap map;
+    EXPECT_EQ(encode(&map), CUDA_SUCCESS);
+    return map;
+  }
+};
+
+class TmaTest : public EmulatorTest {};
+
+TEST_F(TmaTest, TensorMapsAreCheckedAsDocumented) {
+  const DeviceArray<float> x(320);
+  CUtensorMap map;
+  const auto with = [&](auto change) {
+    MapOf arguments;
+    arguments.address = x.data();
+    change(arguments);
+    return arguments.encode(&map);
+  };
+  EXPECT_EQ(with([](MapOf&) {}), CUDA_SUCCESS);
+  EXPECT_EQ(with([](MapOf& m) { m.address = static_cast<float*>(m.address) + 1; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.rank = 0; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.rank = 6; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.sizes[1] = 0; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.sizes[1] = (cuuint64_t{1} << 32) + 1; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.strides[0] = 136; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.strides[0] = cuuint64_t{1} << 40; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.box[1] = 0; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.box[1] = 257; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.box[0] = 6; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.steps[1] = 9; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.steps[1] = 2; }), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(with([](MapOf& m) { m.swizzle = CU_TENSOR_MAP_SWIZZLE_64B; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](MapOf& m) { m.swizzle = CU_TENSOR_MAP_SWIZZLE_128B; }), CUDA_SUCCESS);
+  EXPECT_EQ(with([](MapOf& m) { m.interleave = CU_TENSOR_MAP_INTERLEAVE_16B; }), CUDA_ERROR_NOT_SUPPORTED);
+
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  EXPECT_OK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result));
+  EXPECT_EQ(result, cudaDriverEntryPointSuccess);
+  EXPECT_EQ(found, reinterpret_cast<void*>(&cuTensorMapEncodeTiled));
+  EXPECT_OK(cudaGetDriverEntryPointByVersion("cuNothing", &found, 12000, cudaEnableDefault, &result));
+  EXPECT_EQ(result, cudaDriverEntryPointSymbolNotFound);
+}
+
+// --- Loads ---------------------------------------------------------------------------------------------------------
+
+enum class Load { whole, no_wait, no_fence, misaligned, left_behind, too_few_bytes, too_many_bytes };
+
+__device__ void load_box(void* shared, const CUtensorMap& map, int rank, std::uint64_t* barrier, const int* c) {
+  if (rank == 2) cuda_emulator::tma_load_2d(shared, &map, barrier, c[0], c[1]);
+  if (rank == 3) cuda_emulator::tma_load_3d(shared, &map, barrier, c[0], c[1], c[2]);
+  if (rank == 4) cuda_emulator::tma_load_4d(shared, &map, barrier, c[0], c[1], c[2], c[3]);
+  if (rank == 5) cuda_emulator::tma_load_5d(shared, &map, barrier, c[0], c[1], c[2], c[3], c[4]);
+}
+
+struct Corner {
+  int c[5];
+};
+
+// Loads a box and gives its bytes as they lie in shared memory.
+__global__ void load_tile(const __grid_constant__ CUtensorMap map, int rank, Corner corner, int words, float* to,
+                          Load how) {
+  __shared__ std::uint64_t barrier;
+  auto* shared = static_cast<float*>(cuda_emulator::dynamic_shared_memory());
+  if (threadIdx.x == 0) {
+    cuda_emulator::tma_prefetch(&map);
+    cuda_emulator::mbarrier_init(&barrier, 1);
+    if (how != Load::no_fence) cuda_emulator::fence_mbarrier_init();
+    const int announced = words * 4 + (how == Load::too_few_bytes ? -16 : how == Load::too_many_bytes ? 16 : 0);
+    cuda_emulator::mbarrier_arrive_expect_tx(&barrier, static_cast<std::uint32_t>(announced));
+    load_box(how == Load::misaligned ? shared + 16 : shared, map, rank, &barrier, corner.c);
+  }
+  __syncthreads();
+  if (how != Load::no_wait && how != Load::left_behind) cuda_emulator::mbarrier_wait(&barrier, 0);
+  for (int i = static_cast<int>(threadIdx.x); i < words; i += 32) to[i] = shared[i];
+  __syncthreads();
+  if (how == Load::no_wait) cuda_emulator::mbarrier_wait(&barrier, 0);
+}
+
+std::vector<float> loaded(const MapOf& map, Corner corner, Load how = Load::whole) {
+  std::size_t words = 1;
+  for (cuuint32_t i = 0; i < map.rank; ++i) words *= map.box[i];
+  const DeviceArray<float> to(words);
+  EXPECT_OK(run(load_tile, 1, 32, words * 4, map.made(), static_cast<int>(map.rank), corner, static_cast<int>(words),
+                to.data(), how));
+  return to.values();
+}
+
+std::vector<float> counted(std::size_t n) {
+  std::vector<float> x(n);
+  std::iota(x.begin(), x.end(), 1.0f);
+  return x;
+}
+
+// The float at (column, row) of a box whose rows are as long as the swizzle, by the documented pattern: chunks of 16
+// bytes change places by the row, of which 2 (64 bytes) or 4 (32 bytes) share a line of 128.
+std::size_t swizzled_index(std::size_t row, std::size_t column, std::size_t row_bytes) {
+  const std::size_t chunk = column / 4, chunks = row_bytes / 16;
+  const std::size_t by = row / (128 / row_bytes) % chunks;
+  return row * row_bytes / 4 + (chunk ^ by) * 4 + column % 4;
+}
+
+TEST_F(TmaTest, LoadsSwizzleByTheFormula) {
+  const DeviceArray<float> x(counted(320));
+  for (const auto& [swizzle, row_bytes] : {std::pair{CU_TENSOR_MAP_SWIZZLE_32B, std::size_t{32}},
+                                           {CU_TENSOR_MAP_SWIZZLE_64B, std::size_t{64}},
+                                           {CU_TENSOR_MAP_SWIZZLE_128B, std::size_t{128}}}) {
+    MapOf map;
+    map.address = x.data();
+    map.swizzle = swizzle;
+    map.box[0] = static_cast<cuuint32_t>(row_bytes / 4);
+    map.box[1] = 10;
+    const auto tile = loaded(map, {{0, 0}});
+    for (std::size_t row = 0; row < 10; ++row) {
+      for (std::size_t column = 0; column < row_bytes / 4; ++column) {
+        ASSERT_EQ(tile[swizzled_index(row, column, row_bytes)], static_cast<float>(row * 32 + column + 1))
+            << row_bytes << ' ' << row << ' ' << column;
+      }
+    }
+  }
+}
+
+TEST_F(TmaTest, WhatIsOutsideArrivesAsZero) {
+  const DeviceArray<float> x(counted(320));
+  MapOf map;
+  map.address = x.data();
+  map.box[0] = 8;
+  map.box[1] = 4;
+  for (const auto& [c0, c1] : {std::pair{-3, -2}, {28, 8}, {0, 9}, {40, 0}, {0, -4}}) {
+    const auto tile = loaded(map, {{c0, c1}});
+    for (int row = 0; row < 4; ++row) {
+      for (int column = 0; column < 8; ++column) {
+        const int r = c1 + row, c = c0 + column;
+        const bool inside = r >= 0 && r < 10 && c >= 0 && c < 32;
+        ASSERT_EQ(tile[static_cast<std::size_t>(row * 8 + column)], inside ? static_cast<float>(r * 32 + c + 1) : 0.0f);
+      }
+    }
+  }
+}
+
+TEST_F(TmaTest, BoxesOfThreeToFiveDimensions) {
+  // A dense tensor [3, 2, 4, 5, 8]; lower ranks see its first part.
+  const DeviceArray<float> x(counted(3 * 2 * 4 * 5 * 8));
+  for (cuuint32_t rank = 3; rank <= 5; ++rank) {
+    MapOf map;
+    map.address = x.data();
+    map.rank = rank;
+    const cuuint64_t sizes[] = {8, 5, 4, 2, 3};
+    const cuuint32_t box[] = {4, 3, 2, 2, 2};
+    cuuint64_t stride = 4;
+    std::size_t words = 1;
+    for (cuuint32_t i = 0; i < 5; ++i) {
+      map.sizes[i] = sizes[i];
+      map.box[i] = box[i];
+      if (i < 4) map.strides[i] = stride *= sizes[i];
+      if (i < rank) words *= box[i];
+    }
+    const Corner corner{{4, 1, 2, 0, 1}};
+    const auto tile = loaded(map, corner);
+    ASSERT_EQ(tile.size(), words);
+    for (std::size_t i = 0; i < words; ++i) {
+      std::size_t rest = i, index = 0, step = 1;
+      for (cuuint32_t dim = 0; dim < rank; ++dim) {
+        index += (static_cast<std::size_t>(corner.c[dim]) + rest % box[dim]) * step;
+        rest /= box[dim];
+        step *= sizes[dim];
+      }
+      ASSERT_EQ(tile[i], static_cast<float>(index + 1)) << rank << ' ' << i;
+    }
+  }
+}
+
+TEST_F(TmaTest, LoadsLandWhenTheyAreWaitedForOrAtOnce) {
+  const DeviceArray<float> x(counted(320));
+  MapOf map;
+  map.address = x.data();
+  EXPECT_EQ(loaded(map, {{0, 0}})[0], 1.0f);
+  EXPECT_TRUE(std::isnan(loaded(map, {{0, 0}}, Load::no_wait)[0]));
+  cuda_emulator::set_copy_landing(CopyLanding::early);
+  EXPECT_EQ(loaded(map, {{0, 0}}, Load::no_wait)[0], 1.0f);
+}
+
+TEST_F(TmaTest, MisusesOfLoadsAreReported) {
+  const DeviceArray<float> x(counted(320));
+  MapOf map;
+  map.address = x.data();
+  const auto message = [&](Load how) { return error_of([&] { loaded(map, {{0, 0}}, how); }); };
+  EXPECT_TRUE(contains(message(Load::no_fence), "without fence_mbarrier_init"));
+  EXPECT_TRUE(contains(message(Load::misaligned), "aligned to 128 bytes"));
+  EXPECT_TRUE(contains(message(Load::left_behind), "ends with 1 loads by TMA under way"));
+  EXPECT_TRUE(contains(message(Load::too_few_bytes), "copies brought 16 bytes more"));
+  EXPECT_TRUE(contains(message(Load::too_many_bytes), "lacks 0 of 1 arrivals and 16 bytes"));
+  MapOf three = map;
+  three.rank = 3;
+  three.strides[1] = 128 * 10;
+  const DeviceArray<float> to(256);
+  EXPECT_TRUE(
+      contains(error_of([&] { run(load_tile, 1, 32, 1024, three.made(), 2, Corner{}, 256, to.data(), Load::whole); }),
+               "2 coordinates for a tensor map of rank 3"));
+  map.sizes[1] = 11;
+  EXPECT_TRUE(contains(message(Load::whole), "describes 1408 bytes"));
+  EXPECT_TRUE(
+      contains(error_of([&] { run(load_tile, 1, 32, 1024, CUtensorMap{}, 2, Corner{}, 256, to.data(), Load::whole); }),
+               "cuTensorMapEncodeTiled has not made"));
+}
+
+__global__ void wait_once() {
+  __shared__ std::uint64_t barrier;
+  cuda_emulator::mbarrier_init(&barrier, 1);
+  cuda_emulator::mbarrier_arrive(&barrier);
+  cuda_emulator::mbarrier_wait(&barrier, 0);
+}
+
+TEST_F(TmaTest, AnOlderDeviceHasNone) {
+  EXPECT_OK(run(wait_once, 1, 1, 0));
+  cuda_emulator::set_devices({.compute_capability = 80});
+  EXPECT_TRUE(contains(error_of([] { run(wait_once, 1, 1, 0); }), "on a device of compute capability 80"));
+  CUtensorMap map;
+  MapOf arguments;
+  const DeviceArray<float> x(320);
+  arguments.address = x.data();
+  EXPECT_EQ(arguments.encode(&map), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+// --- Stores --------------------------------------------------------------------------------------------------------
+
+enum class Store { whole, overwritten_early, no_proxy_fence, no_wait, seen_before_completion };
+
+// Stores or adds an 8 x 32 box, swizzled by 128 bytes: element (row, column) is 100 row + column.
+__global__ void store_tile(const __grid_constant__ CUtensorMap map, int c0, int c1, bool add, Store how, const float* x,
+                           float* seen) {
+  auto* shared = static_cast<float*>(cuda_emulator::dynamic_shared_memory());
+  for (unsigned i = threadIdx.x; i < 256; i += 32) {
+    const unsigned row = i / 32, column = i % 32;
+    shared[row * 32 + ((column / 4) ^ (row % 8)) * 4 + column % 4] = static_cast<float>(100 * row + column);
+  }
+  if (how != Store::no_proxy_fence) cuda_emulator::fence_proxy_async();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    if (add) {
+      cuda_emulator::tma_reduce_add_2d(&map, shared, c0, c1);
+    } else {
+      cuda_emulator::tma_store_2d(&map, shared, c0, c1);
+    }
+    cuda_emulator::tma_store_commit();
+    if (how == Store::overwritten_early) shared[0] = -1;
+    if (how != Store::no_wait) cuda_emulator::tma_store_wait<0>();
+    shared[0] = -2;
+    if (how == Store::seen_before_completion) *seen = *x;
+    if (how != Store::no_wait) cuda_emulator::tma_store_complete<0>();
+    if (how == Store::whole) *seen = *x;
+  }
+}
+
+TEST_F(TmaTest, StoresAndReductionsLeaveWhatIsOutside) {
+  for (const bool add : {false, true}) {
+    for (const auto& [c0, c1] : {std::pair{0, 0}, {-5, 4}, {8, -3}}) {
+      const DeviceArray<float> x(counted(320)), seen(1);
+      MapOf map;
+      map.address = x.data();
+      map.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+      ASSERT_OK(run(store_tile, 1, 32, 1024, map.made(), c0, c1, add, Store::whole, x.data(), seen.data()));
+      auto expected = counted(320);
+      for (int row = 0; row < 8; ++row) {
+        for (int column = 0; column < 32; ++column) {
+          const int r = c1 + row, c = c0 + column;
+          if (r < 0 || r >= 10 || c < 0 || c >= 32) continue;
+          float& to = expected[static_cast<std::size_t>(r * 32 + c)];
+          to = (add ? to : 0.0f) + static_cast<float>(100 * row + column);
+        }
+      }
+      EXPECT_EQ(x.values(), expected);
+      EXPECT_EQ(seen.values()[0], expected[0]);
+    }
+  }
+}
+
+TEST_F(TmaTest, StoresReadAndWriteAsLateAsTheyMay) {
+  const auto stored = [](Store how) {
+    const DeviceArray<float> x(counted(320)), seen(1);
+    MapOf map;
+    map.address = x.data();
+    map.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+    EXPECT_OK(run(store_tile, 1, 32, 1024, map.made(), 0, 0, false, how, x.data(), seen.data()));
+    return std::pair{x.values()[0], seen.values()[0]};
+  };
+  EXPECT_EQ(stored(Store::overwritten_early).first, -1.0f);
+  EXPECT_EQ(stored(Store::seen_before_completion), (std::pair{0.0f, 1.0f}));
+  EXPECT_TRUE(contains(error_of([&] { stored(Store::no_proxy_fence); }), "no thread has called fence_proxy_async"));
+  EXPECT_TRUE(contains(error_of([&] { stored(Store::no_wait); }), "ends before its bulk stores have read"));
+  cuda_emulator::set_copy_landing(CopyLanding::early);
+  EXPECT_EQ(stored(Store::overwritten_early).first, 0.0f);
+  EXPECT_EQ(stored(Store::seen_before_completion), (std::pair{0.0f, 0.0f}));
+}
+
+__global__ void add_rows(float* to, bool aligned) {
+  auto* shared = static_cast<float*>(cuda_emulator::dynamic_shared_memory());
+  shared[threadIdx.x] = static_cast<float>(threadIdx.x);
+  cuda_emulator::fence_proxy_async();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    cuda_emulator::bulk_reduce_add_f32(aligned ? to : to + 1, shared, 64);
+    cuda_emulator::tma_store_commit();
+    cuda_emulator::bulk_reduce_add_f32(to + 16, shared + 16, 64);
+    cuda_emulator::tma_store_commit();
+    cuda_emulator::tma_store_wait<1>();
+    shared[0] = 1000;   // read by the first group, which is done with it
+    shared[16] = 1000;  // and by the second, which is not
+    cuda_emulator::tma_store_wait<0>();
+  }
+}
+
+TEST_F(TmaTest, BulkReductionsAddFloats) {
+  const DeviceArray<float> x(std::vector<float>(32, 0.5f));
+  ASSERT_OK(run(add_rows, 1, 32, 128, x.data(), true));
+  const auto values = x.values();
+  for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(values[i], i == 16 ? 1000.5f : static_cast<float>(i) + 0.5f);
+  EXPECT_TRUE(contains(error_of([&] { run(add_rows, 1, 32, 128, x.data(), false); }), "multiples of 16"));
+}
+
+// --- Waiting by a counter ------------------------------------------------------------------------------------------
+
+__global__ void take_turns(int* turn, int* to) {
+  // By ticket, so that a block waits only for those that began before it.
+  __shared__ int ticket;
+  if (threadIdx.x == 0) ticket = atomicAdd(&turn[1], 1);
+  __syncthreads();
+  if (threadIdx.x == 1) {
+    while (cuda_emulator::load_acquire(turn) != 2 * ticket) {
+    }
+    to[ticket] = static_cast<int>(blockIdx.x);
+    cuda_emulator::add_release(turn, 1);
+  }
+  if (threadIdx.x == 0) {
+    while (cuda_emulator::load_acquire(turn) != 2 * ticket + 1) {
+    }
+    cuda_emulator::add_release(turn, 1);
+  }
+}
+
+__global__ void wait_for_the_next_block(int* turn) {
+  while (cuda_emulator::load_acquire(turn) <= static_cast<int>(blockIdx.x)) {
+  }
+}
+
+TEST_F(MbarrierTest, SpinningThreadsLetOthersGoOn) {
+  for (const ThreadOrder order : {ThreadOrder::forward, ThreadOrder::backward, ThreadOrder::shuffled}) {
+    cuda_emulator::set_thread_order(order, 6);
+    const DeviceArray<int> turn(std::vector<int>{0, 0}), to(4);
+    ASSERT_OK(run(take_turns, 4, 2, 0, turn.data(), to.data()));
+    EXPECT_EQ(turn.values()[0], 8);
+  }
+  const DeviceArray<int> turn(std::vector<int>{0});
+  const std::string message = error_of([&] { run(wait_for_the_next_block, 2, 1, 0, turn.data()); });
+  EXPECT_TRUE(contains(message, "wait at a loop on load_acquire")) << message;
+}
+
+}  // namespace

@@ -1,0 +1,303 @@
+// wgmma against plain products: every swizzle, both orders of each operand, operands in registers; and what happens
+// without its fences and waits.
+#include <cuda_bf16.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "support.h"
+
+namespace {
+
+using cuda_emulator::ThreadOrder;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::uint16_t bits_of(float x) {
+  return __nv_bfloat16_raw(__float2bfloat16_rn(x)).x;
+}
+
+// An operand of `rows` rows (or columns) by `depth`, as it lies in shared memory.
+struct Operand {
+  int swizzle_bytes;  // 0, 32, 64, 128
+  bool transposed;    // MN-major
+  int rows, depth;
+
+  int code() const { return swizzle_bytes == 0 ? 0 : swizzle_bytes == 128 ? 1 : swizzle_bytes == 64 ? 2 : 3; }
+  std::uint32_t bytes() const { return static_cast<std::uint32_t>(rows * depth * 2); }
+  std::uint32_t stride() const {
+    if (swizzle_bytes == 0) return transposed ? static_cast<std::uint32_t>(depth * 16) : 128;
+    return static_cast<std::uint32_t>(8 * swizzle_bytes);
+  }
+  std::uint32_t leading() const {
+    if (swizzle_bytes == 0) return transposed ? 128 : static_cast<std::uint32_t>(rows * 16);
+    return transposed ? static_cast<std::uint32_t>(swizzle_bytes * depth) : 16;  // not used when K-major
+  }
+  // Bytes from one step of 16 to the next.
+  std::uint32_t step() const {
+    if (swizzle_bytes == 0) return 2 * leading();
+    return transposed ? 2 * stride() : 32;
+  }
+  // The place of element (row, k), in bytes, by the picture of the layout: lines of the swizzle's length, in eight of
+  // which the chunks of 16 bytes change places.
+  std::size_t place(int row, int k) const {
+    if (swizzle_bytes == 0) {
+      // Core matrices of 8 x 16 bytes.
+      const int line = transposed ? k % 8 : row % 8, element = transposed ? row % 8 : k % 8;
+      const std::uint32_t core =
+          transposed ? static_cast<std::uint32_t>(row / 8) * stride() + static_cast<std::uint32_t>(k / 8) * leading()
+                     : static_cast<std::uint32_t>(row / 8) * stride() + static_cast<std::uint32_t>(k / 8) * leading();
+      return core + static_cast<std::size_t>(line * 16 + element * 2);
+    }
+    const int across = swizzle_bytes / 2;  // elements a line
+    const int line = transposed ? k : row, position = transposed ? row % across : k % across;
+    const int block = transposed ? row / across : k / across;
+    const int chunk = position / 8, moved = chunk ^ (line % 8 / (128 / swizzle_bytes));
+    return static_cast<std::size_t>(block) * leading() +
+           static_cast<std::size_t>(line * swizzle_bytes + moved * 16 + position % 8 * 2);
+  }
+};
+
+struct Problem {
+  std::uint32_t a_at, a_leading, a_stride, a_step, b_at, b_leading, b_stride, b_step;
+  int a_swizzle, b_swizzle, steps;
+  bool accumulate;
+};
+
+template <int N>
+__device__ void store_sums(const float (&d)[N / 2], float* to) {
+  const int thread = static_cast<int>(threadIdx.x), row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
+  for (int j = 0; j < N / 8; ++j) {
+    for (int i = 0; i < 4; ++i) to[(row + i / 2 * 8) * N + 8 * j + column + i % 2] = d[4 * j + i];
+  }
+}
+
+__device__ char* fill_shared(const char* image, std::uint32_t bytes) {
+  auto* shared = static_cast<char*>(cuda_emulator::dynamic_shared_memory());
+  for (std::uint32_t i = threadIdx.x; i < bytes; i += blockDim.x) shared[i] = image[i];
+  cuda_emulator::fence_proxy_async();
+  __syncthreads();
+  return shared;
+}
+
+template <int N, bool TransposeA, bool TransposeB>
+__global__ void multiply(const char* image, std::uint32_t bytes, Problem problem, float* to) {
+  const char* shared = fill_shared(image, bytes);
+  float d[N / 2];
+  for (float& x : d) x = 100;
+  cuda_emulator::wgmma_fence();
+  for (int s = 0; s < problem.steps; ++s) {
+    const auto step = static_cast<std::uint32_t>(s);
+    const auto a = cuda_emulator::wgmma_descriptor(shared + problem.a_at + step * problem.a_step, problem.a_leading,
+                                                   problem.a_stride, problem.a_swizzle);
+    const auto b = cuda_emulator::wgmma_descriptor(shared + problem.b_at + step * problem.b_step, problem.b_leading,
+                                                   problem.b_stride, problem.b_swizzle);
+    cuda_emulator::wgmma_ss<N, TransposeA, TransposeB>(d, a, b, s > 0 || problem.accumulate);
+  }
+  cuda_emulator::wgmma_commit();
+  cuda_emulator::wgmma_wait<0>();
+  store_sums<N>(d, to);
+}
+
+class WgmmaTest : public EmulatorTest {
+ protected:
+  std::vector<float> random(std::size_t n) {
+    std::vector<float> x(n);
+    for (float& value : x) value = static_cast<float>(small_(random_));
+    return x;
+  }
+  static void put(std::vector<char>& image, std::size_t at, const Operand& operand, const std::vector<float>& x) {
+    for (int row = 0; row < operand.rows; ++row) {
+      for (int k = 0; k < operand.depth; ++k) {
+        const std::uint16_t bits = bits_of(x[static_cast<std::size_t>(row * operand.depth + k)]);
+        std::memcpy(&image[at + operand.place(row, k)], &bits, 2);
+      }
+    }
+  }
+  static std::vector<float> product(const std::vector<float>& a, const std::vector<float>& b, int n, int depth,
+                                    float start) {
+    std::vector<float> d(static_cast<std::size_t>(64 * n), start);
+    for (int row = 0; row < 64; ++row) {
+      for (int column = 0; column < n; ++column) {
+        for (int k = 0; k < depth; ++k) {
+          d[static_cast<std::size_t>(row * n + column)] +=
+              a[static_cast<std::size_t>(row * depth + k)] * b[static_cast<std::size_t>(column * depth + k)];
+        }
+      }
+    }
+    return d;
+  }
+
+  // d of the kernel, and what it should be; a tile of b moved by `shift` bytes.
+  template <int N, bool TransposeA, bool TransposeB>
+  std::pair<std::vector<float>, std::vector<float>> multiplied(int a_swizzle, int b_swizzle, int depth, bool accumulate,
+                                                               std::uint32_t shift = 0) {
+    const Operand a{a_swizzle, TransposeA, 64, depth}, b{b_swizzle, TransposeB, N, depth};
+    const std::uint32_t b_at = (a.bytes() + 1023) / 1024 * 1024 + shift, bytes = b_at + b.bytes();
+    const auto av = random(static_cast<std::size_t>(64 * depth)), bv = random(static_cast<std::size_t>(N * depth));
+    std::vector<char> image(bytes);
+    put(image, 0, a, av);
+    put(image, b_at, b, bv);
+    const DeviceArray<char> device(image);
+    const DeviceArray<float> to(64 * N);
+    EXPECT_OK(cudaFuncSetAttribute(multiply<N, TransposeA, TransposeB>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(bytes)));
+    EXPECT_OK(run(multiply<N, TransposeA, TransposeB>, 1, 128, bytes, device.data(), bytes,
+                  Problem{0, a.leading(), a.stride(), a.step(), b_at, b.leading(), b.stride(), b.step(), a.code(),
+                          b.code(), depth / 16, accumulate},
+                  to.data()));
+    return {to.values(), product(av, bv, N, depth, accumulate ? 100.0f : 0.0f)};
+  }
+  template <int N, bool TransposeA, bool TransposeB>
+  void check(int a_swizzle, int b_swizzle, int depth, bool accumulate) {
+    const auto [is, should] = multiplied<N, TransposeA, TransposeB>(a_swizzle, b_swizzle, depth, accumulate);
+    EXPECT_EQ(is, should) << N << ' ' << TransposeA << TransposeB << ' ' << a_swizzle << ' ' << b_swizzle;
+  }
+
+  std::mt19937 random_{3};
+  std::uniform_int_distribution<int> small_{-4, 4};  // so that every sum is exact
+};
+
+TEST_F(WgmmaTest, IsTheProductForEverySwizzleAndOrder) {
+  for (const int swizzle : {0, 32, 64, 128}) {
+    // K-major: as many steps as a line has room for. MN-major: any number.
+    const int depth = swizzle == 0 ? 32 : swizzle / 2;
+    check<64, false, false>(swizzle, swizzle, depth, false);
+    check<64, true, false>(swizzle, swizzle, depth, true);
+    check<64, false, true>(swizzle, swizzle, depth, true);
+    check<128, true, true>(swizzle, swizzle, depth, false);
+  }
+  check<128, false, true>(128, 64, 64, true);
+  check<8, false, false>(128, 128, 64, false);
+  check<256, false, true>(128, 128, 64, false);
+  cuda_emulator::set_thread_order(ThreadOrder::shuffled, 1);
+  check<64, false, true>(128, 128, 64, true);
+}
+
+TEST_F(WgmmaTest, ATileOffThePatternGivesWrongNumbers) {
+  const auto [right, expected] = multiplied<64, false, false>(128, 128, 64, false, 1024);
+  EXPECT_EQ(right, expected);
+  const auto [wrong, unmet] = multiplied<64, false, false>(128, 128, 64, false, 128);
+  EXPECT_NE(wrong, unmet);
+}
+
+// a from registers, in the layout of four mma.m16n8k16.
+__global__ void multiply_from_registers(const char* image, std::uint32_t bytes, const std::uint16_t* a, float* to) {
+  const char* shared = fill_shared(image, bytes);
+  const int thread = static_cast<int>(threadIdx.x), row = thread / 32 * 16 + thread % 32 / 4, k = thread % 4 * 2;
+  std::uint32_t registers[4];
+  for (int i = 0; i < 4; ++i) std::memcpy(&registers[i], &a[(row + i % 2 * 8) * 16 + k + i / 2 * 8], 4);
+  float d[32];
+  cuda_emulator::wgmma_fence();
+  cuda_emulator::wgmma_rs<64, true>(d, registers, cuda_emulator::wgmma_descriptor(shared, 2048, 1024, 1), false);
+  for (std::uint32_t& r : registers) r = 0;  // they were read
+  cuda_emulator::wgmma_commit();
+  cuda_emulator::wgmma_wait<0>();
+  store_sums<64>(d, to);
+}
+
+TEST_F(WgmmaTest, AMayComeFromRegisters) {
+  const Operand b{128, true, 64, 16};
+  const auto av = random(64 * 16), bv = random(64 * 16);
+  std::vector<char> image(b.bytes());
+  put(image, 0, b, bv);
+  std::vector<std::uint16_t> a(64 * 16);
+  std::transform(av.begin(), av.end(), a.begin(), bits_of);
+  const DeviceArray<char> device(image);
+  const DeviceArray<std::uint16_t> device_a(a);
+  const DeviceArray<float> to(64 * 64);
+  ASSERT_OK(run(multiply_from_registers, 1, 128, b.bytes(), device.data(), b.bytes(), device_a.data(), to.data()));
+  EXPECT_EQ(to.values(), product(av, bv, 64, 16, 0));
+}
+
+// --- Waits and fences ----------------------------------------------------------------------------------------------
+
+enum class How { read_early, overwritten, wait_for_all_but_one, changed, no_fence, one_thread_other, no_wait };
+
+// b = 1: d[64, 8] = 16 each step; two groups.
+__global__ void two_groups(How how, float* to) {
+  auto* shared = static_cast<std::uint16_t*>(cuda_emulator::dynamic_shared_memory());
+  for (unsigned i = threadIdx.x; i < 64 * 64 + 8 * 64; i += 128) shared[i] = 0x3f80;
+  cuda_emulator::fence_proxy_async();
+  __syncthreads();
+  const auto a = cuda_emulator::wgmma_descriptor(shared, 16, 1024, 1);
+  const auto b = cuda_emulator::wgmma_descriptor(shared + 64 * 64, 16, 1024, 1);
+  float d[4] = {1, 1, 1, 1}, e[4] = {2, 2, 2, 2};
+  if (how != How::no_fence) cuda_emulator::wgmma_fence();
+  cuda_emulator::wgmma_ss<8, false, false>(d, a, b, true);
+  cuda_emulator::wgmma_commit();
+  cuda_emulator::wgmma_ss<8, false, false>(e, a, how == How::one_thread_other && threadIdx.x == 70 ? b : a, true);
+  cuda_emulator::wgmma_ss<8, false, false>(d, a, b, true);
+  cuda_emulator::wgmma_commit();
+  float* mine = to + threadIdx.x * 4;
+  mine[0] = d[0];
+  if (how == How::changed) d[1] = 5;
+  if (how == How::overwritten) {
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < 64 * 64; i += 128) shared[i] = 0;
+    __syncthreads();
+  }
+  cuda_emulator::wgmma_wait<1>();
+  mine[1] = d[0];
+  if (how == How::no_wait) return;
+  cuda_emulator::wgmma_wait<0>();
+  mine[2] = d[0];
+  mine[3] = e[3];
+}
+
+TEST_F(WgmmaTest, SumsAreThereAfterTheWaitForTheirGroup) {
+  const DeviceArray<float> to(512);
+  ASSERT_OK(run(two_groups, 1, 128, (64 * 64 + 8 * 64) * 2, How::read_early, to.data()));
+  const auto values = to.values();
+  for (std::size_t thread = 0; thread < 128; ++thread) {
+    EXPECT_TRUE(std::isnan(values[thread * 4]));
+    EXPECT_TRUE(std::isnan(values[thread * 4 + 1]));  // the second group adds to it still
+    EXPECT_EQ(values[thread * 4 + 2], 33);
+    EXPECT_EQ(values[thread * 4 + 3], 18);
+  }
+  ASSERT_OK(run(two_groups, 1, 128, (64 * 64 + 8 * 64) * 2, How::overwritten, to.data()));
+  EXPECT_EQ(to.values()[2], 1);
+}
+
+TEST_F(WgmmaTest, MisusesAreReported) {
+  const DeviceArray<float> to(512);
+  const auto message = [&](How how, unsigned threads = 128) {
+    return error_of([&] { run(two_groups, 1, threads, (64 * 64 + 8 * 64) * 2, how, to.data()); });
+  };
+  EXPECT_TRUE(contains(message(How::no_fence), "without wgmma_fence"));
+  EXPECT_TRUE(contains(message(How::changed), "wrote sums of a product that was under way"));
+  EXPECT_TRUE(contains(message(How::one_thread_other), "product 0 of thread 70 of the warpgroup is another"))
+      << message(How::one_thread_other);
+  EXPECT_TRUE(contains(message(How::no_wait), "ends with wgmma products under way"));
+  EXPECT_TRUE(contains(message(How::read_early, 96), "needs a whole warpgroup"));
+  cuda_emulator::set_devices({.compute_capability = 80});
+  EXPECT_TRUE(contains(error_of([] {
+                         const DeviceArray<float> out(512);
+                         run(two_groups, 1, 128, (64 * 64 + 8 * 64) * 2, How::read_early, out.data());
+                       }),
+                       "wgmma on a device of compute capability 80"));
+}
+
+// --- stmatrix ------------------------------------------------------------------------------------------------------
+
+__global__ void store_and_load(std::uint32_t* to) {
+  auto* shared = static_cast<char*>(cuda_emulator::dynamic_shared_memory());
+  const std::uint32_t lane = threadIdx.x;
+  const std::uint32_t r[4] = {lane, lane + 100, lane + 200, lane + 300};
+  cuda_emulator::stmatrix_x4(shared + lane * 16, r);
+  __syncwarp();
+  std::uint32_t back[4];
+  cuda_emulator::ldmatrix_x4(back, shared + lane * 16);
+  for (unsigned m = 0; m < 4; ++m) to[m * 32 + lane] = back[m];
+}
+
+TEST_F(WgmmaTest, StmatrixIsLdmatrixTheOtherWay) {
+  const DeviceArray<std::uint32_t> to(128);
+  ASSERT_OK(run(store_and_load, 1, 32, 512, to.data()));
+  for (std::uint32_t i = 0; i < 128; ++i) EXPECT_EQ(to.values()[i], i / 32 * 100 + i % 32);
+}
+
+}  // namespace
