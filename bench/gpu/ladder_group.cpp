@@ -40,6 +40,7 @@ constexpr Policy policies[] = {
     {Recompute::keep_attention, Offload::activations, "recompute keep_attention, offload activations"},
     {Recompute::keep_attention, Offload::activations_and_optimizer,
      "recompute keep_attention, offload activations+optimizer"},
+    {Recompute::full, Offload::none, "recompute full"},
     {Recompute::full, Offload::activations, "recompute full, offload activations"},
     {Recompute::full, Offload::activations_and_optimizer, "recompute full, offload activations+optimizer"},
 };

@@ -19,6 +19,7 @@
 #include "bench/gpu/random_values.h"
 #include "bench/gpu/synthetic_rank.h"
 #include "bench/gpu/timing.h"
+#include "parallel/launch.h"
 #include "parallel/ring.h"
 
 namespace ringtrain::bench {
