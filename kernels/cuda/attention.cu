@@ -1,10 +1,14 @@
 // Attention on CUDA: which kernels a call goes to. bfloat16 with heads of 64 or 128 runs on tensor cores, by Hopper's
 // own kernels where the chip is one; all else takes the general path. Shapes and dtypes were checked by
 // kernels/attention.cpp.
+//
+// With RINGTRAIN_PORTABLE_ATTENTION=1 in the environment Hopper runs the portable kernels: to test and time them there.
 #include <algorithm>
+#include <cstdlib>
 
 #include "kernels/cuda/attention_calls.cuh"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/hopper/attention_hopper.h"
 
 namespace ringtrain::cuda {
 
@@ -19,6 +23,11 @@ bool aligned(std::initializer_list<const void*> pointers) {
 
 bool tensor_cores_take(DType dtype, std::int64_t D) {
   return dtype == DType::bfloat16 && (D == 64 || D == 128);
+}
+
+bool hopper_takes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk) {
+  static const bool portable = std::getenv("RINGTRAIN_PORTABLE_ATTENTION") != nullptr;
+  return !portable && hopper::supports(stream, shape, dtype, Tq, Tk);
 }
 
 /// Throws unless the general path takes heads of D elements.
@@ -76,17 +85,23 @@ BackwardCall<T> backward_call(const AttentionShape& shape, const TensorView& q, 
 
 }  // namespace
 
-std::size_t attention_workspace_bytes(const Stream&, const AttentionShape& shape, DType dtype, std::int64_t Tq,
-                                      std::int64_t) {
+std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq,
+                                      std::int64_t Tk) {
   std::size_t bytes = 0;
   if (tensor_cores_take(dtype, shape.D)) bytes = tensor_workspace_bytes(shape, Tq);
+  if (hopper::supports(stream, shape, dtype, Tq, Tk)) bytes = std::max(bytes, hopper::workspace_bytes(shape, Tq));
   return bytes + workspace_alignment;
 }
 
 void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
                        const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
-                       const AttentionState& state, const AttentionEnds& ends, const TensorView&) {
+                       const AttentionState& state, const AttentionEnds& ends, const TensorView& workspace) {
   check_head(shape.D);
+  const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
+  if (hopper_takes(stream, shape, q.dtype, Tq, Tk) && aligned({q.data, k.data, v.data, state.o.data, ends.out.data})) {
+    void* const memory = aligned_workspace(workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+    return hopper::forward(stream, shape, q, k, v, queries, keys, state, ends, memory);
+  }
   if (tensor_cores_take(q.dtype, shape.D) && aligned({q.data, k.data, v.data, state.o.data, ends.out.data})) {
     return tensor_forward(stream.cuda(), forward_call<__nv_bfloat16>(shape, q, k, v, queries, keys, state, ends));
   }
@@ -102,8 +117,12 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Tenso
                         const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq,
                         const TensorView& dk, const TensorView& dv, const TensorView& workspace) {
   check_head(shape.D);
-  void* const memory = aligned_workspace(
-      workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, token_count(queries.segments), 0));
+  const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
+  void* const memory = aligned_workspace(workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+  if (hopper_takes(stream, shape, q.dtype, Tq, Tk) &&
+      aligned({q.data, k.data, v.data, dout.data, dq.data, dk.data, dv.data})) {
+    return hopper::backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, memory);
+  }
   if (tensor_cores_take(q.dtype, shape.D) && aligned({q.data, k.data, v.data, dout.data, dq.data, dk.data, dv.data})) {
     return tensor_backward(stream.cuda(),
                            backward_call<__nv_bfloat16>(shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv),

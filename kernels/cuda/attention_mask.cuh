@@ -186,30 +186,6 @@ __host__ __device__ inline TileRange tiles_seen(const TokenMap& map, int size, i
   return {static_cast<int>(first) / size, static_cast<int>(last) / size};
 }
 
-/// Visits the tiles of a shard that another tile may see, from the last downwards.
-class TileWalk {
- public:
-  __device__ TileWalk(const TokenMap& map, int size, const Interval& positions, const DocumentRange& documents)
-      : map_(&map), size_(size), positions_(positions), documents_(documents), segment_(map.segments) {}
-  /// Return whether there is another tile, and if so, which.
-  __device__ bool next(Tile& tile) {
-    while (left_.empty()) {
-      if (segment_ == 0) return false;
-      left_ = tiles_seen(*map_, size_, --segment_, positions_, documents_);
-    }
-    tile = tile_of(*map_, size_, segment_, left_.last--);
-    return true;
-  }
-
- private:
-  const TokenMap* map_;
-  int size_;
-  Interval positions_;
-  DocumentRange documents_;
-  int segment_;
-  TileRange left_{0, -1};
-};
-
 /// What a tile may see of another shard, in shared memory: found once by one warp, read by all.
 struct TilesSeen {
   DocumentRange documents;

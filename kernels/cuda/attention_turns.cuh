@@ -66,8 +66,12 @@ __device__ inline int rank_of(const Turns& turns, int b, int query_slot, const T
 
 /// Returns when `rank` blocks have added. By one thread; a barrier follows, then the block adds.
 __device__ inline void await_turn(const int* turn, int rank) {
+#if defined(RINGTRAIN_CUDA_EMULATED)
+  if (load_acquire(turn) != rank) __trap();  // blocks run one after another there: what has not come never will
+#else
   while (load_acquire(turn) != rank) {
   }
+#endif
 }
 /// Lets the next block add. By one thread, after a __threadfence of all that have added and a barrier.
 __device__ inline void pass_turn(int* turn) {

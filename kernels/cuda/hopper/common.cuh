@@ -1,0 +1,201 @@
+// What forward and backward for Hopper share on the device: places in a ring of buffers, the order in which blocks take
+// tiles, ranges of visible elements in a row of a tile, and rounding to fragments.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cuda/attention_mask.cuh"
+#include "kernels/cuda/hopper/wgmma.cuh"
+
+namespace ringtrain::cuda::hopper {
+
+inline constexpr int warpgroup = 128;     // threads
+inline constexpr int group_rows = 64;     // rows of a product that a warpgroup makes
+inline constexpr int block_columns = 64;  // bfloat16 columns of a swizzled block: 128 bytes
+inline constexpr int row_bytes = 128;     // a block's row
+inline constexpr float log2_of_e = 1.44269504088896340736F;
+inline constexpr float ln_of_2 = 0.69314718055994530942F;
+
+/// Barriers of a ring of buffers: the one who fills waits for empty, who uses it for full.
+template <int Stages>
+struct RingBarriers {
+  std::uint64_t full[Stages], empty[Stages];
+  __device__ void init(std::uint32_t fillers, std::uint32_t users) {
+    for (int stage = 0; stage < Stages; ++stage) {
+      mbarrier_init(&full[stage], fillers);
+      mbarrier_init(&empty[stage], users);
+    }
+  }
+};
+
+/// Where a thread stands in such a ring.
+template <int Stages>
+struct RingPlace {
+  int stage = 0;
+  std::uint32_t round = 0;  // parity
+  __device__ void advance() {
+    if (++stage == Stages) {
+      stage = 0;
+      round ^= 1;
+    }
+  }
+  __device__ void wait_full(RingBarriers<Stages>& ring) const { mbarrier_wait(&ring.full[stage], round); }
+  __device__ void wait_empty(RingBarriers<Stages>& ring) const { mbarrier_wait(&ring.empty[stage], round ^ 1); }
+};
+
+/// Order of tiles: `heads` heads at a time, so that what they share stays in the second cache; of these, tile by tile.
+struct TileOrder {
+  int tiles, heads, all_heads;
+  struct Choice {
+    int tile, head;
+  };
+  __device__ int count() const { return tiles * all_heads; }
+  __device__ Choice operator[](int ticket) const {
+    const int section = ticket / (tiles * heads), first = section * heads;
+    const int width = all_heads - first < heads ? all_heads - first : heads;
+    const int rest = ticket - section * tiles * heads;
+    return {rest / width, first + rest % width};
+  }
+};
+
+/// Return the positions that every query of a tile sees, and those of queries that see every key of a tile.
+__device__ __forceinline__ Interval keys_seen_by_all(const AttentionMask& mask, const Tile& queries) {
+  const std::int64_t reach = reach_of(mask);
+  return {queries.last() - reach, mask.causal ? queries.start : queries.start + reach};
+}
+__device__ __forceinline__ Interval queries_that_see_all(const AttentionMask& mask, const Tile& keys) {
+  const std::int64_t reach = reach_of(mask);
+  return {mask.causal ? keys.last() : keys.last() - reach, keys.start + reach};
+}
+
+/// Return the tiles of a segment that need no mask: full ones whose tokens all see, or are seen by, every token of the
+/// other tile. positions: seen by all of that, documents: its range. As tiles_seen, a range, found once for all steps.
+__device__ inline TileRange tiles_unmasked(const TokenMap& map, int size, int segment, const Interval& positions,
+                                           const DocumentRange& documents) {
+  constexpr TileRange none{0, -1};
+  const TokenMap::Run& run = map.runs[segment];
+  const std::int64_t tile = std::int64_t{run.stride} * size, inside = tile - run.stride;
+  // Positions from the segment's start on: the first that a tile may begin with, the last.
+  const std::int64_t low = positions.first - run.start, high = positions.last - run.start - inside;
+  if (high < 0 || !documents.one) return none;
+  const std::int64_t from = low <= 0 ? 0 : (low + tile - 1) / tile, to = high / tile;
+  const int before = documents.begin - run.begin, behind = documents.end - run.begin;
+  int first = before <= 0 ? 0 : (before + size - 1) / size, last = (behind < run.count ? behind : run.count) / size - 1;
+  if (from > last || behind < size) return none;
+  if (from > first) first = static_cast<int>(from);
+  if (to < last) last = static_cast<int>(to);
+  return {first, last};
+}
+
+/// What the loading warp knows of the tile at hand: which tiles of the other side it sees, and which without a mask.
+struct Steps {
+  TilesSeen seen;
+  TileRange unmasked[max_segments];
+  __device__ bool masked(const TileCursor& at) const {
+    return at.index < unmasked[at.segment].first || at.index > unmasked[at.segment].last;
+  }
+};
+
+/// Fills `steps` for a tile of `mine` in sequence b: `some`, `all`: positions seen by any, by every token of it. whole:
+/// whether tiles may go without a mask (a warp, which alone reads it).
+__device__ inline void find_steps(Steps& steps, const TokenMap& mine, const Tile& tile, const TokenMap& other, int size,
+                                  const Interval& some, const Interval& all, bool whole, int b) {
+  __syncwarp();  // the last tile's steps were read
+  find_tiles(steps.seen, mine, tile, other, size, some, b);
+  __syncwarp();
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  if (lane < other.segments) {
+    steps.unmasked[lane] = whole ? tiles_unmasked(other, size, lane, all, steps.seen.documents) : TileRange{0, -1};
+  }
+  __syncwarp();
+}
+
+/// Return the next ticket, the same for all lanes (a warp).
+__device__ __forceinline__ int take_ticket(int* counter) {
+  int ticket = 0;
+  if (threadIdx.x % 32 == 0) ticket = atomicAdd(counter, 1);
+  return __shfl_sync(0xFFFFFFFFU, ticket, 0);
+}
+
+/// Return x, which is the same in all lanes; the compiler then knows (a warp).
+__device__ __forceinline__ int uniform(int x) {
+  return __shfl_sync(0xFFFFFFFFU, x, 0);
+}
+
+/// Elements [from, to) of a row or column of a tile.
+struct Visible {
+  int from, to;
+  /// Return whether element `offset` behind `base` is among them.
+  __device__ bool has(int index) const {
+    return static_cast<unsigned>(index - from) < static_cast<unsigned>(to - from);
+  }
+};
+
+/// Narrows a range of a tile's tokens to those of one document; `documents` are the tile's.
+__device__ __forceinline__ Visible of_document(Visible range, const std::int32_t* documents, std::int32_t document) {
+  int low = range.from, high = range.to;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (__ldg(documents + middle) < document)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const int from = low;
+  high = range.to;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (__ldg(documents + middle) <= document)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return {from, low};
+}
+
+/// Return the keys that query i of a tile sees by position, and the queries, of `queries` ones, that see key j.
+__device__ __forceinline__ Visible keys_of(const Sight& sight, int i) {
+  const int last = sight.query_stride * i - sight.low, before = sight.query_stride * i - sight.high;
+  const int from = before <= 0 ? 0
+                               : static_cast<int>(static_cast<unsigned>(before + sight.key_stride - 1) /
+                                                  static_cast<unsigned>(sight.key_stride));
+  const int to =
+      last < 0 ? 0 : static_cast<int>(static_cast<unsigned>(last) / static_cast<unsigned>(sight.key_stride)) + 1;
+  const int end = to < sight.keys ? to : sight.keys;
+  return {from < end ? from : end, end};
+}
+__device__ __forceinline__ Visible queries_of(const Sight& sight, int j, int queries) {
+  if (j >= sight.keys) return {0, 0};
+  const int first = sight.low + sight.key_stride * j, last = sight.high + sight.key_stride * j;
+  const int from = first <= 0 ? 0
+                              : static_cast<int>(static_cast<unsigned>(first + sight.query_stride - 1) /
+                                                 static_cast<unsigned>(sight.query_stride));
+  const int to =
+      last < 0 ? 0 : static_cast<int>(static_cast<unsigned>(last) / static_cast<unsigned>(sight.query_stride)) + 1;
+  const int end = to < queries ? to : queries;
+  return {from < end ? from : end, end};
+}
+
+/// Return two numbers rounded to bfloat16, the first in the lower half.
+__device__ __forceinline__ std::uint32_t rounded_pair(float first, float second) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+  std::uint32_t bits;
+  std::memcpy(&bits, &pair, sizeof(bits));
+  return bits;
+}
+
+/// Rounds sums d[64, N] to the N / 16 fragments of a next product's first operand.
+template <int N>
+__device__ __forceinline__ void round_to_fragments(std::uint32_t (&fragments)[N / 16][4], const float (&d)[N / 2]) {
+#pragma unroll
+  for (int k = 0; k < N / 16; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragments[k][i] = rounded_pair(d[8 * k + 2 * i], d[8 * k + 2 * i + 1]);
+  }
+}
+
+}  // namespace ringtrain::cuda::hopper

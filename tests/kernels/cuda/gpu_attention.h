@@ -1,0 +1,330 @@
+// What the tests of attention on a GPU share: a device (the emulator's, or a real one), tensors on it with a guard
+// behind them, a case (shape, mask, one rank's queries and the key blocks it meets), its inputs, one run of the kernels
+// over it, and the comparison with the references in double.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "framework/compute_device.h"
+#include "framework/cuda/check.h"
+#include "framework/cuda/context.h"
+#include "framework/random.h"
+#include "kernels/attention.h"
+#include "tests/support/reference_attention.h"
+#include "tests/support/rounded_attention.h"
+
+namespace ringtrain::gpu {
+
+using Numbers = std::vector<double>;
+
+/// A device with its stream.
+struct Gpu {
+  Allocator allocator{Device::cuda(0)};
+  ThreadPool pool{1};
+  ComputeDevice device{allocator, pool, nullptr};
+  Stream& stream() { return device.stream(); }
+};
+
+/// A tensor on the device, filled with a pattern that is NaN as float and as bfloat16, with a guard of it behind.
+class DeviceTensor {
+ public:
+  DeviceTensor(Gpu& gpu, DType dtype, const Shape& shape)
+      : bytes_(static_cast<std::size_t>(shape.numel()) * size_of(dtype)),
+        memory_(gpu.allocator.make(Tag::workspace, "test", DType::uint8, {static_cast<std::int64_t>(bytes_ + guard)})),
+        view_{memory_.view().data, shape, dtype, Device::cuda(0)},
+        gpu_(&gpu) {
+    cuda::check(cudaMemset(memory_.view().data, 0xFF, bytes_ + guard), "poisoning a test's tensor");
+  }
+  DeviceTensor(Gpu& gpu, DType dtype, const Shape& shape, const Numbers& values) : DeviceTensor(gpu, dtype, shape) {
+    std::vector<std::byte> host(bytes_);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float value = static_cast<float>(values[i]);
+      if (dtype == DType::bfloat16) {
+        std::uint32_t bits;
+        std::memcpy(&bits, &value, 4);
+        const auto upper = static_cast<std::uint16_t>(bits >> 16);  // inputs are bfloat16 numbers
+        std::memcpy(&host[2 * i], &upper, 2);
+      } else if (dtype == DType::int32) {
+        const auto id = static_cast<std::int32_t>(values[i]);
+        std::memcpy(&host[4 * i], &id, 4);
+      } else {
+        std::memcpy(&host[4 * i], &value, 4);
+      }
+    }
+    cuda::check(cudaMemcpy(view_.data, host.data(), bytes_, cudaMemcpyHostToDevice), "filling a test's tensor");
+  }
+  operator const TensorView&() const { return view_; }
+  const TensorView& view() const { return view_; }
+
+  /// Return the content, when the device has done all it was given; expects the guard as it was.
+  Numbers read() const {
+    gpu_->stream().synchronize();
+    std::vector<std::byte> host(bytes_ + guard);
+    cuda::check(cudaMemcpy(host.data(), view_.data, host.size(), cudaMemcpyDeviceToHost), "reading a test's tensor");
+    EXPECT_TRUE(std::all_of(host.begin() + static_cast<std::ptrdiff_t>(bytes_), host.end(), [](std::byte x) {
+      return x == std::byte{0xFF};
+    })) << "written behind a tensor's end";
+    Numbers values(static_cast<std::size_t>(view_.numel()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      std::uint32_t bits = 0;
+      if (view_.dtype == DType::bfloat16) {
+        std::memcpy(reinterpret_cast<std::byte*>(&bits) + 2, &host[2 * i], 2);
+      } else {
+        std::memcpy(&bits, &host[4 * i], 4);
+      }
+      float value;
+      std::memcpy(&value, &bits, 4);
+      values[i] = static_cast<double>(value);
+    }
+    return values;
+  }
+
+ private:
+  static constexpr std::size_t guard = 256;
+  std::size_t bytes_;
+  Tensor memory_;
+  TensorView view_;
+  Gpu* gpu_;
+};
+
+/// One rank's queries, and the key blocks it meets in order. Inputs, and documents if there are any, are functions of
+/// (sequence, position), so that the same tokens have the same numbers however they are sharded.
+struct Case {
+  std::string name;
+  AttentionShape shape;
+  SegmentList queries;
+  std::vector<SegmentList> blocks;
+  std::int64_t document_length = 0;             // mean length; 0: one document, no ids
+  bool first = true, last = true;               // whether the ends are told, or reset and finish are called
+  std::int64_t planted = -1, planted_end = -1;  // keys and values at these positions are NaN on the device
+};
+
+inline std::vector<std::int64_t> positions_of(const SegmentList& segments) {
+  std::vector<std::int64_t> positions;
+  for (const Segment& segment : segments) {
+    for (std::int64_t i = 0; i < segment.count; ++i) positions.push_back(segment.position(i));
+  }
+  return positions;
+}
+
+inline reference::Tokens tokens_of(const Case& c, const SegmentList& segments) {
+  reference::Tokens tokens{positions_of(segments), {}};
+  for (std::int64_t b = 0; c.document_length > 0 && b < c.shape.B; ++b) {
+    for (std::int64_t position : tokens.positions) {
+      // Lengths alternate between half and one and a half times the mean; sequences are offset against each other.
+      const std::int64_t shifted = position + 3 * b, period = 2 * c.document_length, rest = shifted % period;
+      tokens.documents.push_back(
+          static_cast<std::int32_t>(2 * (shifted / period) + (rest >= c.document_length / 2 ? 1 : 0)));
+    }
+  }
+  return tokens;
+}
+
+/// Return [B, T, heads, D] of normals for these tokens, rounded to dtype; other seeds give other numbers.
+inline Numbers inputs_of(const Case& c, DType dtype, const SegmentList& segments, std::int64_t heads,
+                         std::uint64_t seed) {
+  Numbers x;
+  for (std::int64_t b = 0; b < c.shape.B; ++b) {
+    for (std::int64_t position : positions_of(segments)) {
+      for (std::int64_t i = 0; i < heads * c.shape.D; ++i) {
+        const auto index = static_cast<std::uint64_t>(((position % 100000) * c.shape.B + b) * heads * c.shape.D + i);
+        const double value = random_normal(seed, Purpose::test, index);
+        x.push_back(dtype == DType::bfloat16 ? reference::rounded(value)
+                                             : static_cast<double>(static_cast<float>(value)));
+      }
+    }
+  }
+  return x;
+}
+
+/// Return the keys or values of a block with NaN where the case plants some.
+inline Numbers planted_in(const Case& c, const SegmentList& block, Numbers x) {
+  const auto positions = positions_of(block);
+  const auto row = static_cast<std::size_t>(c.shape.G * c.shape.D);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::int64_t position = positions[i / row % positions.size()];
+    if (position >= c.planted && position < c.planted_end) x[i] = NAN;
+  }
+  return x;
+}
+
+struct Outputs {
+  Numbers out, lse, dq;
+  std::vector<Numbers> dk, dv;  // a block each
+};
+
+/// Tokens of a shard on the device.
+class DeviceTokens {
+ public:
+  DeviceTokens(Gpu& gpu, const Case& c, const SegmentList& segments) : segments_(segments) {
+    const reference::Tokens tokens = tokens_of(c, segments);
+    if (c.document_length == 0) return;
+    documents_.push_back(DeviceTensor(gpu, DType::int32, {c.shape.B, token_count(segments)},
+                                      Numbers(tokens.documents.begin(), tokens.documents.end())));
+  }
+  operator AttentionTokens() const { return {segments_, documents_.empty() ? TensorView{} : documents_[0].view()}; }
+
+ private:
+  SegmentList segments_;
+  std::vector<DeviceTensor> documents_;  // one, or none
+};
+
+/// Runs forward over all blocks, then backward over all. dk and dv of a block begin with what `begun` says, if
+/// anything, else with zeros; dq begins with zeros.
+inline Outputs run(Gpu& gpu, const Case& c, DType dtype, const Outputs* begun = nullptr) {
+  Stream& stream = gpu.stream();
+  const AttentionShape& s = c.shape;
+  const std::int64_t Tq = token_count(c.queries);
+  const Shape by_token{s.B, Tq, s.H, s.D}, by_row{s.B, s.H, Tq};
+  const DeviceTokens queries(gpu, c, c.queries);
+  const DeviceTensor q(gpu, dtype, by_token, inputs_of(c, dtype, c.queries, s.H, 1));
+  const DeviceTensor dout(gpu, dtype, by_token, inputs_of(c, dtype, c.queries, s.H, 2));
+  const DeviceTensor out(gpu, dtype, by_token), lse(gpu, DType::float32, by_row), delta(gpu, DType::float32, by_row);
+  const DeviceTensor o(gpu, DType::float32, by_token), m(gpu, DType::float32, by_row), l(gpu, DType::float32, by_row);
+  std::vector<DeviceTensor> k, v, dk, dv;
+  std::vector<DeviceTokens> keys;
+  std::int64_t longest = 0;
+  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
+    const std::int64_t Tk = token_count(c.blocks[i]);
+    const Shape kv{s.B, Tk, s.G, s.D};
+    longest = std::max(longest, Tk);
+    keys.emplace_back(gpu, c, c.blocks[i]);
+    k.emplace_back(gpu, dtype, kv, planted_in(c, c.blocks[i], inputs_of(c, dtype, c.blocks[i], s.G, 3)));
+    v.emplace_back(gpu, dtype, kv, planted_in(c, c.blocks[i], inputs_of(c, dtype, c.blocks[i], s.G, 4)));
+    const Numbers zeros(static_cast<std::size_t>(kv.numel()), 0.0);
+    dk.emplace_back(gpu, DType::float32, kv, begun ? begun->dk[i] : zeros);
+    dv.emplace_back(gpu, DType::float32, kv, begun ? begun->dv[i] : zeros);
+  }
+  const std::size_t bytes = attention_workspace_bytes(stream, s, dtype, Tq, longest);
+  const DeviceTensor workspace(gpu, DType::uint8, {static_cast<std::int64_t>(bytes)});
+  const AttentionState state{o, m, l};
+  if (!c.first) attention_reset(stream, state);
+  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
+    AttentionEnds ends{c.first && i == 0, c.last && i + 1 == c.blocks.size(), {}, {}};
+    if (ends.last) ends.out = out, ends.lse = lse;
+    attention_forward(stream, s, q, k[i], v[i], queries, keys[i], state, ends, workspace);
+  }
+  if (!c.last) attention_finish(stream, state, out, lse);
+  attention_delta(stream, delta, dout, out);
+  const DeviceTensor dq(gpu, DType::float32, by_token, Numbers(static_cast<std::size_t>(by_token.numel()), 0.0));
+  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
+    attention_backward(stream, s, q, k[i], v[i], dout, lse, delta, queries, keys[i], dq, dk[i], dv[i], workspace);
+  }
+  Outputs outputs{out.read(), lse.read(), dq.read(), {}, {}};
+  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
+    outputs.dk.push_back(dk[i].read());
+    outputs.dv.push_back(dv[i].read());
+  }
+  workspace.read();
+  return outputs;
+}
+
+/// Joins blocks [B, Tk_i, G, D] along their tokens.
+inline Numbers joined(std::int64_t B, const std::vector<Numbers>& blocks) {
+  Numbers all;
+  for (std::int64_t b = 0; b < B; ++b) {
+    for (const Numbers& block : blocks) {
+      const auto n = static_cast<std::ptrdiff_t>(block.size()) / B;
+      all.insert(all.end(), block.begin() + b * n, block.begin() + (b + 1) * n);
+    }
+  }
+  return all;
+}
+
+/// What a case should give: exact, and as bfloat16 rounds.
+struct Expected {
+  reference::Forward forward;
+  reference::Backward backward;
+  reference::Rounded rounded;  // of bfloat16 only
+};
+
+inline Expected expected_of(const Case& c, DType dtype) {
+  const AttentionShape& s = c.shape;
+  const reference::Attention a{s.B, s.H, s.G, s.D, s.scale, s.mask.causal, s.mask.window};
+  SegmentList all;
+  for (const SegmentList& block : c.blocks) all.insert(all.end(), block.begin(), block.end());
+  const reference::Tokens queries = tokens_of(c, c.queries), keys = tokens_of(c, all);
+  const Numbers q = inputs_of(c, dtype, c.queries, s.H, 1), dout = inputs_of(c, dtype, c.queries, s.H, 2);
+  const Numbers k = inputs_of(c, dtype, all, s.G, 3), v = inputs_of(c, dtype, all, s.G, 4);
+  Expected expected{
+      reference::forward(a, q, k, v, queries, keys), reference::backward(a, q, k, v, dout, queries, keys), {}};
+  if (dtype == DType::bfloat16) expected.rounded = reference::rounded_attention(a, q, k, v, dout, queries, keys);
+  return expected;
+}
+
+/// Root mean square and maximum of the differences, and the largest number of the second; NaN where there is one.
+struct Difference {
+  double rms = 0, most = 0, largest = 0;
+};
+inline Difference difference(const Numbers& x, const Numbers& exact) {
+  Difference result;
+  if (x.size() != exact.size()) return {NAN, NAN, NAN};
+  double squares = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (x[i] == exact[i]) continue;  // infinities too
+    const double apart = std::abs(x[i] - exact[i]);
+    if (!std::isfinite(apart)) return {NAN, NAN, NAN};
+    squares += apart * apart;
+    result.most = std::max(result.most, apart);
+    result.largest = std::max(result.largest, std::abs(exact[i]));
+  }
+  for (double e : exact) result.largest = std::isinf(e) ? result.largest : std::max(result.largest, std::abs(e));
+  result.rms = x.empty() ? 0 : std::sqrt(squares / static_cast<double>(x.size()));
+  return result;
+}
+
+/// float32: max|difference| / max|exact| at most this. Gradients that are 0 throughout (each row sees one key) are held
+/// against the inputs' size, which is 1.
+constexpr double float32_tolerance = 1e-5;
+
+inline void expect_exact(const Numbers& x, const Numbers& exact, const std::string& what) {
+  const Difference d = difference(x, exact);
+  EXPECT_LE(d.most, float32_tolerance * std::max(d.largest, d.largest == 0 ? 1.0 : 0.0)) << what;
+}
+
+/// bfloat16: what rounding alone does, times 1.5 (rms) and 2 (maximum); where it does nothing, what float32 sums do.
+inline void expect_rounded(const Numbers& x, const Numbers& exact, const Numbers& rounded, const std::string& what) {
+  const Difference d = difference(x, exact), allowed = difference(rounded, exact);
+  const double sums = 3e-6 * std::max(1.0, d.largest);
+  EXPECT_LE(d.rms, 1.5 * allowed.rms + sums) << what << ", rms";
+  EXPECT_LE(d.most, 2 * allowed.most + sums) << what << ", maximum";
+}
+
+inline void check(Gpu& gpu, const Case& c, DType dtype) {
+  SCOPED_TRACE(c.name + (dtype == DType::bfloat16 ? ", bfloat16" : ", float32"));
+  const Outputs got = run(gpu, c, dtype);
+  const Expected e = expected_of(c, dtype);
+  const Numbers dk = joined(c.shape.B, got.dk), dv = joined(c.shape.B, got.dv);
+  expect_exact(got.lse, e.forward.lse, "lse");
+  if (dtype == DType::float32) {
+    expect_exact(got.out, e.forward.out, "out");
+    expect_exact(got.dq, e.backward.dq, "dq");
+    expect_exact(dk, e.backward.dk, "dk");
+    expect_exact(dv, e.backward.dv, "dv");
+  } else {
+    expect_rounded(got.out, e.forward.out, e.rounded.out, "out");
+    expect_rounded(got.dq, e.backward.dq, e.rounded.dq, "dq");
+    expect_rounded(dk, e.backward.dk, e.rounded.dk, "dk");
+    expect_rounded(dv, e.backward.dv, e.rounded.dv, "dv");
+  }
+}
+
+inline AttentionShape shape_of(std::int64_t B, std::int64_t H, std::int64_t G, std::int64_t D, bool causal = true,
+                               std::int64_t window = 0) {
+  return {B, H, G, D, 1 / std::sqrt(static_cast<double>(D)), {causal, window}};
+}
+
+inline Case whole(const std::string& name, const AttentionShape& shape, std::int64_t T,
+                  std::int64_t document_length = 0) {
+  return {name, shape, {{0, 1, T}}, {{{0, 1, T}}}, document_length};
+}
+
+}  // namespace ringtrain::gpu

@@ -1,0 +1,22 @@
+// Attention as bfloat16 tensor cores must round it, in double otherwise: probabilities and dS are rounded before their
+// products, out when it is stored; delta is taken from the rounded out. The measure of what a bfloat16 kernel may be
+// off by. Plain loops; the masks are those of reference_attention.h.
+#pragma once
+
+#include "tests/support/reference_attention.h"
+
+namespace ringtrain::reference {
+
+/// Return the bfloat16 nearest to x, ties to even.
+double rounded(double x);
+
+struct Rounded {
+  std::vector<double> out, dq, dk, dv;  // shaped as in Forward and Backward
+};
+
+/// Inputs are bfloat16 numbers.
+Rounded rounded_attention(const Attention& attention, const std::vector<double>& q, const std::vector<double>& k,
+                          const std::vector<double>& v, const std::vector<double>& dout, const Tokens& queries,
+                          const Tokens& keys);
+
+}  // namespace ringtrain::reference
