@@ -1,7 +1,7 @@
 """The memory plan of every rank, as `train --dry-run` prints it."""
 import re
 
-from comparison import training
+from comparison import table, training
 
 TAGS = ("weights", "gradients", "optimizer", "activations", "ring", "workspace", "checkpoint", "total")
 
@@ -22,3 +22,18 @@ def ranks_of(report):
 def largest(config, settings):
     """Return what the rank holds that holds most, of a config under these settings."""
     return max(ranks_of(training.plan(config, settings)).values(), key=lambda rank: rank["total"])
+
+
+def record(ranks, length):
+    """Return what a ring holds for so many tokens: of the rank that holds most by tag, and of all ranks together."""
+    rank = max(ranks.values(), key=lambda held: held["total"])
+    return {"tokens": length, "ranks": len(ranks), "bytes": {tag: rank[tag] for tag in TAGS},
+            "all_ranks_bytes": sum(held["total"] for held in ranks.values())}
+
+
+def table_of(records):
+    """Return the records as a table in MiB."""
+    lines = [[f"{record['tokens'] // 1024}K", str(record["ranks"]),
+              *(f"{size / 2**20:.1f}" for size in (*record["bytes"].values(), record["all_ranks_bytes"]))]
+             for record in records]
+    return table.aligned(lines, ["tokens", "ranks", *TAGS, "all ranks"])

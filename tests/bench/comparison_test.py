@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 
-from comparison import formulas, machine, plan, setup, table, training  # noqa: E402  (the path above comes first)
+from comparison import formulas, groups, machine, plan, setup, table, training  # noqa: E402  (the path above comes first)
 from comparison.groups.context import Figures, measure_pairs  # noqa: E402
 from comparison.table import Row  # noqa: E402
 from comparison.workers import Worker, WorkerError  # noqa: E402
@@ -197,6 +197,17 @@ class Plans(unittest.TestCase):
                     model, tokens, len(ranks), training.value_of(report, "training.feedforward_chunk"),
                     training.value_of(report, "training.loss_chunk"), "recompute: none" in report))
 
+    def test_a_record_says_how_many_ranks_and_what_they_hold(self):
+        """Two things are called ring: how many ranks, and the bytes of its buffers."""
+        ranks = plan.ranks_of(self.plan("ring.yaml", training__seq_len=4096, mesh__sequence=4))
+        record = plan.record(ranks, 4096)
+        self.assertEqual((record["tokens"], record["ranks"]), (4096, 4))
+        self.assertEqual(record["bytes"], {tag: ranks[0][tag] for tag in plan.TAGS})
+        self.assertEqual(record["all_ranks_bytes"], sum(rank["total"] for rank in ranks.values()))
+        cells = [cell.strip() for cell in plan.table_of([record]).splitlines()[-1].strip("|").split("|")]
+        ring = 2 + plan.TAGS.index("ring")
+        self.assertEqual((cells[:2], cells[ring]), (["4K", "4"], f"{ranks[0]['ring'] / 2**20:.1f}"))
+
     def test_steps_are_those_asked_for_and_their_memory_is_counted(self):
         run = training.run("ring.yaml", {"training.seq_len": 64, "mesh.sequence": 2, "mesh.threads_per_rank": 1}, 1,
                            count=2)
@@ -210,6 +221,12 @@ class Plans(unittest.TestCase):
 
 
 class Program(unittest.TestCase):
+    def test_the_quick_form_leaves_out_what_has_no_target(self):
+        self.assertEqual(groups.names(quick=False), list(groups.GROUPS))
+        left_out = set(groups.GROUPS) - set(groups.names(quick=True))
+        self.assertEqual(left_out, {"llama"})
+        self.assertEqual(groups.steps.MODELS["llama"][2:], ((None, None), (None, None)))
+
     def test_a_peer_that_cannot_run_is_not_measured(self):
         result = subprocess.run([sys.executable, ROOT / "bench" / "compare", "--only", "peer-attention", "--no-build",
                                  "--pairs", "1"], capture_output=True, text=True, check=False,

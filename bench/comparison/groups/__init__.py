@@ -5,7 +5,7 @@ import typing
 from comparison.groups import accuracy, kernels, memory, peer_attention, ring, steps
 from comparison.groups.context import Context
 
-__all__ = ["Context", "GROUPS", "Group", "run"]
+__all__ = ["Context", "GROUPS", "Group", "names", "run"]
 
 
 @dataclasses.dataclass
@@ -13,6 +13,7 @@ class Group:
     title: str
     measure: typing.Callable  # (context) -> rows, figures
     needs_peer: bool = False
+    has_targets: bool = True
 
 
 GROUPS = {
@@ -21,11 +22,16 @@ GROUPS = {
     "peer-attention": Group("attention over PyTorch's on all cores", peer_attention.measure, needs_peer=True),
     "gpt2": Group("a training step of GPT-2 124M", lambda context: steps.measure(context, "gpt2"), needs_peer=True),
     "llama": Group("a training step of a Llama of 124M", lambda context: steps.measure(context, "llama"),
-                   needs_peer=True),
+                   needs_peer=True, has_targets=False),
     "ring": Group("a training step on a ring over one rank", ring.measure),
     "memory": Group("what a rank holds as the ring grows", memory.measure),
     "accuracy": Group("the error of a ring over that of one rank", accuracy.measure),
 }
+
+
+def names(quick):
+    """Return the groups that are measured unless some are asked for: all, or in the quick form those with targets."""
+    return [name for name, group in GROUPS.items() if group.has_targets or not quick]
 
 
 def run(name, context):

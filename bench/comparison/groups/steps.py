@@ -44,7 +44,7 @@ def measure(context, model):
             ratios.append(theirs / ours)
         return ratios
 
-    measure_pairs([product_row, *(rows[mode] for mode in peers)], context.count(quick=2), pair, figures)
+    measure_pairs([product_row, *(rows[mode] for mode in peers)], context.count(), pair, figures)
     for peer in peers.values():
         peer.close()
     return [product_row, *rows.values()], figures.all()

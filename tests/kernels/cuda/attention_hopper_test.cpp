@@ -1,0 +1,158 @@
+// Attention on Hopper's own path (kernels/cuda/hopper), forward and backward, for both of its head sizes: values
+// against the double references over masks, lengths, groups and shards; the ends of a state; the same bits in every
+// run. Its tiles are larger than the portable path's, so lengths go over their edges: 128 keys, 64, 128 or 192 queries.
+#include "tests/kernels/cuda/gpu_attention.h"
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+#include <cuda_emulator.h>
+#endif
+
+namespace ringtrain::gpu {
+namespace {
+
+class HopperAttention : public ::testing::TestWithParam<std::int64_t> {
+ protected:
+  void SetUp() override {
+    if (!present()) GTEST_SKIP() << "no GPU";
+#if defined(RINGTRAIN_CUDA_EMULATED)
+    cuda_emulator::reset();
+    cuda_emulator::set_devices({1, 90, 3, std::size_t{1} << 30});
+#endif
+    if (cuda::facts_of(0).compute_capability != 90) GTEST_SKIP() << "the GPU is not Hopper";
+  }
+  static AttentionShape shape(std::int64_t B, std::int64_t H, std::int64_t G, bool causal = true,
+                              std::int64_t window = 0) {
+    return shape_of(B, H, G, GetParam(), causal, window);
+  }
+};
+
+TEST_P(HopperAttention, LengthsAndMasks) {
+  Gpu gpu;
+  for (std::int64_t T : {1, 65, 127, 128, 300}) {
+    check(gpu, whole("causal", shape(1, 1, 1), T), DType::bfloat16);
+    check(gpu, whole("full", shape(1, 1, 1, false), T), DType::bfloat16);
+  }
+  check(gpu, whole("window", shape(1, 1, 1, true, 70), 400), DType::bfloat16);
+  check(gpu, whole("window both ways", shape(1, 1, 1, false, 130), 400), DType::bfloat16);
+  check(gpu, whole("window of one", shape(1, 1, 1, true, 1), 200), DType::bfloat16);
+}
+
+TEST_P(HopperAttention, Documents) {
+  Gpu gpu;
+  for (std::int64_t length : {3, 50, 200}) {
+    check(gpu, whole("documents, causal", shape(2, 1, 1), 330, length), DType::bfloat16);
+    check(gpu, whole("documents, full", shape(2, 1, 1, false), 330, length), DType::bfloat16);
+  }
+  check(gpu, whole("documents, window", shape(1, 2, 1, true, 40), 330, 90), DType::bfloat16);
+}
+
+TEST_P(HopperAttention, Groups) {
+  Gpu gpu;
+  check(gpu, whole("four of one", shape(2, 4, 1), 140), DType::bfloat16);
+  check(gpu, whole("two of two", shape(2, 4, 2, false), 200), DType::bfloat16);
+  check(gpu, whole("each its own", shape(1, 3, 3), 140), DType::bfloat16);
+}
+
+TEST_P(HopperAttention, BeginsAndEndsAState) {
+  Gpu gpu;
+  const SegmentList all{{0, 1, 270}};
+  for (bool first : {true, false}) {
+    for (bool last : {true, false}) {
+      for (const auto& blocks : std::vector<std::vector<SegmentList>>{{all},
+                                                                      {{{140, 1, 130}}, {{0, 1, 140}}},
+                                                                      {{}, all},
+                                                                      {all, {}},
+                                                                      {{{500, 1, 70}}, all},
+                                                                      {{{270, 1, 40}}}}) {
+        Case c{"first " + std::to_string(first) + " last " + std::to_string(last), shape(1, 2, 1), all, blocks};
+        c.first = first;
+        c.last = last;
+        check(gpu, c, DType::bfloat16);
+      }
+    }
+  }
+}
+
+TEST_P(HopperAttention, SegmentsOfAnyKind) {
+  Gpu gpu;
+  const std::int64_t far = 5'000'000'000;
+  check(gpu, {"beyond 32 bits", shape(1, 2, 2), {{far, 1, 80}}, {{{far - 100, 1, 150}}, {{3, 1, 40}}}},
+        DType::bfloat16);
+  check(gpu,
+        {"beyond 32 bits, striped, window",
+         shape(1, 2, 2, true, 460),
+         {{far + 1, 3, 290}},
+         {{{far, 3, 290}}, {{far + 2, 3, 290}}}},
+        DType::bfloat16);
+  check(gpu,
+        {"three segments",
+         shape(1, 2, 1),
+         {{5, 1, 170}, {199, 1, 0}, {200, 2, 33}, {300, 1, 164}},
+         {{{0, 3, 50}, {200, 1, 180}, {450, 1, 9}}},
+         120},
+        DType::bfloat16);
+  check(gpu, {"rows without keys", shape(2, 2, 1), {{0, 1, 230}}, {{{100, 1, 130}}, {{400, 1, 10}}}}, DType::bfloat16);
+  check(gpu, {"between keys", shape(1, 2, 1, true, 2), {{0, 1, 690}}, {{{0, 5, 140}}}}, DType::bfloat16);
+  check(gpu, {"zigzag", shape(1, 2, 1), {{0, 1, 200}, {700, 1, 150}}, {{{200, 1, 170}, {600, 1, 100}}}},
+        DType::bfloat16);
+}
+
+TEST_P(HopperAttention, LargeScores) {
+  Gpu gpu;
+  Case c = whole("large scores", shape(1, 1, 1), 300);
+  c.shape.scale = 2;
+  check(gpu, c, DType::bfloat16);
+}
+
+void expect_same(const Numbers& a, const Numbers& b, const char* what) {
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0) << what;
+}
+
+/// Masks, segments and documents under which turns must be counted right: were one not, its block would wait for ever.
+TEST_P(HopperAttention, DeterministicInAnyOrder) {
+  for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{false, 150}}) {
+    for (std::int64_t documents : {0, 170}) {
+      const AttentionShape s = shape(2, 2, 1, mask.causal, mask.window);
+      for (const Case& c :
+           {whole("whole", s, 500, documents),
+            Case{"zigzag", s, {{0, 1, 200}, {700, 1, 150}}, {{{200, 1, 170}, {600, 1, 100}}}, documents},
+            Case{"striped", s, {{1, 3, 300}}, {{{2, 3, 300}}}, documents}}) {
+        SCOPED_TRACE(c.name);
+        Gpu gpu;
+        const Outputs once = run(gpu, c, DType::bfloat16);
+        const auto again = [&] {
+          const Outputs twice = run(gpu, c, DType::bfloat16);
+          expect_same(once.out, twice.out, "out");
+          expect_same(once.dq, twice.dq, "dq");
+          expect_same(once.dk[0], twice.dk[0], "dk");
+          expect_same(once.dv[0], twice.dv[0], "dv");
+        };
+        again();
+#if defined(RINGTRAIN_CUDA_EMULATED)
+        for (const auto order : {cuda_emulator::ThreadOrder::shuffled, cuda_emulator::ThreadOrder::backward}) {
+          cuda_emulator::set_thread_order(order, 5);
+          again();
+        }
+        cuda_emulator::set_copy_landing(cuda_emulator::CopyLanding::early);
+        again();
+        cuda_emulator::set_copy_landing(cuda_emulator::CopyLanding::late);
+        cuda_emulator::set_thread_order(cuda_emulator::ThreadOrder::forward);
+#endif
+      }
+    }
+  }
+}
+
+TEST_P(HopperAttention, DefaultModeGivesTheSameValues) {
+  Gpu gpu;
+  Case c = whole("in any order", shape(1, 2, 1), 300, 160);
+  c.shape.deterministic = false;
+  check(gpu, c, DType::bfloat16);
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, HopperAttention, ::testing::Values(64, 128),
+                         [](const auto& info) { return "Of" + std::to_string(info.param); });
+
+}  // namespace
+}  // namespace ringtrain::gpu
