@@ -57,10 +57,11 @@ function(ringtrain_hopper_objects floor variable)
 endfunction()
 
 # ringtrain_emulated_sources(FILES...): lets the C++ compiler take these .cu files. Registers that a thread fills under
-# the very condition under which it uses them are taken for uninitialised ones.
+# the very condition under which it uses them are taken for uninitialised ones. Nothing is vectorised: it would gain nothing
+# in code that is one thread's, and GCC 12 loses additions in loops over such registers (embedding.cu at -O3).
 function(ringtrain_emulated_sources)
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
-                              "-x;c++;-Wno-unknown-pragmas;-Wno-uninitialized;-Wno-maybe-uninitialized")
+    "-x;c++;-Wno-unknown-pragmas;-Wno-uninitialized;-Wno-maybe-uninitialized;-O2;-fno-tree-vectorize")
 endfunction()
 
 # ringtrain_cuda_options(TARGET): what all code is compiled and linked with in such a build.

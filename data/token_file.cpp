@@ -17,6 +17,10 @@ namespace {
 
 constexpr std::int64_t slice_tokens = 8192;
 
+/// Of a file whose manifest fits it.
+constexpr const char* not_ours_now =
+    "an earlier version of this program made it so, or another program: make it again with prepare";
+
 /// Calls body(elements, begin) over elements [begin, begin + count) of a dataset, as type Element, in slices.
 template <class Element, class Body>
 void for_slices(const Hdf5Reader& file, const Hdf5Dataset& dataset, std::int64_t begin, std::int64_t count,
@@ -33,7 +37,7 @@ void for_slices(const Hdf5Reader& file, const Hdf5Dataset& dataset, std::int64_t
 class Hdf5TokenFile final : public TokenFile {
  public:
   Hdf5TokenFile(const std::string& path, std::string hash)
-      : path_(path), hash_(std::move(hash)), file_(Hdf5Reader::open(path, ExitCode::data)) {}
+      : path_(path), hash_(std::move(hash)), file_(Hdf5Reader::open(path, ExitCode::data, not_ours_now)) {}
 
   const std::string& path() const override { return path_; }
   std::int64_t vocab_size() const override { return vocab_size_; }
@@ -109,7 +113,8 @@ void Hdf5TokenFile::check_layout(const TokenManifest& manifest) {
   }
   if (tokens_->count() == 0 || offsets->count() < 2) fail(ExitCode::data, "{} holds no token", path_);
   if (const auto version = file_.integer("format_version"); version != token_format_version) {
-    fail(ExitCode::data, "{} has format version {}; this program reads {}", path_, version, token_format_version);
+    fail(ExitCode::data, "{} has format version {}, and this program reads {}: make it again with prepare", path_,
+         version, token_format_version);
   }
   vocab_size_ = file_.integer("vocab_size");
   if (vocab_size_ < 2 || vocab_size_ > INT32_MAX) {

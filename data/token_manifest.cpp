@@ -9,13 +9,16 @@ namespace {
 
 constexpr const char* format_name = "ringtrain-tokens";
 
-TokenManifest parse(const std::string& text) {
+TokenManifest parse(const std::string& text, const std::string& path) {
   const nlohmann::json json = parse_strict_json(text);
   const StrictObject top(json, 5);
   if (top.text("format") != format_name) throw std::runtime_error("format is not " + std::string(format_name));
   if (const auto version = top.integer("format_version"); version != token_format_version) {
-    throw std::runtime_error("format_version is " + std::to_string(version) + ", this program reads " +
-                             std::to_string(token_format_version));
+    fail(ExitCode::data,
+         "{} is of another version of this program: its format_version is {}, and this one reads {}; make the token "
+         "file "
+         "again with prepare",
+         path, version, token_format_version);
   }
   TokenManifest manifest;
   manifest.bytes = top.integer("bytes");
@@ -40,7 +43,7 @@ TokenManifest read_manifest(const std::string& token_file) {
          path);
   }
   try {
-    return parse(read_file(path, ExitCode::data, 1 << 20));
+    return parse(read_file(path, ExitCode::data, 1 << 20), path);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

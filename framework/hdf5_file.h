@@ -62,8 +62,9 @@ class Hdf5Writer {
 /// read() may be called from several threads.
 class Hdf5Reader {
  public:
-  /// Throws Error(code) if it is no HDF5 file or holds what framework/hdf5_header.h does not list.
-  static Hdf5Reader open(const std::string& path, ExitCode code);
+  /// Throws Error(code) if it is no HDF5 file or holds what framework/hdf5_header.h does not list; remedy: what to do
+  /// then.
+  static Hdf5Reader open(const std::string& path, ExitCode code, const std::string& remedy = "");
   const std::string& path() const { return file_.path(); }
   const std::vector<Hdf5Dataset>& datasets() const { return datasets_; }  // by name, sorted
   const Hdf5Attributes& attributes() const { return attributes_; }

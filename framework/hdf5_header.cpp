@@ -455,13 +455,14 @@ class Reader {
 
 }  // namespace
 
-Hdf5Layout read_hdf5_layout(const File& file, ExitCode code) {
+Hdf5Layout read_hdf5_layout(const File& file, ExitCode code, const std::string& remedy) {
   Reader reader(file);
   try {
     return reader.read();
   } catch (const Hdf5Refusal& refusal) {
-    fail(code, "cannot read {}: as HDF5 it has {}{}; this program reads plain contiguous numbers alone", file.path(),
-         refusal.what(), reader.at().empty() ? "" : " (at " + printable(reader.at()) + ")");
+    fail(code, "cannot read {}: as HDF5 it has {}{}; this program reads plain contiguous numbers alone{}{}",
+         file.path(), refusal.what(), reader.at().empty() ? "" : " (at " + printable(reader.at()) + ")",
+         remedy.empty() ? "" : "; ", remedy);
   }
 }
 

@@ -23,7 +23,8 @@ struct Hdf5Layout {
   Hdf5Attributes attributes;          // of the file itself: those that are one int64, double or fixed text
 };
 
-/// Return the layout of a file. Throws Error(code) that names the file and what is wrong or not on the list.
-Hdf5Layout read_hdf5_layout(const File& file, ExitCode code);
+/// Return the layout of a file. Throws Error(code) that names the file and what is wrong or not on the list, and then
+/// says `remedy`: what to do about a file of this kind.
+Hdf5Layout read_hdf5_layout(const File& file, ExitCode code, const std::string& remedy = "");
 
 }  // namespace ringtrain

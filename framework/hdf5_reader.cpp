@@ -62,11 +62,11 @@ std::int64_t Hdf5Dataset::bytes() const {
 
 // ---- Hdf5Reader ----------------------------------------------------------------------------------------------------
 
-Hdf5Reader Hdf5Reader::open(const std::string& path, ExitCode code) {
+Hdf5Reader Hdf5Reader::open(const std::string& path, ExitCode code, const std::string& remedy) {
   Hdf5Reader reader;
   reader.file_ = File::open(path, code);
   reader.code_ = code;
-  Hdf5Layout layout = read_hdf5_layout(reader.file_, code);
+  Hdf5Layout layout = read_hdf5_layout(reader.file_, code, remedy);
   reader.datasets_ = std::move(layout.datasets);
   reader.attributes_ = std::move(layout.attributes);
   return reader;

@@ -71,6 +71,10 @@ std::vector<std::int64_t> all_gather(Communicator& communicator, std::span<const
   return gather(communicator, values, site);
 }
 
+std::vector<double> all_gather(Communicator& communicator, std::span<const double> values, const CallSite& site) {
+  return gather(communicator, values, site);
+}
+
 void broadcast(Communicator& communicator, const TensorView& x, int root, const CallSite& site) {
   ensure(root >= 0 && root < communicator.size(), "a broadcast has a root among the ranks");
   std::vector<Ticket> tickets;

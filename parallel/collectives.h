@@ -19,6 +19,7 @@ void all_reduce_max(Communicator& communicator, std::span<std::int64_t> values, 
 /// Return every rank's values (all of equal length), in rank order.
 std::vector<std::int64_t> all_gather(Communicator& communicator, std::span<const std::int64_t> values,
                                      const CallSite& site);
+std::vector<double> all_gather(Communicator& communicator, std::span<const double> values, const CallSite& site);
 /// x on every rank = x of root.
 void broadcast(Communicator& communicator, const TensorView& x, int root, const CallSite& site);
 

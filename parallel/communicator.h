@@ -39,7 +39,8 @@ class Communicator {
   /// Starts one grouped act: send to `to`, receive from `from` (either may be no_peer; both may be this rank). Returns
   /// at once. Neither buffer may be written, nor receive read, before wait(). Between two ranks messages keep their
   /// order. Sizes and call sites of the two sides must agree: ranks that do different things end with Error(rank) that
-  /// names both. 0 bytes are a message too.
+  /// names both. 0 bytes are a message too. Of several exchanges that begin together, those that send come first: then
+  /// messages in both directions between two processes move at once (see MpiWorld::exchange).
   virtual Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from,
                           const CallSite& site) = 0;
   /// Exchanges of GPU memory, in this communicator and in those split off it later, belong to this stream: they begin

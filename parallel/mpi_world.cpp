@@ -279,8 +279,11 @@ Ticket MpiWorld::exchange(const TensorView& send, const TensorView& receive, con
   act.call = history_.started(site, peers.to, peers.to == no_peer ? 0 : send.bytes(), peers.from,
                               peers.from == no_peer ? 0 : receive.bytes());
   guarded([&] {
-    if (peers.from != no_peer) post(act.receive, /*sends=*/false, receive, peers.from, peers.context, site);
+    // The send first, so that its announcement comes to the peer before the leave to send that answers the peer's own.
+    // Over TCP a process that has leave puts all its data into the connection, and its answer to an announcement that
+    // it reads after that would stand behind them: the two directions would move one after the other.
     if (peers.to != no_peer) post(act.send, /*sends=*/true, send, peers.to, peers.context, site);
+    if (peers.from != no_peer) post(act.receive, /*sends=*/false, receive, peers.from, peers.context, site);
   });
   if (watch_pause_ > 4 * first_pause) sockets_.wake();
   watch_pause_ = first_pause;
@@ -290,46 +293,57 @@ Ticket MpiWorld::exchange(const TensorView& send, const TensorView& receive, con
 void MpiWorld::post(Half& half, bool sends, const TensorView& buffer, int peer, int context, const CallSite& site) {
   half.done = half.header_done = false;
   half.peer = peer;
-  half.data = buffer.data;
-  half.bytes = buffer.bytes();
-  if (!sends) {
-    half.header_transfer = mpi::Transfer::receive(&half.header, sizeof half.header, peer, context);
-    return;
-  }
-  // Tags below header_tags are contexts; no two messages under way have the same of the others.
-  const auto data_tags = static_cast<std::uint64_t>(session_.max_tag() - header_tags);
-  half.header.data_tag = header_tags + static_cast<int>(messages_sent_++ % data_tags);
-  half.header.bytes = half.bytes;
+  half.header.bytes = buffer.bytes();
   half.header.layer = site.layer;
   half.header.hop = site.hop;
   std::strncpy(half.header.operation, site.operation, sizeof half.header.operation - 1);
-  half.header_transfer = mpi::Transfer::send(&half.header, sizeof half.header, peer, context);
-  if (half.bytes > 0) half.data_transfer = mpi::Transfer::send(half.data, half.bytes, peer, half.header.data_tag);
+  const std::uint64_t bytes = half.header.bytes;
+  const int tag = data_tag(half.header, context);
+  if (sends) {
+    half.header_transfer = mpi::Transfer::send(&half.header, sizeof half.header, peer, context);
+    if (bytes > 0) half.data_transfer = mpi::Transfer::send(buffer.data, bytes, peer, tag);
+  } else {
+    half.header_transfer = mpi::Transfer::receive(&half.come, sizeof half.come, peer, context);
+    if (bytes > 0) half.data_transfer = mpi::Transfer::receive(buffer.data, bytes, peer, tag);
+  }
 }
 
-void MpiWorld::progress(Half& half, bool sends, const CallSite& site) {
+/// Tags below header_tags are contexts', of headers; each context has a part of the others for its data. Messages of
+/// one context keep their order, so those that share a tag do, too.
+int MpiWorld::data_tag(const Header& header, int context) const {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto take = [&](const void* data, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) {
+      hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3;
+    }
+  };
+  take(&header.bytes, sizeof header.bytes);
+  take(&header.layer, sizeof header.layer);
+  take(&header.hop, sizeof header.hop);
+  take(header.operation, sizeof header.operation);
+  const std::int64_t tags = (std::int64_t{session_.max_tag()} + 1 - header_tags) / header_tags;  // of a context
+  const std::int64_t tag = header_tags + context * tags + static_cast<std::int64_t>(hash >> 32) % tags;
+  return static_cast<int>(tag);
+}
+
+void MpiWorld::progress(Half& half, bool sends) {
   if (half.done) return;
   if (!half.header_done) {
     if (!half.header_transfer.test()) return;
     half.header_done = true;
-    const CallSite theirs{half.header.operation, half.header.layer, half.header.hop};
-    CallSite own = site;
-    const std::string cut(site.operation, ::strnlen(site.operation, sizeof half.header.operation - 1));
-    own.operation = cut.c_str();
-    if (!sends && (half.header.bytes != half.bytes || !same_site(theirs, own))) {
+    const CallSite theirs{half.come.operation, half.come.layer, half.come.hop};
+    const CallSite own{half.header.operation, half.header.layer, half.header.hop};
+    if (!sends && (half.come.bytes != half.header.bytes || !same_site(theirs, own))) {
       fail(ExitCode::rank, "rank {} sends {} bytes ({}) to rank {}, which expects {} bytes ({})", half.peer,
-           half.header.bytes, described(theirs), rank(), half.bytes, described(own));
-    }
-    if (!sends && half.bytes > 0) {
-      half.data_transfer = mpi::Transfer::receive(half.data, half.bytes, half.peer, half.header.data_tag);
+           half.come.bytes, described(theirs), rank(), half.header.bytes, described(own));
     }
   }
   half.done = half.data_transfer.test();
 }
 
 void MpiWorld::progress(Exchange& exchange) {
-  progress(exchange.receive, /*sends=*/false, exchange.site);
-  progress(exchange.send, /*sends=*/true, exchange.site);
+  progress(exchange.receive, /*sends=*/false);
+  progress(exchange.send, /*sends=*/true);
 }
 
 void MpiWorld::progress_all() {
@@ -361,11 +375,12 @@ void MpiWorld::await(Lock& lock, const Ready& ready, const Describe& describe) {
 std::string MpiWorld::unfinished(const Exchange& exchange) const {
   std::string text = described(exchange.site) + ": ";
   if (!exchange.receive.done) {
-    text += fmt::format("rank {} has not sent the {} bytes it expects", exchange.receive.peer, exchange.receive.bytes);
+    text += fmt::format("rank {} has not sent the {} bytes it expects", exchange.receive.peer,
+                        exchange.receive.header.bytes);
   }
   if (!exchange.send.done) {
     text += fmt::format("{}rank {} has not received its {} bytes", exchange.receive.done ? "" : ", and ",
-                        exchange.send.peer, exchange.send.bytes);
+                        exchange.send.peer, exchange.send.header.bytes);
   }
   return text;
 }
@@ -429,7 +444,7 @@ int MpiWorld::next_context() {
 
 void MpiWorld::use_contexts(int begin) {
   const Lock lock(mutex_);
-  ensure(begin >= next_context_ && begin <= header_tags, "a program makes fewer communicators than there are tags");
+  ensure(begin >= next_context_ && begin < header_tags, "a program makes fewer communicators than there are tags");
   next_context_ = begin;
 }
 

@@ -74,20 +74,19 @@ class MpiWorld {
   using Lock = std::unique_lock<std::mutex>;
   using Clock = std::chrono::steady_clock;
 
-  /// What goes before each message. Its receiver takes the data only if it agrees: a message that is longer than its
-  /// buffer may overwrite what stands behind it (Open MPI's shared memory does). Data has a tag of its own, since
-  /// headers are looked at in any order.
+  /// What goes before each message, so that ranks which have diverged end with a sentence. Both sides compute the tag
+  /// of the data from the same numbers: data that disagree meet no receive (a message longer than its buffer may
+  /// overwrite what stands behind it; Open MPI's shared memory does), and the receive need not wait for the header.
   struct Header {
     std::uint64_t bytes = 0;
-    std::int32_t layer = 0, hop = 0, data_tag = 0;
+    std::int32_t layer = 0, hop = 0;
     char operation[64] = {};
   };
   struct Half {
     bool done = true, header_done = false;
     int peer = no_peer;
-    void* data = nullptr;
-    std::uint64_t bytes = 0;
-    Header header;
+    Header header;  // as it is sent, or as it is to come
+    Header come;
     mpi::Transfer header_transfer, data_transfer;
   };
   struct Exchange {
@@ -104,7 +103,8 @@ class MpiWorld {
   void fail_with(ExitCode code, const std::string& sentence);
   void throw_if_failed();
   void post(Half& half, bool sends, const TensorView& buffer, int peer, int context, const CallSite& site);
-  void progress(Half& half, bool sends, const CallSite& site);
+  int data_tag(const Header& header, int context) const;
+  void progress(Half& half, bool sends);
   void progress(Exchange& exchange);
   void progress_all();
   /// Runs an action that calls MPI; what MPI reports becomes the failure of all ranks.
@@ -123,7 +123,7 @@ class MpiWorld {
   double timeout_seconds_ = 60;
   CallHistory history_;
   std::unordered_map<std::uint64_t, Exchange> pending_;  // its elements do not move
-  std::uint64_t tickets_ = 0, messages_sent_ = 0;
+  std::uint64_t tickets_ = 0;
   int next_context_ = 1;
   double watch_pause_ = 0;   // seconds from one look of the watch to the next
   bool rank_waits_ = false;  // and lets MPI work itself

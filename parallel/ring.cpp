@@ -151,10 +151,11 @@ void Ring::State::post_keys(int hop) {
                                           documents_site));
   };
   const ExchangeGroup group(*key_ranks);
-  exchange(arriving, before, to, next, from);
+  // What is sent comes first: see Communicator::exchange.
   if (const RingDelivery* delivery = round(hop).delivery) {
     exchange(departing, round(0).step, delivery->to, nullptr, no_peer);
   }
+  exchange(arriving, before, to, next, from);
 }
 
 /// Posts the gradients of the block met at `hop`, those that this rank continues at the next, and those that come home.

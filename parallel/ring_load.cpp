@@ -64,10 +64,13 @@ std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout
 }
 
 double imbalance(std::span<const std::int64_t> loads) {
-  const std::int64_t sum = std::accumulate(loads.begin(), loads.end(), std::int64_t{0});
+  return imbalance(std::vector<double>(loads.begin(), loads.end()));
+}
+
+double imbalance(std::span<const double> loads) {
+  const double sum = std::accumulate(loads.begin(), loads.end(), 0.0);
   if (sum == 0) return 1;
-  return static_cast<double>(*std::max_element(loads.begin(), loads.end())) * static_cast<double>(loads.size()) /
-         static_cast<double>(sum);
+  return *std::max_element(loads.begin(), loads.end()) * static_cast<double>(loads.size()) / sum;
 }
 
 double RingPassLoad::wait_seconds() const {

@@ -21,6 +21,7 @@ std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout
 
 /// Return the largest of the loads over their mean: 1 is even, and a ring waits for its busiest rank. 1 if all are 0.
 double imbalance(std::span<const std::int64_t> loads);
+double imbalance(std::span<const double> loads);
 
 /// What one rank's forward (or backward) passes through the ring were, summed over layers and micro-batches.
 struct RingPassLoad {

@@ -158,7 +158,9 @@ class StateFiles {
 
  private:
   void add_file(const std::string& path) {
-    const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::checkpoint);
+    const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::checkpoint,
+                                               "an earlier version of this program made it so, or another program: use "
+                                               "it with that one, or train anew into another --output");
     for (const Hdf5Dataset& dataset : reader.datasets()) {
       Piece piece{0, dataset.count(), dataset.type, paths_.size(), dataset.offset};
       std::string name = dataset.name;

@@ -109,8 +109,8 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
       tell = [&](std::int64_t done, std::int64_t tokens) { progress->update(done, "", static_cast<double>(tokens)); };
     }
     abort_on_error(world, [&] {
-      auto own = evaluate_targets(state, *file, request, targets, tell);
-      if (world.rank() == launcher.process()) results = std::move(own);
+      auto own = evaluate_targets(state, *file, request, targets, tell, nullptr);
+      if (world.rank() == launcher.process()) results = std::move(*own);
     });
   };
   launcher.launch({launch.ranks, config.mesh.timeout_seconds}, evaluate_rank);

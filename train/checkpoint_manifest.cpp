@@ -77,8 +77,10 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
       throw std::runtime_error("it is not the manifest of a checkpoint");
     }
     if (!json.contains("format_version") || json["format_version"] != format_version) {
-      fail(ExitCode::checkpoint, "{}: has format version {}, but this program reads version {}", path,
-           json.value("format_version", nlohmann::json()).dump(), format_version);
+      fail(ExitCode::checkpoint,
+           "{}: has format version {}, but this program reads version {}; use it with the version of the program that "
+           "made it, or train anew into another --output",
+           path, json.value("format_version", nlohmann::json()).dump(), format_version);
     }
     const StrictObject top(json, 12);
     read_fields(top, manifest);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <exception>
 #include <utility>
 
@@ -25,6 +26,10 @@ std::optional<Error> problem_of(const std::function<void()>& work) {
     return Error(ExitCode::internal, fmt::format("internal error: while saving: {}", error.what()));
   }
   return std::nullopt;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// Collective. Return the problem of the lowest rank that has one, the same on every rank.
@@ -63,7 +68,12 @@ double CheckpointSaver::unfinished() const {
 }
 
 void CheckpointSaver::start(std::function<void()> work) {
-  work_ = std::async(std::launch::async, [work = std::move(work)] { return problem_of(work); });
+  work_ = std::async(std::launch::async, [this, work = std::move(work)] {
+    const auto begun = std::chrono::steady_clock::now();
+    std::optional<Error> problem = problem_of(work);
+    work_seconds_ = seconds_since(begun);
+    return problem;
+  });
 }
 
 void CheckpointSaver::begin(const CheckpointManifest& manifest) {
@@ -71,18 +81,18 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
     const auto start = std::chrono::steady_clock::now();
     const std::int64_t before = manifest_.step;
     finish();
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    if (state_.rank == 0 && waited.count() > unnoticed) {
+    const double waited = seconds_since(start);
+    if (state_.rank == 0 && waited > unnoticed) {
       note_(
           fmt::format("step {} waited {:.2f} s for the save of step {}, which was still under way; saves come "
                       "faster than the disk takes them: consider a larger checkpoint.interval",
-                      manifest.step, waited.count(), before));
+                      manifest.step, waited, before));
     }
   }
   manifest_ = manifest;
   manifest_.ranks = state_.mesh.size();
   manifest_.files.clear();
-  begun_ = std::chrono::steady_clock::now();
+  const auto begun = std::chrono::steady_clock::now();
   const std::string partial = run_.checkpoints.partial(manifest_.step);
   std::optional<Error> problem;
   if (state_.rank == 0) {
@@ -95,6 +105,7 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
   if (failed_anywhere(problem)) return;
   phase_ = Phase::writing;
   if (!state_.snapshot.empty()) take_snapshot(state_);
+  seconds_ = seconds_since(begun);
   start([this, partial] { own_file_ = write_state(state_, partial, manifest_.step); });
   if (state_.snapshot.empty()) finish();
 }
@@ -155,15 +166,18 @@ void CheckpointSaver::gather_files() {
   const auto half = [&](std::size_t at) {
     return static_cast<std::int64_t>(std::stoull(own_file_.hash.substr(at, 16), nullptr, 16));
   };
-  const std::array<std::int64_t, 3> own{own_file_.bytes, half(0), half(16)};
+  const std::array<std::int64_t, 4> own{own_file_.bytes, half(0), half(16), std::llround(work_seconds_ * 1e9)};
   const std::vector<std::int64_t> all = all_gather(*state_.world, own, {"files of a checkpoint"});
   const int ranks = state_.mesh.size();
+  std::int64_t slowest = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::int64_t* entry = all.data() + 3 * rank;
+    const std::int64_t* entry = all.data() + 4 * rank;
+    slowest = std::max(slowest, entry[3]);
     manifest_.files.push_back(
         {state_file_name(rank, ranks), entry[0],
          fmt::format("{:016x}{:016x}", static_cast<std::uint64_t>(entry[1]), static_cast<std::uint64_t>(entry[2]))});
   }
+  seconds_ += 1e-9 * static_cast<double>(slowest);
 }
 
 /// Rank 0, on its thread: what makes the files a checkpoint.
@@ -181,8 +195,8 @@ void CheckpointSaver::publish() {
 }
 
 void CheckpointSaver::announce() {
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun_;
-  note_(fmt::format("saved {} in {:.2f} s", run_.checkpoints.complete(manifest_.step), took.count()));
+  last_seconds_ = seconds_ + work_seconds_;  // the latter of publishing
+  note_(fmt::format("saved {} in {:.2f} s", run_.checkpoints.complete(manifest_.step), last_seconds_));
   for (const std::string& line : prune_notes_) note_(line);
 }
 

@@ -39,6 +39,9 @@ class CheckpointSaver {
   /// Collective. begin() and finish() for the last save of a run: what fails is an Error whatever the policy, since
   /// there is nothing left to go on with.
   void save_last(const CheckpointManifest& manifest);
+  /// Return the seconds that the last announced save took, without what it waited for the ends of steps; 0 before the
+  /// first. Rank 0 knows.
+  double last_seconds() const { return last_seconds_; }
 
   // A save that fails on any rank leaves what was there before; its partial folder is removed. Policy stop: all ranks
   // throw the same Error(checkpoint). Policy warn: rank 0 notes it, and training goes on.
@@ -61,7 +64,8 @@ class CheckpointSaver {
   CheckpointManifest manifest_;
   CheckpointFile own_file_;
   std::vector<std::string> prune_notes_;
-  std::chrono::steady_clock::time_point begun_;
+  double seconds_ = 0, last_seconds_ = 0;   // of the save under way: snapshot, the slowest rank's writing, publishing
+  double work_seconds_ = 0;                 // of this rank's thread; valid when it has ended
   std::future<std::optional<Error>> work_;  // last to be made, first to go: it uses all of the above
 };
 

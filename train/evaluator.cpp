@@ -33,17 +33,25 @@ BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int64_t 
 
 }  // namespace
 
-std::vector<LengthResult> evaluate_targets(RankState& state, const TokenFile& file, const EvaluationRequest& request,
-                                           const EvaluationTargets& targets, const EvaluationProgress& progress) {
+std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, const TokenFile& file,
+                                                          const EvaluationRequest& request,
+                                                          const EvaluationTargets& targets,
+                                                          const EvaluationProgress& progress,
+                                                          const EvaluationStop& stop) {
   const auto blocks = static_cast<std::int64_t>(targets.blocks.size());
   const auto lengths = static_cast<std::int64_t>(request.context_lengths.size());
   const int data_index = state.mesh.data_index(state.rank);
   // (nll, weight, bytes, targets) of every length and block: zero but for the blocks of this data rank.
   std::vector<double> flat(static_cast<std::size_t>(lengths * blocks * values_per_block), 0.0);
   std::int64_t done = 0, tokens = 0;
-  for (std::int64_t i = 0; i < lengths; ++i) {
+  bool stopped = false;
+  for (std::int64_t i = 0; i < lengths && !stopped; ++i) {
     const std::int64_t length = request.context_lengths[static_cast<std::size_t>(i)];
-    for (std::int64_t block = data_index; block < blocks; block += state.mesh.data) {
+    for (std::int64_t first = 0; first < blocks; first += state.mesh.data) {
+      stopped = stop && stop();
+      if (stopped) break;
+      const std::int64_t block = first + data_index;
+      if (block >= blocks) continue;
       const std::int64_t begin = targets.blocks[static_cast<std::size_t>(block)].end - length;
       load_spans(state.batch, file, {&begin, 1}, length, request.target_tokens, state.shard);
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
@@ -60,6 +68,7 @@ std::vector<LengthResult> evaluate_targets(RankState& state, const TokenFile& fi
   }
   state.model.take_loss_sum();   // forward adds to it; the next training step starts from zero
   state.model.take_ring_load();  // not of training
+  if (stopped) return std::nullopt;
   all_reduce_sum(*state.world, std::span<double>(flat), {"evaluation"});
 
   std::vector<std::vector<BlockSums>> sums(static_cast<std::size_t>(lengths));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "data/token_file.h"
@@ -17,9 +18,16 @@ namespace ringtrain {
 /// Told on rank 0 after each of its data rank's sequences (blocks x lengths): how many are done, and their tokens.
 using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t tokens)>;
 
-/// Collective over state.world: all ranks pass the same file, request and targets, and get the same results. Allocates
-/// no tensor. progress may be null.
-std::vector<LengthResult> evaluate_targets(RankState& state, const TokenFile& file, const EvaluationRequest& request,
-                                           const EvaluationTargets& targets, const EvaluationProgress& progress);
+/// Asked before each sequence, on all ranks together: return whether to break off, the same on every rank. It may
+/// communicate.
+using EvaluationStop = std::function<bool()>;
+
+/// Collective over state.world: all ranks pass the same file, request and targets, and get the same results; none if
+/// stop has said so. Allocates no tensor. progress and stop may be null.
+std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, const TokenFile& file,
+                                                          const EvaluationRequest& request,
+                                                          const EvaluationTargets& targets,
+                                                          const EvaluationProgress& progress,
+                                                          const EvaluationStop& stop);
 
 }  // namespace ringtrain

@@ -91,6 +91,14 @@ void MetricsFile::append_waiting() {
   waiting_.clear();
 }
 
+bool holds_evaluation(const std::string& path, std::int64_t step) {
+  std::ifstream file(path, std::ios::binary);
+  for (std::string line; std::getline(file, line) && !file.eof();) {  // eof: the last line has no end
+    if (line.starts_with(R"({"kind":"evaluation")") && step_of(line) == step) return true;
+  }
+  return false;
+}
+
 std::int64_t cut_metrics(const std::string& path, std::int64_t step) {
   if (!path_exists(path)) return 0;
   std::int64_t keep = 0;

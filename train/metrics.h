@@ -59,6 +59,9 @@ class MetricsFile {
   bool refused_ = false;  // and told
 };
 
+/// Return whether the file has the evaluation after `step` steps. A missing file has none.
+bool holds_evaluation(const std::string& path, std::int64_t step);
+
 /// Cuts the file from its first line that is later than `step` (or not whole) on: what a resumed run will write again.
 /// Content with a missing file. Return how many bytes were cut.
 std::int64_t cut_metrics(const std::string& path, std::int64_t step);

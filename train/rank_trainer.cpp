@@ -31,6 +31,7 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
              trace ? &trace->work : nullptr),
       skipped_steps_(run.start.skipped_steps),
       allocations_(state_.allocator.allocation_count()),
+      grace_(!state_.snapshot.empty()),
       saver_(
           state_, run, [this] { metrics_->flush(); }, [this](const std::string& line) { note(line); }) {
   if (state_.rank == 0) {
@@ -51,7 +52,8 @@ ExitCode RankTrainer::train() {
 ExitCode RankTrainer::run_steps() {
   trace_step(run_.start.step + 1);
   load_state();
-  int signal = 0;
+  std::int64_t done = run_.start.step;
+  int signal = run_.evaluates_first ? evaluate(run_.start.step) : 0;
   for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0; ++step) {
     trace_step(step);
     const auto start = std::chrono::steady_clock::now();
@@ -60,16 +62,18 @@ ExitCode RankTrainer::run_steps() {
     require_no_allocation("a step");
     signal = result.signal;
 
-    const Config& config = run_.config;
-    const bool last = step == run_.last_step || signal != 0;
-    if (run_.targets && step % config.evaluation.interval == 0) evaluate(step);
-    save(step, last, result.unfinished_saves);
+    // A signal breaks an evaluation off, or leaves it out: saving comes first, and a resumed run makes up for it.
+    if (run_.targets && step % run_.config.evaluation.interval == 0 && signal == 0) signal = evaluate(step);
+    done = step;
+    save(step, step == run_.last_step || signal != 0, result.unfinished_saves);
+    tell_grace(/*again=*/false);
     require_no_allocation("a save");
-    if (signal != 0) {
-      note(fmt::format("stopped by {} after step {} of {}; --resume goes on from here",
-                       signal == SIGINT ? "SIGINT" : "SIGTERM", step, config.training.steps));
-    }
   }
+  if (signal != 0) {
+    note(fmt::format("stopped by {} after step {} of {}; --resume goes on from here",
+                     signal == SIGINT ? "SIGINT" : "SIGTERM", done, run_.config.training.steps));
+  }
+  tell_grace(/*again=*/true);
   for (const std::string& line : ring_.lines()) note(line);
   return signal == 0 ? ExitCode::done : signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
 }
@@ -136,11 +140,12 @@ RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
 
   // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
   // part of a checkpoint: they decide alike.
+  // The ring's load travels with it.
   const int signal = requested_signal();
   std::array<double, 5> sums{state_.model.take_loss_sum(), state_.optimizer->sum_of_squares(),
                              signal == SIGINT ? 1.0 : 0.0, signal == SIGTERM ? 1.0 : 0.0, saver_.unfinished()};
-  all_reduce_sum(world_, sums, {"sum of loss and gradient norm"});
   StepResult result;
+  result.ring = sum_over_ranks(sums);
   result.loss = sums[0] / denominator;
   result.norm = std::sqrt(sums[1]);
   result.signal = sums[3] > 0 ? SIGTERM : sums[2] > 0 ? SIGINT : 0;
@@ -161,6 +166,27 @@ RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
   const Span gather(track, "gather weights");
   state_.reduction->gather_weights();
   return result;
+}
+
+/// Return the report of the ring's load, none of a ring of one. Collective: sums become those of all ranks, in rank
+/// order.
+std::optional<RingReport> RankTrainer::sum_over_ranks(std::span<double> sums) {
+  std::vector<double> own(sums.begin(), sums.end());
+  const bool ring = state_.mesh.sequence > 1;
+  if (ring) {
+    const RingLoad load = state_.model.take_ring_load();
+    ring_wait_seconds_ = load.forward.wait_seconds() + load.backward.wait_seconds();
+    append(own, load);
+  }
+  const std::vector<double> all = all_gather(world_, own, {"sum of loss and gradient norm"});
+  std::ranges::fill(sums, 0.0);
+  std::vector<std::span<const double>> loads;
+  for (std::span<const double> rest(all); !rest.empty(); rest = rest.subspan(own.size())) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += rest[i];
+    loads.push_back(rest.subspan(sums.size(), own.size() - sums.size()));
+  }
+  if (!ring) return std::nullopt;
+  return ring_report(state_.mesh, loads);
 }
 
 /// All ranks come here in the same step, since all have the same sums. Weights and moments are still those of the step
@@ -190,11 +216,9 @@ void RankTrainer::handle_nonfinite(std::int64_t step, const StepResult& result) 
 
 void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
   if (peaks_.empty()) peaks_ = gather_peaks();  // nothing is allocated after the first step, so they stay
-  const RingLoad load = state_.model.take_ring_load();
-  std::optional<RingReport> ring;
-  if (state_.mesh.sequence > 1) ring = gather_ring_report(world_, state_.mesh, load);
   if (state_.rank != 0) return;
   const TrainingConfig& training = run_.config.training;
+  grace_.add_step(seconds);
   StepRecord line;
   line.step = step;
   line.tokens = tokens_at(step);
@@ -205,31 +229,51 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.loss_spike = result.loss_spike;
   line.seconds = seconds;
   line.tokens_per_second = static_cast<double>(training.global_batch_size * training.seq_len) / seconds;
-  line.ring_wait_seconds = load.forward.wait_seconds() + load.backward.wait_seconds();
+  line.ring_wait_seconds = ring_wait_seconds_;
   line.samples = run_.sample_indices(step);
   line.peak = peaks_;
-  line.ring = ring;
-  if (ring) ring_.add(*ring, seconds);
+  line.ring = result.ring;
+  if (result.ring) ring_.add(*result.ring, seconds);
   metrics_->write(metrics_line(line));
   if (result.loss_spike) note(fmt::format("warning: step {}: a loss spike: {}", step, loss_watch_.last_spike()));
   progress_->update(step, fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}", result.loss, result.norm, result.lr),
                     static_cast<double>(line.tokens - run_.start.tokens));
 }
 
-void RankTrainer::evaluate(std::int64_t step) {
+int RankTrainer::signal_anywhere() {
+  const int own = requested_signal();
+  std::array<std::int64_t, 2> any{own == SIGINT, own == SIGTERM};
+  all_reduce_max(world_, any, {"signals"});
+  return any[1] ? SIGTERM : any[0] ? SIGINT : 0;
+}
+
+int RankTrainer::evaluate(std::int64_t step) {
   const Span span(state_.stream.trace(), "evaluation", {{"step", step}});
-  const std::vector<LengthResult> results =
-      evaluate_targets(state_, run_.corpus.validation(), run_.evaluation, *run_.targets, nullptr);
+  int signal = 0;
+  auto last_look = std::chrono::steady_clock::now();
+  const auto stop = [&] {
+    grace_.add_step(seconds_since(last_look));
+    signal = signal_anywhere();
+    last_look = std::chrono::steady_clock::now();
+    return signal != 0;
+  };
+  const std::optional<std::vector<LengthResult>> results =
+      evaluate_targets(state_, run_.corpus.validation(), run_.evaluation, *run_.targets, nullptr, stop);
   require_no_allocation("an evaluation");
-  if (state_.rank != 0) return;
-  metrics_->write(metrics_line(step, summary_of("", run_.config.training.seq_len, *run_.targets, results)));
+  if (!results) {
+    note(fmt::format("the evaluation after step {} is broken off; --resume makes up for it", step));
+    return signal;
+  }
+  if (state_.rank != 0) return 0;
+  metrics_->write(metrics_line(step, summary_of("", run_.config.training.seq_len, *run_.targets, *results)));
   std::string text = fmt::format("evaluation after step {}:", step);
-  for (const LengthResult& result : results) {
+  for (const LengthResult& result : *results) {
     text +=
         fmt::format(" {}: nll {:.4f} perplexity {:.3f};", result.context_length, result.nll.value, result.perplexity);
   }
   text.pop_back();
   note(text);
+  return 0;
 }
 
 /// Moves a save under way on, and begins one if this is a step for it.
@@ -243,6 +287,15 @@ void RankTrainer::save(std::int64_t step, bool last, double unfinished) {
   } else {
     saver_.begin(manifest_at(step));
   }
+}
+
+/// Tells what grace time the run needs: after the first save, and again if it has become more.
+void RankTrainer::tell_grace(bool again) {
+  if (saver_.last_seconds() == 0) return;
+  grace_.add_save(saver_.last_seconds());
+  if (grace_.seconds() <= grace_told_ || (grace_told_ > 0 && !again)) return;
+  grace_told_ = grace_.seconds();
+  note(grace_.line());
 }
 
 CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {

@@ -4,11 +4,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "framework/progress.h"
 #include "train/checkpoint_saver.h"
+#include "train/grace_time.h"
 #include "train/loss_watch.h"
 #include "train/metrics.h"
 #include "train/rank_state.h"
@@ -33,18 +36,24 @@ class RankTrainer {
     int signal = 0;
     bool loss_spike = false;
     double unfinished_saves = 0;  // ranks that still write
+    std::optional<RingReport> ring;
   };
   ExitCode run_steps();
   void load_state();
   void load_batch(std::int64_t step, std::int64_t micro);
   double load_denominator(std::int64_t step);
   StepResult run_step(std::int64_t step);
+  std::optional<RingReport> sum_over_ranks(std::span<double> sums);
   void handle_nonfinite(std::int64_t step, const StepResult& result);
   void record(std::int64_t step, const StepResult& result, double seconds);
-  void evaluate(std::int64_t step);
+  /// Return the signal that broke it off, 0 if none did.
+  int evaluate(std::int64_t step);
   void save(std::int64_t step, bool last, double unfinished);
+  void tell_grace(bool again);
   CheckpointManifest manifest_at(std::int64_t step) const;
   std::vector<MemoryUse> gather_peaks();
+  /// Collective. Return SIGTERM or SIGINT if any rank has seen one, else 0.
+  int signal_anywhere();
   void note(const std::string& line);
   /// Records from here on if the timeline wants this step.
   void trace_step(std::int64_t step);
@@ -59,11 +68,14 @@ class RankTrainer {
   RankState state_;
   std::int64_t skipped_steps_, skipped_in_a_row_ = 0;  // the same on every rank
   LossWatch loss_watch_;
+  double ring_wait_seconds_ = 0;          // this rank's, of the last step
   std::int64_t allocations_;              // by the constructor: there are no more
   std::vector<MemoryUse> peaks_;          // by rank; gathered after the first step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
   std::unique_ptr<Progress> progress_;    // rank 0
   RingSummary ring_;                      // rank 0, of a ring of several
+  GraceTime grace_;                       // rank 0
+  double grace_told_ = 0;                 // rank 0: the seconds told, 0: none yet
   CheckpointSaver saver_;                 // goes first: its thread reads state_
 };
 

@@ -4,42 +4,33 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
-
-#include "parallel/collectives.h"
 
 namespace ringtrain {
 
 namespace {
 
-constexpr double nanoseconds = 1e9;  // a message carries whole numbers
-
-std::int64_t whole(double seconds) {
-  return std::llround(seconds * nanoseconds);
-}
-
 /// Appends a pass: pairs, seconds of work, waits by hop.
-void append(std::vector<std::int64_t>& values, const RingPassLoad& pass) {
-  values.push_back(pass.pairs);
-  values.push_back(whole(pass.compute_seconds));
-  for (const double wait : pass.hop_waits) values.push_back(whole(wait));
+void append(std::vector<double>& values, const RingPassLoad& pass) {
+  values.push_back(static_cast<double>(pass.pairs));
+  values.push_back(pass.compute_seconds);
+  values.insert(values.end(), pass.hop_waits.begin(), pass.hop_waits.end());
 }
 
 /// The numbers of all ranks, [world][passes][2 + N + 1].
 struct Gathered {
-  const std::vector<std::int64_t>& values;
+  std::span<const std::span<const double>> loads;
   const Mesh& mesh;
 
-  std::int64_t of(int rank, int pass, int field) const {
+  double of(int rank, int pass, int field) const {
     const int fields = mesh.sequence + 3;
-    return values[static_cast<std::size_t>((rank * 2 + pass) * fields + field)];
+    return loads[static_cast<std::size_t>(rank)][static_cast<std::size_t>(pass * fields + field)];
   }
   /// Return the imbalance of the most uneven ring.
   double worst_imbalance(int pass, int field) const {
     double worst = 1;
     for (int data = 0; data < mesh.data; ++data) {
-      std::vector<std::int64_t> ring;
+      std::vector<double> ring;
       for (int s = 0; s < mesh.sequence; ++s) ring.push_back(of(data * mesh.sequence + s, pass, field));
       worst = std::max(worst, imbalance(ring));
     }
@@ -49,9 +40,9 @@ struct Gathered {
     RingPassReport result;
     result.time_imbalance = worst_imbalance(pass, 1);
     for (int hop = 0; hop <= mesh.sequence; ++hop) {
-      std::int64_t sum = 0;
+      double sum = 0;
       for (int rank = 0; rank < mesh.size(); ++rank) sum += of(rank, pass, 2 + hop);
-      result.hop_waits.push_back(static_cast<double>(sum) / nanoseconds / mesh.size());
+      result.hop_waits.push_back(sum / mesh.size());
     }
     return result;
   }
@@ -91,12 +82,13 @@ std::string line_of(const char* name, const RingPassReport& sum, double seconds,
 
 }  // namespace
 
-RingReport gather_ring_report(Communicator& world, const Mesh& mesh, const RingLoad& own) {
-  std::vector<std::int64_t> values;
+void append(std::vector<double>& values, const RingLoad& own) {
   append(values, own.forward);
   append(values, own.backward);
-  const std::vector<std::int64_t> all = all_gather(world, values, {"gather of the ring's load"});
-  const Gathered gathered{all, mesh};
+}
+
+RingReport ring_report(const Mesh& mesh, std::span<const std::span<const double>> loads) {
+  const Gathered gathered{loads, mesh};
   return {gathered.worst_imbalance(0, 0), gathered.report(0), gathered.report(1)};
 }
 

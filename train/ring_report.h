@@ -1,12 +1,13 @@
 // How evenly the ring's work lies on its ranks, and how long they wait for each other: of each step for metrics.jsonl,
-// and over all steps as a few lines at the end of a run. (What a layout will give is parallel/ring_load.h.)
+// and over all steps as a few lines at the end of a run. Pure: the loads travel in a message that the step has anyway.
+// (What a layout will give is parallel/ring_load.h.)
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "framework/segments.h"
-#include "parallel/communicator.h"
 #include "parallel/ring_load.h"
 
 namespace ringtrain {
@@ -22,8 +23,10 @@ struct RingReport {
   RingPassReport forward, backward;
 };
 
-/// Return what all ranks' loads come to, the same on every rank. Collective over world, whose ranks stand in mesh.
-RingReport gather_ring_report(Communicator& world, const Mesh& mesh, const RingLoad& own);
+/// Appends what a rank tells the others of its load: the same number of values on every rank of a mesh.
+void append(std::vector<double>& values, const RingLoad& own);
+/// Return what all ranks' loads come to. loads: of the mesh's ranks, in order, as append() wrote them.
+RingReport ring_report(const Mesh& mesh, std::span<const std::span<const double>> loads);
 
 /// Return the report as a JSON object.
 std::string to_json(const RingReport& report);

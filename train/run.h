@@ -38,6 +38,7 @@ struct Run {
   CheckpointFolder checkpoints;
   RunStart start;
   std::int64_t last_step = 0;
+  bool evaluates_first = false;  // a signal broke off the evaluation of the step that the run goes on from
   /// Called by every rank in each step between loading and forward. Empty but in tests, which break things here.
   std::function<void(RankState& state, std::int64_t step)> before_forward;
   TraceRequest trace = {};

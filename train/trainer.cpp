@@ -5,6 +5,7 @@
 
 #include "framework/cores.h"
 #include "framework/error.h"
+#include "framework/files.h"
 #include "framework/progress.h"
 #include "framework/signals.h"
 #include "parallel/agreement.h"
@@ -129,6 +130,7 @@ std::vector<Fact> facts_of(const Run& run) {
   facts.push_back(
       {"the checkpoint to begin with", run.start.checkpoint ? to_json(run.start.checkpoint->manifest) : "none"});
   facts.push_back({"the last step", std::to_string(run.last_step)});
+  facts.push_back({"an evaluation to make up for", run.evaluates_first ? "yes" : "no"});
   return facts;
 }
 
@@ -169,6 +171,10 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
   RunStart start = choose_start(options.start, folder, config, hash, note);
   const std::int64_t last =
       options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
+  // A run that is stopped by a signal saves at once: the next one makes up for the evaluation.
+  const bool evaluates_first = targets && start.step > 0 && path_exists(folder.metrics_path()) &&
+                               start.step % config.evaluation.interval == 0 &&
+                               !holds_evaluation(folder.metrics_path(), start.step);
   return {.config = config,
           .table = make_parameter_table(config.model),
           .corpus = std::move(corpus),
@@ -180,6 +186,7 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
           .checkpoints = CheckpointFolder(folder.checkpoints_path()),
           .start = std::move(start),
           .last_step = last,
+          .evaluates_first = evaluates_first,
           .before_forward = {},
           .trace = options.trace};
 }
@@ -200,7 +207,7 @@ void require_fitting_plan(const Run& run, const Launcher& launcher) {
 
 ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
   require_fitting_plan(run, launcher);
-  if (run.start.step >= run.last_step) {
+  if (run.start.step >= run.last_step && !run.evaluates_first) {
     note(fmt::format("step {} is done already, and the run ends after step {}: nothing to do", run.start.step,
                      run.last_step));
     return ExitCode::done;

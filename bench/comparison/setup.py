@@ -48,11 +48,15 @@ def peer_python():
 
 
 def token_file():
-    """Return a token file of 4M random letters, made if absent: what the tokens say changes no time."""
+    """Return a token file of 4M random letters: what the tokens say changes no time. Made if there is none as new as
+    prepare, whose formats may have changed."""
     path = WORK / "text.h5"
-    if not path.exists():
+    prepare = BIN / "prepare"
+    if not path.exists() or path.stat().st_mtime < prepare.stat().st_mtime:
         WORK.mkdir(parents=True, exist_ok=True)
+        for stale in (path, WORK / "text.h5.manifest.json"):
+            stale.unlink(missing_ok=True)
         text = WORK / "text.txt"
         text.write_text("".join(random.Random(1).choices("abcdefghijklmnop \n", k=4_000_000)), encoding="utf-8")
-        run([BIN / "prepare", "--input", text, "--output", path, "--validation-fraction", "0"])
+        run([prepare, "--input", text, "--output", path, "--validation-fraction", "0"])
     return path

@@ -85,11 +85,13 @@ BackwardCall<T> backward_call(const AttentionShape& shape, const TensorView& q, 
 
 }  // namespace
 
-std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq,
-                                      std::int64_t Tk) {
+// Of whatever chip: a plan is made without one.
+std::size_t attention_workspace_bytes(const Stream&, const AttentionShape& shape, DType dtype, std::int64_t Tq,
+                                      std::int64_t) {
   std::size_t bytes = 0;
-  if (tensor_cores_take(dtype, shape.D)) bytes = tensor_workspace_bytes(shape, Tq);
-  if (hopper::supports(stream, shape, dtype, Tq, Tk)) bytes = std::max(bytes, hopper::workspace_bytes(shape, Tq));
+  if (tensor_cores_take(dtype, shape.D)) {
+    bytes = std::max(tensor_workspace_bytes(shape, Tq), hopper::workspace_bytes(shape, Tq));
+  }
   return bytes + workspace_alignment;
 }
 

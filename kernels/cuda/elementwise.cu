@@ -69,6 +69,7 @@ void copy(Stream& stream, const TensorView& y, const TensorView& x) {
                                   ? (y.device.is_cpu() ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice)
                                   : (y.device.is_cpu() ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice);
   check(cudaMemcpyAsync(y.data, x.data, x.bytes(), kind, stream.cuda().stream()), "copying a tensor");
+  if (y.device.is_cpu()) stream.synchronize();  // the host reads it next
 }
 
 void convert(Stream& stream, const TensorView& y, const TensorView& x) {

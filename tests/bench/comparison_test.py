@@ -220,6 +220,26 @@ class Plans(unittest.TestCase):
             training.run("ring.yaml", {"training.seq_len": 2, "mesh.sequence": 3}, 1, count=1)
 
 
+class TokenFile(unittest.TestCase):
+    def test_it_is_made_again_by_a_newer_prepare_alone(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                unittest.mock.patch.object(setup, "WORK", pathlib.Path(folder)), \
+                unittest.mock.patch.object(setup, "BIN", pathlib.Path(folder)), \
+                unittest.mock.patch.object(setup, "run") as made:
+            made.side_effect = lambda command: pathlib.Path(command[4]).write_text("tokens", encoding="utf-8")
+            prepare = pathlib.Path(folder) / "prepare"
+            prepare.write_text("", encoding="utf-8")
+            path = setup.token_file()
+            setup.token_file()
+            self.assertEqual(made.call_count, 1)
+            later = path.stat().st_mtime + 10
+            os.utime(prepare, (later, later))
+            path.with_name("text.h5.manifest.json").write_text("of the old one", encoding="utf-8")
+            made.side_effect = lambda command: self.assertEqual(list(pathlib.Path(folder).glob("text.h5*")), [])
+            setup.token_file()
+            self.assertEqual(made.call_count, 2)
+
+
 class Program(unittest.TestCase):
     def test_the_quick_form_leaves_out_what_has_no_target(self):
         self.assertEqual(groups.names(quick=False), list(groups.GROUPS))

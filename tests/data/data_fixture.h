@@ -1,10 +1,8 @@
-// What the data tests share: a temporary folder, token files made from plain vectors, and the look at an Error.
+// What the data tests share: token files made from plain vectors, and the look at an Error.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "framework/files.h"
 #include "framework/hash.h"
 #include "tests/support/error_of.h"
+#include "tests/support/folder_test.h"
 
 namespace ringtrain {
 
@@ -30,16 +29,8 @@ struct Content {
   }
 };
 
-class DataTest : public ::testing::Test {
+class DataTest : public testing::FolderTest {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "ringtrain-data-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder); }
-  std::string in_folder(const std::string& name) const { return folder + "/" + name; }
-
   std::string write(const std::string& name, const Content& content) const {
     TokenFilePlan plan;
     plan.vocab_size = content.vocab_size;
@@ -47,21 +38,21 @@ class DataTest : public ::testing::Test {
     plan.documents = static_cast<std::int64_t>(content.documents.size());
     plan.first_validation_document = plan.documents - content.validation_documents;
     plan.weights = !content.weights.empty();
-    TokenFileWriter writer(in_folder(name), plan);
-    std::size_t at = 0;
+    TokenFileWriter writer(at(name), plan);
+    std::size_t begin = 0;
     for (const auto& document : content.documents) {
       const std::span<const std::int32_t> body(document.data(), document.size() - 1);
       if (plan.weights) {
-        writer.append(body, {content.weights.data() + at, body.size()});
-        writer.end_document(content.weights[at + body.size()]);
+        writer.append(body, {content.weights.data() + begin, body.size()});
+        writer.end_document(content.weights[begin + body.size()]);
       } else {
         writer.append(body);
         writer.end_document();
       }
-      at += document.size();
+      begin += document.size();
     }
     writer.finish();
-    return in_folder(name);
+    return at(name);
   }
 
   /// Writes the manifest that fits a file of any content: what a forger would do.
@@ -74,8 +65,6 @@ class DataTest : public ::testing::Test {
     }
     write_file(manifest_path(path), to_json(manifest), ExitCode::data);
   }
-
-  std::string folder;
 };
 
 using testing::error_of;

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 class PrepareTest : public DataTest {
  protected:
   void text(const std::string& name, const std::string& content) {
-    fs::create_directories(fs::path(in_folder(name)).parent_path());
-    std::ofstream(in_folder(name), std::ios::binary) << content;
+    fs::create_directories(fs::path(at(name)).parent_path());
+    std::ofstream(at(name), std::ios::binary) << content;
   }
   std::vector<std::string> names(const SourceList& list) const {
     std::vector<std::string> result;
@@ -47,10 +47,10 @@ TEST_F(PrepareTest, WalksSortedAndLeavesOutWhatIsNoNewText) {
   text("in/a/empty", "");
   text("in/a/binary", std::string("ab\0cd", 5));
   text("in/c.txt", "bee");  // the same content as b.txt
-  fs::create_symlink(in_folder("in/b.txt"), in_folder("in/link-to-b"));
-  fs::create_directory_symlink(in_folder("in"), in_folder("in/a/loop"));
-  fs::create_symlink(in_folder("nowhere"), in_folder("in/dangling"));
-  ASSERT_EQ(::mkfifo(in_folder("in/pipe").c_str(), 0600), 0);
+  fs::create_symlink(at("in/b.txt"), at("in/link-to-b"));
+  fs::create_directory_symlink(at("in"), at("in/a/loop"));
+  fs::create_symlink(at("nowhere"), at("in/dangling"));
+  ASSERT_EQ(::mkfifo(at("in/pipe").c_str(), 0600), 0);
   const SourceList list = find_sources({folder + "/in", folder + "/in/b.txt", folder + "/in/a/"}, nullptr);
   EXPECT_EQ(names(list), (std::vector<std::string>{"in/a/z.txt", "in/b.txt"}));
   EXPECT_EQ(list.bytes, 6);
@@ -69,9 +69,8 @@ TEST_F(PrepareTest, LateNulByteMakesAFileBinary) {
 }
 
 TEST_F(PrepareTest, InputsThatCannotServe) {
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({in_folder("no")}, nullptr); }), "in"));
-  EXPECT_TRUE(
-      holds(error_of(ExitCode::data, [&] { find_sources({in_folder("no")}, nullptr); }), "No such file or directory"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({at("no")}, nullptr); }), "in"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({at("no")}, nullptr); }), "No such file or directory"));
   EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({folder}, nullptr); }), "hold no text"));
   text("empty", "");
   EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({folder}, nullptr); }), "1 empty"));
@@ -88,11 +87,11 @@ TEST_F(PrepareTest, DocumentsAreTheTextsShuffledAndSplit) {
   }
   const SourceList list = find_sources({folder + "/in"}, nullptr);
   std::int64_t last_documents = 0, last_tokens = 0;
-  const CorpusSummary summary = prepare_text(list, {in_folder("a.h5"), 0.1, 7}, [&](std::int64_t d, std::int64_t t) {
+  const CorpusSummary summary = prepare_text(list, {at("a.h5"), 0.1, 7}, [&](std::int64_t d, std::int64_t t) {
     EXPECT_EQ(d, ++last_documents);
     last_tokens = t;
   });
-  const auto file = TokenFile::open(in_folder("a.h5"));
+  const auto file = TokenFile::open(at("a.h5"));
   const std::vector<std::string> found = documents(*file);
   EXPECT_EQ(std::set<std::string>(found.begin(), found.end()), texts);
   EXPECT_EQ(found.size(), 50u);
@@ -111,7 +110,7 @@ TEST_F(PrepareTest, DocumentsAreTheTextsShuffledAndSplit) {
   for (std::size_t d = 0; d < found.size(); ++d) {
     EXPECT_EQ(summary.lengths[d], static_cast<std::int64_t>(found[d].size()) + 1);
   }
-  const Hdf5Reader reader = Hdf5Reader::open(in_folder("a.h5"), ExitCode::data);
+  const Hdf5Reader reader = Hdf5Reader::open(at("a.h5"), ExitCode::data);
   EXPECT_EQ(reader.integer("byte_count"), list.bytes);
   std::string hashes;
   for (const std::string& one : found) hashes += hash_bytes(one) + "\n";
@@ -119,11 +118,11 @@ TEST_F(PrepareTest, DocumentsAreTheTextsShuffledAndSplit) {
   EXPECT_EQ(reader.text("sources_hash"), hash_bytes(hashes));
 
   // The same texts elsewhere and the same seed: the same bytes; another seed: another order.
-  fs::create_directories(in_folder("moved"));
-  fs::rename(in_folder("in"), in_folder("moved/in"));
+  fs::create_directories(at("moved"));
+  fs::rename(at("in"), at("moved/in"));
   const SourceList moved = find_sources({folder + "/moved"}, nullptr);
-  EXPECT_EQ(prepare_text(moved, {in_folder("b.h5"), 0.1, 7}, nullptr).hash, summary.hash);
-  EXPECT_NE(prepare_text(moved, {in_folder("c.h5"), 0.1, 8}, nullptr).hash, summary.hash);
+  EXPECT_EQ(prepare_text(moved, {at("b.h5"), 0.1, 7}, nullptr).hash, summary.hash);
+  EXPECT_NE(prepare_text(moved, {at("c.h5"), 0.1, 8}, nullptr).hash, summary.hash);
 }
 
 TEST_F(PrepareTest, ValidationTakesItsShareButNeverAll) {
@@ -136,34 +135,30 @@ TEST_F(PrepareTest, ValidationTakesItsShareButNeverAll) {
 
 TEST_F(PrepareTest, SourceThatChangesBetweenTheTwoLooks) {
   text("a", "first content");
-  const SourceList list = find_sources({in_folder("a")}, nullptr);
+  const SourceList list = find_sources({at("a")}, nullptr);
   text("a", "other content");  // of the same length
   EXPECT_TRUE(holds(error_of(ExitCode::data,
                              [&] {
-                               prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
+                               prepare_text(list, {at("a.h5"), 0, 1}, nullptr);
                              }),
                     "changed while it was being read"));
   text("a", "short");
-  EXPECT_TRUE(holds(error_of(ExitCode::data,
-                             [&] {
-                               prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
-                             }),
-                    "cut short"));
-  EXPECT_FALSE(path_exists(in_folder("a.h5")));
-  EXPECT_FALSE(path_exists(in_folder("a.h5.partial")));
-  EXPECT_FALSE(path_exists(in_folder("a.h5.manifest.json")));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { prepare_text(list, {at("a.h5"), 0, 1}, nullptr); }), "cut short"));
+  EXPECT_FALSE(path_exists(at("a.h5")));
+  EXPECT_FALSE(path_exists(at("a.h5.partial")));
+  EXPECT_FALSE(path_exists(at("a.h5.manifest.json")));
 }
 
 TEST_F(PrepareTest, ExistingOutputIsLeftAlone) {
   text("a", "content");
   text("a.h5", "precious");
-  const SourceList list = find_sources({in_folder("a")}, nullptr);
+  const SourceList list = find_sources({at("a")}, nullptr);
   EXPECT_TRUE(holds(error_of(ExitCode::usage,
                              [&] {
-                               prepare_text(list, {in_folder("a.h5"), 0, 1}, nullptr);
+                               prepare_text(list, {at("a.h5"), 0, 1}, nullptr);
                              }),
                     "never overwritten"));
-  EXPECT_EQ(read_file(in_folder("a.h5"), ExitCode::data), "precious");
+  EXPECT_EQ(read_file(at("a.h5"), ExitCode::data), "precious");
 }
 
 }  // namespace

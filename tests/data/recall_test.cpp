@@ -17,7 +17,7 @@ class RecallTest : public DataTest {
   static constexpr std::int64_t documents = 20, length = 512, pairs = 10;
   RecallSummary make(const std::string& name, std::uint64_t seed = 3, double fraction = 0.25,
                      std::int64_t of_length = length) {
-    return prepare_recall({documents, of_length, pairs, {in_folder(name), fraction, seed}}, nullptr);
+    return prepare_recall({documents, of_length, pairs, {at(name), fraction, seed}}, nullptr);
   }
   /// Return the nll that an ideal reader gives token `at` when it sees tokens [from, at): values of a key that it has
   /// seen are repeated, others are even. It infers the pairing from the tokens alone.
@@ -75,7 +75,7 @@ TEST_F(RecallTest, EveryDocumentIsAsDescribed) {
 
 TEST_F(RecallTest, FloorsAreThoseOfAnIdealReader) {
   const RecallSummary summary = make("a.h5");
-  const auto file = TokenFile::open(in_folder("a.h5"));
+  const auto file = TokenFile::open(at("a.h5"));
   EXPECT_EQ(file->first_validation_document(), 15 * 17);
   EXPECT_EQ(summary.documents, 15 * 17 + 5);
   EXPECT_EQ(summary.tokens, 15 * 2 * length + 5 * length);
@@ -110,7 +110,7 @@ TEST_F(RecallTest, FloorsAreThoseOfAnIdealReader) {
   EXPECT_NEAR(summary.training_floor_nll, training / training_weight, 1e-12);
   EXPECT_GE(summary.shortest_distance, length / 2);
   EXPECT_LE(summary.longest_distance, 15 * length / 16);
-  const Hdf5Reader reader = Hdf5Reader::open(in_folder("a.h5"), ExitCode::data);
+  const Hdf5Reader reader = Hdf5Reader::open(at("a.h5"), ExitCode::data);
   EXPECT_EQ(reader.number("recall_floor_nll"), 0);
   EXPECT_EQ(reader.number("recall_chance_nll"), std::log(8.0));
   EXPECT_EQ(reader.number("recall_training_floor_nll"), summary.training_floor_nll);
@@ -143,7 +143,7 @@ TEST_F(RecallTest, WindowsOfADocumentsLengthAreWholeDocuments) {
   for (const std::int64_t one_length : {length, length + 7}) {
     make(fmt::format("{}.h5", one_length), 3, 0.25, one_length);
     Corpus corpus;
-    corpus.files.push_back(TokenFile::open(in_folder(fmt::format("{}.h5", one_length))));
+    corpus.files.push_back(TokenFile::open(at(fmt::format("{}.h5", one_length))));
     EXPECT_EQ(window_count(*corpus.files[0], one_length, nullptr), 29);  // the 30th lacks its last label
     Allocator allocator(Device::cpu());
     Batch batch(allocator, 2, one_length, DType::float32);
@@ -157,7 +157,7 @@ TEST_F(RecallTest, WindowsOfADocumentsLengthAreWholeDocuments) {
 
 TEST_F(RecallTest, NumbersThatDoNotFit) {
   const auto refusal = [&](std::int64_t n, std::int64_t l, std::int64_t p) {
-    return error_of(ExitCode::usage, [&] { prepare_recall({n, l, p, {in_folder("a.h5"), 0, 1}}, nullptr); });
+    return error_of(ExitCode::usage, [&] { prepare_recall({n, l, p, {at("a.h5"), 0, 1}}, nullptr); });
   };
   EXPECT_TRUE(holds(refusal(0, 512, 4), "--documents 0"));
   EXPECT_TRUE(holds(refusal(1, 512, 17), "--pairs 17 is not between 1 and 16"));
@@ -165,9 +165,9 @@ TEST_F(RecallTest, NumbersThatDoNotFit) {
   EXPECT_TRUE(holds(refusal(1, 64, 8), "--length 64 is too short for --pairs 8; use at least --length 144"));
   for (std::int64_t p = 1; p <= 16; ++p) {  // the length it names is enough
     const std::string name = "p" + std::to_string(p) + ".h5";
-    EXPECT_NO_THROW(prepare_recall({2, 16 * p + 16, p, {in_folder(name), 0.5, 1}}, nullptr));
+    EXPECT_NO_THROW(prepare_recall({2, 16 * p + 16, p, {at(name), 0.5, 1}}, nullptr));
   }
-  EXPECT_FALSE(path_exists(in_folder("a.h5")));
+  EXPECT_FALSE(path_exists(at("a.h5")));
 }
 
 }  // namespace

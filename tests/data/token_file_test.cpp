@@ -20,7 +20,7 @@ class TokenFileTest : public DataTest {
   std::string forge(const std::string& name, const std::vector<Token>& tokens, Hdf5Type type,
                     const std::vector<std::int64_t>& offsets, const std::vector<float>& weights = {},
                     Hdf5Attributes attributes = {}) const {
-    const std::string path = in_folder(name);
+    const std::string path = at(name);
     std::vector<Hdf5Dataset> datasets{
         {"document_offsets", Hdf5Type::int64, {static_cast<std::int64_t>(offsets.size())}, 0},
         {"tokens", type, {static_cast<std::int64_t>(tokens.size())}, 0}};
@@ -93,12 +93,12 @@ TEST_F(TokenFileTest, SameContentSameHash) {
 }
 
 TEST_F(TokenFileTest, MissingFile) {
-  EXPECT_TRUE(holds(refusal(in_folder("no.h5")), "no.h5 does not exist"));
+  EXPECT_TRUE(holds(refusal(at("no.h5")), "no.h5 does not exist"));
 }
 
 TEST_F(TokenFileTest, EmptyFile) {
-  write_file(in_folder("a.h5"), "", ExitCode::data);
-  EXPECT_TRUE(holds(refusal(in_folder("a.h5")), "is empty"));
+  write_file(at("a.h5"), "", ExitCode::data);
+  EXPECT_TRUE(holds(refusal(at("a.h5")), "is empty"));
 }
 
 TEST_F(TokenFileTest, Folder) {
@@ -159,7 +159,8 @@ TEST_F(TokenFileTest, HostileManifests) {
     write_file(manifest_path(path), text.replace(at, from.size(), to), ExitCode::data);
     return refusal(path);
   };
-  EXPECT_TRUE(holds(with("\"format_version\": 1", "\"format_version\": 2"), "format_version is 2"));
+  EXPECT_TRUE(holds(with("\"format_version\": 1", "\"format_version\": 2"),
+                    "its format_version is 2, and this one reads 1; make the token file again with prepare"));
   EXPECT_TRUE(holds(with("\"format_version\": 1", "\"format_version\": 1, \"more\": 0"), "is damaged"));
   EXPECT_TRUE(holds(with("\"count\": 30", "\"count\": -1"), "count is no count"));
   EXPECT_TRUE(holds(with("\"count\": 30", "\"count\": 1e3"), "count is no count"));
@@ -181,7 +182,7 @@ TEST_F(TokenFileTest, HostileManifests) {
 }
 
 TEST_F(TokenFileTest, SealedGarbageIsStillAnError) {
-  const std::string path = in_folder("text.h5");
+  const std::string path = at("text.h5");
   write_file(path, "no HDF5 at all", ExitCode::data);
   seal(path, {});
   EXPECT_TRUE(holds(refusal(path), "HDF5"));
@@ -221,7 +222,21 @@ TEST_F(TokenFileTest, ForgedContent) {
                     "starts at document 3 of 2"));
   EXPECT_TRUE(holds(refusal(forge("version.h5", good_tokens, Hdf5Type::uint16, good_offsets, {},
                                   {{"format_version", std::int64_t{9}}})),
-                    "format version 9"));
+                    "format version 9, and this program reads 1: make it again with prepare"));
+}
+
+TEST_F(TokenFileTest, FilesOfEarlierVersionsAreToBeMadeAgain) {
+  // They kept their attributes in dense storage, as this file of the fuzzers' corpus does.
+  const std::string path = at("earlier.h5");
+  write_file(path,
+             read_file(std::string(RINGTRAIN_SOURCE_DIR) + "/tests/fuzz/corpus/token_file/bad-many-attributes.h5",
+                       ExitCode::data),
+             ExitCode::data);
+  seal(path, {});
+  const std::string told = refusal(path);
+  EXPECT_TRUE(holds(told, "more attributes than an object keeps in its header"));
+  EXPECT_TRUE(
+      holds(told, "an earlier version of this program made it so, or another program: make it again with prepare"));
 }
 
 TEST_F(TokenFileTest, WriterNeverOverwrites) {
@@ -234,7 +249,7 @@ TEST_F(TokenFileTest, WriterNeverOverwrites) {
 
 TEST_F(TokenFileTest, UnfinishedWriterLeavesNothing) {
   {
-    TokenFileWriter writer(in_folder("a.h5"), {257, 10, 1, 1, false, {}, {}});
+    TokenFileWriter writer(at("a.h5"), {257, 10, 1, 1, false, {}, {}});
     writer.append(std::vector<std::int32_t>{1, 2, 3});
     EXPECT_EQ(list_directory(folder, ExitCode::data), std::vector<std::string>{"a.h5.partial"});
   }
@@ -242,14 +257,14 @@ TEST_F(TokenFileTest, UnfinishedWriterLeavesNothing) {
 }
 
 TEST_F(TokenFileTest, LeftoverOfAKilledRunIsReplaced) {
-  write_file(in_folder("a.h5.partial"), "half a file", ExitCode::data);
-  write_file(in_folder("a.h5.manifest.json"), "{}", ExitCode::data);
+  write_file(at("a.h5.partial"), "half a file", ExitCode::data);
+  write_file(at("a.h5.manifest.json"), "{}", ExitCode::data);
   EXPECT_NO_THROW(TokenFile::open(write("a.h5", make_content({30}))));
 }
 
 TEST_F(TokenFileTest, WriterRefusesAFullDiskAndAFolderThatIsNotThere) {
   const std::string sentence = error_of(ExitCode::usage, [&] {
-    TokenFileWriter(in_folder("a.h5"), {257, std::int64_t{1} << 55, 1, 1, false, {}, {}});
+    TokenFileWriter(at("a.h5"), {257, std::int64_t{1} << 55, 1, 1, false, {}, {}});
   });
   EXPECT_TRUE(holds(sentence, "No space left on device: needs"));
   EXPECT_TRUE(list_directory(folder, ExitCode::data).empty());

@@ -5,30 +5,19 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "framework/hash.h"
 #include "tests/support/error_of.h"
+#include "tests/support/folder_test.h"
 
 namespace ringtrain {
 namespace {
 
 using testing::error_of;
 
-class FilesTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "ringtrain-files-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder); }
-  std::string in_folder(const std::string& name) const { return folder + "/" + name; }
-  std::string folder;
-};
+using FilesTest = testing::FolderTest;
 
 TEST_F(FilesTest, WriteReplacesWholeFileAndLeavesNoTemporary) {
-  const std::string path = in_folder("a.json");
+  const std::string path = at("a.json");
   write_file(path, "a first and longer text", ExitCode::data);
   write_file(path, "second", ExitCode::data);
   EXPECT_EQ(read_file(path, ExitCode::data), "second");
@@ -36,7 +25,7 @@ TEST_F(FilesTest, WriteReplacesWholeFileAndLeavesNoTemporary) {
 }
 
 TEST_F(FilesTest, ReadsAndWritesAtOffsets) {
-  File file = File::create(in_folder("b"), ExitCode::data);
+  File file = File::create(at("b"), ExitCode::data);
   file.write_at(3, "defg", 4);
   file.write_at(0, "abc", 3);
   char text[5]{};
@@ -49,32 +38,32 @@ TEST_F(FilesTest, ReadsAndWritesAtOffsets) {
 }
 
 TEST_F(FilesTest, AppendsToWhatIsThere) {
-  File::append_to(in_folder("log"), ExitCode::usage).write("one\n");
-  File::append_to(in_folder("log"), ExitCode::usage).write("two\n");
-  EXPECT_EQ(read_file(in_folder("log"), ExitCode::usage), "one\ntwo\n");
+  File::append_to(at("log"), ExitCode::usage).write("one\n");
+  File::append_to(at("log"), ExitCode::usage).write("two\n");
+  EXPECT_EQ(read_file(at("log"), ExitCode::usage), "one\ntwo\n");
 }
 
 TEST_F(FilesTest, CreateRefusesWhatExists) {
-  File::create(in_folder("c"), ExitCode::usage).close();
-  const std::string message = error_of(ExitCode::usage, [&] { File::create(in_folder("c"), ExitCode::usage); });
+  File::create(at("c"), ExitCode::usage).close();
+  const std::string message = error_of(ExitCode::usage, [&] { File::create(at("c"), ExitCode::usage); });
   EXPECT_NE(message.find("File exists"), std::string::npos) << message;
 }
 
 TEST_F(FilesTest, FailuresNamePathAndReason) {
-  const std::string path = in_folder("missing");
+  const std::string path = at("missing");
   for (const auto& message : {error_of(ExitCode::checkpoint, [&] { File::open(path, ExitCode::checkpoint); }),
                               error_of(ExitCode::data, [&] { read_file(path, ExitCode::data); }),
                               error_of(ExitCode::data, [&] { file_size(path, ExitCode::data); }),
                               error_of(ExitCode::data, [&] { list_directory(path, ExitCode::data); }),
-                              error_of(ExitCode::data, [&] { rename_path(path, in_folder("x"), ExitCode::data); }),
+                              error_of(ExitCode::data, [&] { rename_path(path, at("x"), ExitCode::data); }),
                               error_of(ExitCode::data, [&] { hash_file(path, ExitCode::data); })}) {
     EXPECT_NE(message.find(path), std::string::npos) << message;
     EXPECT_NE(message.find("No such file or directory"), std::string::npos) << message;
   }
   const std::string message = error_of(ExitCode::data, [&] { File::open(folder, ExitCode::data); });
   EXPECT_NE(message.find("it is a folder"), std::string::npos) << message;
-  write_file(in_folder("big"), "0123456789", ExitCode::data);
-  EXPECT_NE(error_of(ExitCode::data, [&] { read_file(in_folder("big"), ExitCode::data, 9); }).find("10 bytes"),
+  write_file(at("big"), "0123456789", ExitCode::data);
+  EXPECT_NE(error_of(ExitCode::data, [&] { read_file(at("big"), ExitCode::data, 9); }).find("10 bytes"),
             std::string::npos);
 }
 
@@ -87,7 +76,7 @@ TEST_F(FilesTest, FullDiskSaysWhatItNeeds) {
 }
 
 TEST_F(FilesTest, ReserveMoreThanTheDiskHolds) {
-  File file = File::create(in_folder("huge"), ExitCode::checkpoint);
+  File file = File::create(at("huge"), ExitCode::checkpoint);
   const std::int64_t more = free_bytes(folder, ExitCode::data) + (std::int64_t{1} << 42);
   const std::string message = error_of(ExitCode::checkpoint, [&] { file.reserve(more); });
   EXPECT_NE(message.find(file.path()), std::string::npos) << message;
@@ -99,22 +88,22 @@ TEST_F(FilesTest, FolderThatCannotBeWritten) {
   EXPECT_TRUE(list_directory(folder, ExitCode::usage).empty());
   EXPECT_NE(error_of(ExitCode::usage, [] { check_writable("/proc", ExitCode::usage); }).find("/proc"),
             std::string::npos);
-  EXPECT_NE(error_of(ExitCode::usage, [&] { check_writable(in_folder("no"), ExitCode::usage); }).find("does not exist"),
+  EXPECT_NE(error_of(ExitCode::usage, [&] { check_writable(at("no"), ExitCode::usage); }).find("does not exist"),
             std::string::npos);
 }
 
 TEST_F(FilesTest, FoldersAndTrees) {
-  make_directories(in_folder("x/y/z"), ExitCode::usage);
-  make_directories(in_folder("x/y/z"), ExitCode::usage);
-  write_file(in_folder("x/y/f"), "f", ExitCode::usage);
-  EXPECT_TRUE(is_directory(in_folder("x/y/z")));
-  EXPECT_NE(error_of(ExitCode::usage, [&] { make_directories(in_folder("x/y/f/g"), ExitCode::usage); }).find("x/y/f"),
+  make_directories(at("x/y/z"), ExitCode::usage);
+  make_directories(at("x/y/z"), ExitCode::usage);
+  write_file(at("x/y/f"), "f", ExitCode::usage);
+  EXPECT_TRUE(is_directory(at("x/y/z")));
+  EXPECT_NE(error_of(ExitCode::usage, [&] { make_directories(at("x/y/f/g"), ExitCode::usage); }).find("x/y/f"),
             std::string::npos);
-  rename_path(in_folder("x/y"), in_folder("w"), ExitCode::usage);
-  EXPECT_EQ(list_directory(in_folder("w"), ExitCode::usage), (std::vector<std::string>{"f", "z"}));
-  remove_tree(in_folder("w"), ExitCode::usage);
-  remove_tree(in_folder("w"), ExitCode::usage);
-  EXPECT_FALSE(path_exists(in_folder("w")));
+  rename_path(at("x/y"), at("w"), ExitCode::usage);
+  EXPECT_EQ(list_directory(at("w"), ExitCode::usage), (std::vector<std::string>{"f", "z"}));
+  remove_tree(at("w"), ExitCode::usage);
+  remove_tree(at("w"), ExitCode::usage);
+  EXPECT_FALSE(path_exists(at("w")));
 }
 
 TEST_F(FilesTest, PathParts) {
@@ -138,14 +127,14 @@ TEST_F(FilesTest, HashAgreesWithTheToolAndWithItsPieces) {
     pieces.update(long_text.data() + begin, std::min(bytes, long_text.size() - begin));
   }
   EXPECT_EQ(pieces.digest(), hash_bytes(long_text));
-  write_file(in_folder("long"), long_text, ExitCode::data);
-  EXPECT_EQ(hash_file(in_folder("long"), ExitCode::data), hash_bytes(long_text));
-  write_file(in_folder("none"), "", ExitCode::data);
-  EXPECT_EQ(hash_file(in_folder("none"), ExitCode::data), hash_bytes(""));
+  write_file(at("long"), long_text, ExitCode::data);
+  EXPECT_EQ(hash_file(at("long"), ExitCode::data), hash_bytes(long_text));
+  write_file(at("none"), "", ExitCode::data);
+  EXPECT_EQ(hash_file(at("none"), ExitCode::data), hash_bytes(""));
 }
 
 TEST_F(FilesTest, OneHoldsALockAndOthersAreToldWho) {
-  const std::string path = in_folder("lock"), own = std::to_string(::getpid());
+  const std::string path = at("lock"), own = std::to_string(::getpid());
   const auto refusal = [&] {
     return error_of(ExitCode::usage, [&] { FileLock::acquire(path, "taken by", ExitCode::usage); });
   };

@@ -2,29 +2,25 @@
 #include "framework/hdf5_file.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <thread>
 
 #include "tests/support/error_of.h"
+#include "tests/support/folder_test.h"
 
 namespace ringtrain {
 namespace {
 
 using testing::error_of;
 
-class Hdf5Test : public ::testing::Test {
+class Hdf5Test : public testing::FolderTest {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "ringtrain-hdf5-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder = name;
-    path = folder + "/a.h5";
+    FolderTest::SetUp();
+    path = at("a.h5");
   }
-  void TearDown() override { std::filesystem::remove_all(folder); }
-  std::string folder, path;
+  std::string path;
 };
 
 TEST_F(Hdf5Test, RoundTripOfEveryTypeInSlices) {
@@ -133,12 +129,12 @@ TEST_F(Hdf5Test, RefusesToWriteWhereItCannot) {
             std::string::npos);
   const std::int64_t elements = free_bytes(folder, ExitCode::data);
   const std::string message = error_of(ExitCode::usage, [&] {
-    Hdf5Writer::create(folder + "/big.h5", {{"a", Hdf5Type::float32, {elements}, 0}}, {}, ExitCode::usage);
+    Hdf5Writer::create(at("big.h5"), {{"a", Hdf5Type::float32, {elements}, 0}}, {}, ExitCode::usage);
   });
   EXPECT_NE(message.find("No space left on device: needs " + std::to_string(4 * elements + (1 << 20)) + " bytes"),
             std::string::npos)
       << message;
-  EXPECT_FALSE(path_exists(folder + "/big.h5"));
+  EXPECT_FALSE(path_exists(at("big.h5")));
 }
 
 TEST_F(Hdf5Test, WhatIsNoHdf5FileIsAnError) {
@@ -163,7 +159,7 @@ TEST_F(Hdf5Test, ManyThreadsAtOnce) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 10; ++i) {
-        const std::string name = folder + "/" + std::to_string(t) + "-" + std::to_string(i);
+        const std::string name = at(std::to_string(t) + "-" + std::to_string(i));
         Hdf5Writer writer = Hdf5Writer::create(name, {{"x", Hdf5Type::int32, {1}, 0}}, {}, ExitCode::data);
         writer.write(0, 0, &t, 1);
         writer.finish();

@@ -3,11 +3,12 @@
 #include "framework/hdf5_header.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+
+#include "tests/support/folder_test.h"
 
 namespace ringtrain {
 namespace {
@@ -16,20 +17,14 @@ namespace fs = std::filesystem;
 
 const std::string corpus = std::string(RINGTRAIN_SOURCE_DIR) + "/tests/fuzz/corpus/token_file";
 
-class HeaderTest : public ::testing::Test {
+class HeaderTest : public testing::FolderTest {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "ringtrain-header-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder = name;
-  }
-  void TearDown() override { fs::remove_all(folder); }
   static std::string content(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
   Hdf5Layout layout_of(const std::string& bytes) const {
-    const std::string path = folder + "/x.h5";
+    const std::string path = at("x.h5");
     std::ofstream(path, std::ios::binary) << bytes;
     return read_hdf5_layout(File::open(path, ExitCode::data), ExitCode::data);
   }
@@ -43,7 +38,6 @@ class HeaderTest : public ::testing::Test {
     }
     return "";
   }
-  std::string folder;
 };
 
 TEST_F(HeaderTest, PlainFilesOfOtherWritersOpen) {
@@ -159,7 +153,7 @@ TEST_F(HeaderTest, AThousandTensorsInNestedGroups) {
                         {i % 7, 3},
                         0});
   }
-  const std::string path = folder + "/many.h5";
+  const std::string path = at("many.h5");
   Hdf5Writer writer = Hdf5Writer::create(path, datasets, {{"step", std::int64_t{-3}}}, ExitCode::data);
   const std::vector<Hdf5Dataset> written = writer.datasets();
   writer.finish();

@@ -2,7 +2,6 @@
 #include "framework/trace.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,25 +11,19 @@
 #include <thread>
 
 #include "framework/error.h"
+#include "tests/support/folder_test.h"
 
 namespace ringtrain::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-class TraceTest : public ::testing::Test {
+class TraceTest : public FolderTest {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "ringtrain-trace-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder = name;
-  }
-  void TearDown() override { fs::remove_all(folder); }
-
   /// Return what the file of a trace says.
   nlohmann::json written(const Trace& trace) const {
-    trace.write(folder + "/trace.json");
-    std::ifstream file(folder + "/trace.json");
+    trace.write(at("trace.json"));
+    std::ifstream file(at("trace.json"));
     return nlohmann::json::parse(file);
   }
   static std::vector<nlohmann::json> spans_of(const nlohmann::json& file, const std::string& row) {
@@ -54,7 +47,6 @@ class TraceTest : public ::testing::Test {
     }
     return 0;
   }
-  std::string folder;
 };
 
 TEST_F(TraceTest, SpansNestAndCarryTheirNumbers) {
@@ -171,22 +163,22 @@ TEST_F(TraceTest, ExchangesUnderWayTogetherStandInRowsOfTheirOwn) {
 }
 
 TEST_F(TraceTest, TheFileIsReplacedWhole) {
-  std::ofstream(folder + "/trace.json") << "something else";
+  std::ofstream(at("trace.json")) << "something else";
   Trace trace(1, 1);
   EXPECT_TRUE(written(trace).is_object());
-  trace.write(folder + "/not/there/yet.json");
-  EXPECT_TRUE(fs::exists(folder + "/not/there/yet.json"));
-  EXPECT_FALSE(fs::exists(folder + "/trace.json.partial"));
+  trace.write(at("not/there/yet.json"));
+  EXPECT_TRUE(fs::exists(at("not/there/yet.json")));
+  EXPECT_FALSE(fs::exists(at("trace.json.partial")));
 }
 
 TEST_F(TraceTest, ABadPathIsRefusedBeforehand) {
-  Trace::check_path(folder + "/trace.json");
-  Trace::check_path(folder + "/not/there/yet.json");
+  Trace::check_path(at("trace.json"));
+  Trace::check_path(at("not/there/yet.json"));
   EXPECT_EQ(refusal_code(folder), 2);
-  std::ofstream(folder + "/file") << "x";
-  EXPECT_EQ(refusal_code(folder + "/file/trace.json"), 2);
+  std::ofstream(at("file")) << "x";
+  EXPECT_EQ(refusal_code(at("file/trace.json")), 2);
   EXPECT_EQ(refusal_code("/proc/trace.json"), 2);
-  EXPECT_FALSE(fs::exists(folder + "/trace.json"));  // looking leaves nothing
+  EXPECT_FALSE(fs::exists(at("trace.json")));  // looking leaves nothing
 }
 
 }  // namespace

@@ -87,6 +87,16 @@ TEST(Manifest, IsTakenOnlyAsItIsWritten) {
   }
 }
 
+TEST(Manifest, OfAnEarlierVersionSaysWhatToDo) {
+  std::string text = to_json(some_manifest());
+  const std::string version = "\"format_version\": 2";
+  text.replace(text.find(version), version.size(), "\"format_version\": 1");
+  const std::string sentence = error_of(ExitCode::checkpoint, [&] { parse_manifest(text, "m"); });
+  EXPECT_NE(sentence.find("has format version 1, but this program reads version 2; use it with the version"),
+            std::string::npos)
+      << sentence;
+}
+
 TEST_F(CheckpointTest, KeepsTheLastNAndLeavesNoPartialOnes) {
   run(few(9), "run");
   const CheckpointFolder kept(at("run") + "/checkpoints");

@@ -32,7 +32,8 @@ class EvaluationTest : public TrainTest {
       ThreadPool pool(1);
       RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world);
       set(state);
-      results[static_cast<std::size_t>(world.rank())] = evaluate_targets(state, file, request, targets, nullptr);
+      results[static_cast<std::size_t>(world.rank())] =
+          evaluate_targets(state, file, request, targets, nullptr, nullptr).value();
     });
     for (const auto& other : results) {  // every rank knows the same
       EXPECT_EQ(other.size(), results[0].size());

@@ -1,4 +1,4 @@
-// What the train tests share: a temporary folder, token files of seeded text, a tiny config in YAML, whole runs inside
+// What the train tests share: token files of seeded text, a tiny config in YAML, whole runs inside
 // this process, and what they left: metrics and state.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include "framework/config.h"
 #include "framework/error.h"
 #include "tests/support/error_of.h"
+#include "tests/support/folder_test.h"
 #include "train/trainer.h"
 
 namespace ringtrain::testing {
@@ -26,12 +27,8 @@ struct TextPlan {
   std::uint64_t seed = 1;
 };
 
-class TrainTest : public ::testing::Test {
+class TrainTest : public FolderTest {
  protected:
-  void SetUp() override;
-  void TearDown() override;
-  std::string at(const std::string& name) const { return folder + "/" + name; }
-
   /// Writes a token file of text in which a token mostly follows from the one before it. Return its path.
   std::string write_tokens(const std::string& name, const TextPlan& plan) const;
   /// Return the tiny config (double, llama, 24 sequences of 37 tokens a step, 30 steps,
@@ -56,8 +53,6 @@ class TrainTest : public ::testing::Test {
   std::string checkpoint(const std::string& output, std::int64_t step) const;
   /// Return the path of a rank's file of a checkpoint.
   static std::string state_file(const std::string& checkpoint, int rank = 0, int ranks = 1);
-
-  std::string folder;
 };
 
 /// Return max |a - b| / max |b|.

@@ -1,5 +1,3 @@
-#include <stdlib.h>
-
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -11,16 +9,6 @@
 #include "tests/train/train_fixture.h"
 
 namespace ringtrain::testing {
-
-void TrainTest::SetUp() {
-  std::string name = (std::filesystem::temp_directory_path() / "ringtrain-train-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(name.data()), nullptr);
-  folder = name;
-}
-
-void TrainTest::TearDown() {
-  std::filesystem::remove_all(folder);
-}
 
 std::string TrainTest::write_tokens(const std::string& name, const TextPlan& plan) const {
   std::uint64_t draws = 0;

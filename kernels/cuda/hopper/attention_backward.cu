@@ -24,6 +24,8 @@ namespace {
 
 constexpr int key_tile = 128, stages = 2, groups = 2;
 constexpr int threads = (1 + groups) * warpgroup, computing_warps = 4 * groups;
+constexpr int loading_registers = 24, computing_registers = 240;
+static_assert(registers_suffice(loading_registers, computing_registers, groups));
 constexpr int sum_columns = 32;  // float32 columns of a swizzled block: 128 bytes
 
 template <int D>
@@ -74,14 +76,6 @@ struct BackwardArguments {
   Turns turns;
   bool deterministic;
 };
-
-template <int D>
-__device__ __forceinline__ void load_blocks(unsigned char* shared, const CUtensorMap* map, std::uint64_t* barrier,
-                                            int rows, int head, int token, int b) {
-  for (int block = 0; block < D / block_columns; ++block) {
-    tma_load_4d(shared + block * rows * row_bytes, map, barrier, block * block_columns, head, token, b);
-  }
-}
 
 /// Loads for one step: q and dout by the copy engine, lse and delta by the warp.
 template <int D>
@@ -187,14 +181,15 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
       place.wait_full(shared.dq_ring);
       step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
-      int* turn = nullptr;
-      if (a.deterministic) {
-        const int slot = slot_of(tile_of(a.queries, Plan::queries, step.segment_number(), step.index), Plan::queries);
-        turn = turn_of(a.turns, static_cast<std::int64_t>(work.b) * a.H + step.h, slot);
-        await_turn(turn, rank_of(a.turns, work.b, slot, {work.segment, work.index}));
-        fence_proxy_async_global();
-      }
       if (leads) {
+        int* turn = nullptr;
+        if (a.deterministic) {
+          const Tile queries = tile_of(a.queries, Plan::queries, step.segment_number(), step.index);
+          const int slot = slot_of(queries, Plan::queries);
+          turn = turn_of(a.turns, static_cast<std::int64_t>(work.b) * a.H + step.h, slot);
+          await_turn(turn, rank_of(a.turns, work.b, slot, {work.segment, work.index}));
+          fence_proxy_async_global();
+        }
         for (int block = 0; block < D / sum_columns; ++block) {
           tma_reduce_add_4d(&a.dq, shared.dq[place.stage] + block * Plan::queries * row_bytes, block * sum_columns,
                             step.h, step.begin, work.b);
@@ -214,11 +209,6 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
       place.advance();
     } while (step.has(BackwardStep::more));
   }
-}
-
-/// Tells the loading warp that this warp is done with a buffer.
-__device__ __forceinline__ void release(std::uint64_t* empty) {
-  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
 }
 
 /// Hides what does not see the two keys (rows) of a thread.
@@ -451,12 +441,12 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_const
   __syncthreads();
   const int group = uniform(static_cast<int>(threadIdx.x) / warpgroup);
   if (group == 0) {
-    registers_decrease<32>();
+    registers_decrease<loading_registers>();
     const int warp = uniform(static_cast<int>(threadIdx.x) / 32);
     if (warp == 0) load_tiles<D>(a, shared);
     if (warp == 1) add_dq<D>(a, shared);
   } else {
-    registers_increase<240>();
+    registers_increase<computing_registers>();
     compute_tiles<D>(a, shared, group - 1);
   }
 }

@@ -24,9 +24,9 @@ struct ForwardPlan {
   static constexpr int groups = D == 64 ? 3 : 2;  // warpgroups that compute
   static constexpr int queries = groups * group_rows;
   static constexpr int threads = (1 + groups) * warpgroup;
-  static constexpr int loading_registers = 32;
-  static constexpr int computing_registers = D == 64 ? 160 : 240;  // 4 * 128 threads share 65536, or 3 * 128 do
-  static constexpr int blocks = D / block_columns;                 // 64-column blocks of a head
+  static constexpr int loading_registers = D == 64 ? 32 : 24;
+  static constexpr int computing_registers = D == 64 ? 160 : 240;
+  static_assert(registers_suffice(loading_registers, computing_registers, groups));
   static constexpr int query_bytes = queries * D * 2, key_bytes = key_tile * D * 2;
 };
 
@@ -66,9 +66,39 @@ struct ForwardArguments {
   int* counter;
 };
 
+/// Loads a tile of queries, then its keys and values as buffers come free (one thread).
+template <int D>
+__device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, RingPlace<1>& work_place,
+                          RingPlace<stages>& place, const Tile& queries, int b, int h, TileCursor next, bool more) {
+  using Plan = ForwardPlan<D>;
+  const int g = h / (a.H / a.G);
+  work_place.wait_empty(shared.q_ring);
+  shared.work = {b, h, queries.segment, queries.index, more};
+  std::uint64_t* full = &shared.q_ring.full[0];
+  mbarrier_arrive_expect_tx(full, Plan::query_bytes);
+  load_blocks<D>(shared.q, &a.q, full, Plan::queries, h, queries.begin, b);
+  work_place.advance();
+  while (more) {
+    const TileCursor keys = next;
+    const int begin = a.keys.runs[keys.segment].begin + keys.index * key_tile;
+    more = next.next(shared.found.seen);
+    place.wait_empty(shared.k_ring);
+    shared.steps[place.stage] = {keys.segment, keys.index, shared.found.masked(keys), more};
+    full = &shared.k_ring.full[place.stage];
+    mbarrier_arrive_expect_tx(full, Plan::key_bytes);
+    load_blocks<D>(shared.k[place.stage], &a.k, full, key_tile, g, begin, b);
+    place.wait_empty(shared.v_ring);
+    full = &shared.v_ring.full[place.stage];
+    mbarrier_arrive_expect_tx(full, Plan::key_bytes);
+    load_blocks<D>(shared.v[place.stage], &a.v, full, key_tile, g, begin, b);
+    place.advance();
+  }
+}
+
+/// Takes tiles of queries and loads what they need (a warp; of it one thread waits and loads, because a barrier tells
+/// phases apart by parity alone, and threads that wait must not fall behind).
 template <int D>
 __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) {
-  using Plan = ForwardPlan<D>;
   const bool leads = threadIdx.x % 32 == 0;
   RingPlace<1> work_place;
   RingPlace<stages> place;
@@ -76,54 +106,18 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
     const int ticket = take_ticket(a.counter);
     if (ticket >= a.order.count()) break;
     const auto [reversed, head] = a.order[ticket];
-    const int b = head / a.H, h = head % a.H, g = h / (a.H / a.G);
-    const Tile queries = tile_at(a.queries, Plan::queries, a.order.tiles - 1 - reversed);
+    const int b = head / a.H, h = head % a.H;
+    const Tile queries = tile_at(a.queries, ForwardPlan<D>::queries, a.order.tiles - 1 - reversed);
     // That a tile of queries is not full hides nothing of its keys: rows beyond its end are not stored.
     find_steps(shared.found, a.queries, queries, a.keys, key_tile, keys_seen_by(a.mask, queries),
                keys_seen_by_all(a.mask, queries), true, b);
     TileCursor next = TileCursor::before_last(a.keys, shared.found.seen);
-    bool more = next.next(shared.found.seen);
+    const bool more = next.next(shared.found.seen);
     if (!more && !a.first && !a.last) continue;  // the state stays as it is
-    work_place.wait_empty(shared.q_ring);
-    if (leads) {
-      shared.work = {b, h, queries.segment, queries.index, more};
-      std::uint64_t* full = &shared.q_ring.full[0];
-      mbarrier_arrive_expect_tx(full, Plan::query_bytes);
-      for (int block = 0; block < Plan::blocks; ++block) {
-        tma_load_4d(shared.q + block * Plan::queries * row_bytes, &a.q, full, block * block_columns, h, queries.begin,
-                    b);
-      }
-    }
-    work_place.advance();
-    while (more) {
-      const TileCursor keys = next;
-      const int begin = a.keys.runs[keys.segment].begin + keys.index * key_tile;
-      const bool masked = shared.found.masked(keys);
-      more = next.next(shared.found.seen);
-      place.wait_empty(shared.k_ring);
-      if (leads) {
-        shared.steps[place.stage] = {keys.segment, keys.index, masked, more};
-        std::uint64_t* full = &shared.k_ring.full[place.stage];
-        mbarrier_arrive_expect_tx(full, Plan::key_bytes);
-        for (int block = 0; block < Plan::blocks; ++block) {
-          tma_load_4d(shared.k[place.stage] + block * key_tile * row_bytes, &a.k, full, block * block_columns, g, begin,
-                      b);
-        }
-      }
-      place.wait_empty(shared.v_ring);
-      if (leads) {
-        std::uint64_t* full = &shared.v_ring.full[place.stage];
-        mbarrier_arrive_expect_tx(full, Plan::key_bytes);
-        for (int block = 0; block < Plan::blocks; ++block) {
-          tma_load_4d(shared.v[place.stage] + block * key_tile * row_bytes, &a.v, full, block * block_columns, g, begin,
-                      b);
-        }
-      }
-      place.advance();
-    }
+    if (leads) load_tile<D>(a, shared, work_place, place, queries, b, h, next, more);
   }
-  work_place.wait_empty(shared.q_ring);
   if (leads) {
+    work_place.wait_empty(shared.q_ring);
     shared.work.b = -1;
     mbarrier_arrive(&shared.q_ring.full[0]);
   }
@@ -260,31 +254,35 @@ __device__ __forceinline__ void write_state(const ForwardArguments& a, const For
     float sum = l[half] + __shfl_xor_sync(0xFFFFFFFFU, l[half], 1);
     sum += __shfl_xor_sync(0xFFFFFFFFU, sum, 2);
     const int i = row + 8 * half;
-    if (i >= queries.count) continue;
+    const bool held = i < queries.count;
     const std::int64_t token = queries.begin + i;
     const std::int64_t at_row = (static_cast<std::int64_t>(work.b) * a.H + work.h) * a.queries.tokens + token;
-    const std::int64_t at = ((static_cast<std::int64_t>(work.b) * a.queries.tokens + token) * a.H + work.h) * D + 2 * t;
+    const std::int64_t at = ((static_cast<std::int64_t>(work.b) * a.queries.tokens + token) * a.H + work.h) * D;
     if (a.last) {
       const float share = sum > 0 ? 1.0F / sum : 0.0F;
-      if (t == 0) a.lse[at_row] = sum > 0 ? m[half] * a.scale + logf(sum) : -INFINITY;
+      if (held && t == 0) a.lse[at_row] = sum > 0 ? m[half] * a.scale + logf(sum) : -INFINITY;
 #pragma unroll
-      for (int j = 0; j < D / 8; ++j) {
-        const std::uint32_t pair = rounded_pair(o[4 * j + 2 * half] * share, o[4 * j + 2 * half + 1] * share);
-        *reinterpret_cast<std::uint32_t*>(a.out + at + 8 * j) = pair;
+      for (int j = 0; j < D / 8; j += 4) {
+        std::uint32_t pairs[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+          const int x = 4 * (j + part) + 2 * half;
+          pairs[part] = rounded_pair(o[x] * share, o[x + 1] * share);
+        }
+        transpose_among_four(pairs);  // 8 numbers of one part of the row a thread, instead of 2 of each
+        if (held) {
+          *reinterpret_cast<uint4*>(a.out + at + 8 * (j + t)) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        }
       }
-    } else {
+    } else if (held) {
       if (t == 0) a.m[at_row] = m[half] * a.scale, a.l[at_row] = sum;
 #pragma unroll
       for (int j = 0; j < D / 8; ++j) {
-        *reinterpret_cast<float2*>(a.o + at + 8 * j) = make_float2(o[4 * j + 2 * half], o[4 * j + 2 * half + 1]);
+        *reinterpret_cast<float2*>(a.o + at + 8 * j + 2 * t) =
+            make_float2(o[4 * j + 2 * half], o[4 * j + 2 * half + 1]);
       }
     }
   }
-}
-
-/// Tells the loading warp that this warp is done with a buffer.
-__device__ __forceinline__ void release(std::uint64_t* empty) {
-  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
 }
 
 template <int D>

@@ -20,6 +20,14 @@ inline constexpr int row_bytes = 128;     // a block's row
 inline constexpr float log2_of_e = 1.44269504088896340736F;
 inline constexpr float ln_of_2 = 0.69314718055994530942F;
 
+/// Whether a block of a warpgroup that loads and `groups` that compute may share out its registers so: what is asked
+/// for must be within what the block gets at launch (as many a thread as a multiprocessor's 65536 allow, in eights),
+/// else registers_increase waits for ever.
+constexpr bool registers_suffice(int loading, int computing, int groups) {
+  const int at_launch = 65536 / ((1 + groups) * warpgroup) / 8 * 8;
+  return loading + groups * computing <= (1 + groups) * at_launch;
+}
+
 /// Barriers of a ring of buffers: the one who fills waits for empty, who uses it for full.
 template <int Stages>
 struct RingBarriers {
@@ -46,6 +54,21 @@ struct RingPlace {
   __device__ void wait_full(RingBarriers<Stages>& ring) const { mbarrier_wait(&ring.full[stage], round); }
   __device__ void wait_empty(RingBarriers<Stages>& ring) const { mbarrier_wait(&ring.empty[stage], round ^ 1); }
 };
+
+/// Tells who fills a buffer that this warp is done with it.
+__device__ __forceinline__ void release(std::uint64_t* empty) {
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
+}
+
+/// Starts copies of `rows` tokens of a head of D elements, from `token` on: blocks of 64 columns (one thread).
+template <int D>
+__device__ __forceinline__ void load_blocks(unsigned char* shared, const CUtensorMap* map, std::uint64_t* barrier,
+                                            int rows, int head, int token, int b) {
+#pragma unroll
+  for (int block = 0; block < D / block_columns; ++block) {
+    tma_load_4d(shared + block * rows * row_bytes, map, barrier, block * block_columns, head, token, b);
+  }
+}
 
 /// Order of tiles: `heads` heads at a time, so that what they share stays in the second cache; of these, tile by tile.
 struct TileOrder {
@@ -196,6 +219,17 @@ __device__ __forceinline__ void round_to_fragments(std::uint32_t (&fragments)[N 
 #pragma unroll
     for (int i = 0; i < 4; ++i) fragments[k][i] = rounded_pair(d[8 * k + 2 * i], d[8 * k + 2 * i + 1]);
   }
+}
+
+/// Transposes the words of four threads: thread t of four consecutive ones gets the t-th word of each.
+__device__ __forceinline__ void transpose_among_four(std::uint32_t (&words)[4]) {
+  const bool odd = threadIdx.x % 2 != 0, upper = threadIdx.x % 4 >= 2;
+  const auto exchange = [](std::uint32_t& low, std::uint32_t& high, bool keeps_high, int with) {
+    const std::uint32_t other = __shfl_xor_sync(0xFFFFFFFFU, keeps_high ? low : high, with);
+    (keeps_high ? low : high) = other;
+  };
+  exchange(words[0], words[1], odd, 1), exchange(words[2], words[3], odd, 1);
+  exchange(words[0], words[2], upper, 2), exchange(words[1], words[3], upper, 2);
 }
 
 }  // namespace ringtrain::cuda::hopper

@@ -29,7 +29,7 @@ void expect_same_bits(const RunResult& a, const RunResult& b) {
 
 TEST_P(GpuModel, InFloat32IsThatOfTheCpuInDouble) {
   for (const bool documents : {true, false}) {
-    const Sequences sequences = random_sequences(config(false), 2, 37, documents, 2);
+    const Sequences sequences = random_sequences(config(false), 2, 19, documents, 2);
     const RunResult reference = run_training(config(false), {}, sequences, sequences.denominator());
     const EvaluationResult scored = run_evaluation(config(false), {}, sequences);
     for (const int ranks : {1, 2, 3}) {
@@ -46,7 +46,7 @@ TEST_P(GpuModel, InFloat32IsThatOfTheCpuInDouble) {
 
 TEST_P(GpuModel, InBfloat16IsThatOfTheCpuToItsPrecision) {
   for (const bool wide : {false, true}) {
-    const Sequences sequences = random_sequences(config(wide), 2, 45, true, 3);
+    const Sequences sequences = random_sequences(config(wide), 2, 21, true, 3);
     const RunResult reference = run_training(config(wide), {}, sequences, sequences.denominator());
     for (const int ranks : {1, 2}) {
       SCOPED_TRACE((wide ? "heads of 64, ring of " : "small heads, ring of ") + std::to_string(ranks));
@@ -60,7 +60,7 @@ TEST_P(GpuModel, InBfloat16IsThatOfTheCpuToItsPrecision) {
 }
 
 TEST_P(GpuModel, RecomputeAndOffloadingGiveTheSameBits) {
-  const Sequences sequences = random_sequences(config(true), 2, 37, true, 4);
+  const Sequences sequences = random_sequences(config(true), 1, 19, true, 4);
   for (const int ranks : {1, 2}) {
     RunOptions options{.ranks = ranks, .layout = Layout::zigzag, .dtype = DType::bfloat16, .device = Device::cuda(0)};
     const RunResult none = run_training(config(true), options, sequences, sequences.denominator());

@@ -1,6 +1,6 @@
 // The main of parallel_mpi_tests: the tests of communicators, collectives, ring and gradient reduction once more, with
 // ranks that are processes. Every process runs every test; process 0 shows them, the others show what fails. With
-// --scenario NAME: one run that fails, instead; with --overlap BYTES_PER_SECOND: the measurement of tests/hosts.
+// --scenario NAME: one run that fails, instead; with --overlap BYTES_PER_SECOND DELAY: the measurement of tests/hosts.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -49,8 +49,8 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   Launcher launcher = Launcher::from_environment();
   if (argc == 3 && std::string(argv[1]) == "--scenario") return ringtrain::testing::run_scenario(argv[2], launcher);
-  if (argc == 3 && std::string(argv[1]) == "--overlap") {
-    return ringtrain::testing::measure_overlap(launcher, std::stod(argv[2]));
+  if (argc == 4 && std::string(argv[1]) == "--overlap") {
+    return ringtrain::testing::measure_overlap(launcher, {std::stod(argv[2]), std::stod(argv[3])});
   }
   int code = 1;
   try {

@@ -1,0 +1,26 @@
+// For tests that write files: a folder of its own for each, which is gone when the test ends.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+
+namespace ringtrain::testing {
+
+class FolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "ringtrain-test-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+  /// Return the path of a name in the folder.
+  std::string at(const std::string& name) const { return folder + "/" + name; }
+
+  std::string folder;
+};
+
+}  // namespace ringtrain::testing

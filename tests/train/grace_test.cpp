@@ -1,0 +1,108 @@
+// What a signal costs: a step and a save, both told, and no evaluation: one that it meets is left out or broken off,
+// and the resumed run makes up for it.
+#include <csignal>
+
+#include "parallel/launch.h"
+#include "tests/train/train_fixture.h"
+#include "train/evaluator.h"
+#include "train/grace_time.h"
+#include "train/rank_state.h"
+
+namespace ringtrain::testing {
+namespace {
+
+TEST(GraceTime, CoversTheLongestStepAndTheLongestSaves) {
+  GraceTime background(true), foreground(false);
+  for (GraceTime* one : {&background, &foreground}) {
+    one->add_step(3);
+    EXPECT_EQ(one->line(), "");  // nothing is known of saves
+    one->add_step(2);
+    one->add_save(0.5);
+    one->add_save(0.25);
+  }
+  EXPECT_EQ(background.seconds(), 4);
+  EXPECT_EQ(foreground.seconds(), 3.5);
+  EXPECT_EQ(background.line(),
+            "grace time: a signal loses nothing if the run is left 4.00 s: a step (at most 3.00 s so far) and a save, "
+            "after one that may be under way (at most 0.50 s each)");
+  EXPECT_EQ(foreground.line(),
+            "grace time: a signal loses nothing if the run is left 3.50 s: a step (at most 3.00 s so far) and a save "
+            "(at most 0.50 s)");
+}
+
+class Grace : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    TextPlan text;
+    text.longest = 200;
+    text.validation_documents = 30;
+    data = write_tokens("text.h5", text);
+    settings = tiny(data, {"training.steps=6", "training.global_batch_size=2", "mesh.data=2", "mesh.sequence=2",
+                           "checkpoint.interval=3", "evaluation.interval=2", "evaluation.context_lengths=[16,32]",
+                           "evaluation.target_tokens=8", "evaluation.target_blocks=10"});
+  }
+  /// Runs with a signal in a step, 0: none. Return code and what stderr said.
+  std::pair<ExitCode, std::string> run_with_signal(const std::string& output, std::int64_t step, bool resume) const {
+    ::testing::internal::CaptureStderr();
+    ringtrain::Run prepared = prepare_run(
+        {.config = settings, .output = at(output), .start = {.resume = resume, .resume_path = "", .init_from = ""}},
+        [](auto&) {});
+    prepared.before_forward = [step](RankState& state, std::int64_t now) {
+      if (state.rank == 3 && now == step) ::raise(SIGTERM);
+    };
+    const ExitCode code = train(prepared, [](auto&) {});
+    return {code, ::testing::internal::GetCapturedStderr()};
+  }
+  std::string data;
+  Config settings;
+};
+
+TEST_F(Grace, AnEvaluationThatASignalMeetsIsMadeUpForByResuming) {
+  EXPECT_EQ(run_with_signal("whole", 0, false).first, ExitCode::done);
+  ASSERT_EQ(metrics("whole", "evaluation").size(), 3u);
+  // In the middle of the run, and in its last step, when nothing but the evaluation is left to do.
+  for (const std::int64_t step : {4, 6}) {
+    const std::string output = fmt::format("signal at {}", step);
+    const auto [code, told] = run_with_signal(output, step, false);
+    EXPECT_EQ(code, ExitCode::terminated) << told;
+    EXPECT_EQ(metrics(output).size(), static_cast<std::size_t>(step));
+    EXPECT_EQ(metrics(output, "evaluation").size(), static_cast<std::size_t>(step) / 2 - 1);
+    EXPECT_NE(told.find("grace time: a signal loses nothing if the run is left "), std::string::npos) << told;
+    EXPECT_EQ(run_with_signal(output, 0, true).first, ExitCode::done);
+    EXPECT_EQ(metrics(output, "evaluation"), metrics("whole", "evaluation"));
+    EXPECT_EQ(losses(output), losses("whole"));
+    EXPECT_EQ(state(checkpoint(output, 6)), state(checkpoint("whole", 6)));
+    // Once is enough.
+    EXPECT_EQ(run_with_signal(output, 0, true).first, ExitCode::done);
+    EXPECT_EQ(metrics(output, "evaluation").size(), 3u);
+  }
+}
+
+TEST_F(Grace, AnEvaluationBrokenOffLeavesNothingOfItself) {
+  const auto file = TokenFile::open(data);
+  const EvaluationRequest request{{16, 32}, 8, 9};  // uneven over the data ranks
+  const EvaluationTargets targets = choose_targets(*file, request);
+  const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
+  const ParameterTable table = make_parameter_table(settings.model);
+  launch_threads({.ranks = 4, .timeout_seconds = 60}, [&](Communicator& world) {
+    ThreadPool pool(1);
+    RankState state(settings, table, purpose, world.rank(), Device::cpu(), pool, &world);
+    state.model.initialise(3);
+    const auto evaluate = [&](int looks) {
+      return evaluate_targets(state, *file, request, targets, nullptr, [&] { return --looks < 0; });
+    };
+    const auto expected = evaluate(1000);
+    ASSERT_TRUE(expected.has_value());
+    for (const int looks : {0, 1, 4, 7}) {
+      EXPECT_FALSE(evaluate(looks).has_value());
+      const auto again = evaluate(1000);
+      ASSERT_TRUE(again.has_value());
+      for (std::size_t i = 0; i < again->size(); ++i) EXPECT_EQ((*again)[i].nll.value, (*expected)[i].nll.value);
+    }
+    EXPECT_EQ(state.model.take_loss_sum(), 0);
+  });
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

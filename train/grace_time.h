@@ -1,0 +1,25 @@
+// How long a run needs from a signal to its end: what a spot machine's grace time has to cover. Pure.
+#pragma once
+
+#include <string>
+
+namespace ringtrain {
+
+class GraceTime {
+ public:
+  /// background: a signal may find a save under way, which is finished before the last one begins.
+  explicit GraceTime(bool background) : saves_(background ? 2 : 1) {}
+  /// A stretch of work in which signals wait: a step, or a sequence of an evaluation.
+  void add_step(double seconds);
+  void add_save(double seconds);
+  /// Return the seconds that the longest of each need; 0 before the first save.
+  double seconds() const;
+  /// Return a line for people; "" before the first save.
+  std::string line() const;
+
+ private:
+  int saves_;
+  double step_ = 0, save_ = 0;  // the longest
+};
+
+}  // namespace ringtrain
