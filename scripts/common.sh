@@ -12,9 +12,13 @@ die() {
 
 # configure PRESET [-DNAME=VALUE]...: configures build/PRESET, with ccache where the machine has it.
 configure() {
-  local preset=$1
+  local preset=$1 ccache
   shift
-  cmake --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$(command -v ccache || true)" "$@"
+  ccache=$(command -v ccache || true)
+  case $preset in
+    cuda | bundle) set -- "-DCMAKE_CUDA_COMPILER_LAUNCHER=$ccache" "$@" ;;
+  esac
+  cmake --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$ccache" "$@"
 }
 
 # build PRESET [TARGET]...: builds the targets, or all, on every core.

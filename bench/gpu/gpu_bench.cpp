@@ -1,0 +1,102 @@
+// The program `gpu_bench`: what the GPU half of ringtrain does on this card, through the project's own kernels, layers
+// and rings. No data and no other library. A group that fails does not stop the others.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/gpu/groups.h"
+#include "bench/gpu/targets.h"
+#include "framework/cuda/context.h"
+#include "framework/files.h"
+#include "train/command_line.h"
+#include "train/program.h"
+
+namespace ringtrain::bench {
+namespace {
+
+#ifdef RINGTRAIN_CUDA_EMULATED
+constexpr bool emulated = true;
+#else
+constexpr bool emulated = false;
+#endif
+
+using Group = void (*)(Results&, const Settings&);
+const std::vector<std::pair<std::string, Group>> all_groups{
+    {"machine", machine_group}, {"attention", attention_group}, {"ring", ring_group}, {"ladder", ladder_group}};
+
+Json read_json(const std::string& path) {
+  const Json json = Json::parse(read_file(path, ExitCode::data), nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded() || !json.contains("rows")) fail(ExitCode::data, "{} is no report of gpu_bench", path);
+  return json;
+}
+
+int print_targets(const std::string& bench, const std::string& peer, const std::string& output) {
+  const Json report = read_json(bench);
+  const Verdicts verdicts = judge(report, peer.empty() ? Json() : read_json(peer));
+  std::fputs(text_of(verdicts).c_str(), stdout);
+  if (report.value("emulated", false)) {
+    std::puts("These figures are the emulator's, on a CPU: nothing measured there counts.");
+  }
+  if (!output.empty()) {
+    write_file(output, Json{{"targets", verdicts.rows}}.dump(1) + "\n", ExitCode::data);
+  }
+  return verdicts.missed + verdicts.unmeasured > 0 ? 3 : 0;
+}
+
+int measure(const std::vector<std::string>& wanted, const Settings& settings, const std::string& output) {
+  cuda::facts_of(0);  // says what is missing, before anything is timed
+  Results results({{"program", "gpu_bench"}, {"emulated", emulated}, {"quick", settings.quick}});
+  if (emulated) std::puts("Run by the emulator, on a CPU, at tiny sizes: nothing measured here counts.");
+  for (const auto& [name, group] : all_groups) {
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
+    try {
+      group(results, settings);
+    } catch (const Error& error) {
+      results.failed(name, error.what());
+    }
+    if (!output.empty()) write_file(output, results.json().dump(1) + "\n", ExitCode::data);  // what there is so far
+  }
+  return results.good() ? 0 : static_cast<int>(ExitCode::device);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Measures the GPU half of ringtrain: copies and matrix products (machine), attention (attention), rings of "
+      "ranks\n"
+      "that share the card (ring), steps of a 1B model at 8K to 2M tokens (ladder).\n"
+      "Ends with 7 if a group failed or an output was not written.",
+      "gpu_bench"};
+  std::vector<std::string> wanted, names;
+  for (const auto& group : all_groups) names.push_back(group.first);
+  std::string output, targets, peer;
+  Settings settings{.quick = false, .tiny = emulated};
+  app.add_option("--only", wanted, "one group, may be repeated: " + fmt::format("{}", fmt::join(names, ", ")))
+      ->type_name("GROUP")
+      ->check(CLI::IsMember(names))
+      ->allow_extra_args(false);
+  app.add_option("--json", output, "also write everything to FILE, anew after each group")->type_name("FILE");
+  app.add_flag("--quick", settings.quick, "fewer sizes and repetitions");
+  app.add_option("--longest-step", settings.longest_step,
+                 "seconds: steps of the ladder that should take longer are extrapolated")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  auto* judged = app.add_option("--targets", targets,
+                                "measure nothing: print what must be reached beside what this report says; ends with 3 "
+                                "if something is missed or not in it")
+                     ->type_name("REPORT.json");
+  app.add_option("--peer", peer, "with --targets: what sdpa_peer.py wrote")->type_name("PEER.json")->needs(judged);
+  if (!parse_command_line(app, argc, argv)) return 0;
+  return targets.empty() ? measure(wanted, settings, output) : print_targets(targets, peer, output);
+}
+
+}  // namespace
+}  // namespace ringtrain::bench
+
+int main(int argc, char** argv) {
+  return ringtrain::run_program("gpu_bench", [&] { return ringtrain::bench::run(argc, argv); });
+}

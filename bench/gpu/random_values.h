@@ -1,0 +1,51 @@
+// Random numbers for the inputs of benchmarks: never zeros, which hide what was not written and run faster than real
+// data. The library's own are made on the host, which would take minutes for a billion weights; here a few million of
+// them are put on the GPU once and copied about. Also the check that an output was written.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "framework/allocator.h"
+#include "kernels/elementwise.h"
+
+namespace ringtrain::bench {
+
+class RandomValues {
+ public:
+  /// count normals with mean 0 of the given deviation, in dtype, on the allocator's device. The stream must outlive it.
+  RandomValues(Allocator& allocator, Stream& stream, DType dtype, double deviation, std::int64_t count)
+      : stream_(stream), values_(allocator.make(Tag::workspace, "random values", dtype, {count})) {
+    ringtrain::fill_normal(stream, values_, deviation, /*seed=*/20, 0);
+  }
+
+  /// Fills x, of the dtype of these values, on the stream. Every call begins elsewhere among them.
+  void fill(const TensorView& x) {
+    const std::int64_t count = values_.view().numel(), n = x.numel();
+    for (std::int64_t done = 0; done < n;) {
+      const std::int64_t length = std::min(n - done, count - next_);
+      copy(stream_, x.flat(done, done + length), values_.view().flat(next_, next_ + length));
+      done += length;
+      next_ = (next_ + length) % count;
+    }
+    // Not where the next call would begin anyway: two tensors of `count` elements are not to be equal.
+    next_ = (next_ + 64 * 4099) % count / 64 * 64;
+  }
+
+ private:
+  Stream& stream_;
+  Tensor values_;
+  std::int64_t next_ = 0;
+};
+
+/// Return whether x, which was poisoned with NaN before it was computed, holds numbers, and not only zeros.
+inline bool is_written(Allocator& allocator, Stream& stream, const TensorView& x) {
+  const Tensor sum = allocator.make(Tag::workspace, "sum of squares", DType::float64, {1});
+  double squares = 0;
+  sum_of_squares(stream, sum, x, /*accumulate=*/false);
+  copy(stream, host_view(&squares, {1}), sum);
+  return std::isfinite(squares) && squares > 0;
+}
+
+}  // namespace ringtrain::bench

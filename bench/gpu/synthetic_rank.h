@@ -1,0 +1,45 @@
+// The 1B model of the ladder, and one rank of its training on synthetic tokens: what `train` runs in a step, without
+// files. Weights and tokens are random; nothing is learned.
+#pragma once
+
+#include "framework/config.h"
+#include "train/rank_state.h"
+
+namespace ringtrain::bench {
+
+/// 16 layers, hidden 2048, feedforward 8192, 16 heads of 128, 8 key/value heads, vocabulary 128,256 with tied
+/// embeddings: 1.27 billion parameters. tiny: the same shape in miniature.
+ModelConfig billion_model(bool tiny);
+
+/// Return a config that trains the model at this context, one sequence a step: bfloat16, on the GPU, one stream of
+/// tokens, attention's default backward.
+Config synthetic_config(const ModelConfig& model, std::int64_t context);
+
+/// Return the FLOPs of a step that count as useful: (6 N + 6 L C T) T for N parameters, L layers of width C and one
+/// causal sequence of T tokens. What recompute adds does not count.
+double model_flops(const Config& config, const ParameterTable& table);
+
+class SyntheticRank {
+ public:
+  /// Collective over world. The config's mesh is that of world; thread ranks, all on GPU 0.
+  SyntheticRank(const Config& config, const ParameterTable& table, ThreadPool& pool, Communicator& world);
+
+  /// Forward and backward of the batch; gradients stay in this rank.
+  void pass();
+  /// A whole step: forward and backward, reduction over the ranks, clipping, update, weights back to all. Return the
+  /// mean loss of this rank's tokens.
+  double step();
+
+  RankState& state() { return state_; }
+
+ private:
+  void fill_weights();
+  void fill_batch();
+
+  const Config& config_;
+  RankState state_;
+  double denominator_ = 0;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace ringtrain::bench
