@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What the compiler made of every kernel in object files or programs, read without a GPU, as a Markdown table: registers,
-static shared memory, stack; and, counted in the machine code, matrix instructions (HGMMA: Hopper's wgmma; HMMA:
-mma.sync), 16-byte accesses of global memory (LDG/STG.128), bulk copies (UTMA*, UBLK*), and accesses of local memory
+"""What the compiler made of every kernel in cubins, object files or programs, read without a GPU, as a Markdown table:
+registers, static shared memory, stack; and, counted in the machine code, matrix instructions (HGMMA: Hopper's wgmma;
+HMMA: mma.sync), 16-byte accesses of global memory (LDG/STG.128), bulk copies (UTMA*, UBLK*), and accesses of local memory
 (LDL/STL: spills, or arrays that are not in registers). Needs cuobjdump: CUDA's, or that of the triton package.
 """
 import argparse
@@ -34,7 +34,9 @@ def readable(symbols):
 def read(cuobjdump, path):
     """Return {(architecture, symbol): figures}."""
     kernels = collections.defaultdict(dict)
-    architecture = symbol = None
+    machine_code = dump(cuobjdump, "--dump-sass", path)
+    first = re.search(r"code for (\w+)", machine_code)  # a bare cubin has but one, and says it nowhere else
+    architecture, symbol = first and first[1], None
     for line in dump(cuobjdump, "--dump-resource-usage", path).splitlines():
         if match := re.match(r"arch = (\w+)", line):
             architecture = match[1]
@@ -43,7 +45,8 @@ def read(cuobjdump, path):
         elif "REG:" in line:
             kernels[architecture, symbol].update({key: int(value) for key, value in re.findall(r"(\w+):(\d+)", line)})
     code = collections.defaultdict(list)
-    for line in dump(cuobjdump, "--dump-sass", path).splitlines():
+    architecture = first and first[1]
+    for line in machine_code.splitlines():
         if match := re.match(r"arch = (\w+)", line):
             architecture = match[1]
         elif match := re.search(r"Function : (\w+)", line):
