@@ -5,7 +5,9 @@
 // Tensors are dense. q, k, v, dout and out have one dtype; the state, lse, delta, dq, dk and dv have its accumulator
 // (framework/dtype.h): nothing is rounded between two blocks. No communication. On a CPU bits do not depend on the
 // number of threads: tasks are cut by the problem. Tile order is fixed: forward and dq visit key tiles from the last
-// position downwards; dk and dv add query tiles from the first position upwards.
+// position downwards; dk and dv add query tiles from the first position upwards. On CUDA forward does the same; dk and
+// dv add query tiles from the last downwards and, deterministic, dq adds key tiles from the first upwards
+// (kernels/cuda/attention_turns.cuh says why).
 //
 // A row that has seen no key has m = -inf, l = 0, o = 0; finished: O = 0, LSE = -inf; in backward its P is 0. Never
 // NaN.
@@ -31,7 +33,7 @@ struct AttentionShape {
   std::int64_t B, H, G, D;  // sequences, query heads, key/value heads, head size; H % G == 0
   double scale;             // of the scores, usually 1 / sqrt(D)
   AttentionMask mask;
-  bool deterministic = true;  // on CUDA dq may be summed in any order if not; a CPU gives the same bits always
+  bool deterministic = true;  // if not, CUDA may sum dq in any order, which is faster; a CPU gives the same bits always
 };
 
 /// The running state of T queries. o: [B, T, H, D] unnormalised output; m: [B, H, T] running maximum of scaled scores;
@@ -43,7 +45,9 @@ struct AttentionState {
 /// Return the bytes of workspace that forward and backward need for at most Tq queries and Tk keys a call: the larger
 /// of the two, which on a CPU is backward's: a slice for each worker, of the size of a few tiles (128 keys by 64
 /// queries): 5 * 128 * D + 3 * 64 * D + 2 * 64 * 128 elements (D rounded up to whole vectors in part), and a little;
-/// plus one 8-byte counter for each tile of 128 keys and each of B * G heads. It does not depend on Tq.
+/// plus one 8-byte counter for each tile of 128 keys and each of B * G heads. It does not depend on Tq. On CUDA it does
+/// not depend on Tk: bfloat16 with heads of 64 or 128 takes at most 1 + B * (Tq / 32 + 16) * (H + 16) counters of 4
+/// bytes; all else, and these, 16 bytes for alignment.
 std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq,
                                       std::int64_t Tk);
 

@@ -153,8 +153,8 @@ __device__ __forceinline__ int count_bits(std::uint32_t x) {
   return __popc(x);
 }
 
-/// Hides from the compiler where x came from: at the top of a loop, what is derived from x is derived anew in each round
-/// instead of being kept in registers that the loop has better use for. No instruction.
+/// Hides from the compiler where x came from: at the top of a loop, what is derived from x is derived anew in each
+/// round instead of being kept in registers that the loop has better use for. No instruction.
 __device__ __forceinline__ void forget(int& x) {
   asm volatile("" : "+r"(x));
 }

@@ -159,26 +159,27 @@ void Block::end() {
 // Takes one of the threads that can go on out of the ready ones; -1: there is none.
 int Block::next_ready() {
   const int words = (threads_ + 63) / 64;
+  const auto take = [&](int w, int bit) {
+    ready_[static_cast<std::size_t>(w)] &= ~(std::uint64_t{1} << bit);
+    return w * 64 + bit;
+  };
+  const auto word = [&](int w) { return ready_[static_cast<std::size_t>(w)]; };
   if (order_ == ThreadOrder::backward) {
     for (int w = words - 1; w >= 0; --w) {
-      std::uint64_t& word = ready_[static_cast<std::size_t>(w)];
-      if (word == 0) continue;
-      const int bit = 63 - std::countl_zero(word);
-      word &= ~(std::uint64_t{1} << bit);
-      return w * 64 + bit;
+      if (word(w) != 0) return take(w, 63 - std::countl_zero(word(w)));
     }
     return -1;
   }
-  // Forward from the first, or from one drawn.
-  const int from = order_ == ThreadOrder::shuffled ? static_cast<int>(random_() % static_cast<unsigned>(threads_)) : 0;
-  for (int i = 0; i <= words; ++i) {
-    const int w = (from / 64 + i) % words;
-    std::uint64_t& word = ready_[static_cast<std::size_t>(w)];
-    const std::uint64_t eligible = i == 0 ? word & (~std::uint64_t{0} << (from % 64)) : word;
-    if (eligible == 0) continue;
-    const int bit = std::countr_zero(eligible);
-    word &= ~(std::uint64_t{1} << bit);
-    return w * 64 + bit;
+  int first = 0;
+  if (order_ == ThreadOrder::shuffled) {  // the next one from one drawn
+    const int from = static_cast<int>(random_() % static_cast<unsigned>(threads_));
+    const std::uint64_t rest = word(from / 64) & (~std::uint64_t{0} << (from % 64));
+    if (rest != 0) return take(from / 64, std::countr_zero(rest));
+    first = from / 64 + 1;
+  }
+  for (int i = 0; i < words; ++i) {
+    const int w = first + i < words ? first + i : first + i - words;
+    if (word(w) != 0) return take(w, std::countr_zero(word(w)));
   }
   return -1;
 }

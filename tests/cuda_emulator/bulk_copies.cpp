@@ -101,9 +101,12 @@ void BulkStores::wait_read(std::size_t groups) {
 
 void BulkStores::wait_complete(std::size_t groups) {
   wait_read(groups);
-  for (; groups_.size() > groups; groups_.pop_front()) {
-    for (const Store& store : groups_.front().stores) write(store);
+  if (groups_.size() <= groups) return;
+  const auto end = groups_.end() - static_cast<std::ptrdiff_t>(groups);
+  for (auto group = groups_.begin(); group != end; ++group) {
+    for (const Store& store : group->stores) write(store);
   }
+  groups_.erase(groups_.begin(), end);
 }
 
 std::size_t BulkStores::unread() const {

@@ -67,7 +67,7 @@ class BulkStores {
   static void write(const Store& store);
 
   std::vector<Store> open_;
-  std::deque<Group> groups_;
+  std::vector<Group> groups_;
 };
 
 }  // namespace cuda_emulator

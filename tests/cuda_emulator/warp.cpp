@@ -27,7 +27,7 @@ void Warp::meet(const char* name, std::uint32_t mask, void* argument, Complete c
   while (at < meetings_.size() && meetings_[at].mask != mask) ++at;
   if (at == meetings_.size()) meetings_.push_back({name, mask, complete, {}});
   Meeting& meeting = meetings_[at];
-  if (meeting.complete != complete || std::strcmp(meeting.name, name) != 0) {
+  if (meeting.complete != complete || (meeting.name != name && std::strcmp(meeting.name, name) != 0)) {
     block_->fail(fmt::format("{} of lane {} meets {} of lanes {:#010x} of the same mask {:#010x}", name, lane,
                              meeting.name, meeting.lanes.present, mask),
                  where);

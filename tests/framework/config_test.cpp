@@ -1,5 +1,6 @@
 // Every class of mistake in a config, with its exact line of text; reading back what was written.
 #include "framework/config.h"
+#include "framework/device.h"
 
 #include <gtest/gtest.h>
 

@@ -21,7 +21,8 @@ TEST(Cores, AreThoseOfTheAffinityMask) {
     CPU_SET(first, &one);
     ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
     EXPECT_EQ(available_cores(), 1);
-  }).join();
+  })
+      .join();
   EXPECT_EQ(available_cores(), CPU_COUNT(&own));
 }
 

@@ -39,11 +39,11 @@ struct Plan {
 
 Plan plan(const ModelConfig& config, const ExecutionShape& shape) {
   ThreadPool pool(1);
-  Stream stream(pool);
   Allocator allocator(Device::cpu(), Allocator::Mode::plan);
+  ComputeDevice compute(allocator, pool, nullptr);
   const ParameterTable table = make_parameter_table(config);
   Parameters parameters(allocator, table, shape.dtype, true);
-  const Transformer model(config, shape, allocator, parameters, stream, nullptr);
+  const Transformer model(config, shape, allocator, parameters, compute.stream(), nullptr);
   return {allocator.peak(), allocator.live()};
 }
 

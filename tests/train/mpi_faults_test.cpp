@@ -130,7 +130,8 @@ std::vector<Trial> trials() {
   for (int i = 0; i < std::atoi(wanted); ++i) {
     const auto& [place, operation] = places[static_cast<std::size_t>(i) % places.size()];
     const char* const action = std::array{"kill", "stop", "slow"}[static_cast<std::size_t>(i) / places.size() % 3];
-    const int most = place == "Evaluation" ? 4 : 20;
+    // A slow run makes 4 steps, two saves and two evaluations: 3 exchanges each.
+    const int most = action == std::string("slow") ? 6 : place == "Evaluation" ? 4 : 20;
     all.push_back({place, operation, 1 + static_cast<int>(random() % static_cast<unsigned>(most)),
                    static_cast<int>(random() % processes), action});
   }

@@ -146,6 +146,20 @@ TEST_P(HopperAttention, DeterministicInAnyOrder) {
   }
 }
 
+/// dk and dv continue what travelled here with the block.
+TEST_P(HopperAttention, AddsToWhatIsThere) {
+  Gpu gpu;
+  const Case c = whole("added", shape(1, 2, 1), 200);
+  const Outputs fresh = run(gpu, c, DType::bfloat16);
+  const Numbers begun(fresh.dk[0].size(), 3.0);
+  const Outputs there{{}, {}, {}, {begun}, {begun}};
+  const Outputs added = run(gpu, c, DType::bfloat16, &there);
+  for (std::size_t i = 0; i < begun.size(); ++i) {
+    ASSERT_NEAR(added.dk[0][i], fresh.dk[0][i] + 3, 1e-5) << i;
+    ASSERT_NEAR(added.dv[0][i], fresh.dv[0][i] + 3, 1e-5) << i;
+  }
+}
+
 TEST_P(HopperAttention, DefaultModeGivesTheSameValues) {
   Gpu gpu;
   Case c = whole("in any order", shape(1, 2, 1), 300, 160);

@@ -20,6 +20,7 @@ class GpuNormTest : public GpuKernelTest {
     bool layer;
     std::int64_t skip = 0;
     double deviation = 1, offset = 0, tolerance = 1e-5;
+    bool forward_only = false;
   };
 
   void expect_agreement(const Case& c) {
@@ -43,6 +44,7 @@ class GpuNormTest : public GpuKernelTest {
     expect_agrees(y, what + ": y", c.tolerance);
     expect_agrees(rstd, what + ": rstd", c.tolerance);
     if (c.layer) expect_agrees(mean, what + ": mean");
+    if (c.forward_only) return;
 
     const Both dy = random(shape, c.dtype, 4, 1, c.skip), dx = output(shape, c.dtype, c.skip);
     const Both sum = random(shape, c.dtype, 5, 1 / c.deviation, c.skip);
@@ -58,7 +60,8 @@ class GpuNormTest : public GpuKernelTest {
       backward(stream, at, dx, false);
       backward(stream, at, sum, true);
     });
-    expect_agrees(dx, what + ": dx", c.tolerance);
+    // Of one element, RMSNorm's dx is the small difference of two like numbers.
+    if (c.C > 1) expect_agrees(dx, what + ": dx", c.tolerance);
     expect_agrees(sum, what + ": dx added", c.tolerance);
     expect_agrees(dw, what + ": dw", c.tolerance);
     if (c.layer) expect_agrees(db, what + ": db");
@@ -73,29 +76,31 @@ class GpuNormTest : public GpuKernelTest {
 TEST_F(GpuNormTest, AgreesForAnyWidth) {
   for (DType dtype : storage_types) {
     for (bool layer : {false, true}) {
-      for (std::int64_t C : {1, 8, 17, 64, 257, 1000, 1032}) {
-        for (std::int64_t T : {0, 1, 3, 41}) expect_agreement({dtype, T, C, layer});
+      for (std::int64_t C : {1, 8, 17, 64, 257, 1032}) {
+        for (std::int64_t T : {0, 1, 3, 21}) expect_agreement({dtype, T, C, layer});
       }
       expect_agreement({dtype, 5, 64, layer, 1});
     }
   }
 }
 
+// One to four packs a thread, then single elements: backward beyond 8192, forward too.
 TEST_F(GpuNormTest, WideRows) {
   for (DType dtype : storage_types) {
     for (bool layer : {false, true}) {
-      for (std::int64_t C : {2048, 2560, 4096, 5120, 8192, 8200}) expect_agreement({dtype, 3, C, layer});
-      expect_agreement({dtype, 2, 20480, layer});
-      expect_agreement({dtype, 2, 40008, layer});
+      for (std::int64_t C : {2056, 4104, 8200}) expect_agreement({dtype, 2, C, layer});
+      expect_agreement({.dtype = dtype, .T = 1, .C = 40008, .layer = layer, .forward_only = emulated});
     }
   }
 }
 
 TEST_F(GpuNormTest, ManyTokens) {
+  if (emulated) GTEST_SKIP() << "too long without a GPU";
   for (DType dtype : storage_types) {
     for (bool layer : {false, true}) {
-      expect_agreement({dtype, 513 * 8 + 3, 16, layer, 1});  // more chunks than there may be: longer ones
-      expect_agreement({dtype, emulated ? 4000 : 100000, 64, layer});
+      expect_agreement({dtype, 513 * 8 + 3, 16, layer, 1});  // more than 512 chunks of 8 tokens: longer ones
+      expect_agreement({dtype, 100000, 64, layer});
+      expect_agreement({dtype, 20000, 2048, layer});
     }
   }
 }
