@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(32 * segment_warps)
     for (int u = 0; u < reads_under_way; ++u) {
       if (i + u < n && tokens.keys[i + u] == id) count = u + 1;
     }
-    Pack<T, W> x[reads_under_way]{};
+    Pack<T, W> x[reads_under_way];
 #pragma unroll
     for (int u = 0; u < reads_under_way; ++u) {
       if (u < count) x[u] = load<W>(dy + tokens.places[i + u] * C + c);
