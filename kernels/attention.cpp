@@ -98,23 +98,21 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const Tensor
   if (ends.first) cpu::attention_reset(stream.pool(), state);
   if (shape.B > 0 && Tq > 0 && Tk > 0) {
     std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
-    // Smaller tiles where there would be too few for the workers to share.
-    const bool few = shape.B * shape.H * Tq < 4 * stream.pool().workers() * cpu::forward_query_tile;
+    const std::int64_t query_tile = cpu::queries_a_task(shape.B * shape.H * Tq, stream.pool().workers());
     dispatch_float(q.dtype, [&]<class T>() {
-      const cpu::ForwardCall<T> call{
-          shape,
-          Tq,
-          Tk,
-          q.as<T>(),
-          k.as<T>(),
-          v.as<T>(),
-          documents_of(queries, shape.B, Tq),
-          documents_of(keys, shape.B, Tk),
-          cpu::TileList(queries.segments, few ? cpu::forward_query_tile_of_few : cpu::forward_query_tile),
-          cpu::TileList(keys.segments, cpu::forward_key_tile),
-          state.o.as<T>(),
-          state.m.as<T>(),
-          state.l.as<T>()};
+      const cpu::ForwardCall<T> call{shape,
+                                     Tq,
+                                     Tk,
+                                     q.as<T>(),
+                                     k.as<T>(),
+                                     v.as<T>(),
+                                     documents_of(queries, shape.B, Tq),
+                                     documents_of(keys, shape.B, Tk),
+                                     cpu::TileList(queries.segments, query_tile),
+                                     cpu::TileList(keys.segments, cpu::forward_key_tile),
+                                     state.o.as<T>(),
+                                     state.m.as<T>(),
+                                     state.l.as<T>()};
       cpu::attention_forward(stream.pool(), call, memory);
     });
   }
@@ -159,6 +157,7 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Tenso
     }
   }
   std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+  const std::int64_t key_tile = cpu::keys_a_task(shape.B * shape.G * Tk, stream.pool().workers());
   dispatch_float(q.dtype, [&]<class T>() {
     const cpu::BackwardCall<T> call{shape,
                                     Tq,
@@ -172,7 +171,7 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Tenso
                                     documents_of(queries, shape.B, Tq),
                                     documents_of(keys, shape.B, Tk),
                                     cpu::TileList(queries.segments, cpu::backward_query_tile),
-                                    cpu::TileList(keys.segments, cpu::backward_key_tile),
+                                    cpu::TileList(keys.segments, key_tile),
                                     dq.as<T>(),
                                     dk.as<T>(),
                                     dv.as<T>()};

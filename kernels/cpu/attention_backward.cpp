@@ -1,8 +1,9 @@
 // Attention backward (FlashAttention-2, Algorithm 2) with five products a pair of tiles. A task is one tile of keys of
 // one key/value head; it keeps that tile's dk and dv and meets the query tiles upwards, all heads of the group for
 // each. Vectors run along the keys for scores and along D for gradients. The tasks of a head add to its dq in turn,
-// from the last key tile downwards: a task computes its share on its own and waits only before it adds. Tasks are
-// started in that same order, so the one waited for is always running or done.
+// from the last key downwards, in steps of backward_key_tile however many keys a task has: a task computes its share on
+// its own and waits only before it adds. Tasks are started in that same order, so the one waited for is always running
+// or done.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -24,10 +25,11 @@ std::int64_t padded_head(std::int64_t D) {
 /// P is D rounded up to whole vectors. Keys: packed once a task. Queries: packed for each pair of tiles.
 template <class T>
 struct BackwardScratch {
-  static constexpr std::int64_t keys = backward_key_tile, queries = backward_query_tile;
+  static constexpr std::int64_t keys = most_keys_a_task, queries = backward_query_tile;
   T *k_columns, *v_columns;        // [keys / width, D, width]: K^T and V^T by panel
   T *k, *dk, *dv;                  // [keys, P]
-  T *q, *dout, *dq;                // [queries, P]
+  T *q, *dout;                     // [queries, P]
+  T* dq[2];                        // [queries, P], of the upper and the lower keys
   T *p, *ds;                       // [queries, keys]
   T *lse, *delta;                  // [queries]; lse in units of log2
   Integer<T>*position, *document;  // [keys], positions relative to the tile's first
@@ -38,15 +40,15 @@ struct BackwardScratch {
     const auto take = [&next](std::int64_t elements) { return std::exchange(next, next + elements); };
     k_columns = take(keys * D), v_columns = take(keys * D);
     k = take(keys * P), dk = take(keys * P), dv = take(keys * P);
-    q = take(queries * P), dout = take(queries * P), dq = take(queries * P);
+    q = take(queries * P), dout = take(queries * P), dq[0] = take(queries * P), dq[1] = take(queries * P);
     p = take(queries * keys), ds = take(queries * keys);
     lse = take(queries), delta = take(queries);
     position = reinterpret_cast<Integer<T>*>(take(keys)), document = reinterpret_cast<Integer<T>*>(take(keys));
   }
   static std::size_t bytes(std::int64_t D) {
     const std::int64_t P = padded_head<T>(D);
-    const auto elements =
-        static_cast<std::size_t>(2 * keys * D + 3 * (keys + queries) * P + 2 * queries * keys + 2 * queries + 2 * keys);
+    const auto elements = static_cast<std::size_t>(2 * keys * D + (3 * keys + 4 * queries) * P + 2 * queries * keys +
+                                                   2 * queries + 2 * keys);
     return (elements * sizeof(T) + 63) / 64 * 64;
   }
 };
@@ -69,6 +71,8 @@ class BackwardTask {
     query_documents_ = call.query_documents ? call.query_documents + b * call.Tq : nullptr;
     key_documents_ = call.key_documents ? call.key_documents + b * call.Tk : nullptr;
     extent_ = extent_of(tile_, {0, tile_.count}, key_documents_);
+    const std::int64_t cell = backward_key_tile * tile_.stride, upper = (tile_.start / cell + 1) * cell;
+    lower_count_ = std::min(tile_.count, (upper - tile_.start + tile_.stride - 1) / tile_.stride);
   }
 
   void run() {
@@ -99,7 +103,7 @@ class BackwardTask {
   }
 
  private:
-  static constexpr std::int64_t width = panel_width<T>, keys_padded = backward_key_tile;
+  static constexpr std::int64_t width = panel_width<T>;
   static constexpr int W = lanes<T>;
   static constexpr T infinity = std::numeric_limits<T>::infinity();
 
@@ -155,7 +159,7 @@ class BackwardTask {
       transpose(k_columns, width, k + first * row, row, n, D());
       transpose(v_columns, width, v + first * row, row, n, D());
     }
-    for (std::int64_t j = 0; j < keys_padded; ++j) {
+    for (std::int64_t j = 0; j < most_keys_a_task; ++j) {
       scratch_.position[j] = static_cast<Integer<T>>(tile_.stride * j);
       scratch_.document[j] = j < tile_.count && key_documents_ ? key_documents_[tile_.begin + j] : 0;
     }
@@ -198,16 +202,18 @@ class BackwardTask {
     const Extent seen_from = extent_of(queries, run, query_documents_);
     const LocalRange visible = clip_keys(call_.shape.mask, tile_, key_documents_, seen_from);
     const LocalRange keys{visible.begin / width * width, std::max(visible.begin, visible.end)};
-    const std::int64_t count = keys.end - keys.begin;
+    const std::int64_t count = keys.end - keys.begin, score_row = call_.keys.size();
+    share_of_dq_[0] = {std::max(keys.begin, lower_count_), keys.end};
+    share_of_dq_[1] = {keys.begin, std::min(keys.end, lower_count_)};
     const std::int64_t shares = (count + width - 1) / width + (P + width - 1) / width;
     std::int64_t share = 0;
     for (std::int64_t at = keys.begin; at < keys.end; at += width) {
       prefetch_queries(share++, shares);
       const std::int64_t columns = std::min(width, keys.end - at);
       gemm_panel<T, Order::rows, Store::overwrite>(n, columns, D(), scratch_.q, P, scratch_.k_columns + at * D(), width,
-                                                   scratch_.p + at, keys_padded);
+                                                   scratch_.p + at, score_row);
       gemm_panel<T, Order::rows, Store::overwrite>(n, columns, D(), scratch_.dout, P, scratch_.v_columns + at * D(),
-                                                   width, scratch_.ds + at, keys_padded);
+                                                   width, scratch_.ds + at, score_row);
     }
     const LocalRange used{keys.begin, (keys.end + W - 1) / W * W};
     if (!all_visible(call_.shape.mask, seen_from, extent_)) hide(queries, run, used);
@@ -215,12 +221,16 @@ class BackwardTask {
     for (std::int64_t at = 0; at < P; at += width) {
       prefetch_queries(share++, shares);
       const std::int64_t columns = std::min(width, P - at);
-      gemm_panel<T, Order::columns, Store::add>(count, columns, n, scratch_.p + keys.begin, keys_padded,
+      gemm_panel<T, Order::columns, Store::add>(count, columns, n, scratch_.p + keys.begin, score_row,
                                                 scratch_.dout + at, P, scratch_.dv + keys.begin * P + at, P);
-      gemm_panel<T, Order::columns, Store::add>(count, columns, n, scratch_.ds + keys.begin, keys_padded,
-                                                scratch_.q + at, P, scratch_.dk + keys.begin * P + at, P);
-      gemm_panel<T, Order::rows, Store::overwrite>(n, columns, count, scratch_.ds + keys.begin, keys_padded,
-                                                   scratch_.k + keys.begin * P + at, P, scratch_.dq + at, P);
+      gemm_panel<T, Order::columns, Store::add>(count, columns, n, scratch_.ds + keys.begin, score_row, scratch_.q + at,
+                                                P, scratch_.dk + keys.begin * P + at, P);
+      for (int part = 0; part < 2; ++part) {
+        const auto [from, to] = share_of_dq_[part];
+        if (from >= to) continue;
+        gemm_panel<T, Order::rows, Store::overwrite>(n, columns, to - from, scratch_.ds + from, score_row,
+                                                     scratch_.k + from * P + at, P, scratch_.dq[part] + at, P);
+      }
     }
   }
 
@@ -232,7 +242,7 @@ class BackwardTask {
       const Interval seen = keys_seen_by(call_.shape.mask, query, query);
       const auto from = static_cast<Integer<T>>(std::clamp(seen.first - tile_.start, -bound, bound));
       const auto to = static_cast<Integer<T>>(std::clamp(seen.last - tile_.start, -bound, bound));
-      T* s = scratch_.p + (i - run.begin) * keys_padded;
+      T* s = scratch_.p + (i - run.begin) * call_.keys.size();
       for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
         const Integers<T> position = load_integers<T>(scratch_.position + lane);
         Integers<T> sees = (position >= from) & (position <= to);
@@ -251,7 +261,7 @@ class BackwardTask {
     const Vector<T> factor = broadcast<T>(scale * std::numbers::log2e_v<T>);
     for (std::int64_t i = 0; i < n; ++i) {
       const Vector<T> offset = broadcast<T>(-scratch_.lse[i]), delta = broadcast<T>(scratch_.delta[i]);
-      T *p = scratch_.p + i * keys_padded, *ds = scratch_.ds + i * keys_padded;
+      T *p = scratch_.p + i * call_.keys.size(), *ds = scratch_.ds + i * call_.keys.size();
       for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
         const Vector<T> probability = exp2<T>(fma(load(p + lane), factor, offset));
         store(p + lane, probability);
@@ -263,8 +273,11 @@ class BackwardTask {
   void add_dq(std::int64_t h, const Tile& queries, LocalRange run) const {
     const std::int64_t P = padded_head<T>(D()), row = call_.shape.H * D();
     T* dq = call_.dq + ((b_ * call_.Tq + queries.begin + run.begin) * call_.shape.H + h) * D();
-    for (std::int64_t i = 0; i < run.end - run.begin; ++i) {
-      for (std::int64_t d = 0; d < D(); ++d) dq[i * row + d] += scratch_.dq[i * P + d];
+    for (int part = 0; part < 2; ++part) {
+      if (share_of_dq_[part].empty()) continue;
+      for (std::int64_t i = 0; i < run.end - run.begin; ++i) {
+        for (std::int64_t d = 0; d < D(); ++d) dq[i * row + d] += scratch_.dq[part][i * P + d];
+      }
     }
   }
 
@@ -275,6 +288,8 @@ class BackwardTask {
   BackwardScratch<T> scratch_;
   const std::int32_t *query_documents_, *key_documents_;
   Extent extent_;
+  std::int64_t lower_count_;   // of the tile's keys, those below its inner multiple of backward_key_tile
+  LocalRange share_of_dq_[2];  // the keys of scratch's dq
   Coming coming_;
 };
 
@@ -296,10 +311,14 @@ void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte
   auto* turns = reinterpret_cast<std::int64_t*>(workspace);
   std::fill_n(turns, heads * tiles, std::int64_t{0});
   std::byte* scratch = workspace + backward_counter_bytes(call.shape, call.Tk);
+  const std::int64_t together = std::min<std::int64_t>(heads, pool.workers());
   const std::size_t scratch_bytes = backward_scratch_bytes<T>(call.shape.D);
-  // noexcept: a task that threw would leave the ones that wait for its turn waiting for ever.
+  // As many heads at a time as there are workers: what a head's tasks read stays near, and they seldom wait for each
+  // other. noexcept: a task that threw would leave the ones that wait for its turn waiting for ever.
   pool.run(heads * tiles, [&](std::int64_t task, int worker) noexcept {
-    const std::int64_t index = tiles - 1 - task / heads, head = task % heads;
+    const std::int64_t first = task / (tiles * together) * together, members = std::min(together, heads - first);
+    const std::int64_t index = tiles - 1 - (task - first * tiles) / members,
+                       head = first + (task - first * tiles) % members;
     BackwardTask<T>(call, head / call.shape.G, head % call.shape.G, index, turns + head * tiles,
                     scratch + static_cast<std::size_t>(worker) * scratch_bytes)
         .run();

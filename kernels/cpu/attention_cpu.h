@@ -2,6 +2,7 @@
 // workspace. Shapes were checked by the caller.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "framework/stream.h"
@@ -11,10 +12,24 @@
 
 namespace ringtrain::cpu {
 
-/// Tile sizes are part of the numbers (they fix the order of sums), the same on every machine; but for those of queries
-/// in forward, whose rows know nothing of each other. Multiples of every panel width. Measured: bench/results/cpu.md.
-inline constexpr std::int64_t forward_query_tile = 256, forward_query_tile_of_few = 128, forward_key_tile = 256;
-inline constexpr std::int64_t backward_query_tile = 64, backward_key_tile = 128;
+/// These tile sizes are part of the numbers (they fix the order of sums), the same on every machine. Multiples of every
+/// panel width. Measured: bench/results/cpu.md.
+inline constexpr std::int64_t forward_key_tile = 256, backward_query_tile = 64, backward_key_tile = 128;
+
+/// What a task takes at once is not: rows of forward know nothing of each other, and a task of backward adds to dq in
+/// steps of backward_key_tile. The larger it is, the less is packed; but the workers need tasks enough to share.
+inline constexpr std::int64_t most_queries_a_task = 512, most_keys_a_task = 2 * backward_key_tile;
+
+/// rows: tokens times heads of the whole call.
+constexpr bool enough_for_large_tasks(std::int64_t rows, int workers) {
+  return rows >= 4096 * std::max<std::int64_t>(2, workers);
+}
+constexpr std::int64_t queries_a_task(std::int64_t rows, int workers) {
+  return enough_for_large_tasks(rows, workers) ? most_queries_a_task : rows >= 1024 * workers ? 256 : 128;
+}
+constexpr std::int64_t keys_a_task(std::int64_t rows, int workers) {
+  return enough_for_large_tasks(rows, workers) ? most_keys_a_task : backward_key_tile;
+}
 
 template <class T>
 struct ForwardCall {

@@ -17,7 +17,7 @@ namespace {
 template <class T>
 struct ForwardScratch {
   static constexpr std::int64_t width = panel_width<T>;
-  static constexpr std::int64_t padded = forward_query_tile;
+  static constexpr std::int64_t padded = most_queries_a_task;
   T *q, *o;                        // [panels, D, width]
   T *k, *v;                        // [forward_key_tile, D]
   T* s;                            // [forward_key_tile, width], one panel's scores, then probabilities
@@ -239,10 +239,13 @@ template <class T>
 void attention_forward(ThreadPool& pool, const ForwardCall<T>& call, std::byte* workspace) {
   const std::int64_t tiles = call.queries.count(), heads = call.shape.B * call.shape.H;
   const std::size_t scratch = forward_scratch_bytes<T>(call.shape.D);
-  // Last tiles first: under a causal mask they are the longest.
+  // A head at a time, so that its keys and values are still in a cache of the machine when its next tile meets them;
+  // last tiles first: under a causal mask they are the longest.
   pool.run(heads * tiles, [&](std::int64_t task, int worker) {
-    const std::int64_t index = tiles - 1 - task / heads, b = task % heads / call.shape.H, h = task % call.shape.H;
-    ForwardTask<T>(call, b, h, call.queries[index], workspace + static_cast<std::size_t>(worker) * scratch).run();
+    const std::int64_t head = task / tiles, index = tiles - 1 - task % tiles;
+    ForwardTask<T>(call, head / call.shape.H, head % call.shape.H, call.queries[index],
+                   workspace + static_cast<std::size_t>(worker) * scratch)
+        .run();
   });
 }
 

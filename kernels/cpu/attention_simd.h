@@ -10,6 +10,8 @@
 
 #if defined(__FMA__) || defined(__AVX512F__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace ringtrain::cpu {
@@ -18,8 +20,16 @@ namespace ringtrain::cpu {
 inline constexpr int vector_bytes = 64, vector_registers = 32;
 #elif defined(__AVX__)
 inline constexpr int vector_bytes = 32, vector_registers = 16;
+#elif defined(__aarch64__)
+inline constexpr int vector_bytes = 16, vector_registers = 32;
 #else
 inline constexpr int vector_bytes = 16, vector_registers = 16;
+#endif
+/// Whether fma() below rounds once.
+#if defined(__FMA__) || defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr bool fused = true;
+#else
+inline constexpr bool fused = false;
 #endif
 
 template <class T>
@@ -76,6 +86,8 @@ inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
   return _mm512_fmadd_ps(a, b, c);
 #elif defined(__AVX__) && defined(__FMA__)
   return _mm256_fmadd_ps(a, b, c);
+#elif defined(__aarch64__)
+  return vfmaq_f32(c, a, b);
 #else
   return a * b + c;
 #endif
@@ -85,6 +97,8 @@ inline Vector<double> fma(Vector<double> a, Vector<double> b, Vector<double> c) 
   return _mm512_fmadd_pd(a, b, c);
 #elif defined(__AVX__) && defined(__FMA__)
   return _mm256_fmadd_pd(a, b, c);
+#elif defined(__aarch64__)
+  return vfmaq_f64(c, a, b);
 #else
   return a * b + c;
 #endif

@@ -20,6 +20,7 @@ class TileList {
  public:
   TileList(std::span<const Segment> segments, std::int64_t size);
   std::int64_t count() const { return count_; }
+  std::int64_t size() const { return size_; }
   /// Return tile index, 0 <= index < count(), in the order of local tokens.
   Tile operator[](std::int64_t index) const;
   /// Return the most tiles that `tokens` tokens in at most max_segments segments can make.

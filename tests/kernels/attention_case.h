@@ -13,6 +13,7 @@
 
 #include "framework/random.h"
 #include "kernels/attention.h"
+#include "kernels/cpu/attention_simd.h"
 #include "tests/support/reference_attention.h"
 
 namespace ringtrain {
@@ -197,7 +198,7 @@ void check(const AttentionCase& c, double tolerance, int workers = 2) {
 
 inline void check_both(const AttentionCase& c) {
   check<double>(c, 1e-11);
-  check<float>(c, 2e-6);
+  check<float>(c, cpu::fused ? 2e-6 : 4e-6);  // scores and gradients round twice as often
 }
 
 inline AttentionShape shape_of(std::int64_t B, std::int64_t H, std::int64_t G, std::int64_t D, bool causal = true,

@@ -2,6 +2,7 @@
 // hidden tiles never read, the workspace's formula, calls that do not fit refused.
 #include <cstring>
 
+#include "kernels/cpu/attention_cpu.h"
 #include "tests/kernels/attention_case.h"
 
 namespace ringtrain {
@@ -41,6 +42,23 @@ TEST(Attention, SameBitsForAnyNumberOfWorkers) {
       }
     }
   }
+}
+
+/// Few workers take more keys and queries at a time than many do.
+TEST(Attention, SameBitsHoweverMuchATaskTakes) {
+  constexpr std::int64_t T = 1100, B = 4, G = 2;
+  ASSERT_NE(cpu::keys_a_task(B * G * T, 1), cpu::keys_a_task(B * G * T, 5));
+  ASSERT_NE(cpu::queries_a_task(B * G * T, 1), cpu::queries_a_task(B * G * T, 5));
+  for (bool causal : {true, false}) {
+    for (std::int64_t window : {0, 150}) {
+      const AttentionShape shape = shape_of(B, G, G, 8, causal, window);
+      expect_same_bits_for_any_workers<float>(whole("one document", shape, T));
+      expect_same_bits_for_any_workers<double>(whole("documents", shape, T, 260));
+    }
+  }
+  const AttentionShape shape = shape_of(B, G, G, 8);
+  expect_same_bits_for_any_workers<float>({"off the grid", shape, {{70, 1, T}}, {{{70, 1, 200}, {300, 1, T - 200}}}});
+  expect_same_bits_for_any_workers<float>({"striped", shape, {{1, 3, T}}, {{{2, 3, T}}}});
 }
 
 /// A contiguous causal ring whose shards end at tile edges adds in the order of one device, dk and dv included: they
@@ -127,10 +145,11 @@ TEST(Attention, WorkspaceFollowsItsFormula) {
     ThreadPool pool(workers);
     return attention_workspace_bytes(Stream(pool), shape, DType::float32, Tq, Tk);
   };
-  EXPECT_EQ(bytes(1, 1 << 10, 1 << 20), bytes(1, 1 << 20, 1 << 20));                        // however many queries
-  EXPECT_EQ(bytes(1, 1, 2 << 20) - bytes(1, 1, 1 << 20), (1U << 20) / 128 * 2 * 4 * 8);     // a counter a key tile
-  EXPECT_EQ(bytes(3, 1, 4096) - bytes(2, 1, 4096), bytes(2, 1, 4096) - bytes(1, 1, 4096));  // a slice a worker
-  EXPECT_LT(bytes(1, 1 << 20, 1 << 20), std::size_t{1} << 20);
+  EXPECT_EQ(bytes(1, 1 << 10, 1 << 20), bytes(1, 1 << 20, 1 << 20));                     // however many queries
+  EXPECT_EQ(bytes(1, 1, 2 << 20) - bytes(1, 1, 1 << 20), (1U << 20) / 128 * 2 * 4 * 8);  // a counter a key tile
+  const std::int64_t Tk = 1 << 20;                                                  // backward needs more: its counters
+  EXPECT_EQ(bytes(3, 1, Tk) - bytes(2, 1, Tk), bytes(2, 1, Tk) - bytes(1, 1, Tk));  // a slice a worker
+  EXPECT_LT(bytes(1, 1 << 20, 1 << 20), std::size_t{9} << 17);
 }
 
 TEST(Attention, RefusesWhatDoesNotFit) {
