@@ -30,7 +30,7 @@ class Nccl {
  public:
   Nccl(Communicator& host, Stream& stream, double timeout_seconds)
       : host_(host), stream_(stream), timeout_(timeout_seconds) {
-    check(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking), "making a stream for NCCL");
+    cuda::check(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking), "making a stream for NCCL");
   }
   ~Nccl();
   Nccl(const Nccl&) = delete;
@@ -59,8 +59,6 @@ class Nccl {
     bool could_run = false;
     Clock::time_point since;  // when it was first seen that it could run
   };
-  using cuda_error = cudaError_t;
-  static void check(cuda_error status, const char* what) { cuda::check(status, what); }
   void settle(ncclResult_t result, const char* what);
   void start_watch();
   void watch();

@@ -10,10 +10,6 @@ namespace {
 
 constexpr int oldest_capability = 80;  // bfloat16 products and asynchronous copies to shared memory
 
-const char* name_of(cublasStatus_t status) {
-  return cublasLtGetStatusName(status);
-}
-
 int attribute(cudaDeviceAttr which, int index) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, which, index), "asking for a property of the GPU");
@@ -79,7 +75,7 @@ Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index))
   const cublasStatus_t status = cublasLtCreate(&blas_);
   if (status != CUBLAS_STATUS_SUCCESS) {
     ignore(cudaStreamDestroy(stream_));
-    fail(ExitCode::device, "cuBLASLt does not start on GPU {}: {}", index, name_of(status));
+    fail(ExitCode::device, "cuBLASLt does not start on GPU {}: {}", index, cublasLtGetStatusName(status));
   }
 }
 

@@ -1,6 +1,6 @@
 // What a rank holds of a GPU: the device, its compute stream, cuBLASLt with its workspace, and the facts of the chip
 // that kernels are cut by. A ringtrain::Stream on CUDA leads to one (Stream::cuda). Work given to a Context is ordered,
-// not finished; the host waits for it only in synchronize() and in copies to host memory that is not pinned.
+// not finished; the host waits for it only in synchronize(), which a copy into host memory ends with.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "framework/tensor.h"
 
@@ -57,7 +56,6 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  const DeviceFacts& facts() const { return facts_; }
   int device() const { return facts_.index; }
   int compute_capability() const { return facts_.compute_capability; }
   int multiprocessors() const { return facts_.multiprocessors; }
