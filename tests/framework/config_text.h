@@ -1,0 +1,36 @@
+// What the tests of the config's reader share: the least config, and what reading a text complains of.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "framework/config.h"
+
+namespace ringtrain::testing {
+
+using Settings = std::vector<std::string>;
+
+/// What reading a text complains of; "" if nothing. Anything but Error(usage) fails the test.
+inline std::string complaint(const std::string& text, const Settings& settings = {}) {
+  try {
+    parse_config(text, "x.yaml", settings);
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return error.what();
+  }
+}
+
+/// The least that a config must say, on one line, so that a test's own lines begin at 2.
+inline const std::string base = "training: {seq_len: 64, steps: 10}\ndata: {train: a.h5}\n";
+/// The same with all sections open for one more key.
+inline std::string with(const std::string& section, const std::string& key) {
+  std::string text = "training:\n  seq_len: 64\n  steps: 10\ndata:\n  train: a.h5\n";
+  if (section == "training") return "training:\n  seq_len: 64\n  steps: 10\n  " + key + "\ndata:\n  train: a.h5\n";
+  if (section == "data") return text + "  " + key + "\n";
+  return text + section + ":\n  " + key + "\n";
+}
+
+}  // namespace ringtrain::testing
