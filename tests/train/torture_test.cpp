@@ -303,7 +303,7 @@ TEST_F(Damage, CutAtEvery64thOfEachFile) {
 
 TEST_F(Damage, RandomBitsTurned) {
   std::mt19937_64 random(static_cast<unsigned>(amount("RINGTRAIN_TORTURE_SEED", 1)));
-  for (int i = 0; i < amount("RINGTRAIN_TORTURE_FLIPS", 150); ++i) {
+  for (int i = 0; i < amount("RINGTRAIN_TORTURE_FLIPS", 2000); ++i) {
     const std::string file = files[random() % files.size()], path = good + "/" + file;
     const std::uint64_t bit = random() % (fs::file_size(path) * 8);
     turn_bit(path, bit);
