@@ -1,5 +1,9 @@
 #include "train/program.h"
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -25,9 +29,19 @@ std::optional<Error> error_of(const std::function<void()>& body) {
   }
 }
 
+/// Lets every block of 128 KiB and more go back to the system when it is freed. Left to itself, glibc keeps blocks up
+/// to the size of the largest one freed so far, in as many heaps as threads once met in malloc: a long run's memory
+/// then grows by the buffers of its saves, again and again.
+void give_back_large_blocks() {
+#if defined(__GLIBC__)
+  ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
+#endif
+}
+
 }  // namespace
 
 int run_program(const char* name, const std::function<int()>& body) {
+  give_back_large_blocks();
   int code = 0;
   const std::optional<Error> error = error_of([&] { code = body(); });
   if (!error) return code;

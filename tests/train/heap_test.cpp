@@ -1,6 +1,6 @@
 // A step allocates nothing: this executable's malloc counts what goes through it, and a run of more steps must not ask
 // for more blocks of any size that could be a tensor. (Tensors of the Allocator: the trainer itself asserts that there
-// are none.)
+// are none.) And a program gives back what a buffer held.
 #include <array>
 #include <atomic>
 #include <bit>
@@ -8,9 +8,11 @@
 #include <cstdlib>
 
 #include "tests/train/train_fixture.h"
+#include "train/program.h"
 
 #if !defined(RINGTRAIN_SANITIZED) && defined(__GLIBC__)
 #define RINGTRAIN_COUNTS_MALLOC 1
+#include <malloc.h>
 
 namespace {
 
@@ -93,6 +95,20 @@ TEST_F(Heap, CountsWhatIsAskedFor) {
   EXPECT_GE(after[13], before[13] + 1);  // 8000 bytes
   EXPECT_GE(after[17], before[17] + 1);  // 65536 bytes
   EXPECT_EQ(numbers.size(), 1000u);
+}
+
+TEST_F(Heap, AProgramGivesBackWhatABufferHeld) {
+  const int code = run_program("heap", [] {
+    void* volatile buffer = std::malloc(8 << 20);
+    std::free(buffer);  // from here on glibc alone would keep all that is smaller
+    const std::size_t before = ::mallinfo2().hblks;
+    buffer = std::malloc(1 << 20);
+    EXPECT_EQ(::mallinfo2().hblks, before + 1) << "blocks that the system lends";
+    std::free(buffer);
+    EXPECT_EQ(::mallinfo2().hblks, before);
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
 }
 
 TEST_F(Heap, StepsAskForNoLargeBlock) {
