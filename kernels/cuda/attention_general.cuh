@@ -89,6 +89,28 @@ __device__ __forceinline__ const std::int32_t* documents_at(const TokenMap& map,
   return map.documents == nullptr ? nullptr : map.documents + std::int64_t{b} * map.tokens + token;
 }
 
+/// What a block that holds queries works on: a tile of one head and sequence.
+struct QueryWork {
+  int H, G, D, b, g;
+  Tile tile;
+  std::int64_t row, element;  // of the tile's first query, in [B, H, Tq] and [B, Tq, H, D]
+};
+
+/// Return the work of this block, the last tiles first, and fill `seen` with the tiles of keys that it sees, to be read
+/// after a barrier. Grid: a block a tile of queries, head and sequence. Call: ForwardCall or BackwardCall.
+template <class C, class Call>
+__device__ __forceinline__ QueryWork take_queries(const Call& call, TilesSeen& seen) {
+  const int H = static_cast<int>(call.shape.H), G = static_cast<int>(call.shape.G), D = static_cast<int>(call.shape.D);
+  const int B = static_cast<int>(call.shape.B);
+  const int h = static_cast<int>(blockIdx.x % H), b = static_cast<int>(blockIdx.x / H % B);
+  const Tile tile = tile_at(call.queries, C::tile, static_cast<int>((gridDim.x - 1 - blockIdx.x) / H / B));
+  if (threadIdx.x < 32) {
+    find_tiles(seen, call.queries, tile, call.keys, C::tile, keys_seen_by(call.shape.mask, tile), b);
+  }
+  const std::int64_t row = (std::int64_t{b} * H + h) * call.queries.tokens + tile.begin;
+  return {H, G, D, b, h / (H / G), tile, row, ((std::int64_t{b} * call.queries.tokens + tile.begin) * H + h) * D};
+}
+
 /// Calls body.template operator()<Cut>() with the smallest cut that holds heads of D elements.
 template <class Body>
 void with_cut(std::int64_t D, Body&& body) {

@@ -99,23 +99,15 @@ __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constan
   add_row<C>(call.dv + kv + at.row * std::int64_t{G} * D, dv, 1.0F, at.sub, D);
 }
 
-/// Grid: a block a tile of queries, head and sequence.
+/// Grid: as take_queries.
 template <class T, class C>
 __global__ void __launch_bounds__(C::threads, 1) query_kernel(const __grid_constant__ BackwardCall<T> call) {
   BackwardShared<C>& shared = *dynamic_shared<BackwardShared<C>>();
-  const int H = static_cast<int>(call.shape.H), B = static_cast<int>(call.shape.B), D = static_cast<int>(call.shape.D);
-  const int G = static_cast<int>(call.shape.G);
-  const int h = static_cast<int>(blockIdx.x % H), b = static_cast<int>(blockIdx.x / H % B), g = h / (H / G);
-  const Tile tile = tile_at(call.queries, C::tile, static_cast<int>((gridDim.x - 1 - blockIdx.x) / H / B));
+  const auto [H, G, D, b, g, tile, row, q] = take_queries<C>(call, shared.seen);
   const Place<C> at;
-  if (threadIdx.x < 32) {
-    find_tiles(shared.seen, call.queries, tile, call.keys, C::tile, keys_seen_by(call.shape.mask, tile), b);
-  }
   __syncthreads();
   TileCursor cursor = TileCursor::before_last(call.keys, shared.seen);
   if (!cursor.next(shared.seen)) return;
-  const std::int64_t q = ((std::int64_t{b} * call.queries.tokens + tile.begin) * H + h) * D;
-  const std::int64_t row = (std::int64_t{b} * H + h) * call.queries.tokens + tile.begin;
   load_rows<C>(shared.q, call.q + q, std::int64_t{H} * D, tile.count, D);
   load_rows<C>(shared.dout, call.dout + q, std::int64_t{H} * D, tile.count, D);
   load_statistics<C>(shared, call.lse + row, call.delta + row, tile.count);

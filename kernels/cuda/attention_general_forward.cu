@@ -22,28 +22,20 @@ __device__ __forceinline__ float over_row(float x, Combine&& combine) {
   return x;
 }
 
-/// Grid: a block a tile of queries, head and sequence, the last tiles first.
+/// Grid: as take_queries.
 template <class T, class C>
 __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_constant__ ForwardCall<T> call) {
   ForwardShared<C>& shared = *dynamic_shared<ForwardShared<C>>();
-  const int H = static_cast<int>(call.shape.H), B = static_cast<int>(call.shape.B), D = static_cast<int>(call.shape.D);
-  const int G = static_cast<int>(call.shape.G);
-  const int h = static_cast<int>(blockIdx.x % H), b = static_cast<int>(blockIdx.x / H % B), g = h / (H / G);
-  const Tile tile = tile_at(call.queries, C::tile, static_cast<int>((gridDim.x - 1 - blockIdx.x) / H / B));
+  const auto [H, G, D, b, g, tile, first_row, first_element] = take_queries<C>(call, shared.seen);
   const Place<C> at;
-  if (threadIdx.x < 32) {
-    find_tiles(shared.seen, call.queries, tile, call.keys, C::tile, keys_seen_by(call.shape.mask, tile), b);
-  }
-  const std::int64_t query_token = std::int64_t{b} * call.queries.tokens + tile.begin;
-  load_rows<C>(shared.q, call.q + (query_token * H + h) * D, std::int64_t{H} * D, tile.count, D);
+  load_rows<C>(shared.q, call.q + first_element, std::int64_t{H} * D, tile.count, D);
   __syncthreads();
   TileCursor cursor = TileCursor::before_last(call.keys, shared.seen);
   bool more = cursor.next(shared.seen);
   if (!more && !call.first && !call.last) return;
 
   const bool mine = at.row < tile.count, known = mine && !call.first;
-  const std::int64_t row = (std::int64_t{b} * H + h) * call.queries.tokens + tile.begin + at.row;
-  const std::int64_t element = ((query_token + at.row) * H + h) * D;
+  const std::int64_t row = first_row + at.row, element = first_element + at.row * std::int64_t{H} * D;
   const float scale = static_cast<float>(call.shape.scale);
   float m = known ? call.m[row] : -INFINITY, l = known ? call.l[row] : 0.0F, o[C::elements];
 #pragma unroll

@@ -67,7 +67,11 @@ void Barriers::release(Barrier& barrier) {
   barrier.waiting.clear();
 }
 
+// bar.sync and bar.arrive are a warp's: all of its lanes come at the same time.
+static void meet_lanes(Block&, const Lanes&) {}
+
 void Barriers::sync_named(int id, int threads, const std::source_location& where) {
+  block_.warp().meet_all("named_barrier_sync", nullptr, meet_lanes, where);
   const bool last = arrive(id, threads, where);
   Barrier& barrier = named_[static_cast<std::size_t>(id)];
   if (last) {
@@ -80,6 +84,7 @@ void Barriers::sync_named(int id, int threads, const std::source_location& where
 }
 
 void Barriers::arrive_named(int id, int threads, const std::source_location& where) {
+  block_.warp().meet_all("named_barrier_arrive", nullptr, meet_lanes, where);
   if (arrive(id, threads, where)) release(named_[static_cast<std::size_t>(id)]);
 }
 

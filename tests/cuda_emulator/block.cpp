@@ -91,6 +91,8 @@ void Block::prepare(const Launch& launch, uint3 index) {
   mbarriers_.reset();
   loads_.reset();
   warpgroups_.reset(threads_);
+  registers_.reset(threads_);
+  writes_.reset(shared_.get(), launch.shared_bytes, settings().proxies);
   proxy_fenced_ = false;
   spinning_.clear();
   spins_ = 0;
@@ -153,6 +155,8 @@ void Block::end() {
     current_ = 0;
     fail(fmt::format("the block ends with {} loads by TMA under way, for which no thread waits", loads_.under_way()));
   }
+  current_ = 0;
+  registers_.check_whole_warpgroups();
   for (int t = 0; t < threads_; ++t) stores_[static_cast<std::size_t>(t)].finish();
 }
 
@@ -216,6 +220,7 @@ void Block::run_thread() {
   const int thread = current_;
   try {
     launch_->thread();
+    writes_.thread_stops();
     finish_thread();
   } catch (const Unwind&) {
   } catch (...) {
@@ -246,6 +251,7 @@ void Block::unwind() {
 
 void Block::wait(const Waiting& why) {
   Thread& thread = thread_[static_cast<std::size_t>(current_)];
+  writes_.thread_stops();
   thread.why = why;
   thread.state = State::waiting;
   thread.worker->fiber.suspend();
@@ -264,6 +270,7 @@ void Block::make_ready(int thread) {
 
 void Block::give_way() {
   if (order_ != ThreadOrder::shuffled) return;
+  writes_.thread_stops();
   Thread& thread = thread_[static_cast<std::size_t>(current_)];
   wake(current_);
   thread.worker->fiber.suspend();

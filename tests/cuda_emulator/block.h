@@ -20,6 +20,8 @@
 #include "cuda_emulator.h"
 #include "fibers.h"
 #include "mbarriers.h"
+#include "registers.h"
+#include "shared_writes.h"
 #include "thread_copies.h"
 #include "vector_types.h"
 #include "warp.h"
@@ -70,10 +72,15 @@ class Block {
   BulkLoads& loads() { return loads_; }
   BulkStores& stores() { return stores_[static_cast<std::size_t>(current_)]; }
   Warpgroups& warpgroups() { return warpgroups_; }
+  Registers& registers() { return registers_; }
+  SharedWrites& writes() { return writes_; }
   void* shared() const { return shared_.get(); }
 
   /// A thread has made its writes of shared memory known to TMA; whether any has.
-  void fence_proxy() { proxy_fenced_ = true; }
+  void fence_proxy() {
+    proxy_fenced_ = true;
+    writes_.fence();
+  }
   bool proxy_fenced() const { return proxy_fenced_; }
   /// Throws Error if the device is older than Hopper.
   void need_hopper(const char* what);
@@ -141,6 +148,8 @@ class Block {
   BulkLoads loads_{*this};
   std::vector<BulkStores> stores_;
   Warpgroups warpgroups_{*this};
+  Registers registers_{*this};
+  SharedWrites writes_{*this};
   bool proxy_fenced_ = false;
   std::vector<int> spinning_;
   int spins_ = 0;  // stalls since a thread that does not spin went on

@@ -38,7 +38,9 @@ bool BulkLoads::land_one_awaited() {
 void BulkLoads::land(const Load& load) {
   std::vector<char> box(load.map.box_bytes());
   read_box(load.map, load.at, box);
+  block_.writes().before_copy();
   to_shared(load.map, box, load.shared);
+  block_.writes().after_copy(load.shared, box.size());
   block_.mbarriers().complete(load.barrier, static_cast<std::uint32_t>(box.size()));
 }
 
@@ -139,6 +141,8 @@ void store(const CUtensorMap* map, const void* shared, int rank, const Coordinat
   if (!block.proxy_fenced()) block.fail("TMA reads shared memory, but no thread has called fence_proxy_async");
   const TensorMap decoded = decode(block, *map, rank);
   if (add && decoded.type != CU_TENSOR_MAP_DATA_TYPE_FLOAT32) block.fail("tma_reduce_add is emulated for float alone");
+  block.writes().thread_stops();
+  block.writes().check_read("TMA", shared, decoded.box_bytes());
   block.stores().store(decoded, shared, at, add);
 }
 
@@ -195,6 +199,8 @@ void bulk_reduce_add_f32(float* global, const void* shared, std::uint32_t bytes)
                            static_cast<void*>(global)));
   }
   if (!block.proxy_fenced()) block.fail("a bulk copy reads shared memory, but no thread has called fence_proxy_async");
+  block.writes().thread_stops();
+  block.writes().check_read("a bulk copy", shared, bytes);
   block.stores().add_floats(global, shared, bytes);
 }
 

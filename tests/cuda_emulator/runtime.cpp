@@ -95,6 +95,11 @@ void set_copy_landing(CopyLanding landing) {
   settings().copies = landing;
 }
 
+void set_proxy_checks(bool on) {
+  const std::lock_guard lock(runtime().mutex);
+  settings().proxies = on;
+}
+
 void start_trace() {
   const std::lock_guard lock(runtime().mutex);
   runtime().streams.tracing = true;

@@ -13,6 +13,7 @@ struct Settings {
   StreamOrder streams = StreamOrder::lazy;
   std::uint64_t streams_seed = 0;
   CopyLanding copies = CopyLanding::late;
+  bool proxies = false;  // whether every write that TMA or wgmma reads is held against its thread's fence
 };
 
 Settings& settings();

@@ -50,6 +50,7 @@ void Warpgroups::reset(int block_threads) {
     thread.products.clear();
     thread.ends.clear();
     thread.kept.clear();
+    thread.left.clear();
   }
   for (Group& group : groups_) group.waiting.clear();
 }
@@ -60,7 +61,10 @@ void Warpgroups::fence() {
 
 void Warpgroups::issue(const WgmmaIssue& issue, float* d) {
   Thread& thread = thread_of(block_.thread());
-  if (!thread.fenced) block_.fail("wgmma without wgmma_fence before the warpgroup's first product");
+  // Sums that products left, and none but products have touched since, need no fence. Registers of a are taken for new.
+  if (!thread.fenced && (issue.a_in_registers || !as_left(thread, d, issue.n / 2))) {
+    block_.fail("wgmma without wgmma_fence behind other uses of its registers");
+  }
   const bool first = keep(thread, d, issue.n / 2);
   thread.products.push_back({issue, d, first});
 }
@@ -99,8 +103,18 @@ std::string Warpgroups::missing(const void* object, int) {
   return fmt::format("{} of 128 threads have come", static_cast<const Group*>(object)->waiting.size());
 }
 
+// Whether d is under way, or as finished products left it.
+bool Warpgroups::as_left(const Thread& thread, const float* d, int n) {
+  auto* const key = const_cast<float*>(d);
+  if (thread.kept.contains(key)) return true;
+  const auto left = thread.left.find(key);
+  return left != thread.left.end() && left->second.size() == static_cast<std::size_t>(n) &&
+         std::memcmp(left->second.data(), d, left->second.size() * sizeof(float)) == 0;
+}
+
 // Does the oldest products of the warpgroup, for all of its threads.
 void Warpgroups::compute(int first_thread, std::size_t products) {
+  block_.writes().thread_stops();
   for (int t = first_thread; t < first_thread + threads; ++t) {
     Thread& thread = thread_of(t);
     if (thread.products.size() < products) {
@@ -128,7 +142,15 @@ void Warpgroups::compute(int first_thread, std::size_t products) {
     }
   }
   for (std::size_t p = 0; p < products; ++p) multiply(first_thread, p);
-  for (int t = first_thread; t < first_thread + threads; ++t) retire(thread_of(t), products);
+  for (int t = first_thread; t < first_thread + threads; ++t) {
+    Thread& thread = thread_of(t);
+    for (std::size_t p = 0; p < products; ++p) {
+      const Product& mine = thread.products[p];
+      if (mine.first) thread.left[mine.d].assign(mine.d, mine.d + mine.issue.n / 2);
+    }
+    retire(thread, products);
+    thread.fenced = false;
+  }
 }
 
 // Forgets the oldest products of a thread. Of sums that younger ones add to, what they are by now is kept, and the
@@ -161,7 +183,9 @@ void Warpgroups::read_operand(std::uint64_t bits, bool transposed, int rows, flo
     const std::uint32_t address = swizzled((at.start + offset) % window, at.swizzle);
     // The end of dynamic shared memory is where the chunk must end at the latest.
     shared_pointer(address + chunk);
-    std::memcpy(elements.data(), shared_pointer(address), chunk);
+    const void* const from = shared_pointer(address);
+    block_.writes().check_read("wgmma", from, chunk);
+    std::memcpy(elements.data(), from, chunk);
     return elements;
   };
   const auto value = [](std::uint16_t element) { return low_bf16(element); };

@@ -36,10 +36,11 @@ class Warpgroups {
     bool first;  // of those under way with this d: the thread's d before it is in `kept`
   };
   struct Thread {
-    bool fenced = false;
+    bool fenced = false;                        // since registers were last free to be used otherwise
     std::vector<Product> products;              // under way, oldest first
     std::vector<std::size_t> ends;              // of the committed groups, in products
     std::map<float*, std::vector<float>> kept;  // what d held before its first product
+    std::map<float*, std::vector<float>> left;  // what finished products left in d
   };
   struct Group {
     std::vector<int> waiting;
@@ -49,6 +50,7 @@ class Warpgroups {
   void compute(int first_thread, std::size_t products);
   static void retire(Thread& thread, std::size_t products);
   static bool keep(Thread& thread, float* d, int n);
+  static bool as_left(const Thread& thread, const float* d, int n);
   void multiply(int first_thread, std::size_t product);
   void read_operand(std::uint64_t descriptor, bool transposed, int rows, float (*to)[16]);
   Thread& thread_of(int thread) { return threads_[static_cast<std::size_t>(thread)]; }

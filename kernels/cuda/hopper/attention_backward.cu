@@ -5,8 +5,9 @@
 //
 // A step computes the transposed scores, keys by queries, so that P and dS are first operands of dV += P^T dout and
 // dK += dS^T q as they lie in registers. dS also goes to shared memory, for dq = dS k: both warpgroups need all of it.
-// dq is staged there as well and added by the copy engine. Products are under way nearly always: dP runs beside the
-// exponentials, dV beside dS, dK beside dq's way out and the next step's scores.
+// dq is staged there as well and added by the copy engine. dS carries the scale, so that dq and dk need none. Products
+// are under way nearly always: dP runs beside the exponentials, dV beside dS, dK beside dq's way out and the next
+// step's scores.
 //
 // Deterministic: tiles of keys add to a tile of dq in turns (kernels/cuda/attention_turns.cuh), in the order in which
 // blocks took them.
@@ -24,13 +25,14 @@ namespace {
 
 constexpr int key_tile = 128, stages = 2, groups = 2;
 constexpr int threads = (1 + groups) * warpgroup, computing_warps = 4 * groups;
-constexpr int loading_registers = 24, computing_registers = 240;
-static_assert(registers_suffice(loading_registers, computing_registers, groups));
 constexpr int sum_columns = 32;  // float32 columns of a swizzled block: 128 bytes
 
 template <int D>
 struct BackwardPlan {
   static constexpr int queries = D == 64 ? 128 : 64;
+  static constexpr int loading_registers = D == 64 ? 40 : 24;
+  static constexpr int computing_registers = D == 64 ? 232 : 240;
+  static_assert(registers_suffice(loading_registers, computing_registers, groups));
   static constexpr int key_bytes = key_tile * D * 2, query_bytes = queries * D * 2;
 };
 
@@ -56,21 +58,19 @@ struct alignas(1024) BackwardShared {
   unsigned char q[stages][Plan::query_bytes], dout[stages][Plan::query_bytes];  // [D / 64][queries][64]
   unsigned char ds[stages][key_tile * Plan::queries * 2];                       // [queries / 64][128][64]
   unsigned char dq[stages][Plan::queries * D * 4];                              // [D / 32][queries][32], float32
-  float lse[stages][Plan::queries], delta[stages][Plan::queries];               // lse in base 2; +inf: P is 0
+  float lse[stages][Plan::queries], delta[stages][Plan::queries];  // in base 2, +inf: P is 0; times the scale
   BackwardStep steps[remembered_steps];
   BackwardWork work;
   Steps found;
+  std::uint32_t never;  // of wgmma_wait_behind
   RingBarriers<1> key_ring;
   RingBarriers<stages> query_ring, dq_ring;
 };
 
-struct BackwardArguments {
+static_assert(sizeof(BackwardShared<64>) <= most_shared_bytes && sizeof(BackwardShared<128>) <= most_shared_bytes);
+
+struct BackwardArguments : CallArguments {
   CUtensorMap q, k, v, dout, dq;
-  TokenMap queries, keys;
-  AttentionMask mask;
-  TileOrder order;
-  int H, G;
-  float scale;
   const float *lse, *delta;  // [B, H, Tq]
   float *dk, *dv;            // [B, Tk, G, D]
   Turns turns;
@@ -90,7 +90,7 @@ __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardSh
   for (int i = 0; i < rows; ++i) {
     const bool held = 32 * i + lane < count;
     lse[i] = held ? __ldg(a.lse + at + 32 * i + lane) * log2_of_e : -INFINITY;
-    delta[i] = held ? __ldg(a.delta + at + 32 * i + lane) : 0.0F;
+    delta[i] = held ? __ldg(a.delta + at + 32 * i + lane) * a.scale : 0.0F;
   }
   place.wait_empty(shared.query_ring);
   std::uint64_t* full = &shared.query_ring.full[place.stage];
@@ -296,7 +296,7 @@ __device__ __forceinline__ void write_ds(unsigned char* tile, const std::uint32_
 /// Writes sums [64 queries, 64 of the head] to the staging tile, whose rows from `row` and blocks from `first` on they
 /// are. Odd rows swap two of the 8-column parts in time, so that a half-warp's eight-byte writes meet all banks.
 template <int Queries>
-__device__ __forceinline__ void write_dq(unsigned char* tile, const float (&dq)[32], int first, int row, float scale) {
+__device__ __forceinline__ void write_dq(unsigned char* tile, const float (&dq)[32], int first, int row) {
   const int t = static_cast<int>(threadIdx.x % 4);
   const bool odd = row % 2 != 0;
 #pragma unroll
@@ -308,7 +308,7 @@ __device__ __forceinline__ void write_dq(unsigned char* tile, const float (&dq)[
     for (int half = 0; half < 2; ++half) {
       const float x = odd ? dq[4 * other + 2 * half] : dq[4 * part + 2 * half];
       const float y = odd ? dq[4 * other + 2 * half + 1] : dq[4 * part + 2 * half + 1];
-      *reinterpret_cast<float2*>(at + (row + 8 * half) * row_bytes) = make_float2(x * scale, y * scale);
+      *reinterpret_cast<float2*>(at + (row + 8 * half) * row_bytes) = make_float2(x, y);
     }
   }
 }
@@ -316,7 +316,7 @@ __device__ __forceinline__ void write_dq(unsigned char* tile, const float (&dq)[
 /// Adds a thread's part of dk or dv to global memory; no other block adds to these rows.
 template <int D>
 __device__ __forceinline__ void add_rows(float* to, const BackwardArguments& a, const BackwardWork& work, int row,
-                                         const float (&d)[D / 2], float scale) {
+                                         const float (&d)[D / 2]) {
   const Tile keys = tile_of(a.keys, key_tile, work.segment, work.index);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -327,7 +327,7 @@ __device__ __forceinline__ void add_rows(float* to, const BackwardArguments& a, 
 #pragma unroll
     for (int block = 0; block < D / 8; ++block) {
       float2 sum = *reinterpret_cast<const float2*>(at + 8 * block);
-      sum.x += scale * d[4 * block + 2 * half], sum.y += scale * d[4 * block + 2 * half + 1];
+      sum.x += d[4 * block + 2 * half], sum.y += d[4 * block + 2 * half + 1];
       *reinterpret_cast<float2*>(at + 8 * block) = sum;
     }
   }
@@ -379,13 +379,14 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
           *y = exp2_approx(fmaf(*y, scale_log2, -lse.y));
         }
       }
-      round_to_fragments<query_tile>(p, s);
       if constexpr (D == 128) {  // of the smaller head both would not fit the registers
+        round_to_fragments<query_tile>(p, s);
         wgmma_fence();
         start_by_queries<D>(dv, p, shared.dout[stage]);
         wgmma_wait<1>();
       } else {
-        wgmma_wait<0>();
+        wgmma_wait_behind<0>(all_bits(s), &shared.never);
+        round_to_fragments<query_tile>(p, s);
       }
       wgmma_hold(dp);
 #pragma unroll
@@ -394,8 +395,8 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int i = 4 * block + 2 * half;
-          dp[i] = s[i] * (dp[i] - delta.x);
-          dp[i + 1] = s[i + 1] * (dp[i + 1] - delta.y);
+          dp[i] = s[i] * fmaf(dp[i], a.scale, -delta.x);
+          dp[i + 1] = s[i + 1] * fmaf(dp[i + 1], a.scale, -delta.y);
         }
       }
       round_to_fragments<query_tile>(ds, dp);
@@ -410,8 +411,7 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
       wgmma_wait<1>();  // dv and dq
       wgmma_hold(dq);
       place.wait_empty(shared.dq_ring);
-      write_dq<query_tile>(shared.dq[stage], dq, 2 * dq_half_head, dq_half_queries * group_rows + row_of_group,
-                           a.scale);
+      write_dq<query_tile>(shared.dq[stage], dq, 2 * dq_half_head, dq_half_queries * group_rows + row_of_group);
       fence_proxy_async();
       __syncwarp();
       release(&shared.dq_ring.full[stage]);
@@ -423,8 +423,8 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
     }
     release(&shared.key_ring.empty[0]);
     work_place.advance();
-    add_rows<D>(a.dk, a, work, row, dk, a.scale);
-    add_rows<D>(a.dv, a, work, row, dv, 1.0F);
+    add_rows<D>(a.dk, a, work, row, dk);
+    add_rows<D>(a.dv, a, work, row, dv);
   }
 }
 
@@ -441,12 +441,12 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_const
   __syncthreads();
   const int group = uniform(static_cast<int>(threadIdx.x) / warpgroup);
   if (group == 0) {
-    registers_decrease<loading_registers>();
+    registers_decrease<BackwardPlan<D>::loading_registers>();
     const int warp = uniform(static_cast<int>(threadIdx.x) / 32);
     if (warp == 0) load_tiles<D>(a, shared);
     if (warp == 1) add_dq<D>(a, shared);
   } else {
-    registers_increase<computing_registers>();
+    registers_increase<BackwardPlan<D>::computing_registers>();
     compute_tiles<D>(a, shared, group - 1);
   }
 }
@@ -478,10 +478,7 @@ void backward(Stream& stream, const AttentionShape& shape, const TensorView& q, 
               const TensorView& dv, void* workspace) {
   const std::int64_t B = shape.B, H = shape.H, G = shape.G, D = shape.D;
   BackwardArguments a{};
-  a.queries = token_map(queries), a.keys = token_map(keys);
-  a.mask = shape.mask;
-  a.H = static_cast<int>(H), a.G = static_cast<int>(G);
-  a.scale = static_cast<float>(shape.scale);
+  static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
   a.lse = lse.as<float>(), a.delta = delta.as<float>();
   a.dk = dk.as<float>(), a.dv = dv.as<float>();
   a.deterministic = shape.deterministic;

@@ -24,8 +24,8 @@ struct ForwardPlan {
   static constexpr int groups = D == 64 ? 3 : 2;  // warpgroups that compute
   static constexpr int queries = groups * group_rows;
   static constexpr int threads = (1 + groups) * warpgroup;
-  static constexpr int loading_registers = D == 64 ? 32 : 24;
-  static constexpr int computing_registers = D == 64 ? 160 : 240;
+  static constexpr int loading_registers = D == 64 ? 32 : 40;
+  static constexpr int computing_registers = D == 64 ? 160 : 232;
   static_assert(registers_suffice(loading_registers, computing_registers, groups));
   static constexpr int query_bytes = queries * D * 2, key_bytes = key_tile * D * 2;
 };
@@ -48,17 +48,15 @@ struct alignas(1024) ForwardShared {
   ForwardStep steps[stages];
   ForwardWork work;
   Steps found;
+  std::uint32_t never;  // of wgmma_wait_behind
   RingBarriers<1> q_ring;
   RingBarriers<stages> k_ring, v_ring;
 };
 
-struct ForwardArguments {
+static_assert(sizeof(ForwardShared<64>) <= most_shared_bytes && sizeof(ForwardShared<128>) <= most_shared_bytes);
+
+struct ForwardArguments : CallArguments {
   CUtensorMap q, k, v;
-  TokenMap queries, keys;
-  AttentionMask mask;
-  TileOrder order;
-  int H, G;
-  float scale;
   bool first, last;
   float *o, *m, *l;    // [B, Tq, H, D], [B, H, Tq], [B, H, Tq]
   __nv_bfloat16* out;  // [B, Tq, H, D]
@@ -329,7 +327,7 @@ __device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& share
         release(&shared.k_ring.empty[place.stage]);
         if (step.masked) mask_scores<Plan::queries>(s, a, work, row, step);
         const float2 shrink = softmax(s, m, l, scale_log2);
-        wgmma_wait<0>();
+        wgmma_wait_behind<0>(__float_as_uint(l[0] + l[1]), &shared.never);
         wgmma_hold(o);
         release(&shared.v_ring.empty[before.stage]);
         rescale<D>(o, shrink);
@@ -394,10 +392,7 @@ void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, c
              const AttentionEnds& ends, void* workspace) {
   const std::int64_t B = shape.B, H = shape.H, G = shape.G, D = shape.D;
   ForwardArguments a{};
-  a.queries = token_map(queries), a.keys = token_map(keys);
-  a.mask = shape.mask;
-  a.H = static_cast<int>(H), a.G = static_cast<int>(G);
-  a.scale = static_cast<float>(shape.scale);
+  static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
   a.first = ends.first, a.last = ends.last;
   a.o = state.o.as<float>(), a.m = state.m.as<float>(), a.l = state.l.as<float>();
   if (ends.last) a.out = static_cast<__nv_bfloat16*>(ends.out.data), a.lse = ends.lse.as<float>();

@@ -13,10 +13,11 @@
 
 namespace ringtrain::cuda::hopper {
 
-inline constexpr int warpgroup = 128;     // threads
-inline constexpr int group_rows = 64;     // rows of a product that a warpgroup makes
-inline constexpr int block_columns = 64;  // bfloat16 columns of a swizzled block: 128 bytes
-inline constexpr int row_bytes = 128;     // a block's row
+inline constexpr int warpgroup = 128;                        // threads
+inline constexpr int group_rows = 64;                        // rows of a product that a warpgroup makes
+inline constexpr int block_columns = 64;                     // bfloat16 columns of a swizzled block: 128 bytes
+inline constexpr int row_bytes = 128;                        // a block's row
+inline constexpr std::size_t most_shared_bytes = 227 << 10;  // of a block; a multiprocessor has 1 KiB more
 inline constexpr float log2_of_e = 1.44269504088896340736F;
 inline constexpr float ln_of_2 = 0.69314718055994530942F;
 
@@ -84,6 +85,25 @@ struct TileOrder {
     return {rest / width, first + rest % width};
   }
 };
+
+/// What the arguments of forward's and backward's kernels begin with. The sides' tiles and their order: the launch's.
+struct CallArguments {
+  TokenMap queries, keys;
+  AttentionMask mask;
+  TileOrder order;
+  int H, G;
+  float scale;
+};
+inline CallArguments call_arguments(const AttentionShape& shape, const AttentionTokens& queries,
+                                    const AttentionTokens& keys) {
+  return {token_map(queries),
+          token_map(keys),
+          shape.mask,
+          {},
+          static_cast<int>(shape.H),
+          static_cast<int>(shape.G),
+          static_cast<float>(shape.scale)};
+}
 
 /// Return the positions that every query of a tile sees, and those of queries that see every key of a tile.
 __device__ __forceinline__ Interval keys_seen_by_all(const AttentionMask& mask, const Tile& queries) {
@@ -219,6 +239,15 @@ __device__ __forceinline__ void round_to_fragments(std::uint32_t (&fragments)[N 
 #pragma unroll
     for (int i = 0; i < 4; ++i) fragments[k][i] = rounded_pair(d[8 * k + 2 * i], d[8 * k + 2 * i + 1]);
   }
+}
+
+/// Return the bits that any of the numbers has.
+template <int N>
+__device__ __forceinline__ std::uint32_t all_bits(const float (&x)[N]) {
+  std::uint32_t bits = 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i) bits |= __float_as_uint(x[i]);
+  return bits;
 }
 
 /// Transposes the words of four threads: thread t of four consecutive ones gets the t-th word of each.

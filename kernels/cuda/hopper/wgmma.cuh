@@ -13,20 +13,27 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/hopper/descriptor.h"
 #include "kernels/cuda/hopper/ptx_hopper.cuh"
 
 namespace ringtrain::cuda::hopper {
 
-inline constexpr int swizzle_128_bytes = 1;  // the descriptor's code
-
 #if defined(RINGTRAIN_CUDA_EMULATED)
 
 using cuda_emulator::wgmma_commit;
-using cuda_emulator::wgmma_descriptor;
 using cuda_emulator::wgmma_fence;
 
+inline std::uint64_t wgmma_descriptor(const void* shared, std::uint32_t leading_bytes, std::uint32_t stride_bytes,
+                                      int swizzle) {
+  cuda_emulator::wgmma_descriptor(shared, leading_bytes, stride_bytes, swizzle);  // checks them
+  return descriptor_bits(shared_address(shared), leading_bytes, stride_bytes, swizzle);
+}
 template <int N>
 void wgmma_wait() {
+  cuda_emulator::wgmma_wait<N>();
+}
+template <int N>
+void wgmma_wait_behind(std::uint32_t, std::uint32_t*) {
   cuda_emulator::wgmma_wait<N>();
 }
 template <int N>
@@ -46,8 +53,7 @@ void wgmma_rs(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b, b
 /// ISA have them, see below.
 __device__ __forceinline__ std::uint64_t wgmma_descriptor(const void* shared, std::uint32_t leading_bytes,
                                                           std::uint32_t stride_bytes, int swizzle) {
-  return std::uint64_t{(shared_address(shared) & 0x3FFFF) >> 4} | std::uint64_t{leading_bytes >> 4} << 16 |
-         std::uint64_t{stride_bytes >> 4} << 32 | static_cast<std::uint64_t>(swizzle) << 62;
+  return descriptor_bits(shared_address(shared), leading_bytes, stride_bytes, swizzle);
 }
 
 /// Before the first product, and after registers that products read or add to were written otherwise.
@@ -62,6 +68,17 @@ __device__ __forceinline__ void wgmma_commit() {
 template <int N>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+/// The same, behind the arithmetic that made `bits`, any number but 2^32 - 1. The assembler takes a wait for long and
+/// the arithmetic before it for independent, so it moves a plain wait upwards, in front of what is to run beside the
+/// products. Over a store it does not move it: here stands one to *never, in shared memory, which never happens.
+template <int N>
+__device__ __forceinline__ void wgmma_wait_behind(std::uint32_t bits, std::uint32_t* never) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.eq.u32 p, %0, 0xFFFFFFFF;\n@p st.shared.u32 [%1], %0;\n"
+      "wgmma.wait_group.sync.aligned %2;\n}" ::"r"(bits),
+      "r"(shared_address(never)), "n"(N)
+      : "memory");
 }
 /// Keeps the compiler from reading d before what stands above: it does not know that products end later.
 template <int N>

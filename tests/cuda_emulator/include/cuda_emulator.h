@@ -48,6 +48,11 @@ void set_stream_order(StreamOrder order, std::uint64_t seed = 0);
 enum class CopyLanding { late, early };
 void set_copy_landing(CopyLanding landing);
 
+/// Whether the emulator keeps account of who wrote each word of dynamic shared memory, so that it sees every read by
+/// TMA or wgmma of what a thread wrote without a fence_proxy_async of its own behind. Off, it sees only that no thread
+/// has called one. Costs a comparison of the block's shared memory whenever threads change.
+void set_proxy_checks(bool on);
+
 /// A piece of work that ran on a device.
 struct Trace {
   enum class Kind { kernel, copy, set, host_function, matrix_product, record, wait };

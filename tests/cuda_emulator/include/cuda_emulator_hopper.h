@@ -98,13 +98,18 @@ void wgmma_rs(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b, b
   wgmma_issue({N, false, TransposeB, accumulate, true, 0, b, {a[0], a[1], a[2], a[3]}}, d);
 }
 
+// setmaxnreg. A block begins with as many registers a thread as let one block run on a multiprocessor, as kernels with
+// __launch_bounds__(threads, 1) do; an increase waits until others have given back enough.
+void set_registers(int registers, bool increase, Where where);
 template <int Registers>
-void registers_increase() {
+void registers_increase(Where where = Where::current()) {
   static_assert(Registers >= 24 && Registers <= 256 && Registers % 8 == 0);
+  set_registers(Registers, true, where);
 }
 template <int Registers>
-void registers_decrease() {
+void registers_decrease(Where where = Where::current()) {
   static_assert(Registers >= 24 && Registers <= 256 && Registers % 8 == 0);
+  set_registers(Registers, false, where);
 }
 
 }  // namespace cuda_emulator

@@ -187,10 +187,14 @@ TEST_F(Execution, NamedBarriersHandASlotBackAndForth) {
 }
 
 __global__ void unequal_counts() {
-  cuda_emulator::named_barrier_sync(3, threadIdx.x == 0 ? 64 : 32);
+  cuda_emulator::named_barrier_sync(3, threadIdx.x < 32 ? 64 : 32);
 }
 __global__ void odd_count() {
   cuda_emulator::named_barrier_sync(3, 33);
+}
+__global__ void half_a_warp() {
+  if (threadIdx.x < 16) cuda_emulator::named_barrier_sync(3, 32);
+  __syncthreads();
 }
 __global__ void no_such_barrier() {
   cuda_emulator::named_barrier_sync(16, 32);
@@ -199,6 +203,7 @@ __global__ void no_such_barrier() {
 TEST_F(Execution, NamedBarriersAreChecked) {
   EXPECT_TRUE(contains(error_of([] { run(unequal_counts, 1, 64, 0); }), "while others wait at it for 64"));
   EXPECT_TRUE(contains(error_of([] { run(odd_count, 1, 64, 0); }), "no multiple of 32"));
+  EXPECT_TRUE(contains(error_of([] { run(half_a_warp, 1, 32, 0); }), "16 threads (first 0, last 15) wait at named_b"));
   EXPECT_TRUE(contains(error_of([] { run(no_such_barrier, 1, 32, 0); }), "there are 1 to 15"));
 }
 

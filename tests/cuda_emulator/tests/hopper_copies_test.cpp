@@ -328,7 +328,7 @@ TEST_F(TmaTest, AnOlderDeviceHasNone) {
 
 // --- Stores --------------------------------------------------------------------------------------------------------
 
-enum class Store { whole, overwritten_early, no_proxy_fence, no_wait, seen_before_completion };
+enum class Store { whole, overwritten_early, no_proxy_fence, others_fence, no_wait, seen_before_completion };
 
 // Stores or adds an 8 x 32 box, swizzled by 128 bytes: element (row, column) is 100 row + column.
 __global__ void store_tile(const __grid_constant__ CUtensorMap map, int c0, int c1, bool add, Store how, const float* x,
@@ -338,7 +338,9 @@ __global__ void store_tile(const __grid_constant__ CUtensorMap map, int c0, int 
     const unsigned row = i / 32, column = i % 32;
     shared[row * 32 + ((column / 4) ^ (row % 8)) * 4 + column % 4] = static_cast<float>(100 * row + column);
   }
-  if (how != Store::no_proxy_fence) cuda_emulator::fence_proxy_async();
+  if (how != Store::no_proxy_fence && (how != Store::others_fence || threadIdx.x != 9)) {
+    cuda_emulator::fence_proxy_async();
+  }
   __syncthreads();
   if (threadIdx.x == 0) {
     if (add) {
@@ -392,6 +394,11 @@ TEST_F(TmaTest, StoresReadAndWriteAsLateAsTheyMay) {
   EXPECT_EQ(stored(Store::seen_before_completion), (std::pair{0.0f, 1.0f}));
   EXPECT_TRUE(contains(error_of([&] { stored(Store::no_proxy_fence); }), "no thread has called fence_proxy_async"));
   EXPECT_TRUE(contains(error_of([&] { stored(Store::no_wait); }), "ends before its bulk stores have read"));
+  stored(Store::others_fence);
+  cuda_emulator::set_proxy_checks(true);
+  stored(Store::whole);
+  EXPECT_TRUE(contains(error_of([&] { stored(Store::others_fence); }), "which thread 9 wrote"));
+  cuda_emulator::set_proxy_checks(false);
   cuda_emulator::set_copy_landing(CopyLanding::early);
   EXPECT_EQ(stored(Store::overwritten_early).first, 0.0f);
   EXPECT_EQ(stored(Store::seen_before_completion), (std::pair{0.0f, 0.0f}));

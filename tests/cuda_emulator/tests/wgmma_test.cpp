@@ -215,7 +215,7 @@ TEST_F(WgmmaTest, AMayComeFromRegisters) {
 
 // --- Waits and fences ----------------------------------------------------------------------------------------------
 
-enum class How { read_early, overwritten, wait_for_all_but_one, changed, no_fence, one_thread_other, no_wait };
+enum class How { read_early, overwritten, changed, no_fence, one_thread_other, no_wait };
 
 // b = 1: d[64, 8] = 16 each step; two groups.
 __global__ void two_groups(How how, float* to) {
@@ -279,6 +279,102 @@ TEST_F(WgmmaTest, MisusesAreReported) {
                          run(two_groups, 1, 128, (64 * 64 + 8 * 64) * 2, How::read_early, out.data());
                        }),
                        "wgmma on a device of compute capability 80"));
+}
+
+enum class Again { as_left, fenced, changed, registers };
+
+// Two products, a wait between them. d as the first left it needs no fence before the second.
+__global__ void multiply_again(Again how, float* to) {
+  auto* shared = static_cast<std::uint16_t*>(cuda_emulator::dynamic_shared_memory());
+  for (unsigned i = threadIdx.x; i < 64 * 64 + 8 * 64; i += 128) shared[i] = 0x3f80;
+  cuda_emulator::fence_proxy_async();
+  __syncthreads();
+  const auto a = cuda_emulator::wgmma_descriptor(shared, 16, 1024, 1);
+  const auto b = cuda_emulator::wgmma_descriptor(shared + 64 * 64, 16, 1024, 1);
+  const std::uint32_t ones[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+  float d[4] = {};
+  cuda_emulator::wgmma_fence();
+  cuda_emulator::wgmma_ss<8, false, false>(d, a, b, true);
+  cuda_emulator::wgmma_commit();
+  cuda_emulator::wgmma_wait<0>();
+  if (how == Again::changed || how == Again::fenced) d[3] += 1;
+  if (how == Again::fenced) cuda_emulator::wgmma_fence();
+  if (how == Again::registers) {
+    cuda_emulator::wgmma_rs<8, false>(d, ones, b, true);
+  } else {
+    cuda_emulator::wgmma_ss<8, false, false>(d, a, b, true);
+  }
+  cuda_emulator::wgmma_commit();
+  cuda_emulator::wgmma_wait<0>();
+  to[threadIdx.x] = d[3];
+}
+
+TEST_F(WgmmaTest, RegistersInUseNeedAFence) {
+  const DeviceArray<float> to(128);
+  const auto message = [&](Again how) {
+    return error_of([&] { run(multiply_again, 1, 128, (64 * 64 + 8 * 64) * 2, how, to.data()); });
+  };
+  EXPECT_EQ(message(Again::as_left), "");
+  EXPECT_EQ(to.values()[7], 32);
+  EXPECT_EQ(message(Again::fenced), "");
+  EXPECT_EQ(to.values()[7], 33);
+  EXPECT_TRUE(contains(message(Again::changed), "without wgmma_fence behind other uses"));
+  EXPECT_TRUE(contains(message(Again::registers), "without wgmma_fence behind other uses"));
+}
+
+// All write the operands; those from `fencing` on fence, and the others only after the barrier.
+__global__ void fence_by_some(unsigned fencing) {
+  auto* shared = static_cast<std::uint16_t*>(cuda_emulator::dynamic_shared_memory());
+  for (unsigned i = threadIdx.x; i < 64 * 64 + 8 * 64; i += 256) shared[i] = static_cast<std::uint16_t>(threadIdx.x);
+  if (threadIdx.x >= fencing) cuda_emulator::fence_proxy_async();
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    float d[4] = {};
+    cuda_emulator::wgmma_fence();
+    cuda_emulator::wgmma_ss<8, false, false>(d, cuda_emulator::wgmma_descriptor(shared, 16, 1024, 1),
+                                             cuda_emulator::wgmma_descriptor(shared + 64 * 64, 16, 1024, 1), false);
+    cuda_emulator::wgmma_commit();
+    cuda_emulator::wgmma_wait<0>();
+  }
+  __syncthreads();
+  if (threadIdx.x < fencing) cuda_emulator::fence_proxy_async();
+}
+
+TEST_F(WgmmaTest, EveryWriterOfAnOperandFences) {
+  const auto message = [](unsigned fencing) {
+    return error_of([&] { run(fence_by_some, 1, 256, (64 * 64 + 8 * 64) * 2, fencing); });
+  };
+  EXPECT_EQ(message(3), "");  // not looked at
+  for (const ThreadOrder order : {ThreadOrder::forward, ThreadOrder::backward, ThreadOrder::shuffled}) {
+    cuda_emulator::set_thread_order(order, 2);
+    cuda_emulator::set_proxy_checks(true);
+    EXPECT_EQ(message(0), "");
+    EXPECT_TRUE(contains(message(3), "which thread")) << message(3);
+    EXPECT_TRUE(contains(message(3), "has not called fence_proxy_async since"));
+    cuda_emulator::set_proxy_checks(false);
+  }
+}
+
+// --- setmaxnreg ----------------------------------------------------------------------------------------------------
+
+// 384 threads, 168 registers each at first.
+template <int Fewer, int More>
+__global__ void share_registers(bool whole) {
+  if (threadIdx.x < 128) {
+    if (whole || threadIdx.x < 32) cuda_emulator::registers_decrease<Fewer>();
+  } else {
+    cuda_emulator::registers_increase<More>();
+  }
+}
+
+TEST_F(WgmmaTest, RegistersAreSharedOutOrWaitedForInVain) {
+  const auto message = [](auto kernel, bool whole) { return error_of([&] { run(kernel, 1, 384, 0, whole); }); };
+  EXPECT_EQ(message(share_registers<24, 240>, true), "");
+  EXPECT_EQ(message(share_registers<40, 232>, true), "");
+  EXPECT_TRUE(contains(message(share_registers<40, 240>, true), "deadlock"));
+  EXPECT_TRUE(
+      contains(message(share_registers<40, 160>, true), "setmaxnreg.inc to 160 registers of a thread that has 168"));
+  EXPECT_TRUE(contains(message(share_registers<24, 168>, false), "where the first of its warpgroup executed 1"));
 }
 
 // --- stmatrix ------------------------------------------------------------------------------------------------------

@@ -111,6 +111,19 @@ void expect_same(const Numbers& a, const Numbers& b, const char* what) {
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0) << what;
 }
 
+#if defined(RINGTRAIN_CUDA_EMULATED)
+/// What threads write for TMA and wgmma, each of them fences, in any order of threads.
+TEST_P(HopperAttention, EveryWriterFences) {
+  Gpu gpu;
+  for (const auto order : {cuda_emulator::ThreadOrder::forward, cuda_emulator::ThreadOrder::backward,
+                           cuda_emulator::ThreadOrder::shuffled}) {
+    cuda_emulator::set_thread_order(order, 3);
+    cuda_emulator::set_proxy_checks(true);
+    check(gpu, whole("every write", shape(1, 1, 1), 270), DType::bfloat16);
+  }
+}
+#endif
+
 /// Masks, segments and documents under which turns must be counted right: were one not, its block would wait for ever.
 TEST_P(HopperAttention, DeterministicInAnyOrder) {
   for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{false, 150}}) {
