@@ -61,6 +61,8 @@ class Communicator {
   /// Ends every pending and later call of every rank, in this and all related communicators, with this error (the first
   /// one stays).
   virtual void abort(const Error& error) = 0;
+  /// Throws that error once some rank has aborted. Any thread may ask.
+  virtual void throw_if_aborted() = 0;
 };
 
 /// The exchanges posted during its life are one act.

@@ -82,6 +82,7 @@ class FaultyCommunicator final : public Communicator {
     return std::make_unique<FaultyCommunicator>(reference, fault_, std::move(inner));
   }
   void abort(const Error& error) override { inner_.abort(error); }
+  void throw_if_aborted() override { inner_.throw_if_aborted(); }
 
  private:
   void act() {

@@ -36,6 +36,7 @@ class MpiCommunicator final : public Communicator {
   void barrier(const CallSite& site) override { world_.barrier(members_, context_, site, this); }
   std::unique_ptr<Communicator> split(int colour) override;
   void abort(const Error& error) override { world_.abort(error); }
+  void throw_if_aborted() override { world_.throw_if_aborted(); }
 
  private:
   int world_rank(int rank) const { return members_[static_cast<std::size_t>(rank)]; }

@@ -182,6 +182,11 @@ void MpiWorld::abort(const Error& error) {
   fail_with(error.code(), error.what());
 }
 
+void MpiWorld::throw_if_aborted() {
+  const Lock lock(mutex_);
+  if (failure_) throw Error(failure_->code, failure_->sentence);
+}
+
 std::string MpiWorld::report() {
   Lock lock(mutex_);
   if (!failure_) return "";

@@ -45,6 +45,8 @@ class MpiWorld {
   void finish(int exit_code);
   /// Ends all ranks with this error, unless there is one already.
   void abort(const Error& error);
+  /// Throws the first error, if there is one.
+  void throw_if_aborted();
   /// After the first error: waits (a second at most) for what the other ranks tell, and returns the last calls of all
   /// that could be reached; empty without an error.
   std::string report();

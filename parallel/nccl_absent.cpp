@@ -4,16 +4,12 @@
 #if !RINGTRAIN_NCCL
 namespace ringtrain {
 
-bool built_with_nccl() {
-  return false;
-}
-
-bool each_has_a_gpu(Communicator&, const Stream&) {
-  return false;
-}
-
-std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator>, Stream&, double) {
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator&, Stream&, double) {
   fail(ExitCode::usage, "mesh.backend nccl is not in this build; build with cmake --preset cuda where NCCL is found");
+}
+
+std::unique_ptr<Communicator> nccl_if_each_has_a_gpu(Communicator&, Stream&, double) {
+  return nullptr;
 }
 
 }  // namespace ringtrain

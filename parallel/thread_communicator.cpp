@@ -127,6 +127,7 @@ class ThreadCommunicator final : public Communicator {
   void barrier(const CallSite& site) override;
   std::unique_ptr<Communicator> split(int colour) override;
   void abort(const Error& error) override;
+  void throw_if_aborted() override;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -356,6 +357,11 @@ void ThreadCommunicator::abort(const Error& error) {
   Lock lock(world_.mutex);
   world_.fail_with(error.code(), error.what());
   self_.wake.wait(lock, [&] { return self_.copying == 0; });
+}
+
+void ThreadCommunicator::throw_if_aborted() {
+  Lock lock(world_.mutex);
+  throw_if_failed(lock);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ class TracedCommunicator final : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   void abort(const Error& error) override { inner_.abort(error); }
+  void throw_if_aborted() override { inner_.throw_if_aborted(); }
   void order_with(Stream& stream) override { inner_.order_with(stream); }
   void begin_group() override { inner_.begin_group(); }
   void end_group() override { inner_.end_group(); }

@@ -59,12 +59,9 @@ std::unique_ptr<Communicator> ordered(std::unique_ptr<Communicator> ranks, Strea
 /// Return all ranks joined by NCCL, or null where another backend carries GPU memory, or there is none to carry.
 std::unique_ptr<Communicator> gpu_ranks(const Config& config, Communicator& world, Stream& stream) {
   if (!stream.on_cuda() || world.size() == 1) return nullptr;
-  const Backend backend = config.mesh.backend;
-  if (backend != Backend::nccl &&
-      !(backend == Backend::automatic && built_with_nccl() && each_has_a_gpu(world, stream))) {
-    return nullptr;
-  }
-  return make_nccl_communicator(world.split(0), stream, config.mesh.timeout_seconds);
+  const double timeout = config.mesh.timeout_seconds;
+  if (config.mesh.backend == Backend::nccl) return make_nccl_communicator(world, stream, timeout);
+  return config.mesh.backend == Backend::automatic ? nccl_if_each_has_a_gpu(world, stream, timeout) : nullptr;
 }
 
 /// Return a device of the kind that the config wants; for a plan any of them will do.

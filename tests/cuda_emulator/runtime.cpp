@@ -1,6 +1,7 @@
 // The state of the runtime, and what tests say to it.
 #include "runtime.h"
 
+#include "nccl_cliques.h"
 #include "settings.h"
 
 namespace cuda_emulator {
@@ -26,6 +27,7 @@ cudaError_t& last_error() {
 
 void Runtime::clear() {
   settings() = settings_of_environment();
+  nccl::forget_all();
   streams.clear();
   handles.clear();
   events.clear();

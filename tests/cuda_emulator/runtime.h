@@ -54,16 +54,19 @@ cudaError_t& last_error();
 /// The most shared memory that a kernel may ask for on the devices.
 std::size_t largest_shared_bytes();
 
+/// The runtime's lock for the length of a call, in which device memory may be opened.
+struct CallGuard {
+  explicit CallGuard(Runtime& of) : lock(of.mutex), memory(of.memory) {}
+  ~CallGuard() { memory.close(); }
+  Streams::Lock lock;
+  Memory& memory;
+};
+
 /// Calls body(runtime, lock) as the API function of this name.
 template <class Body>
 cudaError_t call(const char* function, Body body) {
   Runtime& state = runtime();
-  struct Guard {
-    explicit Guard(Runtime& of) : lock(of.mutex), memory(of.memory) {}
-    ~Guard() { memory.close(); }
-    Streams::Lock lock;
-    Memory& memory;
-  } guard(state);
+  CallGuard guard(state);
   cudaError_t error = state.failure(function);
   if (error == cudaSuccess) error = body(state, guard.lock);
   if (error != cudaSuccess && error != cudaErrorNotReady) last_error() = error;

@@ -61,6 +61,7 @@ void Streams::add(const std::shared_ptr<Stream>& stream, Work work, Lock& lock) 
       ++stream->queued;
     }
   }
+  if (work.meeting) changed_.notify_all();  // others may have waited for it
   stream->work.push_back(std::move(work));
   ++stream->queued;
   if (settings().streams == StreamOrder::eager) {
@@ -103,18 +104,45 @@ void Streams::run(Stream& stream, Work work, Lock& lock) {
   }
 }
 
-// Runs one piece of work of the stream, or of one that it waits for. Returns false if a host function that another
-// thread runs stands before it.
+// Runs one piece of work of the stream, or of one that it waits for. Returns false if nothing of them can run now: a
+// host function that another thread runs stands before it, a meeting whose other side is not there, or what waits in a
+// circle.
 bool Streams::step(Stream& stream, Lock& lock) {
-  if (stream.busy) return false;
+  if (stream.busy || stream.stepping) return false;
+  struct Guard {
+    explicit Guard(Stream& of) : guarded(of) { guarded.stepping = true; }
+    ~Guard() { guarded.stepping = false; }
+    Stream& guarded;
+  };
+  const Guard guard(stream);
+  return take_step(stream, lock);
+}
+
+// The stream's first piece of work is a meeting that has not ended: does what can be done for it.
+bool Streams::meet(const std::shared_ptr<Meeting>& meeting, Lock& lock) {
+  for (const auto& awaited : meeting->awaited()) {
+    if (!awaited->work.empty() && step(*awaited, lock)) return true;
+  }
+  return false;
+}
+
+bool Streams::take_step(Stream& stream, Lock& lock) {
   Work& front = stream.work.front();
   if (front.kind == Trace::Kind::wait && !front.record->done) {
     const auto awaited = front.record->stream;
     return step(*awaited, lock);
   }
+  if (front.meeting) {
+    const std::shared_ptr<Meeting> meeting = front.meeting;
+    open_device_memory();
+    const Meeting::Progress progress = meeting->advance();
+    if (progress == Meeting::Progress::none) return meet(meeting, lock);
+    changed_.notify_all();
+    if (progress == Meeting::Progress::some) return true;
+  }
   Work work = std::move(front);
   stream.work.pop_front();
-  if (work.kind == Trace::Kind::record || work.kind == Trace::Kind::wait) {
+  if (work.meeting || work.kind == Trace::Kind::record || work.kind == Trace::Kind::wait) {
     note(stream, work);
     if (work.kind == Trace::Kind::record) {
       work.record->done = true;

@@ -4,7 +4,8 @@
 // stream, an event or the device, or copies synchronously. What is run besides, and when, is the StreamOrder. A stream
 // that waits for an event first lets the event's stream run up to the record. So work that nothing orders before what
 // reads its result has not run yet (or, with others_first, work that should come later has run already), and a test
-// sees a wrong result.
+// sees a wrong result. Work that needs work of other streams under way beside it, as an exchange does, is a Meeting: it
+// holds its stream up until that is there.
 #pragma once
 
 #include <chrono>
@@ -31,12 +32,23 @@ struct Record {
   std::chrono::steady_clock::time_point when{};
 };
 
+class Meeting {
+ public:
+  enum class Progress { none, some, all };
+  virtual ~Meeting() = default;
+  /// Its stream has come to it, for the first time or again: does what can be done now.
+  virtual Progress advance() = 0;
+  /// Return the streams that must go on before it can.
+  virtual std::vector<std::shared_ptr<Stream>> awaited() const = 0;
+};
+
 struct Work {
   Trace::Kind kind = Trace::Kind::kernel;
   std::string name;
   std::size_t bytes = 0;
-  std::function<void()> run;         // of a wait or record: empty
-  std::shared_ptr<Record> record{};  // that it waits for or makes
+  std::function<void()> run;           // of a wait, record or meeting: empty
+  std::shared_ptr<Record> record{};    // that it waits for or makes
+  std::shared_ptr<Meeting> meeting{};  // that it is
 };
 
 struct Stream {
@@ -44,7 +56,8 @@ struct Stream {
   int number = 0;         // as in a trace
   bool blocking = false;  // waits for the default stream, and that for it
   bool destroyed = false;
-  bool busy = false;  // a host function of it runs, without the lock
+  bool busy = false;      // a host function of it runs, without the lock
+  bool stepping = false;  // a thread looks for what it waits for
   std::deque<Work> work;
   std::uint64_t queued = 0, ran = 0;
 };
@@ -70,6 +83,8 @@ class Streams {
   void finish_device(int device, Lock& lock);
   /// Runs one piece of the stream's work, if there is any and no host function stands before it.
   void nudge(const std::shared_ptr<Stream>& stream, Lock& lock);
+  /// Lets waiting threads look again: a meeting may have got further by what no stream did.
+  void wake() { changed_.notify_all(); }
 
   /// Forgets all queued work of a device: something of it failed.
   void drop(int device);
@@ -84,6 +99,8 @@ class Streams {
  private:
   std::shared_ptr<Record> queue_record(const std::shared_ptr<Stream>& stream);
   bool step(Stream& stream, Lock& lock);
+  bool take_step(Stream& stream, Lock& lock);
+  bool meet(const std::shared_ptr<Meeting>& meeting, Lock& lock);
   void forget_if_done(const Stream& stream);
   void run_others(Stream& needed, Lock& lock);
   template <class Done>

@@ -47,6 +47,7 @@ class WatchedCommunicator final : public Communicator {
     return watched;
   }
   void abort(const Error& error) override { inner_->abort(error); }
+  void throw_if_aborted() override { inner_->throw_if_aborted(); }
 
  private:
   void dawdle() {

@@ -55,7 +55,7 @@ void set_proxy_checks(bool on);
 
 /// A piece of work that ran on a device.
 struct Trace {
-  enum class Kind { kernel, copy, set, host_function, matrix_product, record, wait };
+  enum class Kind { kernel, copy, set, host_function, matrix_product, exchange, record, wait };
   Kind kind;
   int device;
   int stream;         // counted from 1 as they were created, from the last reset; 0: the default stream

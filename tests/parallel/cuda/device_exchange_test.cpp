@@ -1,94 +1,171 @@
-// Messages between tensors in GPU memory: they wait for the work that makes what they send, and the work that uses what
-// they bring waits for them, whatever order the device finds; the host waits for neither.
+// Messages between tensors in GPU memory, whoever carries them: they wait for the work that makes what they send, and
+// the work that uses what they bring waits for them, whatever order the device finds; the host waits for neither.
+#include <functional>
 #include <vector>
 
-#include "framework/allocator.h"
-#include "framework/compute_device.h"
-#include "kernels/elementwise.h"
 #include "parallel/collectives.h"
-#include "parallel/launch.h"
-#include "tests/support/gpu.h"
+#include "tests/parallel/cuda/gpu_ranks.h"
 
 namespace ringtrain::testing {
 namespace {
 
-class DeviceExchange : public GpuTest {};
-
-/// A rank with a GPU that it shares with the others.
-struct GpuRank {
-  explicit GpuRank(Communicator& world)
-      : pool(1), allocator(Device::cuda(0)), compute(allocator, pool, nullptr), ranks(world.split(0)) {
-    ranks->order_with(compute.stream());
+class DeviceExchange : public GpuRanks, public ::testing::WithParamInterface<Carrier> {
+ protected:
+  /// Runs body on so many ranks, if there are GPUs for them.
+  void run(int ranks, const std::function<void(GpuRank& rank, int r)>& body) {
+    if (!has_gpus_for(ranks, GetParam())) GTEST_SKIP() << "too few GPUs";
+    launch_threads({.ranks = ranks, .timeout_seconds = 30}, [&](Communicator& world) {
+      GpuRank rank(world, GetParam());
+      body(rank, world.rank());
+    });
   }
-  Tensor make(std::int64_t n, double value) {
-    Tensor x = allocator.make(Tag::workspace, "x", DType::float32, {n});
-    fill(compute.stream(), x, value);
-    return x;
-  }
-  std::vector<float> read(const TensorView& x) {
-    std::vector<float> values(static_cast<std::size_t>(x.numel()));
-    copy(compute.stream(), host_view(values.data(), x.shape), x);
-    return values;
-  }
-  ThreadPool pool;
-  Allocator allocator;
-  ComputeDevice compute;
-  std::unique_ptr<Communicator> ranks;
 };
 
-TEST_F(DeviceExchange, FollowsTheWorkOfBothRanks) {
+TEST_P(DeviceExchange, FollowsTheWorkOfBothRanks) {
   constexpr int ranks = 3, rounds = 5;
   constexpr std::int64_t n = 1000;
-  std::vector<std::vector<float>> found(ranks);
-  launch_threads({.ranks = ranks, .timeout_seconds = 30}, [&](Communicator& world) {
-    GpuRank rank(world);
-    Stream& stream = rank.compute.stream();
-    const int right = (world.rank() + 1) % ranks, left = (world.rank() + ranks - 1) % ranks;
-    const Tensor sum = rank.make(n, 0), sent = rank.make(n, world.rank() + 1), received = rank.make(n, -1e30);
+  run(ranks, [&](GpuRank& rank, int r) {
+    const int right = (r + 1) % ranks, left = (r + ranks - 1) % ranks;
+    const Tensor sum = rank.make(n, 0), sent = rank.make(n, r + 1), received = rank.make(n, -1e30);
+    double expected = 0;
     for (int round = 0; round < rounds; ++round) {
       const Ticket ticket = rank.ranks->exchange(sent, right, received, left, {"test"});
-      scale(stream, sum, 2);  // beside the message
+      scale(rank.stream, sum, 2);  // beside the message
       rank.ranks->wait(ticket);
-      add(stream, sum, received);
-      copy(stream, sent, received);  // the next round sends it on
-      fill(stream, received, -1e30);
+      add(rank.stream, sum, received);
+      copy(rank.stream, sent, received);  // the next round sends it on
+      fill(rank.stream, received, -1e30);
+      expected = 2 * expected + (r - 1 - round + 2 * ranks) % ranks + 1;
     }
-    found[static_cast<std::size_t>(world.rank())] = rank.read(sum);
+    EXPECT_EQ(rank.read(sum), std::vector<float>(n, static_cast<float>(expected)));
   });
-  for (int rank = 0; rank < ranks; ++rank) {
-    double expected = 0;
-    for (int round = 0; round < rounds; ++round) expected = 2 * expected + (rank - 1 - round + 2 * ranks) % ranks + 1;
-    EXPECT_EQ(found[static_cast<std::size_t>(rank)], std::vector<float>(n, static_cast<float>(expected)));
+}
+
+TEST_P(DeviceExchange, WaitsForEachTicketOnItsOwn) {
+  // Exchanges under way at a time, waited for in another order; what an unfinished one brings is not needed yet.
+  run(2, [&](GpuRank& rank, int r) {
+    std::vector<Tensor> sent, received;
+    std::vector<Ticket> tickets;
+    for (int i = 0; i < 4; ++i) {
+      sent.push_back(rank.make(100 + i, 10 * r + i));
+      received.push_back(rank.make(100 + i, -1));
+      tickets.push_back(rank.ranks->exchange(sent.back(), 1 - r, received.back(), 1 - r, {"test"}));
+    }
+    for (const std::size_t i : {2, 0, 3, 1}) {
+      rank.ranks->wait(tickets[i]);
+      EXPECT_EQ(rank.read(received[i]),
+                std::vector<float>(100 + i, static_cast<float>(10 * (1 - r)) + static_cast<float>(i)));
+    }
+  });
+}
+
+TEST_P(DeviceExchange, AGroupIsOneActInAnyOrder) {
+  // Each rank sends two messages to every rank, itself too, and nothing to its right; each goes through its peers in an
+  // order of its own.
+  constexpr int ranks = 4;
+  run(ranks, [&](GpuRank& rank, int r) {
+    const auto size = [](int from, int to, int i) { return 1 + 16 * from + 4 * to + i; };
+    const auto value = [](int from, int to, int i) { return 100.0 * from + 10.0 * to + i; };
+    struct Message {
+      Tensor memory;
+      int peer, index;
+    };
+    for (int round = 0; round < 2; ++round) {
+      std::vector<Message> sent, received;
+      for (int k = 0; k < ranks; ++k) {
+        for (int i = 0; i < 2; ++i) {
+          const int to = (3 * r + k) % ranks, from = (r + 1 + k) % ranks;
+          sent.push_back({rank.make(size(r, to, i), value(r, to, i)), to, i});
+          received.push_back({rank.make(size(from, r, i), -1), from, i});
+        }
+      }
+      const Tensor nothing = rank.allocator.make(Tag::workspace, "nothing", DType::float32, {0});
+      std::vector<Ticket> tickets;
+      {
+        const ExchangeGroup group(*rank.ranks);
+        tickets.push_back(rank.ranks->exchange(nothing, (r + 1) % ranks, nothing, (r + 3) % ranks, {"nothing"}));
+        for (const Message& one : sent) {
+          if (one.peer == r) continue;
+          tickets.push_back(rank.ranks->exchange(one.memory, one.peer, {}, no_peer, {"test"}));
+        }
+        for (const Message& one : received) {
+          if (one.peer == r) continue;
+          tickets.push_back(rank.ranks->exchange({}, no_peer, one.memory, one.peer, {"test"}));
+        }
+        for (const Message& one : sent) {
+          for (const Message& own : received) {
+            if (one.peer != r || own.peer != r || one.index != own.index) continue;
+            tickets.push_back(rank.ranks->exchange(one.memory, r, own.memory, r, {"to itself"}));
+          }
+        }
+      }
+      for (const Ticket ticket : tickets) rank.ranks->wait(ticket);
+      for (const auto& [memory, from, i] : received) {
+        EXPECT_EQ(rank.read(memory), std::vector<float>(static_cast<std::size_t>(size(from, r, i)),
+                                                        static_cast<float>(value(from, r, i))));
+      }
+    }
+  });
+}
+
+TEST_P(DeviceExchange, SumsAndGathersSlices) {
+  constexpr int ranks = 4;
+  for (const std::int64_t n : {1003, 3}) {  // of 3 elements one rank has none
+    run(ranks, [&](GpuRank& rank, int r) {
+      const Tensor x = rank.make(n, r + 1);
+      const Tensor staging = rank.make(reduce_scatter_staging(n, ranks), -1e30);
+      ReduceScatter reduction;
+      reduction.start(*rank.ranks, x, staging, {"sum"});
+      reduction.finish(rank.stream);
+      all_gather_slices(*rank.ranks, x, {"gather"});
+      EXPECT_EQ(rank.read(x), std::vector<float>(static_cast<std::size_t>(n), 10));
+    });
   }
 }
 
-TEST_F(DeviceExchange, SumsAndGathersSlices) {
+TEST_P(DeviceExchange, BroadcastsAndSplits) {
   constexpr int ranks = 4;
-  constexpr std::int64_t n = 1003;
-  std::vector<std::vector<float>> found(ranks);
-  launch_threads({.ranks = ranks, .timeout_seconds = 30}, [&](Communicator& world) {
-    GpuRank rank(world);
-    const Tensor x = rank.make(n, world.rank() + 1);
-    const Tensor staging = rank.make(reduce_scatter_staging(n, ranks), -1e30);
-    ReduceScatter reduction;
-    reduction.start(*rank.ranks, x, staging, {"sum"});
-    reduction.finish(rank.compute.stream());
-    all_gather_slices(*rank.ranks, x, {"gather"});
-    found[static_cast<std::size_t>(world.rank())] = rank.read(x);
+  run(ranks, [&](GpuRank& rank, int r) {
+    const auto row = rank.ranks->split(r / 2 - 1);  // {0 1} {2 3}, colours -1 and 0
+    const auto alone = row->split(r);
+    EXPECT_EQ(row->size(), 2);
+    EXPECT_EQ(row->rank(), r % 2);
+    EXPECT_EQ(alone->size(), 1);
+    const Tensor x = rank.make(50, r);
+    broadcast(*row, x, 1, {"row"});
+    EXPECT_EQ(rank.read(x), std::vector<float>(50, static_cast<float>(r / 2 * 2 + 1)));
+    broadcast(*rank.ranks, x, 0, {"all"});
+    EXPECT_EQ(rank.read(x), std::vector<float>(50, 1));
+    const Tensor own = rank.make(7, 10 + r), back = rank.make(7, 0);
+    alone->wait(alone->exchange(own, 0, back, 0, {"to itself"}));
+    EXPECT_EQ(rank.read(back), std::vector<float>(7, static_cast<float>(10 + r)));
   });
-  for (const auto& values : found) EXPECT_EQ(values, std::vector<float>(n, 10));
 }
 
-TEST_F(DeviceExchange, HostMemoryStillGoesAtOnce) {
-  std::vector<double> sums(2);
-  launch_threads({.ranks = 2, .timeout_seconds = 30}, [&](Communicator& world) {
-    GpuRank rank(world);
-    double value = world.rank() + 1;
+TEST_P(DeviceExchange, HostMemoryGoesAtOnceBesideIt) {
+  run(2, [&](GpuRank& rank, int r) {
+    const Tensor sent = rank.make(500, r + 1), received = rank.make(500, -1);
+    Ticket ticket;
+    double value = r + 1;
+    std::vector<double> theirs(3), mine(3, r + 1);
+    {
+      const ExchangeGroup group(*rank.ranks);
+      ticket = rank.ranks->exchange(sent, 1 - r, received, 1 - r, {"device"});
+      const Ticket host =
+          rank.ranks->exchange(host_view(mine.data(), {3}), 1 - r, host_view(theirs.data(), {3}), 1 - r, {"host"});
+      rank.ranks->wait(host);  // host memory is no part of the group's act on the GPU
+    }
+    EXPECT_EQ(theirs, std::vector<double>(3, 2 - r));
     all_reduce_sum(*rank.ranks, {&value, 1}, {"host"});
-    sums[static_cast<std::size_t>(world.rank())] = value;
+    EXPECT_EQ(value, 3);
+    rank.ranks->barrier({"host"});
+    rank.ranks->wait(ticket);
+    EXPECT_EQ(rank.read(received), std::vector<float>(500, static_cast<float>(2 - r)));
   });
-  EXPECT_EQ(sums, (std::vector<double>{3, 3}));
 }
+
+INSTANTIATE_TEST_SUITE_P(By, DeviceExchange, ::testing::Values(Carrier::threads, Carrier::nccl),
+                         [](const auto& one) { return name_of(one.param); });
 
 }  // namespace
 }  // namespace ringtrain::testing

@@ -1,0 +1,228 @@
+#include "parallel/nccl_rank.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/cuda/check.h"
+#include "parallel/call_history.h"
+#include "parallel/collectives.h"
+
+namespace ringtrain {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto between_looks = std::chrono::milliseconds(20);
+
+bool failed(ncclResult_t result) {
+  return result != ncclSuccess && result != ncclInProgress;
+}
+
+/// Return how far the communicator is with what it was asked last, or what went wrong in it since.
+ncclResult_t state_of(const NcclMember& member) {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(member.handle, &state);
+  return failed(asked) ? asked : state;
+}
+
+/// Throws what NCCL reports. A remote error is another rank's: it ended, or the network to it did.
+[[noreturn]] void fail_with(ncclResult_t result, const NcclMember& member, const std::string& what) {
+  fail(result == ncclRemoteError ? ExitCode::rank : ExitCode::device, "{}: {} ({})", what, ncclGetErrorString(result),
+       ncclGetLastError(member.handle));
+}
+
+/// Posts the messages as one group. The group is closed whatever happens in it.
+ncclResult_t post(const NcclMember& member, const NcclAct& act, cudaStream_t stream) {
+  ncclResult_t result = ncclGroupStart();
+  if (failed(result)) return result;
+  for (const NcclMessage& one : act.messages) {
+    result = one.sends ? ncclSend(one.data, one.bytes, ncclUint8, one.peer, member.handle, stream)
+                       : ncclRecv(one.data, one.bytes, ncclUint8, one.peer, member.handle, stream);
+    if (failed(result)) break;
+  }
+  const ncclResult_t ended = ncclGroupEnd();
+  return failed(result) ? result : ended;
+}
+
+std::string described(const std::vector<CallSite>& sites) {
+  std::string text;
+  for (const CallSite& site : sites) text += (text.empty() ? "" : "; ") + described(site);
+  return text;
+}
+
+/// Lets NCCL's own threads work: what it does most often takes some ten microseconds.
+void pause(int looks) {
+  if (looks < 50) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+}  // namespace
+
+NcclRank::NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double timeout_seconds)
+    : host_(std::move(host)), stream_(stream), timeout_(timeout_seconds) {
+  cuda::check(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking), "making a stream for NCCL");
+  watch_ = std::thread([this] { watch(); });
+}
+
+NcclRank::~NcclRank() {
+  {
+    const Lock lock(mutex_);
+    stop_ = true;
+  }
+  stop_changed_.notify_all();
+  watch_.join();
+  cuda::ignore(cudaStreamSynchronize(own_stream_));
+  cuda::ignore(cudaStreamDestroy(own_stream_));
+}
+
+std::string NcclRank::name() const {
+  return fmt::format("rank {} of {}", host_->rank(), host_->size());
+}
+
+// --- Members.
+
+/// Waits until NCCL has done what it was asked for, which began with `result`. The lock is free while it waits.
+void NcclRank::await(Lock& lock, const NcclMember& member, ncclResult_t result, const CallSite& site) {
+  const auto deadline = Clock::now() + timeout_;
+  for (int looks = 0; result == ncclInProgress; ++looks) {
+    if (Clock::now() > deadline) {
+      fail(ExitCode::rank, "{} waited {} s for the other ranks to come to {} (mesh.timeout_seconds)", name(),
+           timeout_.count(), described(site));
+    }
+    lock.unlock();
+    pause(looks);
+    lock.lock();
+    throw_if_given_up();
+    result = state_of(member);
+  }
+  if (result != ncclSuccess) {
+    fail_with(result, member, fmt::format("{}: {} of NCCL", name(), described(site)));
+  }
+}
+
+/// Each communicator is joined anew, by an id of its own: to split one, NCCL wants it idle and colours from 0 on.
+void NcclRank::join(Communicator& ranks, NcclMember& member) {
+  constexpr CallSite making{"making a unique id"}, joining{"joining the ranks"};
+  ncclUniqueId id{};
+  if (ranks.rank() == 0) {
+    const ncclResult_t made = ncclGetUniqueId(&id);
+    if (made != ncclSuccess) fail_with(made, member, fmt::format("{}: {} of NCCL", name(), making.operation));
+  }
+  broadcast(ranks, host_view(reinterpret_cast<std::uint8_t*>(id.internal), {NCCL_UNIQUE_ID_BYTES}), 0,
+            {"handing round NCCL's unique id"});
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  Lock lock(mutex_);
+  throw_if_given_up();
+  const ncclResult_t result = ncclCommInitRankConfig(&member.handle, ranks.size(), id, ranks.rank(), &config);
+  members_.push_back(&member);
+  try {
+    await(lock, member, result, joining);
+  } catch (...) {
+    lock.unlock();
+    leave(member, /*in_order=*/false);
+    throw;
+  }
+}
+
+void NcclRank::leave(NcclMember& member, bool in_order) noexcept {
+  Lock lock(mutex_);
+  if (in_order && !given_up_) {
+    try {
+      await(lock, member, ncclCommFinalize(member.handle), {"leaving the ranks"});
+      ncclCommDestroy(std::exchange(member.handle, nullptr));
+    } catch (const Error&) {  // the others do not leave, which they or the watch know better to tell
+      in_order = false;
+    }
+  }
+  if (!in_order) give_up(lock);
+  std::erase(members_, &member);
+  const bool aborted = given_up_;
+  lock.unlock();
+  if (aborted) cuda::ignore(cudaStreamSynchronize(own_stream_));  // kernels are leaving
+}
+
+void NcclRank::give_up() {
+  Lock lock(mutex_);
+  give_up(lock);
+}
+
+void NcclRank::give_up(Lock&) {
+  given_up_ = true;
+  for (NcclMember* member : members_) {
+    if (member->handle != nullptr) ncclCommAbort(std::exchange(member->handle, nullptr));
+  }
+}
+
+void NcclRank::throw_if_given_up() const {
+  if (!given_up_) return;
+  host_->throw_if_aborted();
+  fail(ExitCode::rank, "{} has ended its part in NCCL, with exchanges under way, and goes on calling", name());
+}
+
+void NcclRank::throw_if_aborted() {
+  host_->throw_if_aborted();
+  const Lock lock(mutex_);
+  throw_if_given_up();
+}
+
+// --- Acts.
+
+void NcclRank::launch(NcclMember& member, const std::shared_ptr<NcclAct>& act) {
+  host_->throw_if_aborted();
+  Lock lock(mutex_);
+  throw_if_given_up();
+  act->ready.record(stream_.cuda().stream());
+  act->ready.hold_back(own_stream_);
+  await(lock, member, post(member, *act, own_stream_), act->sites.front());
+  act->done.record(own_stream_);
+  under_way_.push_back(act);
+}
+
+void NcclRank::follow(const NcclAct& act) {
+  throw_if_aborted();
+  act.done.hold_back(stream_.cuda().stream());
+}
+
+// --- The watch.
+
+void NcclRank::watch() {
+  cuda::ignore(cudaSetDevice(stream_.cuda().device()));
+  Lock lock(mutex_);
+  while (!given_up_ && !stop_changed_.wait_for(lock, between_looks, [&] { return stop_; })) {
+    if (given_up_) return;
+    try {
+      look();
+    } catch (const Error& error) {
+      host_->abort(error);
+      give_up(lock);
+    }
+  }
+}
+
+/// Throws what ends all ranks.
+void NcclRank::look() {
+  host_->throw_if_aborted();
+  for (const NcclMember* member : members_) {
+    if (member->handle == nullptr) continue;
+    const ncclResult_t state = state_of(*member);
+    if (failed(state)) fail_with(state, *member, fmt::format("{}: NCCL reports", name()));
+  }
+  while (!under_way_.empty() && under_way_.front()->done.passed()) under_way_.pop_front();
+  if (under_way_.empty()) return;
+  NcclAct& act = *under_way_.front();  // those behind it cannot run yet
+  if (!act.could_run) {
+    if (!act.ready.passed()) return;  // the GPU still computes what is sent: as long as that takes
+    act.could_run = true;
+    act.since = Clock::now();
+  }
+  if (Clock::now() - act.since > timeout_) {
+    fail(ExitCode::rank, "{} waited {} s in {} on its GPU (mesh.timeout_seconds)", name(), timeout_.count(),
+         described(act.sites));
+  }
+}
+
+}  // namespace ringtrain

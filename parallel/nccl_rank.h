@@ -1,0 +1,103 @@
+// What one rank has of NCCL: the communicators that it is a member of, one stream for all their exchanges, and a watch.
+//
+// NCCL wants the operations of all communicators on a GPU in one order, the same on every rank: two that wait for
+// each other's room on the GPUs would wait for ever. Here they share a stream, so the order is that in which the rank
+// posts them; ranks run the same program, so it is the same everywhere. What is posted together is one act: one group
+// of NCCL, opened and closed in one call. No group stays open between calls, for it would be the thread's: whatever the
+// thread calls next, an abort as well, would wait for its end.
+//
+// Communicators do not block: NCCL goes on in the background, and the rank looks until it is done, without the lock in
+// between. So the watch, a thread, can always look, too: for the first error of any rank, NCCL's own errors, and for an
+// act that could run but has not ended within the timeout. Any of them ends all ranks, and aborts every communicator
+// here, so that no kernel of NCCL's stays on the GPU.
+#pragma once
+
+#include <nccl.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/cuda/event.h"
+#include "parallel/communicator.h"
+
+namespace ringtrain {
+
+/// One side of a message in GPU memory, of at least one byte. peer: a rank of the communicator.
+struct NcclMessage {
+  bool sends = false;
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  int peer = no_peer;
+};
+
+/// Messages that begin together.
+struct NcclAct {
+  std::vector<NcclMessage> messages;
+  std::vector<CallSite> sites;  // what they are for; each once
+  cuda::Event ready, done;      // what they wait for, and their end
+  bool could_run = false;
+  std::chrono::steady_clock::time_point since{};  // when it was first seen that it could run
+};
+
+/// A place in one of NCCL's communicators; null handle: not joined, or given up.
+struct NcclMember {
+  ncclComm_t handle = nullptr;
+};
+
+class NcclRank {
+ public:
+  /// host: all ranks, their host memory. stream: of the rank's GPU; must outlive this.
+  NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double timeout_seconds);
+  /// All members have left.
+  ~NcclRank();
+  NcclRank(const NcclRank&) = delete;
+  NcclRank& operator=(const NcclRank&) = delete;
+
+  Communicator& host() { return *host_; }
+  Stream& stream() { return stream_; }
+
+  /// Makes member one of a new communicator of these ranks, who agree on it through their host memory. Collective.
+  /// member must stay where it is until it leaves. Throws Error(device) if NCCL refuses, Error(rank) after the timeout.
+  void join(Communicator& ranks, NcclMember& member);
+  /// Ends a membership; when it returns, nothing uses the memory of its exchanges. in_order: all of them were waited
+  /// for and no error is under way. Then it is collective; else the rank gives up NCCL.
+  void leave(NcclMember& member, bool in_order) noexcept;
+
+  /// Starts the messages of act, behind what the rank's stream was given so far. Waits for the other side where two
+  /// ranks exchange for the first time, never for the GPU. Throws the first error of any rank.
+  void launch(NcclMember& member, const std::shared_ptr<NcclAct>& act);
+  /// What the rank's stream is given from now on runs behind act. Throws the first error of any rank.
+  void follow(const NcclAct& act);
+  void throw_if_aborted();
+  /// Aborts every communicator: NCCL's kernels leave the GPU.
+  void give_up();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  void await(Lock& lock, const NcclMember& member, ncclResult_t result, const CallSite& site);
+  void give_up(Lock& lock);
+  void throw_if_given_up() const;
+  void watch();
+  void look();
+  std::string name() const;
+
+  const std::unique_ptr<Communicator> host_;
+  Stream& stream_;
+  const std::chrono::duration<double> timeout_;
+  cudaStream_t own_stream_ = nullptr;
+  std::mutex mutex_;  // of all below, and of calls into NCCL
+  std::condition_variable stop_changed_;
+  bool stop_ = false, given_up_ = false;
+  std::vector<NcclMember*> members_;
+  std::deque<std::shared_ptr<NcclAct>> under_way_;  // in the order of the stream
+  std::thread watch_;
+};
+
+}  // namespace ringtrain

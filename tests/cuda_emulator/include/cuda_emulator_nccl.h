@@ -1,0 +1,28 @@
+// What tests say to the emulated NCCL and read from it. Its ranks are threads of this process with a device each, so
+// that a device names a rank. All of it may be used from any thread, and is forgotten by reset().
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nccl.h"
+
+namespace cuda_emulator {
+
+/// What communicators begin answers "in progress" so often at least, whenever somebody looks; 3 unless set.
+void set_nccl_looks(int looks);
+
+/// The `nth` call from now (1: the next) of the function of this name, by any rank, returns `result` and does nothing.
+void fail_nccl_call(const std::string& function, int nth, ncclResult_t result);
+/// The `nth` group from now that this device is given, in any communicator, never begins.
+void hang_nccl_group(int device, int nth);
+/// The same, and soon after it was posted its communicator has this error, and goes no further.
+void break_nccl_group(int device, int nth, ncclResult_t error);
+
+/// Return what was done against NCCL's rules since the last reset: what real NCCL would answer with a hang, a crash, or
+/// an error that is easily overlooked.
+std::vector<std::string> nccl_misuses();
+/// Return how many communicators have been joined and neither destroyed nor aborted.
+int nccl_communicators();
+
+}  // namespace cuda_emulator

@@ -1,0 +1,52 @@
+// Groups of the emulated NCCL: what one rank sends and receives between ncclGroupStart and ncclGroupEnd. On its stream
+// a group is one piece of work, as NCCL's kernel is. It begins when the stream comes to it, moves a message once the
+// other side's group has begun, too, and ends with its last message; until then the stream stands. So messages that
+// need each other and are not of one group wait for ever. Between two ranks messages meet in the order in which they
+// were posted.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nccl_cliques.h"
+
+namespace cuda_emulator::nccl {
+
+class Group : public Meeting {
+ public:
+  struct Message {
+    bool sends = false;
+    void* data = nullptr;
+    std::size_t bytes = 0;
+    ncclDataType_t type = ncclUint8;
+    int peer = 0;
+    bool done = false;
+    Half other{};  // once it is known
+  };
+
+  Group(ncclComm& of, std::shared_ptr<cuda_emulator::Stream> on) : communicator(of), stream(std::move(on)) {}
+  Progress advance() override;
+  std::vector<std::shared_ptr<cuda_emulator::Stream>> awaited() const override;
+  /// Return whether it has begun and may go on.
+  bool runs() const { return begun && !hangs && !aborted; }
+  bool done() const;
+
+  ncclComm& communicator;
+  const std::shared_ptr<cuda_emulator::Stream> stream;
+  std::vector<Message> messages;
+  bool begun = false, hangs = false, aborted = false;
+};
+
+ncclResult_t group_start();
+ncclResult_t group_end();
+/// A send or a receive: of the thread's open group, or a group by itself.
+ncclResult_t post(const char* function, bool sends, void* data, std::size_t count, ncclDataType_t type, int peer,
+                  ncclComm_t communicator, cudaStream_t stream);
+/// Return whether the calling thread has a group open.
+bool in_group();
+
+/// Goes on with the group that the communicator is posting: once both sides of every connection have come, and enough
+/// looks were taken, puts it on its stream. Return whether that is done.
+bool go_on_posting(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock);
+
+}  // namespace cuda_emulator::nccl

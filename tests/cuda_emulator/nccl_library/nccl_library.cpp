@@ -1,0 +1,68 @@
+// libnccl.so.2 of the emulator: passes NCCL's functions on to the emulator in the program that loads it. So programs
+// look for NCCL, and find it, as they do where there is one.
+#include "nccl.h"
+#include "nccl_cliques.h"
+#include "nccl_groups.h"
+
+using namespace cuda_emulator;  // NOLINT: a file of one-line functions
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  return nccl::get_unique_id(id);
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  return nccl::join(communicator, ranks, id, rank, config);
+}
+ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
+  return nccl::finalize(communicator);
+}
+ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  return nccl::destroy(communicator);
+}
+ncclResult_t ncclCommAbort(ncclComm_t communicator) {
+  return nccl::abort(communicator);
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error) {
+  return nccl::get_state(communicator, error);
+}
+const char* ncclGetLastError(ncclComm_t) {
+  return nccl::last_error();
+}
+ncclResult_t ncclGroupStart() {
+  return nccl::group_start();
+}
+ncclResult_t ncclGroupEnd() {
+  return nccl::group_end();
+}
+ncclResult_t ncclSend(const void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return nccl::post("ncclSend", true, const_cast<void*>(data), count, type, peer, communicator, stream);
+}
+ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return nccl::post("ncclRecv", false, data, count, type, peer, communicator, stream);
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error";
+    case ncclSystemError:
+      return "unhandled system error";
+    case ncclInternalError:
+      return "internal error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    case ncclNumResults:
+      break;
+  }
+  return "unknown result code";
+}

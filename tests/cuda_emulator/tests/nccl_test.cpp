@@ -1,0 +1,197 @@
+// The emulated NCCL keeps NCCL's rules, and its users to them: messages meet within groups that run at one time, in
+// order; what stands alone waits; communicators do not block, and are not to be used meanwhile.
+#include <cuda_emulator_nccl.h>
+#include <nccl.h>
+
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "support.h"
+
+namespace {
+
+using cuda_emulator::nccl_misuses;
+
+/// Asks until what was begun is done.
+ncclResult_t settled(ncclComm_t communicator) {
+  ncclResult_t state = ncclInProgress;
+  for (int looks = 0; looks < 1000 && state == ncclInProgress; ++looks) {
+    EXPECT_EQ(ncclCommGetAsyncError(communicator, &state), ncclSuccess);
+  }
+  return state;
+}
+
+/// Two ranks in one thread; each has a device, a stream there, and memory for one number to send and two to receive.
+class NcclTest : public EmulatorTest {
+ protected:
+  struct Rank {
+    ncclComm_t communicator = nullptr;
+    cudaStream_t stream = nullptr;
+    int *sent = nullptr, *received = nullptr;
+  };
+  void SetUp() override {
+    cuda_emulator::set_devices({.count = 2});
+    join(ranks_);
+    for (int r = 0; r < 2; ++r) {
+      ASSERT_OK(cudaSetDevice(r));
+      ASSERT_OK(cudaStreamCreateWithFlags(&ranks_[r].stream, cudaStreamNonBlocking));
+      ASSERT_OK(cudaMalloc(&ranks_[r].sent, 4));
+      ASSERT_OK(cudaMalloc(&ranks_[r].received, 8));
+      const int value = 10 + r;
+      ASSERT_OK(cudaMemcpy(ranks_[r].sent, &value, 4, cudaMemcpyHostToDevice));
+    }
+  }
+  static void join(Rank (&ranks)[2]) {
+    ncclUniqueId id;
+    ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+    for (int r = 0; r < 2; ++r) {
+      ASSERT_OK(cudaSetDevice(r));
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      ASSERT_EQ(ncclCommInitRankConfig(&ranks[r].communicator, 2, id, r, &config), ncclInProgress);
+    }
+    for (const Rank& rank : ranks) ASSERT_EQ(settled(rank.communicator), ncclSuccess);
+  }
+  ncclResult_t send(int r, std::size_t count = 1, ncclDataType_t type = ncclInt32) {
+    return ncclSend(ranks_[r].sent, count, type, 1 - r, ranks_[r].communicator, ranks_[r].stream);
+  }
+  ncclResult_t receive(int r, int place = 0, std::size_t count = 1) {
+    return ncclRecv(ranks_[r].received + place, count, ncclInt32, 1 - r, ranks_[r].communicator, ranks_[r].stream);
+  }
+  int received(int r, int place = 0) {
+    int value = -2;
+    EXPECT_OK(cudaStreamSynchronize(ranks_[r].stream));
+    EXPECT_OK(cudaMemcpy(&value, ranks_[r].received + place, 4, cudaMemcpyDeviceToHost));
+    return value;
+  }
+  /// Return whether the stream has nothing left to do, after enough looks for what can run to have run.
+  bool ends(int r) {
+    for (int looks = 0; looks < 100; ++looks) {
+      if (cudaStreamQuery(ranks_[r].stream) == cudaSuccess) return true;
+    }
+    return false;
+  }
+  Rank ranks_[2];
+};
+
+TEST_F(NcclTest, MessagesOfGroupsMeet) {
+  for (int r = 0; r < 2; ++r) {
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(send(r), ncclSuccess);
+    ASSERT_EQ(receive(r), ncclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), ncclInProgress);
+  }
+  ASSERT_EQ(settled(ranks_[0].communicator), ncclSuccess);
+  EXPECT_FALSE(ends(0));  // the other rank has not posted yet
+  ASSERT_EQ(settled(ranks_[1].communicator), ncclSuccess);
+  EXPECT_EQ(received(0), 11);
+  EXPECT_EQ(received(1), 10);
+  for (const Rank& rank : ranks_) EXPECT_EQ(ncclCommFinalize(rank.communicator), ncclInProgress);
+  for (const Rank& rank : ranks_) {
+    EXPECT_EQ(settled(rank.communicator), ncclSuccess);
+    EXPECT_EQ(ncclCommDestroy(rank.communicator), ncclSuccess);
+  }
+  EXPECT_EQ(nccl_misuses(), std::vector<std::string>{});
+  EXPECT_EQ(cuda_emulator::nccl_communicators(), 0);
+}
+
+TEST_F(NcclTest, WithoutGroupsTwoSendsWaitForEver) {
+  for (int r = 0; r < 2; ++r) ASSERT_EQ(send(r), ncclInProgress);
+  // Nobody receives: not even the connections come about.
+  EXPECT_EQ(settled(ranks_[0].communicator), ncclInProgress);
+  for (const Rank& rank : ranks_) ASSERT_EQ(ncclCommAbort(rank.communicator), ncclSuccess);
+
+  join(ranks_);
+  for (int r = 0; r < 2; ++r) {  // connects
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(send(r), ncclSuccess);
+    ASSERT_EQ(receive(r), ncclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), ncclInProgress);
+  }
+  for (const Rank& rank : ranks_) ASSERT_EQ(settled(rank.communicator), ncclSuccess);
+  for (const bool sends : {true, false}) {
+    for (int r = 0; r < 2; ++r) {
+      ASSERT_EQ(sends ? send(r) : receive(r), ncclInProgress);
+      ASSERT_EQ(settled(ranks_[r].communicator), ncclSuccess);
+    }
+  }
+  EXPECT_FALSE(ends(0));
+  EXPECT_FALSE(ends(1));
+  for (const Rank& rank : ranks_) ASSERT_EQ(ncclCommAbort(rank.communicator), ncclSuccess);
+  EXPECT_TRUE(ends(0));
+  EXPECT_TRUE(ends(1));
+  EXPECT_EQ(nccl_misuses(), std::vector<std::string>{});
+}
+
+TEST_F(NcclTest, MessagesKeepTheirOrderAndSizesMustAgree) {
+  const int second = 77;
+  ASSERT_OK(cudaMemcpy(ranks_[0].received, &second, 4, cudaMemcpyHostToDevice));
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  ASSERT_EQ(send(0), ncclSuccess);
+  ASSERT_EQ(ncclSend(ranks_[0].received, 1, ncclInt32, 1, ranks_[0].communicator, ranks_[0].stream), ncclSuccess);
+  ASSERT_EQ(ncclGroupEnd(), ncclInProgress);
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  ASSERT_EQ(receive(1, 1), ncclSuccess);
+  ASSERT_EQ(receive(1, 0), ncclSuccess);
+  ASSERT_EQ(ncclGroupEnd(), ncclInProgress);
+  for (const Rank& rank : ranks_) ASSERT_EQ(settled(rank.communicator), ncclSuccess);
+  EXPECT_EQ(received(1, 0), 77);
+  EXPECT_EQ(received(1, 1), 10);
+  ASSERT_EQ(send(0, 4, ncclUint8), ncclInProgress);
+  ASSERT_EQ(receive(1), ncclInProgress);
+  for (const Rank& rank : ranks_) settled(rank.communicator);
+  for (const Rank& rank : ranks_) EXPECT_EQ(settled(rank.communicator), ncclInternalError);
+  EXPECT_FALSE(ends(1));
+}
+
+TEST_F(NcclTest, WhatIsAgainstTheRulesIsNoted) {
+  const auto noted = [](const std::string& part) {
+    const auto all = nccl_misuses();
+    return !all.empty() && all.back().find(part) != std::string::npos;
+  };
+  ASSERT_EQ(send(0), ncclInProgress);
+  EXPECT_EQ(receive(0), ncclInvalidArgument);
+  EXPECT_TRUE(noted("before the communicator's previous operation"));
+  EXPECT_EQ(ncclCommFinalize(ranks_[0].communicator), ncclInvalidUsage);
+  EXPECT_TRUE(noted("in progress"));
+  EXPECT_EQ(ncclCommDestroy(ranks_[1].communicator), ncclInvalidUsage);
+  EXPECT_TRUE(noted("ncclCommFinalize"));
+  EXPECT_EQ(send(1, 2), ncclInvalidArgument);
+  EXPECT_TRUE(noted("more than the memory"));
+  int host = 0;
+  EXPECT_EQ(ncclSend(&host, 1, ncclInt32, 0, ranks_[1].communicator, ranks_[1].stream), ncclInvalidArgument);
+  EXPECT_TRUE(noted("no device's"));
+  EXPECT_EQ(ncclSend(ranks_[0].sent, 1, ncclInt32, 0, ranks_[1].communicator, ranks_[1].stream), ncclInvalidArgument);
+  EXPECT_TRUE(noted("another device"));
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+  std::thread([&] {
+    ncclGroupStart();
+    EXPECT_EQ(ncclCommAbort(ranks_[1].communicator), ncclInvalidUsage);
+    EXPECT_TRUE(noted("puts it off"));
+  }).join();
+  EXPECT_TRUE(noted("a group open"));
+  for (const Rank& rank : ranks_) EXPECT_EQ(ncclCommAbort(rank.communicator), ncclSuccess);
+  ncclResult_t state = ncclSuccess;
+  EXPECT_EQ(ncclCommGetAsyncError(ranks_[0].communicator, &state), ncclInvalidArgument);
+  EXPECT_TRUE(noted("was destroyed or aborted"));
+}
+
+TEST_F(NcclTest, FaultsComeWhereTheyAreWanted) {
+  cuda_emulator::hang_nccl_group(1, 1);
+  cuda_emulator::break_nccl_group(0, 2, ncclRemoteError);
+  ASSERT_EQ(send(0), ncclInProgress);
+  ASSERT_EQ(receive(1), ncclInProgress);
+  for (const Rank& rank : ranks_) ASSERT_EQ(settled(rank.communicator), ncclSuccess);
+  EXPECT_FALSE(ends(0));
+  EXPECT_FALSE(ends(1));
+  ASSERT_EQ(send(0), ncclInProgress);
+  for (int looks = 0; looks < 2; ++looks) EXPECT_EQ(settled(ranks_[0].communicator), ncclSuccess);
+  EXPECT_EQ(settled(ranks_[0].communicator), ncclRemoteError);
+  cuda_emulator::fail_nccl_call("ncclGroupStart", 2, ncclSystemError);
+  EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+  EXPECT_EQ(ncclGroupStart(), ncclSystemError);
+  EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
+}
+
+}  // namespace

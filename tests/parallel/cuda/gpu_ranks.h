@@ -1,0 +1,78 @@
+// Ranks that are threads with a GPU: one that all share, whose memory the threads' own communicator carries, or with
+// NCCL one each. On the emulator there are GPUs and NCCL; each test then also asks it whether NCCL's rules were kept.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/allocator.h"
+#include "framework/compute_device.h"
+#include "kernels/elementwise.h"
+#include "parallel/launch.h"
+#include "parallel/nccl_communicator.h"
+#include "tests/support/gpu.h"
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+#include "cuda_emulator.h"
+#include "cuda_emulator_nccl.h"
+#endif
+
+namespace ringtrain::testing {
+
+/// Who brings GPU memory from rank to rank.
+enum class Carrier { threads, nccl };
+
+struct GpuRank {
+  GpuRank(Communicator& world, Carrier carrier, double timeout_seconds = 30)
+      : pool(1),
+        allocator(Device::cuda(carrier == Carrier::nccl ? world.rank() : 0)),
+        compute(allocator, pool, nullptr),
+        stream(compute.stream()),
+        ranks(carrier == Carrier::nccl ? make_nccl_communicator(world, stream, timeout_seconds) : world.split(0)) {
+    ranks->order_with(stream);
+  }
+  Tensor make(std::int64_t n, double value) {
+    Tensor x = allocator.make(Tag::workspace, "x", DType::float32, {n});
+    fill(stream, x, value);
+    return x;
+  }
+  std::vector<float> read(const TensorView& x) {
+    std::vector<float> values(static_cast<std::size_t>(x.numel()));
+    copy(stream, host_view(values.data(), x.shape), x);
+    return values;
+  }
+  ThreadPool pool;
+  Allocator allocator;
+  ComputeDevice compute;
+  Stream& stream;
+  std::unique_ptr<Communicator> ranks;  // the first to go
+};
+
+class GpuRanks : public GpuTest {
+ protected:
+  static constexpr int most_ranks = 4;
+
+  void SetUp() override {
+#if defined(RINGTRAIN_CUDA_EMULATED)
+    cuda_emulator::set_devices({.count = most_ranks});
+#endif
+    GpuTest::SetUp();
+  }
+  void TearDown() override {
+#if defined(RINGTRAIN_CUDA_EMULATED)
+    EXPECT_EQ(cuda_emulator::nccl_misuses(), std::vector<std::string>{});
+    EXPECT_EQ(cuda_emulator::nccl_communicators(), 0);
+    cuda_emulator::reset();
+#endif
+  }
+  /// Return whether this machine has GPUs for so many ranks.
+  static bool has_gpus_for(int ranks, Carrier carrier) {
+    return carrier == Carrier::threads || cuda::device_count() >= ranks;
+  }
+};
+
+inline std::string name_of(Carrier carrier) {
+  return carrier == Carrier::nccl ? "nccl" : "threads";
+}
+
+}  // namespace ringtrain::testing

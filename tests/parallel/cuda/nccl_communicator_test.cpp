@@ -1,0 +1,482 @@
+// How ranks joined by NCCL fail, which only the emulator can have them do: an exchange that never ends, errors of NCCL
+// in every call and behind its back, ranks that die at any point, memory that goes while it is in use. The first error
+// ends all ranks, quickly, names what was at fault, and leaves no kernel of NCCL's on a GPU. (What NCCL carries as
+// others do: device_exchange_test.cpp, gpu_ring_test.cpp.)
+#if defined(RINGTRAIN_CUDA_EMULATED)
+
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "framework/cuda/check.h"
+#include "parallel/collectives.h"
+#include "tests/parallel/cuda/gpu_ranks.h"
+
+namespace ringtrain::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr CallSite test_site{.operation = "test message", .layer = 3, .hop = 2};
+constexpr double timeout = 1.25;      // where it is to pass
+constexpr double long_timeout = 120;  // where it is not: it would be too late
+
+class NcclFailure : public GpuRanks {
+ protected:
+  /// Return the error that a launch ends with, which must be long before long_timeout.
+  static Error error_of(int ranks, const std::function<void(Communicator&)>& body) {
+    const auto start = steady_clock::now();
+    try {
+      launch_threads({.ranks = ranks, .timeout_seconds = long_timeout}, body);
+    } catch (const Error& error) {
+      EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20)) << error.what();
+      return error;
+    }
+    ADD_FAILURE() << "no error";
+    return {ExitCode::done, ""};
+  }
+  static void expect_words(const Error& error, ExitCode code, std::initializer_list<const char*> words) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    for (const char* word : words) EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+  }
+};
+
+/// Connects all pairs of ranks, as the first messages do.
+void connect(GpuRank& rank) {
+  const Tensor x = rank.make(rank.ranks->size(), 0);
+  all_gather_slices(*rank.ranks, x, {"connecting"});
+  rank.stream.synchronize();
+}
+
+/// One exchange around the ring of all ranks.
+Ticket post_around(GpuRank& rank, const TensorView& sent, const TensorView& received) {
+  const int n = rank.ranks->size(), r = rank.ranks->rank();
+  return rank.ranks->exchange(sent, (r + 1) % n, received, (r + n - 1) % n, test_site);
+}
+void around(GpuRank& rank) {
+  const Tensor sent = rank.make(100, rank.ranks->rank()), received = rank.make(100, -1);
+  rank.ranks->wait(post_around(rank, sent, received));
+  rank.stream.synchronize();
+}
+
+// --- What never ends.
+
+TEST_F(NcclFailure, AnExchangeThatNobodyAnswersTimesOut) {
+  const Error error = error_of(3, [](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, world.rank() == 2 ? timeout : long_timeout);
+    connect(rank);
+    if (world.rank() == 2) {
+      const Tensor x = rank.make(100, 0);
+      rank.ranks->wait(rank.ranks->exchange({}, no_peer, x, 1, test_site));
+      rank.stream.synchronize();  // the GPU is free again
+    }
+    world.barrier({"the end"});
+  });
+  expect_words(error, ExitCode::rank,
+               {"rank 2 of 3", "1.25 s", "test message, layer 3, hop 2", "mesh.timeout_seconds"});
+}
+
+TEST_F(NcclFailure, AnExchangeThatHangsOnOneGpuTimesOutOnAny) {
+  for (const int shorter : {0, 1}) {
+    const Error error = error_of(2, [&](Communicator& world) {
+      GpuRank rank(world, Carrier::nccl, world.rank() == shorter ? timeout : long_timeout);
+      connect(rank);
+      around(rank);
+      if (world.rank() == 1) cuda_emulator::hang_nccl_group(1, 1);
+      around(rank);
+      world.barrier({"the end"});
+    });
+    expect_words(error, ExitCode::rank, {"of 2 waited 1.25 s in test message, layer 3, hop 2 on its GPU"});
+  }
+}
+
+TEST_F(NcclFailure, ATimeoutNamesAllThatBeganTogether) {
+  const Error error = error_of(2, [](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, timeout);
+    connect(rank);
+    const Tensor x = rank.make(8, 0);
+    if (world.rank() == 0) {
+      Ticket ticket;
+      {
+        const ExchangeGroup group(*rank.ranks);
+        rank.ranks->exchange(x, 1, {}, no_peer, {"keys", 1, 2});
+        ticket = rank.ranks->exchange({}, no_peer, x, 1, {"documents", 1, 2});
+      }
+      rank.ranks->wait(ticket);
+      rank.stream.synchronize();
+    }
+    world.barrier({"the end"});
+  });
+  expect_words(error, ExitCode::rank, {"keys, layer 1, hop 2; documents, layer 1, hop 2"});
+}
+
+TEST_F(NcclFailure, AFirstMessageThatNobodyAnswersTimesOut) {
+  // Two ranks connect with their first message, for which the host waits.
+  const Error error = error_of(2, [](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, world.rank() == 0 ? timeout : long_timeout);
+    const Tensor x = rank.make(100, 0);
+    if (world.rank() == 0) rank.ranks->exchange(x, 1, {}, no_peer, test_site);
+    world.barrier({"the end"});
+  });
+  expect_words(error, ExitCode::rank, {"rank 0 of 2", "1.25 s", "to come to test message, layer 3, hop 2"});
+}
+
+TEST_F(NcclFailure, ARankThatNeverJoinsTimesOut) {
+  const Error error = error_of(2, [](Communicator& world) {
+    if (world.rank() == 0) {
+      GpuRank rank(world, Carrier::nccl, timeout);
+    } else {  // what joining does on the host
+      const std::vector<std::int64_t> uuid{7, 7};
+      all_gather(world, uuid, {"gather of GPUs"});
+      const auto host = world.split(0);
+      std::vector<std::uint8_t> id(NCCL_UNIQUE_ID_BYTES);
+      broadcast(*host, host_view(id.data(), {NCCL_UNIQUE_ID_BYTES}), 0, {"handing round NCCL's unique id"});
+      world.barrier({"the end"});
+    }
+  });
+  expect_words(error, ExitCode::rank, {"rank 0 of 2 waited 1.25 s", "to come to joining the ranks"});
+}
+
+void CUDART_CB sleep_long(void*) {
+  std::this_thread::sleep_for(milliseconds(1600));
+}
+
+TEST_F(NcclFailure, TimeCountsFromWhenTheGpuHasWhatItSends) {
+  // Rank 0's GPU is busy for longer than its timeout, twice, before what is exchanged is there.
+  launch_threads({.ranks = 2, .timeout_seconds = 30}, [](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, world.rank() == 0 ? timeout : long_timeout);
+    connect(rank);
+    const Tensor sent = rank.make(10, world.rank()), received = rank.make(10, -1), again = rank.make(10, -1);
+    const auto be_busy = [&] {
+      if (world.rank() > 0) return;
+      cuda::check(cudaLaunchHostFunc(rank.stream.cuda().stream(), sleep_long, nullptr), "sleeping");
+    };
+    be_busy();
+    rank.ranks->wait(post_around(rank, sent, received));
+    be_busy();
+    rank.ranks->wait(post_around(rank, received, again));
+    EXPECT_EQ(rank.read(again), std::vector<float>(10, static_cast<float>(world.rank())));
+  });
+}
+
+// --- NCCL's own errors.
+
+TEST_F(NcclFailure, AnErrorBehindItsBackEndsAllRanks) {
+  for (const auto& [result, code, words] :
+       {std::tuple{ncclSystemError, ExitCode::device, "unhandled system error (an error that a test wants)"},
+        {ncclRemoteError, ExitCode::rank, "remote process exited"}}) {
+    const Error error = error_of(3, [&, wanted = result](Communicator& world) {
+      GpuRank rank(world, Carrier::nccl, long_timeout);
+      connect(rank);
+      if (world.rank() == 1) cuda_emulator::break_nccl_group(1, 2, wanted);
+      for (int i = 0; i < 5; ++i) around(rank);
+    });
+    expect_words(error, code, {"rank 1 of 3", words});
+  }
+}
+
+TEST_F(NcclFailure, AnErrorBetweenExchangesIsSeenToo) {
+  const Error error = error_of(2, [](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    connect(rank);
+    const Tensor x = rank.make(10, 0);
+    if (world.rank() == 0) {
+      cuda_emulator::break_nccl_group(0, 1, ncclInternalError);
+      rank.ranks->exchange(x, 1, {}, no_peer, test_site);
+    }
+    double never = 0;  // both wait in the communicator beneath
+    world.wait(world.exchange({}, no_peer, host_view(&never, {1}), 1 - world.rank(), {"host"}));
+  });
+  expect_words(error, ExitCode::device, {"rank 0 of 2: NCCL reports: internal error"});
+}
+
+TEST_F(NcclFailure, ACallThatFailsEndsAllRanks) {
+  for (const char* function : {"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclGroupStart", "ncclSend", "ncclRecv",
+                               "ncclGroupEnd", "ncclCommGetAsyncError"}) {
+    for (const int nth : {1, 2, 6}) {
+      SCOPED_TRACE(fmt::format("{} {}", function, nth));
+      const Error error = error_of(2, [&, failing = std::string(function)](Communicator& world) {
+        if (world.rank() == 0) cuda_emulator::fail_nccl_call(failing, nth, ncclSystemError);
+        world.barrier({"both know"});
+        GpuRank rank(world, Carrier::nccl, long_timeout);
+        std::vector<std::unique_ptr<Communicator>> parts;
+        for (int i = 0; i < 6; ++i) parts.push_back(rank.ranks->split(i));
+        for (int i = 0; i < 6; ++i) around(rank);
+        fail(ExitCode::data, "no call failed");
+      });
+      expect_words(error, ExitCode::device, {"of 2: ", "unhandled system error", function});
+    }
+  }
+}
+
+TEST_F(NcclFailure, SizesThatDisagreeEndAllRanks) {
+  const Error error = error_of(2, [](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    const Tensor sent = rank.make(10, 1), received = rank.make(world.rank() == 0 ? 10 : 12, 1);
+    rank.ranks->wait(post_around(rank, sent, received));
+    rank.stream.synchronize();
+    world.barrier({"the end"});
+  });
+  expect_words(error, ExitCode::device, {"rank 1 receives 48 bytes", "rank 0 sends 40"});
+}
+
+TEST_F(NcclFailure, AGpuThatFailsEndsAllRanks) {
+  const Error error = error_of(2, [](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    connect(rank);
+    const Tensor x = rank.make(10, 0);
+    world.barrier({"connected"});
+    if (world.rank() == 1) {
+      rank.ranks->wait(rank.ranks->exchange({}, no_peer, x, 0, test_site));
+      cuda_emulator::fail_call("cudaEventQuery", 3, cudaErrorECCUncorrectable);  // the watch asks how far it is
+      rank.stream.synchronize();
+    }
+    world.barrier({"the end"});
+  });
+  expect_words(error, ExitCode::device, {"cudaErrorECCUncorrectable"});
+}
+
+// --- Ranks that fail.
+
+TEST_F(NcclFailure, AnErrorOfAnotherRankFreesTheGpu) {
+  std::atomic<int> freed{0};
+  const Error error = error_of(3, [&](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    const auto part = rank.ranks->split(0);
+    connect(rank);
+    if (world.rank() == 2) {
+      std::this_thread::sleep_for(milliseconds(200));
+      fail(ExitCode::numeric, "a bad number");
+    }
+    const Tensor sent = rank.make(100, 0), received = rank.make(100, 0);
+    rank.ranks->wait(post_around(rank, sent, received));
+    rank.stream.synchronize();  // rank 2 never comes: until NCCL is aborted
+    ++freed;
+    const auto expect_ended = [&](const std::function<void()>& call) {
+      try {
+        call();
+        ADD_FAILURE() << "rank " << world.rank() << " went on";
+      } catch (const Error& first) {
+        expect_words(first, ExitCode::numeric, {"a bad number"});
+      }
+    };
+    expect_ended([&] { post_around(rank, sent, received); });
+    expect_ended([&] { part->exchange(sent, (world.rank() + 1) % 3, {}, no_peer, test_site); });
+    expect_ended([&] { rank.ranks->barrier(test_site); });
+    expect_ended([&] { rank.ranks->split(0); });
+    expect_ended([&] { part->throw_if_aborted(); });
+    fail(ExitCode::data, "a later error");
+  });
+  expect_words(error, ExitCode::numeric, {"a bad number"});
+  EXPECT_EQ(freed, 2);
+}
+
+TEST_F(NcclFailure, WhatWasWaitedForIsNotUsedAfterAnError) {
+  // A ticket of an exchange that was aborted brings the error, not what the aborted kernel left.
+  const Error error = error_of(2, [&](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    connect(rank);
+    if (world.rank() == 1) fail(ExitCode::numeric, "a bad number");
+    const Tensor received = rank.make(100, 0);
+    const Ticket ticket = rank.ranks->exchange({}, no_peer, received, 1, test_site);
+    EXPECT_THROW(world.barrier({"until the error"}), Error);
+    EXPECT_THROW(rank.ranks->wait(ticket), Error);
+    fail(ExitCode::data, "a later error");
+  });
+  expect_words(error, ExitCode::numeric, {"a bad number"});
+}
+
+TEST_F(NcclFailure, AbortEndsEveryRelatedCommunicator) {
+  for (const bool from_part : {true, false}) {
+    const Error error = error_of(4, [&](Communicator& world) {
+      GpuRank rank(world, Carrier::nccl, long_timeout);
+      const auto part = rank.ranks->split(world.rank() / 2);
+      connect(rank);
+      const Tensor x = rank.make(100, 0);
+      if (world.rank() == 3) {  // from a thread that is no rank's
+        std::thread([&] {
+          std::this_thread::sleep_for(milliseconds(100));
+          (from_part ? *part : *rank.ranks).abort(Error(ExitCode::checkpoint, "the first error"));
+        }).join();
+      }
+      for (Communicator* one : {rank.ranks.get(), part.get()}) {
+        try {
+          one->wait(one->exchange({}, no_peer, x, (one->rank() + 1) % one->size(), test_site));
+          rank.stream.synchronize();
+          one->throw_if_aborted();
+          ADD_FAILURE() << "rank " << world.rank() << " went on";
+        } catch (const Error& first) {
+          expect_words(first, ExitCode::checkpoint, {"the first error"});
+        }
+      }
+      rank.ranks->throw_if_aborted();
+    });
+    expect_words(error, ExitCode::checkpoint, {"the first error"});
+  }
+}
+
+TEST_F(NcclFailure, ARankThatDiesWhileOthersJoinEndsThem) {
+  for (const int dying : {0, 1}) {
+    const Error error = error_of(3, [&](Communicator& world) {
+      if (world.rank() == dying) fail(ExitCode::data, "rank {} cannot begin", dying);
+      GpuRank rank(world, Carrier::nccl, long_timeout);
+    });
+    expect_words(error, ExitCode::data, {"cannot begin"});
+  }
+  // And one that has joined the first communicator, but not the second.
+  const Error error = error_of(2, [&](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    if (world.rank() == 1) fail(ExitCode::data, "no more");
+    rank.ranks->split(0);
+  });
+  EXPECT_EQ(error.code(), ExitCode::data) << error.what();
+}
+
+TEST_F(NcclFailure, UnwindingLeavesNoMemoryInUse) {
+  // A rank throws with exchanges under way from and to memory that goes while it unwinds. What would still be read or
+  // written then is AddressSanitizer's to see; that nothing hangs, and no thread keeps a group open, is ours.
+  for (int trial = 0; trial < 12; ++trial) {
+    const Error error = error_of(3, [&](Communicator& world) {
+      GpuRank rank(world, Carrier::nccl, long_timeout);
+      connect(rank);
+      if (world.rank() == trial % 3) {
+        const Tensor sent = rank.make(1000, 1), received = rank.make(1000, 1);
+        const auto own = rank.ranks->split(0);
+        own->exchange(sent, (trial + 1) % 3, received, (trial + 1) % 3, test_site);
+        if (trial % 2 == 0) std::this_thread::sleep_for(milliseconds(2 * trial));
+        const ExchangeGroup group(*own);
+        own->exchange(sent, (trial + 2) % 3, {}, no_peer, test_site);
+        fail(ExitCode::data, "rank {} has bad data", world.rank());
+      }
+      const auto own = rank.ranks->split(0);
+      const Tensor sent = rank.make(1000, 1), received = rank.make(1000, 1);
+      if (world.rank() == (trial + 1) % 3) {
+        own->wait(own->exchange(sent, trial % 3, received, trial % 3, test_site));
+      }
+      world.barrier({"the end"});
+    });
+    expect_words(error, ExitCode::data, {"has bad data"});
+  }
+}
+
+TEST_F(NcclFailure, AnExchangeThatNobodyWaitsForEndsWithItsCommunicator) {
+  // Its memory may go then, and the rank has no part in NCCL any more.
+  const Error error = error_of(2, [&](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    connect(rank);
+    const auto pair = rank.ranks->split(0);
+    {
+      const Tensor received = rank.make(1000, 1);
+      rank.ranks->exchange({}, no_peer, received, 1 - world.rank(), test_site);
+      rank.ranks.reset();
+    }
+    const Tensor x = rank.make(10, 0);
+    pair->exchange(x, 1 - world.rank(), {}, no_peer, test_site);
+  });
+  expect_words(error, ExitCode::rank, {"of 2 has ended its part in NCCL, with exchanges under way"});
+}
+
+TEST_F(NcclFailure, MisuseIsAnInternalError) {
+  const auto internal = [](const std::function<void(GpuRank&)>& body) {
+    EXPECT_EQ(error_of(1,
+                       [&](Communicator& world) {
+                         GpuRank rank(world, Carrier::nccl);
+                         body(rank);
+                       })
+                  .code(),
+              ExitCode::internal);
+  };
+  internal([](GpuRank& rank) { rank.ranks->wait({99}); });
+  internal([](GpuRank& rank) { rank.ranks->exchange(rank.make(2, 0), 1, {}, no_peer, test_site); });
+  internal([](GpuRank& rank) { rank.ranks->exchange(rank.make(2, 0), 0, {}, no_peer, test_site); });
+  internal([](GpuRank& rank) {
+    double host = 0;
+    rank.ranks->exchange(rank.make(2, 0), 0, host_view(&host, {1}), 0, test_site);
+  });
+  internal([](GpuRank& rank) {
+    const Tensor x = rank.make(2, 0), y = rank.make(2, 0);
+    const Ticket ticket = rank.ranks->exchange(x, 0, y, 0, test_site);
+    rank.ranks->wait(ticket);
+    rank.ranks->wait(ticket);
+  });
+  internal([](GpuRank& rank) {
+    const Tensor x = rank.make(2, 0), y = rank.make(2, 0);
+    const ExchangeGroup group(*rank.ranks);
+    rank.ranks->wait(rank.ranks->exchange(x, 0, y, 0, test_site));
+  });
+}
+
+// --- Where NCCL is not to be had.
+
+TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefused) {
+  cuda_emulator::set_devices({.count = 2});
+  const Error error = error_of(3, [](Communicator& world) {
+    ThreadPool pool(1);
+    Allocator allocator(Device::cuda(world.rank() % 2));
+    ComputeDevice compute(allocator, pool, nullptr);
+    EXPECT_EQ(nccl_if_each_has_a_gpu(world, compute.stream(), long_timeout), nullptr);
+    make_nccl_communicator(world, compute.stream(), long_timeout);
+  });
+  expect_words(error, ExitCode::usage, {"ranks 0 and 2 share one"});
+}
+
+/// Ends the process as a program would, after an attempt to use NCCL.
+[[noreturn]] void use_nccl() {
+  try {
+    launch_threads({.ranks = 2, .timeout_seconds = 30}, [](Communicator& world) { GpuRank(world, Carrier::nccl); });
+  } catch (const Error& error) {
+    std::fputs(error.what(), stderr);
+    std::_Exit(static_cast<int>(error.code()));
+  }
+  std::_Exit(0);
+}
+
+TEST_F(NcclFailure, ALibraryThatDoesNotServeIsToldByName) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in processes of their own, which have not loaded NCCL yet
+  const auto use_without_files = [] {
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    use_nccl();
+  };
+  EXPECT_EXIT(use_without_files(), ::testing::ExitedWithCode(7),
+              "NCCL cannot be loaded .libnccl.so.2: .*; install it, put the folder of libnccl.so.2 into");
+#if !defined(RINGTRAIN_SANITIZED)  // a sanitizer wants to be loaded before anything else
+  ::setenv("LD_PRELOAD", RINGTRAIN_BINARY_DIR "/emulated_nccl/too_old/libnccl.so.2", 1);
+  EXPECT_EXIT(use_nccl(), ::testing::ExitedWithCode(7),
+              "libnccl.so.2 has no ncclCommInitRankConfig: it is too old; install NCCL 2.28 or newer");
+  ::unsetenv("LD_PRELOAD");
+#endif
+}
+
+// --- What must not depend on when NCCL and the GPU get to their work.
+
+TEST_F(NcclFailure, NothingDependsOnWhenNcclIsDone) {
+  for (const int looks : {1, 200}) {
+    for (const auto order : {cuda_emulator::StreamOrder::lazy, cuda_emulator::StreamOrder::eager,
+                             cuda_emulator::StreamOrder::others_first, cuda_emulator::StreamOrder::shuffled}) {
+      cuda_emulator::set_nccl_looks(looks);
+      cuda_emulator::set_stream_order(order, 5);
+      launch_threads({.ranks = 3, .timeout_seconds = 30}, [](Communicator& world) {
+        GpuRank rank(world, Carrier::nccl);
+        const Tensor sent = rank.make(100, 0), received = rank.make(100, -1);
+        for (int round = 0; round < 4; ++round) {
+          fill(rank.stream, sent, 10 * round + world.rank());
+          rank.ranks->wait(post_around(rank, sent, received));
+          fill(rank.stream, sent, -5);  // not before it has left
+          copy(rank.stream, sent, received);
+          fill(rank.stream, received, -7);
+          EXPECT_EQ(rank.read(sent), std::vector<float>(100, static_cast<float>(10 * round + (world.rank() + 2) % 3)));
+        }
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
+
+#endif

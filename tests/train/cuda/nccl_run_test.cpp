@@ -1,0 +1,99 @@
+// Whole runs of ranks with a GPU each, joined by NCCL: on every mesh the losses and the state are those of ranks that
+// are joined otherwise, to the bit; and a run ends as it should when NCCL does not serve.
+#include "parallel/nccl_communicator.h"
+#include "tests/support/gpu.h"
+#include "tests/train/train_fixture.h"
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+#include "cuda_emulator.h"
+#include "cuda_emulator_nccl.h"
+#endif
+
+namespace ringtrain::testing {
+namespace {
+
+class NcclRun : public TrainTest {
+ protected:
+  static constexpr int most_ranks = 4;
+
+  void SetUp() override {
+    TrainTest::SetUp();
+#if defined(RINGTRAIN_CUDA_EMULATED)
+    cuda_emulator::set_devices({.count = most_ranks});
+#endif
+    if (cuda::device_count() < most_ranks) GTEST_SKIP() << "too few GPUs";
+    data = write_tokens("text.h5", {});
+  }
+  void TearDown() override {
+#if defined(RINGTRAIN_CUDA_EMULATED)
+    EXPECT_EQ(cuda_emulator::nccl_misuses(), std::vector<std::string>{});
+    EXPECT_EQ(cuda_emulator::nccl_communicators(), 0);
+    cuda_emulator::reset();
+#endif
+    TrainTest::TearDown();
+  }
+  Config config(std::vector<std::string> settings) const {
+    settings.insert(settings.begin(), {"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=13",
+                                       "training.global_batch_size=2", "training.steps=2"});
+    return tiny(data, settings);
+  }
+  std::string data;
+};
+
+TEST_F(NcclRun, GivesTheBitsOfThreads) {
+  for (const auto& [data_ranks, sequence, layout, backends] : {std::tuple{1, 2, "zigzag", std::vector{"nccl", "auto"}},
+                                                               {1, 4, "striped", {"nccl"}},
+                                                               {2, 2, "zigzag", {"nccl"}}}) {
+    const std::string mesh = fmt::format("{}x{}", data_ranks, sequence);
+    SCOPED_TRACE(mesh);
+    const std::vector<std::string> settings{fmt::format("mesh.data={}", data_ranks),
+                                            fmt::format("mesh.sequence={}", sequence),
+                                            std::string("mesh.layout=") + layout};
+    const auto run_by = [&](const std::string& backend) {
+      std::vector<std::string> all = settings;
+      all.push_back("mesh.backend=" + backend);
+      run(config(all), mesh + backend);
+    };
+    run_by("threads");
+    EXPECT_EQ(losses(mesh + "threads").size(), 2u);
+    for (const char* backend : backends) {
+      run_by(backend);
+      EXPECT_EQ(losses(mesh + backend), losses(mesh + "threads"));
+      EXPECT_EQ(state(checkpoint(mesh + backend, 2)), state(checkpoint(mesh + "threads", 2)));
+    }
+  }
+}
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+
+TEST_F(NcclRun, EndsWhenAnExchangeHangs) {
+  const std::string sentence = error_of(ExitCode::rank, [&] {
+    cuda_emulator::hang_nccl_group(2, 30);
+    run(config({"mesh.sequence=4", "mesh.backend=nccl", "mesh.timeout_seconds=2"}), "run");
+  });
+  EXPECT_NE(sentence.find("of 4 waited 2 s in "), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("on its GPU"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("layer"), std::string::npos) << sentence;
+}
+
+TEST_F(NcclRun, EndsWithAnErrorOfNccl) {
+  const std::string sentence = error_of(ExitCode::device, [&] {
+    cuda_emulator::break_nccl_group(3, 30, ncclUnhandledCudaError);
+    run(config({"mesh.sequence=2", "mesh.data=2", "mesh.backend=nccl"}), "run");
+  });
+  EXPECT_NE(sentence.find("rank 3 of 4"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("unhandled cuda error"), std::string::npos) << sentence;
+}
+
+TEST_F(NcclRun, EndsBeforeItBeginsWhereRanksShareAGpu) {
+  cuda_emulator::set_devices({.count = 3});
+  const std::string sentence = error_of(ExitCode::usage, [&] {
+    run(config({"mesh.sequence=4", "mesh.backend=nccl"}), "run");
+  });
+  EXPECT_NE(sentence.find("ranks 0 and 3 share one"), std::string::npos) << sentence;
+}
+
+#endif
+
+}  // namespace
+}  // namespace ringtrain::testing
