@@ -17,6 +17,9 @@ namespace cuda_emulator {
 
 void BulkLoads::issue(void* shared, const TensorMap& map, std::uint64_t* barrier, const Coordinates& at) {
   block_.mbarriers().check_for_copy(barrier);
+  if (block_.warpgroups().under_way_reads(shared, map.box_bytes())) {
+    block_.fail("a load by TMA to shared memory that a product under way reads: the product may come too late");
+  }
   loads_.push_back({shared, map, barrier, at});
   if (settings().copies == CopyLanding::early) {
     const Load load = loads_.back();

@@ -21,6 +21,7 @@ namespace cuda_emulator {
 namespace {
 
 constexpr std::uint32_t window = 1u << 18;  // addresses that a descriptor can hold
+constexpr std::uint32_t chunk = 16;         // bytes
 
 struct Descriptor {
   std::uint32_t start, leading, stride;  // bytes
@@ -32,6 +33,27 @@ Descriptor decode(Block& block, std::uint64_t bits) {
   const auto field = [&](int at) { return static_cast<std::uint32_t>(bits >> at & 0x3fffu) << 4; };
   const int code = static_cast<int>(bits >> 62);
   return {field(0), field(16), field(32), code == 0 ? 0 : 4 - code};
+}
+
+// Calls visit(row, k, address) for each chunk of 8 elements of an operand: along k, or, transposed, along rows.
+template <class Visit>
+void for_each_chunk(const Descriptor& at, bool transposed, int rows, Visit visit) {
+  const std::uint32_t chunks = 1u << at.swizzle;
+  const auto go = [&](int row, int k, std::uint32_t offset) {
+    visit(row, k, swizzled((at.start + offset) % window, at.swizzle));
+  };
+  for (int row = 0; row < rows; row += transposed ? 8 : 1) {
+    for (int k = 0; k < 16; k += transposed ? 1 : 8) {
+      const auto r = static_cast<std::uint32_t>(transposed ? row / 8 : row), s = static_cast<std::uint32_t>(k);
+      if (!transposed) {
+        go(row, k, r % 8 * chunks * chunk + r / 8 * at.stride + s / 8 * (at.swizzle == 0 ? at.leading : chunk));
+      } else if (at.swizzle == 0) {
+        go(row, k, r * at.stride + s % 8 * chunk + s / 8 * at.leading);
+      } else {
+        go(row, k, r % chunks * chunk + r / chunks * at.leading + s % 8 * chunks * chunk + s / 8 * at.stride);
+      }
+    }
+  }
 }
 
 bool same(const WgmmaIssue& x, const WgmmaIssue& y) {
@@ -176,38 +198,40 @@ bool Warpgroups::keep(Thread& thread, float* d, int n) {
 }
 
 void Warpgroups::read_operand(std::uint64_t bits, bool transposed, int rows, float (*to)[16]) {
-  const Descriptor at = decode(block_, bits);
-  const std::uint32_t chunks = 1u << at.swizzle, chunk = 16;
-  const auto load = [&](std::uint32_t offset) {
-    std::array<std::uint16_t, 8> elements;
-    const std::uint32_t address = swizzled((at.start + offset) % window, at.swizzle);
+  for_each_chunk(decode(block_, bits), transposed, rows, [&](int row, int k, std::uint32_t address) {
     // The end of dynamic shared memory is where the chunk must end at the latest.
     shared_pointer(address + chunk);
     const void* const from = shared_pointer(address);
     block_.writes().check_read("wgmma", from, chunk);
+    std::array<std::uint16_t, 8> elements;
     std::memcpy(elements.data(), from, chunk);
-    return elements;
+    for (int i = 0; i < 8; ++i) {
+      float& element = transposed ? to[row + i][k] : to[row][k + i];
+      element = low_bf16(elements[static_cast<std::size_t>(i)]);
+    }
+  });
+}
+
+bool Warpgroups::under_way_reads(const void* memory, std::size_t bytes) {
+  const std::uint32_t begin = shared_address(memory), end = begin + static_cast<std::uint32_t>(bytes);
+  bool read = false;
+  const auto look = [&](std::uint64_t descriptor, bool transposed, int rows) {
+    for_each_chunk(decode(block_, descriptor), transposed, rows,
+                   [&](int, int, std::uint32_t address) { read = read || (address < end && address + chunk > begin); });
   };
-  const auto value = [](std::uint16_t element) { return low_bf16(element); };
-  if (!transposed) {
-    for (int row = 0; row < rows; ++row) {
-      for (std::uint32_t c = 0; c < 2; ++c) {
-        const auto r = static_cast<std::uint32_t>(row);
-        const auto elements =
-            load(r % 8 * chunks * chunk + r / 8 * at.stride + c * (at.swizzle == 0 ? at.leading : chunk));
-        for (std::size_t i = 0; i < 8; ++i) to[row][c * 8 + i] = value(elements[i]);
-      }
-    }
-    return;
-  }
-  for (std::uint32_t c = 0; c < static_cast<std::uint32_t>(rows) / 8; ++c) {
-    for (std::uint32_t k = 0; k < 16; ++k) {
-      const auto elements = load(at.swizzle == 0 ? c * at.stride + k % 8 * chunk + k / 8 * at.leading
-                                                 : c % chunks * chunk + c / chunks * at.leading +
-                                                       k % 8 * chunks * chunk + k / 8 * at.stride);
-      for (std::size_t i = 0; i < 8; ++i) to[c * 8 + i][k] = value(elements[i]);
+  const Thread* longest = nullptr;  // of a warpgroup, the thread that has issued most
+  for (std::size_t t = 0; t < static_cast<std::size_t>(block_.threads()); ++t) {
+    if (t % threads == 0) longest = nullptr;
+    if (longest == nullptr || threads_[t].products.size() > longest->products.size()) longest = &threads_[t];
+    if ((t + 1) % threads != 0) continue;
+    for (const Product& product : longest->products) {
+      const WgmmaIssue& issue = product.issue;
+      if (!issue.a_in_registers) look(issue.a_descriptor, issue.transpose_a, 64);
+      look(issue.b_descriptor, issue.transpose_b, issue.n);
+      if (read) return true;
     }
   }
+  return false;
 }
 
 void Warpgroups::multiply(int first_thread, std::size_t p) {

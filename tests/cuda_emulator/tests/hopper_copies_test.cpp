@@ -429,6 +429,49 @@ TEST_F(TmaTest, BulkReductionsAddFloats) {
   EXPECT_TRUE(contains(error_of([&] { run(add_rows, 1, 32, 128, x.data(), false); }), "multiples of 16"));
 }
 
+// --- Products and copies -------------------------------------------------------------------------------------------
+
+// A load to where a product reads a, before or after it was waited for.
+__global__ void load_over_operand(const __grid_constant__ CUtensorMap map, bool waited) {
+  __shared__ std::uint64_t barrier;
+  auto* shared = static_cast<char*>(cuda_emulator::dynamic_shared_memory());
+  if (threadIdx.x == 0) {
+    cuda_emulator::mbarrier_init(&barrier, 1);
+    cuda_emulator::fence_mbarrier_init();
+    std::memset(shared, 0, 9 * 1024);
+    cuda_emulator::fence_proxy_async();
+  }
+  __syncthreads();
+  float d[4];
+  if (threadIdx.x < 128) {
+    cuda_emulator::wgmma_fence();
+    cuda_emulator::wgmma_ss<8, false, false>(d, cuda_emulator::wgmma_descriptor(shared, 16, 1024, 1),
+                                             cuda_emulator::wgmma_descriptor(shared + 8 * 1024, 16, 1024, 1), false);
+    cuda_emulator::wgmma_commit();
+    if (waited) cuda_emulator::wgmma_wait<0>();
+  }
+  __syncthreads();
+  if (threadIdx.x == 128) {
+    cuda_emulator::mbarrier_arrive_expect_tx(&barrier, 1024);
+    cuda_emulator::tma_load_2d(shared + 7 * 1024, &map, &barrier, 0, 0);
+    cuda_emulator::mbarrier_wait(&barrier, 0);
+  }
+  __syncthreads();
+  if (threadIdx.x < 128 && !waited) cuda_emulator::wgmma_wait<0>();
+}
+
+TEST_F(TmaTest, LoadsWaitForTheProductsThatRead) {
+  const DeviceArray<float> x(counted(320));
+  MapOf map;
+  map.address = x.data();
+  map.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+  const auto message = [&](bool waited) {
+    return error_of([&] { run(load_over_operand, 1, 160, 9 * 1024, map.made(), waited); });
+  };
+  EXPECT_EQ(message(true), "");
+  EXPECT_TRUE(contains(message(false), "that a product under way reads"));
+}
+
 // --- Waiting by a counter ------------------------------------------------------------------------------------------
 
 __global__ void take_turns(int* turn, int* to) {
