@@ -84,9 +84,9 @@ function(ringtrain_cuda_options target)
     # fmt 9 mistakes nvcc for a compiler without constexpr, and then its own consteval functions do not compile.
     target_compile_definitions(${target} INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
     target_compile_options(${target} INTERFACE
-      $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>)
-    # fmt 9 takes its functions for not constexpr under nvcc, yet checks format strings by them at compile time.
-    target_compile_definitions(${target} INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
+      $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>
+      # Lines for compute-sanitizer and profilers; the code stays the same.
+      $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;--compress-mode=size>)
     target_link_libraries(${target} INTERFACE CUDA::cudart_static CUDA::cublasLt)
     if(RINGTRAIN_NCCL)
       target_include_directories(${target} SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})

@@ -25,8 +25,9 @@ class Batch {
   std::int64_t target_count = 0;  // labels >= 0 with weight != 0, of this rank
 
   // What every ring rank holds of these same sequences, by ring rank: for the ring's schedule and its messages.
-  std::vector<ShardExtents> extents;       // [N]
-  std::vector<SegmentList> ring_segments;  // [N]
+  std::vector<ShardExtents> extents;            // [N]
+  std::vector<SegmentList> ring_segments;       // [N]
+  std::vector<DocumentStarts> document_starts;  // [B] of the whole sequences; none without documents
 
   TensorView tokens() const { return tokens_.view().prefix({B, T}); }        // int32
   TensorView labels() const { return labels_.view().prefix({B, T}); }        // int32; -1: no target

@@ -88,6 +88,16 @@ std::vector<SegmentExtent> extents_of(const SegmentList& segments, const TokenFi
   return extents;
 }
 
+/// Return where the documents of one sequence begin.
+DocumentStarts document_starts_of(const TokenFile& file, std::int64_t base, std::int64_t length) {
+  const std::span<const std::int64_t> offsets = file.document_offsets();
+  DocumentStarts starts{0};
+  for (auto next = std::ranges::upper_bound(offsets, base); next != offsets.end() && *next < base + length; ++next) {
+    starts.push_back(*next - base);
+  }
+  return starts;
+}
+
 /// Sets the batch's shape and cut for `sequences` sequences.
 void begin_batch(Batch& batch, std::int64_t sequences, std::int64_t length, bool documents, const ShardSpec& shard) {
   ensure(length <= INT32_MAX, "positions are 32-bit");
@@ -97,6 +107,7 @@ void begin_batch(Batch& batch, std::int64_t sequences, std::int64_t length, bool
   }
   batch.segments = batch.ring_segments[static_cast<std::size_t>(shard.ring_rank)];
   batch.extents.assign(static_cast<std::size_t>(shard.ring_size), {});
+  batch.document_starts.clear();
   batch.B = sequences;
   batch.T = token_count(batch.segments);
   batch.has_documents = documents;
@@ -109,6 +120,7 @@ void fill_sequence(Batch& batch, std::int64_t b, const TokenFile& file, std::int
   for (std::size_t rank = 0; rank < batch.extents.size(); ++rank) {
     batch.extents[rank].push_back(extents_of(batch.ring_segments[rank], file, base, rules.documents));
   }
+  if (rules.documents) batch.document_starts.push_back(document_starts_of(file, base, rules.length));
   dispatch_float(batch.weights().dtype, [&]<class Real>() {
     const std::int64_t begin = b * batch.T;
     fill_row<Real>(batch,

@@ -75,10 +75,16 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
   void* data = nullptr;
   if (mode_ == Mode::real) {
     data = allocate(bytes);
+    if (!data && host_memory_ == HostMemory::pinned) {
+      fail(
+          ExitCode::device,
+          "the NVIDIA driver gives no {} bytes of pinned host memory for {} {} {} (this rank already holds {} bytes of "
+          "it); free memory on this machine, lift its limit (a container's memory limit counts, and WSL pins half of "
+          "the memory at most), or set training.offload to less",
+          bytes, name_of(tag), name, shape.to_string(), current_.total);
+    }
     if (!data) {
-      const std::string where = host_memory_ == HostMemory::pinned ? " of pinned host memory"
-                                : device_.is_cpu()                 ? ""
-                                                                   : " on " + device_.name();
+      const std::string where = device_.is_cpu() ? "" : " on " + device_.name();
       fail(ExitCode::usage,
            "cannot allocate {} bytes{} for {} {} {} (rank already holds {} bytes); use more sequence ranks, "
            "a smaller training.seq_len or another training.recompute",

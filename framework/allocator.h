@@ -43,7 +43,8 @@ class Allocator {
   ~Allocator();
 
   /// Return a tensor of uninitialised memory (fresh pages: not resident until written), aligned to 64 bytes or more.
-  /// In plan mode its data is null. Throws Error(usage) naming tag, name and sizes when the device has no more memory.
+  /// In plan mode its data is null. Throws Error(usage) naming tag, name and sizes when the device has no more memory,
+  /// Error(device) when the driver cannot pin so much of the host's.
   Tensor make(Tag tag, std::string name, DType dtype, const Shape& shape);
 
   /// Return where tensors of the host come from that the device's work reads or writes: this one itself on a CPU; else

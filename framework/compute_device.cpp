@@ -26,14 +26,15 @@ std::size_t scratch_bytes([[maybe_unused]] Device device) {
 
 }  // namespace
 
-ComputeDevice::ComputeDevice(Allocator& allocator, ThreadPool& pool, TraceTrack* trace)
+ComputeDevice::ComputeDevice(Allocator& allocator, ThreadPool& pool, RankTrace* trace)
     : scratch_(allocator.make(Tag::workspace, "kernel scratch", DType::uint8,
                               {static_cast<std::int64_t>(scratch_bytes(allocator.device()))})),
-      stream_(pool, scratch_.view(), trace) {
+      stream_(pool, scratch_.view(), trace ? &trace->work : nullptr) {
   if (allocator.device().is_cpu()) return;
 #if RINGTRAIN_CUDA
   if (!allocator.planning()) cuda_ = std::make_unique<Cuda>(allocator.device().index, scratch_.view());
-  stream_ = Stream(cuda_ ? &cuda_->context : nullptr, allocator.device(), pool, trace);
+  if (cuda_ && trace) cuda_->context.record_on(*trace);
+  stream_ = Stream(cuda_ ? &cuda_->context : nullptr, allocator.device(), pool, trace ? &trace->work : nullptr);
 #else
   fail(ExitCode::device,
        "training.device is {}, but this program was built without CUDA; build it with cmake --preset "

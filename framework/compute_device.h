@@ -14,7 +14,7 @@ class ComputeDevice {
  public:
   /// On the allocator's device; in plan mode there is a stream to ask about sizes, which runs nothing. All must outlive
   /// it. trace may be null. Throws Error(device) if there is no such device.
-  ComputeDevice(Allocator& allocator, ThreadPool& pool, TraceTrack* trace);
+  ComputeDevice(Allocator& allocator, ThreadPool& pool, RankTrace* trace);
   ~ComputeDevice();
   ComputeDevice(const ComputeDevice&) = delete;
   ComputeDevice& operator=(const ComputeDevice&) = delete;

@@ -20,6 +20,9 @@ struct Segment {
 
 using SegmentList = std::vector<Segment>;
 
+/// The positions at which the documents of one sequence begin, ascending, from 0. Empty: all of it is one document.
+using DocumentStarts = std::vector<std::int64_t>;
+
 /// Return the number of tokens of all segments.
 std::int64_t token_count(std::span<const Segment> segments);
 /// Return the position of local token i. Positions grow with i in every layout of this project.

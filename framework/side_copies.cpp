@@ -4,6 +4,7 @@
 
 #if RINGTRAIN_CUDA
 #include "framework/cuda/event.h"
+#include "framework/cuda/timeline.h"
 #endif
 
 namespace ringtrain {
@@ -63,14 +64,23 @@ SideCopies::Mark SideCopies::mark() const {
 }
 
 SideCopies::Mark SideCopies::copy(const TensorView& to, const TensorView& from, [[maybe_unused]] const Mark& ready,
-                                  [[maybe_unused]] const Mark& free) {
+                                  [[maybe_unused]] const Mark& free, [[maybe_unused]] const Label& label) {
   ensure(to.bytes() == from.bytes(), "a copy joins tensors of one size");
 #if RINGTRAIN_CUDA
   if (cuda_) {
     hold_back(cuda_->stream, ready);
     hold_back(cuda_->stream, free);
-    cuda::check(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDefault, cuda_->stream),
-                "copying beside the GPU's work");
+    const auto give = [&] {
+      cuda::check(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDefault, cuda_->stream),
+                  "copying beside the GPU's work");
+    };
+    if (cuda::Timeline* const timeline = stream_->cuda().timeline()) {
+      timeline->transfer(
+          cuda_->stream, label.name,
+          {{"layer", label.layer}, {"hop", label.hop}, {"bytes", static_cast<std::int64_t>(from.bytes())}}, give);
+    } else {
+      give();
+    }
     return mark_of(cuda_->stream);
   }
 #endif

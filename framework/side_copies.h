@@ -17,6 +17,11 @@ class SideCopies {
  public:
   /// A point in some stream's work, or null: one that was passed already. Any thread may hold it and let it go.
   using Mark = std::shared_ptr<const void>;
+  /// What a copy is for: shown on the timeline. name: a literal. layer, hop: -1 where they mean nothing.
+  struct Label {
+    const char* name = "copy";
+    std::int64_t layer = -1, hop = -1;
+  };
 
   SideCopies();
   ~SideCopies();
@@ -32,7 +37,7 @@ class SideCopies {
   Mark mark() const;
   /// to = from (of one size; host memory must be pinned), once `ready` and `free` were passed: the data is there, and
   /// the memory for it no longer in use. Return a mark behind the copy.
-  Mark copy(const TensorView& to, const TensorView& from, const Mark& ready, const Mark& free);
+  Mark copy(const TensorView& to, const TensorView& from, const Mark& ready, const Mark& free, const Label& label);
   /// What the stream is given from now on runs after the mark.
   void follow(const Mark& mark) const;
 

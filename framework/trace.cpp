@@ -14,9 +14,9 @@ namespace ringtrain {
 
 namespace {
 
-/// Rows of a rank have the numbers from (rank + 1) * rows_per_rank on. No number is 0, which viewers take for the
-/// kernel's idle thread, and none stands for two rows.
-constexpr int rows_per_rank = 1000;
+/// Rows of a rank have the numbers from (rank + 1) * rows_per_rank on, those of its GPU from device_rows further on. No
+/// number is 0, which viewers take for the kernel's idle thread, and none stands for two rows.
+constexpr int rows_per_rank = 1000, device_rows = 500;
 
 /// Collects the events of a file and hands them on in pieces: a trace is larger than one would like to hold twice.
 class EventWriter {
@@ -32,7 +32,7 @@ class EventWriter {
            std::string_view(what).substr(0, std::string_view(what).find('_')), process, row, row);
   }
 
-  void span(const TraceTrack::Entry& entry, std::int64_t end, int process, int row) {
+  void span(const TraceEntry& entry, std::int64_t end, int process, int row) {
     separate();
     append(R"({{"ph":"X","name":"{}","pid":{},"tid":{},"ts":{}.{:03},"dur":{}.{:03},"args":{{)", entry.name, process,
            row, entry.begin / 1000, entry.begin % 1000, (end - entry.begin) / 1000, (end - entry.begin) % 1000);
@@ -84,14 +84,27 @@ std::int64_t last_moment(const TraceTrack& track) {
   return last;
 }
 
-std::int64_t end_of(const TraceTrack::Entry& entry, std::int64_t last) {
-  return entry.end == TraceTrack::still_open ? last : entry.end;
+/// Return the spans that have a beginning, in the order of those. Of one beginning, those that were recorded first are
+/// around the others.
+std::vector<const TraceEntry*> spans_of(const TraceTrack& track) {
+  std::vector<const TraceEntry*> spans;
+  for (std::size_t i = 0; i < track.size(); ++i) {
+    if (track[i].begin != TraceEntry::still_open) spans.push_back(&track[i]);
+  }
+  std::ranges::stable_sort(spans, {}, &TraceEntry::begin);
+  return spans;
 }
 
 }  // namespace
 
-TraceTrack::Entry* TraceTrack::begin(const char* name, const char* detail,
-                                     std::initializer_list<TraceArgument> arguments) {
+TraceEntry* TraceTrack::begin(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments) {
+  if (mirror_) mirror_->begin(name, detail, arguments);
+  Entry* const entry = add(name, detail, arguments);
+  if (entry) entry->begin = now();
+  return entry;
+}
+
+TraceEntry* TraceTrack::add(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments) {
   if (paused_) return nullptr;
   if (size_ == capacity_) {
     ++dropped_;
@@ -101,21 +114,23 @@ TraceTrack::Entry* TraceTrack::begin(const char* name, const char* detail,
   Entry& entry = blocks_.back()[size_++ % block_spans];
   entry.name = name;
   entry.detail = detail;
-  std::copy_n(arguments.begin(), std::min(arguments.size(), most_arguments), entry.arguments.begin());
-  entry.begin = now();
+  std::copy_n(arguments.begin(), std::min(arguments.size(), TraceEntry::most_arguments), entry.arguments.begin());
   return &entry;
 }
 
 Trace::Trace(int data, int sequence, std::size_t capacity) : sequence_(sequence) {
   const TraceTrack::Clock::time_point origin = TraceTrack::Clock::now();
   for (int rank = 0; rank < data * sequence; ++rank) {
-    ranks_.push_back(std::make_unique<RankTrace>(RankTrace{{origin, capacity}, {origin, capacity}}));
+    ranks_.push_back(std::make_unique<RankTrace>(origin, capacity));
   }
 }
 
 std::size_t Trace::dropped() const {
   std::size_t sum = 0;
-  for (const auto& rank : ranks_) sum += rank->work.dropped() + rank->communication.dropped();
+  for (const auto& rank : ranks_) {
+    sum += rank->work.dropped() + rank->communication.dropped();
+    sum += rank->device_work.dropped() + rank->device_communication.dropped();
+  }
   return sum;
 }
 
@@ -146,32 +161,42 @@ void Trace::write_events(File& file) const {
     const int data = rank / sequence_, sequence = rank % sequence_, process = data + 1;
     const int row = (rank + 1) * rows_per_rank;
     if (sequence == 0) writer.name("process_name", process, row, fmt::format("data rank {}", data));
-    writer.name("thread_name", process, row, fmt::format("sequence rank {}", sequence));
-    const std::int64_t last = std::max(last_moment(own.work), last_moment(own.communication));
-    for (std::size_t i = 0; i < own.work.size(); ++i) {
-      writer.span(own.work[i], end_of(own.work[i], last), process, row);
+    std::int64_t last = 0;
+    for (const TraceTrack* track : {&own.work, &own.communication, &own.device_work, &own.device_communication}) {
+      last = std::max(last, last_moment(*track));
     }
-    const std::vector<int> rows = rows_without_overlap(own.communication);
-    for (int more = 0; more <= (rows.empty() ? -1 : *std::max_element(rows.begin(), rows.end())); ++more) {
-      writer.name("thread_name", process, row + 1 + more,
-                  fmt::format("sequence rank {} communication{}", sequence, more ? fmt::format(" {}", more + 1) : ""));
-    }
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      writer.span(own.communication[i], end_of(own.communication[i], last), process, row + 1 + rows[i]);
-    }
+    const auto write = [&](const TraceEntry& span, int to) {
+      writer.span(span, span.end == TraceEntry::still_open ? last : span.end, process, to);
+    };
+    const auto write_nested = [&](const TraceTrack& track, int to, const std::string& name) {
+      writer.name("thread_name", process, to, name);
+      for (const TraceEntry* span : spans_of(track)) write(*span, to);
+    };
+    const auto write_overlapping = [&](const TraceTrack& track, int first, const std::string& name) {
+      const std::vector<const TraceEntry*> spans = spans_of(track);
+      const std::vector<int> rows = rows_without_overlap(spans);
+      for (int more = 0; more <= (rows.empty() ? -1 : *std::max_element(rows.begin(), rows.end())); ++more) {
+        writer.name("thread_name", process, first + more, name + (more ? fmt::format(" {}", more + 1) : ""));
+      }
+      for (std::size_t i = 0; i < rows.size(); ++i) write(*spans[i], first + rows[i]);
+    };
+    const std::string name = fmt::format("sequence rank {}", sequence);
+    write_nested(own.work, row, name);
+    write_overlapping(own.communication, row + 1, name + " communication");
+    if (own.device_work.size() > 0) write_nested(own.device_work, row + device_rows, name + " GPU");
+    write_overlapping(own.device_communication, row + device_rows + 1, name + " GPU communication");
   }
   writer.finish(dropped());
 }
 
-std::vector<int> rows_without_overlap(const TraceTrack& track) {
+std::vector<int> rows_without_overlap(const std::vector<const TraceEntry*>& spans) {
   std::vector<int> rows;
   std::vector<std::int64_t> free_from;  // by row
-  for (std::size_t i = 0; i < track.size(); ++i) {
-    const TraceTrack::Entry& entry = track[i];
+  for (const TraceEntry* span : spans) {
     const auto free =
-        std::find_if(free_from.begin(), free_from.end(), [&](std::int64_t from) { return from <= entry.begin; });
+        std::find_if(free_from.begin(), free_from.end(), [&](std::int64_t from) { return from <= span->begin; });
     rows.push_back(static_cast<int>(free - free_from.begin()));
-    const std::int64_t end = entry.end == TraceTrack::still_open ? INT64_MAX : entry.end;
+    const std::int64_t end = span->end == TraceEntry::still_open ? INT64_MAX : span->end;
     if (free == free_from.end()) {
       free_from.push_back(end);
     } else {

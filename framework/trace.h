@@ -2,6 +2,9 @@
 // rank, in it a thread for each sequence rank and one more for its communication. A Span records the time between its
 // constructor and destructor. Whoever records holds a TraceTrack*, null where nothing is traced: one branch a span.
 //
+// A GPU runs behind the host. What a rank's GPU does has rows of its own (framework/cuda/timeline.h), by the GPU's
+// clock and brought to the host's; the rank's own row then shows when work was given.
+//
 // Memory is bounded: a track holds at most so many spans, taken a block at a time. What finds it full is dropped and
 // counted. A span takes its place when it begins, so that one that was kept has all spans around it, too.
 #pragma once
@@ -26,20 +29,35 @@ struct TraceArgument {
   std::int64_t value = 0;
 };
 
+/// A span as it is recorded.
+struct TraceEntry {
+  static constexpr std::size_t most_arguments = 5;
+  static constexpr std::int64_t still_open = -1;
+  const char* name = nullptr;
+  const char* detail = nullptr;                       // what it is for; may be null
+  std::int64_t begin = still_open, end = still_open;  // nanoseconds since the trace began
+  std::array<TraceArgument, most_arguments> arguments{};
+};
+
+/// Records spans a second time, by the clock of the device that does what they give to it.
+class SpanMirror {
+ public:
+  virtual ~SpanMirror() = default;
+  /// A span of the rank's work begins behind all that the device was given so far; the one that began last ends so.
+  virtual void begin(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments) = 0;
+  virtual void end() = 0;
+  /// A transfer begins where the device stands when it is posted, and ends where it has been waited for. Return what
+  /// end_transfer() is given; null if it is not recorded.
+  virtual TraceEntry* begin_transfer(const char* name, std::initializer_list<TraceArgument> arguments) = 0;
+  virtual void end_transfer(TraceEntry* entry) = 0;
+};
+
 /// One row of the timeline. Used by one thread at a time: its rank's.
 class TraceTrack {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::size_t most_arguments = 5;
+  using Entry = TraceEntry;
   static constexpr std::size_t block_spans = 4096;
-  static constexpr std::int64_t still_open = -1;
-
-  struct Entry {
-    const char* name = nullptr;
-    const char* detail = nullptr;              // what it is for; may be null
-    std::int64_t begin = 0, end = still_open;  // nanoseconds since the trace began
-    std::array<TraceArgument, most_arguments> arguments{};
-  };
 
   /// capacity: the most spans it keeps.
   TraceTrack(Clock::time_point origin, std::size_t capacity) : origin_(origin), capacity_(capacity) {}
@@ -49,7 +67,13 @@ class TraceTrack {
   Entry* begin(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments);
   void end(Entry* entry) {
     if (entry) entry->end = now();
+    if (mirror_) mirror_->end();
   }
+  /// Adds a span whose times are for the caller to set. One without a beginning is not shown.
+  Entry* add(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments);
+  /// From now on spans are recorded there as well; null: no more. Spans of this track then are properly nested.
+  void mirror(SpanMirror* mirror) { mirror_ = mirror; }
+  SpanMirror* mirror() const { return mirror_; }
   /// A paused track records no new spans and counts none as dropped.
   void pause(bool paused) { paused_ = paused; }
 
@@ -58,14 +82,16 @@ class TraceTrack {
   /// Return the i-th span, in the order of beginnings.
   const Entry& operator[](std::size_t i) const { return blocks_[i / block_spans][i % block_spans]; }
 
- private:
+  /// Return nanoseconds since the trace began.
   std::int64_t now() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - origin_).count();
   }
 
+ private:
   Clock::time_point origin_;
   std::size_t capacity_, size_ = 0, dropped_ = 0;
   bool paused_ = false;
+  SpanMirror* mirror_ = nullptr;
   std::vector<std::unique_ptr<Entry[]>> blocks_;  // entries do not move
 };
 
@@ -91,12 +117,24 @@ class Span {
   TraceTrack::Entry* entry_ = nullptr;
 };
 
-/// What one rank records: its own work and waits, properly nested; and its exchanges, which may overlap.
+/// What one rank records: its own work and waits, properly nested; and its exchanges, which may overlap. Of a GPU the
+/// same by its own clock, empty where there is none.
 struct RankTrace {
-  TraceTrack work, communication;
+  RankTrace(TraceTrack::Clock::time_point origin, std::size_t capacity)
+      : work(origin, capacity),
+        communication(origin, capacity),
+        device_work(origin, capacity),
+        device_communication(origin, capacity) {}
+  TraceTrack work, communication, device_work, device_communication;
   void pause(bool paused) {
-    work.pause(paused);
-    communication.pause(paused);
+    for (TraceTrack* track : {&work, &communication, &device_work, &device_communication}) track->pause(paused);
+  }
+  /// As the mirror's, of the rank's GPU; null without one.
+  TraceEntry* begin_transfer(const char* name, std::initializer_list<TraceArgument> arguments) {
+    return work.mirror() ? work.mirror()->begin_transfer(name, arguments) : nullptr;
+  }
+  void end_transfer(TraceEntry* entry) {
+    if (entry && work.mirror()) work.mirror()->end_transfer(entry);
   }
 };
 
@@ -127,8 +165,9 @@ class Trace {
   std::vector<std::unique_ptr<RankTrace>> ranks_;
 };
 
-/// Return for each span of a track the row that it takes so that spans of one row do not overlap: the first free one,
-/// in the order of beginnings. (Exchanges are under way at the same time; a viewer draws a row as a stack of calls.)
-std::vector<int> rows_without_overlap(const TraceTrack& track);
+/// Return for each span the row that it takes so that spans of one row do not overlap: the first free one. Spans are
+/// given in the order of their beginnings. (Exchanges are under way at the same time; a viewer draws a row as a stack
+/// of calls.)
+std::vector<int> rows_without_overlap(const std::vector<const TraceEntry*>& spans);
 
 }  // namespace ringtrain

@@ -68,7 +68,8 @@ void Activations::after_forward(std::int64_t layer) {
   for (const PerLayer* tensors : all_kept()) {
     if (!tensors->offloaded()) continue;
     sent_[static_cast<std::size_t>(layer)] =
-        copies_.copy(tensors->at_home(layer), tensors->resident(layer), /*ready=*/done, /*free=*/{});
+        copies_.copy(tensors->at_home(layer), tensors->resident(layer), /*ready=*/done, /*free=*/{},
+                     {.name = "to host memory", .layer = layer});
   }
 }
 
@@ -81,7 +82,8 @@ void Activations::before_backward(std::int64_t layer) {
     for (const PerLayer* tensors : all_kept()) {
       if (!tensors->offloaded()) continue;
       fetched_[static_cast<std::size_t>(next)] =
-          copies_.copy(tensors->resident(next), tensors->at_home(next), /*ready=*/{}, free);
+          copies_.copy(tensors->resident(next), tensors->at_home(next), /*ready=*/{}, free,
+                       {.name = "from host memory", .layer = next});
     }
   }
   if (offloads(layer)) copies_.follow(fetched_[static_cast<std::size_t>(layer)]);

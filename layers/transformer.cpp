@@ -52,8 +52,10 @@ struct Transformer::State {
   }
 
   void load(const Batch& host) {
+    ensure(!host.has_documents || std::ssize(host.document_starts) == host.B, "documents begin somewhere");
     batch.load(stream, host);
-    ring.begin({.causal = true, .window = config.sliding_window}, host.extents, host.ring_segments, host.B);
+    ring.begin({.causal = true, .window = config.sliding_window}, host.extents, host.ring_segments, host.B,
+               host.document_starts);
   }
   BlockTensors tensors(std::size_t layer, bool training) const {
     return activations.block(static_cast<std::int64_t>(layer), batch.B(), batch.T(), training);

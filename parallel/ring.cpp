@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <exception>
 #include <optional>
 #include <utility>
 
+#include "framework/stream_clock.h"
 #include "kernels/elementwise.h"
 
 namespace ringtrain {
@@ -18,10 +18,8 @@ namespace ringtrain {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+/// Moments kept before those of passes that are done are read in between: a long evaluation has many.
+constexpr std::size_t many_moments = 8192;
 
 /// Buffers of a hop alternate: hop h > 0 lives in buffer (h - 1) % 2, so a ring of two needs one.
 constexpr std::size_t buffer_of(int hop) {
@@ -57,9 +55,10 @@ struct Ring::State {
   // Of the micro-batch.
   std::int64_t B = 0;
   AttentionMask mask;
-  std::vector<SegmentList> segments;  // by rank
-  std::vector<std::int64_t> tokens;   // by rank
-  std::vector<std::int64_t> pairs;    // by hop; unknown before its block (with its documents) was here
+  std::vector<SegmentList> segments;   // by rank
+  std::vector<DocumentStarts> starts;  // by sequence; none: one document each
+  std::vector<std::int64_t> tokens;    // by rank
+  std::vector<std::int64_t> pairs;     // by hop; unknown before its block is met
   struct Round {
     const RingStep* step = nullptr;
     const RingDelivery* delivery = nullptr;
@@ -93,7 +92,10 @@ struct Ring::State {
   /// Return the pairs of the block that is met now.
   std::int64_t pairs_of(const RingStep& step) {
     std::int64_t& known = pairs[static_cast<std::size_t>(step.hop)];
-    if (known == unknown) known = visible_pairs(mask, places_of(*round(0).step), places_of(step), B);
+    if (known == unknown) {
+      const auto of = [&](int owner) -> const SegmentList& { return segments[static_cast<std::size_t>(owner)]; };
+      known = visible_pairs(mask, of(rank), of(step.owner), B, starts);
+    }
     return known;
   }
   TensorView kv_of(const RingStep& step) const {
@@ -109,7 +111,34 @@ struct Ring::State {
     return gradients[buffer_of(step.hop)].view().prefix(block_shape(B, tokens_of(step.owner), capacity));
   }
 
-  RingPassLoad& pass_load() { return backward ? load.backward : load.forward; }
+  // Times of a GPU are known behind the work that they are of: until then they wait here.
+  struct Timed {
+    bool backward, is_wait;
+    int hop;
+    StreamClock::Moment from, to;
+  };
+  StreamClock clock;
+  std::vector<Timed> timed;
+
+  RingPassLoad& load_of(bool backward_pass) { return backward_pass ? load.backward : load.forward; }
+  /// Adds all times to the load; they have passed.
+  void read_times() {
+    for (const Timed& time : timed) {
+      RingPassLoad& of = load_of(time.backward);
+      (time.is_wait ? of.hop_waits[static_cast<std::size_t>(time.hop)] : of.compute_seconds) +=
+          clock.seconds(time.from, time.to);
+    }
+    timed.clear();
+    clock.clear();
+  }
+  /// Runs body() and times what it gave to the stream. A ring of one has nobody to compare with.
+  template <class Body>
+  void time(Stream& stream, bool is_wait, int hop, const Body& body) {
+    if (size == 1) return body();
+    const StreamClock::Moment from = clock.mark(stream);
+    body();
+    timed.push_back({backward, is_wait, hop, from, clock.mark(stream)});
+  }
   void reset_load() {
     for (RingPassLoad* one : {&load.forward, &load.backward}) {
       one->pairs = 0;
@@ -119,17 +148,18 @@ struct Ring::State {
   }
 
   /// hop: which one cannot go on before; size: the end of the pass.
-  void wait(Communicator& communicator, std::vector<Ticket>& tickets, int hop) {
-    const auto start = Clock::now();
-    for (const Ticket ticket : tickets) communicator.wait(ticket);
+  void wait(Stream& stream, Communicator& communicator, std::vector<Ticket>& tickets, int hop) {
+    if (tickets.empty()) return;
+    time(stream, /*is_wait=*/true, hop, [&] {
+      for (const Ticket ticket : tickets) communicator.wait(ticket);
+    });
     tickets.clear();
-    pass_load().hop_waits[static_cast<std::size_t>(hop)] += seconds_since(start);
   }
 
   void post_keys(int hop);
   void post_gradients(int hop);
   void finish_gradients(Stream& stream, int hop);
-  void visit(const RingStep& step, const Visitor& visitor);
+  void visit(Stream& stream, const RingStep& step, const Visitor& visitor);
   void pass(Stream& stream, const Visitor& visitor);
   void run(Stream& stream, const Visitor& visitor);
 };
@@ -177,12 +207,12 @@ void Ring::State::post_gradients(int hop) {
 
 /// Ends the gradients' round before `hop`.
 void Ring::State::finish_gradients(Stream& stream, int hop) {
-  if (gradient_ranks) wait(*gradient_ranks, gradient_tickets, hop);
+  if (gradient_ranks) wait(stream, *gradient_ranks, gradient_tickets, hop);
   if (returning && !returning->replaces) add(stream, own_dkv, home.view().prefix(own_dkv.shape));
   returning = nullptr;
 }
 
-void Ring::State::visit(const RingStep& step, const Visitor& visitor) {
+void Ring::State::visit(Stream& stream, const RingStep& step, const Visitor& visitor) {
   const TensorView kv = kv_of(step);
   RingBlock block{.owner = step.owner,
                   .hop = step.hop,
@@ -199,10 +229,8 @@ void Ring::State::visit(const RingStep& step, const Visitor& visitor) {
     block.dk = half(dkv, 0);
     block.dv = half(dkv, 1);
   }
-  const auto start = Clock::now();
-  visitor(block);
-  pass_load().compute_seconds += seconds_since(start);
-  pass_load().pairs += block.pairs;
+  time(stream, /*is_wait=*/false, step.hop, [&] { visitor(block); });
+  load_of(backward).pairs += block.pairs;
 }
 
 void Ring::State::pass(Stream& stream, const Visitor& visitor) {
@@ -211,17 +239,17 @@ void Ring::State::pass(Stream& stream, const Visitor& visitor) {
     const Span span(
         step ? stream.trace() : nullptr, "hop",
         {{"hop", hop}, {"owner", step ? step->owner : -1}, {"tokens", step ? B * tokens_of(step->owner) : 0}});
-    if (hop > 0) wait(*key_ranks, arriving, hop);
+    if (hop > 0) wait(stream, *key_ranks, arriving, hop);
     if (backward) finish_gradients(stream, hop);
     if (hop + 1 < size) post_keys(hop + 1);
     if (step) {
       if (backward && step->gradient_from == no_peer) fill(stream, gradients_of(*step), 0.0);
-      visit(*step, visitor);
+      visit(stream, *step, visitor);
     }
     if (backward && size > 1) post_gradients(hop);
   }
   if (backward) finish_gradients(stream, size);
-  if (size > 1) wait(*key_ranks, departing, size);
+  if (size > 1) wait(stream, *key_ranks, departing, size);
 }
 
 /// A pass that fails ends all ranks before the caller can free what they are reading.
@@ -272,15 +300,18 @@ Ring::Ring(Allocator& allocator, Communicator* ring, int ring_size, const RingCa
 Ring::~Ring() = default;
 
 void Ring::begin(const AttentionMask& mask, std::span<const ShardExtents> extents,
-                 std::span<const SegmentList> segments, std::int64_t sequences) {
+                 std::span<const SegmentList> segments, std::int64_t sequences,
+                 std::span<const DocumentStarts> documents) {
   State& s = *state_;
   const auto N = static_cast<std::size_t>(s.size);
   ensure(N == 1 || s.key_ranks, "a ring that was only planned does not run");
   ensure(extents.size() == N && segments.size() == N, "the shards of all ring ranks");
+  if (s.clock.size() > many_moments && s.clock.passed()) s.read_times();
   s.B = sequences;
   s.mask = mask;
   s.pairs.assign(N, State::unknown);
   s.segments.assign(segments.begin(), segments.end());
+  s.starts.assign(documents.begin(), documents.end());
   s.tokens.clear();
   for (const SegmentList& list : s.segments) s.tokens.push_back(token_count(list));
   ensure(N == 1 || s.most_tokens() <= s.capacity.tokens, "a micro-batch within the ring's capacity");
@@ -338,6 +369,8 @@ std::size_t Ring::ring_bytes(const RingCapacity& capacity, int ring_size) {
 }
 
 RingLoad Ring::take_load() {
+  state_->clock.wait();
+  state_->read_times();
   RingLoad load = state_->load;
   state_->reset_load();
   return load;

@@ -49,9 +49,9 @@ class Ring {
   ~Ring();
 
   /// Sets the schedule of a micro-batch: what every ring rank holds. Pure: all ranks pass the same values; no
-  /// communication.
+  /// communication. documents: of each sequence, to count pairs by (document ids may lie on a GPU); or none.
   void begin(const AttentionMask& mask, std::span<const ShardExtents> extents, std::span<const SegmentList> segments,
-             std::int64_t sequences);
+             std::int64_t sequences, std::span<const DocumentStarts> documents = {});
 
   /// Calls visitor for the rank's own block, then for each block that its queries may see, in the order of hops.
   /// kv [2, B, T, G, D]: own keys and values, unchanged until return. documents: own ids, int32 [B, T], or empty.
@@ -65,7 +65,8 @@ class Ring {
   const RingPlan& plan() const { return plan_; }
   /// Return the bytes of the ring's buffers: the stated formula, see docs/architecture.md.
   static std::size_t ring_bytes(const RingCapacity& capacity, int ring_size);
-  /// Return what the passes since the last call did and waited for (the exposed communication), and reset it.
+  /// Return what the passes since the last call did and waited for (the exposed communication), and reset it. On a GPU
+  /// these are times of its stream, for whose end this waits: call it where a value has just been read.
   RingLoad take_load();
 
  private:

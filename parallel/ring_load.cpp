@@ -1,54 +1,37 @@
 #include "parallel/ring_load.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace ringtrain {
 
 namespace {
 
-/// Tokens of one sequence of a shard that belong to one document: local [begin, end).
-struct Run {
-  std::int64_t begin, end;
-};
-
-/// Return where those of local tokens [begin, end) stand.
-SegmentList part_of(std::span<const Segment> segments, const Run& run) {
+/// Return what segments have of the positions [begin, end).
+SegmentList part_of(std::span<const Segment> segments, std::int64_t begin, std::int64_t end) {
   SegmentList part;
-  std::int64_t offset = 0;
   for (const Segment& segment : segments) {
-    const std::int64_t from = std::max(run.begin - offset, std::int64_t{0});
-    const std::int64_t to = std::min(run.end - offset, segment.count);
+    const auto before = [&](std::int64_t position) {  // how many of its tokens stand before it
+      const std::int64_t ahead = position - segment.start;
+      return ahead <= 0 ? 0 : std::min(segment.count, (ahead - 1) / segment.stride + 1);
+    };
+    const std::int64_t from = before(begin), to = before(end);
     if (from < to) part.push_back({segment.position(from), segment.stride, to - from});
-    offset += segment.count;
   }
   return part;
 }
 
 }  // namespace
 
-std::int64_t visible_pairs(const AttentionMask& mask, const AttentionTokens& queries, const AttentionTokens& keys,
-                           std::int64_t sequences) {
-  if (queries.documents.empty()) return sequences * visible_pairs(mask, queries.segments, keys.segments);
+std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> queries, std::span<const Segment> keys,
+                           std::int64_t sequences, std::span<const DocumentStarts> documents) {
+  if (documents.empty()) return sequences * visible_pairs(mask, queries, keys);
   std::int64_t pairs = 0;
-  for (std::int64_t b = 0; b < sequences; ++b) {
-    const auto documents_of = [&](const AttentionTokens& tokens) {
-      const std::int64_t T = tokens.documents.dim(1);
-      return std::span(tokens.documents.as<std::int32_t>() + b * T, static_cast<std::size_t>(T));
-    };
-    const auto of_queries = documents_of(queries), of_keys = documents_of(keys);
-    for (std::size_t begin = 0; begin < of_queries.size();) {  // documents ascend along a shard
-      const std::int32_t document = of_queries[begin];
-      const auto end =
-          static_cast<std::size_t>(std::ranges::upper_bound(of_queries.subspan(begin), document) - of_queries.begin());
-      const auto same = std::ranges::equal_range(of_keys, document);
-      const Run run{same.begin() - of_keys.begin(), same.end() - of_keys.begin()};
-      if (run.begin < run.end) {
-        pairs += visible_pairs(
-            mask, part_of(queries.segments, {static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end)}),
-            part_of(keys.segments, run));
-      }
-      begin = end;
+  for (const DocumentStarts& starts : documents) {
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      const std::int64_t end = i + 1 < starts.size() ? starts[i + 1] : std::numeric_limits<std::int64_t>::max();
+      pairs += visible_pairs(mask, part_of(queries, starts[i], end), part_of(keys, starts[i], end));
     }
   }
   return pairs;

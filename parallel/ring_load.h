@@ -7,14 +7,13 @@
 #include <vector>
 
 #include "framework/segments.h"
-#include "kernels/attention.h"
 
 namespace ringtrain {
 
-/// Return how many pairs of `queries` and `keys` are visible, over all sequences [B]: as visible_pairs of the segments,
-/// within documents. Documents, if any, are in host memory.
-std::int64_t visible_pairs(const AttentionMask& mask, const AttentionTokens& queries, const AttentionTokens& keys,
-                           std::int64_t sequences);
+/// Return how many pairs of `queries` and `keys` are visible, over so many sequences: as visible_pairs of the segments,
+/// within documents. documents: of each sequence, or none.
+std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> queries, std::span<const Segment> keys,
+                           std::int64_t sequences, std::span<const DocumentStarts> documents);
 
 /// Return the pairs that each rank's queries see in one sequence of one document: what the layout gives each to do.
 std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout, std::int64_t length, int ranks);
@@ -23,7 +22,8 @@ std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout
 double imbalance(std::span<const std::int64_t> loads);
 double imbalance(std::span<const double> loads);
 
-/// What one rank's forward (or backward) passes through the ring were, summed over layers and micro-batches.
+/// What one rank's forward (or backward) passes through the ring were, summed over layers and micro-batches. Seconds
+/// are of whoever computes: a GPU's own, not of the host that runs ahead of it.
 struct RingPassLoad {
   std::int64_t pairs = 0;         // that attention visited
   double compute_seconds = 0;     // in the visitor

@@ -208,7 +208,8 @@ void ThreadCommunicator::meet(Lock& lock, Half& half, Half& other) {
     if (send.buffer.device.is_cpu()) {
       move_data(receive.buffer, send.buffer);
     } else {
-      send.copied = receive.copied = device_.copy(receive.buffer, send.buffer, send.posted, receive.posted);
+      send.copied = receive.copied = device_.copy(receive.buffer, send.buffer, send.posted, receive.posted,
+                                                  {half.site.operation, half.site.layer, half.site.hop});
     }
   } catch (const Error& error) {
     failure = error;

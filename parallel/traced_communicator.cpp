@@ -7,10 +7,14 @@ namespace ringtrain {
 
 namespace {
 
+/// What a communicator carries and records: one that carries host memory also sees GPU memory pass, whose copies are
+/// recorded by who makes them; one of GPU memory leaves host memory to another beneath it, which records that.
+enum class Recorded { host_memory, device_memory };
+
 class TracedCommunicator final : public Communicator {
  public:
-  TracedCommunicator(Communicator& inner, RankTrace& trace, std::unique_ptr<Communicator> owned)
-      : owned_(std::move(owned)), inner_(inner), trace_(trace) {}
+  TracedCommunicator(Communicator& inner, std::unique_ptr<Communicator> owned, RankTrace& trace, Recorded recorded)
+      : owned_(std::move(owned)), inner_(inner), trace_(trace), recorded_(recorded) {}
 
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
@@ -21,18 +25,22 @@ class TracedCommunicator final : public Communicator {
   void end_group() override { inner_.end_group(); }
 
   Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
-    TraceTrack::Entry* entry =
-        to == no_peer && from == no_peer
-            ? nullptr
-            : trace_.communication.begin(
-                  site.operation, nullptr,
-                  {{"layer", site.layer},
-                   {"hop", site.hop},
-                   {"to", to},
-                   {"from", from},
-                   {"bytes", static_cast<std::int64_t>(to == no_peer ? receive.bytes() : send.bytes())}});
+    const TensorView& message = to == no_peer ? receive : send;
+    const bool on_device = !message.device.is_cpu();
+    TraceEntry* entry = nullptr;
+    if ((to != no_peer || from != no_peer) && on_device == (recorded_ == Recorded::device_memory)) {
+      const std::initializer_list<TraceArgument> arguments{{"layer", site.layer},
+                                                           {"hop", site.hop},
+                                                           {"to", to},
+                                                           {"from", from},
+                                                           {"bytes", static_cast<std::int64_t>(message.bytes())}};
+      entry = on_device ? trace_.begin_transfer(site.operation, arguments)
+                        : trace_.communication.begin(site.operation, nullptr, arguments);
+    }
     const Ticket ticket = inner_.exchange(send, to, receive, from, site);
-    if (ticket.id != 0) pending_.emplace(ticket.id, Pending{entry, site});
+    if (ticket.id != 0 && (on_device || recorded_ == Recorded::host_memory)) {
+      pending_.emplace(ticket.id, Pending{entry, site});
+    }
     return ticket;
   }
 
@@ -44,36 +52,49 @@ class TracedCommunicator final : public Communicator {
     const Span span(&trace_.work, "wait", {{"layer", pending.site.layer}, {"hop", pending.site.hop}},
                     pending.site.operation);
     inner_.wait(ticket);
-    trace_.communication.end(pending.entry);
+    if (recorded_ == Recorded::device_memory) {
+      trace_.end_transfer(pending.entry);
+    } else {
+      trace_.communication.end(pending.entry);
+    }
   }
 
   void barrier(const CallSite& site) override {
-    const Span span(&trace_.work, "wait", {{"layer", site.layer}, {"hop", site.hop}}, site.operation);
+    const Span span(own_row(), "wait", {{"layer", site.layer}, {"hop", site.hop}}, site.operation);
     inner_.barrier(site);
   }
 
   std::unique_ptr<Communicator> split(int colour) override {
-    const Span span(&trace_.work, "wait", {}, "split");
+    const Span span(own_row(), "wait", {}, "split");
     auto inner = inner_.split(colour);
     Communicator& reference = *inner;
-    return std::make_unique<TracedCommunicator>(reference, trace_, std::move(inner));
+    return std::make_unique<TracedCommunicator>(reference, std::move(inner), trace_, recorded_);
   }
 
  private:
   struct Pending {
-    TraceTrack::Entry* entry;
+    TraceEntry* entry;
     CallSite site;
   };
+  /// Return where calls without a message stand; null: the one beneath shows them.
+  TraceTrack* own_row() { return recorded_ == Recorded::host_memory ? &trace_.work : nullptr; }
+
   const std::unique_ptr<Communicator> owned_;  // null: a world, which belongs to its launcher
   Communicator& inner_;
   RankTrace& trace_;
+  const Recorded recorded_;
   std::unordered_map<std::uint64_t, Pending> pending_;
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> traced(Communicator& inner, RankTrace& trace) {
-  return std::make_unique<TracedCommunicator>(inner, trace, nullptr);
+  return std::make_unique<TracedCommunicator>(inner, nullptr, trace, Recorded::host_memory);
+}
+
+std::unique_ptr<Communicator> traced_on_device(std::unique_ptr<Communicator> inner, RankTrace& trace) {
+  Communicator& reference = *inner;
+  return std::make_unique<TracedCommunicator>(reference, std::move(inner), trace, Recorded::device_memory);
 }
 
 }  // namespace ringtrain

@@ -1,6 +1,7 @@
-// A communicator that records what passes through it on a timeline: each exchange on the communication row from its
-// post until the rank has seen its end, each wait on the rank's own row. Exists only where something is traced; bits,
-// order and errors are those of the communicator within.
+// A communicator that records what passes through it on a timeline: each exchange of host memory on the communication
+// row, from its post until the rank has seen its end, and each wait on the rank's own row. (GPU memory moves behind the
+// host's back: the copies between thread ranks record themselves, framework/side_copies.h.) Exists only where something
+// is traced; bits, order and errors are those of the communicator within.
 #pragma once
 
 #include <memory>
@@ -12,5 +13,10 @@ namespace ringtrain {
 
 /// Return inner's calls, recorded. What is split off it is recorded, too. inner and trace must outlive it.
 std::unique_ptr<Communicator> traced(Communicator& inner, RankTrace& trace);
+
+/// Return inner, a communicator of GPU memory above one of host memory that is recorded already. Its exchanges of GPU
+/// memory stand on the row of the GPU's communication, from where the rank's GPU was when they were posted until they
+/// had been waited for there; its waits as above. trace must outlive it.
+std::unique_ptr<Communicator> traced_on_device(std::unique_ptr<Communicator> inner, RankTrace& trace);
 
 }  // namespace ringtrain

@@ -43,14 +43,16 @@ void OffloadedUpdate::update(Stream& stream, Place& place, const AdamWSlice& pie
   here.v = place.v.view().prefix(piece.v.shape);
   if (master) here.w = place.w.view().prefix(piece.w.shape);
 
-  coming_.copy(here.m, piece.m, begun, place.free);
-  if (master) coming_.copy(here.w, piece.w, begun, place.free);
-  coming_.follow(coming_.copy(here.v, piece.v, begun, place.free));
+  const SideCopies::Label fetch{.name = "optimizer state from host memory"};
+  const SideCopies::Label send{.name = "optimizer state to host memory"};
+  coming_.copy(here.m, piece.m, begun, place.free, fetch);
+  if (master) coming_.copy(here.w, piece.w, begun, place.free, fetch);
+  coming_.follow(coming_.copy(here.v, piece.v, begun, place.free, fetch));
   adamw_update(stream, {&here, 1}, hyper);
   const SideCopies::Mark updated = going_.mark();
-  going_.copy(piece.m, here.m, updated, {});
-  if (master) going_.copy(piece.w, here.w, updated, {});
-  place.free = gone_ = going_.copy(piece.v, here.v, updated, {});
+  going_.copy(piece.m, here.m, updated, {}, send);
+  if (master) going_.copy(piece.w, here.w, updated, {}, send);
+  place.free = gone_ = going_.copy(piece.v, here.v, updated, {}, send);
 }
 
 }  // namespace ringtrain

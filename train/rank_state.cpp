@@ -4,6 +4,7 @@
 
 #include "parallel/launch.h"
 #include "parallel/nccl_communicator.h"
+#include "parallel/traced_communicator.h"
 
 #if RINGTRAIN_CUDA
 #include "framework/cuda/context.h"
@@ -57,11 +58,13 @@ std::unique_ptr<Communicator> ordered(std::unique_ptr<Communicator> ranks, Strea
 }
 
 /// Return all ranks joined by NCCL, or null where another backend carries GPU memory, or there is none to carry.
-std::unique_ptr<Communicator> gpu_ranks(const Config& config, Communicator& world, Stream& stream) {
+std::unique_ptr<Communicator> gpu_ranks(const Config& config, Communicator& world, Stream& stream, RankTrace* trace) {
   if (!stream.on_cuda() || world.size() == 1) return nullptr;
   const double timeout = config.mesh.timeout_seconds;
-  if (config.mesh.backend == Backend::nccl) return make_nccl_communicator(world, stream, timeout);
-  return config.mesh.backend == Backend::automatic ? nccl_if_each_has_a_gpu(world, stream, timeout) : nullptr;
+  std::unique_ptr<Communicator> ranks;
+  if (config.mesh.backend == Backend::nccl) ranks = make_nccl_communicator(world, stream, timeout);
+  if (config.mesh.backend == Backend::automatic) ranks = nccl_if_each_has_a_gpu(world, stream, timeout);
+  return ranks && trace ? traced_on_device(std::move(ranks), *trace) : std::move(ranks);
 }
 
 /// Return a device of the kind that the config wants; for a plan any of them will do.
@@ -78,7 +81,7 @@ RankPurpose training_purpose(const Config& config) {
 }
 
 RankState::RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank_index,
-                     Device device, ThreadPool& pool, Communicator* world_communicator, TraceTrack* trace)
+                     Device device, ThreadPool& pool, Communicator* world_communicator, RankTrace* trace)
     : mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)},
       rank(rank_index),
       shard{config.mesh.layout, mesh.sequence, mesh.sequence_index(rank_index)},
@@ -86,7 +89,7 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
       allocator(device, world ? Allocator::Mode::real : Allocator::Mode::plan),
       compute(allocator, pool, trace),
       stream(compute.stream()),
-      gpus(world ? gpu_ranks(config, *world, stream) : nullptr),
+      gpus(world ? gpu_ranks(config, *world, stream, trace) : nullptr),
       ring(world ? ordered((gpus ? gpus.get() : world)->split(mesh.data_index(rank)), stream) : nullptr),
       parameters(allocator, table, config.training.dtype, purpose.training),
       model(config.model, execution_shape(config, purpose, shard.ring_rank), allocator, parameters, stream, ring.get()),

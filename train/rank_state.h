@@ -37,7 +37,7 @@ class RankState {
   /// table, pool, world and trace (null: nothing is recorded) must outlive it.
   /// device: that on which the rank computes, of the kind that the config says.
   RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank, Device device,
-            ThreadPool& pool, Communicator* world, TraceTrack* trace = nullptr);
+            ThreadPool& pool, Communicator* world, RankTrace* trace = nullptr);
 
   const Mesh mesh;
   const int rank;

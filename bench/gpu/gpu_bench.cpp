@@ -48,20 +48,27 @@ int print_targets(const std::string& bench, const std::string& peer, const std::
   return verdicts.missed + verdicts.unmeasured > 0 ? 3 : 0;
 }
 
-int measure(const std::vector<std::string>& wanted, const Settings& settings, const std::string& output) {
+int measure(std::vector<std::string> wanted, const Settings& settings, const std::string& output, bool append) {
   cuda::facts_of(0);  // says what is missing, before anything is timed
   Results results({{"program", "gpu_bench"}, {"emulated", emulated}, {"quick", settings.quick}});
   if (emulated) std::puts("Run by the emulator, on a CPU, at tiny sizes: nothing measured here counts.");
+  if (wanted.empty()) {
+    for (const auto& group : all_groups) wanted.push_back(group.first);
+  }
+  if (append && path_exists(output)) results.keep(read_json(output), wanted);
+  const std::size_t failures = results.failures();
+  if (!output.empty()) {
+    results.on_change([&](const Json& report) { write_file(output, report.dump(1) + "\n", ExitCode::data); });
+  }
   for (const auto& [name, group] : all_groups) {
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
+    if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
     try {
       group(results, settings);
     } catch (const Error& error) {
       results.failed(name, error.what());
     }
-    if (!output.empty()) write_file(output, results.json().dump(1) + "\n", ExitCode::data);  // what there is so far
   }
-  return results.good() ? 0 : static_cast<int>(ExitCode::device);
+  return results.failures() == failures ? 0 : static_cast<int>(ExitCode::device);
 }
 
 int run(int argc, char** argv) {
@@ -79,7 +86,9 @@ int run(int argc, char** argv) {
       ->type_name("GROUP")
       ->check(CLI::IsMember(names))
       ->allow_extra_args(false);
-  app.add_option("--json", output, "also write everything to FILE, anew after each group")->type_name("FILE");
+  app.add_option("--json", output, "also write everything to FILE, anew after each figure")->type_name("FILE");
+  bool append = false;
+  app.add_flag("--append", append, "with --json: keep what FILE holds of groups that are not measured now");
   app.add_flag("--quick", settings.quick, "fewer sizes and repetitions");
   app.add_option("--longest-step", settings.longest_step,
                  "seconds: steps of the ladder that should take longer are extrapolated")
@@ -91,7 +100,7 @@ int run(int argc, char** argv) {
                      ->type_name("REPORT.json");
   app.add_option("--peer", peer, "with --targets: what sdpa_peer.py wrote")->type_name("PEER.json")->needs(judged);
   if (!parse_command_line(app, argc, argv)) return 0;
-  return targets.empty() ? measure(wanted, settings, output) : print_targets(targets, peer, output);
+  return targets.empty() ? measure(wanted, settings, output, append) : print_targets(targets, peer, output);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace ringtrain::bench {
@@ -26,11 +28,34 @@ Json to_json(const Row& row) {
   return json;
 }
 
+void Results::keep(const Json& report, const std::vector<std::string>& groups) {
+  const auto again = [&](const std::string& group) { return std::ranges::find(groups, group) != groups.end(); };
+  if (!again("machine")) facts_ = report.value("machine", Json::object());
+  for (const Json& row : report.at("rows")) {
+    if (again(row.at("group"))) continue;
+    rows_.push_back({.group = row.at("group"),
+                     .name = row.at("name"),
+                     .value = row.at("value").is_null() ? std::nan("") : row.at("value").get<double>(),
+                     .unit = row.at("unit"),
+                     .parameters = row.at("parameters"),
+                     .note = row.value("note", "")});
+  }
+  const Json attached = report.value("attached", Json::object());
+  for (const auto& [group, tables] : attached.items()) {
+    if (!again(group.substr(0, group.find(' ')))) attached_[group] = tables;
+  }
+  for (const std::string failure : report.value("failures", Json::array())) {
+    if (!again(failure.substr(0, failure.find(':')))) failures_.push_back(failure);
+  }
+  checks_ = report.value("checks", 0);
+}
+
 void Results::fact(const std::string& name, Json value) {
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   std::printf("%-10s %-34s %s\n", "machine", name.c_str(), text.c_str());
   std::fflush(stdout);
   facts_[name] = std::move(value);
+  tell();
 }
 
 void Results::add(Row row) {
@@ -40,10 +65,12 @@ void Results::add(Row row) {
               row.note.c_str());
   std::fflush(stdout);
   rows_.push_back(std::move(row));
+  tell();
 }
 
 void Results::attach(const std::string& group, const std::string& name, Json value) {
   attached_[group][name] = std::move(value);
+  tell();
 }
 
 void Results::check(const std::string& group, const std::string& what, bool holds) {
@@ -55,6 +82,7 @@ void Results::failed(const std::string& group, const std::string& sentence) {
   failures_.push_back(group + ": " + sentence);
   std::printf("%-10s FAILED: %s\n", group.c_str(), sentence.c_str());
   std::fflush(stdout);
+  tell();
 }
 
 Json Results::json() const {

@@ -1,7 +1,9 @@
 // What gpu_bench found: facts of the machine, rows of figures, what went wrong. A row is printed when it is added, and
-// all of it is written as JSON at the end. Used by one thread.
+// whoever keeps the JSON is told of every change, so that what was measured outlives a run that is killed. Used by one
+// thread.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -25,6 +27,11 @@ class Results {
   /// about: what holds for the whole run, as "emulated".
   explicit Results(Json about) : about_(std::move(about)) {}
 
+  /// Takes what a report before this one holds of other groups than these.
+  void keep(const Json& report, const std::vector<std::string>& groups);
+  /// Calls changed(json()) after each row, table and failure from now on.
+  void on_change(std::function<void(const Json&)> changed) { changed_ = std::move(changed); }
+
   void fact(const std::string& name, Json value);
   void add(Row row);
   /// A table of its own, as a memory plan: kept in the JSON under group, not printed.
@@ -35,14 +42,19 @@ class Results {
   void failed(const std::string& group, const std::string& sentence);
 
   const std::vector<Row>& rows() const { return rows_; }
-  bool good() const { return failures_.empty(); }
+  std::size_t failures() const { return failures_.size(); }
   Json json() const;
 
  private:
+  void tell() const {
+    if (changed_) changed_(json());
+  }
+
   Json about_, facts_ = Json::object(), attached_ = Json::object();
   std::vector<Row> rows_;
   std::vector<std::string> failures_;
   int checks_ = 0;
+  std::function<void(const Json&)> changed_;
 };
 
 /// Return a row as one object, as it stands in the JSON.

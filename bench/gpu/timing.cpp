@@ -1,37 +1,11 @@
 #include "bench/gpu/timing.h"
 
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <chrono>
 
-#include "framework/cuda/check.h"
-#include "framework/cuda/context.h"
+#include "framework/cuda/event.h"
 
 namespace ringtrain::bench {
-
-namespace {
-
-/// An event that knows when it was passed.
-class Moment {
- public:
-  Moment() { cuda::check(cudaEventCreate(&event_), "making an event"); }
-  ~Moment() { cuda::ignore(cudaEventDestroy(event_)); }
-  Moment(const Moment&) = delete;
-  Moment& operator=(const Moment&) = delete;
-
-  void record(Stream& stream) { cuda::check(cudaEventRecord(event_, stream.cuda().stream()), "recording an event"); }
-  double seconds_since(const Moment& begin) const {
-    float milliseconds = 0;
-    cuda::check(cudaEventElapsedTime(&milliseconds, begin.event_, event_), "reading the time between two events");
-    return static_cast<double>(milliseconds) * 1e-3;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
-}  // namespace
 
 Times summary(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
@@ -42,15 +16,19 @@ Times time_on_stream(Stream& stream, const Repeat& repeat, const std::function<v
   int call = 0;
   for (int i = 0; i < repeat.warm_up; ++i) body(call++);
   stream.synchronize();
-  std::vector<Moment> begins(static_cast<std::size_t>(repeat.repetitions)), ends(begins.size());
+  std::vector<cuda::Event> begins, ends;
+  for (int i = 0; i < repeat.repetitions; ++i) {
+    begins.emplace_back(cuda::Event::Timing::on);
+    ends.emplace_back(cuda::Event::Timing::on);
+  }
   for (std::size_t i = 0; i < begins.size(); ++i) {
-    begins[i].record(stream);
+    begins[i].record(stream.cuda().stream());
     body(call++);
-    ends[i].record(stream);
+    ends[i].record(stream.cuda().stream());
   }
   stream.synchronize();
   std::vector<double> seconds;
-  for (std::size_t i = 0; i < begins.size(); ++i) seconds.push_back(ends[i].seconds_since(begins[i]));
+  for (std::size_t i = 0; i < begins.size(); ++i) seconds.push_back(ends[i].seconds_since(begins[i]).value());
   return summary(std::move(seconds));
 }
 

@@ -3,6 +3,7 @@
 #include <cublasLt.h>
 
 #include "framework/cuda/check.h"
+#include "framework/cuda/timeline.h"
 
 namespace ringtrain::cuda {
 
@@ -16,6 +17,32 @@ int attribute(cudaDeviceAttr which, int index) {
   return value;
 }
 
+/// Return what to do about an error, beginning with "; ", where something can be said.
+std::string advice_for(cudaError_t status) {
+  switch (status) {
+    case cudaErrorDevicesUnavailable:
+      return "; another process has the GPU for itself, or its compute mode forbids this one (nvidia-smi shows both)";
+    case cudaErrorSystemNotReady:
+      return "; the machine's GPUs are not ready: on those that are joined by NVSwitch the fabric manager must run";
+    case cudaErrorSystemDriverMismatch:
+      return "; the driver was updated under the running system: restart the machine";
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
+      return "; this program has no code that the driver can run on this GPU: build it on this machine, or install a "
+             "newer driver";
+    case cudaErrorMemoryAllocation:
+      return "; another process takes the GPU's memory, or the plan leaves too little of it: use more sequence ranks, "
+             "a "
+             "smaller training.seq_len or another training.recompute";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorLaunchFailure:
+      return "; that is a fault of this program: run it under compute-sanitizer to see where, and report it";
+    default:
+      return "";
+  }
+}
+
 std::string version(int number) {
   return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
@@ -24,7 +51,8 @@ std::string version(int number) {
 
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  fail(ExitCode::device, "{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
+  fail(ExitCode::device, "{}: {} ({}){}", what, cudaGetErrorString(status), cudaGetErrorName(status),
+       advice_for(status));
 }
 
 int device_count() {
@@ -46,7 +74,13 @@ DeviceFacts facts_of(int index) {
          "build with an older toolkit",
          version(driver), version(runtime));
   }
-  const int count = device_count();
+  int count = 0;
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted == cudaErrorNoDevice) {
+    count = 0;
+  } else {
+    check(counted, "asking the NVIDIA driver for GPUs");
+  }
   if (index >= count) {
     fail(ExitCode::device, "GPU {} was asked for, but this machine shows {} (CUDA_VISIBLE_DEVICES may hide some)",
          index, count);
@@ -81,13 +115,22 @@ Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index))
 
 Context::~Context() {
   // What is under way may still read this rank's tensors, which go next.
-  ignore(cudaStreamSynchronize(stream_));
+  try {
+    synchronize();
+  } catch (const Error&) {  // told before: here everything goes anyway
+  }
+  timeline_.reset();
   cublasLtDestroy(blas_);
   ignore(cudaStreamDestroy(stream_));
 }
 
 void Context::synchronize() const {
   check(cudaStreamSynchronize(stream_), "waiting for the GPU's work");
+  if (timeline_) timeline_->settle();
+}
+
+void Context::record_on(RankTrace& trace) {
+  timeline_ = std::make_unique<Timeline>(stream_, trace);
 }
 
 void Context::allow_shared_bytes(const void* kernel, std::size_t bytes) {

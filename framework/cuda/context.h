@@ -9,13 +9,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "framework/tensor.h"
 
 struct cublasLtContext;  // cublasLt.h: for those who call it
 
+namespace ringtrain {
+struct RankTrace;  // framework/trace.h
+}
+
 namespace ringtrain::cuda {
+
+class Timeline;  // framework/cuda/timeline.h
 
 /// What a kernel needs to know of the chip.
 struct DeviceFacts {
@@ -27,7 +34,7 @@ struct DeviceFacts {
   std::size_t memory_bytes = 0;            // of the whole card
 };
 
-/// Return the number of GPUs; 0 without a driver.
+/// Return the number of GPUs; 0 without a driver, or with one that cannot say (facts_of does).
 int device_count();
 /// Return the facts of GPU `index`. Throws Error(device) if there is none, if it is older than sm_80, or if the driver
 /// is older than this build's runtime.
@@ -66,11 +73,20 @@ class Context {
   /// Return partial_sums_bytes, aligned to 256 bytes.
   void* partial_sums() const { return static_cast<std::byte*>(scratch_) + blas_workspace_bytes; }
 
+  /// The most elements that an operand of a product may have (see kernels/cuda/matmul.cu); tests lower it.
+  std::int64_t most_blas_elements() const { return most_blas_elements_; }
+  void limit_blas_elements(std::int64_t most) { most_blas_elements_ = most; }
+
   /// The choices made so far, for each product once.
   std::map<BlasKey, BlasChoice>& blas_choices() { return blas_choices_; }
 
   /// Returns when all work given to the stream is done. Throws Error(device) with what went wrong in it.
   void synchronize() const;
+
+  /// From now on the GPU's time stands on trace, which must outlive this object.
+  void record_on(RankTrace& trace);
+  /// Return where what other streams carry for this one is recorded; null: nowhere.
+  Timeline* timeline() const { return timeline_.get(); }
 
   /// Lets a kernel use `bytes` of dynamic shared memory, once for each kernel. Used by launch().
   void allow_shared_bytes(const void* kernel, std::size_t bytes);
@@ -80,8 +96,10 @@ class Context {
   cudaStream_t stream_ = nullptr;
   cublasLtContext* blas_ = nullptr;
   void* scratch_;
+  std::int64_t most_blas_elements_ = (std::int64_t{1} << 31) - 1;
   std::map<const void*, std::size_t> shared_bytes_;  // allowed so far
   std::map<BlasKey, BlasChoice> blas_choices_;
+  std::unique_ptr<Timeline> timeline_;  // null: not traced
 };
 
 }  // namespace ringtrain::cuda

@@ -24,7 +24,8 @@ void release(int device, void* data) {
 void* allocate_pinned(std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
-  if (status == cudaErrorMemoryAllocation) {
+  if (status == cudaErrorMemoryAllocation ||
+      status == cudaErrorOperatingSystem) {  // the latter: it locks no more pages
     ignore(cudaGetLastError());
     return nullptr;
   }

@@ -4,6 +4,10 @@
 //
 // The algorithm of a product is cuBLASLt's first choice for its shape and the alignment of its pointers, asked for once
 // and kept in the Context. Choices that split the summed dimension reduce in a separate step: same bits every time.
+//
+// What cuBLASLt does not say of itself and others found: 13.6 offers algorithms for operands of 2^31 elements that then
+// fail (rapidsai/raft 3097), so more tokens than that go in several products; and a bias that is not aligned to 16
+// bytes faults in the epilogue on some GPUs (marian-nmt), so such a one is stored first and the product added to it.
 #include <cublasLt.h>
 
 #include <bit>
@@ -23,7 +27,7 @@ cudaDataType_t cuda_type(DType dtype) {
 
 /// A column-major operand: `rows` x `columns` as it lies, rows next to each other; transposed: used the other way.
 struct Matrix {
-  const TensorView& view;
+  TensorView view;
   std::int64_t rows, columns;
   bool transposed;
 };
@@ -152,7 +156,18 @@ void multiply(Context& context, const Product& product) {
                                context.stream()));
 }
 
+/// Calls body(begin, end) for runs of T rows whose matrices, of up to `width` columns, are of a size that cuBLASLt
+/// takes.
+template <class Body>
+void for_rows(const Context& context, std::int64_t T, std::int64_t width, const Body& body) {
+  constexpr std::int64_t grain = 128;  // so that pieces are aligned like the whole
+  const std::int64_t fit = context.most_blas_elements() / width;
+  const std::int64_t rows = std::max<std::int64_t>(1, fit >= grain ? fit / grain * grain : fit);
+  for (std::int64_t begin = 0; begin < T; begin += rows) body(begin, std::min(T, begin + rows));
+}
+
 constexpr int bias_threads = 256;
+constexpr std::uint32_t bias_alignment = 16;
 
 /// y[T, O] = bias[O]: a product over no elements.
 template <class T>
@@ -176,35 +191,52 @@ struct Column {
 
 void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, const TensorView& w,
                     const TensorView& bias) {
-  const std::int64_t T = x.dim(0), I = x.dim(1), O = w.dim(0);
+  const std::int64_t I = x.dim(1), O = w.dim(0);
   if (y.numel() == 0) return;
-  if (I == 0) {
-    if (bias.empty()) return fill(stream, y, 0);
-    return dispatch_storage(y.dtype, [&]<class S>() {
+  const bool bias_first = !bias.empty() && (I == 0 || alignment_of(bias) < bias_alignment);
+  if (bias_first) {
+    dispatch_storage(y.dtype, [&]<class S>() {
       launch(stream.cuda(), bias_kernel<S>, blocks_for(y.numel(), bias_threads), bias_threads, 0, y.as<S>(),
              bias.as<S>(), y.numel(), O);
     });
+  } else if (I == 0) {
+    fill(stream, y, 0);
   }
-  multiply(stream.cuda(), {"a linear layer", {w, I, O, true}, {x, I, T, false}, {y, O, T, false}, O, T, I, bias, 0});
+  if (I == 0) return;
+  for_rows(stream.cuda(), x.dim(0), std::max(I, O), [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t T = end - begin;
+    multiply(stream.cuda(), {"a linear layer",
+                             {w, I, O, true},
+                             {x.rows(begin, end), I, T, false},
+                             {y.rows(begin, end), O, T, false},
+                             O,
+                             T,
+                             I,
+                             bias_first ? TensorView{} : bias,
+                             bias_first ? 1.0f : 0.0f});
+  });
 }
 
 void linear_backward_input(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& w,
                            bool accumulate) {
-  const std::int64_t T = dx.dim(0), I = dx.dim(1), O = w.dim(0);
+  const std::int64_t I = dx.dim(1), O = w.dim(0);
   if (dx.numel() == 0) return;
   if (O == 0) {
     if (!accumulate) fill(stream, dx, 0);
     return;
   }
-  multiply(stream.cuda(), {"the gradient of a linear layer's input",
-                           {w, I, O, false},
-                           {dy, O, T, false},
-                           {dx, I, T, false},
-                           I,
-                           T,
-                           O,
-                           {},
-                           accumulate ? 1.0f : 0.0f});
+  for_rows(stream.cuda(), dx.dim(0), std::max(I, O), [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t T = end - begin;
+    multiply(stream.cuda(), {"the gradient of a linear layer's input",
+                             {w, I, O, false},
+                             {dy.rows(begin, end), O, T, false},
+                             {dx.rows(begin, end), I, T, false},
+                             I,
+                             T,
+                             O,
+                             {},
+                             accumulate ? 1.0f : 0.0f});
+  });
 }
 
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const TensorView& dy,
@@ -212,15 +244,17 @@ void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorVi
   const std::int64_t T = x.dim(0), I = x.dim(1), O = dw.dim(0);
   if (T == 0 || O == 0) return;
   if (I > 0) {
-    multiply(stream.cuda(), {"the gradient of a linear layer's weights",
-                             {x, I, T, false},
-                             {dy, O, T, true},
-                             {dw, I, O, false},
-                             I,
-                             O,
-                             T,
-                             {},
-                             1});
+    for_rows(stream.cuda(), T, std::max(I, O), [&](std::int64_t begin, std::int64_t end) {
+      multiply(stream.cuda(), {"the gradient of a linear layer's weights",
+                               {x.rows(begin, end), I, end - begin, false},
+                               {dy.rows(begin, end), O, end - begin, true},
+                               {dw, I, O, false},
+                               I,
+                               O,
+                               end - begin,
+                               {},
+                               1});
+    });
   }
   if (dbias.empty()) return;
   dispatch_storage(dy.dtype, [&]<class S>() {

@@ -95,6 +95,23 @@ class Measures(unittest.TestCase):
         for tag in ("weights", "gradients", "optimizer", "activations"):
             self.assertEqual(measured[tag], rung["planned"][tag])
 
+    def test_other_groups_of_a_report_are_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "bench.json"
+            other = {"group": "ladder", "name": "MFU", "value": 41, "unit": "%", "parameters": {"context": 8192}}
+            stale = {"group": "machine", "name": "old", "value": 1, "unit": "?", "parameters": {}}
+            path.write_text(json.dumps({"rows": [other, stale], "failures": ["ladder: x", "machine: y"], "checks": 2,
+                                        "attached": {"ladder measured": {"a": 1}, "machine": {"b": 2}}}), encoding="utf-8")
+            done = run("--only", "machine", "--append", "--json", path)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            report = json.loads(path.read_text(encoding="utf-8"))
+        self.assertEqual([row for row in report["rows"] if row["group"] != "machine"], [other])
+        self.assertEqual({row["name"] for row in report["rows"]} - {"MFU"},
+                         {row["name"] for row in self.report["rows"] if row["group"] == "machine"})
+        self.assertEqual(report["failures"], ["ladder: x"])
+        self.assertEqual(report["attached"]["ladder measured"], {"a": 1})
+        self.assertGreater(report["checks"], 2)
+
     def test_its_own_report_is_judged_and_not_believed(self):
         judged = run("--targets", self.path)
         self.assertIn("nothing measured there counts", judged.stdout)

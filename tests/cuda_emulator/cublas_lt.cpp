@@ -1,6 +1,8 @@
 // cuBLASLt's interface: descriptors, checks, and the product queued on its stream.
 #include <fmt/format.h>
 
+#include <array>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -30,6 +32,7 @@ struct cublasLtMatrixDescription {
 };
 struct cublasLtMatmulPreferences {
   std::uint64_t workspace_bytes = 0;
+  std::array<std::uint32_t, 4> alignment{256, 256, 256, 256};  // of A, B, C, D
   std::uint32_t ignored = 0;
 };
 
@@ -116,14 +119,30 @@ MatrixProduct product_of(const cublasLtMatmulDescription& description, const Mat
   return product;
 }
 
-// What an algorithm is for: the shapes, types and epilogue of one product.
-cublasLtMatmulAlgo_t algorithm_of(const MatrixProduct& product, std::uint64_t workspace_bytes) {
-  const auto types =
+// What an algorithm is for: the shapes, types and epilogue of one product, and pointers of such alignment at least.
+cublasLtMatmulAlgo_t algorithm_of(const MatrixProduct& product, std::uint64_t workspace_bytes,
+                                  const std::array<std::uint32_t, 4>& alignment) {
+  auto types =
       static_cast<std::uint64_t>(product.a_layout.type) << 8 | static_cast<std::uint64_t>(product.d_layout.type);
+  for (const std::uint32_t one : alignment) types = types << 9 | one;
   return {{product.m(), product.n(), product.k(), types,
            static_cast<std::uint64_t>(product.transpose_a) << 1 | static_cast<std::uint64_t>(product.transpose_b),
            static_cast<std::uint64_t>(product.epilogue), static_cast<std::uint64_t>(product.d_layout.batches),
            workspace_bytes}};
+}
+
+std::array<std::uint32_t, 4> alignment_of(const cublasLtMatmulAlgo_t& algorithm) {
+  std::array<std::uint32_t, 4> alignment{};
+  for (std::size_t i = 0; i < 4; ++i) {
+    alignment[i] = static_cast<std::uint32_t>(algorithm.data[3] >> 9 * (3 - i)) & 511U;
+  }
+  return alignment;
+}
+
+void check_alignment(const char* what, const void* pointer, std::uint64_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0) return;
+  throw cuda_emulator::Error(
+      fmt::format("cublasLtMatmul: {} at {} is to be aligned to {} bytes", what, pointer, bytes));
 }
 
 void check_memory(const Runtime& state, const char* what, const void* pointer, std::size_t bytes) {
@@ -248,8 +267,20 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes) {
-  if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return assign(preference->workspace_bytes, value, bytes);
-  return assign(preference->ignored, value, bytes);
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return assign(preference->workspace_bytes, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      return assign(preference->alignment[0], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      return assign(preference->alignment[1], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      return assign(preference->alignment[2], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return assign(preference->alignment[3], value, bytes);
+    default:
+      return assign(preference->ignored, value, bytes);
+  }
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
@@ -265,7 +296,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     const std::uint64_t wanted = product.m() * product.n() * sizeof(float);
     const std::uint64_t given = wanted <= preference->workspace_bytes ? wanted : 0;
-    results[0] = {algorithm_of(product, given), given, CUBLAS_STATUS_SUCCESS, 1.0f, {}};
+    results[0] = {algorithm_of(product, given, preference->alignment), given, CUBLAS_STATUS_SUCCESS, 1.0f, {}};
     *returned = 1;
     return CUBLAS_STATUS_SUCCESS;
   });
@@ -296,11 +327,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     }
     const std::size_t used = algorithm == nullptr ? 0 : algorithm->data[7];
     if (algorithm != nullptr) {
-      const cublasLtMatmulAlgo_t expected = algorithm_of(*product, used);
+      const std::array<std::uint32_t, 4> alignment = alignment_of(*algorithm);
+      const cublasLtMatmulAlgo_t expected = algorithm_of(*product, used, alignment);
       if (std::memcmp(algorithm, &expected, sizeof(expected)) != 0 || used > workspace_bytes) {
         return CUBLAS_STATUS_INVALID_VALUE;
       }
+      check_alignment("A", a, alignment[0]);
+      check_alignment("B", b, alignment[1]);
+      if (product->beta != 0) check_alignment("C", c, alignment[2]);
+      check_alignment("D", d, alignment[3]);
     }
+    if (used > 0) check_alignment("the workspace", workspace, 256);
+    if (product->epilogue == CUBLASLT_EPILOGUE_BIAS) check_alignment("the bias", product->bias, 16);
     check_memory(state, "A", a, product->a_layout.bytes());
     check_memory(state, "B", b, product->b_layout.bytes());
     check_memory(state, "D", d, product->d_layout.bytes());

@@ -102,6 +102,11 @@ void set_proxy_checks(bool on) {
   settings().proxies = on;
 }
 
+void set_durations(const Durations& durations) {
+  const std::lock_guard lock(runtime().mutex);
+  settings().durations = durations;
+}
+
 void start_trace() {
   const std::lock_guard lock(runtime().mutex);
   runtime().streams.tracing = true;
@@ -112,6 +117,16 @@ std::vector<Trace> take_trace() {
   const std::lock_guard lock(runtime().mutex);
   runtime().streams.tracing = false;
   return std::exchange(runtime().streams.trace, {});
+}
+
+std::size_t host_waits() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().streams.host_waits;
+}
+
+std::size_t default_stream_work() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().streams.default_work;
 }
 
 std::size_t allocation_calls() {

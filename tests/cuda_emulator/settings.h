@@ -14,6 +14,7 @@ struct Settings {
   std::uint64_t streams_seed = 0;
   CopyLanding copies = CopyLanding::late;
   bool proxies = false;  // whether every write that TMA or wgmma reads is held against its thread's fence
+  Durations durations{};
 };
 
 Settings& settings();

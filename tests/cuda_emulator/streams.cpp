@@ -2,6 +2,7 @@
 #include "streams.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "device_memory.h"
@@ -41,29 +42,33 @@ std::shared_ptr<Stream> Streams::default_stream(int device) {
 
 // --- Queueing ------------------------------------------------------------------------------------------------------
 
+void Streams::push(Stream& stream, Work work) {
+  work.given = Clock::now();
+  stream.work.push_back(std::move(work));
+  ++stream.queued;
+}
+
 std::shared_ptr<Record> Streams::queue_record(const std::shared_ptr<Stream>& stream) {
   auto record = std::make_shared<Record>();
   record->stream = stream;
-  stream->work.push_back({Trace::Kind::record, "record", 0, {}, record});
-  ++stream->queued;
+  push(*stream, {Trace::Kind::record, "record", 0, {}, record});
   return record;
 }
 
 void Streams::add(const std::shared_ptr<Stream>& stream, Work work, Lock& lock) {
   // The default stream waits for the blocking streams of its device, and they for it.
   const bool is_default = stream->number == 0;
+  if (is_default) ++default_work;
   if (is_default || stream->blocking) {
     for (const auto& other : streams_) {
       const bool orders = is_default ? other->blocking : other->number == 0;
       if (!orders || other->device != stream->device || other->work.empty()) continue;
       auto record = queue_record(other);
-      stream->work.push_back({Trace::Kind::wait, "wait", 0, {}, std::move(record)});
-      ++stream->queued;
+      push(*stream, {Trace::Kind::wait, "wait", 0, {}, std::move(record)});
     }
   }
   if (work.meeting) changed_.notify_all();  // others may have waited for it
-  stream->work.push_back(std::move(work));
-  ++stream->queued;
+  push(*stream, std::move(work));
   if (settings().streams == StreamOrder::eager) {
     while (!stream->work.empty() && step(*stream, lock)) {
     }
@@ -83,8 +88,35 @@ void Streams::note(const Stream& stream, const Work& work) {
   if (tracing) trace.push_back({work.kind, stream.device, stream.number, work.name, work.bytes});
 }
 
+namespace {
+
+/// Return what a piece of work takes by its stream's clock, if it took so long here.
+Clock::duration duration_of(const Work& work, Clock::duration here) {
+  const Durations& set = settings().durations;
+  switch (work.kind) {
+    case Trace::Kind::kernel:
+    case Trace::Kind::matrix_product:
+    case Trace::Kind::set:
+      return set.kernel.value_or(here);
+    case Trace::Kind::copy:
+      return work.name == "device to device" ? set.device_copy.value_or(here) : here;
+    default:
+      return here;
+  }
+}
+
+}  // namespace
+
+void Streams::reach(Clock::time_point when, Lock& lock) {
+  if (when <= Clock::now()) return;
+  lock.unlock();
+  std::this_thread::sleep_until(when);
+  lock.lock();
+}
+
 void Streams::run(Stream& stream, Work work, Lock& lock) {
   note(stream, work);
+  const Clock::time_point begin = Clock::now();
   if (work.kind == Trace::Kind::host_function) {
     // It may wait for other threads, so it runs without the lock.
     stream.busy = true;
@@ -102,6 +134,7 @@ void Streams::run(Stream& stream, Work work, Lock& lock) {
       throw;
     }
   }
+  stream.clock += duration_of(work, Clock::now() - begin);
 }
 
 // Runs one piece of work of the stream, or of one that it waits for. Returns false if nothing of them can run now: a
@@ -142,12 +175,17 @@ bool Streams::take_step(Stream& stream, Lock& lock) {
   }
   Work work = std::move(front);
   stream.work.pop_front();
-  if (work.meeting || work.kind == Trace::Kind::record || work.kind == Trace::Kind::wait) {
+  stream.clock = std::max(stream.clock, work.given);
+  if (work.meeting) {
     note(stream, work);
-    if (work.kind == Trace::Kind::record) {
-      work.record->done = true;
-      work.record->when = std::chrono::steady_clock::now();
-    }
+    stream.clock = std::max(stream.clock, Clock::now());  // when its other sides were there
+  } else if (work.kind == Trace::Kind::record) {
+    note(stream, work);
+    work.record->done = true;
+    work.record->when = stream.clock;
+  } else if (work.kind == Trace::Kind::wait) {
+    note(stream, work);
+    stream.clock = std::max(stream.clock, work.record->when);
   } else {
     run(stream, std::move(work), lock);
   }
@@ -184,12 +222,16 @@ void Streams::run_until(Stream& stream, Lock& lock, Done done) {
 }
 
 void Streams::finish(const std::shared_ptr<Stream>& stream, Lock& lock) {
+  ++host_waits;
   const std::uint64_t target = stream->queued;
   run_until(*stream, lock, [&] { return stream->ran >= target; });
+  reach(stream->clock, lock);
 }
 
 void Streams::finish(const std::shared_ptr<Record>& record, Lock& lock) {
+  ++host_waits;
   run_until(*record->stream, lock, [&] { return record->done; });
+  reach(record->when, lock);
 }
 
 void Streams::finish_device(int device, Lock& lock) {
@@ -218,6 +260,7 @@ void Streams::clear() {
   streams_.clear();
   defaults_.clear();
   created_ = 0;
+  host_waits = 0;
   tracing = false;
   trace.clear();
   random_.seed(settings().streams_seed);

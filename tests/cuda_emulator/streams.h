@@ -6,6 +6,10 @@
 // reads its result has not run yet (or, with others_first, work that should come later has run already), and a test
 // sees a wrong result. Work that needs work of other streams under way beside it, as an exchange does, is a Meeting: it
 // holds its stream up until that is there.
+//
+// Events tell times of streams that run side by side, whatever the emulator runs first. A stream has a clock: a piece
+// of work begins when the stream has done what was before it, not before the call that gave it, and takes as long as it
+// took the CPU, or as tests say (Durations). A record is the clock's time; a wait moves it to that of the record.
 #pragma once
 
 #include <chrono>
@@ -24,12 +28,13 @@
 namespace cuda_emulator {
 
 struct Stream;
+using Clock = std::chrono::steady_clock;
 
 /// One record of an event: a place in a stream.
 struct Record {
   std::shared_ptr<Stream> stream;
   bool done = false;
-  std::chrono::steady_clock::time_point when{};
+  Clock::time_point when{};  // by its stream's clock
 };
 
 class Meeting {
@@ -49,6 +54,7 @@ struct Work {
   std::function<void()> run;           // of a wait, record or meeting: empty
   std::shared_ptr<Record> record{};    // that it waits for or makes
   std::shared_ptr<Meeting> meeting{};  // that it is
+  Clock::time_point given{};
 };
 
 struct Stream {
@@ -60,6 +66,7 @@ struct Stream {
   bool stepping = false;  // a thread looks for what it waits for
   std::deque<Work> work;
   std::uint64_t queued = 0, ran = 0;
+  Clock::time_point clock{};  // when it has done what ran
 };
 
 /// The streams of the process, behind one lock, which every function here wants held.
@@ -93,6 +100,8 @@ class Streams {
 
   void seed(std::uint64_t seed) { random_.seed(seed); }
 
+  std::size_t host_waits = 0;
+  std::size_t default_work = 0;  // given to default streams, ever: clear() leaves it
   bool tracing = false;
   std::vector<Trace> trace;
 
@@ -107,6 +116,9 @@ class Streams {
   void run_until(Stream& stream, Lock& lock, Done done);
   void run(Stream& stream, Work work, Lock& lock);
   void note(const Stream& stream, const Work& work);
+  void push(Stream& stream, Work work);
+  /// Lets the host be no earlier than this.
+  static void reach(Clock::time_point when, Lock& lock);
 
   std::vector<std::shared_ptr<Stream>> streams_;   // with work or a handle, in the order they were created in
   std::vector<std::shared_ptr<Stream>> defaults_;  // one a device, made when first used

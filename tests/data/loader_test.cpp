@@ -91,6 +91,16 @@ class LoaderTest : public DataTest {
                                                         : static_cast<double>(batch.weights().as<float>()[at]);
           ASSERT_EQ(weight, whole.weights[p]) << p;
         }
+        if (documents) {
+          DocumentStarts starts{0};
+          for (std::size_t i = 1; i < whole.documents.size(); ++i) {
+            if (whole.documents[i] != whole.documents[i - 1]) starts.push_back(static_cast<std::int64_t>(i));
+          }
+          ASSERT_EQ(batch.document_starts.size(), static_cast<std::size_t>(sequences));
+          ASSERT_EQ(batch.document_starts[static_cast<std::size_t>(b)], starts);
+        } else {
+          ASSERT_TRUE(batch.document_starts.empty());
+        }
         // What this rank says of every rank must be true.
         for (int other = 0; other < ring; ++other) {
           const SegmentList segments = batch.ring_segments[static_cast<std::size_t>(other)];

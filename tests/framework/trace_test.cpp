@@ -134,9 +134,63 @@ TEST_F(TraceTest, NothingIsRecordedWithoutATrackOrPaused) {
   { const Span after(&track, "after"); }
   ASSERT_EQ(track.size(), 2u);
   EXPECT_STREQ(track[0].name, "before");
-  EXPECT_NE(track[0].end, TraceTrack::still_open);
+  EXPECT_NE(track[0].end, TraceEntry::still_open);
   EXPECT_STREQ(track[1].name, "after");
   EXPECT_EQ(trace.dropped(), 0u);
+}
+
+TEST_F(TraceTest, AMirrorIsToldOfEverySpanAndADevicesRowsAreItsOwn) {
+  struct Mirror final : SpanMirror {
+    explicit Mirror(RankTrace& trace) : rank(trace) {}
+    void begin(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments) override {
+      open.push_back(rank.device_work.add(name, detail, arguments));
+      open.back()->begin = ++clock * 1000;
+    }
+    void end() override {
+      open.back()->end = ++clock * 1000;
+      open.pop_back();
+    }
+    TraceEntry* begin_transfer(const char* name, std::initializer_list<TraceArgument> arguments) override {
+      return rank.device_communication.add(name, nullptr, arguments);
+    }
+    void end_transfer(TraceEntry* entry) override { entry->end = clock * 1000; }
+    RankTrace& rank;
+    std::vector<TraceEntry*> open;
+    std::int64_t clock = 0;
+  };
+  Trace trace(1, 2);
+  RankTrace& rank = trace.rank(0);
+  EXPECT_EQ(rank.begin_transfer("nowhere", {}), nullptr);
+  Mirror mirror(rank);
+  rank.work.mirror(&mirror);
+  {
+    const Span outer(&rank.work, "outer");
+    const Span inner(&rank.work, "inner", {{"hop", 2}}, "reason");
+  }
+  TraceEntry* const later = rank.begin_transfer("later", {});
+  TraceEntry* const sooner = rank.begin_transfer("sooner", {{"bytes", 7}});
+  rank.begin_transfer("unknown", {});  // its device never told when
+  later->begin = 3000, later->end = 5000;
+  sooner->begin = 2000, sooner->end = 4000;
+  rank.work.mirror(nullptr);
+  { const Span unseen(&rank.work, "unseen"); }
+  const auto file = written(trace);
+  const auto work = spans_of(file, "sequence rank 0 GPU");
+  ASSERT_EQ(work.size(), 2u);
+  EXPECT_EQ(work[1].at("name"), "inner");
+  EXPECT_EQ(work[1].at("ts"), 2.0);
+  EXPECT_EQ(work[1].at("dur"), 1.0);
+  EXPECT_EQ(work[1].at("args"), nlohmann::json::parse(R"({"for":"reason","hop":2})"));
+  EXPECT_EQ(work[0].at("dur"), 3.0);
+  EXPECT_EQ(spans_of(file, "sequence rank 0 GPU communication").at(0).at("name"), "sooner");
+  EXPECT_EQ(spans_of(file, "sequence rank 0 GPU communication 2").at(0).at("name"), "later");
+  EXPECT_EQ(spans_of(file, "sequence rank 0").size(), 3u);
+  for (const auto& event : file.at("traceEvents")) {
+    if (event.at("name") == "thread_name" &&
+        event.at("args").at("name").get<std::string>().starts_with("sequence rank 1")) {
+      EXPECT_EQ(event.at("args").at("name"), "sequence rank 1");  // it has no GPU
+    }
+  }
 }
 
 TEST_F(TraceTest, ExchangesUnderWayTogetherStandInRowsOfTheirOwn) {
@@ -151,7 +205,9 @@ TEST_F(TraceTest, ExchangesUnderWayTogetherStandInRowsOfTheirOwn) {
   track.begin("lost", nullptr, {});
   auto* const last = track.begin("d", nullptr, {});
   track.end(last);
-  EXPECT_EQ(rows_without_overlap(track), (std::vector<int>{0, 1, 0, 0, 1}));
+  std::vector<const TraceEntry*> spans;
+  for (std::size_t i = 0; i < track.size(); ++i) spans.push_back(&track[i]);
+  EXPECT_EQ(rows_without_overlap(spans), (std::vector<int>{0, 1, 0, 0, 1}));
   const auto file = written(trace);
   EXPECT_EQ(spans_of(file, "sequence rank 0 communication").size(), 3u);
   const auto more = spans_of(file, "sequence rank 0 communication 2");

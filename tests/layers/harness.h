@@ -99,6 +99,14 @@ inline void cut(Batch& batch, const Sequences& whole, Layout layout, int ranks, 
   batch.B = whole.B;
   batch.T = token_count(batch.segments);
   batch.has_documents = whole.has_documents;
+  batch.document_starts.assign(static_cast<std::size_t>(whole.has_documents ? whole.B : 0), {0});
+  for (std::size_t b = 0; b < batch.document_starts.size(); ++b) {
+    for (std::int64_t i = 1; i < whole.S; ++i) {
+      const std::int32_t* const at =
+          &whole.documents[b * static_cast<std::size_t>(whole.S) + static_cast<std::size_t>(i)];
+      if (at[0] != at[-1]) batch.document_starts[b].push_back(i);
+    }
+  }
   for (std::int64_t b = 0, t = 0; b < batch.B; ++b) {
     for (std::int64_t i = 0; i < batch.T; ++i, ++t) {
       const auto from = static_cast<std::size_t>(b * whole.S + position_of(batch.segments, i));

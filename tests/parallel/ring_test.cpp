@@ -77,7 +77,14 @@ class Rank {
     kv_ = block_of(world_.rank());
     dkv_.assign(kv_.size(), 99);
     documents_.assign(static_cast<std::size_t>(B * tokens(world_.rank())), world_.rank());
-    ring_.begin(mask, extents, segments_, B);
+    // Ids are ranks: of contiguous shards these are documents.
+    DocumentStarts starts;
+    for (const SegmentList& own : segments_) {
+      if (!own.empty()) starts.push_back(own.front().start);
+    }
+    const std::vector<DocumentStarts> documents(static_cast<std::size_t>(B), starts);
+    ring_.begin(mask, extents, segments_, B,
+                layout_ == Layout::contiguous ? std::span(documents) : std::span<const DocumentStarts>());
   }
 
   std::int64_t tokens(int rank) const { return token_count(segments_[static_cast<std::size_t>(rank)]); }

@@ -6,7 +6,7 @@
 
 #include "parallel/ring_schedule.h"
 #include "tests/train/child_process.h"
-#include "tests/train/train_fixture.h"
+#include "tests/train/timeline.h"
 #include "train/trace_file.h"
 
 namespace ringtrain::testing {
@@ -14,74 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-struct TimelineSpan {
-  std::string name;
-  double begin, end;
-  json arguments;
-  int parent = -1;  // index in its row
-};
-struct TimelineRow {
-  std::string name;
-  std::vector<TimelineSpan> spans;
-  /// Return whether a span of this name is around spans[i].
-  bool within(std::size_t i, const std::string& outer) const {
-    for (int at = spans[i].parent; at >= 0; at = spans[static_cast<std::size_t>(at)].parent) {
-      if (spans[static_cast<std::size_t>(at)].name == outer) return true;
-    }
-    return false;
-  }
-  std::size_t count(const std::string& span_name) const {
-    return static_cast<std::size_t>(
-        std::count_if(spans.begin(), spans.end(), [&](const TimelineSpan& s) { return s.name == span_name; }));
-  }
-};
-
-class Timeline : public TrainTest {
+class Timeline : public TimelineTest {
  protected:
-  static constexpr double tolerance = 2e-3;  // microseconds: times are written with three digits behind the point
-
-  /// Return the rows of the file by (data rank, name), each with its spans nested; expects that they do nest.
-  static std::map<std::pair<std::int64_t, std::string>, TimelineRow> rows_of(const std::string& path) {
-    std::ifstream stream(path);
-    const json file = json::parse(stream);
-    EXPECT_EQ(file.at("otherData").at("dropped_spans"), 0);
-    std::map<std::pair<std::int64_t, std::int64_t>, std::string> names;
-    std::map<std::pair<std::int64_t, std::string>, TimelineRow> rows;
-    for (const json& event : file.at("traceEvents")) {
-      if (event.at("ph") == "M" && event.at("name") == "thread_name") {
-        names[{event.at("pid"), event.at("tid")}] = event.at("args").at("name");
-      }
-    }
-    for (const json& event : file.at("traceEvents")) {
-      if (event.at("ph") != "X") continue;
-      const std::int64_t process = event.at("pid");
-      const std::string& name = names.at({process, event.at("tid")});
-      TimelineRow& row = rows[{process - 1, name}];
-      row.name = name;
-      const double begin = event.at("ts"), end = begin + event.at("dur").get<double>();
-      row.spans.push_back({event.at("name"), begin, end, event.at("args")});
-    }
-    for (auto& [key, row] : rows) nest(row);
-    return rows;
-  }
-  static void nest(TimelineRow& row) {
-    std::vector<int> open;
-    double last = -1;
-    for (std::size_t i = 0; i < row.spans.size(); ++i) {
-      TimelineSpan& span = row.spans[i];
-      EXPECT_GE(span.begin, last) << row.name << ": in the order of beginnings";
-      last = span.begin;
-      const auto end_of = [&](int at) { return row.spans[static_cast<std::size_t>(at)].end; };
-      while (!open.empty() && end_of(open.back()) <= span.begin + tolerance) open.pop_back();
-      if (!open.empty()) {
-        span.parent = open.back();
-        EXPECT_LE(span.end, end_of(open.back()) + tolerance)
-            << row.name << ": " << span.name << " overlaps " << row.spans[static_cast<std::size_t>(open.back())].name;
-      }
-      open.push_back(static_cast<int>(i));
-    }
-  }
-
   /// Return how many blocks a ring rank meets in a pass, by the plan.
   static std::size_t planned_hops(const Config& config, int ring_rank) {
     const int N = static_cast<int>(config.mesh.sequence);
@@ -95,13 +29,6 @@ class Timeline : public TrainTest {
     }
     return ring_plan(ring_needs({.causal = true, .window = config.model.sliding_window}, extents), N, ring_rank)
         .steps.size();
-  }
-  Outcome run_traced(const Config& config, const std::string& output, const TraceRequest& trace) const {
-    Outcome outcome;
-    const Note note = [&](const std::string& line) { outcome.notes.push_back(line); };
-    const TrainOptions options{.config = config, .output = at(output), .start = {}, .stop_after = 0, .trace = trace};
-    outcome.code = train(prepare_run(options, note), note);
-    return outcome;
   }
 };
 
@@ -117,6 +44,7 @@ TEST_P(TimelineOnMeshes, ShowsEveryHopOfThePlanAndItsWaits) {
   EXPECT_NE(outcome.noted("timeline in " + at("trace.json")), "");
   const auto rows = rows_of(at("trace.json"));
   const std::size_t steps = 3, micro = static_cast<std::size_t>(4 / data), layers = 2;
+  for (const auto& [key, row] : rows) EXPECT_EQ(row.name.find("GPU"), std::string::npos) << row.name;
   std::size_t traffic = 0;
   for (int d = 0; d < data; ++d) {
     for (int s = 0; s < sequence; ++s) {

@@ -7,8 +7,10 @@
 //   takes a seed: "shuffled:7").
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -53,6 +55,14 @@ void set_copy_landing(CopyLanding landing);
 /// has called one. Costs a comparison of the block's shared memory whenever threads change.
 void set_proxy_checks(bool on);
 
+/// How long work takes by the clock of its stream, which events tell (cudaEventElapsedTime). Not set: as long as it
+/// takes the CPU. A host that waits for work is not sooner back than that clock says.
+struct Durations {
+  std::optional<std::chrono::nanoseconds> kernel{};       // each kernel, matrix product and memset
+  std::optional<std::chrono::nanoseconds> device_copy{};  // each copy from device memory to device memory
+};
+void set_durations(const Durations& durations);
+
 /// A piece of work that ran on a device.
 struct Trace {
   enum class Kind { kernel, copy, set, host_function, matrix_product, exchange, record, wait };
@@ -67,6 +77,10 @@ void start_trace();
 /// Return what ran since start_trace, in the order it ran in, and stop recording.
 std::vector<Trace> take_trace();
 
+/// Return how often the host waited for a stream, an event or a device since the last reset.
+std::size_t host_waits();
+/// Return how much work the process ever gave to a default stream, with which others are ordered by accident, if at all.
+std::size_t default_stream_work();
 /// Return the calls of cudaMalloc that succeeded since the last reset.
 std::size_t allocation_calls();
 /// Return the bytes that cudaMalloc gave and cudaFree has not taken back, of all devices.

@@ -31,20 +31,27 @@ using cudaHostFn_t = void (*)(void*);
                       cudaErrorPeerAccessUnsupported, 217, "peer access is not supported between these two devices")   \
                       error(cudaErrorUnsupportedPtxVersion, 222,                                                       \
                             "the provided PTX was compiled with an unsupported toolchain.")                            \
-                          error(cudaErrorInvalidResourceHandle, 400, "invalid resource handle") error(                 \
-                              cudaErrorSymbolNotFound, 500, "named symbol not found") error(cudaErrorNotReady, 600,    \
-                                                                                            "device not ready")        \
-                              error(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered") error(   \
-                                  cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch")       \
-                                  error(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated") error( \
-                                      cudaErrorPeerAccessAlreadyEnabled, 704, "peer access is already enabled")        \
-                                      error(cudaErrorMisalignedAddress, 716, "misaligned address")                     \
-                                          error(cudaErrorLaunchFailure, 719, "unspecified launch failure") error(      \
-                                              cudaErrorNotPermitted, 800, "operation not permitted")                   \
-                                              error(cudaErrorNotSupported, 801, "operation not supported") error(      \
-                                                  cudaErrorSystemDriverMismatch, 803,                                  \
-                                                  "system has unsupported display driver / cuda driver combination")   \
-                                                  error(cudaErrorUnknown, 999, "unknown error")
+                          error(cudaErrorOperatingSystem, 304, "OS call failed or operation not supported on this OS") \
+                              error(cudaErrorInvalidResourceHandle, 400, "invalid resource handle") error(             \
+                                  cudaErrorSymbolNotFound, 500, "named symbol not found")                              \
+                                  error(cudaErrorNotReady, 600, "device not ready") error(                             \
+                                      cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")        \
+                                      error(cudaErrorLaunchOutOfResources, 701,                                        \
+                                            "too many resources requested for launch")                                 \
+                                          error(cudaErrorLaunchTimeout, 702,                                           \
+                                                "the launch timed out and was terminated")                             \
+                                              error(cudaErrorPeerAccessAlreadyEnabled, 704,                            \
+                                                    "peer access is already enabled")                                  \
+                                                  error(cudaErrorMisalignedAddress, 716, "misaligned address") error(  \
+                                                      cudaErrorLaunchFailure, 719, "unspecified launch failure")       \
+                                                      error(cudaErrorNotPermitted, 800, "operation not permitted")     \
+                                                          error(cudaErrorNotSupported, 801, "operation not supported") \
+                                                              error(cudaErrorSystemNotReady, 802,                      \
+                                                                    "system not yet initialized")                      \
+                                                                  error(cudaErrorSystemDriverMismatch, 803,            \
+                                                                        "system has unsupported display driver / "     \
+                                                                        "cuda driver combination")                     \
+                                                                      error(cudaErrorUnknown, 999, "unknown error")
 
 #define CUDA_EMULATOR_ERROR(name, value, text) name = value,
 enum cudaError { CUDA_EMULATOR_ERRORS(CUDA_EMULATOR_ERROR) };

@@ -214,6 +214,46 @@ TEST_F(CublasLt, TheWorkspaceStaysWithinItsLimitAndIsOverwritten) {
   for (const float w : workspace.values()) EXPECT_TRUE(std::isnan(w));
 }
 
+TEST_F(CublasLt, PointersHaveTheAlignmentThatWasPromised) {
+  const auto l = layout({CUDA_R_32F, 4, 4, 4});
+  const DeviceArray<float> memory(512), workspace(512);
+  const float one = 1;
+  const auto promise = [&](cublasLtMatmulPreferenceAttributes_t attribute, std::uint32_t bytes) {
+    ASSERT_EQ(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &bytes, 4), CUBLAS_STATUS_SUCCESS);
+  };
+  const auto refusal = [&](int a, int b, int d, int scratch, std::uint64_t workspace_bytes) {
+    cublasLtMatmulHeuristicResult_t found{};
+    int count = 0;
+    EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                   &workspace_bytes, 8),
+              CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(cublasLtMatmulAlgoGetHeuristic(handle_, description_, l, l, l, l, preference_, 1, &found, &count),
+              CUBLAS_STATUS_SUCCESS);
+    float* const p = memory.data();
+    return error_of([&] {
+      EXPECT_EQ(cublasLtMatmul(handle_, description_, &one, p + a, l, p + b, l, &one, p + d, l, p + d, l, &found.algo,
+                               workspace.data() + scratch, workspace_bytes, nullptr),
+                CUBLAS_STATUS_SUCCESS);
+    });
+  };
+  EXPECT_EQ(refusal(0, 64, 128, 0, 64), "");  // by default 256 bytes
+  EXPECT_TRUE(contains(refusal(1, 64, 128, 0, 0), "A at"));
+  EXPECT_TRUE(contains(refusal(0, 65, 128, 0, 0), "B at"));
+  EXPECT_TRUE(contains(refusal(0, 64, 132, 0, 0), "C at"));
+  EXPECT_TRUE(contains(refusal(0, 64, 128, 1, 64), "the workspace at"));
+  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 4);
+  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 8);
+  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 4);
+  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 4);
+  EXPECT_EQ(refusal(1, 66, 133, 0, 0), "");
+  EXPECT_TRUE(contains(refusal(1, 65, 133, 0, 0), "aligned to 8 bytes"));
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::int32_t{CUBLASLT_EPILOGUE_BIAS});
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, memory.data() + 4);
+  EXPECT_EQ(refusal(1, 66, 133, 0, 0), "");
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, memory.data() + 2);
+  EXPECT_TRUE(contains(refusal(1, 66, 133, 0, 0), "the bias at"));
+}
+
 TEST_F(CublasLt, WhatDoesNotFitIsRefused) {
   const auto ok = layout({CUDA_R_16BF, 4, 4, 4}), narrow = layout({CUDA_R_16BF, 4, 4, 3}),
              tall = layout({CUDA_R_16BF, 5, 4, 5}), wide = layout({CUDA_R_32F, 4, 4, 4}),

@@ -159,6 +159,47 @@ TEST_F(StreamsTest, EventsAreAskedAndTimed) {
   EXPECT_EQ(cudaEventQuery(end), cudaErrorInvalidResourceHandle);
 }
 
+TEST_F(StreamsTest, EventTimesAreThoseOfStreamsSideBySide) {
+  using std::chrono::milliseconds;
+  cudaEvent_t events[7];
+  for (cudaEvent_t& event : events) ASSERT_OK(cudaEventCreate(&event));
+  const auto elapsed = [&](int from, int to) {
+    float time = -1;
+    EXPECT_OK(cudaEventElapsedTime(&time, events[from], events[to]));
+    return time;
+  };
+  for (const StreamOrder order : all_orders) {
+    for (const auto& [kernel, copy] : {std::pair{20, 50}, {50, 20}}) {
+      cuda_emulator::set_stream_order(order, 5);
+      cuda_emulator::set_durations({.kernel = milliseconds(kernel), .device_copy = milliseconds(copy)});
+      const auto before = std::chrono::steady_clock::now();
+      ASSERT_OK(cudaEventRecord(events[0], a_));
+      ASSERT_OK(cudaStreamWaitEvent(b_, events[0]));
+      ASSERT_OK(cudaEventRecord(events[1], b_));
+      ASSERT_OK(cudaMemcpyAsync(y_, x_, sizeof(int), cudaMemcpyDeviceToDevice, b_));
+      ASSERT_OK(cudaEventRecord(events[2], b_));
+      ASSERT_OK(store(a_, x_, 7));
+      ASSERT_OK(cudaEventRecord(events[3], a_));
+      ASSERT_OK(cudaStreamWaitEvent(a_, events[2]));
+      ASSERT_OK(cudaEventRecord(events[4], a_));
+      ASSERT_OK(store(a_, x_, 8));
+      ASSERT_OK(cudaEventRecord(events[5], a_));
+      ASSERT_OK(cudaStreamSynchronize(a_));
+      EXPECT_GE(std::chrono::steady_clock::now() - before, milliseconds(kernel + std::max(kernel, copy)));
+      // Calls of the host lie between: up to 15 ms on a busy machine.
+      EXPECT_NEAR(elapsed(1, 2), copy, 0.01);
+      EXPECT_NEAR(elapsed(0, 3), kernel, 15);
+      EXPECT_NEAR(elapsed(3, 4), std::max(0, copy - kernel), 15);  // the wait, and none where there is none
+      EXPECT_NEAR(elapsed(4, 5), kernel, 0.01);
+      // A stream that has nothing to do is as late as the host.
+      std::this_thread::sleep_for(milliseconds(30));
+      ASSERT_OK(cudaEventRecord(events[6], a_));
+      ASSERT_OK(cudaStreamSynchronize(a_));
+      EXPECT_GE(elapsed(5, 6), 29);
+    }
+  }
+}
+
 TEST_F(StreamsTest, CopiesFromPinnedMemoryReadItWhenTheyRun) {
   *pinned_ = 1;
   ASSERT_OK(cudaMemcpyAsync(x_, pinned_, sizeof(int), cudaMemcpyHostToDevice, a_));

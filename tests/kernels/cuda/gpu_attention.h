@@ -41,7 +41,9 @@ class DeviceTensor {
         memory_(gpu.allocator.make(Tag::workspace, "test", DType::uint8, {static_cast<std::int64_t>(bytes_ + guard)})),
         view_{memory_.view().data, shape, dtype, Device::cuda(0)},
         gpu_(&gpu) {
-    cuda::check(cudaMemset(memory_.view().data, 0xFF, bytes_ + guard), "poisoning a test's tensor");
+    // On the stream that uses it: the default one is not ordered with that.
+    cuda::check(cudaMemsetAsync(memory_.view().data, 0xFF, bytes_ + guard, gpu.stream().cuda().stream()),
+                "poisoning a test's tensor");
   }
   DeviceTensor(Gpu& gpu, DType dtype, const Shape& shape, const Numbers& values) : DeviceTensor(gpu, dtype, shape) {
     std::vector<std::byte> host(bytes_);
@@ -59,16 +61,20 @@ class DeviceTensor {
         std::memcpy(&host[4 * i], &value, 4);
       }
     }
-    cuda::check(cudaMemcpy(view_.data, host.data(), bytes_, cudaMemcpyHostToDevice), "filling a test's tensor");
+    cuda::check(cudaMemcpyAsync(view_.data, host.data(), bytes_, cudaMemcpyHostToDevice, gpu.stream().cuda().stream()),
+                "filling a test's tensor");
+    gpu.stream().synchronize();  // the host's copy goes
   }
   operator const TensorView&() const { return view_; }
   const TensorView& view() const { return view_; }
 
   /// Return the content, when the device has done all it was given; expects the guard as it was.
   Numbers read() const {
-    gpu_->stream().synchronize();
     std::vector<std::byte> host(bytes_ + guard);
-    cuda::check(cudaMemcpy(host.data(), view_.data, host.size(), cudaMemcpyDeviceToHost), "reading a test's tensor");
+    cuda::check(
+        cudaMemcpyAsync(host.data(), view_.data, host.size(), cudaMemcpyDeviceToHost, gpu_->stream().cuda().stream()),
+        "reading a test's tensor");
+    gpu_->stream().synchronize();
     EXPECT_TRUE(std::all_of(host.begin() + static_cast<std::ptrdiff_t>(bytes_), host.end(), [](std::byte x) {
       return x == std::byte{0xFF};
     })) << "written behind a tensor's end";

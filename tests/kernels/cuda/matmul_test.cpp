@@ -56,6 +56,20 @@ TEST_F(GpuMatmulTest, LargeShapes) {
   }
 }
 
+TEST_F(GpuMatmulTest, SizesBeyondCublasGoInPieces) {
+  const std::int64_t most = gpu().cuda().most_blas_elements();
+  EXPECT_EQ(most, 2147483647);
+  for (DType dtype : storage_types) {
+    gpu().cuda().limit_blas_elements(300 * 24);  // two pieces of 256 rows, and one of 88
+    expect_agreement(dtype, 600, 16, 24, true);
+    gpu().cuda().limit_blas_elements(7 * 24);  // less than one of the usual pieces
+    expect_agreement(dtype, 20, 24, 8, true);
+    gpu().cuda().limit_blas_elements(1);  // a row is never cut
+    expect_agreement(dtype, 3, 5, 4, true);
+  }
+  gpu().cuda().limit_blas_elements(most);
+}
+
 TEST_F(GpuMatmulTest, AsksForAnAlgorithmOnceAShape) {
   const Both x = random({8, 16}, DType::bfloat16, 1), w = random({32, 16}, DType::bfloat16, 2);
   const Both y = output({8, 32}, DType::bfloat16);

@@ -44,6 +44,39 @@ TEST_F(GpuFault, AnOldArchitecture) {
   EXPECT_TRUE(holds(sentence, "compute capability 7.5, but 8.0 or newer is needed")) << sentence;
 }
 
+TEST_F(GpuFault, ADriverThatCannotSayIsNotAMachineWithoutGpus) {
+  for (int call = 1; call <= 8; ++call) cuda_emulator::fail_call("cudaGetDeviceCount", call, cudaErrorSystemNotReady);
+  const std::string sentence = refusal(ExitCode::device, config());
+  EXPECT_TRUE(holds(sentence, "cudaErrorSystemNotReady")) << sentence;
+  EXPECT_TRUE(holds(sentence, "fabric manager")) << sentence;
+}
+
+TEST_F(GpuFault, ACardThatAnotherProcessHasForItself) {
+  for (int call = 1; call <= 4; ++call) cuda_emulator::fail_call("cudaSetDevice", call, cudaErrorDevicesUnavailable);
+  const std::string sentence = refusal(ExitCode::device, config());
+  EXPECT_TRUE(holds(sentence, "another process has the GPU for itself")) << sentence;
+  EXPECT_TRUE(metrics("run").empty());
+}
+
+TEST_F(GpuFault, HostMemoryThatTheDriverDoesNotPin) {
+  for (const cudaError_t error : {cudaErrorMemoryAllocation, cudaErrorOperatingSystem}) {
+    cuda_emulator::fail_call("cudaHostAlloc", 2, error);
+    const std::string sentence = error_of(ExitCode::device, [&] {
+      run(config({"training.offload=activations"}), fmt::format("run {}", static_cast<int>(error)));
+    });
+    EXPECT_TRUE(holds(sentence, "bytes of pinned host memory")) << sentence;
+    EXPECT_TRUE(holds(sentence, "set training.offload to less")) << sentence;
+    cuda_emulator::reset();
+  }
+}
+
+TEST_F(GpuFault, AnAccessToNoMemorySaysWhatToDo) {
+  cuda_emulator::fail_call("cudaStreamSynchronize", 20, cudaErrorIllegalAddress);
+  const std::string sentence = refusal(ExitCode::device, config());
+  EXPECT_TRUE(holds(sentence, "cudaErrorIllegalAddress")) << sentence;
+  EXPECT_TRUE(holds(sentence, "compute-sanitizer")) << sentence;
+}
+
 TEST_F(GpuFault, TooLittleMemoryIsForetold) {
   cuda_emulator::set_devices({.memory_bytes = std::size_t{280} << 20});
   const std::string sentence = refusal(ExitCode::usage, config());

@@ -1,0 +1,76 @@
+#include "framework/cuda/timeline.h"
+
+#include <cmath>
+
+namespace ringtrain::cuda {
+
+Timeline::Timeline(cudaStream_t stream, RankTrace& trace)
+    : stream_(stream), trace_(trace), reference_(Event::Timing::on) {
+  check(cudaStreamSynchronize(stream_), "waiting for the GPU's work");
+  const std::int64_t before = trace_.work.now();
+  reference_.record(stream_);
+  reference_.synchronize();
+  reference_time_ = (before + trace_.work.now()) / 2;
+  trace_.work.mirror(this);
+}
+
+Timeline::~Timeline() {
+  trace_.work.mirror(nullptr);
+}
+
+void Timeline::begin(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments) {
+  TraceEntry* const entry = trace_.device_work.add(name, detail, arguments);
+  open_.push_back(entry);
+  if (entry) mark(work_, stream_, entry->begin);
+}
+
+void Timeline::end() {
+  if (open_.empty()) return;  // it began before this timeline
+  TraceEntry* const entry = open_.back();
+  open_.pop_back();
+  if (entry) mark(work_, stream_, entry->end);
+}
+
+TraceEntry* Timeline::begin_transfer(const char* name, std::initializer_list<TraceArgument> arguments) {
+  TraceEntry* const entry = trace_.device_communication.add(name, nullptr, arguments);
+  if (entry) mark(work_, stream_, entry->begin);
+  return entry;
+}
+
+void Timeline::end_transfer(TraceEntry* entry) {
+  if (entry) mark(work_, stream_, entry->end);
+}
+
+void Timeline::mark(std::deque<Mark>& marks, cudaStream_t stream, std::int64_t& time) {
+  if (free_.empty()) free_.emplace_back(Event::Timing::on);
+  free_.back().record(stream);
+  marks.push_back({std::move(free_.back()), &time});
+  free_.pop_back();
+}
+
+std::optional<Timeline::Last> Timeline::read(std::deque<Mark>& marks) {
+  std::optional<Last> last;
+  while (!marks.empty()) {
+    Mark& mark = marks.front();
+    const auto seconds = mark.event.seconds_since(reference_);
+    if (!seconds) break;
+    *mark.time = reference_time_ + std::llround(*seconds * 1e9);
+    if (last) free_.push_back(std::move(last->event));
+    last.emplace(std::move(mark.event), *mark.time);
+    marks.pop_front();
+  }
+  return last;
+}
+
+void Timeline::settle() {
+  // One reference for all that is read together: so rounding keeps their order. Then a later one, because a float of
+  // milliseconds grows coarse. (Another stream's moment may be older than the reference: then the time is negative.)
+  if (auto last = read(transfers_)) free_.push_back(std::move(last->event));
+  if (auto last = read(work_)) {
+    free_.push_back(std::move(reference_));
+    reference_ = std::move(last->event);
+    reference_time_ = last->time;
+  }
+}
+
+}  // namespace ringtrain::cuda

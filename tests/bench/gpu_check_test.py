@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""scripts/gpu-check over a bundle whose programs are stand-ins that hang, crash, fail and are killed: it goes on, names
+what it was, bounds every part, and what was found by then is on the disk."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import textwrap
+import time
+import unittest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "gpu-check"
+
+# Stands in for `run`: the tests of `plan` (name to what it does), and a gpu_bench that writes rows.
+RUN = textwrap.dedent("""\
+    #!/usr/bin/env python3
+    import fnmatch, json, os, pathlib, sys, time
+    here = pathlib.Path(__file__).resolve().parent
+    plan = json.loads((here / "plan.json").read_text())
+    program, arguments = sys.argv[1], sys.argv[2:]
+
+    def option(name, default=None):
+        if name in arguments and not arguments[arguments.index(name) + 1:][:1] == []:
+            return arguments[arguments.index(name) + 1]
+        return next((a.split("=", 1)[1] for a in arguments if a.startswith(name + "=")), default)
+
+    def tests():
+        wanted, _, unwanted = option("--gtest_filter", "*").partition("-")
+        match = lambda name, patterns: any(p and fnmatch.fnmatchcase(name, p) for p in patterns.split(":"))
+        for name, what in plan["tests"].items():
+            if not match(name, wanted) or match(name, unwanted):
+                continue
+            print(f"[ RUN      ] {name}", flush=True)
+            if what == "hang":
+                time.sleep(1000)
+            if what == "crash":
+                os.abort()
+            if what == "slow":
+                time.sleep(1)
+            print(f"[  FAILED  ] {name} (1 ms)" if what in ("fail", "break") else f"[       OK ] {name} (1 ms)", flush=True)
+            if what == "break":
+                sys.exit(7)
+
+    if program == "--libraries":
+        print("libcublasLt.so.13: loader")
+        sys.exit(plan.get("libraries", 0))
+    if program == "--with":  # compute-sanitizer --tool T --error-exitcode 9 PROGRAM FILTER
+        os.execv(arguments[0], arguments)
+    if program == "gpu_tests":
+        if "--gtest_list_tests" in arguments:
+            print("Suite.\\n  test")
+        else:
+            tests()
+            sys.exit(1 if "fail" in plan["tests"].values() else 0)
+    if program == "gpu_bench" and "--targets" in arguments:
+        print("targets: " + ", ".join(row["name"] for row in json.loads(pathlib.Path(option("--targets")).read_text())["rows"]))
+    elif program == "gpu_bench":
+        assert "--append" in arguments
+        path = pathlib.Path(option("--json"))
+        rows = json.loads(path.read_text())["rows"] if path.exists() else []
+        for group in [arguments[i + 1] for i, a in enumerate(arguments) if a == "--only"]:
+            if plan.get("bench", {}).get(group) == "hang":
+                time.sleep(1000)
+            rows.append({"group": group, "name": "of " + group})
+            path.write_text(json.dumps({"rows": rows}))
+            print(f"{group}      of {group}", flush=True)
+    """)
+
+GOOD = {"GpuNormTest.A": "ok", "X/GpuAttention.B/0": "ok", "HopperAttention.C": "ok", "GpuModel.D": "ok", "GpuRun.E": "ok"}
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.bundle, self.out = self.folder / "bundle", self.folder / "out"
+        (self.bundle / "bin").mkdir(parents=True)
+        (self.bundle / "run").write_text(RUN, encoding="utf-8")
+        (self.bundle / "run").chmod(0o755)
+        shutil.copy(SCRIPT, self.bundle / "gpu-check")
+        (self.bundle / "ABOUT").write_text("preset bundle-emulated\n", encoding="utf-8")
+
+    def start(self, plan, *arguments, path=None):
+        (self.bundle / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+        environment = os.environ | {"OUT": str(self.out), "PATH": (f"{path}:" if path else "") + os.environ["PATH"]}
+        environment.pop("CUDA_HOME", None)
+        return subprocess.Popen([self.bundle / "gpu-check", *map(str, arguments)], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True)
+
+    def check(self, plan, *arguments, path=None):
+        begun = time.monotonic()
+        process = self.start(plan, *arguments, path=path)
+        text = process.communicate(timeout=100)[0]
+        self.seconds = time.monotonic() - begun
+        return process.returncode, text
+
+    def report(self):
+        return json.loads((self.out / "gpu-check.json").read_text(encoding="utf-8"))
+
+    def parts(self):
+        return {part["part"]: part for part in self.report()["parts"]}
+
+    def processes(self):
+        """Return the processes that run something of the bundle."""
+        found = []
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if str(self.bundle).encode() in path.read_bytes():
+                    found.append(int(path.parent.name))
+            except OSError:  # it has ended
+                pass
+        return found
+
+    def wait_for(self, process, condition):
+        for _ in range(300):
+            if condition():
+                return
+            self.assertIsNone(process.poll())
+            time.sleep(0.1)
+        self.fail("did not come so far")
+
+    def test_all_is_well(self):
+        code, text = self.check({"tests": GOOD})
+        self.assertEqual(code, 0, text)
+        parts = self.parts()
+        self.assertEqual(list(parts)[:3], ["libraries", "kernels", "attention"])
+        for part, passed in (("kernels", 1), ("attention", 2), ("models and runs", 2)):
+            self.assertEqual(parts[part]["result"], "passed")
+            self.assertEqual(parts[part]["detail"].split()[0], str(passed), part)
+        self.assertEqual(parts["memcheck"]["result"], "skipped")
+        self.assertEqual([row["group"] for row in json.loads((self.out / "bench.json").read_text())["rows"]],
+                         ["machine", "attention", "ring", "ladder"])
+        self.assertIn("targets: of machine, of attention, of ring, of ladder", text)
+        self.assertEqual(self.report()["state"], "done")
+        self.assertLessEqual(len(list(self.out.iterdir())), 8)
+
+    def test_what_hangs_crashes_or_breaks_the_card_is_named_and_left_out(self):
+        tests = {"GpuNormTest.A": "ok", "GpuNormTest.Hangs": "hang", "GpuNormTest.B": "ok", "GpuMapTest.Crashes": "crash",
+                 "GpuMapTest.Breaks": "break", "GpuMapTest.C": "ok", "GpuMapTest.Fails": "fail", "GpuModel.D": "ok"}
+        code, text = self.check({"tests": tests}, "--stall", 2)
+        self.assertEqual(code, 1, text)
+        report = self.report()
+        self.assertEqual(sorted(report["troubles"]),
+                         ["kernels: GpuMapTest.Breaks failed", "kernels: GpuMapTest.Crashes CRASHED: code 134",
+                          "kernels: GpuMapTest.Fails failed", "kernels: GpuNormTest.Hangs HUNG: no word for 2 s"])
+        self.assertIn("3 passed, 2 failed, 0 skipped, 2 did not end", self.parts()["kernels"]["detail"])
+        self.assertEqual(self.parts()["ladder"]["result"], "passed")
+        self.assertIn("HUNG", text[text.index("What passed"):])
+
+    def test_every_part_is_bounded(self):
+        slow = {f"GpuNormTest.T{i}": "slow" for i in range(100)}
+        code, text = self.check({"tests": GOOD | slow, "bench": {"attention": "hang"}}, "--seconds", 8)
+        self.assertEqual(code, 1, text)
+        self.assertLess(self.seconds, 25)
+        self.assertIn("not done in time", self.parts()["kernels"]["detail"])
+        self.assertTrue(any("was running when the part's time was up" in trouble for trouble in self.report()["troubles"]))
+        self.assertIn("no time left", self.parts()["ladder"]["detail"])
+
+    def test_a_bench_that_hangs_loses_no_figure(self):
+        process = self.start({"tests": GOOD, "bench": {"attention": "hang"}}, "--seconds", 60)
+        self.wait_for(process, lambda: (self.out / "bench.json").exists())
+        process.send_signal(signal.SIGTERM)
+        text = process.communicate(timeout=30)[0]
+        self.assertEqual(process.returncode, 1)
+        report = self.report()
+        self.assertEqual(report["state"], "stopped by a signal")
+        self.assertEqual(self.parts()["machine, attention"]["result"], "failed")
+        self.assertEqual(self.parts()["kernels"]["result"], "passed")
+        self.assertIn("targets: of machine", text)
+        self.assertEqual(self.processes(), [], "its command still runs")
+
+    def test_a_kill_leaves_what_was_found(self):
+        process = self.start({"tests": GOOD | {"GpuRun.Hangs": "hang"}})
+        self.wait_for(process, lambda: (self.out / "gpu-check.json").exists() and
+                      self.report()["state"] == "running: models and runs")
+        os.killpg(process.pid, signal.SIGKILL)
+        for process_id in self.processes():
+            os.kill(process_id, signal.SIGKILL)  # a group of its own, which nobody ended
+        process.communicate(timeout=10)
+        self.assertEqual(self.parts()["attention"]["result"], "passed")
+        self.assertEqual(len(json.loads((self.out / "bench.json").read_text())["rows"]), 2)
+
+    def test_missing_libraries_and_a_sanitizer_that_finds_something(self):
+        tools = self.folder / "tools"
+        tools.mkdir()
+        tool = tools / "compute-sanitizer"
+        tool.write_text('#!/bin/sh\n[ "$2" = racecheck ] && { echo "========= Race reported"; exit 9; }\n'
+                        'echo "[       OK ] one (1 ms)"\n', encoding="utf-8")
+        tool.chmod(0o755)
+        code, text = self.check({"tests": GOOD, "libraries": 7}, path=tools)
+        self.assertEqual(code, 1, text)
+        parts = self.parts()
+        self.assertEqual(parts["libraries"]["result"], "failed")
+        self.assertEqual(parts["memcheck"]["detail"], "clean in 16 of 1 kernel tests")
+        self.assertEqual(parts["racecheck"]["result"], "failed")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,47 @@
+// After some failures (an access to no memory, an assertion of the hardware) a GPU answers every call of the process
+// with the same error: no later test could pass, and each would blame its own subject. Such a process ends right after
+// the test that broke it, with code 7; whoever runs many (scripts/gpu-check) goes on with the others in a new one.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "framework/cuda/context.h"
+#include "framework/error.h"
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+#include "cuda_emulator.h"
+#endif
+
+namespace ringtrain::testing {
+namespace {
+
+class BrokenDevice final : public ::testing::EmptyTestEventListener {
+  void OnTestEnd(const ::testing::TestInfo& test) override {
+    if (!test.result()->Failed() || cuda::device_count() == 0) return;
+    const cudaError_t status = cudaDeviceSynchronize();
+    if (status == cudaSuccess) return;
+    std::printf("[  FAILED  ] %s.%s (0 ms)\nThe GPU does not recover in this process: %s\n", test.test_suite_name(),
+                test.name(), cudaGetErrorName(status));
+    std::fflush(stdout);
+    std::_Exit(static_cast<int>(ExitCode::device));
+  }
+};
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+class NoDefaultStream final : public ::testing::Environment {
+  void TearDown() override { EXPECT_EQ(cuda_emulator::default_stream_work(), 0u); }
+};
+#endif
+
+[[maybe_unused]] const bool listens = [] {
+#if defined(RINGTRAIN_CUDA_EMULATED)
+  ::testing::AddGlobalTestEnvironment(new NoDefaultStream);  // owned by gtest, as the next
+#endif
+  ::testing::UnitTest::GetInstance()->listeners().Append(new BrokenDevice);
+  return true;
+}();
+
+}  // namespace
+}  // namespace ringtrain::testing

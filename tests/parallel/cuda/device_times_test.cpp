@@ -1,0 +1,100 @@
+// What a ring says it waited for on a GPU: the GPU's own time, on which communication that computing hides does not
+// stand, and not the host's, which is long done. The emulator's streams have clocks of their own, and speeds that are
+// set.
+#include <vector>
+
+#include "framework/allocator.h"
+#include "framework/compute_device.h"
+#include "kernels/elementwise.h"
+#include "parallel/launch.h"
+#include "parallel/ring.h"
+#include "tests/support/gpu.h"
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+
+#include "cuda_emulator.h"
+
+namespace ringtrain::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+class DeviceTimes : public GpuTest {
+ protected:
+  void TearDown() override { cuda_emulator::set_durations({}); }
+};
+
+/// Passes of a contiguous causal ring, where a visit is two kernels. Return each rank's load.
+std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy) {
+  cuda_emulator::set_durations({.kernel = kernel, .device_copy = copy});
+  constexpr std::int64_t T = 8;
+  std::vector<RingLoad> loads(static_cast<std::size_t>(ranks));
+  launch_threads({.ranks = ranks, .timeout_seconds = 60}, [&](Communicator& world) {
+    ThreadPool pool(1);
+    Allocator allocator(Device::cuda(0));
+    ComputeDevice compute(allocator, pool, nullptr);
+    Stream& stream = compute.stream();
+    const auto group = world.split(0);
+    group->order_with(stream);
+    Ring ring(allocator, group.get(), ranks, {.tokens = T, .gradient_tokens = T, .G = 1, .D = 2, .documents = false});
+    std::vector<ShardExtents> extents;
+    std::vector<SegmentList> segments;
+    for (int rank = 0; rank < ranks; ++rank) {
+      segments.push_back(shard_segments(Layout::contiguous, ranks * T, ranks, rank));
+      extents.push_back({{{segments.back()[0].start, segments.back()[0].last(), 0, 0}}});
+    }
+    ring.begin({.causal = true}, extents, segments, 1);
+    const Tensor kv = allocator.make(Tag::workspace, "kv", DType::float32, {2, 1, T, 1, 2});
+    const Tensor dkv = allocator.make(Tag::workspace, "dkv", DType::float32, {2, 1, T, 1, 2});
+    const auto visit = [&](const RingBlock&) {
+      fill(stream, kv, 1);  // some kernel
+      fill(stream, kv, 2);
+    };
+    const auto waits = [&] {  // while no rank does anything
+      world.barrier({"all here"});
+      const std::size_t now = cuda_emulator::host_waits();
+      world.barrier({"all here"});
+      return now;
+    };
+    stream.synchronize();
+    const std::size_t before = waits();
+    ring.forward(stream, 0, kv, {}, visit);
+    ring.backward(stream, 0, kv, {}, dkv, visit);
+    EXPECT_EQ(waits(), before) << "the host waits for the GPU in a pass";
+    stream.synchronize();
+    loads[static_cast<std::size_t>(world.rank())] = ring.take_load();
+    EXPECT_EQ(ring.take_load().forward.wait_seconds(), 0);
+    EXPECT_EQ(ring.take_load().backward.compute_seconds, 0);
+  });
+  return loads;
+}
+
+/// Seconds of kernels, and what the host of a busy machine may let an idle stream wait between two calls.
+void expect_work(double found, double kernels) {
+  EXPECT_GE(found, kernels - 1e-5);
+  EXPECT_LT(found, kernels + 0.040);
+}
+
+TEST_F(DeviceTimes, AWaitIsSeenWhereCommunicationIsSlow) {
+  const auto loads = loads_of(2, milliseconds(5), milliseconds(100));
+  expect_work(loads[0].forward.compute_seconds, 0.010);  // its own block
+  expect_work(loads[1].forward.compute_seconds, 0.020);  // two
+  expect_work(loads[1].backward.compute_seconds, 0.020);
+  // The copy of 100 ms begins when the hop of two kernels does.
+  EXPECT_NEAR(loads[1].forward.hop_waits[1], 0.090, 0.040);
+  EXPECT_EQ(loads[1].forward.hop_waits[0], 0);
+  EXPECT_GT(loads[1].backward.hop_waits[1], 0.050);
+  EXPECT_GT(loads[0].backward.hop_waits[2], 0.090);  // its gradient comes home at the end
+}
+
+TEST_F(DeviceTimes, NoneIsSeenWhereComputingHidesIt) {
+  const auto loads = loads_of(2, milliseconds(50), milliseconds(1));
+  expect_work(loads[1].forward.compute_seconds, 0.200);
+  EXPECT_LT(loads[1].forward.hop_waits[1], 0.020);
+  EXPECT_LT(loads[1].backward.hop_waits[1], 0.020);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
+
+#endif

@@ -1,0 +1,64 @@
+// Messages between tensors in GPU memory on the timeline: by who copies them, and by who waits for them.
+#include <string>
+
+#include "framework/allocator.h"
+#include "framework/compute_device.h"
+#include "kernels/elementwise.h"
+#include "parallel/collectives.h"
+#include "parallel/launch.h"
+#include "parallel/traced_communicator.h"
+#include "tests/support/gpu.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class TracedExchange : public GpuTest {};
+
+TEST_F(TracedExchange, StandsOnTheTimelineFromItsPostUntilItWasWaitedFor) {
+  constexpr std::int64_t n = 1000;
+  Trace trace(1, 2);
+  launch_threads({.ranks = 2, .timeout_seconds = 30}, [&](Communicator& world) {
+    RankTrace& rank_trace = trace.rank(world.rank());
+    ThreadPool pool(1);
+    Allocator allocator(Device::cuda(0));
+    ComputeDevice compute(allocator, pool, &rank_trace);
+    const Tensor sent = allocator.make(Tag::workspace, "x", DType::float32, {n});
+    const Tensor received = allocator.make(Tag::workspace, "x", DType::float32, {n});
+    fill(compute.stream(), sent, 1);
+    const auto ranks = traced_on_device(world.split(0), rank_trace)->split(0);
+    ranks->order_with(compute.stream());
+    const int other = 1 - world.rank();
+    const Ticket ticket = ranks->exchange(sent, other, received, other, {.operation = "pass", .layer = 3, .hop = 1});
+    double value = 1;
+    all_reduce_sum(*ranks, {&value, 1}, {"host memory"});  // another's to show
+    ranks->wait(ticket);
+    ranks->barrier({"all here"});
+  });
+  int copies = 0;
+  for (int rank = 0; rank < 2; ++rank) {
+    const RankTrace& own = trace.rank(rank);
+    EXPECT_EQ(own.communication.size(), 0u);
+    ASSERT_EQ(own.work.size(), 1u);  // the wait; and so on the GPU's row
+    ASSERT_EQ(own.device_work.size(), 1u);
+    EXPECT_STREQ(own.device_work[0].detail, "pass");
+    int passes = 0;
+    for (std::size_t i = 0; i < own.device_communication.size(); ++i) {
+      const TraceEntry& entry = own.device_communication[i];
+      EXPECT_STREQ(entry.name, "pass");
+      EXPECT_NE(entry.begin, TraceEntry::still_open);
+      EXPECT_LE(entry.begin, entry.end);
+      const bool whole_exchange = entry.arguments[2].name == std::string("to");
+      (whole_exchange ? passes : copies) += 1;
+      if (whole_exchange) {
+        EXPECT_LE(entry.begin, own.device_work[0].begin);
+        EXPECT_GE(entry.end, own.device_work[0].begin);
+      }
+      EXPECT_EQ(entry.arguments[0].value, 3);
+    }
+    EXPECT_EQ(passes, 1);
+  }
+  EXPECT_EQ(copies, 2);  // one each way, each on one of the ranks' streams
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
