@@ -403,12 +403,12 @@ INSTANTIATE_TEST_SUITE_P(
     name_of_case);
 
 #if RINGTRAIN_CUDA
-INSTANTIATE_TEST_SUITE_P(CudaBuilds, Mistakes,
+INSTANTIATE_TEST_SUITE_P(CudaBuilds, ConfigMistake,
                          ::testing::Values(Mistake{
                              "DoubleOnAGpu",
-                             with("training", "{device: cuda, dtype: float64}"),
+                             with("training", "device: cuda\n  dtype: float64"),
                              {},
-                             "x.yaml:4: training.dtype: float64 is for training.device cpu; with cuda use bfloat16 or "
+                             "x.yaml:5: training.dtype: float64 is for training.device cpu; with cuda use bfloat16 or "
                              "float32"}),
                          name_of_case);
 #else

@@ -60,6 +60,7 @@ void set_proxy_checks(bool on);
 struct Durations {
   std::optional<std::chrono::nanoseconds> kernel{};       // each kernel, matrix product and memset
   std::optional<std::chrono::nanoseconds> device_copy{};  // each copy from device memory to device memory
+  bool instant_host = false;  // calls take no time: what an idle stream waits for a busy machine's host does not count
 };
 void set_durations(const Durations& durations);
 
