@@ -80,7 +80,8 @@ std::vector<Trace> take_trace();
 
 /// Return how often the host waited for a stream, an event or a device since the last reset.
 std::size_t host_waits();
-/// Return how much work the process ever gave to a default stream, with which others are ordered by accident, if at all.
+/// Return how much work the process ever gave to a default stream, with which others are ordered by accident, if at
+/// all.
 std::size_t default_stream_work();
 /// Return the calls of cudaMalloc that succeeded since the last reset.
 std::size_t allocation_calls();
