@@ -193,11 +193,9 @@ void check_build(const Config& config, ConfigProblems& problems) {
                  "libopenmpi-dev and build again");
   }
 #endif
-#if !RINGTRAIN_NCCL
-  if (config.training.device == "cuda" && config.mesh.backend == Backend::nccl) {
+  if (config.training.device == "cuda" && config.mesh.backend == Backend::nccl && !built_with_nccl) {
     problems.add("mesh.backend", "nccl is not in this build; use threads (or auto), or build where NCCL is found");
   }
-#endif
 }
 
 }  // namespace

@@ -12,6 +12,13 @@ inline constexpr bool built_with_cuda = true;
 inline constexpr bool built_with_cuda = false;
 #endif
 
+/// Whether this build has NCCL, or its emulator.
+#if RINGTRAIN_NCCL
+inline constexpr bool built_with_nccl = true;
+#else
+inline constexpr bool built_with_nccl = false;
+#endif
+
 struct Device {
   enum class Kind { cpu, cuda };
   Kind kind = Kind::cpu;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "framework/device.h"
 #include "framework/progress.h"
 #include "train/memory_report.h"
 #include "train/system_memory.h"
@@ -25,12 +26,6 @@ std::string text_of(const std::string& name, std::int64_t bytes) {
 #if RINGTRAIN_CUDA
 /// What the CUDA libraries take for their own code when it is first used.
 constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
-
-#if RINGTRAIN_NCCL
-constexpr bool built_with_nccl = true;
-#else
-constexpr bool built_with_nccl = false;
-#endif
 
 /// Return what NCCL takes of a rank's GPU besides. It says nowhere; seen in use (NVIDIA/nccl 1685, eight H100s): 12 MiB
 /// in each of up to 32 channels for each neighbour of a communicator, on one machine, and 0.5 GiB for all. Of ours the

@@ -32,8 +32,7 @@ std::string advice_for(cudaError_t status) {
              "newer driver";
     case cudaErrorMemoryAllocation:
       return "; another process takes the GPU's memory, or the plan leaves too little of it: use more sequence ranks, "
-             "a "
-             "smaller training.seq_len or another training.recompute";
+             "a smaller training.seq_len or another training.recompute";
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorLaunchFailure:
@@ -76,11 +75,7 @@ DeviceFacts facts_of(int index) {
   }
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
-  if (counted == cudaErrorNoDevice) {
-    count = 0;
-  } else {
-    check(counted, "asking the NVIDIA driver for GPUs");
-  }
+  if (counted != cudaErrorNoDevice) check(counted, "asking the NVIDIA driver for GPUs");
   if (index >= count) {
     fail(ExitCode::device, "GPU {} was asked for, but this machine shows {} (CUDA_VISIBLE_DEVICES may hide some)",
          index, count);

@@ -33,6 +33,19 @@ struct Problem {
   }
 };
 
+/// Calls body(local index, global index) for each element of [B, T, heads, D], a shard's, and [B, S, heads, D].
+template <class Body>
+void each_element(const Problem& p, const SegmentList& shard, std::int64_t heads, const Body& body) {
+  const std::int64_t T = token_count(shard), width = heads * p.D;
+  for (std::int64_t b = 0; b < p.B; ++b) {
+    for (std::int64_t t = 0; t < T; ++t) {
+      const std::int64_t from = (b * p.S + position_of(shard, t)) * width, to = (b * T + t) * width;
+      for (std::int64_t i = 0; i < width; ++i)
+        body(static_cast<std::size_t>(to + i), static_cast<std::size_t>(from + i));
+    }
+  }
+}
+
 /// Fills a problem whose sizes and mask are set.
 inline void make_inputs(Problem& p, unsigned seed) {
   std::mt19937 random(seed);
@@ -149,22 +162,12 @@ class RankRun {
   }
   AttentionShape shape() const { return {p_.B, p_.H, p_.G, p_.D, p_.scale(), p_.mask}; }
 
-  /// Calls body(local index, global index) for each element of [B, T, heads, D] and [B, S, heads, D].
-  template <class Body>
-  void each_element(std::int64_t heads, const Body& body) const {
-    const std::int64_t width = heads * p_.D;
-    for (std::int64_t b = 0; b < p_.B; ++b) {
-      for (std::int64_t t = 0; t < T_; ++t) {
-        const std::int64_t from = (b * p_.S + position_of(*own_, t)) * width, to = (b * T_ + t) * width;
-        for (std::int64_t i = 0; i < width; ++i) body(to + i, static_cast<std::size_t>(from + i));
-      }
-    }
-  }
   void load(T* local, const std::vector<double>& global, std::int64_t heads) const {
-    each_element(heads, [&](std::int64_t to, std::size_t from) { local[to] = static_cast<T>(global[from]); });
+    each_element(p_, *own_, heads, [&](std::size_t to, std::size_t from) { local[to] = static_cast<T>(global[from]); });
   }
   void store(std::vector<double>& global, const T* local, std::int64_t heads) const {
-    each_element(heads, [&](std::int64_t from, std::size_t to) { global[to] = static_cast<double>(local[from]); });
+    each_element(p_, *own_, heads,
+                 [&](std::size_t from, std::size_t to) { global[to] = static_cast<double>(local[from]); });
   }
 
   void run(int layer) {

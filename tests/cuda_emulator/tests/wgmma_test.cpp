@@ -217,14 +217,23 @@ TEST_F(WgmmaTest, AMayComeFromRegisters) {
 
 enum class How { read_early, overwritten, changed, no_fence, one_thread_other, no_wait };
 
-// b = 1: d[64, 8] = 16 each step; two groups.
-__global__ void two_groups(How how, float* to) {
+struct Ones {
+  std::uint16_t* shared;
+  std::uint64_t a, b;  // [64, 64] and [8, 64] there
+};
+
+__device__ Ones ones() {
   auto* shared = static_cast<std::uint16_t*>(cuda_emulator::dynamic_shared_memory());
   for (unsigned i = threadIdx.x; i < 64 * 64 + 8 * 64; i += 128) shared[i] = 0x3f80;
   cuda_emulator::fence_proxy_async();
   __syncthreads();
-  const auto a = cuda_emulator::wgmma_descriptor(shared, 16, 1024, 1);
-  const auto b = cuda_emulator::wgmma_descriptor(shared + 64 * 64, 16, 1024, 1);
+  return {shared, cuda_emulator::wgmma_descriptor(shared, 16, 1024, 1),
+          cuda_emulator::wgmma_descriptor(shared + 64 * 64, 16, 1024, 1)};
+}
+
+// b = 1: d[64, 8] = 16 each step; two groups.
+__global__ void two_groups(How how, float* to) {
+  const auto [shared, a, b] = ones();
   float d[4] = {1, 1, 1, 1}, e[4] = {2, 2, 2, 2};
   if (how != How::no_fence) cuda_emulator::wgmma_fence();
   cuda_emulator::wgmma_ss<8, false, false>(d, a, b, true);
@@ -285,13 +294,8 @@ enum class Again { as_left, fenced, changed, registers };
 
 // Two products, a wait between them. d as the first left it needs no fence before the second.
 __global__ void multiply_again(Again how, float* to) {
-  auto* shared = static_cast<std::uint16_t*>(cuda_emulator::dynamic_shared_memory());
-  for (unsigned i = threadIdx.x; i < 64 * 64 + 8 * 64; i += 128) shared[i] = 0x3f80;
-  cuda_emulator::fence_proxy_async();
-  __syncthreads();
-  const auto a = cuda_emulator::wgmma_descriptor(shared, 16, 1024, 1);
-  const auto b = cuda_emulator::wgmma_descriptor(shared + 64 * 64, 16, 1024, 1);
-  const std::uint32_t ones[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+  const auto [shared, a, b] = ones();
+  const std::uint32_t in_registers[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
   float d[4] = {};
   cuda_emulator::wgmma_fence();
   cuda_emulator::wgmma_ss<8, false, false>(d, a, b, true);
@@ -300,7 +304,7 @@ __global__ void multiply_again(Again how, float* to) {
   if (how == Again::changed || how == Again::fenced) d[3] += 1;
   if (how == Again::fenced) cuda_emulator::wgmma_fence();
   if (how == Again::registers) {
-    cuda_emulator::wgmma_rs<8, false>(d, ones, b, true);
+    cuda_emulator::wgmma_rs<8, false>(d, in_registers, b, true);
   } else {
     cuda_emulator::wgmma_ss<8, false, false>(d, a, b, true);
   }

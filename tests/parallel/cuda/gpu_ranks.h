@@ -48,23 +48,31 @@ struct GpuRank {
   std::unique_ptr<Communicator> ranks;  // the first to go
 };
 
+/// The emulator shows so many GPUs from now on.
+inline void show_gpus([[maybe_unused]] int count) {
+#if defined(RINGTRAIN_CUDA_EMULATED)
+  cuda_emulator::set_devices({.count = count});
+#endif
+}
+
+/// Expects that NCCL's rules were kept and that nothing of it is left; the emulator is then as it was.
+inline void expect_nccl_left_in_order() {
+#if defined(RINGTRAIN_CUDA_EMULATED)
+  EXPECT_EQ(cuda_emulator::nccl_misuses(), std::vector<std::string>{});
+  EXPECT_EQ(cuda_emulator::nccl_communicators(), 0);
+  cuda_emulator::reset();
+#endif
+}
+
 class GpuRanks : public GpuTest {
  protected:
   static constexpr int most_ranks = 4;
 
   void SetUp() override {
-#if defined(RINGTRAIN_CUDA_EMULATED)
-    cuda_emulator::set_devices({.count = most_ranks});
-#endif
+    show_gpus(most_ranks);
     GpuTest::SetUp();
   }
-  void TearDown() override {
-#if defined(RINGTRAIN_CUDA_EMULATED)
-    EXPECT_EQ(cuda_emulator::nccl_misuses(), std::vector<std::string>{});
-    EXPECT_EQ(cuda_emulator::nccl_communicators(), 0);
-    cuda_emulator::reset();
-#endif
-  }
+  void TearDown() override { expect_nccl_left_in_order(); }
   /// Return whether this machine has GPUs for so many ranks.
   static bool has_gpus_for(int ranks, Carrier carrier) {
     return carrier == Carrier::threads || cuda::device_count() >= ranks;

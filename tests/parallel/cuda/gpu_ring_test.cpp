@@ -75,26 +75,16 @@ class GpuRingRank {
   Stream& stream() { return rank_.stream; }
   Tensor make(DType dtype, const Shape& shape) { return rank_.allocator.make(Tag::activations, "x", dtype, shape); }
   AttentionShape shape() const { return {p_.B, p_.H, p_.G, p_.D, p_.scale(), p_.mask}; }
-  /// Calls body(local index, global index) for each element.
-  template <class Body>
-  void each_element(std::int64_t heads, const Body& body) const {
-    const std::int64_t width = heads * p_.D;
-    for (std::int64_t b = 0; b < p_.B; ++b) {
-      for (std::int64_t t = 0; t < T_; ++t) {
-        const std::int64_t from = (b * p_.S + position_of(*own_, t)) * width, to = (b * T_ + t) * width;
-        for (std::int64_t i = 0; i < width; ++i)
-          body(static_cast<std::size_t>(to + i), static_cast<std::size_t>(from + i));
-      }
-    }
-  }
   void load(const TensorView& local, const std::vector<double>& global, std::int64_t heads) {
     std::vector<float> values(static_cast<std::size_t>(local.numel()));
-    each_element(heads, [&](std::size_t to, std::size_t from) { values[to] = static_cast<float>(global[from]); });
+    each_element(p_, *own_, heads,
+                 [&](std::size_t to, std::size_t from) { values[to] = static_cast<float>(global[from]); });
     copy(stream(), local, host_view(values.data(), local.shape));
   }
   void store(std::vector<double>& global, const TensorView& local, std::int64_t heads) {
     const std::vector<float> values = rank_.read(local);
-    each_element(heads, [&](std::size_t from, std::size_t to) { global[to] = static_cast<double>(values[from]); });
+    each_element(p_, *own_, heads,
+                 [&](std::size_t from, std::size_t to) { global[to] = static_cast<double>(values[from]); });
   }
 
   const Problem& p_;

@@ -1,13 +1,7 @@
 // Whole runs of ranks with a GPU each, joined by NCCL: on every mesh the losses and the state are those of ranks that
 // are joined otherwise, to the bit; and a run ends as it should when NCCL does not serve.
-#include "parallel/nccl_communicator.h"
-#include "tests/support/gpu.h"
+#include "tests/parallel/cuda/gpu_ranks.h"
 #include "tests/train/train_fixture.h"
-
-#if defined(RINGTRAIN_CUDA_EMULATED)
-#include "cuda_emulator.h"
-#include "cuda_emulator_nccl.h"
-#endif
 
 namespace ringtrain::testing {
 namespace {
@@ -18,18 +12,12 @@ class NcclRun : public TrainTest {
 
   void SetUp() override {
     TrainTest::SetUp();
-#if defined(RINGTRAIN_CUDA_EMULATED)
-    cuda_emulator::set_devices({.count = most_ranks});
-#endif
+    show_gpus(most_ranks);
     if (cuda::device_count() < most_ranks) GTEST_SKIP() << "too few GPUs";
     data = write_tokens("text.h5", {});
   }
   void TearDown() override {
-#if defined(RINGTRAIN_CUDA_EMULATED)
-    EXPECT_EQ(cuda_emulator::nccl_misuses(), std::vector<std::string>{});
-    EXPECT_EQ(cuda_emulator::nccl_communicators(), 0);
-    cuda_emulator::reset();
-#endif
+    expect_nccl_left_in_order();
     TrainTest::TearDown();
   }
   Config config(std::vector<std::string> settings) const {
