@@ -21,6 +21,17 @@ std::int64_t position_of(std::span<const Segment> segments, std::int64_t i) {
   fail(ExitCode::internal, "local token {} beyond the shard's end", i);
 }
 
+SegmentList segments_of_range(std::span<const Segment> segments, std::int64_t begin, std::int64_t end) {
+  SegmentList range;
+  std::int64_t first = 0;  // of the segment
+  for (const Segment& segment : segments) {
+    const std::int64_t from = std::max<std::int64_t>(0, begin - first), to = std::min(segment.count, end - first);
+    if (from < to) range.push_back({segment.position(from), segment.stride, to - from});
+    first += segment.count;
+  }
+  return range;
+}
+
 const char* name_of(Layout layout) {
   switch (layout) {
     case Layout::contiguous:

@@ -28,6 +28,9 @@ std::int64_t token_count(std::span<const Segment> segments);
 /// Return the position of local token i. Positions grow with i in every layout of this project.
 std::int64_t position_of(std::span<const Segment> segments, std::int64_t i);
 
+/// Return where local tokens [begin, end) stand. Empty segments are left out.
+SegmentList segments_of_range(std::span<const Segment> segments, std::int64_t begin, std::int64_t end);
+
 enum class Layout { contiguous, striped, zigzag };
 const char* name_of(Layout layout);
 

@@ -120,10 +120,15 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   const TensorView& dkv_sum = t.key_value_gradient_sum;
   fill(stream, dquery_sum, 0.0);
   ring_->backward(stream, layer_, t.key_value, batch.documents(), dkv_sum, [&](const RingBlock& block) {
+    if (block.pairs == 0) return;  // a part that no query here sees
     const Span kernel(stream.trace(), "attention kernel",
                       {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/5)}});
-    attention_backward(stream, shape_, query, block.k, block.v, dout, t.logsumexp, delta, batch.places(), block.tokens,
-                       dquery_sum.reshape(heads), block.dk, block.dv, workspace_);
+    AttentionShape shape = shape_;
+    shape.B = block.sequences;
+    const AttentionTokens own{batch.places().segments, block.sequences_of(batch.documents())};
+    const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
+    attention_backward(stream, shape, of(query), block.k, block.v, of(dout), of(t.logsumexp), of(delta), own,
+                       block.tokens, of(dquery_sum.reshape(heads)), block.dk, block.dv, workspace_);
   });
 
   const TensorView dkey = half(t.key_value_gradient, 0), dvalue = half(t.key_value_gradient, 1);

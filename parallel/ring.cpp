@@ -3,23 +3,35 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <optional>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 #include "framework/stream_clock.h"
 #include "kernels/elementwise.h"
+#include "parallel/ring_parts.h"
 
 namespace ringtrain {
 
-// Messages move in rounds, one a hop, and in a round a pair of ranks has at most one message of a kind, so both sides
-// post in the same order. In round h a rank posts the keys and values for hop h + 1, computes hop h, and posts the
-// gradients of hop h (to the right or home) together with those it continues at hop h + 1. What it waits for in round
-// h, its peers post in their round h - 1, whatever they compute: by induction nothing waits in a circle.
+// Messages move in rounds, one a hop, and in a round a pair of ranks has at most one message of a kind (and of a part,
+// for gradients), so both sides post in the same order. In round h a rank posts the keys and values for hop h + 1,
+// computes hop h, part by part, and behind each part posts its gradients (to the right or home) together with those of
+// the same part that it continues at hop h + 1. What it waits for in part p of round h, its peers post in part p of
+// their round h - 1, whatever they compute: by induction nothing waits in a circle.
 
 namespace {
 
 /// Moments kept before those of passes that are done are read in between: a long evaluation has many.
 constexpr std::size_t many_moments = 8192;
+/// More tokens than there are: a block is one part.
+constexpr std::int64_t whole = std::numeric_limits<std::int64_t>::max();
+
+/// Return the tokens of the least part of a block (parallel/ring_parts.h). A GPU of 132 processors computes on 128 keys
+/// of a head in each at a time: less would leave some idle. A CPU's cores are busy with far less.
+std::int64_t default_least_part(Device device, std::int64_t G) {
+  const std::int64_t rows = device.is_cpu() ? 8192 : 16384;
+  return std::max<std::int64_t>(256, rows / std::max<std::int64_t>(1, G));
+}
 
 /// Buffers of a hop alternate: hop h > 0 lives in buffer (h - 1) % 2, so a ring of two needs one.
 constexpr std::size_t buffer_of(int hop) {
@@ -40,25 +52,36 @@ TensorView half(const TensorView& pair, std::int64_t which) {
   return pair.rows(which, which + 1).reshape({pair.dim(1), pair.dim(2), pair.dim(3), pair.dim(4)});
 }
 
+/// The gradients of a part of a block: dk and dv [sequences, tokens, G, D] behind each other (all of a block) or not.
+struct PartGradients {
+  TensorView dk, dv;
+  TensorView both;  // if they are
+
+  /// What one message each carries.
+  std::vector<TensorView> messages() const {
+    return both.empty() ? std::vector<TensorView>{dk, dv} : std::vector<TensorView>{both};
+  }
+};
+
 }  // namespace
 
 struct Ring::State {
-  static constexpr std::int64_t unknown = -1;
-
   RingCapacity capacity;
   int size = 1, rank = 0;
   std::vector<Tensor> blocks, documents, gradients;  // double buffers
   Tensor home;                                       // gradients that came home and are to be added
   std::unique_ptr<Communicator> key_ranks, gradient_ranks;
+  std::int64_t least_part = 1;  // tokens
   RingLoad load;
 
   // Of the micro-batch.
   std::int64_t B = 0;
   AttentionMask mask;
-  std::vector<SegmentList> segments;   // by rank
-  std::vector<DocumentStarts> starts;  // by sequence; none: one document each
-  std::vector<std::int64_t> tokens;    // by rank
-  std::vector<std::int64_t> pairs;     // by hop; unknown before its block is met
+  std::vector<SegmentList> segments;             // by rank
+  std::vector<DocumentStarts> starts;            // by sequence; none: one document each
+  std::vector<std::int64_t> tokens;              // by rank
+  std::vector<RingPart> parts;                   // of every block
+  std::vector<std::vector<std::int64_t>> pairs;  // by hop and part; none before the block is met
   struct Round {
     const RingStep* step = nullptr;
     const RingDelivery* delivery = nullptr;
@@ -71,10 +94,13 @@ struct Ring::State {
   int layer = 0;
   bool backward = false;
   TensorView own_kv, own_documents, own_dkv;
-  std::vector<Ticket> arriving;           // keys and values for the next hop, and what is sent on for it
-  std::vector<Ticket> departing;          // own block to starts of legs: not waited for before the pass ends
-  std::vector<Ticket> gradient_tickets;   // of the last round
-  const RingReturn* returning = nullptr;  // among them
+  std::vector<Ticket> arriving;   // keys and values for the next hop, and what is sent on for it
+  std::vector<Ticket> departing;  // own block to starts of legs: not waited for before the pass ends
+  struct GradientRound {
+    std::vector<Ticket> tickets = {};
+    const RingReturn* home = nullptr;  // among them
+  };
+  std::vector<GradientRound> gradient_rounds;  // by part: the last one
 
   // Communicators go first: they take back what an exception left under way in the buffers.
   ~State() {
@@ -84,17 +110,24 @@ struct Ring::State {
 
   const Round& round(int hop) const { return rounds[static_cast<std::size_t>(hop)]; }
   /// Return B * T of the largest shard.
-  std::int64_t most_tokens() const { return B * *std::max_element(tokens.begin(), tokens.end()); }
+  std::int64_t most_tokens() const { return B * longest(); }
+  std::int64_t longest() const { return *std::max_element(tokens.begin(), tokens.end()); }
   std::int64_t tokens_of(int owner) const { return tokens[static_cast<std::size_t>(owner)]; }
-  AttentionTokens places_of(const RingStep& step) const {
-    return {segments[static_cast<std::size_t>(step.owner)], documents_of(step)};
+  const SegmentList& segments_of(int owner) const { return segments[static_cast<std::size_t>(owner)]; }
+  RingPart part_of_block(int owner, std::size_t part) const { return part_of_shard(parts[part], tokens_of(owner)); }
+  SegmentList segments_of(int owner, const RingPart& part) const {
+    return segments_of_range(segments_of(owner), part.first_token, part.first_token + part.tokens);
   }
-  /// Return the pairs of the block that is met now.
-  std::int64_t pairs_of(const RingStep& step) {
-    std::int64_t& known = pairs[static_cast<std::size_t>(step.hop)];
-    if (known == unknown) {
-      const auto of = [&](int owner) -> const SegmentList& { return segments[static_cast<std::size_t>(owner)]; };
-      known = visible_pairs(mask, of(rank), of(step.owner), B, starts);
+  /// Return the pairs of each part of the block that is met now.
+  std::span<const std::int64_t> pairs_of(const RingStep& step) {
+    std::vector<std::int64_t>& known = pairs[static_cast<std::size_t>(step.hop)];
+    for (std::size_t i = known.size(); i < parts.size(); ++i) {
+      const RingPart part = part_of_block(step.owner, i);
+      const std::span all(starts);
+      const auto own = all.empty() ? all
+                                   : all.subspan(static_cast<std::size_t>(part.first_sequence),
+                                                 static_cast<std::size_t>(part.sequences));
+      known.push_back(visible_pairs(mask, segments_of(rank), segments_of(step.owner, part), part.sequences, own));
     }
     return known;
   }
@@ -106,9 +139,23 @@ struct Ring::State {
     if (step.hop == 0 || own_documents.empty()) return own_documents;
     return documents[buffer_of(step.hop)].view().prefix({B, tokens_of(step.owner)});
   }
-  TensorView gradients_of(const RingStep& step) const {
-    if (step.hop == 0) return own_dkv;
-    return gradients[buffer_of(step.hop)].view().prefix(block_shape(B, tokens_of(step.owner), capacity));
+  /// Return a part of x [2, B, T, G, D], of T tokens.
+  PartGradients part_of_pair(const TensorView& x, std::size_t part) const {
+    const RingPart own = part_of_shard(parts[part], x.dim(2));
+    return {part_of(half(x, 0), own), part_of(half(x, 1), own), parts.size() == 1 ? x : TensorView{}};
+  }
+  PartGradients coming_home(const RingReturn& of, std::size_t part) const {
+    return part_of_pair(of.replaces ? own_dkv : home.view().prefix(own_dkv.shape), part);
+  }
+  /// Return the gradients of a part of the block met at a step. In a buffer a part's place is that of the largest
+  /// shard.
+  PartGradients gradients_of(const RingStep& step, std::size_t part) const {
+    if (step.hop == 0) return part_of_pair(own_dkv, part);
+    const RingPart own = part_of_block(step.owner, part);
+    const std::int64_t begin = 2 * (own.first_sequence * longest() + own.first_token) * capacity.G * capacity.D;
+    const Shape pair{2, own.sequences, own.tokens, capacity.G, capacity.D};
+    const TensorView both = gradients[buffer_of(step.hop)].view().flat(begin, begin + pair.numel()).reshape(pair);
+    return {half(both, 0), half(both, 1), parts.size() == 1 ? both : TensorView{}};
   }
 
   // Times of a GPU are known behind the work that they are of: until then they wait here.
@@ -157,9 +204,11 @@ struct Ring::State {
   }
 
   void post_keys(int hop);
-  void post_gradients(int hop);
-  void finish_gradients(Stream& stream, int hop);
-  void visit(Stream& stream, const RingStep& step, const Visitor& visitor);
+  void post_gradients(int hop, std::size_t part);
+  void finish_gradients(Stream& stream, int hop, std::size_t part);
+  void visit(Stream& stream, const RingBlock& block, const Visitor& visitor);
+  void forward_hop(Stream& stream, const RingStep& step, const Visitor& visitor);
+  void backward_hop(Stream& stream, int hop, const Visitor& visitor);
   void pass(Stream& stream, const Visitor& visitor);
   void run(Stream& stream, const Visitor& visitor);
 };
@@ -188,49 +237,92 @@ void Ring::State::post_keys(int hop) {
   exchange(arriving, before, to, next, from);
 }
 
-/// Posts the gradients of the block met at `hop`, those that this rank continues at the next, and those that come home.
-void Ring::State::post_gradients(int hop) {
+/// Posts a part's gradients: of the block met at `hop`, of that which this rank continues at the next, and of its own
+/// that come home.
+void Ring::State::post_gradients(int hop, std::size_t part) {
   const RingStep* step = round(hop).step;
   const RingStep* next = round(hop + 1).step;
   const int to = step ? step->gradient_to : no_peer, from = next ? next->gradient_from : no_peer;
-  const CallSite site{.operation = "ring gradients", .layer = layer, .hop = hop};
+  GradientRound& of = gradient_rounds[part];
+  const auto messages = [&](const RingStep* block, int peer) {
+    return peer == no_peer ? std::vector<TensorView>{} : gradients_of(*block, part).messages();
+  };
+  const auto exchange = [&](const std::vector<TensorView>& sent, int receiver, const std::vector<TensorView>& received,
+                            int sender) {
+    const CallSite site{.operation = "ring gradients", .layer = layer, .hop = hop};
+    for (std::size_t i = 0; i < std::max(sent.size(), received.size()); ++i) {
+      of.tickets.push_back(gradient_ranks->exchange(sent.empty() ? TensorView{} : sent[i], receiver,
+                                                    received.empty() ? TensorView{} : received[i], sender, site));
+    }
+  };
   const ExchangeGroup group(*gradient_ranks);
-  gradient_tickets.push_back(gradient_ranks->exchange(to == no_peer ? TensorView{} : gradients_of(*step), to,
-                                                      from == no_peer ? TensorView{} : gradients_of(*next), from,
-                                                      site));
-  returning = round(hop).home;
-  if (returning) {
-    const TensorView target = returning->replaces ? own_dkv : home.view().prefix(own_dkv.shape);
-    gradient_tickets.push_back(gradient_ranks->exchange({}, no_peer, target, returning->from, site));
-  }
+  exchange(messages(step, to), to, messages(next, from), from);
+  of.home = round(hop).home;
+  if (of.home) exchange({}, no_peer, coming_home(*of.home, part).messages(), of.home->from);
 }
 
-/// Ends the gradients' round before `hop`.
-void Ring::State::finish_gradients(Stream& stream, int hop) {
-  if (gradient_ranks) wait(stream, *gradient_ranks, gradient_tickets, hop);
-  if (returning && !returning->replaces) add(stream, own_dkv, home.view().prefix(own_dkv.shape));
-  returning = nullptr;
+/// Ends the part's round before `hop`.
+void Ring::State::finish_gradients(Stream& stream, int hop, std::size_t part) {
+  GradientRound& of = gradient_rounds[part];
+  if (gradient_ranks) wait(stream, *gradient_ranks, of.tickets, hop);
+  if (of.home && !of.home->replaces) {
+    const PartGradients own = part_of_pair(own_dkv, part), came = coming_home(*of.home, part);
+    add(stream, own.dk, came.dk);
+    add(stream, own.dv, came.dv);
+  }
+  of.home = nullptr;
 }
 
-void Ring::State::visit(Stream& stream, const RingStep& step, const Visitor& visitor) {
-  const TensorView kv = kv_of(step);
-  RingBlock block{.owner = step.owner,
-                  .hop = step.hop,
-                  .first = step.hop == first_hop,
-                  .last = step.hop == last_hop,
-                  .pairs = pairs_of(step),
-                  .k = half(kv, 0),
-                  .v = half(kv, 1),
-                  .dk = {},
-                  .dv = {},
-                  .tokens = places_of(step)};
-  if (backward) {
-    const TensorView dkv = gradients_of(step);
-    block.dk = half(dkv, 0);
-    block.dv = half(dkv, 1);
-  }
-  time(stream, /*is_wait=*/false, step.hop, [&] { visitor(block); });
+void Ring::State::visit(Stream& stream, const RingBlock& block, const Visitor& visitor) {
+  time(stream, /*is_wait=*/false, block.hop, [&] { visitor(block); });
   load_of(backward).pairs += block.pairs;
+}
+
+void Ring::State::forward_hop(Stream& stream, const RingStep& step, const Visitor& visitor) {
+  const TensorView kv = kv_of(step);
+  const std::span<const std::int64_t> counts = pairs_of(step);
+  visit(stream,
+        {.owner = step.owner,
+         .hop = step.hop,
+         .first = step.hop == first_hop,
+         .last = step.hop == last_hop,
+         .sequences = B,
+         .pairs = std::accumulate(counts.begin(), counts.end(), std::int64_t{0}),
+         .k = half(kv, 0),
+         .v = half(kv, 1),
+         .tokens = {segments_of(step.owner), documents_of(step)}},
+        visitor);
+}
+
+void Ring::State::backward_hop(Stream& stream, int hop, const Visitor& visitor) {
+  const RingStep* step = round(hop).step;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    finish_gradients(stream, hop, i);
+    if (step) {
+      const RingPart part = part_of_block(step->owner, i);
+      const SegmentList places = segments_of(step->owner, part);
+      const TensorView kv = kv_of(*step);
+      const PartGradients sums = gradients_of(*step, i);
+      if (step->gradient_from == no_peer) {
+        for (const TensorView& piece : sums.messages()) fill(stream, piece, 0.0);
+      }
+      visit(stream,
+            {.owner = step->owner,
+             .hop = hop,
+             .first = hop == first_hop && i == 0,
+             .last = hop == last_hop && i + 1 == parts.size(),
+             .first_sequence = part.first_sequence,
+             .sequences = part.sequences,
+             .pairs = pairs_of(*step)[i],
+             .k = part_of(half(kv, 0), part),
+             .v = part_of(half(kv, 1), part),
+             .dk = sums.dk,
+             .dv = sums.dv,
+             .tokens = {places, part_of(documents_of(*step), part)}},
+            visitor);
+    }
+    if (size > 1) post_gradients(hop, i);
+  }
 }
 
 void Ring::State::pass(Stream& stream, const Visitor& visitor) {
@@ -240,15 +332,16 @@ void Ring::State::pass(Stream& stream, const Visitor& visitor) {
         step ? stream.trace() : nullptr, "hop",
         {{"hop", hop}, {"owner", step ? step->owner : -1}, {"tokens", step ? B * tokens_of(step->owner) : 0}});
     if (hop > 0) wait(stream, *key_ranks, arriving, hop);
-    if (backward) finish_gradients(stream, hop);
     if (hop + 1 < size) post_keys(hop + 1);
-    if (step) {
-      if (backward && step->gradient_from == no_peer) fill(stream, gradients_of(*step), 0.0);
-      visit(stream, *step, visitor);
+    if (backward) {
+      backward_hop(stream, hop, visitor);
+    } else if (step) {
+      forward_hop(stream, *step, visitor);
     }
-    if (backward && size > 1) post_gradients(hop);
   }
-  if (backward) finish_gradients(stream, size);
+  if (backward) {
+    for (std::size_t i = 0; i < parts.size(); ++i) finish_gradients(stream, size, i);
+  }
   if (size > 1) wait(stream, *key_ranks, departing, size);
 }
 
@@ -275,6 +368,7 @@ Ring::Ring(Allocator& allocator, Communicator* ring, int ring_size, const RingCa
   s.capacity = capacity;
   s.size = ring_size;
   s.rank = ring ? ring->rank() : 0;
+  s.least_part = capacity.least_part > 0 ? capacity.least_part : default_least_part(allocator.device(), capacity.G);
   s.reset_load();
   if (ring_size == 1) return;
   if (ring) {
@@ -309,11 +403,14 @@ void Ring::begin(const AttentionMask& mask, std::span<const ShardExtents> extent
   if (s.clock.size() > many_moments && s.clock.passed()) s.read_times();
   s.B = sequences;
   s.mask = mask;
-  s.pairs.assign(N, State::unknown);
+  s.pairs.assign(N, {});
   s.segments.assign(segments.begin(), segments.end());
   s.starts.assign(documents.begin(), documents.end());
   s.tokens.clear();
   for (const SegmentList& list : s.segments) s.tokens.push_back(token_count(list));
+  const auto largest = std::max_element(s.tokens.begin(), s.tokens.end()) - s.tokens.begin();
+  s.parts = ring_parts(s.segments[static_cast<std::size_t>(largest)], sequences, N == 1 ? whole : s.least_part);
+  s.gradient_rounds.assign(s.parts.size(), {});
   ensure(N == 1 || s.most_tokens() <= s.capacity.tokens, "a micro-batch within the ring's capacity");
 
   plan_ = ring_plan(ring_needs(mask, extents), s.size, s.rank);

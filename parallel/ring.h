@@ -17,15 +17,23 @@
 
 namespace ringtrain {
 
-/// Keys and values of one shard, as the ring sends them: kv is [2, B, T, G, D], keys first.
+/// Keys and values of one shard, as the ring sends them: kv is [2, B, T, G, D], keys first. In backward it may be a
+/// part of them (parallel/ring_parts.h): some tokens, or the `sequences` sequences from first_sequence on; of the
+/// queries, those of the same sequences meet it.
 struct RingBlock {
   int owner = 0;
   int hop = 0;
-  bool first = false, last = false;  // of the blocks that this rank meets in the pass
-  std::int64_t pairs = 0;  // of a query of this rank and a key of this block that see each other, over all sequences
-  TensorView k, v;         // [B, T, G, D]
-  TensorView dk, dv;       // backward: the running sums that the visitor adds to, in place
+  bool first = false, last = false;  // of the blocks, or parts, that this rank meets in the pass
+  std::int64_t first_sequence = 0, sequences = 0;
+  std::int64_t pairs = 0;       // of a query of this rank and a key of this block that see each other
+  TensorView k, v;              // [sequences, tokens, G, D]
+  TensorView dk = {}, dv = {};  // backward: the running sums that the visitor adds to, in place
   AttentionTokens tokens;
+
+  /// Return what x [B, ...] has of its sequences, or nothing of nothing.
+  TensorView sequences_of(const TensorView& x) const {
+    return x.empty() ? x : x.rows(first_sequence, first_sequence + sequences);
+  }
 };
 
 /// The largest micro-batch of any use, as B * T of the largest shard of any rank: training has several short sequences,
@@ -37,6 +45,7 @@ struct RingCapacity {
   DType dtype = DType::float32;  // of keys and values; their gradients have its accumulator
   bool backward = true;          // else no gradient buffers
   bool documents = true;         // else no buffers for document ids
+  std::int64_t least_part = 0;   // tokens of a part of a block in backward; 0: what keeps the device busy
 };
 
 class Ring {
@@ -57,7 +66,7 @@ class Ring {
   /// kv [2, B, T, G, D]: own keys and values, unchanged until return. documents: own ids, int32 [B, T], or empty.
   void forward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const Visitor& visitor);
   /// The same, with gradients: dkv [2, B, T, G, D], of the accumulator, is zeroed first and holds this rank's complete
-  /// dk and dv at return.
+  /// dk and dv at return. Blocks come in parts, so that gradients move while others are added to.
   void backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
                 const Visitor& visitor);
 

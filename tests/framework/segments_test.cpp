@@ -268,5 +268,21 @@ TEST(MeshTest, WorldRankIsDataTimesSequenceRanksPlusSequence) {
   }
 }
 
+TEST(Segments, ARangeStandsWhereItsTokensDo) {
+  for (const Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+    const SegmentList segments = shard_segments(layout, 29, 3, 1);
+    const std::int64_t T = token_count(segments);
+    for (std::int64_t begin = 0; begin <= T; ++begin) {
+      for (std::int64_t end = begin; end <= T; ++end) {
+        const SegmentList range = segments_of_range(segments, begin, end);
+        ASSERT_EQ(token_count(range), end - begin);
+        for (std::int64_t i = begin; i < end; ++i) EXPECT_EQ(position_of(range, i - begin), position_of(segments, i));
+        for (const Segment& segment : range) EXPECT_GT(segment.count, 0);
+      }
+    }
+    EXPECT_EQ(segments_of_range(segments, 0, T), segments);
+  }
+}
+
 }  // namespace
 }  // namespace ringtrain

@@ -66,9 +66,12 @@ TEST_P(RingAttention, EqualsTheReference) {
   const auto [N, layout] = GetParam();
   double worst = 0;
   for (const Problem& p : problems()) {
-    const double error = worst_error(run_ring(p, {.N = N, .layout = layout}), reference_result(p));
-    EXPECT_LE(error, 1e-11) << p.name();
-    worst = std::max(worst, error);
+    const Result expected = reference_result(p);
+    for (const std::int64_t least_part : {0, 1, 9}) {  // blocks go back whole, and in parts
+      const double error = worst_error(run_ring(p, {.N = N, .layout = layout, .least_part = least_part}), expected);
+      EXPECT_LE(error, 1e-11) << p.name() << ", parts of " << least_part;
+      worst = std::max(worst, error);
+    }
   }
   RecordProperty("worst_error", fmt::format("{:.2e}", worst));
   std::printf("worst error %.2e of 1e-11 allowed\n", worst);
@@ -117,7 +120,10 @@ TEST(RingAttentionBits, ContiguousCausalRingAddsInTheOrderOfOneDevice) {
       make_inputs(p, 5);
       const Result one = run_ring(p, {.N = 1, .dtype = dtype});
       for (const int N : {2, 3, 6}) {  // shards are multiples of the kernel's tiles, of 256 and 128
-        EXPECT_TRUE(run_ring(p, {.N = N, .dtype = dtype}) == one) << "N " << N << ", window " << window;
+        for (const std::int64_t least_part : {0, 256}) {
+          EXPECT_TRUE(run_ring(p, {.N = N, .dtype = dtype, .least_part = least_part}) == one)
+              << "N " << N << ", window " << window << ", parts of " << least_part;
+        }
       }
     }
   }
@@ -128,7 +134,7 @@ TEST(RingAttentionBits, TimingChangesNothing) {
     for (const bool causal : {true, false}) {
       Problem p{.S = 131, .B = 2, .H = 4, .G = 2, .mask = {causal, 40}, .with_documents = true};
       make_inputs(p, 11);
-      RunOptions options{.N = 5, .layout = layout, .dtype = DType::float32, .passes = 3};
+      RunOptions options{.N = 5, .layout = layout, .dtype = DType::float32, .passes = 3, .least_part = 13};
       const Result calm = run_ring(p, options);
       EXPECT_LE(worst_error(calm, reference_result(p)), 4e-6);
       for (unsigned seed = 1; seed <= 4; ++seed) {
@@ -154,6 +160,16 @@ TEST(RingAttentionTraffic, IsWhatTheScheduleNeeds) {
   EXPECT_EQ(sum.messages, 6 + 6 + 6 + 3);
   EXPECT_EQ(sum.bytes, (6 + 6 + 6 + 3) * block);
   EXPECT_EQ(traffic[3].messages, 3);  // the last rank only sends three blocks' gradients home
+
+  // In two parts gradients are as many bytes: dk and dv of either by themselves.
+  run_ring(p, {.N = 4, .least_part = 16, .traffic = &traffic});
+  testing::Traffic in_parts;
+  for (const auto& own : traffic) {
+    in_parts.messages += own.messages;
+    in_parts.bytes += own.bytes;
+  }
+  EXPECT_EQ(in_parts.messages, 6 + 6 + 4 * (6 + 3));
+  EXPECT_EQ(in_parts.bytes, sum.bytes);
 
   // A window inside the shard's first token's reach: one neighbour.
   p.mask.window = 33;

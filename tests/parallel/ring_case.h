@@ -95,6 +95,7 @@ struct RunOptions {
   DType dtype = DType::float64;
   unsigned jitter_seed = 0;
   int passes = 1;                           // the last one counts
+  std::int64_t least_part = 0;              // of a block in backward; 0: the ring's own
   std::vector<Traffic>* traffic = nullptr;  // [N], of all passes
 };
 
@@ -131,6 +132,7 @@ class RankRun {
     capacity_.G = p.G;
     capacity_.D = p.D;
     capacity_.dtype = DTypeOf<T>::value;
+    capacity_.least_part = options.least_part;
     own_ = &segments_[static_cast<std::size_t>(world.rank())];
     T_ = token_count(*own_);
     ring_ = std::make_unique<Ring>(allocator_, &world, options.N, capacity_);
@@ -196,8 +198,11 @@ class RankRun {
     fill(stream_, dq_, 0.0);
     fill(stream_, dkv_, 1e30);  // the ring must zero it
     ring_->backward(stream_, layer, kv_, documents_, dkv_, [&](const RingBlock& block) {
-      attention_backward(stream_, shape(), q_, block.k, block.v, dout_, m_, l_, own, block.tokens, dq_, block.dk,
-                         block.dv, workspace_);
+      AttentionShape part = shape();
+      part.B = block.sequences;
+      const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
+      attention_backward(stream_, part, of(q_), block.k, block.v, of(dout_), of(m_), of(l_), {*own_, of(documents_)},
+                         block.tokens, of(dq_), block.dk, block.dv, workspace_);
     });
     store(result_.out, o_.template as<T>(), p_.H);
     store(result_.dq, dq_.template as<T>(), p_.H);

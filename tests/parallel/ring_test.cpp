@@ -53,14 +53,15 @@ TEST(Ring, BuffersFollowTheFormulaAndThePlan) {
 /// A rank with its own small ring: keys are 1000 * owner + index, values their negatives, documents the owner's rank.
 class Rank {
  public:
-  Rank(Communicator& world, Layout layout, std::int64_t S, std::int64_t most_tokens)
+  Rank(Communicator& world, Layout layout, std::int64_t S, std::int64_t most_tokens, std::int64_t least_part = 0)
       : world_(world),
         pool_(1),
         stream_(pool_),
         allocator_(Device::cpu()),
         layout_(layout),
-        ring_(allocator_, &world, world.size(),
-              {.tokens = 2 * most_tokens, .gradient_tokens = 2 * most_tokens, .G = 1, .D = 2}) {
+        ring_(
+            allocator_, &world, world.size(),
+            {.tokens = 2 * most_tokens, .gradient_tokens = 2 * most_tokens, .G = 1, .D = 2, .least_part = least_part}) {
     begin(S, 1, {.causal = true});
   }
 
@@ -104,20 +105,29 @@ class Rank {
   void backward(const Ring::Visitor& visitor) {
     ring_.backward(stream_, 7, host_view(kv_.data(), shape()), documents(), host_view(dkv_.data(), shape()), visitor);
   }
-  /// Checks that a block is its owner's, in every part.
+  /// Checks that a block, or a part of one, is its owner's in every element.
   void check(const RingBlock& block, bool backward) const {
-    const std::int64_t T = tokens(block.owner);
-    const Shape expected{B_, T, 1, 2};
+    const std::int64_t T = tokens(block.owner), n = token_count(block.tokens.segments);
+    const Shape expected{block.sequences, n, 1, 2};
     EXPECT_EQ(block.k.shape, expected);
     EXPECT_EQ(block.v.shape, expected);
-    const std::vector<float> kv = block_of(block.owner);
-    const auto half = static_cast<std::size_t>(expected.numel());
-    EXPECT_TRUE(std::equal(kv.begin(), kv.begin() + static_cast<std::ptrdiff_t>(half), block.k.as<float>()));
-    EXPECT_TRUE(std::equal(kv.begin() + static_cast<std::ptrdiff_t>(half), kv.end(), block.v.as<float>()));
-    EXPECT_EQ(block.tokens.documents.shape, (Shape{B_, T}));
-    for (std::int64_t i = 0; i < B_ * T; ++i) EXPECT_EQ(block.tokens.documents.as<std::int32_t>()[i], block.owner);
+    EXPECT_TRUE(backward || (block.sequences == B_ && n == T));
     const SegmentList& own = segments_[static_cast<std::size_t>(block.owner)];
-    EXPECT_TRUE(std::equal(own.begin(), own.end(), block.tokens.segments.begin(), block.tokens.segments.end()));
+    std::int64_t first = 0;  // where in the shard these tokens begin
+    if (n > 0) {
+      while (position_of(own, first) != position_of(block.tokens.segments, 0)) ++first;
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      EXPECT_EQ(position_of(block.tokens.segments, i), position_of(own, first + i));
+    }
+    const std::vector<float> kv = block_of(block.owner);
+    const auto at = static_cast<std::ptrdiff_t>((block.first_sequence * T + first) * 2), half = std::ssize(kv) / 2;
+    EXPECT_TRUE(std::equal(block.k.as<float>(), block.k.as<float>() + expected.numel(), kv.begin() + at));
+    EXPECT_TRUE(std::equal(block.v.as<float>(), block.v.as<float>() + expected.numel(), kv.begin() + half + at));
+    EXPECT_EQ(block.tokens.documents.shape, (Shape{block.sequences, n}));
+    for (std::int64_t i = 0; i < block.sequences * n; ++i) {
+      EXPECT_EQ(block.tokens.documents.as<std::int32_t>()[i], block.owner);
+    }
     EXPECT_EQ(block.dk.empty(), !backward);
   }
   /// Adds 2^rank to every element of dk, and twice that to dv: sums tell who contributed, and how often.
@@ -148,9 +158,18 @@ class Rank {
 };
 
 TEST(Ring, ShowsEveryBlockOnceAndBringsEverySumHome) {
-  for (const Layout layout : {Layout::contiguous, Layout::zigzag}) {
+  struct Parts {
+    Layout layout;
+    std::int64_t least;
+  };
+  for (const Parts& of : {Parts{Layout::contiguous, 0},
+                          {Layout::contiguous, 1},
+                          {Layout::zigzag, 0},
+                          {Layout::zigzag, 3},
+                          {Layout::striped, 1}}) {
+    const Layout layout = of.layout;
     testing::run_ranks({.ranks = 5}, [&](Communicator& world) {
-      Rank rank(world, layout, 37, 8);
+      Rank rank(world, layout, 37, 8, of.least);
       struct Case {
         std::int64_t S, B;
         AttentionMask mask;
@@ -160,6 +179,7 @@ TEST(Ring, ShowsEveryBlockOnceAndBringsEverySumHome) {
             Case{40, 2, {true, 9}}, Case{40, 1, {false, 9}}, Case{23, 2, {true, 0}}}) {
         rank.begin(c.S, c.B, c.mask);
         std::vector<int> forward, backward;
+        std::int64_t tokens = 0, planned_tokens = 0;
         const auto own_kv = rank.kv();
         rank.forward([&](const RingBlock& block) {
           rank.check(block, false);
@@ -168,11 +188,16 @@ TEST(Ring, ShowsEveryBlockOnceAndBringsEverySumHome) {
         rank.backward([&](const RingBlock& block) {
           rank.check(block, true);
           rank.contribute(block);
-          backward.push_back(block.owner);
+          if (backward.empty() || backward.back() != block.owner) backward.push_back(block.owner);
+          tokens += block.dk.numel() / 2;
         });
         EXPECT_EQ(rank.kv(), own_kv);
         std::vector<int> planned;
-        for (const RingStep& step : rank.ring().plan().steps) planned.push_back(step.owner);
+        for (const RingStep& step : rank.ring().plan().steps) {
+          planned.push_back(step.owner);
+          planned_tokens += c.B * rank.tokens(step.owner);
+        }
+        EXPECT_EQ(tokens, planned_tokens);
         EXPECT_EQ(forward, planned);
         EXPECT_EQ(backward, planned);
 

@@ -24,10 +24,12 @@ class DeviceTimes : public GpuTest {
   void TearDown() override { cuda_emulator::set_durations({}); }
 };
 
-/// Passes of a contiguous causal ring, where a visit is two kernels. Return each rank's load.
-std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy) {
+constexpr std::int64_t T = 8;
+
+/// Passes of a contiguous ring, where a visit is two kernels. Return each rank's load.
+std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy, std::int64_t least_part = T,
+                               bool causal = true) {
   cuda_emulator::set_durations({.kernel = kernel, .device_copy = copy, .instant_host = true});
-  constexpr std::int64_t T = 8;
   std::vector<RingLoad> loads(static_cast<std::size_t>(ranks));
   launch_threads({.ranks = ranks, .timeout_seconds = 60}, [&](Communicator& world) {
     ThreadPool pool(1);
@@ -36,14 +38,15 @@ std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy
     Stream& stream = compute.stream();
     const auto group = world.split(0);
     group->order_with(stream);
-    Ring ring(allocator, group.get(), ranks, {.tokens = T, .gradient_tokens = T, .G = 1, .D = 2, .documents = false});
+    Ring ring(allocator, group.get(), ranks,
+              {.tokens = T, .gradient_tokens = T, .G = 1, .D = 2, .documents = false, .least_part = least_part});
     std::vector<ShardExtents> extents;
     std::vector<SegmentList> segments;
     for (int rank = 0; rank < ranks; ++rank) {
       segments.push_back(shard_segments(Layout::contiguous, ranks * T, ranks, rank));
       extents.push_back({{{segments.back()[0].start, segments.back()[0].last(), 0, 0}}});
     }
-    ring.begin({.causal = true}, extents, segments, 1);
+    ring.begin({.causal = causal}, extents, segments, 1);
     const Tensor kv = allocator.make(Tag::workspace, "kv", DType::float32, {2, 1, T, 1, 2});
     const Tensor dkv = allocator.make(Tag::workspace, "dkv", DType::float32, {2, 1, T, 1, 2});
     const auto visit = [&](const RingBlock&) {
@@ -86,7 +89,21 @@ TEST_F(DeviceTimes, NoneIsSeenWhereComputingHidesIt) {
   const auto loads = loads_of(2, milliseconds(50), milliseconds(1));
   EXPECT_NEAR(loads[1].forward.compute_seconds, 0.200, 1e-5);
   EXPECT_EQ(loads[1].forward.hop_waits[1], 0);
-  EXPECT_NEAR(loads[1].backward.hop_waits[1], 0.001, 1e-5);  // gradients, which nothing hides
+  EXPECT_NEAR(loads[1].backward.hop_waits[1], 0.001, 1e-5);  // gradients of a whole block, which nothing hides
+}
+
+TEST_F(DeviceTimes, GradientsInPartsHideBehindEachOther) {
+  const auto loads = loads_of(2, milliseconds(50), milliseconds(20), T / 2);
+  EXPECT_NEAR(loads[1].backward.compute_seconds, 0.400, 1e-5);  // two blocks of two parts
+  EXPECT_EQ(loads[1].forward.hop_waits[1], 0);
+  EXPECT_EQ(loads[1].backward.hop_waits[1], 0);
+  EXPECT_NEAR(loads[1].backward.hop_waits[2], 0.040, 1e-5);  // the second part's way home: dk and dv
+  // Three, of which every one meets every block: each block's gradients go through all of them.
+  for (const RingLoad& load : loads_of(3, milliseconds(50), milliseconds(20), T / 2, /*causal=*/false)) {
+    EXPECT_EQ(load.backward.hop_waits[1], 0);
+    EXPECT_EQ(load.backward.hop_waits[2], 0);
+    EXPECT_LE(load.backward.hop_waits[3], 0.080 + 1e-5);  // one stream may carry both its part home and its peer's
+  }
 }
 
 }  // namespace

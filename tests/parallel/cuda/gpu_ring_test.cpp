@@ -62,8 +62,11 @@ class GpuRingRank {
     fill(stream(), dq_, 0.0);
     fill(stream(), dkv_, 1e30);  // the ring must zero it
     ring_->backward(stream(), layer, kv_, documents_, dkv_, [&](const RingBlock& block) {
-      attention_backward(stream(), shape(), q_, block.k, block.v, dout_, m_, l_, own, block.tokens, dq_, block.dk,
-                         block.dv, workspace_);
+      AttentionShape part = shape();
+      part.B = block.sequences;
+      const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
+      attention_backward(stream(), part, of(q_), block.k, block.v, of(dout_), of(m_), of(l_), {*own_, of(documents_)},
+                         block.tokens, of(dq_), block.dk, block.dv, workspace_);
     });
     store(result.out, o_, p_.H);
     store(result.dq, dq_, p_.H);

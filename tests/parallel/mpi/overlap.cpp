@@ -20,7 +20,7 @@ constexpr std::int64_t heads = 4, head_size = 64;
 constexpr int passes = 5;  // the median counts
 
 struct Times {
-  double computing = 0, waiting = 0;  // seconds: of a hop, and for its block
+  double computing = 0, waiting = 0;  // seconds: of a hop, and for what it needs of the hop before
 };
 
 double median(std::vector<double> values) {
@@ -32,52 +32,99 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Every query sees every key, so all hops compute alike.
-Times run_ring(Communicator& world, std::int64_t T) {
-  ThreadPool pool(1);
-  Stream stream(pool);
-  Allocator allocator(Device::cpu());
-  const int N = world.size();
-  const AttentionMask mask{.causal = false, .window = 0};
-  std::vector<SegmentList> segments;
-  std::vector<ShardExtents> extents;
-  for (int rank = 0; rank < N; ++rank) {
-    segments.push_back(shard_segments(Layout::contiguous, T * N, N, rank));
-    const SegmentExtent extent{segments.back()[0].start, segments.back()[0].last(), 0, 0};
-    extents.emplace_back(std::size_t{1}, std::vector<SegmentExtent>{extent});
+/// A ring whose ranks have T tokens each. Every query sees every key, so all hops compute alike.
+class FullRing {
+ public:
+  FullRing(Communicator& world, std::int64_t T, std::int64_t least_part)
+      : world_(world),
+        pool_(1),
+        stream_(pool_),
+        allocator_(Device::cpu()),
+        ring_(allocator_, &world, world.size(),
+              {.tokens = T,
+               .gradient_tokens = T,
+               .G = heads,
+               .D = head_size,
+               .documents = false,
+               .least_part = least_part}) {
+    for (int rank = 0; rank < world.size(); ++rank) {
+      segments_.push_back(shard_segments(Layout::contiguous, T * world.size(), world.size(), rank));
+      const SegmentExtent extent{segments_.back()[0].start, segments_.back()[0].last(), 0, 0};
+      extents_.emplace_back(std::size_t{1}, std::vector<SegmentExtent>{extent});
+    }
+    const Shape of_tokens{1, T, heads, head_size}, rows{1, heads, T};
+    q_ = make("q", of_tokens), o_ = make("o", of_tokens), m_ = make("m", rows), l_ = make("l", rows);
+    kv_ = make("kv", {2, 1, T, heads, head_size}), dkv_ = make("dkv", {2, 1, T, heads, head_size});
+    const std::size_t bytes = attention_workspace_bytes(stream_, shape_, DType::float32, T, T);
+    workspace_ = allocator_.make(Tag::workspace, "workspace", DType::uint8, {static_cast<std::int64_t>(bytes)});
   }
-  Ring ring(allocator, &world, N,
-            {.tokens = T, .gradient_tokens = 0, .G = heads, .D = head_size, .backward = false, .documents = false});
-  const AttentionShape shape{1, heads, heads, head_size, 0.125, mask};
-  const auto make = [&](const char* name, const Shape& of) {
-    Tensor tensor = allocator.make(Tag::activations, name, DType::float32, of);
-    fill(stream, tensor, 0.5);
+
+  Times forward() {
+    const AttentionState state{o_, m_, l_};
+    return pass([&] { attention_reset(stream_, state); },
+                [&](const Ring::Visitor& visitor) { ring_.forward(stream_, 0, kv_, {}, visitor); },
+                [&](const RingBlock& block) {
+                  attention_forward(stream_, shape_, q_, block.k, block.v, own(), block.tokens, state, {}, workspace_);
+                },
+                &RingLoad::forward);
+  }
+  /// Its numbers mean nothing; kernels take as long as ever.
+  Times backward() {
+    return pass([&] { fill(stream_, m_, 10.0); },
+                [&](const Ring::Visitor& visitor) { ring_.backward(stream_, 0, kv_, {}, dkv_, visitor); },
+                [&](const RingBlock& block) {
+                  attention_backward(stream_, shape_, q_, block.k, block.v, q_, m_, l_, own(), block.tokens, o_,
+                                     block.dk, block.dv, workspace_);
+                },
+                &RingLoad::backward);
+  }
+
+ private:
+  Tensor make(const char* name, const Shape& shape) {
+    Tensor tensor = allocator_.make(Tag::activations, name, DType::float32, shape);
+    fill(stream_, tensor, 0.5);
     return tensor;
-  };
-  const Tensor q = make("q", {1, T, heads, head_size}), kv = make("kv", {2, 1, T, heads, head_size});
-  const Tensor o = make("o", {1, T, heads, head_size}), m = make("m", {1, heads, T}), l = make("l", {1, heads, T});
-  const Tensor workspace =
-      allocator.make(Tag::workspace, "workspace", DType::uint8,
-                     {static_cast<std::int64_t>(attention_workspace_bytes(stream, shape, DType::float32, T, T))});
-  const AttentionTokens own{segments[static_cast<std::size_t>(world.rank())], {}};
-  const AttentionState state{o, m, l};
-  std::vector<double> computing, waiting;
-  for (int pass = 0; pass < passes + 1; ++pass) {
-    ring.begin(mask, extents, segments, 1);
-    attention_reset(stream, state);
-    world.barrier({"before a pass"});
-    double first_hop = 0;
-    ring.forward(stream, pass, kv, {}, [&](const RingBlock& block) {
-      const double start = seconds_now();
-      attention_forward(stream, shape, q, block.k, block.v, own, block.tokens, state, {}, workspace);
-      if (block.hop == 0) first_hop = seconds_now() - start;
-    });
-    const double wait = ring.take_load().forward.wait_seconds();
-    if (pass == 0) continue;  // touches memory for the first time
-    computing.push_back(first_hop);
-    waiting.push_back(wait);
   }
-  return {median(computing), median(waiting)};
+  AttentionTokens own() const { return {segments_[static_cast<std::size_t>(world_.rank())], {}}; }
+  /// Return medians over passes. The end of a pass, where gradients come home, is not counted as a hop's waiting.
+  template <class Prepare, class Run, class Visit>
+  Times pass(const Prepare& prepare, const Run& run, const Visit& visit, RingPassLoad RingLoad::*of) {
+    std::vector<double> computing, waiting;
+    for (int i = 0; i < passes + 1; ++i) {
+      ring_.begin(mask_, extents_, segments_, 1);
+      prepare();
+      world_.barrier({"before a pass"});
+      double first_hop = 0;
+      run([&](const RingBlock& block) {
+        const double start = seconds_now();
+        visit(block);
+        if (block.hop == 0) first_hop += seconds_now() - start;
+      });
+      const RingPassLoad load = ring_.take_load().*of;
+      if (i == 0) continue;  // touches memory for the first time
+      computing.push_back(first_hop);
+      waiting.push_back(load.wait_seconds() - load.hop_waits.back());
+    }
+    return {median(computing), median(waiting)};
+  }
+
+  static constexpr AttentionMask mask_{.causal = false, .window = 0};
+  static constexpr AttentionShape shape_{1, heads, heads, head_size, 0.125, mask_};
+  Communicator& world_;
+  ThreadPool pool_;
+  Stream stream_;
+  Allocator allocator_;
+  Ring ring_;
+  std::vector<SegmentList> segments_;
+  std::vector<ShardExtents> extents_;
+  Tensor q_, o_, m_, l_, kv_, dkv_, workspace_;
+};
+
+/// Return the slowest rank's: it is what the others wait for in the end.
+Times slowest(Communicator& world, const Times& own) {
+  std::array<std::int64_t, 2> most{std::llround(own.computing * 1e9), std::llround(own.waiting * 1e9)};
+  all_reduce_max(world, most, {"times of all ranks"});
+  return {1e-9 * static_cast<double>(most[0]), 1e-9 * static_cast<double>(most[1])};
 }
 
 /// Return the seconds that a block is under way: its announcement, the leave to send, and the data, each of which the
@@ -94,21 +141,19 @@ double tokens_to_hide(const Link& link, std::int64_t T, double computing) {
   return (per_token + std::sqrt(per_token * per_token + 4 * per_pair * transfer_seconds(link, 0))) / (2 * per_pair);
 }
 
+constexpr double enough = 1.25;  // computing over transfers, from which on waits must be gone
+constexpr std::int64_t fewest = 1024, most = 32768;
+
 /// A link cannot be faster than it was made, so what computing does not cover is waited for; and where computing takes
 /// a quarter longer than the block should be under way, the wait is gone.
-bool measure(Communicator& world, const Link& link) {
-  constexpr double enough = 1.25;
+bool measure_forward(Communicator& world, const Link& link) {
   if (world.rank() == 0) {
     std::printf("blocks of keys and values over a link of %.0f MB/s and %.0f ms, ring of %d; milliseconds of a hop\n",
                 link.bytes_per_second / 1e6, link.delay * 1e3, world.size());
     std::printf("%8s %10s %14s %14s %14s\n", "tokens", "computing", "transfer", "least wait", "wait measured");
   }
-  for (std::int64_t T = 1024; T <= 32768; T *= 2) {
-    const Times own = run_ring(world, T);
-    // Of the slowest rank: it is what the others wait for in the end.
-    std::array<std::int64_t, 2> most{std::llround(own.computing * 1e9), std::llround(own.waiting * 1e9)};
-    all_reduce_max(world, most, {"times of all ranks"});
-    const double computing = 1e-9 * static_cast<double>(most[0]), waiting = 1e-9 * static_cast<double>(most[1]);
+  for (std::int64_t T = fewest; T <= most; T *= 2) {
+    const auto [computing, waiting] = slowest(world, FullRing(world, T, T).forward());
     const double transfer = transfer_seconds(link, T), least = std::max(0.0, transfer - computing);
     const bool covered = computing >= enough * transfer, hidden = waiting <= 0.1 * transfer;
     if (world.rank() == 0) {
@@ -128,12 +173,37 @@ bool measure(Communicator& world, const Link& link) {
   return false;
 }
 
+/// Backward moves a block's gradients, too, which leave when they are computed. All of a block at once: nothing hides
+/// them. In parts they are gone from sight where computing takes a quarter longer than both transfers of a hop.
+bool measure_backward(Communicator& world, const Link& link) {
+  if (world.rank() == 0) {
+    std::printf("backward: gradients of a whole block at once, and in parts\n%8s %10s %14s %14s %14s\n", "tokens",
+                "computing", "one transfer", "wait, whole", "wait, parts");
+  }
+  for (std::int64_t T = fewest; T <= most; T *= 2) {
+    const Times whole = slowest(world, FullRing(world, T, T).backward());
+    const Times parts = slowest(world, FullRing(world, T, T / 2).backward());
+    const double transfer = transfer_seconds(link, T);
+    if (world.rank() == 0) {
+      std::printf("%8lld %10.1f %14.1f %14.1f %14.1f\n", static_cast<long long>(T), parts.computing * 1e3,
+                  transfer * 1e3, whole.waiting * 1e3, parts.waiting * 1e3);
+      std::fflush(stdout);
+    }
+    if (whole.waiting < 0.8 * transfer - 0.005) return false;  // no such link
+    if (parts.computing >= enough * 2 * transfer) return parts.waiting <= 0.1 * transfer;
+  }
+  return false;
+}
+
 }  // namespace
 
 int measure_overlap(Launcher& launcher, const Link& link) {
   bool as_predicted = false;
   launcher.launch({.ranks = launcher.processes(), .timeout_seconds = 60, .backend = Backend::mpi},
-                  [&](Communicator& world) { as_predicted = measure(world, link); });
+                  [&](Communicator& world) {
+                    const bool forward = measure_forward(world, link), backward = measure_backward(world, link);
+                    as_predicted = forward && backward;
+                  });
   const int code = as_predicted ? 0 : 1;
   launcher.finish(code);
   return code;
