@@ -25,9 +25,14 @@ void fill(Stream& stream, const TensorView& x, double value) {
 }
 
 void copy(Stream& stream, const TensorView& y, const TensorView& x) {
+  copy_in_order(stream, y, x);
+  if (stream.on_cuda() && y.device.is_cpu() && y.numel() > 0) stream.synchronize();
+}
+
+void copy_in_order(Stream& stream, const TensorView& y, const TensorView& x) {
   check_flat(x, y, "copy joins tensors of one size and dtype");
   if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::copy(stream, y, x);
+    if (stream.on_cuda()) return cuda::copy_in_order(stream, y, x);
   }
   ensure(x.device.is_cpu() && y.device.is_cpu(), "copy on a CPU stream joins host tensors");
   auto* const to = static_cast<std::byte*>(y.data);

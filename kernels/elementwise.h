@@ -11,6 +11,9 @@ void fill(Stream& stream, const TensorView& x, double value);
 /// call returns. Any other is ordered with the stream, so the host memory that it reads stays as it is until the stream
 /// has passed it (Stream::synchronize, StreamMark).
 void copy(Stream& stream, const TensorView& y, const TensorView& x);
+/// The same, but ordered with the stream even into host memory, which nobody reads before the stream has passed it.
+/// (The call itself waits where the host's memory is not pinned.)
+void copy_in_order(Stream& stream, const TensorView& y, const TensorView& x);
 /// y = x rounded to y's dtype, or x as it is: float32 and bfloat16 on CUDA; on a CPU the dtypes are the same. Nothing
 /// happens if y is x.
 void convert(Stream& stream, const TensorView& y, const TensorView& x);

@@ -77,7 +77,7 @@ void Head::evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& 
     } else if (!nll.empty()) {
       fill(stream, c.nll, 0.0);  // an evaluation scores the end of a long context: most chunks have nothing to score
     }
-    if (!nll.empty()) copy(stream, nll.rows(c.begin, c.end), c.nll);
+    if (!nll.empty()) copy_in_order(stream, nll.rows(c.begin, c.end), c.nll);
   }
 }
 
@@ -87,6 +87,15 @@ double Head::take_loss_sum(Stream& stream) {
   copy(stream, host_view(&sum, {1}), loss_sum_);
   loss_sum_is_set_ = false;
   return sum;
+}
+
+void Head::take_loss_sum(Stream& stream, const TensorView& sum) {
+  if (loss_sum_is_set_) {
+    copy_in_order(stream, sum, loss_sum_);
+  } else {
+    *sum.as<double>() = 0.0;
+  }
+  loss_sum_is_set_ = false;
 }
 
 }  // namespace ringtrain

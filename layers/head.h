@@ -20,11 +20,15 @@ class Head {
 
   /// Forward and backward: adds to the loss sum and to the weights' gradients; dx[n, C] = the gradient of x[n, C].
   void train(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& dx, double denominator);
-  /// Forward: adds to the loss sum. nll: empty, or float64 [n] on the host that receives each token's.
+  /// Forward: adds to the loss sum. nll: empty, or float64 [n] on the host that receives each token's when the
+  /// stream has got here.
   void evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& nll);
 
   /// Return the sum of weight * nll since the last call, and reset it.
   double take_loss_sum(Stream& stream);
+  /// The same into sum: float64 [1] of the host, to be read when the stream has got here.
+  void take_loss_sum(Stream& stream, const TensorView& sum);
+  void forget_loss_sum() { loss_sum_is_set_ = false; }
 
  private:
   struct Chunk {

@@ -151,10 +151,19 @@ void Transformer::evaluate(const Batch& batch, const TensorView& nll) {
   s.load(batch);
   const TensorView output = s.run_forward(/*training=*/false);
   s.head.evaluate(s.stream, s.batch, output, nll.empty() ? TensorView{} : nll.flat());
+  if (!nll.empty()) s.stream.synchronize();
 }
 
 double Transformer::take_loss_sum() {
   return state_->head.take_loss_sum(state_->stream);
+}
+
+void Transformer::take_loss_sum(const TensorView& sum) {
+  state_->head.take_loss_sum(state_->stream, sum);
+}
+
+void Transformer::forget_loss_sum() {
+  state_->head.forget_loss_sum();
 }
 
 RingLoad Transformer::take_ring_load() {

@@ -65,11 +65,15 @@ class Transformer {
   void wait_for_batch();
 
   /// Runs forward alone; adds to loss_sum(). If nll is not empty: float64 [B, T] host memory that receives this rank's
-  /// per-token negative log-likelihoods (0 where there is no label).
+  /// per-token negative log-likelihoods (0 where there is no label); they are there when the call returns.
   void evaluate(const Batch& batch, const TensorView& nll);
 
   /// Return this rank's sum of weight * nll since the last reset (waits for the device), and reset it.
   double take_loss_sum();
+  /// The same into sum, float64 [1] of the host (pinned, or the call waits): there when the stream has got here.
+  void take_loss_sum(const TensorView& sum);
+  /// Resets it alone.
+  void forget_loss_sum();
   /// Return what the ring's passes since the last call did and waited for, and reset it.
   RingLoad take_ring_load();
 

@@ -211,7 +211,7 @@ std::string state_file_name(int rank, int ranks) {
 void take_snapshot(RankState& state) {
   for (const Kind kind : all_kinds) {
     for (const ParameterSlice& slice : state.optimizer->slices()) {
-      copy(state.stream, kept_values(state, kind, slice), live_values(state, kind, slice));
+      copy_in_order(state.stream, kept_values(state, kind, slice), live_values(state, kind, slice));
     }
   }
 }

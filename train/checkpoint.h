@@ -17,7 +17,7 @@ namespace ringtrain {
 /// Return the name of a rank's file.
 std::string state_file_name(int rank, int ranks);
 
-/// Copies this rank's slices of weights and moments to state.snapshot.
+/// Copies this rank's slices of weights and moments to state.snapshot, where they are when the stream has got here.
 void take_snapshot(RankState& state);
 /// Writes this rank's file into a folder that exists, brings it to the disk, and return its size and hash, read back.
 /// The values are those of the snapshot; of a state that has none, the present ones, which nobody may change meanwhile.

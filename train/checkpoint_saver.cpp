@@ -105,8 +105,12 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
   if (failed_anywhere(problem)) return;
   phase_ = Phase::writing;
   if (!state_.snapshot.empty()) take_snapshot(state_);
+  snapshot_taken_.record(state_.stream);
   seconds_ = seconds_since(begun);
-  start([this, partial] { own_file_ = write_state(state_, partial, manifest_.step); });
+  start([this, partial] {
+    snapshot_taken_.wait();
+    own_file_ = write_state(state_, partial, manifest_.step);
+  });
   if (state_.snapshot.empty()) finish();
 }
 

@@ -1,8 +1,8 @@
 // Saves checkpoints while training goes on. A save has three parts. begin(): every rank copies its slices to its
-// snapshot. Then each rank's file is written by a thread of its own, which never uses a communicator. When all are on
-// the disk, rank 0's thread writes config and manifest, brings all to the disk and renames the folder. Ranks learn that
-// a part has ended at fixed points of the training loop: each adds unfinished() to a reduction, and all call advance()
-// with the sum. At most one save is in flight.
+// snapshot (on a GPU the stream does, before what it is given next). Then each rank's file is written by a thread of
+// its own, which never uses a communicator. When all are on the disk, rank 0's thread writes config and manifest,
+// brings all to the disk and renames the folder. Ranks learn that a part has ended at fixed points of the training
+// loop: each adds unfinished() to a reduction, and all call advance() with the sum. At most one save is in flight.
 #pragma once
 
 #include <chrono>
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/stream_mark.h"
 #include "train/checkpoint.h"
 #include "train/run.h"
 
@@ -63,6 +64,7 @@ class CheckpointSaver {
   bool last_ = false;
   CheckpointManifest manifest_;
   CheckpointFile own_file_;
+  StreamMark snapshot_taken_;  // the thread that writes waits for it
   std::vector<std::string> prune_notes_;
   double seconds_ = 0, last_seconds_ = 0;   // of the save under way: snapshot, the slowest rank's writing, publishing
   double work_seconds_ = 0;                 // of this rank's thread; valid when it has ended

@@ -66,8 +66,8 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       if (progress && state.rank == 0) progress(++done, tokens);
     }
   }
-  state.model.take_loss_sum();   // forward adds to it; the next training step starts from zero
-  state.model.take_ring_load();  // not of training
+  state.model.forget_loss_sum();  // forward adds to it; the next training step starts from zero
+  state.model.take_ring_load();   // not of training
   if (stopped) return std::nullopt;
   all_reduce_sum(*state.world, std::span<double>(flat), {"evaluation"});
 

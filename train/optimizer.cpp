@@ -69,14 +69,19 @@ void Optimizer::initialise_weights(std::uint64_t seed) {
 }
 
 double Optimizer::sum_of_squares() {
+  double sum = 0;
+  sum_of_squares(host_view(&sum, {1}));
+  stream_->synchronize();
+  return sum;
+}
+
+void Optimizer::sum_of_squares(const TensorView& sum) {
   fill(*stream_, sum_, 0);
   for (const ParameterSlice& slice : slices_) {
     ringtrain::sum_of_squares(*stream_, sum_, parameters_->gradient(slice.parameter).flat(slice.begin, slice.end),
                               true);
   }
-  double sum = 0;
-  copy(*stream_, host_view(&sum, {1}), sum_);
-  return sum;
+  copy_in_order(*stream_, sum, sum_);
 }
 
 void Optimizer::update(double lr, std::int64_t step, double gradient_scale) {

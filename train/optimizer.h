@@ -45,6 +45,8 @@ class Optimizer {
   /// Return the sum of squares of the gradients of this rank's slices; the sum over ranks is the square of the global
   /// norm, with every parameter counted once.
   double sum_of_squares();
+  /// The same into sum: float64 [1] of the host, to be read when the stream has got here.
+  void sum_of_squares(const TensorView& sum);
   /// Updates this rank's slices of the weights from their gradients times `gradient_scale`. step counts from 1.
   void update(double lr, std::int64_t step, double gradient_scale);
 

@@ -101,6 +101,12 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
   }
   staging = allocator.host().make(Tag::checkpoint, "staging", state_dtype(), {staging_elements});
   if (purpose.training) {
+    const ExecutionShape shape = execution_shape(config, purpose, shard.ring_rank);
+    const std::int64_t sequences = config.training.global_batch_size / config.mesh.data;
+    for (std::int64_t done = shape.max_sequences; done < sequences; done += shape.max_sequences) {
+      later_batches.emplace_back(allocator.host(), shape.max_sequences, shape.max_tokens, config.training.dtype);
+    }
+    step_sums = allocator.host().make(Tag::workspace, "loss and gradient norm", DType::float64, {2});
     reduction =
         std::make_unique<GradientReduction>(allocator, gpus ? gpus.get() : world, mesh.size(), parameters, stream);
     optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank,

@@ -51,14 +51,21 @@ class RankState {
   std::unique_ptr<Communicator> ring;
   Parameters parameters;
   Transformer model;
-  Batch batch;
-  Tensor evaluation_nll;  // float64 [T of evaluation], on the host
-  Tensor staging;   // [staging_elements] of the state's dtype, on the host: loads, and saves without a snapshot, go
-                    // through here
-  Tensor snapshot;  // [3, own elements], on the host: weights and both moments of this rank's slices, as they were
-                    // when the save under way began; empty if training waits for its saves
+  Batch batch;                       // of the first micro-batch, and of evaluation
+  std::vector<Batch> later_batches;  // of the other micro-batches: none is filled while the device may still copy it
+  Tensor evaluation_nll;             // float64 [T of evaluation], on the host
+  Tensor staging;    // [staging_elements] of the state's dtype, on the host: loads, and saves without a snapshot, go
+                     // through here
+  Tensor snapshot;   // [3, own elements], on the host: weights and both moments of this rank's slices, as they were
+                     // when the save under way began; empty if training waits for its saves
+  Tensor step_sums;  // float64 [2], on the host: a step's loss and square of the norm, as the device gives them
   std::unique_ptr<GradientReduction> reduction;  // null unless training
   std::unique_ptr<Optimizer> optimizer;          // null unless training
+
+  /// Return where a micro-batch of a step is loaded.
+  Batch& batch_of(std::int64_t micro) {
+    return micro == 0 ? batch : later_batches[static_cast<std::size_t>(micro - 1)];
+  }
 
   /// Return the dtype of weights and moments as checkpoints keep them.
   DType state_dtype() const { return accumulator(parameters.all_weights().dtype); }

@@ -93,21 +93,22 @@ void RankTrainer::load_state() {
   }
 }
 
-void RankTrainer::load_batch(std::int64_t step, std::int64_t micro) {
+const Batch& RankTrainer::load_batch(std::int64_t step, std::int64_t micro) {
   const Span span(state_.stream.trace(), "batch", {{"micro", micro}});
   const Config& config = run_.config;
   const std::vector<Sample> samples = run_.samples_of(step, state_.mesh.data_index(state_.rank), micro);
-  state_.model.wait_for_batch();
-  load_windows(state_.batch, run_.corpus, samples, config.training.seq_len, config.data.packing, state_.shard);
+  Batch& batch = state_.batch_of(micro);
+  load_windows(batch, run_.corpus, samples, config.training.seq_len, config.data.packing, state_.shard);
+  return batch;
 }
 
-/// Return the sum of all targets' weights over dp x sp x accumulation: the step's one denominator. Each rank's batches
-/// count its own shard, so the plain sum counts each target once. With one micro-batch it stays loaded.
-double RankTrainer::load_denominator(std::int64_t step) {
+/// Loads the step's micro-batches. Return the sum of all targets' weights over dp x sp x accumulation: the step's one
+/// denominator. Each rank's batches count its own shard, so the plain sum counts each target once.
+double RankTrainer::load_batches(std::int64_t step) {
+  state_.model.wait_for_batch();  // no wait: the step before was read to its loss
   double weights = 0;
   for (std::int64_t micro = 0; micro < run_.micro_batches(); ++micro) {
-    load_batch(step, micro);
-    weights += state_.batch.weight_sum;
+    weights += load_batch(step, micro).weight_sum;
   }
   all_reduce_sum(world_, {&weights, 1}, {"sum of target weights"});
   if (!(weights > 0)) {
@@ -122,27 +123,32 @@ double RankTrainer::load_denominator(std::int64_t step) {
 RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
   TraceTrack* const track = state_.stream.trace();
   const Span span(track, "step", {{"step", step}});
-  const double denominator = load_denominator(step);
+  const double denominator = load_batches(step);
   const std::int64_t micro_batches = run_.micro_batches();
   state_.model.zero_gradients();
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
-    if (micro_batches > 1) load_batch(step, micro);
     const Span span_of_batch(track, "micro-batch", {{"micro", micro}});
     if (run_.before_forward) run_.before_forward(state_, step);
     const bool last = micro + 1 == micro_batches;
-    state_.model.train_step(state_.batch, denominator, last ? state_.reduction.get() : nullptr);
+    state_.model.train_step(state_.batch_of(micro), denominator, last ? state_.reduction.get() : nullptr);
   }
   {
     const Span finish(track, "gradient reduction");
     state_.reduction->finish();
   }
 
+  // Here the host waits for the device, once a step: all before it was ordered, none of it waited for.
+  const TensorView loss_sum = state_.step_sums.view().rows(0, 1), squares = state_.step_sums.view().rows(1, 2);
+  state_.model.take_loss_sum(loss_sum);
+  state_.optimizer->sum_of_squares(squares);
+  state_.stream.synchronize();
+
   // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
   // part of a checkpoint: they decide alike.
   // The ring's load travels with it.
   const int signal = requested_signal();
-  std::array<double, 5> sums{state_.model.take_loss_sum(), state_.optimizer->sum_of_squares(),
-                             signal == SIGINT ? 1.0 : 0.0, signal == SIGTERM ? 1.0 : 0.0, saver_.unfinished()};
+  std::array<double, 5> sums{*loss_sum.as<double>(), *squares.as<double>(), signal == SIGINT ? 1.0 : 0.0,
+                             signal == SIGTERM ? 1.0 : 0.0, saver_.unfinished()};
   StepResult result;
   result.ring = sum_over_ranks(sums);
   result.loss = sums[0] / denominator;

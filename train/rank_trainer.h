@@ -40,8 +40,8 @@ class RankTrainer {
   };
   ExitCode run_steps();
   void load_state();
-  void load_batch(std::int64_t step, std::int64_t micro);
-  double load_denominator(std::int64_t step);
+  const Batch& load_batch(std::int64_t step, std::int64_t micro);
+  double load_batches(std::int64_t step);
   StepResult run_step(std::int64_t step);
   std::optional<RingReport> sum_over_ranks(std::span<double> sums);
   void handle_nonfinite(std::int64_t step, const StepResult& result);

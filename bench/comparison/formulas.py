@@ -59,7 +59,7 @@ def workspace(model, tokens, ranks, feedforward_chunk, loss_chunk, keeps_all):
     chunk = min(loss_chunk, tokens)
     sizes += [chunk * size * ELEMENT for size in (vocabulary, width, width, statistics)]
     sizes += [chunk * 8, 8]         # each token's loss, and their sum, in double
-    sizes += [8]                    # the gradient's norm, in double
+    sizes += [8, 16]                # the gradient's norm in double; it and the loss, for the host
     sizes += [4 * 2**20]            # panels of a matrix product
     if ranks > 1:                   # two buckets on their way, a slice from every other rank
         slices = (ranks - 1) * ((largest_group(model) + ranks - 1) // ranks)

@@ -100,6 +100,7 @@ DeviceFacts facts_of(int index) {
 Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index)), scratch_(scratch.data) {
   ensure(scratch.bytes() >= scratch_bytes, "a context's scratch is scratch_bytes");
   check(cudaSetDevice(index), "choosing the GPU");
+  events_.make_spare();
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   const cublasStatus_t status = cublasLtCreate(&blas_);
   if (status != CUBLAS_STATUS_SUCCESS) {

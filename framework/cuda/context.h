@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "framework/cuda/event_cache.h"
 #include "framework/tensor.h"
 
 struct cublasLtContext;  // cublasLt.h: for those who call it
@@ -93,6 +94,7 @@ class Context {
 
  private:
   DeviceFacts facts_;
+  EventCache::User events_;
   cudaStream_t stream_ = nullptr;
   cublasLtContext* blas_ = nullptr;
   void* scratch_;

@@ -1,5 +1,5 @@
 // A CUDA event: a point in one stream's work that another stream, or the host, can wait for. Without timing it costs
-// next to nothing; with timing the GPU notes when it was passed.
+// next to nothing; with timing the GPU notes when it was passed. Events are used again (EventCache).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,6 +9,7 @@
 
 #include "framework/cuda/check.h"
 #include "framework/cuda/context.h"
+#include "framework/cuda/event_cache.h"
 
 namespace ringtrain::cuda {
 
@@ -16,15 +17,16 @@ class Event {
  public:
   enum class Timing { off, on };
   Event() : Event(Timing::off) {}
-  explicit Event(Timing timing) {
-    check(cudaEventCreateWithFlags(&event_, timing == Timing::on ? cudaEventDefault : cudaEventDisableTiming),
-          "making an event");
-  }
+  explicit Event(Timing timing)
+      : timing_(timing == Timing::on), event_(EventCache::of_process().take(timing_, device_)) {}
   ~Event() {
-    if (event_ != nullptr) ignore(cudaEventDestroy(event_));
+    if (event_ != nullptr) EventCache::of_process().give_back(event_, timing_, device_);
   }
-  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event(Event&& other) noexcept
+      : timing_(other.timing_), device_(other.device_), event_(std::exchange(other.event_, nullptr)) {}
   Event& operator=(Event&& other) noexcept {
+    std::swap(timing_, other.timing_);
+    std::swap(device_, other.device_);
     std::swap(event_, other.event_);
     return *this;
   }
@@ -34,7 +36,10 @@ class Event {
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
   /// What `stream` is given from now on runs after what was recorded last.
   void hold_back(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "ordering two streams"); }
-  void synchronize() const { check(cudaEventSynchronize(event_), "waiting for the GPU's work"); }
+  /// Returns when the stream has passed what was recorded last.
+  void synchronize() const {
+    if (!passed()) check(cudaEventSynchronize(event_), "waiting for the GPU's work");
+  }
   /// Return whether the stream has passed what was recorded last.
   bool passed() const {
     const cudaError_t status = cudaEventQuery(event_);
@@ -53,7 +58,9 @@ class Event {
   }
 
  private:
-  cudaEvent_t event_ = nullptr;
+  bool timing_;
+  int device_ = 0;
+  cudaEvent_t event_;
 };
 
 }  // namespace ringtrain::cuda

@@ -42,10 +42,8 @@ void Timeline::end_transfer(TraceEntry* entry) {
 }
 
 void Timeline::mark(std::deque<Mark>& marks, cudaStream_t stream, std::int64_t& time) {
-  if (free_.empty()) free_.emplace_back(Event::Timing::on);
-  free_.back().record(stream);
-  marks.push_back({std::move(free_.back()), &time});
-  free_.pop_back();
+  marks.push_back({Event(Event::Timing::on), &time});
+  marks.back().event.record(stream);
 }
 
 std::optional<Timeline::Last> Timeline::read(std::deque<Mark>& marks) {
@@ -55,7 +53,6 @@ std::optional<Timeline::Last> Timeline::read(std::deque<Mark>& marks) {
     const auto seconds = mark.event.seconds_since(reference_);
     if (!seconds) break;
     *mark.time = reference_time_ + std::llround(*seconds * 1e9);
-    if (last) free_.push_back(std::move(last->event));
     last.emplace(std::move(mark.event), *mark.time);
     marks.pop_front();
   }
@@ -65,9 +62,8 @@ std::optional<Timeline::Last> Timeline::read(std::deque<Mark>& marks) {
 void Timeline::settle() {
   // One reference for all that is read together: so rounding keeps their order. Then a later one, because a float of
   // milliseconds grows coarse. (Another stream's moment may be older than the reference: then the time is negative.)
-  if (auto last = read(transfers_)) free_.push_back(std::move(last->event));
+  read(transfers_);
   if (auto last = read(work_)) {
-    free_.push_back(std::move(reference_));
     reference_ = std::move(last->event);
     reference_time_ = last->time;
   }

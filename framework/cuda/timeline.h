@@ -59,8 +59,7 @@ class Timeline final : public SpanMirror {
   RankTrace& trace_;
   std::vector<TraceEntry*> open_;      // spans of the rank's work; null: not recorded
   std::deque<Mark> work_, transfers_;  // in the order in which they were recorded
-  std::vector<Event> free_;
-  Event reference_;  // the last moment of the compute stream that was read
+  Event reference_;                    // the last moment of the compute stream that was read
   std::int64_t reference_time_ = 0;
 };
 

@@ -15,7 +15,7 @@ namespace ringtrain::cuda {
 
 // kernels/elementwise.h
 void fill(Stream& stream, const TensorView& x, double value);
-void copy(Stream& stream, const TensorView& y, const TensorView& x);
+void copy_in_order(Stream& stream, const TensorView& y, const TensorView& x);
 void convert(Stream& stream, const TensorView& y, const TensorView& x);
 void add(Stream& stream, const TensorView& y, const TensorView& x);
 void scale(Stream& stream, const TensorView& y, double factor);

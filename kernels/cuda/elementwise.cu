@@ -63,13 +63,12 @@ void fill(Stream& stream, const TensorView& x, double value) {
   });
 }
 
-void copy(Stream& stream, const TensorView& y, const TensorView& x) {
+void copy_in_order(Stream& stream, const TensorView& y, const TensorView& x) {
   if (x.numel() == 0) return;
   const cudaMemcpyKind kind = x.device.is_cpu()
                                   ? (y.device.is_cpu() ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice)
                                   : (y.device.is_cpu() ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice);
   check(cudaMemcpyAsync(y.data, x.data, x.bytes(), kind, stream.cuda().stream()), "copying a tensor");
-  if (y.device.is_cpu()) stream.synchronize();  // the host reads it next
 }
 
 void convert(Stream& stream, const TensorView& y, const TensorView& x) {
@@ -114,7 +113,7 @@ void fill_normal(Stream& stream, const TensorView& x, double deviation, std::uin
         }
       });
       // From memory that is not pinned: the call has read it when it returns.
-      copy(stream, x.flat(begin, begin + count), {numbers.data(), {count}, x.dtype, Device::cpu()});
+      copy_in_order(stream, x.flat(begin, begin + count), {numbers.data(), {count}, x.dtype, Device::cpu()});
     }
   });
 }

@@ -72,6 +72,7 @@ cudaError_t cudaGetDevice(int* device) {
 
 cudaError_t cudaDeviceSynchronize() {
   return call(__func__, [&](Runtime& state, Lock& lock) {
+    ++state.host_waits["cudaDeviceSynchronize"];
     state.streams.finish_device(current_device(), lock);
     return cudaSuccess;
   });

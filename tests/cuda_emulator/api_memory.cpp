@@ -8,20 +8,22 @@
 namespace cuda_emulator {
 namespace {
 
-cudaError_t allocate(Runtime& state, void** pointer, std::size_t bytes, bool pinned) {
+cudaError_t allocate(Runtime& state, const char* function, void** pointer, std::size_t bytes, bool pinned) {
   if (pointer == nullptr) return cudaErrorInvalidValue;
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
+  ++state.host_waits[function];
   *pointer = state.memory.allocate(current_device(), bytes, pinned);
   return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
 // Freeing waits for all work of the device, as CUDA's does.
-cudaError_t release(Runtime& state, Streams::Lock& lock, void* pointer, bool pinned) {
+cudaError_t release(Runtime& state, const char* function, Streams::Lock& lock, void* pointer, bool pinned) {
   if (pointer == nullptr) return cudaSuccess;
   const Allocation* allocation = state.memory.find(pointer);
   if (allocation == nullptr || allocation->base != pointer || allocation->pinned != pinned)
     return cudaErrorInvalidValue;
+  ++state.host_waits[function];
   state.streams.finish_device(allocation->device, lock);
   state.memory.release(pointer, pinned);
   return cudaSuccess;
@@ -55,9 +57,9 @@ bool matches(cudaMemcpyKind kind, bool from_device, bool to_device) {
   return false;
 }
 
-// wait: the host waits for any copy but one between places on devices.
+// synchronous: the host waits for it, unless it is between places on devices. Other copies may make it wait, too.
 cudaError_t copy(Runtime& state, Streams::Lock& lock, void* to, const void* from, std::size_t bytes,
-                 cudaMemcpyKind kind, cudaStream_t handle, bool wait) {
+                 cudaMemcpyKind kind, cudaStream_t handle, bool synchronous) {
   const auto stream = state.stream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (bytes == 0) return cudaSuccess;
@@ -78,7 +80,16 @@ cudaError_t copy(Runtime& state, Streams::Lock& lock, void* to, const void* from
                     {Trace::Kind::copy, name_of(from_device, to_device), bytes,
                      [to, from, bytes, staged] { std::memmove(to, from, bytes); }},
                     lock);
-  if (target == Place::pageable || (wait && !(from_device && to_device))) state.streams.finish(stream, lock);
+  if (synchronous) {
+    ++state.host_waits["cudaMemcpy"];
+  } else if (source == Place::pageable || target == Place::pageable) {
+    ++state.host_waits["cudaMemcpyAsync: memory that is not pinned"];
+  } else if (!from_device && !to_device) {
+    ++state.host_waits["cudaMemcpyAsync: host to host"];
+  }
+  const bool waits =
+      target == Place::pageable || (!from_device && !to_device) || (synchronous && !(from_device && to_device));
+  if (waits) state.streams.finish(stream, lock);
   return cudaSuccess;
 }
 
@@ -100,20 +111,29 @@ using cuda_emulator::Runtime;
 using Lock = cuda_emulator::Streams::Lock;
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
-  return call(__func__, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, pointer, bytes, false); });
+  return call(__func__, [&, name = __func__](Runtime& state, Lock&) {
+    return cuda_emulator::allocate(state, name, pointer, bytes, false);
+  });
 }
 cudaError_t cudaFree(void* pointer) {
-  return call(__func__,
-              [&](Runtime& state, Lock& lock) { return cuda_emulator::release(state, lock, pointer, false); });
+  return call(__func__, [&, name = __func__](Runtime& state, Lock& lock) {
+    return cuda_emulator::release(state, name, lock, pointer, false);
+  });
 }
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
-  return call(__func__, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, pointer, bytes, true); });
+  return call(__func__, [&, name = __func__](Runtime& state, Lock&) {
+    return cuda_emulator::allocate(state, name, pointer, bytes, true);
+  });
 }
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
-  return call(__func__, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, pointer, bytes, true); });
+  return call(__func__, [&, name = __func__](Runtime& state, Lock&) {
+    return cuda_emulator::allocate(state, name, pointer, bytes, true);
+  });
 }
 cudaError_t cudaFreeHost(void* pointer) {
-  return call(__func__, [&](Runtime& state, Lock& lock) { return cuda_emulator::release(state, lock, pointer, true); });
+  return call(__func__, [&, name = __func__](Runtime& state, Lock& lock) {
+    return cuda_emulator::release(state, name, lock, pointer, true);
+  });
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -150,8 +170,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   });
 }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
-  return call(__func__,
-              [&](Runtime& state, Lock& lock) { return cuda_emulator::set(state, lock, to, value, bytes, nullptr); });
+  return call(__func__, [&](Runtime& state, Lock& lock) {
+    ++state.host_waits["cudaMemset"];
+    return cuda_emulator::set(state, lock, to, value, bytes, nullptr);
+  });
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   return call(__func__,

@@ -65,6 +65,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return call(__func__, [&](Runtime& state, Lock& lock) {
     const auto stream = state.stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
+    ++state.host_waits["cudaStreamSynchronize"];
     state.streams.finish(stream, lock);
     return cudaSuccess;
   });
@@ -75,6 +76,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     const auto stream = state.stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (stream->work.empty() && !stream->busy) return cudaSuccess;
+    ++state.host_waits["cudaStreamQuery: not ready"];
     state.streams.nudge(stream, lock);  // so that who asks again and again gets there
     return cudaErrorNotReady;
   });
@@ -121,6 +123,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return call(__func__, [&](Runtime& state, Lock& lock) {
     const CUevent_st* event = state.event(handle);
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    ++state.host_waits["cudaEventSynchronize"];
     if (const auto record = event->record) state.streams.finish(record, lock);
     return cudaSuccess;
   });
@@ -132,6 +135,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
     const auto record = event->record;
     if (!record || record->done) return cudaSuccess;
+    ++state.host_waits["cudaEventQuery: not ready"];
     state.streams.nudge(record->stream, lock);
     return cudaErrorNotReady;
   });

@@ -35,6 +35,8 @@ void Runtime::clear() {
   shared_bytes.clear();
   failures.clear();
   failed_devices.clear();
+  calls.clear();
+  host_waits.clear();
   current_device() = 0;
   last_error() = cudaSuccess;
 }
@@ -119,9 +121,24 @@ std::vector<Trace> take_trace() {
   return std::exchange(runtime().streams.trace, {});
 }
 
-std::size_t host_waits() {
+std::map<std::string, std::size_t> host_waits() {
   const std::lock_guard lock(runtime().mutex);
-  return runtime().streams.host_waits;
+  return runtime().host_waits;
+}
+
+std::map<std::string, std::size_t> calls() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().calls;
+}
+
+std::size_t work_given() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().streams.given;
+}
+
+std::size_t work_done() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().streams.finished;
 }
 
 std::size_t default_stream_work() {

@@ -36,6 +36,9 @@ struct Runtime {
   std::multimap<std::string, Failure> failures;
   std::map<int, cudaError_t> failed_devices;
 
+  std::map<std::string, std::size_t> calls;       // of API functions
+  std::map<std::string, std::size_t> host_waits;  // and those by which the host waits for a device, or may
+
   Runtime();
   void clear();
 
@@ -67,6 +70,7 @@ template <class Body>
 cudaError_t call(const char* function, Body body) {
   Runtime& state = runtime();
   CallGuard guard(state);
+  ++state.calls[function];
   cudaError_t error = state.failure(function);
   if (error == cudaSuccess) error = body(state, guard.lock);
   if (error != cudaSuccess && error != cudaErrorNotReady) last_error() = error;

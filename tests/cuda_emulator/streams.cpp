@@ -46,6 +46,7 @@ void Streams::push(Stream& stream, Work work) {
   if (!settings().durations.instant_host) work.given = Clock::now();
   stream.work.push_back(std::move(work));
   ++stream.queued;
+  ++given;
 }
 
 std::shared_ptr<Record> Streams::queue_record(const std::shared_ptr<Stream>& stream) {
@@ -190,6 +191,7 @@ bool Streams::take_step(Stream& stream, Lock& lock) {
     run(stream, std::move(work), lock);
   }
   ++stream.ran;
+  ++finished;
   forget_if_done(stream);
   changed_.notify_all();
   return true;
@@ -222,14 +224,12 @@ void Streams::run_until(Stream& stream, Lock& lock, Done done) {
 }
 
 void Streams::finish(const std::shared_ptr<Stream>& stream, Lock& lock) {
-  ++host_waits;
   const std::uint64_t target = stream->queued;
   run_until(*stream, lock, [&] { return stream->ran >= target; });
   reach(stream->clock, lock);
 }
 
 void Streams::finish(const std::shared_ptr<Record>& record, Lock& lock) {
-  ++host_waits;
   run_until(*record->stream, lock, [&] { return record->done; });
   reach(record->when, lock);
 }
@@ -257,10 +257,10 @@ void Streams::drop(int device) {
 }
 
 void Streams::clear() {
+  for (const auto& stream : streams_) stream->work.clear();  // records know their stream: a circle
   streams_.clear();
   defaults_.clear();
   created_ = 0;
-  host_waits = 0;
   tracing = false;
   trace.clear();
   random_.seed(settings().streams_seed);

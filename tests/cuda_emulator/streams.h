@@ -100,8 +100,9 @@ class Streams {
 
   void seed(std::uint64_t seed) { random_.seed(seed); }
 
-  std::size_t host_waits = 0;
-  std::size_t default_work = 0;  // given to default streams, ever: clear() leaves it
+  // Pieces of work, ever: clear() leaves these.
+  std::size_t default_work = 0;  // given to default streams
+  std::size_t given = 0, finished = 0;
   bool tracing = false;
   std::vector<Trace> trace;
 

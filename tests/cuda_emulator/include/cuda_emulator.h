@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -78,8 +79,17 @@ void start_trace();
 /// Return what ran since start_trace, in the order it ran in, and stop recording.
 std::vector<Trace> take_trace();
 
-/// Return how often the host waited for a stream, an event or a device since the last reset.
-std::size_t host_waits();
+/// Return how often the host called what waits for a device, or may, since the last reset: by function, with a word
+/// where it is not the whole function that waits. It counts whether or not there was something to wait for. Besides the
+/// calls that are made to wait: synchronous copies and sets, copies that involve memory that is not pinned or join two
+/// places of the host, getting memory (pinned, too) and giving it back; and an event or a stream that has not got so
+/// far when it is asked, which who asks in a loop waits for.
+std::map<std::string, std::size_t> host_waits();
+/// Return how often each function of the API was called since the last reset.
+std::map<std::string, std::size_t> calls();
+/// Return how many pieces of work the process ever gave to streams, and how many of them ran.
+std::size_t work_given();
+std::size_t work_done();
 /// Return how much work the process ever gave to a default stream, with which others are ordered by accident, if at
 /// all.
 std::size_t default_stream_work();

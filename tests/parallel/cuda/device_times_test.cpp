@@ -1,6 +1,8 @@
 // What a ring says it waited for on a GPU: the GPU's own time, on which communication that computing hides does not
 // stand, and not the host's, which is long done. The emulator's streams have clocks of their own, and speeds that are
 // set.
+#include <map>
+#include <string>
 #include <vector>
 
 #include "framework/allocator.h"
@@ -55,12 +57,12 @@ std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy
     };
     const auto waits = [&] {  // while no rank does anything
       world.barrier({"all here"});
-      const std::size_t now = cuda_emulator::host_waits();
+      const std::map<std::string, std::size_t> now = cuda_emulator::host_waits();
       world.barrier({"all here"});
       return now;
     };
     stream.synchronize();
-    const std::size_t before = waits();
+    const auto before = waits();
     ring.forward(stream, 0, kv, {}, visit);
     ring.backward(stream, 0, kv, {}, dkv, visit);
     EXPECT_EQ(waits(), before) << "the host waits for the GPU in a pass";

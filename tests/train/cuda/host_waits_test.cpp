@@ -1,0 +1,187 @@
+// The host never waits for the device inside a step, but where the loss and the norm are logged: every call that waits
+// for it, or may, is counted, in every setting. Nor does a step make an event or a stream, or ask for memory.
+#include "tests/support/gpu.h"
+#include "tests/train/train_fixture.h"
+#include "train/rank_state.h"
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+
+#include "cuda_emulator.h"
+
+namespace ringtrain::testing {
+namespace {
+
+using Counts = std::map<std::string, std::size_t>;
+using Settings = std::vector<std::string>;
+
+Counts operator-(Counts now, const Counts& before) {
+  for (const auto& [name, count] : before) now[name] -= count;
+  std::erase_if(now, [](const auto& entry) { return entry.second == 0; });
+  return now;
+}
+
+/// What a step must not make: the driver may have to wait for the device before it gives any of it.
+Counts made(const Counts& calls) {
+  Counts found;
+  for (const char* const call : {"cudaMalloc", "cudaMallocHost", "cudaHostAlloc", "cudaEventCreate",
+                                 "cudaEventCreateWithFlags", "cudaStreamCreate", "cudaStreamCreateWithFlags",
+                                 "cudaFree", "cudaFreeHost", "cudaEventDestroy", "cudaStreamDestroy"}) {
+    if (const auto at = calls.find(call); at != calls.end()) found.insert(*at);
+  }
+  return found;
+}
+
+class HostWaits : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    TextPlan text;
+    text.validation_documents = 10;
+    data = write_tokens("text.h5", text);
+  }
+  Config config(Settings more) const {
+    more.insert(more.begin(),
+                {"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=13", "data.packing=concat",
+                 "training.global_batch_size=1", "training.steps=9", "mesh.backend=threads"});
+    return tiny(data, more);
+  }
+  struct Cost {
+    Counts waits, calls;
+  };
+  Cost cost_of(const Config& of, std::int64_t steps, const std::string& output, bool traced) {
+    const Counts waits = cuda_emulator::host_waits(), calls = cuda_emulator::calls();
+    TrainOptions options;
+    options.config = of;
+    options.output = at(output);
+    options.stop_after = steps;
+    if (traced) options.trace.path = at(output + ".json");
+    const Note note = [](const std::string&) {};
+    train(prepare_run(options, note), note);
+    return {cuda_emulator::host_waits() - waits, cuda_emulator::calls() - calls};
+  }
+  /// Return what the third step adds, on all ranks together: what a run of three steps has that one of two has not.
+  Cost cost_of_a_step(const Settings& more, bool traced = false) {
+    const std::string name = fmt::format("run {}", ++runs);
+    const Cost two = cost_of(config(more), 2, name + " two", traced);
+    const Cost three = cost_of(config(more), 3, name + " three", traced);
+    return {three.waits - two.waits, three.calls - two.calls};
+  }
+  std::string data;
+  int runs = 0;
+};
+
+/// Each rank waits once, for all that the step gave to its stream.
+Counts once_a_rank(std::size_t ranks) {
+  return {{"cudaStreamSynchronize", ranks}};
+}
+
+TEST_F(HostWaits, OnceAStepOnOneRank) {
+  const std::string deep = "model.num_hidden_layers=5";  // two layers are offloaded
+  for (const Settings& more :
+       std::vector<Settings>{{},
+                             {"training.dtype=float32", "model.architecture=gpt2", "model.max_position_embeddings=13"},
+                             {"training.recompute=none"},
+                             {"training.recompute=full"},
+                             {"training.deterministic=false"},
+                             {deep, "training.offload=activations"},
+                             {deep, "training.offload=activations+optimizer"},
+                             {"data.packing=documents"},
+                             {"training.global_batch_size=3"},
+                             {"training.global_batch_size=4", "training.micro_batch_size=2"}}) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(more, " ")));
+    const Cost step = cost_of_a_step(more);
+    EXPECT_EQ(step.waits, once_a_rank(1));
+    EXPECT_EQ(made(step.calls), Counts{});
+  }
+}
+
+TEST_F(HostWaits, OnceAStepAndRankInARing) {
+  for (const auto& [ranks, more] : std::vector<std::pair<std::size_t, Settings>>{
+           {2, {"mesh.sequence=2"}},
+           {4, {"mesh.sequence=4", "mesh.layout=contiguous"}},
+           {4, {"mesh.sequence=2", "mesh.data=2", "training.global_batch_size=2"}},
+           {2, {"mesh.sequence=2", "data.packing=documents", "training.global_batch_size=2"}},
+           {2, {"mesh.sequence=2", "model.num_hidden_layers=4", "training.offload=activations+optimizer"}}}) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(more, " ")));
+    const Cost step = cost_of_a_step(more);
+    EXPECT_EQ(step.waits, once_a_rank(ranks));
+    EXPECT_EQ(made(step.calls), Counts{});
+  }
+}
+
+TEST_F(HostWaits, ATimelineAddsNone) {
+  EXPECT_EQ(cost_of_a_step({}, /*traced=*/true).waits, once_a_rank(1));
+  EXPECT_EQ(cost_of_a_step({"mesh.sequence=2", "model.num_hidden_layers=4", "training.offload=activations+optimizer"},
+                           /*traced=*/true)
+                .waits,
+            once_a_rank(2));
+}
+
+TEST_F(HostWaits, AnEvaluationAddsOneABlock) {
+  const Settings often{"evaluation.interval=1", "evaluation.context_lengths=[8, 16]", "evaluation.target_tokens=4",
+                       "evaluation.target_blocks=2"};
+  const Cost step = cost_of_a_step(often);
+  EXPECT_EQ(step.waits, (Counts{{"cudaStreamSynchronize", 1 + 2 * 2}}));
+  EXPECT_EQ(made(step.calls), Counts{});
+}
+
+TEST_F(HostWaits, ASaveInTheBackgroundAddsNone) {
+  for (const bool offloaded : {false, true}) {
+    SCOPED_TRACE(offloaded);
+    Settings often{"checkpoint.interval=1"};
+    if (offloaded) often.emplace_back("training.offload=activations+optimizer");
+    Cost step = cost_of_a_step(often);
+    // The thread that writes finds the snapshot there, or waits for it.
+    for (const char* const own : {"cudaEventQuery: not ready", "cudaEventSynchronize"}) {
+      EXPECT_LE(step.waits[own], 1u);
+      step.waits.erase(own);
+    }
+    Counts expected = once_a_rank(1);
+    // What the host holds, the host copies: weights and two moments of 20 parameters.
+    if (offloaded) expected["cudaMemcpyAsync: host to host"] = 3 * 20;
+    EXPECT_EQ(step.waits, expected);
+    EXPECT_EQ(made(step.calls), Counts{});
+  }
+}
+
+// The emulator's streams run nothing before a host waits: so what runs while a step is given to them is waited for.
+TEST_F(HostWaits, TheHostRunsAWholeStepAhead) {
+  struct Moment {
+    std::int64_t step;
+    std::size_t ran, given;
+  };
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    const auto micro_batches = std::size_t{4};
+    std::vector<std::vector<Moment>> moments(static_cast<std::size_t>(ranks));
+    const Note note = [](const std::string&) {};
+    TrainOptions options;
+    options.config = config({"training.global_batch_size=4", fmt::format("mesh.sequence={}", ranks)});
+    options.output = at(fmt::format("ahead {}", ranks));
+    options.stop_after = 2;
+    ringtrain::Run run = prepare_run(options, note);
+    run.before_forward = [&](RankState& state, std::int64_t step) {
+      state.world->barrier({"test"});  // no rank is further than the others, and none waits for its device
+      moments[static_cast<std::size_t>(state.rank)].push_back(
+          {step, cuda_emulator::work_done(), cuda_emulator::work_given()});
+      state.world->barrier({"test"});
+    };
+    train(run, note);
+    for (const std::vector<Moment>& own : moments) {
+      ASSERT_EQ(own.size(), 2 * micro_batches);
+      for (std::size_t i = 0; i < own.size(); i += micro_batches) {
+        const Moment &first = own[i], &last = own[i + micro_batches - 1];
+        EXPECT_EQ(last.step, first.step);
+        EXPECT_EQ(last.ran, first.ran) << "the device was waited for between micro-batches";
+        EXPECT_GT(last.given, first.given + 3 * 100) << "three micro-batches are more than this";
+      }
+      // The step's end waits for all that it was given.
+      EXPECT_GE(own[micro_batches].ran, own[micro_batches - 1].given);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
+
+#endif
