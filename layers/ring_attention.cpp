@@ -118,8 +118,17 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   attention_delta(stream, delta, dout, t.attention.reshape(heads));
   const TensorView &dquery = t.attention, &dquery_sum = t.attention_sum;  // O is not needed any more
   const TensorView& dkv_sum = t.key_value_gradient_sum;
+  const TensorView dkey = half(t.key_value_gradient, 0), dvalue = half(t.key_value_gradient, 1);
+  const TensorView& dnormed = t.after_attention;  // the feedforward's backward was its last reader
+  const auto turn_back = [&](const TensorView& gradient, const TensorView& sum) {
+    if (const TensorView table = batch.rotary(); !table.empty()) {
+      rotary_backward(stream, split_heads(gradient, shape_.D), split_heads(sum, shape_.D), table);
+    } else {
+      convert(stream, gradient, sum);
+    }
+  };
   fill(stream, dquery_sum, 0.0);
-  ring_->backward(stream, layer_, t.key_value, batch.documents(), dkv_sum, [&](const RingBlock& block) {
+  const auto visit = [&](const RingBlock& block) {
     if (block.pairs == 0) return;  // a part that no query here sees
     const Span kernel(stream.trace(), "attention kernel",
                       {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/5)}});
@@ -129,25 +138,18 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
     const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
     attention_backward(stream, shape, of(query), block.k, block.v, of(dout), of(t.logsumexp), of(delta), own,
                        block.tokens, of(dquery_sum.reshape(heads)), block.dk, block.dv, workspace_);
-  });
-
-  const TensorView dkey = half(t.key_value_gradient, 0), dvalue = half(t.key_value_gradient, 1);
-  convert(stream, dvalue, half(dkv_sum, 1));
-  if (const TensorView table = batch.rotary(); !table.empty()) {
-    const auto turn_back = [&](const TensorView& gradient, const TensorView& sum) {
-      rotary_backward(stream, split_heads(gradient, shape_.D), split_heads(sum, shape_.D), table);
-    };
+  };
+  const auto while_keys_come_home = [&] {
     turn_back(dquery, dquery_sum);
-    turn_back(dkey, half(dkv_sum, 0));
-  } else {
-    convert(stream, dquery, dquery_sum);
-    convert(stream, dkey, half(dkv_sum, 0));
-  }
-  query_.backward_weight(stream, dquery, t.normed);
+    query_.backward_weight(stream, dquery, t.normed);
+    query_.backward_input(stream, dnormed, dquery, /*accumulate=*/false);
+  };
+  ring_->backward(stream, layer_, t.key_value, batch.documents(), dkv_sum, visit, while_keys_come_home);
+
+  turn_back(dkey, half(dkv_sum, 0));
+  convert(stream, dvalue, half(dkv_sum, 1));
   key_.backward_weight(stream, dkey, t.normed);
   value_.backward_weight(stream, dvalue, t.normed);
-  const TensorView& dnormed = t.after_attention;  // the feedforward's backward was its last reader
-  query_.backward_input(stream, dnormed, dquery, /*accumulate=*/false);
   key_.backward_input(stream, dnormed, dkey, /*accumulate=*/true);
   value_.backward_input(stream, dnormed, dvalue, /*accumulate=*/true);
   norm_.backward(stream, t.residual_gradient, dnormed, t.input, t.statistics, /*accumulate=*/true);

@@ -209,8 +209,8 @@ struct Ring::State {
   void visit(Stream& stream, const RingBlock& block, const Visitor& visitor);
   void forward_hop(Stream& stream, const RingStep& step, const Visitor& visitor);
   void backward_hop(Stream& stream, int hop, const Visitor& visitor);
-  void pass(Stream& stream, const Visitor& visitor);
-  void run(Stream& stream, const Visitor& visitor);
+  void pass(Stream& stream, const Visitor& visitor, const std::function<void()>& meanwhile);
+  void run(Stream& stream, const Visitor& visitor, const std::function<void()>& meanwhile);
 };
 
 /// Posts what this rank sends and receives so that blocks are where hop `hop` needs them.
@@ -325,7 +325,7 @@ void Ring::State::backward_hop(Stream& stream, int hop, const Visitor& visitor) 
   }
 }
 
-void Ring::State::pass(Stream& stream, const Visitor& visitor) {
+void Ring::State::pass(Stream& stream, const Visitor& visitor, const std::function<void()>& meanwhile) {
   for (int hop = 0; hop < size; ++hop) {
     const RingStep* step = round(hop).step;
     const Span span(
@@ -339,6 +339,7 @@ void Ring::State::pass(Stream& stream, const Visitor& visitor) {
       forward_hop(stream, *step, visitor);
     }
   }
+  if (meanwhile) meanwhile();
   if (backward) {
     for (std::size_t i = 0; i < parts.size(); ++i) finish_gradients(stream, size, i);
   }
@@ -346,11 +347,11 @@ void Ring::State::pass(Stream& stream, const Visitor& visitor) {
 }
 
 /// A pass that fails ends all ranks before the caller can free what they are reading.
-void Ring::State::run(Stream& stream, const Visitor& visitor) {
+void Ring::State::run(Stream& stream, const Visitor& visitor, const std::function<void()>& meanwhile) {
   ensure(!rounds.empty(), "Ring::begin comes before the first pass");
   const Span span(stream.trace(), backward ? "ring backward" : "ring forward", {{"layer", layer}});
   try {
-    pass(stream, visitor);
+    pass(stream, visitor, meanwhile);
   } catch (const Error& error) {
     if (key_ranks) key_ranks->abort(error);
     throw;
@@ -431,11 +432,11 @@ void Ring::forward(Stream& stream, int layer, const TensorView& kv, const Tensor
   state_->own_kv = kv;
   state_->own_documents = documents;
   state_->own_dkv = {};
-  state_->run(stream, visitor);
+  state_->run(stream, visitor, {});
 }
 
 void Ring::backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
-                    const Visitor& visitor) {
+                    const Visitor& visitor, const std::function<void()>& meanwhile) {
   ensure(state_->size == 1 || (state_->capacity.backward && state_->most_tokens() <= state_->capacity.gradient_tokens),
          "a micro-batch within the ring's gradient buffers");
   state_->layer = layer;
@@ -443,7 +444,7 @@ void Ring::backward(Stream& stream, int layer, const TensorView& kv, const Tenso
   state_->own_kv = kv;
   state_->own_documents = documents;
   state_->own_dkv = dkv;
-  state_->run(stream, visitor);
+  state_->run(stream, visitor, meanwhile);
 }
 
 std::size_t Ring::ring_bytes(const RingCapacity& capacity, int ring_size) {

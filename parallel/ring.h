@@ -66,9 +66,10 @@ class Ring {
   /// kv [2, B, T, G, D]: own keys and values, unchanged until return. documents: own ids, int32 [B, T], or empty.
   void forward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const Visitor& visitor);
   /// The same, with gradients: dkv [2, B, T, G, D], of the accumulator, is zeroed first and holds this rank's complete
-  /// dk and dv at return. Blocks come in parts, so that gradients move while others are added to.
+  /// dk and dv at return. Blocks come in parts, so that gradients move while others are added to; and while the last
+  /// ones come home, what `meanwhile` computes, which must not need dkv, if given.
   void backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
-                const Visitor& visitor);
+                const Visitor& visitor, const std::function<void()>& meanwhile = {});
 
   /// Return the plan of the current micro-batch.
   const RingPlan& plan() const { return plan_; }

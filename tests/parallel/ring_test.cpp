@@ -102,8 +102,9 @@ class Rank {
   void forward(const Ring::Visitor& visitor) {
     ring_.forward(stream_, 7, host_view(kv_.data(), shape()), documents(), visitor);
   }
-  void backward(const Ring::Visitor& visitor) {
-    ring_.backward(stream_, 7, host_view(kv_.data(), shape()), documents(), host_view(dkv_.data(), shape()), visitor);
+  void backward(const Ring::Visitor& visitor, const std::function<void()>& meanwhile = {}) {
+    ring_.backward(stream_, 7, host_view(kv_.data(), shape()), documents(), host_view(dkv_.data(), shape()), visitor,
+                   meanwhile);
   }
   /// Checks that a block, or a part of one, is its owner's in every element.
   void check(const RingBlock& block, bool backward) const {
@@ -185,12 +186,16 @@ TEST(Ring, ShowsEveryBlockOnceAndBringsEverySumHome) {
           rank.check(block, false);
           forward.push_back(block.owner);
         });
-        rank.backward([&](const RingBlock& block) {
-          rank.check(block, true);
-          rank.contribute(block);
-          if (backward.empty() || backward.back() != block.owner) backward.push_back(block.owner);
-          tokens += block.dk.numel() / 2;
-        });
+        std::int64_t tokens_before = -1;
+        rank.backward(
+            [&](const RingBlock& block) {
+              rank.check(block, true);
+              rank.contribute(block);
+              if (backward.empty() || backward.back() != block.owner) backward.push_back(block.owner);
+              tokens += block.dk.numel() / 2;
+            },
+            [&] { tokens_before = tokens; });
+        EXPECT_EQ(tokens_before, tokens);  // it came once, behind all blocks
         EXPECT_EQ(rank.kv(), own_kv);
         std::vector<int> planned;
         for (const RingStep& step : rank.ring().plan().steps) {

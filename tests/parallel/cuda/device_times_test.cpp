@@ -30,7 +30,7 @@ constexpr std::int64_t T = 8;
 
 /// Passes of a contiguous ring, where a visit is two kernels. Return each rank's load.
 std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy, std::int64_t least_part = T,
-                               bool causal = true) {
+                               bool causal = true, bool meanwhile = false) {
   cuda_emulator::set_durations({.kernel = kernel, .device_copy = copy, .instant_host = true});
   std::vector<RingLoad> loads(static_cast<std::size_t>(ranks));
   launch_threads({.ranks = ranks, .timeout_seconds = 60}, [&](Communicator& world) {
@@ -51,6 +51,7 @@ std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy
     ring.begin({.causal = causal}, extents, segments, 1);
     const Tensor kv = allocator.make(Tag::workspace, "kv", DType::float32, {2, 1, T, 1, 2});
     const Tensor dkv = allocator.make(Tag::workspace, "dkv", DType::float32, {2, 1, T, 1, 2});
+    const Tensor other = allocator.make(Tag::workspace, "other", DType::float32, {8});
     const auto visit = [&](const RingBlock&) {
       fill(stream, kv, 1);  // some kernel
       fill(stream, kv, 2);
@@ -64,7 +65,9 @@ std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy
     stream.synchronize();
     const auto before = waits();
     ring.forward(stream, 0, kv, {}, visit);
-    ring.backward(stream, 0, kv, {}, dkv, visit);
+    ring.backward(stream, 0, kv, {}, dkv, visit, [&] {
+      if (meanwhile) fill(stream, other, 3);
+    });
     EXPECT_EQ(waits(), before) << "the host waits for the GPU in a pass";
     stream.synchronize();
     loads[static_cast<std::size_t>(world.rank())] = ring.take_load();
@@ -100,6 +103,8 @@ TEST_F(DeviceTimes, GradientsInPartsHideBehindEachOther) {
   EXPECT_EQ(loads[1].forward.hop_waits[1], 0);
   EXPECT_EQ(loads[1].backward.hop_waits[1], 0);
   EXPECT_NEAR(loads[1].backward.hop_waits[2], 0.040, 1e-5);  // the second part's way home: dk and dv
+  const auto busy = loads_of(2, milliseconds(50), milliseconds(20), T / 2, /*causal=*/true, /*meanwhile=*/true);
+  EXPECT_EQ(busy[1].backward.hop_waits[2], 0);  // something else is computed
   // Three, of which every one meets every block: each block's gradients go through all of them.
   for (const RingLoad& load : loads_of(3, milliseconds(50), milliseconds(20), T / 2, /*causal=*/false)) {
     EXPECT_EQ(load.backward.hop_waits[1], 0);
