@@ -1,6 +1,7 @@
 // Device and pinned memory.
 #include "device_memory.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -15,6 +16,26 @@
 
 namespace cuda_emulator {
 
+namespace {
+
+// Device memory is opened and closed around every piece of work: its ends stand for all of it, or closing some hundred
+// megabytes of tensors would take longer than any kernel does here.
+constexpr std::size_t closed_end = std::size_t{32} << 10;
+
+void close_ends([[maybe_unused]] const Allocation& allocation) {
+  const std::size_t end = std::min(allocation.bytes, closed_end);
+  ASAN_POISON_MEMORY_REGION(allocation.base, end);
+  ASAN_POISON_MEMORY_REGION(allocation.base + allocation.bytes - end, end);
+}
+
+void open_ends([[maybe_unused]] const Allocation& allocation) {
+  const std::size_t end = std::min(allocation.bytes, closed_end);
+  ASAN_UNPOISON_MEMORY_REGION(allocation.base, end);
+  ASAN_UNPOISON_MEMORY_REGION(allocation.base + allocation.bytes - end, end);
+}
+
+}  // namespace
+
 void* Memory::allocate(int device, std::size_t bytes, bool pinned) {
   const auto at = static_cast<std::size_t>(device);
   if (used_.size() <= at) used_.resize(at + 1);
@@ -23,13 +44,13 @@ void* Memory::allocate(int device, std::size_t bytes, bool pinned) {
   // Of exactly the size asked for, so that AddressSanitizer sees what is beyond.
   if (posix_memalign(&memory, 256, bytes) != 0) return nullptr;
   std::memset(memory, 0xff, bytes);
+  auto* base = static_cast<char*>(memory);
+  const Allocation& allocation = allocations_[base] = {base, bytes, pinned, device};
   if (!pinned) {
     used_[at] += bytes;
     ++calls_;
-    if (!open_) ASAN_POISON_MEMORY_REGION(memory, bytes);
+    if (!open_) close_ends(allocation);
   }
-  auto* base = static_cast<char*>(memory);
-  allocations_[base] = {base, bytes, pinned, device};
   return memory;
 }
 
@@ -39,7 +60,7 @@ bool Memory::release(void* base, bool pinned) {
   const Allocation& allocation = found->second;
   if (!pinned) {
     used_[static_cast<std::size_t>(allocation.device)] -= allocation.bytes;
-    ASAN_UNPOISON_MEMORY_REGION(allocation.base, allocation.bytes);
+    open_ends(allocation);
   }
   std::free(allocation.base);
   allocations_.erase(found);
@@ -77,7 +98,7 @@ void Memory::open() {
   if (open_) return;
   open_ = true;
   for (const auto& [base, allocation] : allocations_) {
-    if (!allocation.pinned) ASAN_UNPOISON_MEMORY_REGION(allocation.base, allocation.bytes);
+    if (!allocation.pinned) open_ends(allocation);
   }
 }
 
@@ -85,7 +106,7 @@ void Memory::close() {
   if (!open_) return;
   open_ = false;
   for (const auto& [base, allocation] : allocations_) {
-    if (!allocation.pinned) ASAN_POISON_MEMORY_REGION(allocation.base, allocation.bytes);
+    if (!allocation.pinned) close_ends(allocation);
   }
 }
 

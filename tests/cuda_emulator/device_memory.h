@@ -1,5 +1,6 @@
 // Device memory and pinned host memory: plain host memory that is known by its address. Under AddressSanitizer host
-// code that touches device memory is reported.
+// code that touches the first or the last 32 KiB of device memory is reported, and any code that touches what is beyond
+// an allocation.
 #pragma once
 
 #include <cstddef>

@@ -39,16 +39,20 @@ CUtensorMap head_map(const TensorView& x, int tokens) {
   const cuuint64_t strides[rank - 1] = {D * size, H * D * size, T * H * D * size};  // bytes; the first is dense
   const cuuint32_t box[rank] = {static_cast<cuuint32_t>(box_bytes / size), 1, static_cast<cuuint32_t>(tokens), 1};
   const cuuint32_t steps[rank] = {1, 1, 1, 1};
-  CUtensorMap map;
+  // The driver wants the map at a multiple of 64 bytes. GCC 12 gives the caller's place for the result no more than 32,
+  // so it is not made there (as it would be, were it a variable of its own).
+  struct alignas(64) Place {
+    CUtensorMap map;
+  } place;
   const CUresult result = encode_function()(
-      &map, x.dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank,
+      &place.map, x.dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank,
       x.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     fail(ExitCode::device, "the NVIDIA driver refuses a tensor map of {} at {} (error {})", x.shape.to_string(),
          static_cast<const void*>(x.data), static_cast<int>(result));
   }
-  return map;
+  return place.map;
 }
 
 }  // namespace ringtrain::cuda::hopper
