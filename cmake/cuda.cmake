@@ -23,6 +23,8 @@ elseif(RINGTRAIN_CUDA STREQUAL "emulated")
   set(RINGTRAIN_NCCL ON)
   set(CMAKE_ENABLE_EXPORTS ON)
   list(APPEND CMAKE_BUILD_RPATH ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/emulated_nccl)
+  # DT_RPATH, not RUNPATH: that counts for the program's own dlopen alone, and a sanitizer puts one of its own before it.
+  add_link_options(-Wl,--disable-new-dtags)
 endif()
 
 # ringtrain_cuda_sources(FLOOR VARIABLE): of the floor's sources, those that this build compiles.

@@ -424,6 +424,8 @@ TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefused) {
   expect_words(error, ExitCode::usage, {"ranks 0 and 2 share one"});
 }
 
+#if !defined(RINGTRAIN_SANITIZED)  // a sanitizer wants files of its own, and to be loaded before anything else
+
 /// Ends the process as a program would, after an attempt to use NCCL.
 [[noreturn]] void use_nccl() {
   try {
@@ -444,13 +446,13 @@ TEST_F(NcclFailure, ALibraryThatDoesNotServeIsToldByName) {
   };
   EXPECT_EXIT(use_without_files(), ::testing::ExitedWithCode(7),
               "NCCL cannot be loaded .libnccl.so.2: .*; install it, put the folder of libnccl.so.2 into");
-#if !defined(RINGTRAIN_SANITIZED)  // a sanitizer wants to be loaded before anything else
   ::setenv("LD_PRELOAD", RINGTRAIN_BINARY_DIR "/emulated_nccl/too_old/libnccl.so.2", 1);
   EXPECT_EXIT(use_nccl(), ::testing::ExitedWithCode(7),
               "libnccl.so.2 has no ncclCommInitRankConfig: it is too old; install NCCL 2.28 or newer");
   ::unsetenv("LD_PRELOAD");
-#endif
 }
+
+#endif
 
 // --- What must not depend on when NCCL and the GPU get to their work.
 
