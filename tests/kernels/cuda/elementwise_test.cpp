@@ -108,5 +108,22 @@ TEST_F(GpuElementwiseTest, NormalsAreThoseOfTheCpu) {
   }
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+TEST_F(GpuElementwiseTest, AnEmulatedGpusTensorEndsWhereItEnds) {
+  Allocator allocator(Device::cuda(0));
+  const Tensor x = allocator.make(Tag::workspace, "x", DType::float32, {5});
+  fill(gpu(), x, 1);
+  gpu().synchronize();
+  TensorView beyond = x;
+  beyond.shape = {6};
+  EXPECT_DEATH(
+      {
+        fill(gpu(), beyond, 1);
+        gpu().synchronize();
+      },
+      "heap-buffer-overflow");
+}
+#endif
+
 }  // namespace
 }  // namespace ringtrain
