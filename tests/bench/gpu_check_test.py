@@ -17,7 +17,7 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "gpu-check"
 # Stands in for `run`: the tests of `plan` (name to what it does), and a gpu_bench that writes rows.
 RUN = textwrap.dedent("""\
     #!/usr/bin/env python3
-    import fnmatch, json, os, pathlib, sys, time
+    import fnmatch, json, os, pathlib, signal, sys, time
     here = pathlib.Path(__file__).resolve().parent
     plan = json.loads((here / "plan.json").read_text())
     program, arguments = sys.argv[1], sys.argv[2:]
@@ -35,6 +35,7 @@ RUN = textwrap.dedent("""\
                 continue
             print(f"[ RUN      ] {name}", flush=True)
             if what == "hang":
+                signal.signal(signal.SIGTERM, lambda *_: (print(f"[  FAILED  ] {name} (1 ms)", flush=True), sys.exit(1)))
                 time.sleep(1000)
             if what == "crash":
                 os.abort()
