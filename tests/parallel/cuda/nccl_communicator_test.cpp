@@ -336,6 +336,19 @@ TEST_F(NcclFailure, ARankThatDiesWhileOthersJoinEndsThem) {
   EXPECT_EQ(error.code(), ExitCode::data) << error.what();
 }
 
+TEST_F(NcclFailure, ARankThatDiesWhileOthersConnectToItEndsThem) {
+  const Error error = error_of(2, [](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    const Tensor x = rank.make(100, 0);
+    if (world.rank() == 1) {
+      std::this_thread::sleep_for(milliseconds(200));
+      fail(ExitCode::data, "no more");
+    }
+    rank.ranks->exchange(x, 1, {}, no_peer, test_site);  // waits for rank 1 to take its side
+  });
+  expect_words(error, ExitCode::data, {"no more"});
+}
+
 TEST_F(NcclFailure, UnwindingLeavesNoMemoryInUse) {
   // A rank throws with exchanges under way from and to memory that goes while it unwinds. What would still be read or
   // written then is AddressSanitizer's to see; that nothing hangs, and no thread keeps a group open, is ours.
