@@ -64,10 +64,8 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  return call(__func__, [&](Runtime&, Lock&) {
-    *device = current_device();
-    return cudaSuccess;
-  });
+  *device = current_device();  // which concerns the thread alone
+  return cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize() {
@@ -83,7 +81,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     if (!exists(state, device)) return cudaErrorInvalidDevice;
     *properties = {};
     std::strcpy(properties->name, "Emulated GPU");
-    properties->uuid.bytes[15] = static_cast<char>(device + 1);
+    properties->uuid.bytes[15] = static_cast<char>(cuda_emulator::physical_device(device) + 1);
     properties->totalGlobalMem = state.devices.memory_bytes;
     properties->sharedMemPerBlock = default_shared_bytes;
     properties->regsPerBlock = registers;
@@ -99,7 +97,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->sharedMemPerMultiprocessor = cuda_emulator::largest_shared_bytes() + reserved_shared_bytes;
     properties->sharedMemPerBlockOptin = cuda_emulator::largest_shared_bytes();
     properties->reservedSharedMemPerBlock = reserved_shared_bytes;
-    properties->pciBusID = device + 1;
+    properties->pciBusID = cuda_emulator::physical_device(device) + 1;
     properties->asyncEngineCount = 3;
     properties->unifiedAddressing = 1;
     return cudaSuccess;
@@ -171,7 +169,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   return call(__func__, [&](Runtime& state, Lock&) {
     if (!exists(state, device)) return cudaErrorInvalidDevice;
-    return std::snprintf(id, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1) < length
+    return std::snprintf(id, static_cast<std::size_t>(length), "0000:%02x:00.0",
+                         cuda_emulator::physical_device(device) + 1) < length
                ? cudaSuccess
                : cudaErrorInvalidValue;
   });

@@ -4,10 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <random>
 #include <set>
+#include <thread>
 #include <utility>
 
+#include "nccl_far_ranks.h"
 #include "nccl_groups.h"
 
 namespace cuda_emulator::nccl {
@@ -16,13 +21,20 @@ namespace {
 
 constexpr char magic[] = "emulated";
 
-/// A unique id's number; 0: none that this process gave.
+/// A unique id's number, by which other processes know it, too; 0: it is none.
 std::uint64_t number_of(const ncclUniqueId& id) {
   std::uint64_t number = 0;
   if (std::memcmp(id.internal, magic, sizeof(magic)) == 0) {
     std::memcpy(&number, id.internal + sizeof(magic), sizeof(number));
   }
-  return state().cliques.contains(number) ? number : 0;
+  return number;
+}
+
+Clique& clique_of(std::uint64_t number) {
+  std::shared_ptr<Clique>& clique = state().cliques[number];
+  if (!clique) clique = std::make_shared<Clique>();
+  clique->unique_id = number;
+  return *clique;
 }
 
 bool in_progress(const ncclComm& communicator) {
@@ -31,19 +43,34 @@ bool in_progress(const ncclComm& communicator) {
          communicator.phase == Phase::leaving;
 }
 
-/// Return two ranks of a full clique that share a device, or (-1, -1).
-std::pair<int, int> sharing(const Clique& clique) {
+/// Return two of the ranks, all of whom have joined, that share a device, or (-1, -1).
+std::pair<int, int> sharing(const ncclComm& communicator) {
+  std::map<int, int> devices = communicator.far ? communicator.far->devices() : std::map<int, int>{};  // by rank
+  for (const auto& [rank, member] : communicator.clique->members) devices[rank] = physical_device(member->device);
   std::map<int, int> ranks;  // by device
-  for (const auto& [rank, member] : clique.members) {
-    const auto [at, first] = ranks.emplace(member->device, rank);
+  for (const auto& [rank, device] : devices) {
+    const auto [at, first] = ranks.emplace(device, rank);
     if (!first) return {at->second, rank};
   }
   return {-1, -1};
 }
 
+/// Return whether all ranks have joined. Those that are not of this process are looked for.
+bool all_are_there(ncclComm& communicator) {
+  const Clique& clique = *communicator.clique;
+  const auto missing = [&] {
+    return clique.size - std::ssize(clique.members) - (communicator.far ? communicator.far->joined() : 0);
+  };
+  if (missing() == 0) return true;
+  if (!communicator.far) communicator.far = std::make_shared<FarRanks>(communicator, clique.unique_id);
+  communicator.far->seek();
+  return missing() == 0;
+}
+
 bool go_on_joining(ncclComm& communicator) {
-  if (std::ssize(communicator.clique->members) < communicator.clique->size) return false;
-  if (const auto [a, b] = sharing(*communicator.clique); a >= 0) {
+  if (!all_are_there(communicator)) return false;
+  if (communicator.far && communicator.far->joined() == 0) communicator.far.reset();
+  if (const auto [a, b] = sharing(communicator); a >= 0) {
     break_communicator(communicator, ncclInvalidUsage,
                        fmt::format("Duplicate GPU detected: ranks {} and {} have one device", a, b));
     return false;
@@ -60,7 +87,8 @@ bool go_on_leaving(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock
     idle = false;
     runtime.streams.nudge(group->stream, lock);
   }
-  return idle && communicator.clique->leaving == communicator.clique->size && --communicator.looks <= 0;
+  const int leaving = communicator.clique->leaving + (communicator.far ? communicator.far->leaving() : 0);
+  return idle && leaving == communicator.clique->size && --communicator.looks <= 0;
 }
 
 /// Takes the communicator out of its clique; its handle is no longer good for anything.
@@ -68,6 +96,7 @@ void retire(ncclComm& communicator) {
   communicator.clique->members.erase(communicator.rank);
   communicator.phase = ncclComm::Phase::gone;
   communicator.posting.reset();
+  communicator.far.reset();
 }
 
 std::mutex& threads_mutex() {
@@ -88,6 +117,8 @@ State& state() {
 
 ncclResult_t misuse(const std::string& what) {
   state().misuses.push_back(what);
+  static const bool told = std::getenv("CUDA_EMULATOR_TELL") != nullptr;
+  if (told) std::fprintf(stderr, "CUDA emulator: misuse of NCCL: %s\n", what.c_str());
   state().last_error = what;
   return ncclInvalidUsage;
 }
@@ -140,11 +171,10 @@ OnlyThread::~OnlyThread() {
 // --- The functions of NCCL.
 
 ncclResult_t get_unique_id(ncclUniqueId* id) {
-  static std::uint64_t last = 0;
+  static std::random_device random;
   const CallGuard guard(runtime());
   if (const ncclResult_t result = injected("ncclGetUniqueId"); result != ncclSuccess) return result;
-  const std::uint64_t number = ++last;
-  state().cliques[number] = std::make_shared<Clique>();
+  const std::uint64_t number = std::uint64_t{random()} << 32 | random() | 1;
   *id = {};
   std::memcpy(id->internal, magic, sizeof(magic));
   std::memcpy(id->internal + sizeof(magic), &number, sizeof(number));
@@ -164,7 +194,7 @@ ncclResult_t join(ncclComm_t* communicator, int ranks, const ncclUniqueId& id, i
     misuse(fmt::format("ncclCommInitRankConfig: rank {} of {} by {} unique id", rank, ranks, number == 0 ? "no" : "a"));
     return ncclInvalidArgument;
   }
-  Clique& clique = *state().cliques.at(number);
+  Clique& clique = clique_of(number);
   if ((clique.size != 0 && clique.size != ranks) || clique.members.contains(rank)) {
     misuse(fmt::format("ncclCommInitRankConfig: rank {} of {} joins {} others of {}, or twice", rank, ranks,
                        clique.members.size(), clique.size));
@@ -210,6 +240,7 @@ ncclResult_t finalize(ncclComm_t communicator) {
     one.phase = ncclComm::Phase::leaving;
     one.looks = state().looks;
     ++one.clique->leaving;
+    if (one.far) one.far->leave();
     return ncclInProgress;
   });
 }
@@ -223,14 +254,39 @@ ncclResult_t destroy(ncclComm_t communicator) {
   });
 }
 
+/// What an aborted communicator frees waits for the GPU, which does not come to an end while a group of another one
+/// stands there. Notes a misuse after a second.
+void wait_for_gpu(Runtime& runtime, int device, Streams::Lock& lock) {
+  const auto stands = [](const std::weak_ptr<Group>& weak) {
+    const auto group = weak.lock();
+    return group && group->begun && !group->done();
+  };
+  const auto busy = [&](const auto& one) {
+    return one->device == device && one->phase != ncclComm::Phase::gone &&
+           std::any_of(one->groups.begin(), one->groups.end(), stands);
+  };
+  const auto deadline = Clock::now() + std::chrono::seconds(1);
+  while (std::any_of(state().communicators.begin(), state().communicators.end(), busy)) {
+    if (Clock::now() > deadline) {
+      misuse("ncclCommAbort while a kernel of another communicator stands on the GPU, which is not aborted meanwhile");
+      return;
+    }
+    runtime.memory.close();
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.lock();
+  }
+}
+
 ncclResult_t abort(ncclComm_t communicator) {
-  return call("ncclCommAbort", communicator, [&](Runtime& runtime, ncclComm& one, Streams::Lock&) {
+  return call("ncclCommAbort", communicator, [&](Runtime& runtime, ncclComm& one, Streams::Lock& lock) {
     if (in_group()) return misuse("ncclCommAbort within a group, which puts it off to the group's end");
     for (const auto& weak : one.groups) {
       if (const auto group = weak.lock()) group->aborted = true;
     }
     retire(one);
     runtime.streams.wake();
+    wait_for_gpu(runtime, one.device, lock);
     return ncclSuccess;
   });
 }

@@ -1,7 +1,8 @@
-// The emulated NCCL's communicators. A clique is what one unique id joins: its communicators, one a rank, the
-// connections between them, and messages whose other side is not there yet. Communicators do not block: joining,
-// posting a group and leaving begin with the call and go on whenever somebody asks for the communicator's state, so who
-// does not ask does not get there. All of it is guarded by the runtime's lock.
+// The emulated NCCL's communicators. A clique is what one unique id joins in this process: its communicators, one a
+// rank, the connections between them, and messages whose other side is not there yet. (What a communicator has of ranks
+// in other processes: nccl_far_ranks.h.) Communicators do not block: joining, posting a group and leaving begin with
+// the call and go on whenever somebody asks for the communicator's state, so who does not ask does not get there. All
+// of it is guarded by the runtime's lock.
 #pragma once
 
 #include <deque>
@@ -16,6 +17,7 @@
 namespace cuda_emulator::nccl {
 
 class Group;
+class FarRanks;
 
 /// One side of a message, by its place in a group.
 struct Half {
@@ -24,6 +26,7 @@ struct Half {
 };
 
 struct Clique {
+  std::uint64_t unique_id = 0;
   int size = 0;
   std::map<int, ncclComm*> members;  // by rank
   int leaving = 0;                   // members that finalize, or have
@@ -47,6 +50,7 @@ struct ncclComm {
   int looks = 0;                                                  // left until what was begun may be done
   std::shared_ptr<cuda_emulator::nccl::Group> posting{};          // what is being posted
   std::vector<std::weak_ptr<cuda_emulator::nccl::Group>> groups;  // on streams
+  std::shared_ptr<cuda_emulator::nccl::FarRanks> far{};           // null: all ranks are of this process, so far
 };
 
 namespace cuda_emulator::nccl {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "device_memory.h"
+#include "nccl_far_ranks.h"
 
 namespace cuda_emulator::nccl {
 
@@ -48,6 +49,11 @@ std::pair<int, int> lane_of(const ncclComm& communicator, const Group::Message& 
   return message.sends ? std::pair(communicator.rank, message.peer) : std::pair(message.peer, communicator.rank);
 }
 
+/// Return the other ranks' part of the communicator if the message's peer is in another process, else null.
+FarRanks* far_of(const ncclComm& communicator, const Group::Message& message) {
+  return communicator.far && communicator.far->has(message.peer) ? communicator.far.get() : nullptr;
+}
+
 /// Return what is wrong with a message, or nothing.
 std::string fault_of(Runtime& runtime, const ncclComm& communicator, const Group::Message& message,
                      const std::shared_ptr<cuda_emulator::Stream>& stream) {
@@ -68,6 +74,7 @@ ncclResult_t begin_posting(std::shared_ptr<Group> group) {
   for (const Group::Message& message : group->messages) {
     Clique::Lane& lane = communicator.clique->lanes[lane_of(communicator, message)];
     (message.sends ? lane.sender_came : lane.receiver_came) = true;
+    if (FarRanks* const far = far_of(communicator, message)) far->come(message);
   }
   communicator.phase = ncclComm::Phase::posting;
   communicator.looks = state().looks;
@@ -98,9 +105,7 @@ void pair_up(const std::shared_ptr<Group>& group, std::size_t index, const Half&
     return;
   }
   const Group::Message &sent = mine.sends ? mine : yours, &received = mine.sends ? yours : mine;
-  const auto why =
-      fmt::format("rank {} receives {} bytes as type {}, but rank {} sends {} as type {}", sent.peer, received.bytes,
-                  static_cast<int>(received.type), received.peer, sent.bytes, static_cast<int>(sent.type));
+  const auto why = disagreement(received.peer, {sent.bytes, sent.type}, sent.peer, {received.bytes, received.type});
   break_communicator(group->communicator, ncclInternalError, why);
   break_communicator(theirs->communicator, ncclInternalError, why);
 }
@@ -127,6 +132,10 @@ void launch(Runtime& runtime, const std::shared_ptr<Group>& group, Streams::Lock
   for (std::size_t i = 0; i < group->messages.size(); ++i) {
     Group::Message& message = group->messages[i];
     if (message.sends) bytes += message.bytes;
+    if (FarRanks* const far = far_of(communicator, message)) {
+      far->post(message);
+      continue;
+    }
     auto& waiting = communicator.clique->lanes[lane_of(communicator, message)].waiting;
     const auto other_side = [&](const Half& half) {
       const auto other = half.group.lock();
@@ -147,6 +156,11 @@ void launch(Runtime& runtime, const std::shared_ptr<Group>& group, Streams::Lock
 
 }  // namespace
 
+std::string disagreement(int sender, const Side& sent, int receiver, const Side& received) {
+  return fmt::format("rank {} receives {} bytes as type {}, but rank {} sends {} as type {}", receiver, received.bytes,
+                     received.type, sender, sent.bytes, sent.type);
+}
+
 bool Group::done() const {
   return aborted || std::all_of(messages.begin(), messages.end(), [](const Message& one) { return one.done; });
 }
@@ -165,18 +179,30 @@ Meeting::Progress Group::advance() {
     begun = true;
     for (const Message& one : messages) {
       if (!one.sends) std::memset(one.data, 0xff, one.bytes);
+      if (FarRanks* const far = far_of(communicator, one)) far->begin(one);
     }
     progress = Progress::some;
   }
+  if (move()) progress = Progress::some;
+  return done() ? Progress::all : progress;
+}
+
+bool Group::move() {
+  bool moved = false;
   for (Message& one : messages) {
-    const auto theirs = one.done ? nullptr : one.other.group.lock();
+    if (one.done) continue;
+    if (FarRanks* const far = far_of(communicator, one)) {
+      moved = far->move(one) || moved;
+      continue;
+    }
+    const auto theirs = one.other.group.lock();
     if (!theirs || !theirs->runs()) continue;
     Message& other = theirs->messages[one.other.index];
     std::memcpy(one.sends ? other.data : one.data, one.sends ? one.data : other.data, one.bytes);
     one.done = other.done = true;
-    progress = Progress::some;
+    moved = true;
   }
-  return done() ? Progress::all : progress;
+  return moved;
 }
 
 std::vector<std::shared_ptr<cuda_emulator::Stream>> Group::awaited() const {
@@ -196,7 +222,8 @@ bool in_group() {
 bool go_on_posting(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock) {
   for (const Group::Message& message : communicator.posting->messages) {
     const Clique::Lane& lane = communicator.clique->lanes[lane_of(communicator, message)];
-    if (!lane.sender_came || !lane.receiver_came) return false;
+    const FarRanks* const far = far_of(communicator, message);
+    if (far != nullptr ? !far->connected(message) : !lane.sender_came || !lane.receiver_came) return false;
   }
   if (--communicator.looks > 0) return false;
   launch(runtime, std::exchange(communicator.posting, nullptr), lock);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "nccl_cliques.h"
@@ -21,12 +22,16 @@ class Group : public Meeting {
     ncclDataType_t type = ncclUint8;
     int peer = 0;
     bool done = false;
-    Half other{};  // once it is known
+    Half other{};              // once it is known
+    std::uint64_t number = 0;  // of those to, or from, a rank of another process
+    bool needs = false;        // and that rank has been told that it is waited for
   };
 
   Group(ncclComm& of, std::shared_ptr<cuda_emulator::Stream> on) : communicator(of), stream(std::move(on)) {}
   Progress advance() override;
   std::vector<std::shared_ptr<cuda_emulator::Stream>> awaited() const override;
+  /// Moves what can move now. Return whether anything did.
+  bool move();
   /// Return whether it has begun and may go on.
   bool runs() const { return begun && !hangs && !aborted; }
   bool done() const;
@@ -36,6 +41,14 @@ class Group : public Meeting {
   std::vector<Message> messages;
   bool begun = false, hangs = false, aborted = false;
 };
+
+/// What a side of a message is.
+struct Side {
+  std::size_t bytes;
+  int type;
+};
+/// Return what is told of a message whose sides differ.
+std::string disagreement(int sender, const Side& sent, int receiver, const Side& received);
 
 ncclResult_t group_start();
 ncclResult_t group_end();

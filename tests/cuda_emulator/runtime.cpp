@@ -6,7 +6,7 @@
 
 namespace cuda_emulator {
 
-Runtime::Runtime() : devices(devices_of_environment()) {
+Runtime::Runtime() : devices(devices_of_environment()), fault(fault_of_environment()) {
   settings();
 }
 
@@ -54,6 +54,9 @@ CUevent_st* Runtime::event(cudaEvent_t handle) {
 
 cudaError_t Runtime::failure(const char* function) {
   if (const auto failed = failed_devices.find(current_device()); failed != failed_devices.end()) return failed->second;
+  if (fault && fault->device == current_device() && fault->function == function && --fault->calls == 0) {
+    return failed_devices[fault->device] = cudaErrorECCUncorrectable;
+  }
   const auto [begin, end] = failures.equal_range(function);
   cudaError_t error = cudaSuccess;
   for (auto at = begin; at != end;) {
@@ -65,6 +68,10 @@ cudaError_t Runtime::failure(const char* function) {
     }
   }
   return error;
+}
+
+int physical_device(int device) {
+  return runtime().devices.first + device;
 }
 
 std::size_t largest_shared_bytes() {

@@ -5,11 +5,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "cuda_emulator.h"
 #include "device_memory.h"
+#include "settings.h"
 #include "streams.h"
 
 struct CUevent_st {
@@ -35,6 +37,7 @@ struct Runtime {
   };
   std::multimap<std::string, Failure> failures;
   std::map<int, cudaError_t> failed_devices;
+  std::optional<DeviceFault> fault;  // the environment's
 
   std::map<std::string, std::size_t> calls;       // of API functions
   std::map<std::string, std::size_t> host_waits;  // and those by which the host waits for a device, or may
@@ -53,6 +56,9 @@ Runtime& runtime();
 /// The calling thread's device, and the last error of its calls.
 int& current_device();
 cudaError_t& last_error();
+
+/// Return which of the machine's devices this one of the process is.
+int physical_device(int device);
 
 /// The most shared memory that a kernel may ask for on the devices.
 std::size_t largest_shared_bytes();

@@ -66,10 +66,23 @@ Settings settings_of_environment() {
 Devices devices_of_environment() {
   Devices read;
   read_number("CUDA_EMULATOR_DEVICES", read.count);
+  read_number("CUDA_EMULATOR_FIRST_DEVICE", read.first);
   read_number("CUDA_EMULATOR_CAPABILITY", read.compute_capability);
   read_number("CUDA_EMULATOR_MULTIPROCESSORS", read.multiprocessors);
   read_number("CUDA_EMULATOR_MEMORY", read.memory_bytes);
   return read;
+}
+
+std::optional<DeviceFault> fault_of_environment() {
+  constexpr const char* variable = "CUDA_EMULATOR_FAULT";
+  const char* const set = std::getenv(variable);
+  if (set == nullptr) return std::nullopt;
+  const std::string text = set;
+  const std::size_t first = text.find(':'), last = text.rfind(':');
+  if (first == last) throw Error(fmt::format("{}: '{}' is not DEVICE:FUNCTION:NTH", variable, text));
+  return DeviceFault{static_cast<int>(number(variable, text.substr(0, first))),
+                     text.substr(first + 1, last - first - 1),
+                     static_cast<int>(number(variable, text.substr(last + 1)))};
 }
 
 Settings& settings() {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "cuda_emulator.h"
 
@@ -21,5 +23,13 @@ Settings& settings();
 /// Return what the environment asks for. Throws Error if it cannot be read.
 Settings settings_of_environment();
 Devices devices_of_environment();
+
+/// A device that fails at the so many-th call of a function there.
+struct DeviceFault {
+  int device = 0;
+  std::string function;
+  int calls = 1;
+};
+std::optional<DeviceFault> fault_of_environment();
 
 }  // namespace cuda_emulator

@@ -241,8 +241,8 @@ void Streams::finish_device(int device, Lock& lock) {
   }
 }
 
-void Streams::nudge(const std::shared_ptr<Stream>& stream, Lock& lock) {
-  if (!stream->work.empty()) step(*stream, lock);
+bool Streams::nudge(const std::shared_ptr<Stream>& stream, Lock& lock) {
+  return !stream->work.empty() && step(*stream, lock);
 }
 
 void Streams::drop(int device) {

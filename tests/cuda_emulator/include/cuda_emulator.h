@@ -2,9 +2,11 @@
 // calls that fail, and what ran. All of it is the process's, and may be used from any thread.
 //
 // Set once by the environment, before the first call:
-//   CUDA_EMULATOR_DEVICES, CUDA_EMULATOR_CAPABILITY (80, 90), CUDA_EMULATOR_MULTIPROCESSORS, CUDA_EMULATOR_MEMORY
-//   (bytes), CUDA_EMULATOR_THREADS, CUDA_EMULATOR_STREAMS, CUDA_EMULATOR_COPIES (an order, by its name below; shuffled
-//   takes a seed: "shuffled:7").
+//   CUDA_EMULATOR_DEVICES, CUDA_EMULATOR_FIRST_DEVICE, CUDA_EMULATOR_CAPABILITY (80, 90),
+//   CUDA_EMULATOR_MULTIPROCESSORS, CUDA_EMULATOR_MEMORY (bytes), CUDA_EMULATOR_THREADS, CUDA_EMULATOR_STREAMS,
+//   CUDA_EMULATOR_COPIES (an order, by its name below; shuffled takes a seed: "shuffled:7"), CUDA_EMULATOR_FAULT
+//   (DEVICE:FUNCTION:NTH: the device fails at the nth call of that function there, for good), CUDA_EMULATOR_TELL (set:
+//   misuse of NCCL is told on stderr), CUDA_EMULATOR_NCCL_DEATHS (unseen: as within a machine; nccl_far_ranks.h).
 #pragma once
 
 #include <chrono>
@@ -33,6 +35,7 @@ struct Devices {
   int compute_capability = 90;  // 80 has no TMA, no wgmma and less shared memory
   int multiprocessors = 8;
   std::size_t memory_bytes = std::size_t{8} << 30;
+  int first = 0;  // of the machine's devices, which tells these from those of other processes
 };
 void set_devices(const Devices& devices);
 
