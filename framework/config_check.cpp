@@ -179,6 +179,9 @@ void check_device(const Config& config, ConfigProblems& problems) {
   if (!cuda && config.mesh.backend == Backend::nccl) {
     problems.add("mesh.backend", "nccl carries GPU memory; with training.device cpu use threads or mpi (or auto)");
   }
+  if (cuda && config.mesh.backend == Backend::mpi) {
+    problems.add("mesh.backend", "mpi carries host memory; with training.device cuda use nccl or threads (or auto)");
+  }
 }
 
 /// What this program text knows but this build was not made with.

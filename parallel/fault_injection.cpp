@@ -101,14 +101,26 @@ class FaultyCommunicator final : public Communicator {
   const std::shared_ptr<Fault> fault_;
 };
 
-}  // namespace
-
-std::unique_ptr<Communicator> with_fault_of_environment(Communicator& world) {
+/// Return the fault that the environment wants of this rank, or null.
+std::shared_ptr<Fault> fault_of_environment(int rank) {
   const char* const text = std::getenv("RINGTRAIN_FAULT");
   if (!text || !*text) return nullptr;
   auto fault = std::make_shared<Fault>(read_fault(text));
-  if (fault->rank != world.rank()) return nullptr;
-  return std::make_unique<FaultyCommunicator>(world, std::move(fault), nullptr);
+  return fault->rank == rank ? fault : nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> with_fault_of_environment(Communicator& world) {
+  auto fault = fault_of_environment(world.rank());
+  return fault ? std::make_unique<FaultyCommunicator>(world, std::move(fault), nullptr) : nullptr;
+}
+
+std::unique_ptr<Communicator> with_fault_of_environment(std::unique_ptr<Communicator> ranks) {
+  auto fault = fault_of_environment(ranks->rank());
+  if (!fault) return ranks;
+  Communicator& inner = *ranks;
+  return std::make_unique<FaultyCommunicator>(inner, std::move(fault), std::move(ranks));
 }
 
 }  // namespace ringtrain

@@ -14,5 +14,7 @@ namespace ringtrain {
 /// Return a communicator that does this and passes everything on to world; null if this rank has no fault. Throws
 /// Error(usage) if the variable is no such text.
 std::unique_ptr<Communicator> with_fault_of_environment(Communicator& world);
+/// The same of one that carries GPU memory, and counts what it carries; return ranks itself if this rank has no fault.
+std::unique_ptr<Communicator> with_fault_of_environment(std::unique_ptr<Communicator> ranks);
 
 }  // namespace ringtrain

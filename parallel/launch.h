@@ -60,6 +60,8 @@ class Launcher {
   bool leads() const { return process() == 0; }
   /// Return which of `ranks` ranks share this machine's memory and cores with this process.
   std::vector<int> ranks_here(int ranks) const;
+  /// Return which of `ranks` ranks run in this process.
+  std::vector<int> ranks_of_process(int ranks) const;
   /// Return "threads of one process" or "4 processes".
   std::string description() const;
 

@@ -58,6 +58,13 @@ Launcher Launcher::from_environment() {
   return launcher;
 }
 
+std::vector<int> Launcher::ranks_of_process(int ranks) const {
+  if (world_ && ranks == processes()) return {process()};
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 std::string Launcher::description() const {
   return world_ ? fmt::format("processes, {} of them", processes()) : "threads of one process";
 }
@@ -98,10 +105,7 @@ int Launcher::processes() const {
 }
 
 std::vector<int> Launcher::ranks_here(int ranks) const {
-  if (world_ && ranks == processes()) return world_->ranks_here();
-  std::vector<int> all(static_cast<std::size_t>(ranks));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  return world_ && ranks == processes() ? world_->ranks_here() : ranks_of_process(ranks);
 }
 
 void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
@@ -141,9 +145,7 @@ int Launcher::processes() const {
   return 1;
 }
 std::vector<int> Launcher::ranks_here(int ranks) const {
-  std::vector<int> all(static_cast<std::size_t>(ranks));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  return ranks_of_process(ranks);
 }
 void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
   check(options);

@@ -41,10 +41,7 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int colour) override {
     return std::make_unique<NcclCommunicator>(nccl_, host_.split(colour));
   }
-  void abort(const Error& error) override {
-    host_.abort(error);
-    nccl_->give_up();
-  }
+  void abort(const Error& error) override { host_.abort(error); }  // upon which the watch aborts NCCL
   void throw_if_aborted() override { nccl_->throw_if_aborted(); }
 
  private:
@@ -109,10 +106,10 @@ void NcclCommunicator::end_group() {
   if (--group_depth_ == 0 && group_) nccl_->launch(member_, std::exchange(group_, nullptr));
 }
 
-/// Return two ranks that share a GPU, or (-1, -1).
-std::pair<int, int> sharing_ranks(Communicator& world, const Stream& stream) {
+/// Return two ranks that share a GPU, or (-1, -1). Theirs is that of this index.
+std::pair<int, int> sharing_ranks(Communicator& world, int index) {
   cudaDeviceProp properties{};
-  cuda::check(cudaGetDeviceProperties(&properties, stream.cuda().device()), "asking for the properties of the GPU");
+  cuda::check(cudaGetDeviceProperties(&properties, index), "asking for the properties of the GPU", index);
   std::array<std::int64_t, 2> halves{};
   static_assert(sizeof(properties.uuid) == sizeof(halves));
   std::memcpy(halves.data(), &properties.uuid, sizeof(halves));
@@ -132,19 +129,24 @@ std::unique_ptr<Communicator> joined(Communicator& world, Stream& stream, double
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double timeout_seconds) {
-  if (const auto [a, b] = sharing_ranks(world, stream); a >= 0) {  // NCCL refuses it with fewer words
+void require_a_gpu_each(Communicator& world, Device device) {
+  if (const auto [a, b] = sharing_ranks(world, device.index); a >= 0) {  // NCCL refuses it with fewer words
     fail(
         ExitCode::usage,
-        "mesh.backend nccl gives each rank a GPU of its own, but ranks {} and {} share one; use as many GPUs as ranks, "
-        "or backend threads, whose ranks may share them",
-        a, b);
+        "NCCL joins ranks with a GPU each, but ranks {} and {} of {} share one (GPUs here: {}); start no more ranks on "
+        "a machine than it has GPUs, or let them be threads of one process with mesh.backend threads, which may share "
+        "one",
+        a, b, world.size(), cuda::device_count());
   }
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double timeout_seconds) {
+  require_a_gpu_each(world, stream.device());
   return joined(world, stream, timeout_seconds);
 }
 
 std::unique_ptr<Communicator> nccl_if_each_has_a_gpu(Communicator& world, Stream& stream, double timeout_seconds) {
-  return sharing_ranks(world, stream).first < 0 ? joined(world, stream, timeout_seconds) : nullptr;
+  return sharing_ranks(world, stream.cuda().device()).first < 0 ? joined(world, stream, timeout_seconds) : nullptr;
 }
 
 }  // namespace ringtrain

@@ -15,6 +15,10 @@
 
 namespace ringtrain {
 
+/// Throws Error(usage), with the ranks and the number of GPUs, if NCCL cannot join the ranks of world, because two
+/// share the GPU that is their device, or this build has no NCCL. Collective.
+void require_a_gpu_each(Communicator& world, Device device);
+
 /// Return NCCL among the ranks of world, each of which has another GPU, that of its stream. Collective. world and
 /// stream must outlive it. Throws Error(usage) if two ranks share a GPU or this build has no NCCL, Error(device) if
 /// NCCL does not start.

@@ -5,6 +5,7 @@
 #include <nccl.h>
 
 #include "framework/error.h"
+#include "framework/host_name.h"
 
 namespace {
 
@@ -13,10 +14,11 @@ constexpr const char* library_name = "libnccl.so.2";
 void* open_library() {
   void* const opened = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
   if (opened == nullptr) {
-    ringtrain::fail(ringtrain::ExitCode::device,
-                    "NCCL cannot be loaded ({}); install it, put the folder of {} into LD_LIBRARY_PATH, or set "
-                    "mesh.backend to threads",
-                    dlerror(), library_name);
+    ringtrain::fail(
+        ringtrain::ExitCode::device,
+        "NCCL cannot be loaded on host {} ({}); install it, put the folder of {} into LD_LIBRARY_PATH, or set "
+        "mesh.backend to threads",
+        ringtrain::host_name(), dlerror(), library_name);
   }
   return opened;
 }
@@ -26,8 +28,8 @@ void find(void* library, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(dlsym(library, name));
   if (function == nullptr) {
     ringtrain::fail(ringtrain::ExitCode::device,
-                    "this machine's {} has no {}: it is too old; install NCCL {}.{} or newer", library_name, name,
-                    NCCL_MAJOR, NCCL_MINOR);
+                    "host {} has a {} without {}: it is too old; install NCCL {}.{} or newer", ringtrain::host_name(),
+                    library_name, name, NCCL_MAJOR, NCCL_MINOR);
   }
 }
 

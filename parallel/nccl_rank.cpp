@@ -1,6 +1,7 @@
 #include "parallel/nccl_rank.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "framework/cuda/check.h"
@@ -13,6 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto between_looks = std::chrono::milliseconds(20);
+constexpr auto most_for_news = std::chrono::seconds(2);  // a rank may end its part in NCCL before it tells why
 
 bool failed(ncclResult_t result) {
   return result != ncclSuccess && result != ncclInProgress;
@@ -23,12 +25,6 @@ ncclResult_t state_of(const NcclMember& member) {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(member.handle, &state);
   return failed(asked) ? asked : state;
-}
-
-/// Throws what NCCL reports. A remote error is another rank's: it ended, or the network to it did.
-[[noreturn]] void fail_with(ncclResult_t result, const NcclMember& member, const std::string& what) {
-  fail(result == ncclRemoteError ? ExitCode::rank : ExitCode::device, "{}: {} ({})", what, ncclGetErrorString(result),
-       ncclGetLastError(member.handle));
 }
 
 /// Posts the messages as one group. The group is closed whatever happens in it.
@@ -63,6 +59,7 @@ void pause(int looks) {
 
 NcclRank::NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double timeout_seconds)
     : host_(std::move(host)), stream_(stream), timeout_(timeout_seconds) {
+  load();
   cuda::check(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking), "making a stream for NCCL");
   watch_ = std::thread([this] { watch(); });
 }
@@ -82,6 +79,29 @@ std::string NcclRank::name() const {
   return fmt::format("rank {} of {}", host_->rank(), host_->size());
 }
 
+/// Any function loads the library; each rank tells of its own machine's.
+void NcclRank::load() {
+  try {
+    ncclGetErrorString(ncclSuccess);
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", name(), error.what());
+  }
+}
+
+/// Throws what NCCL reports. A remote error is another rank's: it ended, or the network to it did.
+void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclMember& member, const std::string& what) {
+  const Error own(result == ncclRemoteError ? ExitCode::rank : ExitCode::device,
+                  fmt::format("{}: {} ({})", what, ncclGetErrorString(result), ncclGetLastError(member.handle)));
+  const auto deadline = Clock::now() + most_for_news;
+  while (result == ncclRemoteError && Clock::now() < deadline) {
+    host_->throw_if_aborted();
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.lock();
+  }
+  throw Error(own);
+}
+
 // --- Members.
 
 /// Waits until NCCL has done what it was asked for, which began with `result`. The lock is free while it waits.
@@ -99,7 +119,7 @@ void NcclRank::await(Lock& lock, const NcclMember& member, ncclResult_t result, 
     result = state_of(member);
   }
   if (result != ncclSuccess) {
-    fail_with(result, member, fmt::format("{}: {} of NCCL", name(), described(site)));
+    fail_with(lock, result, member, fmt::format("{}: {} of NCCL", name(), described(site)));
   }
 }
 
@@ -109,7 +129,8 @@ void NcclRank::join(Communicator& ranks, NcclMember& member) {
   ncclUniqueId id{};
   if (ranks.rank() == 0) {
     const ncclResult_t made = ncclGetUniqueId(&id);
-    if (made != ncclSuccess) fail_with(made, member, fmt::format("{}: {} of NCCL", name(), making.operation));
+    Lock lock(mutex_);
+    if (made != ncclSuccess) fail_with(lock, made, member, fmt::format("{}: {} of NCCL", name(), making.operation));
   }
   broadcast(ranks, host_view(reinterpret_cast<std::uint8_t*>(id.internal), {NCCL_UNIQUE_ID_BYTES}), 0,
             {"handing round NCCL's unique id"});
@@ -145,16 +166,21 @@ void NcclRank::leave(NcclMember& member, bool in_order) noexcept {
   if (aborted) cuda::ignore(cudaStreamSynchronize(own_stream_));  // kernels are leaving
 }
 
-void NcclRank::give_up() {
-  Lock lock(mutex_);
-  give_up(lock);
-}
-
+/// All at once: the abort of one frees GPU memory, which may wait for the GPU, and there a kernel of another one stands
+/// until that is aborted, too (NVIDIA/nccl 549, 564).
 void NcclRank::give_up(Lock&) {
   given_up_ = true;
+  std::vector<std::thread> aborts;
   for (NcclMember* member : members_) {
-    if (member->handle != nullptr) ncclCommAbort(std::exchange(member->handle, nullptr));
+    const ncclComm_t handle = std::exchange(member->handle, nullptr);
+    if (handle == nullptr) continue;
+    try {
+      aborts.emplace_back([handle] { ncclCommAbort(handle); });
+    } catch (const std::system_error&) {  // no more threads: one after the other, then
+      ncclCommAbort(handle);
+    }
   }
+  for (std::thread& one : aborts) one.join();
 }
 
 void NcclRank::throw_if_given_up() const {
@@ -195,7 +221,7 @@ void NcclRank::watch() {
   while (!given_up_ && !stop_changed_.wait_for(lock, between_looks, [&] { return stop_; })) {
     if (given_up_) return;
     try {
-      look();
+      look(lock);
     } catch (const Error& error) {
       host_->abort(error);
       give_up(lock);
@@ -204,12 +230,12 @@ void NcclRank::watch() {
 }
 
 /// Throws what ends all ranks.
-void NcclRank::look() {
+void NcclRank::look(Lock& lock) {
   host_->throw_if_aborted();
   for (const NcclMember* member : members_) {
     if (member->handle == nullptr) continue;
     const ncclResult_t state = state_of(*member);
-    if (failed(state)) fail_with(state, *member, fmt::format("{}: NCCL reports", name()));
+    if (failed(state)) fail_with(lock, state, *member, fmt::format("{}: NCCL reports", name()));
   }
   while (!under_way_.empty() && under_way_.front()->done.passed()) under_way_.pop_front();
   if (under_way_.empty()) return;

@@ -10,6 +10,9 @@
 // between. So the watch, a thread, can always look, too: for the first error of any rank, NCCL's own errors, and for an
 // act that could run but has not ended within the timeout. Any of them ends all ranks, and aborts every communicator
 // here, so that no kernel of NCCL's stays on the GPU.
+//
+// A process that ends is noticed by NCCL over a network, and not within a machine. Either way the host's communicator
+// knows better what ended it, so NCCL's word for it ("remote error") is told only if nothing is heard there.
 #pragma once
 
 #include <nccl.h>
@@ -75,17 +78,17 @@ class NcclRank {
   /// What the rank's stream is given from now on runs behind act. Throws the first error of any rank.
   void follow(const NcclAct& act);
   void throw_if_aborted();
-  /// Aborts every communicator: NCCL's kernels leave the GPU.
-  void give_up();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
 
   void await(Lock& lock, const NcclMember& member, ncclResult_t result, const CallSite& site);
+  void load();
+  [[noreturn]] void fail_with(Lock& lock, ncclResult_t result, const NcclMember& member, const std::string& what);
   void give_up(Lock& lock);
   void throw_if_given_up() const;
   void watch();
-  void look();
+  void look(Lock& lock);
   std::string name() const;
 
   const std::unique_ptr<Communicator> host_;

@@ -77,6 +77,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   config.mesh.data = options.mesh.data;
   config.mesh.sequence = options.mesh.sequence;
   config.mesh.threads_per_rank = options.threads_per_rank;
+  config.mesh.backend = Backend::automatic;  // as the ranks of this evaluation are started
   choose_device(options.device, config.training);
   const EvaluationRequest request = resolved(options.request, config.evaluation);
   check_lengths(options, request, config);
@@ -86,7 +87,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
   const ParameterTable table = make_parameter_table(config.model);
   const std::vector<int> here = launcher.ranks_here(launch.ranks);
-  require_fitting(config, plan_ranks(config, table, purpose), here);
+  require_fitting(config, plan_ranks(config, table, purpose), {here, launcher.ranks_of_process(launch.ranks)});
   const int threads = threads_per_rank(config.mesh.threads_per_rank, static_cast<int>(here.size()));
 
   std::vector<LengthResult> results;
@@ -97,7 +98,9 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
                               {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
                               {"the targets' hash", targets.hash}});
     ThreadPool pool(threads);
-    RankState state(config, table, purpose, world.rank(), device_of(config.training, world.rank(), here), pool, &world);
+    const Device device = device_of(config.training, world.rank(), here);
+    require_carrier(config, world, device, launcher.ranks_are_processes());
+    RankState state(config, table, purpose, world.rank(), device, pool, &world);
     load_weights(state, checkpoint);
     EvaluationProgress tell;
     std::unique_ptr<Progress> progress;

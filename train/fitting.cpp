@@ -52,19 +52,19 @@ Gpu look_at(int index, const Config& config, std::size_t ranks) {
           static_cast<std::int64_t>(cuda::free_bytes(index)) - library_bytes - nccl_bytes(config, ranks)};
 }
 
-/// Return the ranks of `here` by the GPU that they share.
-std::map<int, std::vector<int>> by_gpu(const Config& config, std::span<const int> here) {
+/// Return the ranks of this process by the GPU that they share.
+std::map<int, std::vector<int>> by_gpu(const Config& config, const RanksAround& around) {
   std::map<int, std::vector<int>> ranks;
-  for (const int rank : here) ranks[device_of(config.training, rank, here).index].push_back(rank);
+  for (const int rank : around.own) ranks[device_of(config.training, rank, around.here).index].push_back(rank);
   return ranks;
 }
 #endif
 
 }  // namespace
 
-void require_fitting(const Config& config, const std::vector<RankPlan>& plans, std::span<const int> here) {
+void require_fitting(const Config& config, const std::vector<RankPlan>& plans, const RanksAround& around) {
   std::vector<RankPlan> on_host;
-  for (const int rank : here) {
+  for (const int rank : around.here) {
     RankPlan plan = plans[static_cast<std::size_t>(rank)];
     if (config.training.device == "cuda") plan.peak = plan.host;
     on_host.push_back(std::move(plan));
@@ -72,7 +72,7 @@ void require_fitting(const Config& config, const std::vector<RankPlan>& plans, s
   require_memory(on_host, available_memory(), "");
 #if RINGTRAIN_CUDA
   if (config.training.device != "cuda") return;
-  for (const auto& [index, ranks] : by_gpu(config, here)) {
+  for (const auto& [index, ranks] : by_gpu(config, around)) {
     std::vector<RankPlan> sharing;
     for (const int rank : ranks) sharing.push_back(plans[static_cast<std::size_t>(rank)]);
     const Gpu gpu = look_at(index, config, ranks.size());
@@ -81,11 +81,11 @@ void require_fitting(const Config& config, const std::vector<RankPlan>& plans, s
 #endif
 }
 
-std::string available_text([[maybe_unused]] const Config& config, [[maybe_unused]] std::span<const int> here) {
+std::string available_text([[maybe_unused]] const Config& config, [[maybe_unused]] const RanksAround& around) {
   std::string text = text_of("available", available_memory()) + "\n";
 #if RINGTRAIN_CUDA
   if (config.training.device == "cuda") {
-    for (const auto& [index, ranks] : by_gpu(config, here)) {
+    for (const auto& [index, ranks] : by_gpu(config, around)) {
       const Gpu gpu = look_at(index, config, ranks.size());
       text += text_of(fmt::format("available on {}, shared by {} ranks", gpu.name, ranks.size()), gpu.available) + "\n";
     }

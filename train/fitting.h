@@ -1,7 +1,6 @@
 // Whether a plan fits: the memory of this machine, and that of its GPUs, before anything is allocated.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -10,12 +9,18 @@
 
 namespace ringtrain {
 
-/// Throws Error(usage), with the tags, the numbers and what to change, if the ranks `here` of this machine need more
-/// memory than it has left, or those that share a GPU more than that has left. Throws Error(device) if the config wants
-/// a GPU that is not there or cannot be used.
-void require_fitting(const Config& config, const std::vector<RankPlan>& plans, std::span<const int> here);
+/// Some ranks: those on this machine, and of these, those of this process. GPUs are looked at for the latter alone: a
+/// launcher may let each process see others, by the same number.
+struct RanksAround {
+  std::vector<int> here, own;
+};
 
-/// Return what is left of the machine's memory and of each GPU that the config's ranks `here` would use, as lines.
-std::string available_text(const Config& config, std::span<const int> here);
+/// Throws Error(usage), with the tags, the numbers and what to change, if the ranks of this machine need more memory
+/// than it has left, or those that share a GPU more than that has left. Throws Error(device) if the config wants a GPU
+/// that is not there or cannot be used.
+void require_fitting(const Config& config, const std::vector<RankPlan>& plans, const RanksAround& ranks);
+
+/// Return what is left of the machine's memory and of each GPU that the config's ranks would use, as lines.
+std::string available_text(const Config& config, const RanksAround& ranks);
 
 }  // namespace ringtrain

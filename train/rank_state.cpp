@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parallel/fault_injection.h"
 #include "parallel/launch.h"
 #include "parallel/nccl_communicator.h"
 #include "parallel/traced_communicator.h"
@@ -64,7 +65,9 @@ std::unique_ptr<Communicator> gpu_ranks(const Config& config, Communicator& worl
   std::unique_ptr<Communicator> ranks;
   if (config.mesh.backend == Backend::nccl) ranks = make_nccl_communicator(world, stream, timeout);
   if (config.mesh.backend == Backend::automatic) ranks = nccl_if_each_has_a_gpu(world, stream, timeout);
-  return ranks && trace ? traced_on_device(std::move(ranks), *trace) : std::move(ranks);
+  if (!ranks) return nullptr;
+  ranks = with_fault_of_environment(std::move(ranks));
+  return trace ? traced_on_device(std::move(ranks), *trace) : std::move(ranks);
 }
 
 /// Return a device of the kind that the config wants; for a plan any of them will do.
@@ -125,6 +128,13 @@ Device device_of(const TrainingConfig& config, int rank, [[maybe_unused]] std::s
 #else
   fail(ExitCode::device, "rank {}: this program was built without CUDA", rank);
 #endif
+}
+
+void require_carrier(const Config& config, Communicator& world, Device device, bool ranks_are_processes) {
+  if (device.is_cpu() || world.size() == 1) return;
+  if (config.mesh.backend == Backend::nccl || (config.mesh.backend == Backend::automatic && ranks_are_processes)) {
+    require_a_gpu_each(world, device);
+  }
 }
 
 std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose) {

@@ -76,6 +76,10 @@ class RankState {
 /// Return the device of a rank: the CPU, or one of this machine's GPUs, which its ranks (`here`) take in turn.
 Device device_of(const TrainingConfig& config, int rank, std::span<const int> here);
 
+/// Throws Error(usage) if nothing could carry GPU memory between the ranks of world: where NCCL is to, each must have a
+/// GPU of its own. Collective; device is this rank's.
+void require_carrier(const Config& config, Communicator& world, Device device, bool ranks_are_processes);
+
 /// What one rank will hold: the result of planning.
 struct RankPlan {
   int rank = 0;

@@ -27,6 +27,11 @@ LaunchOptions launch_options(const MeshConfig& mesh) {
   return {static_cast<int>(mesh.data * mesh.sequence), mesh.timeout_seconds, mesh.backend, unwinding_seconds};
 }
 
+RanksAround ranks_around(const MeshConfig& mesh, const Launcher& launcher) {
+  const int ranks = static_cast<int>(mesh.data * mesh.sequence);
+  return {launcher.ranks_here(ranks), launcher.ranks_of_process(ranks)};
+}
+
 /// Return the compute threads of each rank on this machine.
 int compute_threads(const MeshConfig& mesh, const Launcher& launcher) {
   const auto here = launcher.ranks_here(static_cast<int>(mesh.data * mesh.sequence));
@@ -197,12 +202,12 @@ std::string dry_run_report(const Run& run, const Launcher& launcher) {
   text += fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(),
                       human_count(static_cast<double>(run.table.count())), run.table.all().size());
   text += data_report(run) + mesh_report(run.config, launcher) + memory_report(plans);
-  return text + available_text(run.config, launcher.ranks_here(static_cast<int>(plans.size())));
+  return text + available_text(run.config, ranks_around(run.config.mesh, launcher));
 }
 
 void require_fitting_plan(const Run& run, const Launcher& launcher) {
   const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config));
-  require_fitting(run.config, plans, launcher.ranks_here(static_cast<int>(plans.size())));
+  require_fitting(run.config, plans, ranks_around(run.config.mesh, launcher));
 }
 
 ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
@@ -220,9 +225,10 @@ ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
   const std::vector<int> here = launcher.ranks_here(launch_options(run.config.mesh).ranks);
   launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
     require_agreement(world, facts_of(run));
+    const Device device = device_of(run.config.training, world.rank(), here);
+    require_carrier(run.config, world, device, launcher.ranks_are_processes());
     run_on_rank_zero(world, [&] { lock = begin_folder(run, note); });
     ThreadPool pool(compute_threads(run.config.mesh, launcher));
-    const Device device = device_of(run.config.training, world.rank(), here);
     const ExitCode code = RankTrainer(run, world, device, pool, timeline.rank(world.rank())).train();
     if (world.rank() == launcher.process()) result = code;
   });

@@ -7,8 +7,9 @@
 
 namespace ringtrain::cuda {
 
-/// Throws Error(device) unless status is success. what: what was tried, as "copying 64 bytes to the device".
-void check(cudaError_t status, const char* what);
+/// Throws Error(device) unless status is success. what: what was tried, as "copying 64 bytes to the device". It names
+/// the machine and the GPU: `device`, or the calling thread's.
+void check(cudaError_t status, const char* what, int device = -1);
 
 /// The same without a throw, for destructors: an error there was seen by a call before, or the process ends anyway.
 inline void ignore(cudaError_t) noexcept {}

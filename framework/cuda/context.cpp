@@ -4,6 +4,7 @@
 
 #include "framework/cuda/check.h"
 #include "framework/cuda/timeline.h"
+#include "framework/host_name.h"
 
 namespace ringtrain::cuda {
 
@@ -13,7 +14,7 @@ constexpr int oldest_capability = 80;  // bfloat16 products and asynchronous cop
 
 int attribute(cudaDeviceAttr which, int index) {
   int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, index), "asking for a property of the GPU");
+  check(cudaDeviceGetAttribute(&value, which, index), "asking for a property of the GPU", index);
   return value;
 }
 
@@ -42,16 +43,22 @@ std::string advice_for(cudaError_t status) {
   }
 }
 
+/// Return which GPU, of all of a run's machines; empty if it is not known.
+std::string place_of(int device) {
+  if (device < 0 && cudaGetDevice(&device) != cudaSuccess) return "";
+  return fmt::format("GPU {} of host {}: ", device, host_name());
+}
+
 std::string version(int number) {
   return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
 
 }  // namespace
 
-void check(cudaError_t status, const char* what) {
+void check(cudaError_t status, const char* what, int device) {
   if (status == cudaSuccess) return;
-  fail(ExitCode::device, "{}: {} ({}){}", what, cudaGetErrorString(status), cudaGetErrorName(status),
-       advice_for(status));
+  fail(ExitCode::device, "{}{}: {} ({}){}", place_of(device), what, cudaGetErrorString(status),
+       cudaGetErrorName(status), advice_for(status));
 }
 
 int device_count() {
@@ -81,7 +88,7 @@ DeviceFacts facts_of(int index) {
          index, count);
   }
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, index), "asking for the properties of the GPU");
+  check(cudaGetDeviceProperties(&properties, index), "asking for the properties of the GPU", index);
   DeviceFacts facts;
   facts.index = index;
   facts.name = properties.name;
@@ -99,7 +106,7 @@ DeviceFacts facts_of(int index) {
 
 Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index)), scratch_(scratch.data) {
   ensure(scratch.bytes() >= scratch_bytes, "a context's scratch is scratch_bytes");
-  check(cudaSetDevice(index), "choosing the GPU");
+  check(cudaSetDevice(index), "choosing the GPU", index);
   events_.make_spare();
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   const cublasStatus_t status = cublasLtCreate(&blas_);

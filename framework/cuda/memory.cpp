@@ -6,7 +6,7 @@ namespace ringtrain::cuda {
 
 void* allocate(int device, std::size_t bytes) {
   void* data = nullptr;
-  check(cudaSetDevice(device), "choosing the GPU");
+  check(cudaSetDevice(device), "choosing the GPU", device);
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
     ignore(cudaGetLastError());  // else the next launch would report it again
@@ -39,7 +39,7 @@ void release_pinned(void* data) {
 
 std::size_t free_bytes(int device) {
   std::size_t free = 0, total = 0;
-  check(cudaSetDevice(device), "choosing the GPU");
+  check(cudaSetDevice(device), "choosing the GPU", device);
   check(cudaMemGetInfo(&free, &total), "asking how much memory of the GPU is free");
   return free;
 }

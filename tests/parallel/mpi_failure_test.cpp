@@ -1,57 +1,17 @@
 // How ranks that are processes fail: each scenario is a run of 4 processes of its own (mpi/scenarios.cpp), which must
 // end soon, with the right code, and with one sentence that names what was at fault.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
+#include "tests/parallel/mpi/scenario_run.h"
 
-#include <array>
-#include <chrono>
-#include <cstdio>
-#include <string>
-#include <vector>
-
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string text;
-  double seconds = 0;
-};
-
 Outcome run(const std::string& scenario, const std::string& options = "") {
-  const std::string command =
-      "export TMPDIR=$(mktemp -d); trap 'rm -rf $TMPDIR' EXIT; "  // mpiruns that share one may trip over each other
-      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 timeout 60 " MPIEXEC
-      " --quiet --oversubscribe --bind-to none " +
-      options + " -n 4 " RINGTRAIN_BINARY_DIR "/parallel_mpi_tests --scenario " + scenario + " 2>&1 </dev/null";
-  Outcome outcome;
-  const auto start = std::chrono::steady_clock::now();
-  std::FILE* const pipe = ::popen(command.c_str(), "r");
-  if (!pipe) return outcome;
-  for (std::array<char, 4096> piece; const std::size_t n = std::fread(piece.data(), 1, piece.size(), pipe);) {
-    outcome.text.append(piece.data(), n);
-  }
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 256;
-  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return outcome;
+  return run_scenario_by("timeout 60 " MPIEXEC " --quiet --oversubscribe --bind-to none " + options +
+                         " -n 4 " RINGTRAIN_BINARY_DIR "/parallel_mpi_tests --scenario " + scenario);
 }
 
-constexpr int mpirun_decides = -1;  // a code of mpirun's own making
 /// What mpirun has not passed on when it kills is lost, on a busy machine a whole report.
 constexpr const char* kill_nobody = "--mca orte_abort_on_non_zero_status 0";
-
-void expect(const Outcome& outcome, int code, const std::vector<std::string>& words) {
-  if (code != mpirun_decides) {
-    EXPECT_EQ(outcome.code, code) << outcome.text;
-  }
-  EXPECT_LT(outcome.seconds, 12) << outcome.text;  // mpirun's own start and end, and the timeout of 1.5 s
-  for (const std::string& word : words)
-    EXPECT_NE(outcome.text.find(word), std::string::npos) << word << "\n" << outcome.text;
-  const std::size_t told = outcome.text.find("scenario: ");
-  EXPECT_NE(told, std::string::npos) << outcome.text;
-  EXPECT_EQ(outcome.text.find("scenario: ", told + 1), std::string::npos) << "told once\n" << outcome.text;
-}
 
 TEST(MpiFailure, TimeoutNamesWhoWaitsForWhom) {
   expect(run("receive"), 6,
@@ -105,4 +65,4 @@ TEST(MpiFailure, NobodyEndsAlone) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

@@ -1,10 +1,12 @@
 // Messages between tensors in GPU memory, whoever carries them: they wait for the work that makes what they send, and
-// the work that uses what they bring waits for them, whatever order the device finds; the host waits for neither.
+// the work that uses what they bring waits for them, whatever order the device finds; the host waits for neither. Ranks
+// are threads; in gpu_mpi_tests those that NCCL joins are processes.
 #include <functional>
 #include <vector>
 
 #include "parallel/collectives.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
+#include "tests/parallel/run_ranks.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -14,12 +16,29 @@ class DeviceExchange : public GpuRanks, public ::testing::WithParamInterface<Car
   /// Runs body on so many ranks, if there are GPUs for them.
   void run(int ranks, const std::function<void(GpuRank& rank, int r)>& body) {
     if (!has_gpus_for(ranks, GetParam())) GTEST_SKIP() << "too few GPUs";
-    launch_threads({.ranks = ranks, .timeout_seconds = 30}, [&](Communicator& world) {
+    run_ranks({.ranks = ranks, .timeout_seconds = 30}, [&](Communicator& world) {
       GpuRank rank(world, GetParam());
       body(rank, world.rank());
     });
   }
 };
+
+/// Sums random numbers over ranks by a reduce-scatter, which rounds at each of them, and gathers the sums. Return their
+/// bytes.
+std::vector<std::uint8_t> reduced(GpuRank& rank, DType dtype, std::int64_t n) {
+  const auto make = [&](const char* name, std::int64_t elements) {
+    return rank.allocator.make(Tag::workspace, name, dtype, {elements});
+  };
+  const Tensor x = make("x", n), staging = make("staging", reduce_scatter_staging(n, rank.ranks->size()));
+  fill_normal(rank.stream, x, 1, 17, static_cast<std::uint64_t>(1000 * rank.ranks->rank()));
+  ReduceScatter reduction;
+  reduction.start(*rank.ranks, x, staging, {"sum"});
+  reduction.finish(rank.stream);
+  all_gather_slices(*rank.ranks, x, {"gather"});
+  std::vector<std::uint8_t> bytes(x.view().bytes());
+  copy(rank.stream, TensorView{bytes.data(), {n}, dtype, Device::cpu()}, x);
+  return bytes;
+}
 
 TEST_P(DeviceExchange, FollowsTheWorkOfBothRanks) {
   constexpr int ranks = 3, rounds = 5;
@@ -121,6 +140,31 @@ TEST_P(DeviceExchange, SumsAndGathersSlices) {
       EXPECT_EQ(rank.read(x), std::vector<float>(static_cast<std::size_t>(n), 10));
     });
   }
+}
+
+TEST_P(DeviceExchange, SumsHaveTheBitsOfThreads) {
+  constexpr int ranks = 4;
+  constexpr std::int64_t n = 1003;
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    std::vector<std::uint8_t> expected;
+    launch_threads({.ranks = ranks, .timeout_seconds = 30}, [&](Communicator& world) {
+      GpuRank rank(world, Carrier::threads);
+      auto bytes = reduced(rank, dtype, n);
+      if (world.rank() == 0) expected = std::move(bytes);
+    });
+    run(ranks, [&](GpuRank& rank, int) { EXPECT_EQ(reduced(rank, dtype, n), expected); });
+  }
+}
+
+TEST_P(DeviceExchange, LargeMessagesArriveWhole) {
+  // More than a socket between processes takes at once, in both directions.
+  constexpr std::int64_t n = (std::int64_t{3} << 20) + 1;
+  run(2, [&](GpuRank& rank, int r) {
+    const Tensor sent = rank.make(n, r + 1), received = rank.make(n, -1);
+    const Ticket ticket = rank.ranks->exchange(sent, 1 - r, received, 1 - r, {"large"});
+    rank.ranks->wait(ticket);
+    EXPECT_EQ(rank.read(received), std::vector<float>(n, static_cast<float>(2 - r)));
+  });
 }
 
 TEST_P(DeviceExchange, BroadcastsAndSplits) {

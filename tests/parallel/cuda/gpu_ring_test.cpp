@@ -1,5 +1,6 @@
 // Attention over a ring of ranks with a GPU, forward and backward: NCCL's messages give the bits of the threads' own,
-// in every layout, with documents and without, pass after pass; and both are the reference's attention.
+// in every layout, with documents and without, pass after pass; and both are the reference's attention. In
+// gpu_mpi_tests the ranks that NCCL joins are processes.
 #include <cmath>
 
 #include "kernels/attention.h"
@@ -107,11 +108,18 @@ class GpuRing : public GpuRanks {
     result.dq = result.out;
     result.dk.assign(p.k.size(), NAN);
     result.dv = result.dk;
-    launch_threads({.ranks = N, .timeout_seconds = 60}, [&](Communicator& world) {
+    const LaunchOptions options{.ranks = N, .timeout_seconds = 60};
+    const auto body = [&](Communicator& world) {
       GpuRank rank(world, carrier);
       GpuRingRank own(p, layout, N, rank);
       for (int layer = 0; layer < 2; ++layer) own.run(layer, result);
-    });
+    };
+    if (carrier == Carrier::threads) {
+      launch_threads(options, body);
+    } else {
+      run_ranks(options, body);
+      for (auto* values : {&result.out, &result.dq, &result.dk, &result.dv}) unite(*values);
+    }
     return result;
   }
 };

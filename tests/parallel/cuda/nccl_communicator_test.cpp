@@ -319,6 +319,27 @@ TEST_F(NcclFailure, AbortEndsEveryRelatedCommunicator) {
   }
 }
 
+TEST_F(NcclFailure, AllCommunicatorsAreAbortedAtOnce) {
+  // The one that was made first has nothing under way, and its abort would wait for the kernel of the second.
+  const Error error = error_of(2, [&](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    const auto part = rank.ranks->split(0);
+    connect(rank);
+    const Tensor x = rank.make(100, 0), received = rank.make(100, 0);
+    const int other = 1 - world.rank();
+    part->wait(part->exchange(x, other, received, other, {"connecting"}));
+    rank.stream.synchronize();
+    if (world.rank() == 1) {
+      std::this_thread::sleep_for(milliseconds(100));
+      fail(ExitCode::numeric, "a bad number");
+    }
+    part->wait(part->exchange({}, no_peer, received, 1, test_site));
+    rank.stream.synchronize();
+    part->throw_if_aborted();
+  });
+  expect_words(error, ExitCode::numeric, {"a bad number"});
+}
+
 TEST_F(NcclFailure, ARankThatDiesWhileOthersJoinEndsThem) {
   for (const int dying : {0, 1}) {
     const Error error = error_of(3, [&](Communicator& world) {
@@ -393,6 +414,22 @@ TEST_F(NcclFailure, AnExchangeThatNobodyWaitsForEndsWithItsCommunicator) {
   expect_words(error, ExitCode::rank, {"of 2 has ended its part in NCCL, with exchanges under way"});
 }
 
+TEST_F(NcclFailure, AGroupThatIsOpenWhenTheRankGivesUpIsNotPosted) {
+  const Error error = error_of(2, [&](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    connect(rank);
+    auto pair = rank.ranks->split(0);
+    const Tensor x = rank.make(10, 0), received = rank.make(10, 0);
+    pair->wait(pair->exchange(x, 1 - world.rank(), received, 1 - world.rank(), {"connecting"}));
+    rank.ranks->begin_group();
+    rank.ranks->exchange(x, 1 - world.rank(), {}, no_peer, test_site);
+    pair->exchange({}, no_peer, received, 1 - world.rank(), test_site);
+    pair.reset();
+    rank.ranks->end_group();
+  });
+  expect_words(error, ExitCode::rank, {"of 2 has ended its part in NCCL, with exchanges under way"});
+}
+
 TEST_F(NcclFailure, MisuseIsAnInternalError) {
   const auto internal = [](const std::function<void(GpuRank&)>& body) {
     EXPECT_EQ(error_of(1,
@@ -434,7 +471,7 @@ TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefused) {
     EXPECT_EQ(nccl_if_each_has_a_gpu(world, compute.stream(), long_timeout), nullptr);
     make_nccl_communicator(world, compute.stream(), long_timeout);
   });
-  expect_words(error, ExitCode::usage, {"ranks 0 and 2 share one"});
+  expect_words(error, ExitCode::usage, {"ranks 0 and 2 of 3 share one"});
 }
 
 #if !defined(RINGTRAIN_SANITIZED)  // a sanitizer wants files of its own, and to be loaded before anything else
@@ -458,10 +495,12 @@ TEST_F(NcclFailure, ALibraryThatDoesNotServeIsToldByName) {
     use_nccl();
   };
   EXPECT_EXIT(use_without_files(), ::testing::ExitedWithCode(7),
-              "NCCL cannot be loaded .libnccl.so.2: .*; install it, put the folder of libnccl.so.2 into");
+              "rank . of 2: NCCL cannot be loaded on host .* .libnccl.so.2: .*; install it, put the folder of "
+              "libnccl.so.2 into");
   ::setenv("LD_PRELOAD", RINGTRAIN_BINARY_DIR "/emulated_nccl/too_old/libnccl.so.2", 1);
   EXPECT_EXIT(use_nccl(), ::testing::ExitedWithCode(7),
-              "libnccl.so.2 has no ncclCommInitRankConfig: it is too old; install NCCL 2.28 or newer");
+              "rank . of 2: host .* has a libnccl.so.2 without ncclCommInitRankConfig: it is too old; install NCCL "
+              "2.28 or newer");
   ::unsetenv("LD_PRELOAD");
 }
 

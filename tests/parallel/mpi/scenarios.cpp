@@ -126,27 +126,16 @@ void one_comes_to_the_end_alone(Communicator& world) {
   if (world.rank() != 0) world.barrier(test_site);
 }
 
-const std::map<std::string, RankBody> scenarios{
-    {"receive", receive_that_nobody_sends}, {"send", send_that_nobody_receives},
-    {"barrier", barrier_without_two},       {"sizes", different_sizes},
-    {"larger", larger_than_the_buffer},     {"operations", different_operations},
-    {"abort", abort_from_another_thread},   {"unwinding", unwinding_with_messages_under_way},
-    {"leaves", one_leaves_without_a_word},  {"computes", one_computes_while_another_fails},
-    {"end", one_comes_to_the_end_alone}};
-
 }  // namespace
 
-int run_scenario(const std::string& name, Launcher& launcher) {
-  try {
-    launcher.launch({.ranks = launcher.processes(), .timeout_seconds = 1.5, .backend = Backend::mpi},
-                    scenarios.at(name));
-    launcher.finish(0);
-    return 0;
-  } catch (const Error& error) {
-    const Launcher::LastWords words = launcher.fail(error);
-    if (words.told) std::fprintf(stderr, "scenario: %s\n%s", error.what(), words.calls.c_str());
-    return static_cast<int>(error.code());
-  }
+const Scenarios& host_scenarios() {
+  static const Scenarios all{{"receive", receive_that_nobody_sends}, {"send", send_that_nobody_receives},
+                             {"barrier", barrier_without_two},       {"sizes", different_sizes},
+                             {"larger", larger_than_the_buffer},     {"operations", different_operations},
+                             {"abort", abort_from_another_thread},   {"unwinding", unwinding_with_messages_under_way},
+                             {"leaves", one_leaves_without_a_word},  {"computes", one_computes_while_another_fails},
+                             {"end", one_comes_to_the_end_alone}};
+  return all;
 }
 
 }  // namespace ringtrain::testing

@@ -2,14 +2,10 @@
 // end.
 #pragma once
 
-#include <string>
-
-#include "parallel/launch.h"
+#include "tests/parallel/mpi/process_program.h"
 
 namespace ringtrain::testing {
 
-/// Runs the scenario of this name as this process's rank. Return the exit code, having told the error as the programs
-/// do: the lowest rank alone, with what each rank did last.
-int run_scenario(const std::string& name, Launcher& launcher);
+const Scenarios& host_scenarios();
 
 }  // namespace ringtrain::testing

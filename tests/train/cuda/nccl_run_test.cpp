@@ -83,7 +83,7 @@ TEST_F(NcclRun, EndsBeforeItBeginsWhereRanksShareAGpu) {
   const std::string sentence = error_of(ExitCode::usage, [&] {
     run(config({"mesh.sequence=4", "mesh.backend=nccl"}), "run");
   });
-  EXPECT_NE(sentence.find("ranks 0 and 3 share one"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("ranks 0 and 3 of 4 share one"), std::string::npos) << sentence;
 }
 
 #endif

@@ -1,0 +1,62 @@
+// How ranks fail that are processes joined by NCCL: each scenario is a run of 3 processes of its own
+// (mpi/scenarios.cpp), which must end soon, with the right code, and with one sentence that names what was at fault.
+#if defined(RINGTRAIN_CUDA_EMULATED) && RINGTRAIN_MPI
+
+#include "tests/parallel/mpi/scenario_run.h"
+
+namespace ringtrain::testing {
+namespace {
+
+/// variables: NAME=VALUE for the processes.
+Outcome run(const std::string& scenario, const std::string& variables = "") {
+  return run_scenario_by("CUDA_EMULATOR_DEVICES=3 CUDA_EMULATOR_TELL=1 " + variables +
+                         " timeout 60 " RINGTRAIN_SOURCE_DIR "/scripts/launch -n 3 -- " RINGTRAIN_BINARY_DIR
+                         "/gpu_mpi_tests --scenario " +
+                         scenario);
+}
+
+/// Over a network NCCL sees that another process is gone, within one machine it does not: the run ends alike.
+void expect_seen_or_not(const std::string& scenario, int code, const std::vector<std::string>& words) {
+  for (const char* deaths : {"seen", "unseen"}) {
+    SCOPED_TRACE(scenario + " " + deaths);
+    expect(run(scenario, std::string("CUDA_EMULATOR_NCCL_DEATHS=") + deaths), code, words);
+  }
+}
+
+TEST(NcclProcesses, LeaveInOrder) {
+  const Outcome outcome = run("order");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_EQ(outcome.text, "");
+}
+
+TEST(NcclProcesses, AProcessThatIsKilledEndsTheOthers) {
+  expect_seen_or_not("kill", 6, {"rank 1 of 3 (process", "has ended without a word"});
+  expect(run("kill-joining"), 6, {"rank 1 of 3 (process", "has ended without a word"});
+  expect_seen_or_not("kill-connecting", 6, {"rank 1 of 3 (process", "has ended without a word"});
+}
+
+TEST(NcclProcesses, TheFirstErrorIsToldThoughNcclEndsBeforeItIsKnown) {
+  // The rank that throws ends its part in NCCL while it unwinds, which the others may see before they hear why.
+  expect_seen_or_not("throw", 5, {"scenario: a bad number"});
+  expect(run("throw-joining"), 3, {"scenario: bad data"});
+}
+
+TEST(NcclProcesses, WhatNeverEndsTimesOut) {
+  expect(run("hang"), 6, {"of 3 waited 1.25 s in test message, layer 3, hop 2 on its GPU"});
+  expect(run("stay-away"), 6, {"of 3 waited 1.25 s for the other ranks to come to joining the ranks"});
+}
+
+TEST(NcclProcesses, ErrorsOfNcclAndOfTheGpuHaveTheirCode) {
+  expect(run("nccl-error"), 7, {"rank 1 of 3", "unhandled cuda error"});
+  expect(run("gpu-error"), 7, {"GPU 1 of host", "cudaErrorECCUncorrectable"});
+  expect(run("sizes"), 7, {"rank 1 receives 480 bytes", "rank 0 sends 400"});
+}
+
+TEST(NcclProcesses, WhatCannotBeginIsToldByOne) {
+  expect(run("share"), 2, {"ranks 0 and 1 of 3 share one"});
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
+
+#endif

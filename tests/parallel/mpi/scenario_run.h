@@ -1,0 +1,54 @@
+// Starts a scenario of processes (process_program.h) and looks at how it ends.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace ringtrain::testing {
+
+struct Outcome {
+  int code = -1;
+  std::string text;
+  double seconds = 0;
+};
+
+/// Runs a command, which starts one, in a shell.
+inline Outcome run_scenario_by(const std::string& launcher) {
+  const std::string command =
+      "export TMPDIR=$(mktemp -d); trap 'rm -rf $TMPDIR' EXIT; "  // mpiruns that share one may trip over each other
+      "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0; " +
+      launcher + " 2>&1 </dev/null";
+  Outcome outcome;
+  const auto start = std::chrono::steady_clock::now();
+  std::FILE* const pipe = ::popen(command.c_str(), "r");
+  if (!pipe) return outcome;
+  for (std::array<char, 4096> piece; const std::size_t n = std::fread(piece.data(), 1, piece.size(), pipe);) {
+    outcome.text.append(piece.data(), n);
+  }
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 256;
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return outcome;
+}
+
+inline constexpr int mpirun_decides = -1;  // a code of mpirun's own making
+
+inline void expect(const Outcome& outcome, int code, const std::vector<std::string>& words) {
+  if (code != mpirun_decides) {
+    EXPECT_EQ(outcome.code, code) << outcome.text;
+  }
+  EXPECT_LT(outcome.seconds, 12) << outcome.text;  // mpirun's own start and end, and the timeout of 1.5 s
+  for (const std::string& word : words)
+    EXPECT_NE(outcome.text.find(word), std::string::npos) << word << "\n" << outcome.text;
+  const std::size_t told = outcome.text.find("scenario: ");
+  EXPECT_NE(told, std::string::npos) << outcome.text;
+  EXPECT_EQ(outcome.text.find("scenario: ", told + 1), std::string::npos) << "told once\n" << outcome.text;
+}
+
+}  // namespace ringtrain::testing

@@ -1,0 +1,236 @@
+// Whole runs of ranks that are processes with a GPU each, joined by NCCL, as scripts/launch starts them: losses and
+// state are those of thread ranks on the same mesh, to the bit; checkpoints pass from one to the other and to other
+// meshes; each process takes the GPU of its place on the machine. What fails ends all processes within the promised
+// time, with one sentence and the right code. (How communicators fail: tests/parallel/cuda/nccl_processes_test.cpp.)
+#if defined(RINGTRAIN_CUDA_EMULATED) && RINGTRAIN_MPI
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "cuda_emulator.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Sets variables of the environment until it goes.
+class Variables {
+ public:
+  Variables(std::initializer_list<std::pair<std::string, std::string>> all) : all_(all) {
+    for (const auto& [name, value] : all_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Variables() {
+    for (const auto& [name, value] : all_) ::unsetenv(name.c_str());
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+
+ private:
+  const std::vector<std::pair<std::string, std::string>> all_;
+};
+
+class NcclProcessRuns : public TrainTest {
+ protected:
+  static constexpr double timeout_seconds = 4, slack_seconds = 5;
+
+  void SetUp() override {
+    TrainTest::SetUp();
+    environment_ = std::make_unique<Variables>(std::initializer_list<std::pair<std::string, std::string>>{
+        {"CUDA_EMULATOR_DEVICES", "4"}, {"CUDA_EMULATOR_TELL", "1"}, {"ASAN_OPTIONS", "detect_leaks=0"}});
+    cuda_emulator::reset();
+    TextPlan text;
+    text.longest = 200;
+    text.validation_documents = 30;
+    data = write_tokens("text.h5", text);
+    std::ofstream(at("run.yaml")) << to_yaml(config({}));
+  }
+  void TearDown() override {
+    environment_.reset();
+    cuda_emulator::reset();
+    TrainTest::TearDown();
+  }
+  Config config(std::vector<std::string> settings) const {
+    settings.insert(settings.begin(), {"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=13",
+                                       "training.global_batch_size=2", "training.steps=3", "checkpoint.interval=1",
+                                       fmt::format("mesh.timeout_seconds={}", timeout_seconds)});
+    return tiny(data, settings);
+  }
+  struct MeshShape {
+    int data_ranks, sequence;
+    int ranks() const { return data_ranks * sequence; }
+    std::vector<std::string> settings() const {
+      return {fmt::format("mesh.data={}", data_ranks), fmt::format("mesh.sequence={}", sequence)};
+    }
+  };
+  static std::vector<std::string> train_command(const MeshShape& mesh, const std::string& output,
+                                                const std::vector<std::string>& more) {
+    std::vector<std::string> command{std::string(RINGTRAIN_BINARY_DIR) + "/train", "--config", "run.yaml", "--output",
+                                     output};
+    for (const std::string& setting : mesh.settings()) command.insert(command.end(), {"--set", setting});
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+  /// Runs a training as processes. each: what a shell of each process does before it becomes the program.
+  ChildResult processes(const MeshShape& mesh, const std::string& output, const std::vector<std::string>& more = {},
+                        const std::string& each = "") const {
+    std::vector<std::string> arguments{"-n", std::to_string(mesh.ranks()), "--"};
+    if (!each.empty()) arguments.insert(arguments.end(), {"/bin/sh", "-c", each + "; exec \"$0\" \"$@\""});
+    const std::vector<std::string> command = train_command(mesh, output, more);
+    arguments.insert(arguments.end(), command.begin(), command.end());
+    return launch(arguments);
+  }
+  ChildResult launch(const std::vector<std::string>& arguments) const {
+    return run_child(RINGTRAIN_SOURCE_DIR "/scripts/launch", arguments, folder);
+  }
+  /// The same with ranks that are threads, which copy from GPU to GPU.
+  void threads(const MeshShape& mesh, const std::string& output, std::vector<std::string> more = {}) const {
+    more.insert(more.end(), {"--set", "mesh.backend=threads"});
+    const std::vector<std::string> command = train_command(mesh, output, more);
+    const ChildResult result = run_child(command[0], {command.begin() + 1, command.end()}, folder);
+    ASSERT_EQ(result.code, 0) << result.err;
+  }
+  void expect_same_run(const std::string& found, const std::string& expected) const {
+    EXPECT_EQ(losses(found).size(), 3u);
+    EXPECT_EQ(losses(found), losses(expected));
+    EXPECT_EQ(numbers(found, "grad_norm"), numbers(expected, "grad_norm"));
+    EXPECT_EQ(state(checkpoint(found, 3)), state(checkpoint(expected, 3)));
+  }
+  static void expect_done(const ChildResult& result) {
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.err.find("misuse"), std::string::npos) << result.err;
+  }
+  /// Expects one telling of an error.
+  static void expect_told(const ChildResult& result, int code, const std::string& words) {
+    EXPECT_EQ(result.code, code) << result.err;
+    const std::size_t told = result.err.find("train: " + words);
+    EXPECT_NE(told, std::string::npos) << words << "\n" << result.err;
+    EXPECT_EQ(result.err.find(words, told + 8), std::string::npos) << "told once:\n" << result.err;
+    EXPECT_EQ(result.err.find("misuse"), std::string::npos) << result.err;
+  }
+  std::string data;
+
+ private:
+  std::unique_ptr<Variables> environment_;
+};
+
+// --- What they give.
+
+TEST_F(NcclProcessRuns, GiveTheBitsOfThreads) {
+  for (const MeshShape& mesh : {MeshShape{1, 2}, MeshShape{2, 2}}) {
+    const std::string name = fmt::format("{}x{}", mesh.data_ranks, mesh.sequence);
+    threads(mesh, name + "-threads");
+    expect_done(processes(mesh, name + "-nccl"));
+    expect_same_run(name + "-nccl", name + "-threads");
+  }
+}
+
+TEST_F(NcclProcessRuns, GoOnFromCheckpointsOfOtherMeshesAndRanks) {
+  const MeshShape one{1, 2}, other{2, 1};
+  threads(one, "expected", {"--stop-after", "1"});
+  threads(other, "expected", {"--resume"});
+  expect_done(processes(one, "found", {"--stop-after", "1"}));
+  expect_done(processes(other, "found", {"--resume"}));
+  expect_same_run("found", "expected");
+}
+
+TEST_F(NcclProcessRuns, TakeTheOneGpuThatALauncherShowsEach) {
+  // As with a CUDA_VISIBLE_DEVICES for each process: GPU 0 is another one in each, and has room for one rank alone.
+  threads({1, 2}, "expected");
+  expect_done(processes({1, 2}, "found", {"--set", "mesh.backend=nccl"},
+                        "export CUDA_EMULATOR_DEVICES=1 CUDA_EMULATOR_FIRST_DEVICE=$OMPI_COMM_WORLD_LOCAL_RANK "
+                        "CUDA_EMULATOR_MEMORY=2080000000"));
+  expect_same_run("found", "expected");
+}
+
+TEST_F(NcclProcessRuns, EvaluateWhatThreadsTrained) {
+  // The checkpoint's config wants thread ranks, which these are not.
+  threads({1, 2}, "run");
+  const std::string program = std::string(RINGTRAIN_BINARY_DIR) + "/evaluate";
+  const auto arguments = [&](const std::string& output) {
+    return std::vector<std::string>{"--checkpoint",      "run", "--data",          data, "--mesh",          "1x2",
+                                    "--context-lengths", "16",  "--target-blocks", "2",  "--target-tokens", "8",
+                                    "--output",          output};
+  };
+  const ChildResult expected = run_child(program, arguments("expected.json"), folder);
+  ASSERT_EQ(expected.code, 0) << expected.err;
+  std::vector<std::string> command{"-n", "2", "--", program};
+  for (const std::string& one : arguments("found.json")) command.push_back(one);
+  expect_done(launch(command));
+  EXPECT_EQ(content_of(at("found.json")), content_of(at("expected.json")));
+}
+
+// --- How they end.
+
+TEST_F(NcclProcessRuns, EndWithARankThatDies) {
+  // Within one machine NCCL does not see it, over a network it does: the run ends alike.
+  for (const auto& [place, deaths] : {std::pair{"ring keys and values:5", "unseen"},
+                                      {"ring gradients:2", "seen"},
+                                      {"gradient reduction of a parameter group:3", "unseen"}}) {
+    SCOPED_TRACE(place);
+    fs::remove_all(at("run"));
+    const Variables faults{{"RINGTRAIN_FAULT", fmt::format("1:{}:kill", place)}, {"CUDA_EMULATOR_NCCL_DEATHS", deaths}};
+    const ChildResult result = processes({1, 2}, "run");
+    const std::int64_t end = std::chrono::steady_clock::now().time_since_epoch().count();
+    expect_told(result, 6, "rank 1 of 2 (process ");
+    EXPECT_NE(result.err.find("has ended without a word"), std::string::npos) << result.err;
+    const std::string mark = "fault: rank 1, kill, at ";
+    const std::size_t told = result.err.find(mark);
+    ASSERT_NE(told, std::string::npos) << "it never came so far\n" << result.err;
+    EXPECT_LE(1e-9 * static_cast<double>(end - std::atoll(result.err.c_str() + told + mark.size())),
+              timeout_seconds + slack_seconds);
+  }
+}
+
+TEST_F(NcclProcessRuns, EndWithTheErrorOfARank) {
+  const Variables fault{{"RINGTRAIN_FAULT", "1:ring gradients:2:throw"}};
+  expect_told(processes({1, 2}, "run"), 5, "rank 1 throws as RINGTRAIN_FAULT wants it");
+}
+
+TEST_F(NcclProcessRuns, EndWithAGpuThatFails) {
+  for (const auto& [function, nth] : {std::pair{"cudaMalloc", 9}, {"cudaStreamWaitEvent", 120}}) {
+    SCOPED_TRACE(function);
+    fs::remove_all(at("run"));
+    const Variables fault{{"CUDA_EMULATOR_FAULT", fmt::format("1:{}:{}", function, nth)}};
+    const ChildResult result = processes({1, 2}, "run");
+    expect_told(result, 7, "GPU 1 of host ");
+    EXPECT_NE(result.err.find("cudaErrorECCUncorrectable"), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(NcclProcessRuns, AreRefusedWhereTwoWouldShareAGpu) {
+  const Variables gpus{{"CUDA_EMULATOR_DEVICES", "2"}};
+  for (const char* backend : {"nccl", "auto"}) {
+    const ChildResult result = processes({1, 3}, "run", {"--set", std::string("mesh.backend=") + backend});
+    expect_told(result, 2, "NCCL joins ranks with a GPU each, but ranks 0 and 2 of 3 share one (GPUs here: 2)");
+    EXPECT_FALSE(fs::exists(at("run")));
+  }
+}
+
+#if !defined(RINGTRAIN_SANITIZED)  // a sanitizer wants to be loaded before anything else
+
+TEST_F(NcclProcessRuns, TellOnWhichMachineNcclIsTooOld) {
+  for (const int rank : {0, 1}) {
+    fs::remove_all(at("run"));
+    const ChildResult result = processes(
+        {1, 2}, "run", {},
+        fmt::format("[ $OMPI_COMM_WORLD_RANK != {} ] || export LD_PRELOAD={}/emulated_nccl/too_old/libnccl.so.2", rank,
+                    RINGTRAIN_BINARY_DIR));
+    expect_told(result, 7, fmt::format("rank {} of 2: host ", rank));
+    EXPECT_NE(result.err.find("without ncclCommInitRankConfig: it is too old; install NCCL 2.28 or newer"),
+              std::string::npos)
+        << result.err;
+  }
+}
+
+#endif
+
+}  // namespace
+}  // namespace ringtrain::testing
+
+#endif
