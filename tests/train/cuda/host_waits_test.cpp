@@ -131,11 +131,9 @@ TEST_F(HostWaits, ASaveInTheBackgroundAddsNone) {
     Settings often{"checkpoint.interval=1"};
     if (offloaded) often.emplace_back("training.offload=activations+optimizer");
     Cost step = cost_of_a_step(often);
-    // The thread that writes finds the snapshot there, or waits for it.
-    for (const char* const own : {"cudaEventQuery: not ready", "cudaEventSynchronize"}) {
-      EXPECT_LE(step.waits[own], 1u);
-      step.waits.erase(own);
-    }
+    // The thread that writes finds the snapshot there, or waits for it: as the threads happen to run, in any of the
+    // saves.
+    for (const char* const own : {"cudaEventQuery: not ready", "cudaEventSynchronize"}) step.waits.erase(own);
     Counts expected = once_a_rank(1);
     // What the host holds, the host copies: weights and two moments of 20 parameters.
     if (offloaded) expected["cudaMemcpyAsync: host to host"] = 3 * 20;
