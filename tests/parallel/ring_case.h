@@ -119,6 +119,20 @@ inline std::vector<ShardExtents> extents_of(const Problem& p, const std::vector<
   return extents;
 }
 
+/// A rank's tensors of backward, over all sequences.
+struct QuerySide {
+  TensorView q, dout, lse, delta, dq;
+};
+
+/// Adds a block's share, or a part's, to dq, dk and dv.
+inline void add_gradients(Stream& stream, AttentionShape shape, const RingBlock& block, const QuerySide& all,
+                          const AttentionTokens& own, const TensorView& workspace) {
+  const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
+  shape.B = block.sequences;
+  attention_backward(stream, shape, of(all.q), block.k, block.v, of(all.dout), of(all.lse), of(all.delta),
+                     {own.segments, of(own.documents)}, block.tokens, of(all.dq), block.dk, block.dv, workspace);
+}
+
 template <class T>
 class RankRun {
  public:
@@ -198,11 +212,7 @@ class RankRun {
     fill(stream_, dq_, 0.0);
     fill(stream_, dkv_, 1e30);  // the ring must zero it
     ring_->backward(stream_, layer, kv_, documents_, dkv_, [&](const RingBlock& block) {
-      AttentionShape part = shape();
-      part.B = block.sequences;
-      const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
-      attention_backward(stream_, part, of(q_), block.k, block.v, of(dout_), of(m_), of(l_), {*own_, of(documents_)},
-                         block.tokens, of(dq_), block.dk, block.dv, workspace_);
+      add_gradients(stream_, shape(), block, {q_, dout_, m_, l_, dq_}, own, workspace_);
     });
     store(result_.out, o_.template as<T>(), p_.H);
     store(result_.dq, dq_.template as<T>(), p_.H);

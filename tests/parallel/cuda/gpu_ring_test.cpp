@@ -63,11 +63,7 @@ class GpuRingRank {
     fill(stream(), dq_, 0.0);
     fill(stream(), dkv_, 1e30);  // the ring must zero it
     ring_->backward(stream(), layer, kv_, documents_, dkv_, [&](const RingBlock& block) {
-      AttentionShape part = shape();
-      part.B = block.sequences;
-      const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
-      attention_backward(stream(), part, of(q_), block.k, block.v, of(dout_), of(m_), of(l_), {*own_, of(documents_)},
-                         block.tokens, of(dq_), block.dk, block.dv, workspace_);
+      add_gradients(stream(), shape(), block, {q_, dout_, m_, l_, dq_}, own, workspace_);
     });
     store(result.out, o_, p_.H);
     store(result.dq, dq_, p_.H);
