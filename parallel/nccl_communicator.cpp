@@ -146,7 +146,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream
 }
 
 std::unique_ptr<Communicator> nccl_if_each_has_a_gpu(Communicator& world, Stream& stream, double timeout_seconds) {
-  return sharing_ranks(world, stream.cuda().device()).first < 0 ? joined(world, stream, timeout_seconds) : nullptr;
+  return sharing_ranks(world, stream.device().index).first < 0 ? joined(world, stream, timeout_seconds) : nullptr;
 }
 
 }  // namespace ringtrain

@@ -129,8 +129,10 @@ void NcclRank::join(Communicator& ranks, NcclMember& member) {
   ncclUniqueId id{};
   if (ranks.rank() == 0) {
     const ncclResult_t made = ncclGetUniqueId(&id);
-    Lock lock(mutex_);
-    if (made != ncclSuccess) fail_with(lock, made, member, fmt::format("{}: {} of NCCL", name(), making.operation));
+    if (made != ncclSuccess) {
+      Lock lock(mutex_);
+      fail_with(lock, made, member, fmt::format("{}: {} of NCCL", name(), making.operation));
+    }
   }
   broadcast(ranks, host_view(reinterpret_cast<std::uint8_t*>(id.internal), {NCCL_UNIQUE_ID_BYTES}), 0,
             {"handing round NCCL's unique id"});
