@@ -19,10 +19,14 @@ namespace {
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// part: those ranks of nccl's host that it is of; null: all of them.
-  NcclCommunicator(std::shared_ptr<NcclRank> nccl, std::unique_ptr<Communicator> part)
-      : nccl_(std::move(nccl)), part_(std::move(part)), host_(part_ ? *part_ : nccl_->host()) {
-    nccl_->join(host_, member_);
+  /// Of all ranks of nccl's host.
+  explicit NcclCommunicator(std::shared_ptr<NcclRank> nccl) : nccl_(std::move(nccl)), host_(nccl_->host()) {
+    nccl_->join(member_);
+  }
+  /// Of some ranks of another one; part: their host memory.
+  NcclCommunicator(NcclCommunicator& whole, std::unique_ptr<Communicator> part)
+      : nccl_(whole.nccl_), part_(std::move(part)), host_(*part_) {
+    nccl_->split(whole.member_, whole.rank(), host_, member_);
   }
   ~NcclCommunicator() override {
     nccl_->leave(member_, /*in_order=*/acts_.empty() && !group_ && std::uncaught_exceptions() == exceptions_);
@@ -39,7 +43,8 @@ class NcclCommunicator final : public Communicator {
   void end_group() override;
   void barrier(const CallSite& site) override { host_.barrier(site); }
   std::unique_ptr<Communicator> split(int colour) override {
-    return std::make_unique<NcclCommunicator>(nccl_, host_.split(colour));
+    ensure(acts_.empty() && !group_, "all exchanges are waited for before a split");
+    return std::make_unique<NcclCommunicator>(*this, host_.split(colour));
   }
   void abort(const Error& error) override { host_.abort(error); }  // upon which the watch aborts NCCL
   void throw_if_aborted() override { nccl_->throw_if_aborted(); }
@@ -123,8 +128,7 @@ std::pair<int, int> sharing_ranks(Communicator& world, int index) {
 }
 
 std::unique_ptr<Communicator> joined(Communicator& world, Stream& stream, double timeout_seconds) {
-  return std::make_unique<NcclCommunicator>(std::make_shared<NcclRank>(world.split(0), stream, timeout_seconds),
-                                            nullptr);
+  return std::make_unique<NcclCommunicator>(std::make_shared<NcclRank>(world.split(0), stream, timeout_seconds));
 }
 
 }  // namespace

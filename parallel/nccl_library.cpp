@@ -39,6 +39,9 @@ void find(void* library, const char* name, Function*& function) {
   FUNCTION(ncclResult_t, ncclCommInitRankConfig,                                                                     \
            (ncclComm_t * communicator, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config),                  \
            (communicator, ranks, id, rank, config))                                                                  \
+  FUNCTION(ncclResult_t, ncclCommSplit,                                                                              \
+           (ncclComm_t communicator, int colour, int key, ncclComm_t* part, ncclConfig_t* config),                   \
+           (communicator, colour, key, part, config))                                                                \
   FUNCTION(ncclResult_t, ncclCommFinalize, (ncclComm_t communicator), (communicator))                                \
   FUNCTION(ncclResult_t, ncclCommDestroy, (ncclComm_t communicator), (communicator))                                 \
   FUNCTION(ncclResult_t, ncclCommAbort, (ncclComm_t communicator), (communicator))                                   \

@@ -104,9 +104,11 @@ void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclMember& memb
 
 // --- Members.
 
-/// Waits until NCCL has done what it was asked for, which began with `result`. The lock is free while it waits.
+/// Waits until NCCL has done what it was asked for, which began with `result`: not every call that goes on in the
+/// background says that it does (ncclCommSplit says success). The lock is free while it waits.
 void NcclRank::await(Lock& lock, const NcclMember& member, ncclResult_t result, const CallSite& site) {
   const auto deadline = Clock::now() + timeout_;
+  if (!failed(result)) result = state_of(member);
   for (int looks = 0; result == ncclInProgress; ++looks) {
     if (Clock::now() > deadline) {
       fail(ExitCode::rank, "{} waited {} s for the other ranks to come to {} (mesh.timeout_seconds)", name(),
@@ -123,32 +125,67 @@ void NcclRank::await(Lock& lock, const NcclMember& member, ncclResult_t result, 
   }
 }
 
-/// Each communicator is joined anew, by an id of its own: to split one, NCCL wants it idle and colours from 0 on.
-void NcclRank::join(Communicator& ranks, NcclMember& member) {
+/// Waits until the GPU has done all that NCCL was given. (The watch sees if it does not.)
+void NcclRank::await_idle(Lock& lock) {
+  const auto passed = [](const std::shared_ptr<NcclAct>& act) { return act->done.passed(); };
+  for (int looks = 0; !std::all_of(under_way_.begin(), under_way_.end(), passed); ++looks) {
+    lock.unlock();
+    pause(looks);
+    lock.lock();
+    throw_if_given_up();
+  }
+}
+
+/// Calls body(lock, config), which makes member one of a communicator or throws.
+template <class Body>
+void NcclRank::enter(NcclMember& member, Body body) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  Lock lock(mutex_);
+  try {
+    throw_if_given_up();
+    body(lock, config);
+  } catch (...) {
+    lock.unlock();
+    leave(member, /*in_order=*/false);
+    throw;
+  }
+}
+
+void NcclRank::join(NcclMember& member) {
   constexpr CallSite making{"making a unique id"}, joining{"joining the ranks"};
   ncclUniqueId id{};
-  if (ranks.rank() == 0) {
+  if (host_->rank() == 0) {
     const ncclResult_t made = ncclGetUniqueId(&id);
     if (made != ncclSuccess) {
       Lock lock(mutex_);
       fail_with(lock, made, member, fmt::format("{}: {} of NCCL", name(), making.operation));
     }
   }
-  broadcast(ranks, host_view(reinterpret_cast<std::uint8_t*>(id.internal), {NCCL_UNIQUE_ID_BYTES}), 0,
+  broadcast(*host_, host_view(reinterpret_cast<std::uint8_t*>(id.internal), {NCCL_UNIQUE_ID_BYTES}), 0,
             {"handing round NCCL's unique id"});
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  Lock lock(mutex_);
-  throw_if_given_up();
-  const ncclResult_t result = ncclCommInitRankConfig(&member.handle, ranks.size(), id, ranks.rank(), &config);
-  members_.push_back(&member);
-  try {
+  enter(member, [&](Lock& lock, ncclConfig_t& config) {
+    const ncclResult_t result = ncclCommInitRankConfig(&member.handle, host_->size(), id, host_->rank(), &config);
+    members_.push_back(&member);
     await(lock, member, result, joining);
-  } catch (...) {
-    lock.unlock();
-    leave(member, /*in_order=*/false);
-    throw;
-  }
+  });
+}
+
+/// NCCL hands out the part when the whole has come to the end of the split (NVIDIA/nccl 1472), and splits only what has
+/// nothing under way. Parts have buffers of their own: with shared ones NVLink's reductions read what was never set up
+/// (NVIDIA/nccl 2430).
+void NcclRank::split(NcclMember& whole, int rank, Communicator& part, NcclMember& member) {
+  constexpr CallSite splitting{"splitting the ranks"};
+  std::int64_t colour = rank;  // NCCL wants it from 0 on: the part's first rank
+  broadcast(part, host_view(&colour, {1}), 0, {"agreeing on the part of a split"});
+  enter(member, [&](Lock& lock, ncclConfig_t& config) {
+    await_idle(lock);
+    config.splitShare = 0;
+    await(lock, whole, ncclCommSplit(whole.handle, static_cast<int>(colour), rank, &whole.part, &config), splitting);
+    member.handle = std::exchange(whole.part, nullptr);
+    members_.push_back(&member);
+    await(lock, member, ncclInProgress, splitting);
+  });
 }
 
 void NcclRank::leave(NcclMember& member, bool in_order) noexcept {
@@ -169,17 +206,22 @@ void NcclRank::leave(NcclMember& member, bool in_order) noexcept {
 }
 
 /// All at once: the abort of one frees GPU memory, which may wait for the GPU, and there a kernel of another one stands
-/// until that is aborted, too (NVIDIA/nccl 549, 564).
+/// until that is aborted, too (NVIDIA/nccl 549, 564). But the part of a split that did not come to its end after the
+/// whole, whose abort ends the split and writes to the part (NVIDIA/nccl 2373).
 void NcclRank::give_up(Lock&) {
   given_up_ = true;
   std::vector<std::thread> aborts;
   for (NcclMember* member : members_) {
     const ncclComm_t handle = std::exchange(member->handle, nullptr);
     if (handle == nullptr) continue;
-    try {
-      aborts.emplace_back([handle] { ncclCommAbort(handle); });
-    } catch (const std::system_error&) {  // no more threads: one after the other, then
+    const auto abort = [handle, member] {
       ncclCommAbort(handle);
+      if (member->part != nullptr) ncclCommAbort(std::exchange(member->part, nullptr));
+    };
+    try {
+      aborts.emplace_back(abort);
+    } catch (const std::system_error&) {  // no more threads: one after the other, then
+      abort();
     }
   }
   for (std::thread& one : aborts) one.join();

@@ -51,6 +51,7 @@ struct NcclAct {
 /// A place in one of NCCL's communicators; null handle: not joined, or given up.
 struct NcclMember {
   ncclComm_t handle = nullptr;
+  ncclComm_t part = nullptr;  // that is being split off: NCCL's to write, at any time, until the split has ended
 };
 
 class NcclRank {
@@ -65,9 +66,13 @@ class NcclRank {
   Communicator& host() { return *host_; }
   Stream& stream() { return stream_; }
 
-  /// Makes member one of a new communicator of these ranks, who agree on it through their host memory. Collective.
-  /// member must stay where it is until it leaves. Throws Error(device) if NCCL refuses, Error(rank) after the timeout.
-  void join(Communicator& ranks, NcclMember& member);
+  /// Makes member one of a new communicator of all ranks. Collective. member must stay where it is until it leaves.
+  /// Throws Error(device) if NCCL refuses, Error(rank) after the timeout.
+  void join(NcclMember& member);
+  /// The same for a communicator of some ranks of whole; part: their host memory, in the order of their ranks in whole,
+  /// of which this one's is `rank`. Nothing of whole's may be posted and not waited for. Waits for the GPU to come to
+  /// the end of what NCCL was given. All ranks of whole must call it.
+  void split(NcclMember& whole, int rank, Communicator& part, NcclMember& member);
   /// Ends a membership; when it returns, nothing uses the memory of its exchanges. in_order: all of them were waited
   /// for and no error is under way. Then it is collective; else the rank gives up NCCL.
   void leave(NcclMember& member, bool in_order) noexcept;
@@ -83,6 +88,9 @@ class NcclRank {
   using Lock = std::unique_lock<std::mutex>;
 
   void await(Lock& lock, const NcclMember& member, ncclResult_t result, const CallSite& site);
+  void await_idle(Lock& lock);
+  template <class Body>
+  void enter(NcclMember& member, Body body);
   void load();
   [[noreturn]] void fail_with(Lock& lock, ncclResult_t result, const NcclMember& member, const std::string& what);
   void give_up(Lock& lock);

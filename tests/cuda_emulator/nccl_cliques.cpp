@@ -40,7 +40,7 @@ Clique& clique_of(std::uint64_t number) {
 bool in_progress(const ncclComm& communicator) {
   using Phase = ncclComm::Phase;
   return communicator.phase == Phase::joining || communicator.phase == Phase::posting ||
-         communicator.phase == Phase::leaving;
+         communicator.phase == Phase::splitting || communicator.phase == Phase::leaving;
 }
 
 /// Return two of the ranks, all of whom have joined, that share a device, or (-1, -1).
@@ -78,6 +78,64 @@ bool go_on_joining(ncclComm& communicator) {
   return --communicator.looks <= 0;
 }
 
+/// Makes the communicator a rank of this clique. Return whether it can be.
+bool enter(ncclComm& communicator, std::uint64_t number, int ranks, int rank) {
+  Clique& clique = clique_of(number);
+  if ((clique.size != 0 && clique.size != ranks) || clique.members.contains(rank)) return false;
+  clique.size = ranks;
+  clique.members[rank] = &communicator;
+  communicator.clique = state().cliques.at(number);
+  communicator.rank = rank;
+  return true;
+}
+
+/// Return the number of the clique that is a part of this one, the same in all processes.
+std::uint64_t part_of(const Clique& clique, std::size_t split, int colour) {
+  std::uint64_t number = clique.unique_id;
+  for (const std::uint64_t one : {std::uint64_t{split}, static_cast<std::uint64_t>(colour)}) {
+    number = (number ^ (one + 1)) * 0x9e3779b97f4a7c15;
+    number ^= number >> 29;
+  }
+  return number | 1;
+}
+
+/// Return what all ranks called their split of this number with, by rank; empty: some have not yet.
+std::map<int, SplitCall> calls_of(const ncclComm& communicator, std::size_t split) {
+  std::map<int, SplitCall> calls;
+  if (communicator.far) calls = communicator.far->splits(split);
+  for (const auto& [rank, member] : communicator.clique->members) {
+    if (member->splits.size() > split) calls[rank] = member->splits[split];
+  }
+  return std::ssize(calls) == communicator.clique->size ? calls : std::map<int, SplitCall>{};
+}
+
+/// Once all ranks have called it, this one joins those of its colour.
+bool go_on_splitting(ncclComm& communicator) {
+  ncclComm& part = *communicator.part;
+  const std::size_t split = communicator.splits.size() - 1;
+  if (!part.clique) {
+    const auto calls = calls_of(communicator, split);
+    if (calls.empty()) return false;
+    const SplitCall own = communicator.splits.back();
+    std::set<std::pair<int, int>> ranks;  // by key
+    for (const auto& [rank, call] : calls) {
+      if (call.colour == own.colour) ranks.emplace(call.key, rank);
+    }
+    const auto place = std::distance(ranks.begin(), ranks.find({own.key, communicator.rank}));
+    enter(part, part_of(*communicator.clique, split, own.colour), static_cast<int>(ranks.size()),
+          static_cast<int>(place));
+  }
+  if (part.error == ncclSuccess && !go_on_joining(part)) return false;
+  *std::exchange(communicator.part_for, nullptr) = &part;
+  if (part.error != ncclSuccess) {
+    break_communicator(communicator, part.error, part.last_error);
+    return false;
+  }
+  part.phase = ncclComm::Phase::ready;
+  communicator.part = nullptr;
+  return true;
+}
+
 /// What is on streams is to end first, and all ranks are to leave.
 bool go_on_leaving(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock) {
   bool idle = true;
@@ -93,7 +151,7 @@ bool go_on_leaving(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock
 
 /// Takes the communicator out of its clique; its handle is no longer good for anything.
 void retire(ncclComm& communicator) {
-  communicator.clique->members.erase(communicator.rank);
+  if (communicator.clique) communicator.clique->members.erase(communicator.rank);
   communicator.phase = ncclComm::Phase::gone;
   communicator.posting.reset();
   communicator.far.reset();
@@ -170,6 +228,26 @@ OnlyThread::~OnlyThread() {
 
 // --- The functions of NCCL.
 
+namespace {
+
+ncclResult_t check_config(const char* function, const ncclConfig_t* config) {
+  if (config == nullptr || config->size != sizeof(ncclConfig_t) || config->magic != 0xcafebeef) {
+    return misuse(fmt::format("{}: the config did not begin as NCCL_CONFIG_INITIALIZER", function));
+  }
+  if (config->blocking != 0) return misuse(fmt::format("{}: the emulator has none that block", function));
+  return ncclSuccess;
+}
+
+/// One that has not joined yet.
+ncclComm& new_communicator() {
+  auto made = std::make_unique<ncclComm>();
+  made->device = current_device();
+  made->looks = state().looks;
+  return *state().communicators.emplace_back(std::move(made));
+}
+
+}  // namespace
+
 ncclResult_t get_unique_id(ncclUniqueId* id) {
   static std::random_device random;
   const CallGuard guard(runtime());
@@ -186,30 +264,44 @@ ncclResult_t join(ncclComm_t* communicator, int ranks, const ncclUniqueId& id, i
   if (const ncclResult_t result = injected("ncclCommInitRankConfig"); result != ncclSuccess) return result;
   const std::uint64_t number = number_of(id);
   if (in_group()) return misuse("ncclCommInitRankConfig within a group");
-  if (config == nullptr || config->size != sizeof(ncclConfig_t) || config->magic != 0xcafebeef) {
-    return misuse("ncclCommInitRankConfig: the config did not begin as NCCL_CONFIG_INITIALIZER");
-  }
-  if (config->blocking != 0) return misuse("ncclCommInitRankConfig: the emulator has no communicators that block");
+  if (const ncclResult_t result = check_config("ncclCommInitRankConfig", config); result != ncclSuccess) return result;
   if (number == 0 || ranks < 1 || rank < 0 || rank >= ranks) {
     misuse(fmt::format("ncclCommInitRankConfig: rank {} of {} by {} unique id", rank, ranks, number == 0 ? "no" : "a"));
     return ncclInvalidArgument;
   }
-  Clique& clique = clique_of(number);
-  if ((clique.size != 0 && clique.size != ranks) || clique.members.contains(rank)) {
-    misuse(fmt::format("ncclCommInitRankConfig: rank {} of {} joins {} others of {}, or twice", rank, ranks,
-                       clique.members.size(), clique.size));
+  ncclComm& made = new_communicator();
+  if (!enter(made, number, ranks, rank)) {
+    made.phase = ncclComm::Phase::gone;
+    misuse(fmt::format("ncclCommInitRankConfig: rank {} joins others than {}, or twice", rank, ranks));
     return ncclInvalidArgument;
   }
-  clique.size = ranks;
-  auto made = std::make_unique<ncclComm>();
-  made->clique = state().cliques.at(number);
-  made->rank = rank;
-  made->device = current_device();
-  made->looks = state().looks;
-  clique.members[rank] = made.get();
-  *communicator = made.get();
-  state().communicators.push_back(std::move(made));
+  *communicator = &made;
   return ncclInProgress;
+}
+
+ncclResult_t split(ncclComm_t communicator, int colour, int key, ncclComm_t* part, const ncclConfig_t* config) {
+  return call("ncclCommSplit", communicator, [&](Runtime&, ncclComm& one, Streams::Lock&) {
+    if (in_group()) return misuse("ncclCommSplit within a group");
+    if (const ncclResult_t result = check_config("ncclCommSplit", config); result != ncclSuccess) return result;
+    if (colour < 0) return misuse("ncclCommSplit: a colour below 0, which the emulator does not have");
+    if (one.error != ncclSuccess) return one.error;
+    if (one.phase != ncclComm::Phase::ready) return misuse("ncclCommSplit while a call is in progress");
+    const auto under_way = [](const auto& weak) {
+      const auto group = weak.lock();
+      return group && !group->done();
+    };
+    if (std::any_of(one.groups.begin(), one.groups.end(), under_way)) {
+      return misuse("ncclCommSplit of a communicator that has groups under way");
+    }
+    one.part = &new_communicator();
+    one.part->device = one.device;
+    one.part_for = part;
+    *part = nullptr;
+    one.splits.push_back({colour, key});
+    if (one.far) one.far->tell(one.splits.back());
+    one.phase = ncclComm::Phase::splitting;
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t get_state(ncclComm_t communicator, ncclResult_t* found) {
@@ -220,6 +312,8 @@ ncclResult_t get_state(ncclComm_t communicator, ncclResult_t* found) {
     }
     if (one.error == ncclSuccess) {
       if (one.phase == Phase::joining && go_on_joining(one)) {
+        one.phase = Phase::ready;
+      } else if (one.phase == Phase::splitting && go_on_splitting(one)) {
         one.phase = Phase::ready;
       } else if (one.phase == Phase::posting && go_on_posting(runtime, one, lock)) {
         one.phase = Phase::ready;
@@ -281,6 +375,16 @@ void wait_for_gpu(Runtime& runtime, int device, Streams::Lock& lock) {
 ncclResult_t abort(ncclComm_t communicator) {
   return call("ncclCommAbort", communicator, [&](Runtime& runtime, ncclComm& one, Streams::Lock& lock) {
     if (in_group()) return misuse("ncclCommAbort within a group, which puts it off to the group's end");
+    const auto is_part = [&](const auto& other) {
+      return other->part == &one && other->phase != ncclComm::Phase::gone;
+    };
+    if (std::any_of(state().communicators.begin(), state().communicators.end(), is_part)) {
+      return misuse("ncclCommAbort of the part of a split that failed, before that of the whole");
+    }
+    if (one.part_for != nullptr) {  // the split is over
+      break_communicator(*one.part, ncclInternalError, "the whole was aborted while it was split");
+      *std::exchange(one.part_for, nullptr) = one.part;
+    }
     for (const auto& weak : one.groups) {
       if (const auto group = weak.lock()) group->aborted = true;
     }

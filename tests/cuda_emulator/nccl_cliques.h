@@ -1,8 +1,12 @@
 // The emulated NCCL's communicators. A clique is what one unique id joins in this process: its communicators, one a
 // rank, the connections between them, and messages whose other side is not there yet. (What a communicator has of ranks
-// in other processes: nccl_far_ranks.h.) Communicators do not block: joining, posting a group and leaving begin with
-// the call and go on whenever somebody asks for the communicator's state, so who does not ask does not get there. All
-// of it is guarded by the runtime's lock.
+// in other processes: nccl_far_ranks.h.) Communicators do not block: joining, splitting, posting a group and leaving
+// begin with the call and go on whenever somebody asks for the communicator's state, so who does not ask does not get
+// there. All of it is guarded by the runtime's lock.
+//
+// The part of a split is handed out when the whole has come to the end of it (NVIDIA/nccl 1472), be that an error, and
+// not before; the call itself does not say "in progress". Until then its parts belong to each other: to abort the whole
+// writes to the part, which must still be there.
 #pragma once
 
 #include <deque>
@@ -18,6 +22,11 @@ namespace cuda_emulator::nccl {
 
 class Group;
 class FarRanks;
+
+/// What a rank calls ncclCommSplit with.
+struct SplitCall {
+  int colour = 0, key = 0;
+};
 
 /// One side of a message, by its place in a group.
 struct Half {
@@ -40,8 +49,8 @@ struct Clique {
 }  // namespace cuda_emulator::nccl
 
 struct ncclComm {
-  enum class Phase { joining, ready, posting, leaving, left, gone };
-  std::shared_ptr<cuda_emulator::nccl::Clique> clique{};
+  enum class Phase { joining, ready, posting, splitting, leaving, left, gone };
+  std::shared_ptr<cuda_emulator::nccl::Clique> clique{};  // null: of a split whose ranks are not known yet
   int rank = 0, device = 0;
   Phase phase = Phase::joining;
   ncclResult_t error = ncclSuccess, error_to_come = ncclSuccess;
@@ -51,6 +60,9 @@ struct ncclComm {
   std::shared_ptr<cuda_emulator::nccl::Group> posting{};          // what is being posted
   std::vector<std::weak_ptr<cuda_emulator::nccl::Group>> groups;  // on streams
   std::shared_ptr<cuda_emulator::nccl::FarRanks> far{};           // null: all ranks are of this process, so far
+  std::vector<cuda_emulator::nccl::SplitCall> splits{};           // all of them, the last one under way
+  ncclComm* part = nullptr;                                       // of the split under way; or one that failed
+  ncclComm** part_for = nullptr;                                  // where its caller wants it
 };
 
 namespace cuda_emulator::nccl {
@@ -85,6 +97,7 @@ ncclResult_t break_communicator(ncclComm& communicator, ncclResult_t error, cons
 // The functions of NCCL, but for what takes no communicator and no lock.
 ncclResult_t get_unique_id(ncclUniqueId* id);
 ncclResult_t join(ncclComm_t* communicator, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config);
+ncclResult_t split(ncclComm_t communicator, int colour, int key, ncclComm_t* part, const ncclConfig_t* config);
 ncclResult_t finalize(ncclComm_t communicator);
 ncclResult_t destroy(ncclComm_t communicator);
 ncclResult_t abort(ncclComm_t communicator);

@@ -148,6 +148,22 @@ bool FarRanks::move(Group::Message& message) {
   return false;
 }
 
+void FarRanks::tell(const SplitCall& call) {
+  Frame frame;
+  frame.kind = Frame::Kind::split;
+  frame.colour = call.colour;
+  frame.key = call.key;
+  for (auto& [number, rank] : ranks_) rank.wire.send(frame);
+}
+
+std::map<int, SplitCall> FarRanks::splits(std::size_t number) const {
+  std::map<int, SplitCall> calls;
+  for (const auto& [at, rank] : ranks_) {
+    if (rank.splits.size() > number) calls[at] = rank.splits[number];
+  }
+  return calls;
+}
+
 void FarRanks::leave() {
   Frame frame;
   frame.kind = Frame::Kind::leaving;
@@ -229,6 +245,9 @@ void FarRanks::take(int number, Rank& rank, Wire::Received& received) {
     case Frame::Kind::data:
       lane.theirs[frame.number].come = true;
       lane.theirs[frame.number].data = std::move(received.data);
+      break;
+    case Frame::Kind::split:
+      rank.splits.push_back({frame.colour, frame.key});
       break;
     case Frame::Kind::leaving:
       rank.leaving = true;

@@ -47,6 +47,10 @@ class FarRanks {
   void begin(const Group::Message& message);
   /// Moves the message if the other side runs, too; else lets that know that it is needed. Return whether it moved.
   bool move(Group::Message& message);
+  /// This rank has called ncclCommSplit.
+  void tell(const SplitCall& call);
+  /// Return what those that have called their split of this number (from 0 on) did so with, by rank.
+  std::map<int, SplitCall> splits(std::size_t number) const;
   /// This rank has called ncclCommFinalize.
   void leave();
   /// Return how many of them have.
@@ -81,6 +85,7 @@ class FarRanks {
     Wire wire;
     int device = 0;
     Lane from_us, to_us;
+    std::vector<SplitCall> splits;
     bool leaving = false, lost = false;
   };
 

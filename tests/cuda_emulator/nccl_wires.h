@@ -19,6 +19,7 @@ struct Frame {
     needed = 5,   // its group waits for the other side's
     data = 6,     // the message itself
     leaving = 7,  // it has called ncclCommFinalize
+    split = 8,    // it has called ncclCommSplit: colour, key
   };
   Kind kind = Kind::hello;
   std::uint32_t sends = 0;  // 1: who writes the frame is the one that sends the message
@@ -26,6 +27,7 @@ struct Frame {
   std::uint64_t bytes = 0;  // of the message
   std::int32_t type = 0;
   std::int32_t rank = 0, ranks = 0, device = 0;
+  std::int32_t colour = 0, key = 0;
 };
 
 /// One connected socket.

@@ -40,13 +40,16 @@ typedef struct {
   unsigned magic;
   unsigned version;
   int blocking;
+  int splitShare;
 } ncclConfig_t;
 #define NCCL_CONFIG_INITIALIZER \
-  { sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH), NCCL_CONFIG_UNDEF_INT }
+  { sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH), NCCL_CONFIG_UNDEF_INT, \
+    NCCL_CONFIG_UNDEF_INT }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);
+ncclResult_t ncclCommSplit(ncclComm_t communicator, int colour, int key, ncclComm_t* part, ncclConfig_t* config);
 ncclResult_t ncclCommFinalize(ncclComm_t communicator);
 ncclResult_t ncclCommDestroy(ncclComm_t communicator);
 ncclResult_t ncclCommAbort(ncclComm_t communicator);

@@ -177,6 +177,60 @@ TEST_F(NcclTest, WhatIsAgainstTheRulesIsNoted) {
   EXPECT_TRUE(noted("was destroyed or aborted"));
 }
 
+TEST_F(NcclTest, PartsAreHandedOutWhenAllHaveSplit) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t parts[2]{};
+  const auto split = [&](int r, int colour) {
+    return ncclCommSplit(ranks_[r].communicator, colour, 5 - r, &parts[r], &config);
+  };
+  ASSERT_EQ(split(0, 4), ncclSuccess);  // though it goes on
+  EXPECT_EQ(settled(ranks_[0].communicator), ncclInProgress);
+  EXPECT_EQ(parts[0], nullptr);
+  ASSERT_EQ(split(1, 4), ncclSuccess);
+  for (int r = 0; r < 2; ++r) {
+    while (settled(ranks_[r].communicator) == ncclInProgress) settled(ranks_[1 - r].communicator);
+    ASSERT_NE(parts[r], nullptr);
+    EXPECT_EQ(settled(parts[r]), ncclSuccess);
+  }
+  // By their keys they have changed places: each now sends to the one of its own number.
+  for (int r = 0; r < 2; ++r) {
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(ncclSend(ranks_[r].sent, 1, ncclInt32, r, parts[r], ranks_[r].stream), ncclSuccess);
+    ASSERT_EQ(ncclRecv(ranks_[r].received, 1, ncclInt32, r, parts[r], ranks_[r].stream), ncclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), ncclInProgress);
+  }
+  for (const ncclComm_t part : parts) ASSERT_EQ(settled(part), ncclSuccess);
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(received(r), 11 - r);
+}
+
+TEST_F(NcclTest, ASplitHasRulesToo) {
+  const auto noted = [](const std::string& part) {
+    const auto all = nccl_misuses();
+    return !all.empty() && all.back().find(part) != std::string::npos;
+  };
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t part = nullptr;
+  ASSERT_EQ(send(0), ncclInProgress);
+  ASSERT_EQ(receive(1), ncclInProgress);
+  for (const Rank& rank : ranks_) ASSERT_EQ(settled(rank.communicator), ncclSuccess);
+  EXPECT_EQ(ncclCommSplit(ranks_[0].communicator, 0, 0, &part, &config), ncclInvalidUsage);
+  EXPECT_TRUE(noted("under way"));
+  EXPECT_TRUE(ends(0));
+  EXPECT_EQ(ncclCommSplit(ranks_[0].communicator, -1, 0, &part, &config), ncclInvalidUsage);
+  EXPECT_TRUE(noted("below 0"));
+  ASSERT_EQ(ncclCommSplit(ranks_[0].communicator, 0, 0, &part, &config), ncclSuccess);
+  EXPECT_EQ(send(0), ncclInvalidArgument);
+  EXPECT_TRUE(noted("before the communicator's previous operation"));
+  // The other one does not come. The abort of the whole hands out what has become of the part.
+  EXPECT_EQ(ncclCommAbort(ranks_[0].communicator), ncclSuccess);
+  ASSERT_NE(part, nullptr);
+  EXPECT_EQ(settled(part), ncclInternalError);
+  EXPECT_EQ(ncclCommAbort(part), ncclSuccess);
+  EXPECT_EQ(cuda_emulator::nccl_communicators(), 1);
+}
+
 TEST_F(NcclTest, FaultsComeWhereTheyAreWanted) {
   cuda_emulator::hang_nccl_group(1, 1);
   cuda_emulator::break_nccl_group(0, 2, ncclRemoteError);

@@ -195,9 +195,16 @@ TEST_F(NcclFailure, AnErrorBetweenExchangesIsSeenToo) {
 }
 
 TEST_F(NcclFailure, ACallThatFailsEndsAllRanks) {
-  for (const char* function : {"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclGroupStart", "ncclSend", "ncclRecv",
-                               "ncclGroupEnd", "ncclCommGetAsyncError"}) {
-    for (const int nth : {1, 2, 6}) {
+  const std::vector<int> any{1, 2, 6};
+  for (const auto& [function, calls] : {std::pair{"ncclGetUniqueId", std::vector{1}},
+                                        {"ncclCommInitRankConfig", {1, 2}},
+                                        {"ncclCommSplit", any},
+                                        {"ncclGroupStart", any},
+                                        {"ncclSend", any},
+                                        {"ncclRecv", any},
+                                        {"ncclGroupEnd", any},
+                                        {"ncclCommGetAsyncError", any}}) {
+    for (const int nth : calls) {
       SCOPED_TRACE(fmt::format("{} {}", function, nth));
       const Error error = error_of(2, [&, failing = std::string(function)](Communicator& world) {
         if (world.rank() == 0) cuda_emulator::fail_nccl_call(failing, nth, ncclSystemError);
@@ -338,6 +345,45 @@ TEST_F(NcclFailure, AllCommunicatorsAreAbortedAtOnce) {
     part->throw_if_aborted();
   });
   expect_words(error, ExitCode::numeric, {"a bad number"});
+}
+
+// --- Splits.
+
+TEST_F(NcclFailure, ASplitThatFailsOnOneEndsAllRanks) {
+  // The others wait in theirs, and their parts, which they do not have yet, are left to none.
+  const Error error = error_of(4, [](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    const auto first = rank.ranks->split(0);
+    connect(rank);
+    if (world.rank() == 2) cuda_emulator::fail_nccl_call("ncclCommSplit", 1, ncclSystemError);
+    world.barrier({});
+    rank.ranks->split(world.rank() % 2);
+    world.barrier({});
+  });
+  expect_words(error, ExitCode::device, {"of 4", "splitting the ranks of NCCL", "unhandled system error"});
+}
+
+TEST_F(NcclFailure, ASplitThatDoesNotEndTimesOut) {
+  const Error error = error_of(2, [](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, world.rank() == 1 ? timeout : long_timeout);
+    world.barrier({});
+    cuda_emulator::set_nccl_looks(1 << 30);
+    rank.ranks->split(0);
+  });
+  expect_words(error, ExitCode::rank, {"rank 1 of 2 waited 1.25 s", "splitting the ranks"});
+}
+
+TEST_F(NcclFailure, ASplitWaitsForWhatIsUnderWay) {
+  launch_threads({.ranks = 4, .timeout_seconds = long_timeout}, [](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, long_timeout);
+    const Tensor sent = rank.make(100, world.rank()), received = rank.make(100, -1);
+    rank.ranks->wait(post_around(rank, sent, received));
+    const auto half = rank.ranks->split(world.rank() % 2 == 0 ? -7 : 3);  // any colour will do
+    EXPECT_EQ(half->size(), 2);
+    EXPECT_EQ(half->rank(), world.rank() / 2);
+    half->wait(half->exchange(sent, 1 - half->rank(), received, 1 - half->rank(), test_site));
+    EXPECT_EQ(rank.read(received), std::vector<float>(100, static_cast<float>((world.rank() + 2) % 4)));
+  });
 }
 
 TEST_F(NcclFailure, ARankThatDiesWhileOthersJoinEndsThem) {
