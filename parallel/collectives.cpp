@@ -100,12 +100,17 @@ std::int64_t reduce_scatter_staging(std::int64_t n, int ranks) {
 }
 
 void ReduceScatter::start(Communicator& communicator, const TensorView& x, const TensorView& staging,
-                          const CallSite& site) {
+                          const CallSite& site, SumOrder order) {
   ensure(!pending(), "a reduce-scatter is finished before the next is started");
   const int ranks = communicator.size(), rank = communicator.rank();
-  ensure(ranks == 1 || (staging.dtype == x.dtype && staging.device == x.device), "staging is like x");
   x_ = x.flat();
+  order_ = order;
   communicator_ = &communicator;
+  if (order == SumOrder::by_communicator) {
+    tickets_.push_back(communicator.reduce_slices(x_, site));
+    return;
+  }
+  ensure(ranks == 1 || (staging.dtype == x.dtype && staging.device == x.device), "staging is like x");
   const std::int64_t n = x_.numel();
   const std::int64_t count = slice_of(n, ranks, rank).count();
   staging_ = staging.prefix({ranks - 1, count});  // in rank order, without this rank
@@ -123,6 +128,7 @@ void ReduceScatter::finish(Stream& stream) {
   ensure(pending(), "a reduce-scatter was started");
   Communicator& communicator = *std::exchange(communicator_, nullptr);
   wait_all(communicator, tickets_);
+  if (order_ == SumOrder::by_communicator) return;
   const int ranks = communicator.size(), rank = communicator.rank();
   const Slice own = slice_of(x_.numel(), ranks, rank);
   const TensorView sum = x_.flat(own.begin, own.end);
@@ -136,6 +142,9 @@ void ReduceScatter::finish(Stream& stream) {
 void all_gather_slices(Communicator& communicator, const TensorView& x, const CallSite& site) {
   const int ranks = communicator.size();
   const TensorView flat = x.flat();
+  if (communicator.reduces_gpu_memory() && !x.device.is_cpu()) {
+    return communicator.wait(communicator.gather_slices(flat, site));
+  }
   const auto part = [&](int rank) {
     const Slice slice = slice_of(flat.numel(), ranks, rank);
     return flat.flat(slice.begin, slice.end);

@@ -1,5 +1,6 @@
 // Reductions and copies among all ranks of a communicator, from exchanges alone. Sums run in rank order (0, 1, ...), so
-// threads and processes give the same bits on the same mesh. All ranks call each with agreeing arguments. Blocking.
+// threads and processes give the same bits on the same mesh. (Where a communicator has its own, a copy is that, and a
+// sum if SumOrder lets it.) All ranks call each with agreeing arguments. Blocking.
 #pragma once
 
 #include <cstdint>
@@ -30,19 +31,25 @@ struct Slice {
 };
 Slice slice_of(std::int64_t n, int ranks, int rank);
 
-/// A reduce-scatter under way: this rank's slice becomes the sum over ranks, in rank order; the other slices of x are
-/// left as they were. start() posts all exchanges and returns; finish() waits and adds. staging: numel >=
-/// reduce_scatter_staging(n, ranks), same dtype and device as x. Neither may be touched between the two.
+/// In which order numbers of all ranks are added. by_rank: the same bits on all backends, and from run to run.
+/// by_communicator: that of the communicator's own reductions, which it must have.
+enum class SumOrder { by_rank, by_communicator };
+
+/// A reduce-scatter under way: this rank's slice becomes the sum over ranks; the other slices of x are lost. start()
+/// posts all exchanges and returns; finish() waits and adds. staging: numel >= reduce_scatter_staging(n, ranks), same
+/// dtype and device as x; none for SumOrder::by_communicator. Neither may be touched between the two.
 std::int64_t reduce_scatter_staging(std::int64_t n, int ranks);
 class ReduceScatter {
  public:
-  void start(Communicator& communicator, const TensorView& x, const TensorView& staging, const CallSite& site);
+  void start(Communicator& communicator, const TensorView& x, const TensorView& staging, const CallSite& site,
+             SumOrder order = SumOrder::by_rank);
   void finish(Stream& stream);
   bool pending() const { return communicator_ != nullptr; }
 
  private:
   Communicator* communicator_ = nullptr;
   TensorView x_, staging_;
+  SumOrder order_ = SumOrder::by_rank;
   std::vector<Ticket> tickets_;
 };
 

@@ -1,6 +1,6 @@
 // The narrow interface between ranks: exchange, wait, barrier, split, abort. A rank's code is the same whether ranks
 // are threads, processes or GPUs. Reductions are written once above it (parallel/collectives.h), in an order of our
-// own. One communicator object belongs to one rank and is used by that rank's thread only.
+// own; NCCL alone brings some too. One communicator object belongs to one rank and is used by that rank's thread only.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +51,16 @@ class Communicator {
   /// same round, in any order. None of them may be waited for before the end. (ExchangeGroup calls both.)
   virtual void begin_group() {}
   virtual void end_group() {}
+  /// Whether it sums and gathers GPU memory by itself, too: faster than exchanges, and without staging.
+  virtual bool reduces_gpu_memory() const { return false; }
+  /// Begin one act, as exchange does, on the slices (slice_of in parallel/collectives.h) of x, a flat tensor in GPU
+  /// memory as long on every rank. reduce_slices: this rank's slice becomes the sum over ranks, in any order, which
+  /// rounds to x's type at every addition; the other slices are lost. gather_slices: every slice becomes its owner's.
+  /// Neither is part of a group. Only where reduces_gpu_memory().
+  virtual Ticket reduce_slices([[maybe_unused]] const TensorView& x, [[maybe_unused]] const CallSite& site) {
+    fail(ExitCode::internal, "a communicator without reductions of its own is asked for one");
+  }
+  virtual Ticket gather_slices(const TensorView& x, const CallSite& site) { return reduce_slices(x, site); }
   /// Returns when both halves are done. Throws Error(rank) that names rank, peer, operation, layer and hop when it
   /// waits longer than the timeout, and the first error of any rank once one has aborted.
   virtual void wait(Ticket ticket) = 0;

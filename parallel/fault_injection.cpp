@@ -63,13 +63,14 @@ class FaultyCommunicator final : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
-    CallSite own = site;
-    if (site.operation == fault_->operation && ++fault_->seen == fault_->count) {
-      act();
-      if (fault_->action == "diverge") own.operation = "something else";
-    }
-    if (fault_->slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    return inner_.exchange(send, to, receive, from, own);
+    return inner_.exchange(send, to, receive, from, passed(site));
+  }
+  bool reduces_gpu_memory() const override { return inner_.reduces_gpu_memory(); }
+  Ticket reduce_slices(const TensorView& x, const CallSite& site) override {
+    return inner_.reduce_slices(x, passed(site));
+  }
+  Ticket gather_slices(const TensorView& x, const CallSite& site) override {
+    return inner_.gather_slices(x, passed(site));
   }
   void order_with(Stream& stream) override { inner_.order_with(stream); }
   void begin_group() override { inner_.begin_group(); }
@@ -85,6 +86,16 @@ class FaultyCommunicator final : public Communicator {
   void throw_if_aborted() override { inner_.throw_if_aborted(); }
 
  private:
+  /// The fault, if this is its call. Return what the call is told to be for.
+  CallSite passed(const CallSite& site) {
+    CallSite own = site;
+    if (site.operation == fault_->operation && ++fault_->seen == fault_->count) {
+      act();
+      if (fault_->action == "diverge") own.operation = "something else";
+    }
+    if (fault_->slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return own;
+  }
   void act() {
     const std::string& action = fault_->action;
     std::fprintf(stderr, "fault: rank %d, %s, at %lld\n", fault_->rank, action.c_str(),

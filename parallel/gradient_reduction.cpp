@@ -9,8 +9,8 @@ constexpr int buffers = 2;  // buckets under way
 }
 
 GradientReduction::GradientReduction(Allocator& allocator, Communicator* world, int world_size,
-                                     const Parameters& parameters, Stream& stream)
-    : parameters_(&parameters), stream_(&stream), size_(world_size) {
+                                     const Parameters& parameters, Stream& stream, SumOrder order)
+    : parameters_(&parameters), stream_(&stream), size_(world_size), order_(order) {
   ensure(world ? world->size() == world_size : world_size == 1 || allocator.planning(), "the world fits world_size");
   if (size_ == 1) return;
   if (world) {
@@ -22,10 +22,11 @@ GradientReduction::GradientReduction(Allocator& allocator, Communicator* world, 
   for (int group = 0; group < table.groups(); ++group) {
     largest = std::max(largest, table.group_end(group) - table.group_begin(group));
   }
-  for (int slot = 0; slot < buffers; ++slot) {
-    slots_.push_back({allocator.make(Tag::workspace, fmt::format("gradient reduction {}", slot),
-                                     parameters.all_gradients().dtype, {reduce_scatter_staging(largest, size_)}),
-                      {}});
+  slots_.resize(buffers);
+  if (order == SumOrder::by_communicator) return;
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    slots_[slot].staging = allocator.make(Tag::workspace, fmt::format("gradient reduction {}", slot),
+                                          parameters.all_gradients().dtype, {reduce_scatter_staging(largest, size_)});
   }
 }
 
@@ -41,7 +42,7 @@ void GradientReduction::group_complete(int group) {
   Slot& slot = slots_[static_cast<std::size_t>(bucket % buffers)];
   if (slot.reduction.pending()) slot.reduction.finish(*stream_);
   slot.reduction.start(*communicator_, parameters_->group_gradients(group), slot.staging,
-                       {.operation = "gradient reduction of a parameter group", .layer = group});
+                       {.operation = "gradient reduction of a parameter group", .layer = group}, order_);
 }
 
 void GradientReduction::finish() {

@@ -1,6 +1,6 @@
 // Sums weight gradients over all dp x sp ranks, a bucket (parameter group) at a time: a bucket is issued at a fixed
 // point of the last micro-batch's backward and finished two buckets later, or at the end. Each rank ends with its slice
-// summed in rank order; all_gather_slices brings updated weights back.
+// summed; all_gather_slices brings updated weights back.
 #pragma once
 
 #include <vector>
@@ -15,9 +15,9 @@ namespace ringtrain {
 class GradientReduction : public GradientObserver {
  public:
   /// Splits its own communicator off world (collective) unless world is null: then planning only. Staging is two
-  /// buckets under Tag::workspace; none for one rank.
+  /// buckets under Tag::workspace; none for one rank, and none if the communicator itself adds.
   GradientReduction(Allocator& allocator, Communicator* world, int world_size, const Parameters& parameters,
-                    Stream& stream);
+                    Stream& stream, SumOrder order = SumOrder::by_rank);
   ~GradientReduction() override;
   /// Starts the reduce-scatter of a group's gradients.
   void group_complete(int group) override;
@@ -33,6 +33,7 @@ class GradientReduction : public GradientObserver {
   Stream* stream_;
   std::unique_ptr<Communicator> communicator_;
   int size_ = 1;
+  const SumOrder order_;
   struct Slot {
     Tensor staging;
     ReduceScatter reduction;

@@ -17,6 +17,21 @@ namespace ringtrain {
 
 namespace {
 
+using Kind = NcclOperation::Kind;
+
+ncclDataType_t summed_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return ncclFloat32;
+    case DType::float64:
+      return ncclFloat64;
+    case DType::bfloat16:
+      return ncclBfloat16;
+    default:
+      fail(ExitCode::internal, "a sum over ranks is of floating-point numbers");
+  }
+}
+
 class NcclCommunicator final : public Communicator {
  public:
   /// Of all ranks of nccl's host.
@@ -38,6 +53,9 @@ class NcclCommunicator final : public Communicator {
     ensure(&stream == &nccl_->stream(), "NCCL is ordered with the stream that it was made for");
   }
   Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  bool reduces_gpu_memory() const override { return true; }
+  Ticket reduce_slices(const TensorView& x, const CallSite& site) override;
+  Ticket gather_slices(const TensorView& x, const CallSite& site) override;
   void wait(Ticket ticket) override;
   void begin_group() override;
   void end_group() override;
@@ -50,6 +68,8 @@ class NcclCommunicator final : public Communicator {
   void throw_if_aborted() override { nccl_->throw_if_aborted(); }
 
  private:
+  template <class Operation>
+  Ticket collective(const TensorView& x, const CallSite& site, Operation operation);
   /// Tickets of the host's communicator and of NCCL's acts are told apart by their last bit.
   static Ticket of_host(Ticket ticket) { return {ticket.id << 1}; }
   static Ticket of_act(std::uint64_t id) { return {id << 1 | 1}; }
@@ -74,13 +94,16 @@ Ticket NcclCommunicator::exchange(const TensorView& send, int to, const TensorVi
   ensure(to == no_peer || from == no_peer || receive.device == device, "both sides of a message have memory of a kind");
   ensure((to == rank()) == (from == rank()), "a rank sends to itself what it receives in the same exchange");
   nccl_->throw_if_aborted();
-  std::vector<NcclMessage> messages;  // NCCL need not know of those without bytes: neither side posts them
-  if (to != no_peer && send.bytes() > 0) messages.push_back({true, send.data, send.bytes(), to});
-  if (from != no_peer && receive.bytes() > 0) messages.push_back({false, receive.data, receive.bytes(), from});
-  if (messages.empty()) return {};
+  std::vector<NcclOperation> halves;  // NCCL need not know of those without bytes: neither side posts them
+  if (to != no_peer && send.bytes() > 0)
+    halves.push_back({Kind::send, send.data, nullptr, send.bytes(), ncclUint8, to});
+  if (from != no_peer && receive.bytes() > 0) {
+    halves.push_back({Kind::receive, nullptr, receive.data, receive.bytes(), ncclUint8, from});
+  }
+  if (halves.empty()) return {};
 
   const std::shared_ptr<NcclAct> act = group_ ? group_ : std::make_shared<NcclAct>();
-  act->messages.insert(act->messages.end(), messages.begin(), messages.end());
+  act->operations.insert(act->operations.end(), halves.begin(), halves.end());
   if (act->sites.empty() || !same_site(act->sites.back(), site)) act->sites.push_back(site);
   if (group_depth_ > 0) {
     group_ = act;
@@ -89,6 +112,47 @@ Ticket NcclCommunicator::exchange(const TensorView& send, int to, const TensorVi
   }
   acts_.emplace(++tickets_, act);
   return of_act(tickets_);
+}
+
+/// One act on the slices of x: operation(slice, owner), of all where they are as long as each other (owner: this rank),
+/// else one for each.
+template <class Operation>
+Ticket NcclCommunicator::collective(const TensorView& x, const CallSite& site, Operation operation) {
+  ensure(group_depth_ == 0 && !x.device.is_cpu(), "a collective is of GPU memory, and an act by itself");
+  if (size() == 1 || x.numel() == 0) return {};
+  nccl_->throw_if_aborted();
+  const auto act = std::make_shared<NcclAct>();
+  act->sites.push_back(site);
+  const auto slice = [&](int owner) {
+    const Slice part = slice_of(x.numel(), size(), owner);
+    return x.flat(part.begin, part.end);
+  };
+  if (x.numel() % size() == 0) {
+    act->operations.push_back(operation(slice(rank()), no_peer));
+  } else {
+    for (int owner = 0; owner < size(); ++owner) {
+      if (slice(owner).numel() > 0) act->operations.push_back(operation(slice(owner), owner));
+    }
+  }
+  nccl_->launch(member_, act);
+  acts_.emplace(++tickets_, act);
+  return of_act(tickets_);
+}
+
+Ticket NcclCommunicator::reduce_slices(const TensorView& x, const CallSite& site) {
+  const ncclDataType_t type = summed_type(x.dtype);
+  return collective(x, site, [&](const TensorView& slice, int owner) {
+    const auto count = static_cast<std::size_t>(slice.numel());
+    return owner == no_peer ? NcclOperation{Kind::reduce_scatter, x.data, slice.data, count, type, no_peer}
+                            : NcclOperation{Kind::reduce, slice.data, slice.data, count, type, owner};
+  });
+}
+
+Ticket NcclCommunicator::gather_slices(const TensorView& x, const CallSite& site) {
+  return collective(x, site, [&](const TensorView& slice, int owner) {
+    return owner == no_peer ? NcclOperation{Kind::all_gather, slice.data, x.data, slice.bytes(), ncclUint8, no_peer}
+                            : NcclOperation{Kind::broadcast, slice.data, slice.data, slice.bytes(), ncclUint8, owner};
+  });
 }
 
 void NcclCommunicator::wait(Ticket ticket) {

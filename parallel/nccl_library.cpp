@@ -57,7 +57,23 @@ void find(void* library, const char* name, Function*& function) {
       (data, count, type, peer, communicator, stream))                                                               \
   FUNCTION(ncclResult_t, ncclRecv,                                                                                   \
            (void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator, cudaStream_t stream),  \
-           (data, count, type, peer, communicator, stream))
+           (data, count, type, peer, communicator, stream))                                                          \
+  FUNCTION(ncclResult_t, ncclReduceScatter,                                                                          \
+           (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t operation,                    \
+            ncclComm_t communicator, cudaStream_t stream),                                                           \
+           (from, to, count, type, operation, communicator, stream))                                                 \
+  FUNCTION(ncclResult_t, ncclReduce,                                                                                 \
+           (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t operation, int root,          \
+            ncclComm_t communicator, cudaStream_t stream),                                                           \
+           (from, to, count, type, operation, root, communicator, stream))                                           \
+  FUNCTION(                                                                                                          \
+      ncclResult_t, ncclAllGather,                                                                                   \
+      (const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t communicator, cudaStream_t stream), \
+      (from, to, count, type, communicator, stream))                                                                 \
+  FUNCTION(ncclResult_t, ncclBroadcast,                                                                              \
+           (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t communicator,        \
+            cudaStream_t stream),                                                                                    \
+           (from, to, count, type, root, communicator, stream))
 
 struct Functions {
 #define RINGTRAIN_DECLARE(result, name, parameters, arguments) decltype(::name)* name = nullptr;

@@ -27,13 +27,32 @@ ncclResult_t state_of(const NcclMember& member) {
   return failed(asked) ? asked : state;
 }
 
-/// Posts the messages as one group. The group is closed whatever happens in it.
+ncclResult_t post(const NcclMember& member, const NcclOperation& one, cudaStream_t stream) {
+  using Kind = NcclOperation::Kind;
+  const ncclComm_t handle = member.handle;
+  switch (one.kind) {
+    case Kind::send:
+      return ncclSend(one.from, one.count, one.type, one.peer, handle, stream);
+    case Kind::receive:
+      return ncclRecv(one.to, one.count, one.type, one.peer, handle, stream);
+    case Kind::reduce_scatter:
+      return ncclReduceScatter(one.from, one.to, one.count, one.type, ncclSum, handle, stream);
+    case Kind::reduce:
+      return ncclReduce(one.from, one.to, one.count, one.type, ncclSum, one.peer, handle, stream);
+    case Kind::all_gather:
+      return ncclAllGather(one.from, one.to, one.count, one.type, handle, stream);
+    case Kind::broadcast:
+      return ncclBroadcast(one.from, one.to, one.count, one.type, one.peer, handle, stream);
+  }
+  return ncclInternalError;
+}
+
+/// Posts the operations as one group. The group is closed whatever happens in it.
 ncclResult_t post(const NcclMember& member, const NcclAct& act, cudaStream_t stream) {
   ncclResult_t result = ncclGroupStart();
   if (failed(result)) return result;
-  for (const NcclMessage& one : act.messages) {
-    result = one.sends ? ncclSend(one.data, one.bytes, ncclUint8, one.peer, member.handle, stream)
-                       : ncclRecv(one.data, one.bytes, ncclUint8, one.peer, member.handle, stream);
+  for (const NcclOperation& one : act.operations) {
+    result = post(member, one, stream);
     if (failed(result)) break;
   }
   const ncclResult_t ended = ncclGroupEnd();

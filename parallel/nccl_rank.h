@@ -31,17 +31,21 @@
 
 namespace ringtrain {
 
-/// One side of a message in GPU memory, of at least one byte. peer: a rank of the communicator.
-struct NcclMessage {
-  bool sends = false;
-  void* data = nullptr;
-  std::size_t bytes = 0;
-  int peer = no_peer;
+/// One call of NCCL on GPU memory: a side of a message, or a collective; of at least one element (a rank's, of a
+/// collective). from: what send, reduce_scatter, reduce, all_gather and broadcast read; to: what all but send write.
+struct NcclOperation {
+  enum class Kind { send, receive, reduce_scatter, reduce, all_gather, broadcast };
+  Kind kind = Kind::send;
+  const void* from = nullptr;
+  void* to = nullptr;
+  std::size_t count = 0;
+  ncclDataType_t type = ncclUint8;
+  int peer = no_peer;  // a rank of the communicator; of reduce and broadcast: the root
 };
 
-/// Messages that begin together.
+/// Operations that begin together.
 struct NcclAct {
-  std::vector<NcclMessage> messages;
+  std::vector<NcclOperation> operations;
   std::vector<CallSite> sites;  // what they are for; each once
   cuda::Event ready, done;      // what they wait for, and their end
   bool could_run = false;
@@ -77,7 +81,7 @@ class NcclRank {
   /// for and no error is under way. Then it is collective; else the rank gives up NCCL.
   void leave(NcclMember& member, bool in_order) noexcept;
 
-  /// Starts the messages of act, behind what the rank's stream was given so far. Waits for the other side where two
+  /// Starts the operations of act, behind what the rank's stream was given so far. Waits for the other side where two
   /// ranks exchange for the first time, never for the GPU. Throws the first error of any rank.
   void launch(NcclMember& member, const std::shared_ptr<NcclAct>& act);
   /// What the rank's stream is given from now on runs behind act. Throws the first error of any rank.

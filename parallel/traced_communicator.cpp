@@ -44,6 +44,14 @@ class TracedCommunicator final : public Communicator {
     return ticket;
   }
 
+  bool reduces_gpu_memory() const override { return inner_.reduces_gpu_memory(); }
+  Ticket reduce_slices(const TensorView& x, const CallSite& site) override {
+    return collective(x, site, &Communicator::reduce_slices);
+  }
+  Ticket gather_slices(const TensorView& x, const CallSite& site) override {
+    return collective(x, site, &Communicator::gather_slices);
+  }
+
   void wait(Ticket ticket) override {
     const auto found = pending_.find(ticket.id);
     if (found == pending_.end()) return inner_.wait(ticket);
@@ -76,6 +84,14 @@ class TracedCommunicator final : public Communicator {
     TraceEntry* entry;
     CallSite site;
   };
+  Ticket collective(const TensorView& x, const CallSite& site,
+                    Ticket (Communicator::*begin)(const TensorView&, const CallSite&)) {
+    TraceEntry* const entry =
+        trace_.begin_transfer(site.operation, {{"layer", site.layer}, {"bytes", static_cast<std::int64_t>(x.bytes())}});
+    const Ticket ticket = (inner_.*begin)(x, site);
+    if (ticket.id != 0) pending_.emplace(ticket.id, Pending{entry, site});
+    return ticket;
+  }
   /// Return where calls without a message stand; null: the one beneath shows them.
   TraceTrack* own_row() { return recorded_ == Recorded::host_memory ? &trace_.work : nullptr; }
 

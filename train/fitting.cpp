@@ -29,7 +29,7 @@ constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
 
 /// Return what NCCL takes of a rank's GPU besides. It says nowhere; seen in use (NVIDIA/nccl 1685, eight H100s): 12 MiB
 /// in each of up to 32 channels for each neighbour of a communicator, on one machine, and 0.5 GiB for all. Of ours the
-/// ring's two meet two neighbours, that of the gradients all ranks.
+/// ring's two meet two neighbours, that of the gradients at most all ranks (with reductions of NCCL's own, fewer).
 std::int64_t nccl_bytes(const Config& config, std::size_t ranks_on_gpu) {
   const std::int64_t ranks = config.mesh.data * config.mesh.sequence;
   const bool used = config.mesh.backend == Backend::nccl ||

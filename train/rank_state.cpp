@@ -70,6 +70,23 @@ std::unique_ptr<Communicator> gpu_ranks(const Config& config, Communicator& worl
   return trace ? traced_on_device(std::move(ranks), *trace) : std::move(ranks);
 }
 
+/// Return whether a plan of the config is one of ranks that NCCL joins: as far as this machine can tell.
+bool nccl_is_planned(const Config& config, [[maybe_unused]] const Mesh& mesh) {
+  if (config.mesh.backend == Backend::nccl) return true;
+#if RINGTRAIN_CUDA
+  return config.mesh.backend == Backend::automatic && config.training.device == "cuda" && built_with_nccl &&
+         cuda::device_count() >= mesh.size();
+#else
+  return false;
+#endif
+}
+
+/// Return who adds gradients: NCCL, if it joins the ranks, unless the same bits are wanted, which it does not give
+/// everywhere (NVLink's own sums take any order).
+SumOrder sum_order(const Config& config, bool joined_by_nccl) {
+  return joined_by_nccl && !config.training.deterministic ? SumOrder::by_communicator : SumOrder::by_rank;
+}
+
 /// Return a device of the kind that the config wants; for a plan any of them will do.
 Device planned_device(const Config& config) {
   return config.training.device == "cuda" ? Device::cuda(0) : Device::cpu();
@@ -111,7 +128,8 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
     }
     step_sums = allocator.host().make(Tag::workspace, "loss and gradient norm", DType::float64, {2});
     reduction =
-        std::make_unique<GradientReduction>(allocator, gpus ? gpus.get() : world, mesh.size(), parameters, stream);
+        std::make_unique<GradientReduction>(allocator, gpus ? gpus.get() : world, mesh.size(), parameters, stream,
+                                            sum_order(config, world ? gpus != nullptr : nccl_is_planned(config, mesh)));
     optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank,
                                             config.training.offload == Offload::activations_and_optimizer);
     if (config.checkpoint.background && config.checkpoint.interval > 0) {

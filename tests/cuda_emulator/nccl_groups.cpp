@@ -31,20 +31,6 @@ OpenGroup& open_group() {
   return instance;
 }
 
-std::size_t size_of(ncclDataType_t type) {
-  switch (type) {
-    case ncclInt8:
-    case ncclUint8:
-      return 1;
-    case ncclBfloat16:
-      return 2;
-    case ncclInt32:
-    case ncclFloat32:
-      return 4;
-  }
-  return 0;
-}
-
 std::pair<int, int> lane_of(const ncclComm& communicator, const Group::Message& message) {
   return message.sends ? std::pair(communicator.rank, message.peer) : std::pair(message.peer, communicator.rank);
 }
@@ -52,20 +38,6 @@ std::pair<int, int> lane_of(const ncclComm& communicator, const Group::Message& 
 /// Return the other ranks' part of the communicator if the message's peer is in another process, else null.
 FarRanks* far_of(const ncclComm& communicator, const Group::Message& message) {
   return communicator.far && communicator.far->has(message.peer) ? communicator.far.get() : nullptr;
-}
-
-/// Return what is wrong with a message, or nothing.
-std::string fault_of(Runtime& runtime, const ncclComm& communicator, const Group::Message& message,
-                     const std::shared_ptr<cuda_emulator::Stream>& stream) {
-  if (message.peer < 0 || message.peer >= communicator.clique->size) {
-    return fmt::format("peer {} of {} ranks", message.peer, communicator.clique->size);
-  }
-  if (!stream || stream->device != communicator.device) return "a stream that is not of the communicator's device";
-  const Allocation* memory = runtime.memory.find(message.data);
-  if (memory == nullptr || memory->pinned) return "memory that is no device's";
-  if (memory->device != communicator.device) return "memory of another device";
-  if (!runtime.memory.whole(message.data, message.bytes)) return "more than the memory that was allocated";
-  return "";
 }
 
 /// Posts what the thread's group holds. The communicator is in progress from now on.
@@ -80,19 +52,6 @@ ncclResult_t begin_posting(std::shared_ptr<Group> group) {
   communicator.looks = state().looks;
   communicator.posting = std::move(group);
   return ncclInProgress;
-}
-
-ncclResult_t check_post(Runtime& runtime, const char* function, const ncclComm& communicator,
-                        const Group::Message& message, const std::shared_ptr<cuda_emulator::Stream>& stream) {
-  if (communicator.error != ncclSuccess) return communicator.error;
-  if (communicator.phase != ncclComm::Phase::ready) {
-    misuse(fmt::format("{} before the communicator's previous operation returned ncclSuccess", function));
-    return ncclInvalidArgument;
-  }
-  const std::string fault = fault_of(runtime, communicator, message, stream);
-  if (fault.empty()) return ncclSuccess;
-  misuse(fmt::format("{}: {}", function, fault));
-  return ncclInvalidArgument;
 }
 
 /// Two sides of a message have met: they must agree.
@@ -156,6 +115,30 @@ void launch(Runtime& runtime, const std::shared_ptr<Group>& group, Streams::Lock
 
 }  // namespace
 
+std::size_t size_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclInt8:
+    case ncclUint8:
+      return 1;
+    case ncclBfloat16:
+      return 2;
+    case ncclInt32:
+    case ncclFloat32:
+      return 4;
+    case ncclFloat64:
+      return 8;
+  }
+  return 0;
+}
+
+std::string fault_of_memory(Runtime& runtime, const ncclComm& communicator, const void* data, std::size_t bytes) {
+  const Allocation* memory = runtime.memory.find(data);
+  if (memory == nullptr || memory->pinned) return "memory that is no device's";
+  if (memory->device != communicator.device) return "memory of another device";
+  if (!runtime.memory.whole(data, bytes)) return "more than the memory that was allocated";
+  return "";
+}
+
 std::string disagreement(int sender, const Side& sent, int receiver, const Side& received) {
   return fmt::format("rank {} receives {} bytes as type {}, but rank {} sends {} as type {}", receiver, received.bytes,
                      received.type, sender, sent.bytes, sent.type);
@@ -181,10 +164,13 @@ Meeting::Progress Group::advance() {
       if (!one.sends) std::memset(one.data, 0xff, one.bytes);
       if (FarRanks* const far = far_of(communicator, one)) far->begin(one);
     }
+    for (const Closing& one : closings) one.begin();
     progress = Progress::some;
   }
   if (move()) progress = Progress::some;
-  return done() ? Progress::all : progress;
+  if (!done()) return progress;
+  for (const Closing& one : closings) one.end();
+  return Progress::all;
 }
 
 bool Group::move() {
@@ -251,25 +237,44 @@ ncclResult_t group_end() {
   return begin_posting(group);
 }
 
-ncclResult_t post(const char* function, bool sends, void* data, std::size_t count, ncclDataType_t type, int peer,
-                  ncclComm_t communicator, cudaStream_t handle) {
+ncclResult_t post_operation(const char* function, ncclComm_t communicator, cudaStream_t handle,
+                            const std::function<std::string(Runtime&, ncclComm&, Group&)>& add) {
   return call(function, communicator, [&](Runtime& runtime, ncclComm& one, Streams::Lock&) {
     OpenGroup& open = open_group();
-    const auto stream = runtime.stream(handle);
-    const Group::Message message{sends, data, count * size_of(type), type, peer};
-    ncclResult_t result = check_post(runtime, function, one, message, stream);
-    if (result == ncclSuccess && open.group && (&open.group->communicator != &one || open.group->stream != stream)) {
-      result = misuse("a group of several communicators or streams, which the emulator does not have");
-    }
-    if (result != ncclSuccess) {
+    const auto refused = [&](ncclResult_t result) {
       if (open.depth > 0 && open.error == ncclSuccess) open.error = result;
       return result;
+    };
+    const auto wrong = [&](const std::string& what) {
+      misuse(fmt::format("{}{}", function, what));
+      return refused(ncclInvalidArgument);
+    };
+    const auto stream = runtime.stream(handle);
+    if (one.error != ncclSuccess) return refused(one.error);
+    if (one.phase != ncclComm::Phase::ready) {
+      return wrong(" before the communicator's previous operation returned ncclSuccess");
+    }
+    if (!stream || stream->device != one.device) return wrong(": a stream that is not of the communicator's device");
+    if (open.group && (&open.group->communicator != &one || open.group->stream != stream)) {
+      return refused(misuse("a group of several communicators or streams, which the emulator does not have"));
     }
     const auto group = open.group ? open.group : std::make_shared<Group>(one, stream);
-    group->messages.push_back(message);
+    const std::string fault = add(runtime, one, *group);
+    if (!fault.empty()) return wrong(": " + fault);
     if (open.depth == 0) return begin_posting(group);
     open.group = group;
     return ncclSuccess;
+  });
+}
+
+ncclResult_t post(const char* function, bool sends, void* data, std::size_t count, ncclDataType_t type, int peer,
+                  ncclComm_t communicator, cudaStream_t stream) {
+  return post_operation(function, communicator, stream, [&](Runtime& runtime, ncclComm& one, Group& group) {
+    const std::size_t bytes = count * size_of(type);
+    if (peer < 0 || peer >= one.clique->size) return fmt::format("peer {} of {} ranks", peer, one.clique->size);
+    std::string fault = fault_of_memory(runtime, one, data, bytes);
+    if (fault.empty()) group.messages.push_back({sends, data, bytes, type, peer});
+    return fault;
   });
 }
 

@@ -5,6 +5,7 @@
 // were posted.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,12 +20,16 @@ class Group : public Meeting {
     bool sends = false;
     void* data = nullptr;
     std::size_t bytes = 0;
-    ncclDataType_t type = ncclUint8;
+    int type = ncclUint8;  // and of which collective it is a part
     int peer = 0;
     bool done = false;
     Half other{};              // once it is known
     std::uint64_t number = 0;  // of those to, or from, a rank of another process
     bool needs = false;        // and that rank has been told that it is waited for
+  };
+  /// What a collective does when its group begins, and once all messages have moved.
+  struct Closing {
+    std::function<void()> begin, end;
   };
 
   Group(ncclComm& of, std::shared_ptr<cuda_emulator::Stream> on) : communicator(of), stream(std::move(on)) {}
@@ -39,6 +44,7 @@ class Group : public Meeting {
   ncclComm& communicator;
   const std::shared_ptr<cuda_emulator::Stream> stream;
   std::vector<Message> messages;
+  std::vector<Closing> closings;
   bool begun = false, hangs = false, aborted = false;
 };
 
@@ -55,6 +61,13 @@ ncclResult_t group_end();
 /// A send or a receive: of the thread's open group, or a group by itself.
 ncclResult_t post(const char* function, bool sends, void* data, std::size_t count, ncclDataType_t type, int peer,
                   ncclComm_t communicator, cudaStream_t stream);
+/// An operation of the thread's open group, or of a group by itself: add(runtime, communicator, group) puts into the
+/// group what it is made of, and returns what is wrong with it, or nothing.
+ncclResult_t post_operation(const char* function, ncclComm_t communicator, cudaStream_t stream,
+                            const std::function<std::string(Runtime&, ncclComm&, Group&)>& add);
+std::size_t size_of(ncclDataType_t type);
+/// Return what is wrong with memory that a rank of the communicator reads or writes, or nothing.
+std::string fault_of_memory(Runtime& runtime, const ncclComm& communicator, const void* data, std::size_t bytes);
 /// Return whether the calling thread has a group open.
 bool in_group();
 

@@ -2,6 +2,7 @@
 // look for NCCL, and find it, as they do where there is one.
 #include "nccl.h"
 #include "nccl_cliques.h"
+#include "nccl_collectives.h"
 #include "nccl_groups.h"
 
 using namespace cuda_emulator;  // NOLINT: a file of one-line functions
@@ -44,6 +45,22 @@ ncclResult_t ncclSend(const void* data, std::size_t count, ncclDataType_t type, 
 ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
                       cudaStream_t stream) {
   return nccl::post("ncclRecv", false, data, count, type, peer, communicator, stream);
+}
+ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type,
+                               ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {
+  return nccl::reduce_scatter(from, to, count, type, operation, communicator, stream);
+}
+ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                        int root, ncclComm_t communicator, cudaStream_t stream) {
+  return nccl::reduce(from, to, count, type, operation, root, communicator, stream);
+}
+ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t communicator,
+                           cudaStream_t stream) {
+  return nccl::all_gather(from, to, count, type, communicator, stream);
+}
+ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  return nccl::broadcast(from, to, count, type, root, communicator, stream);
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "support.h"
 
@@ -229,6 +230,61 @@ TEST_F(NcclTest, ASplitHasRulesToo) {
   EXPECT_EQ(settled(part), ncclInternalError);
   EXPECT_EQ(ncclCommAbort(part), ncclSuccess);
   EXPECT_EQ(cuda_emulator::nccl_communicators(), 1);
+}
+
+TEST_F(NcclTest, CollectivesMeetAsMessagesDo) {
+  float* parts[2];  // two of each rank, a number each
+  const float values[2][2]{{1, 2}, {10, 20}};
+  for (int r = 0; r < 2; ++r) {
+    ASSERT_OK(cudaSetDevice(r));
+    ASSERT_OK(cudaMalloc(&parts[r], 8));
+    ASSERT_OK(cudaMemcpy(parts[r], values[r], 8, cudaMemcpyHostToDevice));
+  }
+  const auto settle = [&] {
+    for (const Rank& rank : ranks_) ASSERT_EQ(settled(rank.communicator), ncclSuccess);
+  };
+  const auto read = [&](int r) {
+    std::vector<float> both(2);
+    EXPECT_OK(cudaStreamSynchronize(ranks_[r].stream));
+    EXPECT_OK(cudaMemcpy(both.data(), parts[r], 8, cudaMemcpyDeviceToHost));
+    return both;
+  };
+  const auto reduce_scatter = [&](int r, float* to) {
+    return ncclReduceScatter(parts[r], to, 1, ncclFloat32, ncclSum, ranks_[r].communicator, ranks_[r].stream);
+  };
+  ASSERT_EQ(reduce_scatter(0, parts[0]), ncclInProgress);
+  EXPECT_EQ(settled(ranks_[0].communicator), ncclInProgress);  // the other one is not there
+  ASSERT_EQ(reduce_scatter(1, parts[1] + 1), ncclInProgress);
+  settle();
+  EXPECT_EQ(read(0)[0], 11);
+  EXPECT_NE(read(0)[1], 2);  // lost
+  EXPECT_EQ(read(1)[1], 22);
+  for (int r = 0; r < 2; ++r) {
+    ASSERT_EQ(ncclAllGather(parts[r] + r, parts[r], 1, ncclFloat32, ranks_[r].communicator, ranks_[r].stream),
+              ncclInProgress);
+  }
+  settle();
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(read(r), (std::vector<float>{11, 22}));
+  for (int r = 0; r < 2; ++r) {  // a sum at one and a copy from the other, as a group
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(ncclReduce(parts[r], parts[r], 1, ncclFloat32, ncclSum, 0, ranks_[r].communicator, ranks_[r].stream),
+              ncclSuccess);
+    ASSERT_EQ(ncclBroadcast(parts[r] + 1, parts[r] + 1, 1, ncclFloat32, 1, ranks_[r].communicator, ranks_[r].stream),
+              ncclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), ncclInProgress);
+  }
+  settle();
+  EXPECT_EQ(read(0), (std::vector<float>{22, 22}));
+  EXPECT_EQ(nccl_misuses(), std::vector<std::string>{});
+  EXPECT_EQ(reduce_scatter(0, parts[0] + 1), ncclInvalidArgument);
+  EXPECT_NE(nccl_misuses().back().find("not in place"), std::string::npos);
+  // What the two call must agree.
+  ASSERT_EQ(reduce_scatter(0, parts[0]), ncclInProgress);
+  ASSERT_EQ(ncclAllGather(parts[1] + 1, parts[1], 1, ncclFloat32, ranks_[1].communicator, ranks_[1].stream),
+            ncclInProgress);
+  settled(ranks_[0].communicator);
+  settled(ranks_[1].communicator);
+  EXPECT_EQ(settled(ranks_[0].communicator), ncclInternalError);
 }
 
 TEST_F(NcclTest, FaultsComeWhereTheyAreWanted) {

@@ -1,6 +1,8 @@
 // Messages between tensors in GPU memory, whoever carries them: they wait for the work that makes what they send, and
 // the work that uses what they bring waits for them, whatever order the device finds; the host waits for neither. Ranks
 // are threads; in gpu_mpi_tests those that NCCL joins are processes.
+#include <cmath>
+#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -23,16 +25,28 @@ class DeviceExchange : public GpuRanks, public ::testing::WithParamInterface<Car
   }
 };
 
+/// Fills x with random numbers of this rank.
+void fill_random(Stream& stream, const TensorView& x, int rank) {
+  fill_normal(stream, x, 1, 17, static_cast<std::uint64_t>(1000 * rank));
+}
+
+/// Return the orders in which a carrier can add.
+std::vector<SumOrder> orders_of(Carrier carrier) {
+  return carrier == Carrier::nccl ? std::vector{SumOrder::by_rank, SumOrder::by_communicator}
+                                  : std::vector{SumOrder::by_rank};
+}
+
 /// Sums random numbers over ranks by a reduce-scatter, which rounds at each of them, and gathers the sums. Return their
 /// bytes.
-std::vector<std::uint8_t> reduced(GpuRank& rank, DType dtype, std::int64_t n) {
+std::vector<std::uint8_t> reduced(GpuRank& rank, DType dtype, std::int64_t n, SumOrder order = SumOrder::by_rank) {
   const auto make = [&](const char* name, std::int64_t elements) {
     return rank.allocator.make(Tag::workspace, name, dtype, {elements});
   };
-  const Tensor x = make("x", n), staging = make("staging", reduce_scatter_staging(n, rank.ranks->size()));
-  fill_normal(rank.stream, x, 1, 17, static_cast<std::uint64_t>(1000 * rank.ranks->rank()));
+  const bool stages = order == SumOrder::by_rank;
+  const Tensor x = make("x", n), staging = make("staging", stages ? reduce_scatter_staging(n, rank.ranks->size()) : 0);
+  fill_random(rank.stream, x, rank.ranks->rank());
   ReduceScatter reduction;
-  reduction.start(*rank.ranks, x, staging, {"sum"});
+  reduction.start(*rank.ranks, x, staging, {"sum"}, order);
   reduction.finish(rank.stream);
   all_gather_slices(*rank.ranks, x, {"gather"});
   std::vector<std::uint8_t> bytes(x.view().bytes());
@@ -129,17 +143,76 @@ TEST_P(DeviceExchange, AGroupIsOneActInAnyOrder) {
 
 TEST_P(DeviceExchange, SumsAndGathersSlices) {
   constexpr int ranks = 4;
-  for (const std::int64_t n : {1003, 3}) {  // of 3 elements one rank has none
-    run(ranks, [&](GpuRank& rank, int r) {
-      const Tensor x = rank.make(n, r + 1);
-      const Tensor staging = rank.make(reduce_scatter_staging(n, ranks), -1e30);
-      ReduceScatter reduction;
-      reduction.start(*rank.ranks, x, staging, {"sum"});
-      reduction.finish(rank.stream);
-      all_gather_slices(*rank.ranks, x, {"gather"});
-      EXPECT_EQ(rank.read(x), std::vector<float>(static_cast<std::size_t>(n), 10));
-    });
+  for (const std::int64_t n : {1003, 3, 1000, 4}) {  // of 3 elements one rank has none; 1000 are in even slices
+    for (const SumOrder order : orders_of(GetParam())) {
+      run(ranks, [&](GpuRank& rank, int r) {
+        const Tensor x = rank.make(n, r + 1);
+        const Tensor staging = rank.make(reduce_scatter_staging(n, ranks), -1e30);
+        ReduceScatter reduction;
+        reduction.start(*rank.ranks, x, staging, {"sum"}, order);
+        reduction.finish(rank.stream);
+        all_gather_slices(*rank.ranks, x, {"gather"});
+        EXPECT_EQ(rank.read(x), std::vector<float>(static_cast<std::size_t>(n), 10)) << n;
+      });
+    }
   }
+}
+
+TEST_P(DeviceExchange, SumsOfAnyOrderAreWithinTheirRounding) {
+  constexpr int ranks = 4;
+  for (const std::int64_t n : {1003, 1000}) {
+    for (const SumOrder order : orders_of(GetParam())) {
+      run(ranks, [&](GpuRank& rank, int) {
+        std::vector<double> expected(static_cast<std::size_t>(n)), sizes(expected.size());
+        const Tensor x = rank.make(n, 0);
+        for (int other = 0; other < ranks; ++other) {
+          fill_random(rank.stream, x, other);
+          const std::vector<float> part = rank.read(x);
+          for (std::size_t i = 0; i < part.size(); ++i) {
+            expected[i] += double{part[i]};
+            sizes[i] += std::abs(double{part[i]});
+          }
+        }
+        const std::vector<std::uint8_t> bytes = reduced(rank, DType::float32, n, order);
+        std::vector<float> sums(expected.size());
+        std::memcpy(sums.data(), bytes.data(), bytes.size());
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          ASSERT_NEAR(double{sums[i]}, expected[i], ranks * 6e-8 * sizes[i]) << "element " << i << " of " << n;
+        }
+#if defined(RINGTRAIN_CUDA_EMULATED)
+        if (order == SumOrder::by_communicator) {  // whose emulator goes round the ranks
+          EXPECT_NE(bytes, reduced(rank, DType::float32, n)) << n;
+        }
+#endif
+      });
+    }
+  }
+}
+
+TEST_P(DeviceExchange, SlicesMoveBesideAndInOrderWithExchanges) {
+  constexpr int ranks = 3, rounds = 4;
+  constexpr std::int64_t n = 999;
+  run(ranks, [&](GpuRank& rank, int r) {
+    const auto gradients = rank.ranks->split(0);  // as in training, another communicator than the ring's
+    gradients->order_with(rank.stream);
+    const int right = (r + 1) % ranks, left = (r + ranks - 1) % ranks;
+    const Tensor x = rank.make(n, 1), sent = rank.make(n, r), received = rank.make(n, -1);
+    const Tensor staging = rank.make(reduce_scatter_staging(n, ranks), -1e30);
+    double expected = 1;
+    for (int round = 0; round < rounds; ++round) {
+      ReduceScatter reduction;
+      reduction.start(*gradients, x, staging, {"sum"}, orders_of(GetParam()).back());
+      const Ticket ticket = rank.ranks->exchange(sent, right, received, left, {"test"});
+      scale(rank.stream, rank.make(n, round), 2);  // beside both
+      reduction.finish(rank.stream);
+      rank.ranks->wait(ticket);
+      all_gather_slices(*gradients, x, {"gather"});
+      copy(rank.stream, sent, received);
+      expected *= ranks;
+    }
+    EXPECT_EQ(rank.read(x), std::vector<float>(n, static_cast<float>(expected)));
+    EXPECT_EQ(rank.read(sent), std::vector<float>(n, static_cast<float>((r + ranks * rounds - rounds) % ranks)));
+  });
 }
 
 TEST_P(DeviceExchange, SumsHaveTheBitsOfThreads) {

@@ -1,5 +1,6 @@
 // Messages between tensors in GPU memory on the timeline: by who copies them, and by who waits for them.
 #include <string>
+#include <vector>
 
 #include "framework/allocator.h"
 #include "framework/compute_device.h"
@@ -7,7 +8,7 @@
 #include "parallel/collectives.h"
 #include "parallel/launch.h"
 #include "parallel/traced_communicator.h"
-#include "tests/support/gpu.h"
+#include "tests/parallel/cuda/gpu_ranks.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -58,6 +59,43 @@ TEST_F(TracedExchange, StandsOnTheTimelineFromItsPostUntilItWasWaitedFor) {
     EXPECT_EQ(passes, 1);
   }
   EXPECT_EQ(copies, 2);  // one each way, each on one of the ranks' streams
+}
+
+class TracedCollectives : public GpuRanks {};
+
+TEST_F(TracedCollectives, StandOnTheTimelineTooAndNothingIsChangedByIt) {
+  constexpr std::int64_t n = 1001;
+  if (!has_gpus_for(2, Carrier::nccl)) GTEST_SKIP() << "too few GPUs";
+  Trace trace(1, 2);
+  launch_threads({.ranks = 2, .timeout_seconds = 30}, [&](Communicator& world) {
+    RankTrace& rank_trace = trace.rank(world.rank());
+    ThreadPool pool(1);
+    Allocator allocator(Device::cuda(world.rank()));
+    ComputeDevice compute(allocator, pool, &rank_trace);
+    const Tensor x = allocator.make(Tag::workspace, "x", DType::float32, {n});
+    fill(compute.stream(), x, world.rank() + 1);
+    const auto ranks = traced_on_device(make_nccl_communicator(world, compute.stream(), 30), rank_trace);
+    ASSERT_TRUE(ranks->reduces_gpu_memory());
+    ReduceScatter reduction;
+    reduction.start(*ranks, x, {}, {.operation = "sum", .layer = 3}, SumOrder::by_communicator);
+    reduction.finish(compute.stream());
+    all_gather_slices(*ranks, x, {.operation = "gather", .layer = 4});
+    std::vector<float> values(n);
+    copy(compute.stream(), host_view(values.data(), {n}), x);
+    EXPECT_EQ(values, std::vector<float>(n, 3));
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    const TraceTrack& shown = trace.rank(rank).device_communication;
+    ASSERT_EQ(shown.size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_STREQ(shown[i].name, i == 0 ? "sum" : "gather");
+      EXPECT_NE(shown[i].begin, TraceEntry::still_open);
+      EXPECT_LE(shown[i].begin, shown[i].end);
+      EXPECT_EQ(shown[i].arguments[0].value, 3 + static_cast<std::int64_t>(i));
+      EXPECT_EQ(shown[i].arguments[1].value, 4 * n);
+    }
+    EXPECT_EQ(trace.rank(rank).work.size(), 2u);  // the waits
+  }
 }
 
 }  // namespace

@@ -95,6 +95,7 @@ class NcclProcessRuns : public TrainTest {
     const ChildResult result = run_child(command[0], {command.begin() + 1, command.end()}, folder);
     ASSERT_EQ(result.code, 0) << result.err;
   }
+  const std::vector<std::string> own_sums{"--set", "training.deterministic=false"};  // gradients are added by NCCL
   void expect_same_run(const std::string& found, const std::string& expected) const {
     EXPECT_EQ(losses(found).size(), 3u);
     EXPECT_EQ(losses(found), losses(expected));
@@ -128,6 +129,17 @@ TEST_F(NcclProcessRuns, GiveTheBitsOfThreads) {
     expect_done(processes(mesh, name + "-nccl"));
     expect_same_run(name + "-nccl", name + "-threads");
   }
+}
+
+TEST_F(NcclProcessRuns, AddByNcclAsThreadsDo) {
+  const MeshShape mesh{2, 2};
+  std::vector<std::string> by_nccl = own_sums;
+  by_nccl.insert(by_nccl.end(), {"--set", "mesh.backend=nccl"});
+  const std::vector<std::string> command = train_command(mesh, "threads", by_nccl);
+  const ChildResult threads = run_child(command[0], {command.begin() + 1, command.end()}, folder);
+  expect_done(threads);
+  expect_done(processes(mesh, "processes", own_sums));
+  expect_same_run("processes", "threads");
 }
 
 TEST_F(NcclProcessRuns, GoOnFromCheckpointsOfOtherMeshesAndRanks) {
@@ -171,11 +183,12 @@ TEST_F(NcclProcessRuns, EndWithARankThatDies) {
   // Within one machine NCCL does not see it, over a network it does: the run ends alike.
   for (const auto& [place, deaths] : {std::pair{"ring keys and values:5", "unseen"},
                                       {"ring gradients:2", "seen"},
-                                      {"gradient reduction of a parameter group:3", "unseen"}}) {
+                                      {"gradient reduction of a parameter group:3", "unseen"},
+                                      {"gathering the weights of a parameter group:2", "seen"}}) {
     SCOPED_TRACE(place);
     fs::remove_all(at("run"));
     const Variables faults{{"RINGTRAIN_FAULT", fmt::format("1:{}:kill", place)}, {"CUDA_EMULATOR_NCCL_DEATHS", deaths}};
-    const ChildResult result = processes({1, 2}, "run");
+    const ChildResult result = processes({1, 2}, "run", own_sums);
     const std::int64_t end = std::chrono::steady_clock::now().time_since_epoch().count();
     expect_told(result, 6, "rank 1 of 2 (process ");
     EXPECT_NE(result.err.find("has ended without a word"), std::string::npos) << result.err;

@@ -1,7 +1,9 @@
 // Whole runs of ranks with a GPU each, joined by NCCL: on every mesh the losses and the state are those of ranks that
 // are joined otherwise, to the bit; and a run ends as it should when NCCL does not serve.
+#include "parallel/collectives.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
 #include "tests/train/train_fixture.h"
+#include "train/rank_state.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -50,6 +52,41 @@ TEST_F(NcclRun, GivesTheBitsOfThreads) {
       EXPECT_EQ(state(checkpoint(mesh + backend, 2)), state(checkpoint(mesh + "threads", 2)));
     }
   }
+}
+
+TEST_F(NcclRun, AddsGradientsItselfUnlessTheBitsAreToBeTheSame) {
+  // Its sums need no staging, and differ in rounding alone.
+  const auto run_by = [&](const std::string& name, const std::string& backend, const std::string& deterministic) {
+    const Config wanted = config({"mesh.data=2", "mesh.sequence=2", "training.steps=3", "mesh.backend=" + backend,
+                                  "training.deterministic=" + deterministic});
+    run(wanted, name);
+    const auto plans = plan_ranks(wanted, make_parameter_table(wanted.model), training_purpose(wanted));
+    std::vector<double> workspace;
+    for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+      workspace.push_back(metrics(name).at(0).at("peak_bytes").at(rank).at("workspace").get<double>());
+      EXPECT_EQ(workspace.back(), static_cast<double>(plans[rank].peak[Tag::workspace])) << name << ", rank " << rank;
+    }
+    return workspace;
+  };
+  const std::vector<double> staged = run_by("staged", "nccl", "true"), own = run_by("own", "nccl", "false");
+  EXPECT_EQ(run_by("threads", "threads", "false"), staged);
+  EXPECT_EQ(run_by("auto", "auto", "false"), own);
+  const ParameterTable table = make_parameter_table(config({}).model);
+  std::int64_t largest = 0;
+  for (int group = 0; group < table.groups(); ++group) {
+    largest = std::max(largest, table.group_end(group) - table.group_begin(group));
+  }
+  const double staging = 2 * 4 * static_cast<double>(reduce_scatter_staging(largest, 4));
+  for (std::size_t rank = 0; rank < own.size(); ++rank) EXPECT_NEAR(staged[rank] - own[rank], staging, 2 * 256);
+
+  EXPECT_EQ(losses("own").at(0), losses("staged").at(0));
+  EXPECT_NEAR(numbers("own", "grad_norm").at(0), numbers("staged", "grad_norm").at(0), 1e-6);
+  for (std::size_t step = 0; step < 3; ++step) {
+    EXPECT_NEAR(losses("own").at(step), losses("staged").at(step), 1e-3 * losses("staged").at(step));
+  }
+#if defined(RINGTRAIN_CUDA_EMULATED)
+  EXPECT_NE(state(checkpoint("own", 3)), state(checkpoint("staged", 3)));  // its emulator goes round the ranks
+#endif
 }
 
 #if defined(RINGTRAIN_CUDA_EMULATED)

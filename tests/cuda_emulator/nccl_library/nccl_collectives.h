@@ -1,0 +1,21 @@
+// Collectives of the emulated NCCL: reduce-scatter, reduce, all-gather and broadcast, made of a group's messages. Their
+// rules are those of messages: a group stands until those of all ranks run, and what the ranks call must agree. Sums
+// begin with the rank behind the one that gets them and go round to itself, rounded each time, as NCCL's ring adds, so
+// with more than two ranks they seldom have the bits of rank order. Of a buffer in which a rank's part is summed in
+// place the other parts are lost.
+#pragma once
+
+#include "nccl_groups.h"
+
+namespace cuda_emulator::nccl {
+
+ncclResult_t reduce_scatter(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                            ncclComm_t communicator, cudaStream_t stream);
+ncclResult_t reduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation, int root,
+                    ncclComm_t communicator, cudaStream_t stream);
+ncclResult_t all_gather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t communicator,
+                        cudaStream_t stream);
+ncclResult_t broadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
+                       ncclComm_t communicator, cudaStream_t stream);
+
+}  // namespace cuda_emulator::nccl
