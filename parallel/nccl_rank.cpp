@@ -79,7 +79,9 @@ void pause(int looks) {
 NcclRank::NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double timeout_seconds)
     : host_(std::move(host)), stream_(stream), timeout_(timeout_seconds) {
   load();
-  cuda::check(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking), "making a stream for NCCL");
+  int least = 0, greatest = 0;
+  cuda::check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams");
+  cuda::check(cudaStreamCreateWithPriority(&own_stream_, cudaStreamNonBlocking, greatest), "making a stream for NCCL");
   watch_ = std::thread([this] { watch(); });
 }
 
@@ -266,14 +268,18 @@ void NcclRank::launch(NcclMember& member, const std::shared_ptr<NcclAct>& act) {
   throw_if_given_up();
   act->ready.record(stream_.cuda().stream());
   act->ready.hold_back(own_stream_);
+  act->begun.record(own_stream_);
   await(lock, member, post(member, *act, own_stream_), act->sites.front());
+  if (unfollowed_ == 0) act->begun.hold_back(stream_.cuda().stream());
+  ++unfollowed_;
   act->done.record(own_stream_);
   under_way_.push_back(act);
 }
 
-void NcclRank::follow(const NcclAct& act) {
+void NcclRank::follow(NcclAct& act) {
   throw_if_aborted();
   act.done.hold_back(stream_.cuda().stream());
+  if (!std::exchange(act.followed, true)) --unfollowed_;
 }
 
 // --- The watch.

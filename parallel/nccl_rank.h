@@ -6,6 +6,12 @@
 // of NCCL, opened and closed in one call. No group stays open between calls, for it would be the thread's: whatever the
 // thread calls next, an abort as well, would wait for its end.
 //
+// NCCL moves data by kernels, and a kernel of attention is on all multiprocessors to its end, with all their registers
+// or shared memory. So that messages move beside it and not behind it, NCCL's stream has the highest priority, and what
+// the rank's stream is given behind an act waits until it is the act's turn: it is the first to be placed. But only
+// where that stream has followed all acts before, so that the turn comes at once; it does not wait for what it need
+// not.
+//
 // Communicators do not block: NCCL goes on in the background, and the rank looks until it is done, without the lock in
 // between. So the watch, a thread, can always look, too: for the first error of any rank, NCCL's own errors, and for an
 // act that could run but has not ended within the timeout. Any of them ends all ranks, and aborts every communicator
@@ -46,8 +52,9 @@ struct NcclOperation {
 /// Operations that begin together.
 struct NcclAct {
   std::vector<NcclOperation> operations;
-  std::vector<CallSite> sites;  // what they are for; each once
-  cuda::Event ready, done;      // what they wait for, and their end
+  std::vector<CallSite> sites;     // what they are for; each once
+  cuda::Event ready, begun, done;  // what they wait for, their turn on NCCL's stream, and their end
+  bool followed = false;           // by the rank's stream
   bool could_run = false;
   std::chrono::steady_clock::time_point since{};  // when it was first seen that it could run
 };
@@ -85,7 +92,7 @@ class NcclRank {
   /// ranks exchange for the first time, never for the GPU. Throws the first error of any rank.
   void launch(NcclMember& member, const std::shared_ptr<NcclAct>& act);
   /// What the rank's stream is given from now on runs behind act. Throws the first error of any rank.
-  void follow(const NcclAct& act);
+  void follow(NcclAct& act);
   void throw_if_aborted();
 
  private:
@@ -107,7 +114,8 @@ class NcclRank {
   Stream& stream_;
   const std::chrono::duration<double> timeout_;
   cudaStream_t own_stream_ = nullptr;
-  std::mutex mutex_;  // of all below, and of calls into NCCL
+  int unfollowed_ = 0;  // acts that were posted; used by the rank's thread alone
+  std::mutex mutex_;    // of all below, and of calls into NCCL
   std::condition_variable stop_changed_;
   bool stop_ = false, given_up_ = false;
   std::vector<NcclMember*> members_;
