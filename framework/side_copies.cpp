@@ -29,7 +29,7 @@ void hold_back(cudaStream_t stream, const SideCopies::Mark& mark) {
 struct SideCopies::Cuda {
   explicit Cuda(int device) {
     cuda::check(cudaSetDevice(device), "choosing the GPU");
-    cuda::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream for copies");
+    stream = cuda::make_urgent_stream("making a stream for copies");
   }
   ~Cuda() {
     cuda::ignore(cudaStreamSynchronize(stream));  // the memory of a copy under way may go next

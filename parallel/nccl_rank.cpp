@@ -79,9 +79,7 @@ void pause(int looks) {
 NcclRank::NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double timeout_seconds)
     : host_(std::move(host)), stream_(stream), timeout_(timeout_seconds) {
   load();
-  int least = 0, greatest = 0;
-  cuda::check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams");
-  cuda::check(cudaStreamCreateWithPriority(&own_stream_, cudaStreamNonBlocking, greatest), "making a stream for NCCL");
+  own_stream_ = cuda::make_urgent_stream("making a stream for NCCL");
   watch_ = std::thread([this] { watch(); });
 }
 

@@ -104,6 +104,14 @@ DeviceFacts facts_of(int index) {
   return facts;
 }
 
+cudaStream_t make_urgent_stream(const char* purpose) {
+  int least = 0, greatest = 0;
+  cudaStream_t stream = nullptr;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), purpose);
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest), purpose);
+  return stream;
+}
+
 Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index)), scratch_(scratch.data) {
   ensure(scratch.bytes() >= scratch_bytes, "a context's scratch is scratch_bytes");
   check(cudaSetDevice(index), "choosing the GPU", index);

@@ -41,6 +41,10 @@ int device_count();
 /// is older than this build's runtime.
 DeviceFacts facts_of(int index);
 
+/// Return a new stream of this thread's GPU, of the highest priority: for what moves data beside a context's work, and
+/// needs little of the GPU but needs it soon. Who calls destroys it. Throws Error(device) that names `purpose`.
+cudaStream_t make_urgent_stream(const char* purpose);
+
 /// What tells one product from another: sizes, types, alignments (kernels/cuda/matmul.cu).
 using BlasKey = std::array<std::int64_t, 11>;
 /// What cuBLASLt chose for a product: words of its own, and the workspace that they want.

@@ -46,6 +46,7 @@ class GpuTimeline : public TimelineTest {
 TEST_F(GpuTimeline, HasRowsByTheGpusClock) {
   run_traced(config({}), "run", {.path = at("trace.json")});
   const auto rows = rows_of(at("trace.json"));
+  int copies = 0;
   for (int rank = 0; rank < 2; ++rank) {
     const std::string name = fmt::format("sequence rank {}", rank);
     const TimelineRow &host = rows.at({0, name}), &gpu = rows.at({0, name + " GPU"});
@@ -61,10 +62,15 @@ TEST_F(GpuTimeline, HasRowsByTheGpusClock) {
       EXPECT_GT(find(gpu, span)->begin, find(host, span)->begin - 2e3) << span;
       EXPECT_LT(find(gpu, span)->begin, find(host, span)->begin + 60e6) << span;
     }
-    const TimelineRow& copies = rows.at({0, name + " GPU communication"});
-    ASSERT_GT(copies.spans.size(), 0u);
-    for (const TimelineSpan& span : copies.spans) EXPECT_GT(span.arguments.at("bytes").get<int>(), 0) << span.name;
+    // Of two ranks the one that comes second to a message copies it: it may always be the same one.
+    const auto row = rows.find({0, name + " GPU communication"});
+    if (row == rows.end()) continue;
+    for (const TimelineSpan& span : row->second.spans) {
+      EXPECT_GT(span.arguments.at("bytes").get<int>(), 0) << span.name;
+      ++copies;
+    }
   }
+  EXPECT_GT(copies, 0);
 }
 
 TEST_F(GpuTimeline, ChangesNoBitOfARun) {

@@ -23,9 +23,10 @@ Counts operator-(Counts now, const Counts& before) {
 /// What a step must not make: the driver may have to wait for the device before it gives any of it.
 Counts made(const Counts& calls) {
   Counts found;
-  for (const char* const call : {"cudaMalloc", "cudaMallocHost", "cudaHostAlloc", "cudaEventCreate",
-                                 "cudaEventCreateWithFlags", "cudaStreamCreate", "cudaStreamCreateWithFlags",
-                                 "cudaFree", "cudaFreeHost", "cudaEventDestroy", "cudaStreamDestroy"}) {
+  for (const char* const call :
+       {"cudaMalloc", "cudaMallocHost", "cudaHostAlloc", "cudaEventCreate", "cudaEventCreateWithFlags",
+        "cudaStreamCreate", "cudaStreamCreateWithFlags", "cudaStreamCreateWithPriority", "cudaFree", "cudaFreeHost",
+        "cudaEventDestroy", "cudaStreamDestroy"}) {
     if (const auto at = calls.find(call); at != calls.end()) found.insert(*at);
   }
   return found;
