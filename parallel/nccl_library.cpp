@@ -76,7 +76,8 @@ void find(void* library, const char* name, Function*& function) {
            (from, to, count, type, root, communicator, stream))
 
 struct Functions {
-#define RINGTRAIN_DECLARE(result, name, parameters, arguments) decltype(::name)* name = nullptr;
+#define RINGTRAIN_DECLARE(result, name, parameters, arguments) \
+  decltype(::name)* name = nullptr;  // NOLINT(bugprone-macro-parentheses): a name
   RINGTRAIN_NCCL_FUNCTIONS(RINGTRAIN_DECLARE)
 #undef RINGTRAIN_DECLARE
 

@@ -311,11 +311,9 @@ ncclResult_t get_state(ncclComm_t communicator, ncclResult_t* found) {
       break_communicator(one, std::exchange(one.error_to_come, ncclSuccess), "an error that a test wants");
     }
     if (one.error == ncclSuccess) {
-      if (one.phase == Phase::joining && go_on_joining(one)) {
-        one.phase = Phase::ready;
-      } else if (one.phase == Phase::splitting && go_on_splitting(one)) {
-        one.phase = Phase::ready;
-      } else if (one.phase == Phase::posting && go_on_posting(runtime, one, lock)) {
+      if ((one.phase == Phase::joining && go_on_joining(one)) ||
+          (one.phase == Phase::splitting && go_on_splitting(one)) ||
+          (one.phase == Phase::posting && go_on_posting(runtime, one, lock))) {
         one.phase = Phase::ready;
       } else if (one.phase == Phase::leaving && go_on_leaving(runtime, one, lock)) {
         one.phase = Phase::left;

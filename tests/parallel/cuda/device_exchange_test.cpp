@@ -27,7 +27,7 @@ class DeviceExchange : public GpuRanks, public ::testing::WithParamInterface<Car
 
 /// Fills x with random numbers of this rank.
 void fill_random(Stream& stream, const TensorView& x, int rank) {
-  fill_normal(stream, x, 1, 17, static_cast<std::uint64_t>(1000 * rank));
+  fill_normal(stream, x, 1, 17, 1000 * static_cast<std::uint64_t>(rank));
 }
 
 /// Return the orders in which a carrier can add.
@@ -250,7 +250,7 @@ TEST_P(DeviceExchange, BroadcastsAndSplits) {
     EXPECT_EQ(alone->size(), 1);
     const Tensor x = rank.make(50, r);
     broadcast(*row, x, 1, {"row"});
-    EXPECT_EQ(rank.read(x), std::vector<float>(50, static_cast<float>(r / 2 * 2 + 1)));
+    EXPECT_EQ(rank.read(x), std::vector<float>(50, static_cast<float>(r | 1)));
     broadcast(*rank.ranks, x, 0, {"all"});
     EXPECT_EQ(rank.read(x), std::vector<float>(50, 1));
     const Tensor own = rank.make(7, 10 + r), back = rank.make(7, 0);

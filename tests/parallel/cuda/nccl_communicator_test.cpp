@@ -211,6 +211,7 @@ TEST_F(NcclFailure, ACallThatFailsEndsAllRanks) {
         world.barrier({"both know"});
         GpuRank rank(world, Carrier::nccl, long_timeout);
         std::vector<std::unique_ptr<Communicator>> parts;
+        parts.reserve(6);
         for (int i = 0; i < 6; ++i) parts.push_back(rank.ranks->split(i));
         for (int i = 0; i < 6; ++i) around(rank);
         fail(ExitCode::data, "no call failed");
