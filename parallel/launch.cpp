@@ -40,8 +40,10 @@ class FirstError {
     std::unique_lock lock(mutex_);
     const auto all = [&] { return ended_ == ranks; };
     changed_.wait(lock, [&] { return first_ || all(); });
-    if (unwinding_seconds <= 0 || changed_.wait_for(lock, std::chrono::duration<double>(unwinding_seconds), all))
+    if (!first_ || unwinding_seconds <= 0 ||
+        changed_.wait_for(lock, std::chrono::duration<double>(unwinding_seconds), all)) {
       return;
+    }
     std::fprintf(stderr, "%d of %d ranks end in the middle of their work: %s\n", ranks - ended_, ranks,
                  first_->second.c_str());
     std::_Exit(static_cast<int>(first_->first));

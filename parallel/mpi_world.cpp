@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "parallel/mpi_communicator.h"
@@ -92,8 +93,8 @@ void MpiWorld::set_timeout(double seconds) {
 }
 
 std::unique_ptr<Communicator> MpiWorld::communicator() {
-  std::vector<int> all;
-  for (int rank = 0; rank < size(); ++rank) all.push_back(rank);
+  std::vector<int> all(static_cast<std::size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
   return make_mpi_communicator(*this, std::move(all), 0);
 }
 
@@ -216,7 +217,7 @@ std::string MpiWorld::report() {
 
 bool MpiWorld::is_to_tell() {
   Lock lock(mutex_);
-  if (told_) return false;
+  if (told_ || !failure_) return false;
   const auto lower_end = peers_.begin() + rank();
   if (std::none_of(peers_.begin(), lower_end, [](const PeerState& peer) { return peer.heard; })) {
     sockets_.send({RankMessage::Kind::told, rank(), ExitCode::rank, "", ""});

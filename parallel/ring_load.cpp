@@ -40,6 +40,7 @@ std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> q
 std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout, std::int64_t length, int ranks) {
   const Segment all{0, 1, length};
   std::vector<std::int64_t> pairs;
+  pairs.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     pairs.push_back(visible_pairs(mask, shard_segments(layout, length, ranks, rank), {&all, 1}));
   }

@@ -20,7 +20,7 @@ class TokenFileTest : public DataTest {
   std::string forge(const std::string& name, const std::vector<Token>& tokens, Hdf5Type type,
                     const std::vector<std::int64_t>& offsets, const std::vector<float>& weights = {},
                     Hdf5Attributes attributes = {}) const {
-    const std::string path = at(name);
+    std::string path = at(name);
     std::vector<Hdf5Dataset> datasets{
         {"document_offsets", Hdf5Type::int64, {static_cast<std::int64_t>(offsets.size())}, 0},
         {"tokens", type, {static_cast<std::int64_t>(tokens.size())}, 0}};

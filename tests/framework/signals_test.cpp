@@ -2,7 +2,7 @@
 #include "framework/signals.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill and sigaction are POSIX
 #include <unistd.h>
 
 #include <cstdlib>

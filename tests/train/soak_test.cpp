@@ -1,7 +1,7 @@
 // A run at full load for as long as RINGTRAIN_SOAK_SECONDS says (scripts/torture soak; skipped without it):
 // checkpoints, evaluation, metrics; killed and resumed every RINGTRAIN_SOAK_KILL_EVERY seconds. Between two kills
 // memory is flat within 1 % and no descriptor is lost; the losses are those of the undisturbed run.
-#include <signal.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill and sigaction are POSIX
 #include <unistd.h>
 
 #include <algorithm>

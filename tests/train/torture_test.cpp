@@ -1,7 +1,7 @@
 // Checkpoints under torture, in a short form that every test run has; scripts/torture asks for more by the environment.
 // A save that ends at any system call, a run killed at any moment, a file cut or with a bit turned.
 #include <dirent.h>
-#include <signal.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill and sigaction are POSIX
 #include <sys/mount.h>
 
 #include <chrono>
