@@ -110,7 +110,7 @@ CheckpointManifest verify_checkpoint(const std::string& folder) {
   if (!is_directory(folder) || !path_exists(path)) {
     fail(ExitCode::checkpoint, "{}: is no complete checkpoint: it has no manifest.json", folder);
   }
-  const CheckpointManifest manifest = parse_manifest(read_file(path, ExitCode::checkpoint, largest_manifest), path);
+  CheckpointManifest manifest = parse_manifest(read_file(path, ExitCode::checkpoint, largest_manifest), path);
   for (const CheckpointFile& file : manifest.files) {
     const std::string at = folder + "/" + file.name;
     if (!path_exists(at)) fail(ExitCode::checkpoint, "{}: is missing, but its manifest lists it", at);

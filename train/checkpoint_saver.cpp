@@ -40,7 +40,7 @@ std::optional<Error> first_problem(Communicator& world, const std::optional<Erro
   if (first == codes.end()) return std::nullopt;
   const int root = static_cast<int>(first - codes.begin());
   std::array<std::uint8_t, 1024> text{};
-  if (world.rank() == root) {
+  if (world.rank() == root && own) {
     const std::string sentence = own->what();
     std::copy_n(sentence.begin(), std::min(sentence.size(), text.size() - 1), text.begin());
   }

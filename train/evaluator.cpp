@@ -73,6 +73,7 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
 
   std::vector<std::vector<BlockSums>> sums(static_cast<std::size_t>(lengths));
   std::vector<std::int64_t> documents;
+  documents.reserve(targets.blocks.size());
   for (const TargetBlock& block : targets.blocks) documents.push_back(block.document);
   const double* at = flat.data();
   for (auto& row : sums) {

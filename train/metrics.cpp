@@ -36,6 +36,7 @@ std::int64_t step_of(const std::string& line) {
 
 std::string metrics_line(const StepRecord& record) {
   std::vector<std::string> peaks;
+  peaks.reserve(record.peak.size());
   for (const MemoryUse& peak : record.peak) peaks.push_back(peak_json(peak));
   return fmt::format(
       R"({{"kind":"train","step":{},"tokens":{},"loss":{},"grad_norm":{},"lr":{:.17g},"skipped_steps":{},)"

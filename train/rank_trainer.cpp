@@ -253,6 +253,7 @@ int RankTrainer::signal_anywhere() {
 }
 
 int RankTrainer::evaluate(std::int64_t step) {
+  if (!run_.targets) return 0;  // this run does not evaluate
   const Span span(state_.stream.trace(), "evaluation", {{"step", step}});
   int signal = 0;
   auto last_look = std::chrono::steady_clock::now();

@@ -24,13 +24,15 @@ struct Gathered {
 
   double of(int rank, int pass, int field) const {
     const int fields = mesh.sequence + 3;
-    return loads[static_cast<std::size_t>(rank)][static_cast<std::size_t>(pass * fields + field)];
+    return loads[static_cast<std::size_t>(rank)]
+                [static_cast<std::size_t>(pass) * static_cast<std::size_t>(fields) + static_cast<std::size_t>(field)];
   }
   /// Return the imbalance of the most uneven ring.
   double worst_imbalance(int pass, int field) const {
     double worst = 1;
     for (int data = 0; data < mesh.data; ++data) {
       std::vector<double> ring;
+      ring.reserve(static_cast<std::size_t>(mesh.sequence));
       for (int s = 0; s < mesh.sequence; ++s) ring.push_back(of(data * mesh.sequence + s, pass, field));
       worst = std::max(worst, imbalance(ring));
     }

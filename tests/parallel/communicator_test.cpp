@@ -2,7 +2,7 @@
 // first error ends all ranks, names what was at fault, and leaves no buffer in use. (Of processes:
 // mpi_faults_test.cpp.)
 #include <gtest/gtest.h>
-#include <time.h>
+#include <time.h>  // NOLINT(modernize-deprecated-headers): clock_gettime is POSIX
 
 #include <algorithm>
 #include <atomic>

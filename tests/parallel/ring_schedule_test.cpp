@@ -41,7 +41,7 @@ class Play {
   Play(const Needs& needed, int N) : needed_(needed), N_(N), plans_(all_plans(needed, N)) {}
 
   void run() {
-    blocks_met_.assign(static_cast<std::size_t>(N_ * N_), 0);
+    blocks_met_.assign(static_cast<std::size_t>(N_) * static_cast<std::size_t>(N_), 0);
     home_.assign(static_cast<std::size_t>(N_), {});
     carried_.assign(static_cast<std::size_t>(N_), {});
     for (int rank = 0; rank < N_; ++rank) {
@@ -75,7 +75,9 @@ class Play {
   }
 
  private:
-  std::size_t index(int i, int j) const { return static_cast<std::size_t>(i * N_ + j); }
+  std::size_t index(int i, int j) const {
+    return static_cast<std::size_t>(i) * static_cast<std::size_t>(N_) + static_cast<std::size_t>(j);
+  }
   const RingPlan& plan_of(int rank) const { return plans_[static_cast<std::size_t>(rank)]; }
 
   void compute(int hop) {

@@ -234,7 +234,7 @@ TEST_F(EvaluationTest, DuringTrainingEqualsTheProgramOnTheSameWeights) {
   options.mesh.sequence = 3;
   Launcher launcher;
   const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
-  EXPECT_EQ(summary.target_hash, lines[1].at("target_hash"));
+  EXPECT_EQ(summary.target_hash, lines[1].at("target_hash").get<std::string>());
   EXPECT_EQ(summary.documents, lines[1].at("documents"));
   EXPECT_EQ(summary.trained_length, 37);
   for (std::size_t i = 0; i < 3; ++i) {

@@ -28,10 +28,12 @@ void* counted(void* block, std::size_t bytes) {
 
 // The functions behind glibc's malloc, which keeps free for itself.
 extern "C" {
+// NOLINTBEGIN(bugprone-reserved-identifier)
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
 void* __libc_realloc(void*, std::size_t);
 void* __libc_memalign(std::size_t, std::size_t);
+// NOLINTEND(bugprone-reserved-identifier)
 
 void* malloc(std::size_t bytes) {
   return counted(__libc_malloc(bytes), bytes);

@@ -28,9 +28,9 @@ inline Outcome run_scenario_by(const std::string& launcher) {
   const auto start = std::chrono::steady_clock::now();
   std::FILE* const pipe = ::popen(command.c_str(), "r");
   if (!pipe) return outcome;
-  for (std::array<char, 4096> piece; const std::size_t n = std::fread(piece.data(), 1, piece.size(), pipe);) {
-    outcome.text.append(piece.data(), n);
-  }
+  std::array<char, 4096> piece{};
+  std::size_t n = 0;
+  while ((n = std::fread(piece.data(), 1, piece.size(), pipe)) > 0) outcome.text.append(piece.data(), n);
   const int status = ::pclose(pipe);
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 256;
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
