@@ -111,29 +111,26 @@ using cuda_emulator::Runtime;
 using Lock = cuda_emulator::Streams::Lock;
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
-  return call(__func__, [&, name = __func__](Runtime& state, Lock&) {
-    return cuda_emulator::allocate(state, name, pointer, bytes, false);
-  });
+  const char* const name = __func__;
+  return call(name, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, name, pointer, bytes, false); });
 }
 cudaError_t cudaFree(void* pointer) {
-  return call(__func__, [&, name = __func__](Runtime& state, Lock& lock) {
-    return cuda_emulator::release(state, name, lock, pointer, false);
-  });
+  const char* const name = __func__;
+  return call(name,
+              [&](Runtime& state, Lock& lock) { return cuda_emulator::release(state, name, lock, pointer, false); });
 }
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
-  return call(__func__, [&, name = __func__](Runtime& state, Lock&) {
-    return cuda_emulator::allocate(state, name, pointer, bytes, true);
-  });
+  const char* const name = __func__;
+  return call(name, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, name, pointer, bytes, true); });
 }
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
-  return call(__func__, [&, name = __func__](Runtime& state, Lock&) {
-    return cuda_emulator::allocate(state, name, pointer, bytes, true);
-  });
+  const char* const name = __func__;
+  return call(name, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, name, pointer, bytes, true); });
 }
 cudaError_t cudaFreeHost(void* pointer) {
-  return call(__func__, [&, name = __func__](Runtime& state, Lock& lock) {
-    return cuda_emulator::release(state, name, lock, pointer, true);
-  });
+  const char* const name = __func__;
+  return call(name,
+              [&](Runtime& state, Lock& lock) { return cuda_emulator::release(state, name, lock, pointer, true); });
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {

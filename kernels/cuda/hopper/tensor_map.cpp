@@ -41,9 +41,10 @@ CUtensorMap head_map(const TensorView& x, int tokens) {
   const cuuint32_t steps[rank] = {1, 1, 1, 1};
   // The driver wants the map at a multiple of 64 bytes. GCC 12 gives the caller's place for the result no more than 32,
   // so it is not made there (as it would be, were it a variable of its own).
-  struct alignas(64) Place {
+  struct Place {
     CUtensorMap map;
   } place;
+  static_assert(alignof(Place) >= 64);
   const CUresult result = encode_function()(
       &place.map, x.dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank,
       x.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,

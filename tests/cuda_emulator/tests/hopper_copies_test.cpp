@@ -371,7 +371,7 @@ TEST_F(TmaTest, StoresAndReductionsLeaveWhatIsOutside) {
         for (int column = 0; column < 32; ++column) {
           const int r = c1 + row, c = c0 + column;
           if (r < 0 || r >= 10 || c < 0 || c >= 32) continue;
-          float& to = expected[static_cast<std::size_t>(r * 32 + c)];
+          float& to = expected[static_cast<std::size_t>(r) * 32 + static_cast<std::size_t>(c)];
           to = (add ? to : 0.0f) + static_cast<float>(100 * row + column);
         }
       }
