@@ -349,7 +349,8 @@ TEST_F(Numbers, Bfloat16RoundsToNearestEven) {
   EXPECT_EQ(pair.x, 1.5f);
   EXPECT_EQ(pair.y, -2.0f);
   EXPECT_EQ(__nv_bfloat162_raw(__floats2bfloat162_rn(1.0f, 2.0f)).y, 0x4000);
-  static_assert(sizeof(__nv_bfloat162) == 4 && alignof(__nv_bfloat162) == 4 && sizeof(__nv_bfloat16) == 2);
+  static_assert(sizeof(__nv_bfloat162) == 4 && sizeof(__nv_bfloat16) == 2);
+  static_assert(alignof(__nv_bfloat162) == 4);
 }
 
 TEST_F(Numbers, Exp2FlushesDenormals) {
