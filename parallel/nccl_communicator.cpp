@@ -95,8 +95,9 @@ Ticket NcclCommunicator::exchange(const TensorView& send, int to, const TensorVi
   ensure((to == rank()) == (from == rank()), "a rank sends to itself what it receives in the same exchange");
   nccl_->throw_if_aborted();
   std::vector<NcclOperation> halves;  // NCCL need not know of those without bytes: neither side posts them
-  if (to != no_peer && send.bytes() > 0)
+  if (to != no_peer && send.bytes() > 0) {
     halves.push_back({Kind::send, send.data, nullptr, send.bytes(), ncclUint8, to});
+  }
   if (from != no_peer && receive.bytes() > 0) {
     halves.push_back({Kind::receive, nullptr, receive.data, receive.bytes(), ncclUint8, from});
   }

@@ -8,6 +8,7 @@
 #include "framework/allocator.h"
 #include "framework/compute_device.h"
 #include "kernels/elementwise.h"
+#include "parallel/collectives.h"
 #include "parallel/launch.h"
 #include "parallel/nccl_communicator.h"
 #include "tests/support/gpu.h"
@@ -47,6 +48,27 @@ struct GpuRank {
   Stream& stream;
   std::unique_ptr<Communicator> ranks;  // the first to go
 };
+
+/// Connects all pairs of ranks, as the first messages do.
+inline void connect(GpuRank& rank) {
+  const Tensor x = rank.make(rank.ranks->size(), 0);
+  all_gather_slices(*rank.ranks, x, {"connecting"});
+  rank.stream.synchronize();
+}
+
+/// One exchange around the ring of all ranks.
+inline constexpr CallSite test_site{.operation = "test message", .layer = 3, .hop = 2};
+inline Ticket post_around(GpuRank& rank, const TensorView& sent, const TensorView& received) {
+  const int n = rank.ranks->size(), r = rank.ranks->rank();
+  return rank.ranks->exchange(sent, (r + 1) % n, received, (r + n - 1) % n, test_site);
+}
+
+/// The same, done when it returns.
+inline void around(GpuRank& rank, std::int64_t received_elements = 100) {
+  const Tensor sent = rank.make(100, rank.ranks->rank()), received = rank.make(received_elements, -1);
+  rank.ranks->wait(post_around(rank, sent, received));
+  rank.stream.synchronize();
+}
 
 /// The emulator shows so many GPUs from now on.
 inline void show_gpus([[maybe_unused]] int count) {

@@ -21,7 +21,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr CallSite test_site{.operation = "test message", .layer = 3, .hop = 2};
 constexpr double timeout = 1.25;      // where it is to pass
 constexpr double long_timeout = 120;  // where it is not: it would be too late
 
@@ -44,24 +43,6 @@ class NcclFailure : public GpuRanks {
     for (const char* word : words) EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
   }
 };
-
-/// Connects all pairs of ranks, as the first messages do.
-void connect(GpuRank& rank) {
-  const Tensor x = rank.make(rank.ranks->size(), 0);
-  all_gather_slices(*rank.ranks, x, {"connecting"});
-  rank.stream.synchronize();
-}
-
-/// One exchange around the ring of all ranks.
-Ticket post_around(GpuRank& rank, const TensorView& sent, const TensorView& received) {
-  const int n = rank.ranks->size(), r = rank.ranks->rank();
-  return rank.ranks->exchange(sent, (r + 1) % n, received, (r + n - 1) % n, test_site);
-}
-void around(GpuRank& rank) {
-  const Tensor sent = rank.make(100, rank.ranks->rank()), received = rank.make(100, -1);
-  rank.ranks->wait(post_around(rank, sent, received));
-  rank.stream.synchronize();
-}
 
 // --- What never ends.
 
@@ -348,70 +329,6 @@ TEST_F(NcclFailure, AllCommunicatorsAreAbortedAtOnce) {
   expect_words(error, ExitCode::numeric, {"a bad number"});
 }
 
-// --- Its place on the GPU.
-
-/// Return how often the rank's stream waits for another one between its first kernel and its second.
-int waits_between_kernels(const std::vector<cuda_emulator::Trace>& trace, int device) {
-  using Kind = cuda_emulator::Trace::Kind;
-  int stream = -1, waits = 0;
-  for (const auto& one : trace) {
-    if (one.device != device) continue;
-    if (one.kind == Kind::kernel && stream >= 0) return waits;
-    if (one.kind == Kind::kernel) stream = one.stream;
-    if (one.kind == Kind::wait && one.stream == stream) ++waits;
-  }
-  ADD_FAILURE() << "fewer than two kernels on device " << device;
-  return -1;
-}
-
-TEST_F(NcclFailure, WorkBehindAMessageLetsItBeginFirst) {
-  // Else a kernel that fills the GPU would keep it back to its own end. But it does not wait for other acts' ends.
-  for (const bool beside_another : {false, true}) {
-    launch_threads({.ranks = 2, .timeout_seconds = long_timeout}, [&](Communicator& world) {
-      GpuRank rank(world, Carrier::nccl, long_timeout);
-      const auto gradients = rank.ranks->split(0);
-      const Tensor x = rank.make(100, 1), sent = rank.make(100, world.rank()), received = rank.make(100, -1);
-      const Tensor own = rank.make(10, 0);
-      connect(rank);
-      Ticket sum{};
-      if (beside_another) sum = gradients->reduce_slices(x.view().flat(), {"sum"});
-      rank.stream.synchronize();
-      world.barrier({});
-      if (world.rank() == 0) cuda_emulator::start_trace();
-      world.barrier({});
-      fill(rank.stream, sent, 2);
-      const Ticket ticket = post_around(rank, sent, received);
-      fill(rank.stream, own, 3);
-      rank.ranks->wait(ticket);
-      gradients->wait(sum);
-      EXPECT_EQ(rank.read(received), std::vector<float>(100, 2));
-      world.barrier({});
-      if (world.rank() == 0) {
-        const auto trace = cuda_emulator::take_trace();
-        for (int r = 0; r < 2; ++r) EXPECT_EQ(waits_between_kernels(trace, r), beside_another ? 0 : 1);
-      }
-    });
-  }
-  EXPECT_EQ(cuda_emulator::calls()["cudaStreamCreateWithPriority"], 4u);
-}
-
-TEST_F(NcclFailure, WorkBehindAMessageDoesNotWaitForItsEnd) {
-  launch_threads({.ranks = 2, .timeout_seconds = 20}, [&](Communicator& world) {
-    GpuRank rank(world, Carrier::nccl, 20);
-    const Tensor sent = rank.make(100, world.rank()), received = rank.make(100, -1), x = rank.make(10, 0);
-    connect(rank);
-    if (world.rank() == 1) world.barrier({"the other one has done its work"});
-    const Ticket ticket = post_around(rank, sent, received);
-    scale(rank.stream, x, 3);
-    if (world.rank() == 0) {
-      rank.stream.synchronize();
-      world.barrier({"before the other one posts its side"});
-    }
-    rank.ranks->wait(ticket);
-    EXPECT_EQ(rank.read(received), std::vector<float>(100, static_cast<float>(1 - world.rank())));
-  });
-}
-
 // --- Splits.
 
 TEST_F(NcclFailure, ASplitThatFailsOnOneEndsAllRanks) {
@@ -436,19 +353,6 @@ TEST_F(NcclFailure, ASplitThatDoesNotEndTimesOut) {
     rank.ranks->split(0);
   });
   expect_words(error, ExitCode::rank, {"rank 1 of 2 waited 1.25 s", "splitting the ranks"});
-}
-
-TEST_F(NcclFailure, ASplitWaitsForWhatIsUnderWay) {
-  launch_threads({.ranks = 4, .timeout_seconds = long_timeout}, [](Communicator& world) {
-    GpuRank rank(world, Carrier::nccl, long_timeout);
-    const Tensor sent = rank.make(100, world.rank()), received = rank.make(100, -1);
-    rank.ranks->wait(post_around(rank, sent, received));
-    const auto half = rank.ranks->split(world.rank() % 2 == 0 ? -7 : 3);  // any colour will do
-    EXPECT_EQ(half->size(), 2);
-    EXPECT_EQ(half->rank(), world.rank() / 2);
-    half->wait(half->exchange(sent, 1 - half->rank(), received, 1 - half->rank(), test_site));
-    EXPECT_EQ(rank.read(received), std::vector<float>(100, static_cast<float>((world.rank() + 2) % 4)));
-  });
 }
 
 TEST_F(NcclFailure, ARankThatDiesWhileOthersJoinEndsThem) {

@@ -12,22 +12,12 @@
 namespace ringtrain::testing {
 namespace {
 
-constexpr CallSite test_site{.operation = "test message", .layer = 3, .hop = 2};
 constexpr double timeout = 1.25, long_timeout = 60;
 constexpr int culprit = 1;
 
-void connect(GpuRank& rank) {
-  const Tensor x = rank.make(rank.ranks->size(), 0);
-  all_gather_slices(*rank.ranks, x, {"connecting"});
-  rank.stream.synchronize();
+void connect_all(GpuRank& rank) {
+  connect(rank);
   rank.ranks->barrier({"connected"});
-}
-
-void around(GpuRank& rank, std::int64_t received_elements = 100) {
-  const int n = rank.ranks->size(), r = rank.ranks->rank();
-  const Tensor sent = rank.make(100, r), received = rank.make(received_elements, -1);
-  rank.ranks->wait(rank.ranks->exchange(sent, (r + 1) % n, received, (r + n - 1) % n, test_site));
-  rank.stream.synchronize();
 }
 
 /// A body whose ranks are joined and connected. The culprit then does something of its own; the others wait for it in
@@ -36,7 +26,7 @@ RankBody once_connected(double seconds, const std::function<void(GpuRank&)>& act
   return [=](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, seconds);
     const auto part = rank.ranks->split(0);
-    connect(rank);
+    connect_all(rank);
     if (world.rank() == culprit) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the others wait by then
       act(rank);
@@ -96,7 +86,7 @@ void end_in_order(Communicator& world) {
   {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     const auto part = rank.ranks->split(world.rank() % 2);
-    connect(rank);
+    connect_all(rank);
     around(rank);
   }
   if (cuda_emulator::nccl_communicators() > 0 || !cuda_emulator::nccl_misuses().empty()) {
