@@ -1,5 +1,5 @@
-// Where NCCL's acts stand among the rest of a rank's work on its GPU: in front of what is to run beside them, and all of
-// them in front of a split. Asked of the emulator, which tells what each stream waits for.
+// Where NCCL's acts stand among the rest of a rank's work on its GPU: in front of what is to run beside them, and all
+// of them in front of a split. Asked of the emulator, which tells what each stream waits for.
 #if defined(RINGTRAIN_CUDA_EMULATED)
 
 #include "tests/parallel/cuda/gpu_ranks.h"
