@@ -1,6 +1,7 @@
 // What a config's keys mean: defaults, every key, settings, differences.
 #include "framework/device.h"
 #include "tests/framework/config_text.h"
+#include "tests/support/paths.h"
 
 #include <filesystem>
 
@@ -141,7 +142,7 @@ TEST(Config, DifferencesNameTheKeyAndBothValues) {
 
 TEST(Config, EveryConfigOfTheProjectIsValid) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(RINGTRAIN_SOURCE_DIR "/configs")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_folder() + "/configs")) {
     if (entry.path().extension() != ".yaml") continue;
     ++files;
     Config config;
@@ -156,7 +157,7 @@ TEST(Config, EveryConfigOfTheProjectIsValid) {
 TEST(Config, TinyRunsOnAnyMesh) {
   for (const int data : {1, 2, 3, 4, 6, 8}) {
     for (const int sequence : {1, 2, 3, 8}) {
-      EXPECT_NO_THROW(read_config(RINGTRAIN_SOURCE_DIR "/configs/tiny.yaml",
+      EXPECT_NO_THROW(read_config(source_folder() + "/configs/tiny.yaml",
                                   {"mesh.data=" + std::to_string(data), "mesh.sequence=" + std::to_string(sequence),
                                    "training.seq_len=" + std::to_string(17 * sequence)}));
     }

@@ -9,13 +9,14 @@
 #include <iterator>
 
 #include "tests/support/folder_test.h"
+#include "tests/support/paths.h"
 
 namespace ringtrain {
 namespace {
 
 namespace fs = std::filesystem;
 
-const std::string corpus = std::string(RINGTRAIN_SOURCE_DIR) + "/tests/fuzz/corpus/token_file";
+const std::string corpus = source_folder() + "/tests/fuzz/corpus/token_file";
 
 class HeaderTest : public testing::FolderTest {
  protected:

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/layers/harness.h"
+#include "tests/support/paths.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -62,7 +63,7 @@ ModelConfig config_from(const nlohmann::json& json) {
 }
 
 Golden read_golden(const std::string& name) {
-  std::ifstream file(RINGTRAIN_SOURCE_DIR "/tests/golden/" + name + ".json");
+  std::ifstream file(source_folder() + "/tests/golden/" + name + ".json");
   const nlohmann::json json = nlohmann::json::parse(file);
   Golden golden;
   golden.config = config_from(json["config"]);

@@ -1,13 +1,14 @@
 // How ranks that are processes fail: each scenario is a run of 4 processes of its own (mpi/scenarios.cpp), which must
 // end soon, with the right code, and with one sentence that names what was at fault.
 #include "tests/parallel/mpi/scenario_run.h"
+#include "tests/support/paths.h"
 
 namespace ringtrain::testing {
 namespace {
 
 Outcome run(const std::string& scenario, const std::string& options = "") {
   return run_scenario_by("timeout 60 " MPIEXEC " --quiet --oversubscribe --bind-to none " + options +
-                         " -n 4 " RINGTRAIN_BINARY_DIR "/parallel_mpi_tests --scenario " + scenario);
+                         " -n 4 " + binary_folder() + "/parallel_mpi_tests --scenario " + scenario);
 }
 
 /// What mpirun has not passed on when it kills is lost, on a busy machine a whole report.

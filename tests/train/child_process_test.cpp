@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 
@@ -14,7 +15,7 @@ namespace ringtrain::testing {
 Child::Child(const std::string& program, const std::vector<std::string>& arguments, const std::string& folder,
              std::int64_t max_file_bytes)
     : folder_(folder) {
-  const std::string path = program.front() == '/' ? program : std::string(RINGTRAIN_BINARY_DIR) + "/" + program;
+  const std::string path = program.front() == '/' ? program : binary_folder() + "/" + program;
   const std::string out = folder + "/stdout.txt", err = folder + "/stderr.txt";
   std::vector<char*> argv{const_cast<char*>(path.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -9,13 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
+
 namespace ringtrain::testing {
 
 class FaultyDisk {
  public:
   /// settings: names without RINGTRAIN_FAULT_, e.g. {{"PATH", "checkpoints/"}, {"AT", "3"}}.
   explicit FaultyDisk(const std::map<std::string, std::string>& settings) {
-    set("LD_PRELOAD", std::string(RINGTRAIN_BINARY_DIR) + "/disk_faults.so");
+    set("LD_PRELOAD", binary_folder() + "/disk_faults.so");
     for (const auto& [name, value] : settings) set("RINGTRAIN_FAULT_" + name, value);
   }
   FaultyDisk(const FaultyDisk&) = delete;

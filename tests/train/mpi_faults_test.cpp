@@ -14,6 +14,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint_folder.h"
@@ -56,9 +57,9 @@ class LaunchTest : public TrainTest {
   }
   Child start(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> arguments{
-        "-n", std::to_string(processes), "--", std::string(RINGTRAIN_BINARY_DIR) + "/train", "--config", "run.yaml"};
+        "-n", std::to_string(processes), "--", binary_folder() + "/train", "--config", "run.yaml"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Child(RINGTRAIN_SOURCE_DIR "/scripts/launch", arguments, folder);
+    return Child(source_folder() + "/scripts/launch", arguments, folder);
   }
   /// Return the processes that this test started and that are still there.
   std::vector<std::string> left_behind() const {

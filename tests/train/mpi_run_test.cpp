@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 
@@ -37,7 +38,7 @@ class MpiRuns : public TrainTest {
                                        "none",
                                        "-n",
                                        std::to_string(processes),
-                                       std::string(RINGTRAIN_BINARY_DIR) + "/" + command[0]};
+                                       binary_folder() + "/" + command[0]};
     arguments.insert(arguments.end(), command.begin() + 1, command.end());
     return run_child(MPIEXEC, arguments, folder);
   }
@@ -139,7 +140,7 @@ TEST_F(MpiRuns, RefuseWhatDoesNotFit) {
   expect_usage(threads(train_command("run", 2, 1, {"--set", "mesh.backend=mpi"})), {"mesh.backend mpi needs"});
   expect_usage(mpirun(2, train_command("run", 2, 1, {"--set", "training.seqlen=5"})), {"did you mean"});
   // Ranks that begin differently.
-  const std::string program = std::string(RINGTRAIN_BINARY_DIR) + "/train";
+  const std::string program = binary_folder() + "/train";
   auto first = train_command("run", 2, 1), second = first;
   first[0] = second[0] = program;
   second.insert(second.end(), {"--set", "training.seed=8"});

@@ -14,6 +14,7 @@
 #include "framework/cuda/check.h"
 #include "parallel/collectives.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
+#include "tests/support/paths.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -512,7 +513,7 @@ TEST_F(NcclFailure, ALibraryThatDoesNotServeIsToldByName) {
   EXPECT_EXIT(use_without_files(), ::testing::ExitedWithCode(7),
               "rank . of 2: NCCL cannot be loaded on host .* .libnccl.so.2: .*; install it, put the folder of "
               "libnccl.so.2 into");
-  ::setenv("LD_PRELOAD", RINGTRAIN_BINARY_DIR "/emulated_nccl/too_old/libnccl.so.2", 1);
+  ::setenv("LD_PRELOAD", (binary_folder() + "/emulated_nccl/too_old/libnccl.so.2").c_str(), 1);
   EXPECT_EXIT(use_nccl(), ::testing::ExitedWithCode(7),
               "rank . of 2: host .* has a libnccl.so.2 without ncclCommInitRankConfig: it is too old; install NCCL "
               "2.28 or newer");

@@ -3,6 +3,7 @@
 #if defined(RINGTRAIN_CUDA_EMULATED) && RINGTRAIN_MPI
 
 #include "tests/parallel/mpi/scenario_run.h"
+#include "tests/support/paths.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 /// variables: NAME=VALUE for the processes.
 Outcome run(const std::string& scenario, const std::string& variables = "") {
   return run_scenario_by("CUDA_EMULATOR_DEVICES=3 CUDA_EMULATOR_TELL=1 " + variables +
-                         " timeout 60 " RINGTRAIN_SOURCE_DIR "/scripts/launch -n 3 -- " RINGTRAIN_BINARY_DIR
+                         " timeout 60 " + source_folder() + "/scripts/launch -n 3 -- " + binary_folder() +
                          "/gpu_mpi_tests --scenario " +
                          scenario);
 }

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "cuda_emulator.h"
+#include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 
@@ -70,7 +71,7 @@ class NcclProcessRuns : public TrainTest {
   };
   static std::vector<std::string> train_command(const MeshShape& mesh, const std::string& output,
                                                 const std::vector<std::string>& more) {
-    std::vector<std::string> command{std::string(RINGTRAIN_BINARY_DIR) + "/train", "--config", "run.yaml", "--output",
+    std::vector<std::string> command{binary_folder() + "/train", "--config", "run.yaml", "--output",
                                      output};
     for (const std::string& setting : mesh.settings()) command.insert(command.end(), {"--set", setting});
     command.insert(command.end(), more.begin(), more.end());
@@ -86,7 +87,7 @@ class NcclProcessRuns : public TrainTest {
     return launch(arguments);
   }
   ChildResult launch(const std::vector<std::string>& arguments) const {
-    return run_child(RINGTRAIN_SOURCE_DIR "/scripts/launch", arguments, folder);
+    return run_child(source_folder() + "/scripts/launch", arguments, folder);
   }
   /// The same with ranks that are threads, which copy from GPU to GPU.
   void threads(const MeshShape& mesh, const std::string& output, std::vector<std::string> more = {}) const {
@@ -163,7 +164,7 @@ TEST_F(NcclProcessRuns, TakeTheOneGpuThatALauncherShowsEach) {
 TEST_F(NcclProcessRuns, EvaluateWhatThreadsTrained) {
   // The checkpoint's config wants thread ranks, which these are not.
   threads({1, 2}, "run");
-  const std::string program = std::string(RINGTRAIN_BINARY_DIR) + "/evaluate";
+  const std::string program = binary_folder() + "/evaluate";
   const auto arguments = [&](const std::string& output) {
     return std::vector<std::string>{"--checkpoint",      "run", "--data",          data, "--mesh",          "1x2",
                                     "--context-lengths", "16",  "--target-blocks", "2",  "--target-tokens", "8",
@@ -233,7 +234,7 @@ TEST_F(NcclProcessRuns, TellOnWhichMachineNcclIsTooOld) {
     const ChildResult result = processes(
         {1, 2}, "run", {},
         fmt::format("[ $OMPI_COMM_WORLD_RANK != {} ] || export LD_PRELOAD={}/emulated_nccl/too_old/libnccl.so.2", rank,
-                    RINGTRAIN_BINARY_DIR));
+                    binary_folder()));
     expect_told(result, 7, fmt::format("rank {} of 2: host ", rank));
     EXPECT_NE(result.err.find("without ncclCommInitRankConfig: it is too old; install NCCL 2.28 or newer"),
               std::string::npos)
