@@ -13,7 +13,7 @@ if(RINGTRAIN_CUDA STREQUAL "on")
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   find_package(CUDAToolkit REQUIRED)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-  if(NCCL_INCLUDE_DIR)  # the library is loaded by the first call: parallel/nccl_library.cpp
+  if(NCCL_INCLUDE_DIR)  # the library is loaded by the first call: parallel/nccl/nccl_library.cpp
     set(RINGTRAIN_NCCL ON)
   else()
     message(STATUS "No NCCL: ranks with GPUs are threads of one process alone")
@@ -52,13 +52,13 @@ function(ringtrain_cuda_sources floor variable)
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
-# ringtrain_hopper_objects(FLOOR VARIABLE): compiles the .cu files below cuda/hopper/ for sm_90a, which alone has wgmma
+# ringtrain_hopper_objects(FLOOR VARIABLE): compiles the .cu files below hopper/ for sm_90a, which alone has wgmma
 # and setmaxnreg, and replaces them in the list by their objects.
 function(ringtrain_hopper_objects floor variable)
   set(kernels ${${variable}})
   set(hopper ${kernels})
-  list(FILTER hopper INCLUDE REGEX "/cuda/hopper/")
-  list(FILTER kernels EXCLUDE REGEX "/cuda/hopper/")
+  list(FILTER hopper INCLUDE REGEX "/hopper/")
+  list(FILTER kernels EXCLUDE REGEX "/hopper/")
   if(hopper)
     add_library(ringtrain_${floor}_hopper OBJECT ${hopper})
     set_target_properties(ringtrain_${floor}_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real)

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/allocator.h"
-#include "framework/segments.h"
+#include "framework/sequence/segments.h"
 #include "framework/tensor.h"
 
 namespace ringtrain {

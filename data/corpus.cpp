@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "data/loader.h"
-#include "framework/hash.h"
+#include "framework/storage/hash.h"
 
 namespace ringtrain {
 

@@ -11,7 +11,7 @@
 
 #include "data/batch.h"
 #include "data/token_file.h"
-#include "framework/config.h"
+#include "framework/config/config.h"
 
 namespace ringtrain {
 

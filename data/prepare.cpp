@@ -5,8 +5,8 @@
 
 #include "data/byte_tokenizer.h"
 #include "data/token_file_writer.h"
-#include "framework/hash.h"
 #include "framework/random.h"
+#include "framework/storage/hash.h"
 
 namespace ringtrain {
 

@@ -8,8 +8,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "framework/files.h"
-#include "framework/hash.h"
+#include "framework/storage/files.h"
+#include "framework/storage/hash.h"
 
 namespace ringtrain {
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "data/token_manifest.h"
-#include "framework/files.h"
-#include "framework/hash.h"
-#include "framework/hdf5_file.h"
+#include "framework/storage/files.h"
+#include "framework/storage/hash.h"
+#include "framework/storage/hdf5_file.h"
 
 namespace ringtrain {
 

@@ -1,7 +1,7 @@
 #include "data/token_file_writer.h"
 
 #include "data/token_manifest.h"
-#include "framework/hash.h"
+#include "framework/storage/hash.h"
 
 namespace ringtrain {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/hdf5_file.h"
+#include "framework/storage/hdf5_file.h"
 
 namespace ringtrain {
 

@@ -1,7 +1,7 @@
 #include "data/token_manifest.h"
 
-#include "framework/files.h"
-#include "framework/strict_json.h"
+#include "framework/storage/files.h"
+#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 

@@ -10,9 +10,9 @@
 #include <span>
 
 #include "framework/device.h"
+#include "framework/profile/trace.h"
 #include "framework/tensor.h"
 #include "framework/thread_pool.h"
-#include "framework/trace.h"
 
 namespace ringtrain {
 

@@ -1,13 +1,13 @@
 // Attention that continues (Dao et al., FlashAttention, 2022; Liu et al., Ring Attention, 2023): forward adds one block
 // of keys to a running state, backward adds one block's share to dq, dk and dv, with the global logsumexp and delta.
-// Which query sees which key follows from positions, documents and mask alone (framework/segments.h); whole tiles that
-// nobody sees are skipped. Query head h reads key/value head h / (H / G); dk and dv are summed over the group inside.
-// Tensors are dense. q, k, v, dout and out have one dtype; the state, lse, delta, dq, dk and dv have its accumulator
-// (framework/dtype.h): nothing is rounded between two blocks. No communication. On a CPU bits do not depend on the
-// number of threads: tasks are cut by the problem. Tile order is fixed: forward and dq visit key tiles from the last
-// position downwards; dk and dv add query tiles from the first position upwards. On CUDA forward does the same; dk and
-// dv add query tiles from the last downwards and, deterministic, dq adds key tiles from the first upwards
-// (kernels/cuda/attention_turns.cuh says why).
+// Which query sees which key follows from positions, documents and mask alone (framework/sequence/segments.h); whole
+// tiles that nobody sees are skipped. Query head h reads key/value head h / (H / G); dk and dv are summed over the
+// group inside. Tensors are dense. q, k, v, dout and out have one dtype; the state, lse, delta, dq, dk and dv have its
+// accumulator (framework/dtype.h): nothing is rounded between two blocks. No communication. On a CPU bits do not depend
+// on the number of threads: tasks are cut by the problem. Tile order is fixed: forward and dq visit key tiles from the
+// last position downwards; dk and dv add query tiles from the first position upwards. On CUDA forward does the same; dk
+// and dv add query tiles from the last downwards and, deterministic, dq adds key tiles from the first upwards
+// (kernels/cuda/attention/attention_turns.cuh says why).
 //
 // A row that has seen no key has m = -inf, l = 0, o = 0; finished: O = 0, LSE = -inf; in backward its P is 0. Never
 // NaN.
@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <span>
 
-#include "framework/segments.h"
+#include "framework/sequence/segments.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
 

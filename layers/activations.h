@@ -14,7 +14,7 @@
 #include <array>
 #include <vector>
 
-#include "framework/config.h"
+#include "framework/config/config.h"
 #include "framework/side_copies.h"
 #include "layers/transformer.h"
 

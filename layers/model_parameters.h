@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "framework/config.h"
+#include "framework/config/config.h"
 #include "framework/parameters.h"
 
 namespace ringtrain {

@@ -7,7 +7,7 @@
 #include "layers/device_batch.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
-#include "parallel/ring.h"
+#include "parallel/ring/ring.h"
 
 namespace ringtrain {
 

@@ -10,7 +10,7 @@
 #include "layers/embedding.h"
 #include "layers/head.h"
 #include "layers/model_parameters.h"
-#include "parallel/ring.h"
+#include "parallel/ring/ring.h"
 
 namespace ringtrain {
 

@@ -9,11 +9,11 @@
 #include <memory>
 
 #include "data/batch.h"
-#include "framework/config.h"
+#include "framework/config/config.h"
 #include "framework/parameters.h"
 #include "framework/stream.h"
 #include "parallel/communicator.h"
-#include "parallel/ring_load.h"
+#include "parallel/ring/ring_load.h"
 
 namespace ringtrain {
 

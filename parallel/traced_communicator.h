@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "framework/trace.h"
+#include "framework/profile/trace.h"
 #include "parallel/communicator.h"
 
 namespace ringtrain {

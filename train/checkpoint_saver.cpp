@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-#include "framework/files.h"
+#include "framework/storage/files.h"
 #include "parallel/collectives.h"
 
 namespace ringtrain {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "framework/stream_mark.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/run.h"
 
 namespace ringtrain {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "framework/allocator.h"
-#include "framework/config.h"
-#include "framework/files.h"
-#include "train/evaluation_report.h"
+#include "framework/config/config.h"
+#include "framework/storage/files.h"
+#include "train/evaluation/evaluation_report.h"
 #include "train/ring_report.h"
 
 namespace ringtrain {

@@ -6,12 +6,12 @@
 #include <csignal>
 #include <span>
 
-#include "framework/signals.h"
+#include "framework/system/signals.h"
 #include "parallel/collectives.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "parallel/traced_communicator.h"
-#include "train/evaluation_report.h"
-#include "train/evaluator.h"
+#include "train/evaluation/evaluation_report.h"
+#include "train/evaluation/evaluator.h"
 #include "train/schedule.h"
 
 namespace ringtrain {

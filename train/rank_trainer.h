@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "framework/progress.h"
+#include "framework/profile/progress.h"
 #include "train/checkpoint_saver.h"
+#include "train/engine/rank_state.h"
 #include "train/grace_time.h"
 #include "train/loss_watch.h"
 #include "train/metrics.h"
-#include "train/rank_state.h"
 #include "train/run.h"
 
 namespace ringtrain {

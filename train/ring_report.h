@@ -1,14 +1,14 @@
 // How evenly the ring's work lies on its ranks, and how long they wait for each other: of each step for metrics.jsonl,
 // and over all steps as a few lines at the end of a run. Pure: the loads travel in a message that the step has anyway.
-// (What a layout will give is parallel/ring_load.h.)
+// (What a layout will give is parallel/ring/ring_load.h.)
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
-#include "framework/segments.h"
-#include "parallel/ring_load.h"
+#include "framework/sequence/segments.h"
+#include "parallel/ring/ring_load.h"
 
 namespace ringtrain {
 

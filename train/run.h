@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "data/loader.h"
-#include "framework/config.h"
+#include "framework/config/config.h"
 #include "framework/parameters.h"
-#include "train/checkpoint_folder.h"
-#include "train/evaluation_targets.h"
+#include "train/checkpoint/checkpoint_folder.h"
+#include "train/evaluation/evaluation_targets.h"
 #include "train/run_folder.h"
 #include "train/run_start.h"
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "framework/config.h"
-#include "framework/files.h"
+#include "framework/config/config.h"
+#include "framework/storage/files.h"
 
 namespace ringtrain {
 

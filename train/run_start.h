@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "train/checkpoint_folder.h"
+#include "train/checkpoint/checkpoint_folder.h"
 #include "train/run_folder.h"
 
 namespace ringtrain {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "framework/config.h"
+#include "framework/config/config.h"
 
 namespace ringtrain {
 

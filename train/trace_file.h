@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "framework/trace.h"
-#include "parallel/launch.h"
+#include "framework/profile/trace.h"
+#include "parallel/launch/launch.h"
 #include "train/run.h"
 
 namespace ringtrain {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "framework/config.h"
-#include "parallel/launch.h"
+#include "framework/config/config.h"
+#include "parallel/launch/launch.h"
 #include "train/run.h"
 
 namespace ringtrain {

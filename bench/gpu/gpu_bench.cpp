@@ -12,9 +12,9 @@
 #include "bench/gpu/groups.h"
 #include "bench/gpu/targets.h"
 #include "framework/cuda/context.h"
-#include "framework/files.h"
-#include "train/command_line.h"
-#include "train/program.h"
+#include "framework/storage/files.h"
+#include "train/programs/command_line.h"
+#include "train/programs/program.h"
 
 namespace ringtrain::bench {
 namespace {

@@ -16,9 +16,9 @@
 #include "bench/gpu/timing.h"
 #include "framework/cuda/check.h"
 #include "framework/cuda/memory.h"
-#include "parallel/launch.h"
-#include "train/memory_report.h"
-#include "train/system_memory.h"
+#include "framework/system/system_memory.h"
+#include "parallel/launch/launch.h"
+#include "train/engine/memory_report.h"
 
 namespace ringtrain::bench {
 

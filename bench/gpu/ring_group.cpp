@@ -19,8 +19,8 @@
 #include "bench/gpu/random_values.h"
 #include "bench/gpu/synthetic_rank.h"
 #include "bench/gpu/timing.h"
-#include "parallel/launch.h"
-#include "parallel/ring.h"
+#include "parallel/launch/launch.h"
+#include "parallel/ring/ring.h"
 
 namespace ringtrain::bench {
 

@@ -2,8 +2,8 @@
 // files. Weights and tokens are random; nothing is learned.
 #pragma once
 
-#include "framework/config.h"
-#include "train/rank_state.h"
+#include "framework/config/config.h"
+#include "train/engine/rank_state.h"
 
 namespace ringtrain::bench {
 

@@ -4,7 +4,7 @@
 
 #include "framework/cuda/check.h"
 #include "framework/cuda/timeline.h"
-#include "framework/host_name.h"
+#include "framework/system/host_name.h"
 
 namespace ringtrain::cuda {
 

@@ -18,7 +18,7 @@
 struct cublasLtContext;  // cublasLt.h: for those who call it
 
 namespace ringtrain {
-struct RankTrace;  // framework/trace.h
+struct RankTrace;  // framework/profile/trace.h
 }
 
 namespace ringtrain::cuda {

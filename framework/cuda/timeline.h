@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/cuda/event.h"
-#include "framework/trace.h"
+#include "framework/profile/trace.h"
 
 namespace ringtrain::cuda {
 

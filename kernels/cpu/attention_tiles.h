@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "framework/segments.h"
+#include "framework/sequence/segments.h"
 
 namespace ringtrain::cpu {
 

@@ -8,8 +8,8 @@
 
 #include "data/token_file_writer.h"
 #include "data/token_manifest.h"
-#include "framework/files.h"
-#include "framework/hash.h"
+#include "framework/storage/files.h"
+#include "framework/storage/hash.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/config.h"
+#include "framework/config/config.h"
 
 namespace ringtrain::testing {
 

@@ -1,11 +1,11 @@
-// framework/files.h and framework/hash.h: what is written is read again, and every failure is an Error with the
-// caller's code that names the path.
-#include "framework/files.h"
+// framework/storage/files.h and framework/storage/hash.h: what is written is read again, and every failure is an Error
+// with the caller's code that names the path.
+#include "framework/storage/files.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "framework/hash.h"
+#include "framework/storage/hash.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
 

@@ -1,5 +1,5 @@
-// framework/hdf5_file.h: round trips, layouts as promised, and refusal of what this program never writes.
-#include "framework/hdf5_file.h"
+// framework/storage/hdf5_file.h: round trips, layouts as promised, and refusal of what this program never writes.
+#include "framework/storage/hdf5_file.h"
 
 #include <gtest/gtest.h>
 

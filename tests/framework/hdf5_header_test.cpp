@@ -1,6 +1,6 @@
-// framework/hdf5_header.h: the files of other writers (tests/fuzz/corpus/token_file, by h5py) open or are refused with
-// the reason, mutated ones never do harm, and what is read agrees with what the library wrote.
-#include "framework/hdf5_header.h"
+// framework/storage/hdf5_header.h: the files of other writers (tests/fuzz/corpus/token_file, by h5py) open or are
+// refused with the reason, mutated ones never do harm, and what is read agrees with what the library wrote.
+#include "framework/storage/hdf5_header.h"
 
 #include <gtest/gtest.h>
 

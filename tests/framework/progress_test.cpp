@@ -1,5 +1,5 @@
 // Human sizes, and what a progress line says on a terminal and in a pipe.
-#include "framework/progress.h"
+#include "framework/profile/progress.h"
 
 #include <gtest/gtest.h>
 #include <pty.h>

@@ -1,5 +1,5 @@
 // Layouts tile the sequence for every length and ring size; visibility of tiles and shards against all pairs.
-#include "framework/segments.h"
+#include "framework/sequence/segments.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The first signal is a request, the second an end. Each case runs in a process of its own.
-#include "framework/signals.h"
+#include "framework/system/signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): kill and sigaction are POSIX

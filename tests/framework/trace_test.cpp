@@ -1,5 +1,5 @@
 // The timeline: what is recorded, what is dropped, and a file that is whole JSON whatever happened before.
-#include "framework/trace.h"
+#include "framework/profile/trace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/fuzz/corpus/token_file: small HDF5 files as other writers make them, by h5py (pip install h5py).
 
-The names say what a file is and whether framework/hdf5_header.h reads it: good-* or bad-*. The files are kept in the
+The names say what a file is and whether framework/storage/hdf5_header.h reads it: good-* or bad-*. The files are kept in the
 repository; this script is how they came about (h5py 3.10, HDF5 1.14)."""
 import pathlib
 import sys

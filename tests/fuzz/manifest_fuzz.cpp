@@ -1,9 +1,9 @@
 // Fuzzes the readers of both manifests, of checkpoints and of token files: any text is a manifest or an Error. A
 // checkpoint's is accepted only as it would be written again.
 #include "data/token_manifest.h"
-#include "framework/hash.h"
+#include "framework/storage/hash.h"
 #include "tests/fuzz/fuzz_file.h"
-#include "train/checkpoint_manifest.h"
+#include "train/checkpoint/checkpoint_manifest.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
   using namespace ringtrain;

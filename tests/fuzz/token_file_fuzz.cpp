@@ -2,8 +2,8 @@
 // file with a manifest that fits it, as a forger would make it. What opens is read to its end.
 #include "data/token_file.h"
 #include "data/token_manifest.h"
-#include "framework/hash.h"
-#include "framework/hdf5_file.h"
+#include "framework/storage/hash.h"
+#include "framework/storage/hdf5_file.h"
 #include "tests/fuzz/fuzz_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {

@@ -11,10 +11,10 @@
 
 #include "data/batch.h"
 #include "framework/compute_device.h"
-#include "framework/segments.h"
+#include "framework/sequence/segments.h"
 #include "kernels/elementwise.h"
 #include "layers/transformer.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 
 namespace ringtrain::testing {
 

@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "parallel/collectives.h"
-#include "parallel/launch.h"
-#include "parallel/thread_communicator.h"
+#include "parallel/launch/launch.h"
+#include "parallel/threads/thread_communicator.h"
 #include "tests/parallel/run_ranks.h"
 
 namespace ringtrain {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/parallel/run_ranks.h"
 #include "tests/parallel/watched_communicator.h"
 

@@ -1,5 +1,5 @@
 // Launching ranks as threads: everyone runs, everyone ends, and the first error comes out as it went in.
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "framework/cores.h"
+#include "framework/system/cores.h"
 
 namespace ringtrain {
 namespace {

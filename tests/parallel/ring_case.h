@@ -9,7 +9,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
-#include "parallel/ring.h"
+#include "parallel/ring/ring.h"
 #include "tests/parallel/run_ranks.h"
 #include "tests/parallel/watched_communicator.h"
 #include "tests/support/reference_attention.h"

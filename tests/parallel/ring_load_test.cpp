@@ -1,5 +1,5 @@
 // What ranks have to do: pairs within documents against counting them one by one, and the load of layouts.
-#include "parallel/ring_load.h"
+#include "parallel/ring/ring_load.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The parts of a block: every token once, whatever the layout, none too small, later ones first, cut where kernels'
 // tiles are; and a part of a tensor is those tokens.
-#include "parallel/ring_parts.h"
+#include "parallel/ring/ring_parts.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The ring's schedule by itself: all ranks' plans of random need matrices are played against each other, round by
 // round, with sets of (rank, owner) pairs in place of numbers; and the plans of the usual masks are spelled out.
-#include "parallel/ring_schedule.h"
+#include "parallel/ring/ring_schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The ring apart from attention: its memory as stated and planned, what a visitor is shown, micro-batches of changing
 // shape, waiting that is measured, and errors in the middle of a pass.
-#include "parallel/ring.h"
+#include "parallel/ring/ring.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <span>
 #include <thread>
 
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/parallel/run_ranks.h"
 
 namespace ringtrain {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "parallel/collectives.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 
 namespace ringtrain::testing {
 

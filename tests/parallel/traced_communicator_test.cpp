@@ -8,7 +8,7 @@
 
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 
 namespace ringtrain {
 namespace {

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "framework/files.h"
+#include "framework/storage/files.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint_folder.h"
-#include "train/checkpoint_manifest.h"
+#include "train/checkpoint/checkpoint_folder.h"
+#include "train/checkpoint/checkpoint_manifest.h"
 
 namespace ringtrain::testing {
 namespace {

@@ -6,12 +6,12 @@
 
 #include "framework/random.h"
 #include "kernels/elementwise.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint_evaluation.h"
-#include "train/evaluation_statistics.h"
-#include "train/evaluator.h"
-#include "train/rank_state.h"
+#include "train/engine/rank_state.h"
+#include "train/evaluation/checkpoint_evaluation.h"
+#include "train/evaluation/evaluation_statistics.h"
+#include "train/evaluation/evaluator.h"
 
 namespace ringtrain::testing {
 namespace {

@@ -2,11 +2,11 @@
 // and the resumed run makes up for it.
 #include <csignal>
 
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/train/train_fixture.h"
-#include "train/evaluator.h"
+#include "train/engine/rank_state.h"
+#include "train/evaluation/evaluator.h"
 #include "train/grace_time.h"
-#include "train/rank_state.h"
 
 namespace ringtrain::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "tests/train/train_fixture.h"
-#include "train/program.h"
+#include "train/programs/program.h"
 
 #if !defined(RINGTRAIN_SANITIZED) && defined(__GLIBC__)
 #define RINGTRAIN_COUNTS_MALLOC 1

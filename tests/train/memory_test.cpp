@@ -4,11 +4,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "parallel/ring.h"
+#include "parallel/ring/ring.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
-#include "train/memory_report.h"
-#include "train/rank_state.h"
+#include "train/engine/memory_report.h"
+#include "train/engine/rank_state.h"
 
 namespace ringtrain::testing {
 namespace {

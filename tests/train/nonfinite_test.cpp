@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <set>
 
-#include "framework/files.h"
+#include "framework/storage/files.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint_folder.h"
+#include "train/checkpoint/checkpoint_folder.h"
+#include "train/engine/rank_state.h"
 #include "train/loss_watch.h"
-#include "train/rank_state.h"
 
 namespace ringtrain::testing {
 namespace {

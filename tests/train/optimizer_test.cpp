@@ -1,4 +1,4 @@
-#include "train/optimizer.h"
+#include "train/engine/optimizer.h"
 
 #include <gtest/gtest.h>
 

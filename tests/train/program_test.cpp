@@ -6,11 +6,11 @@
 #include <fstream>
 #include <thread>
 
-#include "framework/files.h"
-#include "framework/hdf5_file.h"
+#include "framework/storage/files.h"
+#include "framework/storage/hdf5_file.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint_folder.h"
+#include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain::testing {
 namespace {

@@ -2,8 +2,8 @@
 // the same samples, also across the ends of epochs.
 #include "tests/train/train_fixture.h"
 
-#include "framework/files.h"
-#include "train/checkpoint_folder.h"
+#include "framework/storage/files.h"
+#include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain::testing {
 namespace {

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <thread>
 
-#include "parallel/launch.h"
+#include "framework/system/system_memory.h"
+#include "parallel/launch/launch.h"
 #include "tests/train/train_fixture.h"
 #include "train/slow_section.h"
-#include "train/system_memory.h"
 
 namespace ringtrain::testing {
 namespace {

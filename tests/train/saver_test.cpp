@@ -3,12 +3,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "framework/files.h"
-#include "parallel/launch.h"
+#include "framework/storage/files.h"
+#include "parallel/launch/launch.h"
 #include "tests/train/child_process.h"
 #include "tests/train/faulty_disk.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint_saver.h"
 
 namespace ringtrain::testing {

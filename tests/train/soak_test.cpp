@@ -13,7 +13,7 @@
 
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint_folder.h"
+#include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain::testing {
 namespace {

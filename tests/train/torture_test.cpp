@@ -12,12 +12,12 @@
 #include <regex>
 #include <thread>
 
-#include "framework/files.h"
+#include "framework/storage/files.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/faulty_disk.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -255,8 +255,7 @@ TEST_F(Killed, ThreadRanksAtRandomMoments) {
 TEST_F(Killed, OneOfTwoProcessesAtRandomMoments) {
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-  std::vector<std::string> arguments{
-      "--oversubscribe", "--bind-to", "none", "-n", "2", binary_folder() + "/train"};
+  std::vector<std::string> arguments{"--oversubscribe", "--bind-to", "none", "-n", "2", binary_folder() + "/train"};
   arguments.insert(arguments.end(), go_on.begin(), go_on.end());
   int turn = 0;
   kill_often(

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <tuple>
 
-#include "parallel/ring_schedule.h"
+#include "parallel/ring/ring_schedule.h"
 #include "tests/train/child_process.h"
 #include "tests/train/timeline.h"
 #include "train/trace_file.h"

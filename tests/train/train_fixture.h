@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/config.h"
+#include "framework/config/config.h"
 #include "framework/error.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"

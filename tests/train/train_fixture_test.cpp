@@ -4,8 +4,8 @@
 #include <sstream>
 
 #include "data/token_file_writer.h"
-#include "framework/hdf5_file.h"
 #include "framework/random.h"
+#include "framework/storage/hdf5_file.h"
 #include "tests/train/train_fixture.h"
 
 namespace ringtrain::testing {

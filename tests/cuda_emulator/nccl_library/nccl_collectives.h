@@ -5,7 +5,7 @@
 // place the other parts are lost.
 #pragma once
 
-#include "nccl_groups.h"
+#include "nccl/nccl_groups.h"
 
 namespace cuda_emulator::nccl {
 

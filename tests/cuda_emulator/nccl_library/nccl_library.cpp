@@ -1,9 +1,9 @@
 // libnccl.so.2 of the emulator: passes NCCL's functions on to the emulator in the program that loads it. So programs
 // look for NCCL, and find it, as they do where there is one.
 #include "nccl.h"
-#include "nccl_cliques.h"
+#include "nccl/nccl_cliques.h"
+#include "nccl/nccl_groups.h"
 #include "nccl_collectives.h"
-#include "nccl_groups.h"
 
 using namespace cuda_emulator;  // NOLINT: a file of one-line functions
 

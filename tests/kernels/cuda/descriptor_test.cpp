@@ -1,7 +1,7 @@
 // The descriptors of Hopper's matrix operands, bit by bit. The numbers are those of the PTX ISA ("Matrix Descriptor
 // Format" and the canonical layouts of wgmma); CUTLASS 4.2 makes the same ones for these tiles (its make_gmma_desc, for
 // tiles swizzled by 128 bytes, K-major and MN-major).
-#include "kernels/cuda/hopper/descriptor.h"
+#include "kernels/cuda/attention/hopper/descriptor.h"
 
 #include <gtest/gtest.h>
 

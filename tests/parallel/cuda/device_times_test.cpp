@@ -8,8 +8,8 @@
 #include "framework/allocator.h"
 #include "framework/compute_device.h"
 #include "kernels/elementwise.h"
-#include "parallel/launch.h"
-#include "parallel/ring.h"
+#include "parallel/launch/launch.h"
+#include "parallel/ring/ring.h"
 #include "tests/support/gpu.h"
 
 #if defined(RINGTRAIN_CUDA_EMULATED)

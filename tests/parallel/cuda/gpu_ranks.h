@@ -9,8 +9,8 @@
 #include "framework/compute_device.h"
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
-#include "parallel/launch.h"
-#include "parallel/nccl_communicator.h"
+#include "parallel/launch/launch.h"
+#include "parallel/nccl/nccl_communicator.h"
 #include "tests/support/gpu.h"
 
 #if defined(RINGTRAIN_CUDA_EMULATED)

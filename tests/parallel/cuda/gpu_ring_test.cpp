@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/attention.h"
-#include "parallel/ring.h"
+#include "parallel/ring/ring.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
 #include "tests/parallel/ring_case.h"
 

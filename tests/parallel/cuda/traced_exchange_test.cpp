@@ -6,7 +6,7 @@
 #include "framework/compute_device.h"
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "parallel/traced_communicator.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
 

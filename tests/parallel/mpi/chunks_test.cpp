@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "parallel/mpi_library.h"
+#include "parallel/mpi/mpi_library.h"
 #include "tests/parallel/run_ranks.h"
 
 namespace ringtrain {

@@ -10,7 +10,7 @@
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
-#include "parallel/ring.h"
+#include "parallel/ring/ring.h"
 
 namespace ringtrain::testing {
 

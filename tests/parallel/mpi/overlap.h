@@ -2,7 +2,7 @@
 // of tests/hosts.
 #pragma once
 
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 
 namespace ringtrain::testing {
 

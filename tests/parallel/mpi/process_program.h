@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 
 namespace ringtrain::testing {
 

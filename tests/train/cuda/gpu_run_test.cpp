@@ -4,7 +4,7 @@
 
 #include "tests/support/gpu.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint_evaluation.h"
+#include "train/evaluation/checkpoint_evaluation.h"
 
 namespace ringtrain::testing {
 namespace {

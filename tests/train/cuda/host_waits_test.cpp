@@ -2,7 +2,7 @@
 // for it, or may, is counted, in every setting. Nor does a step make an event or a stream, or ask for memory.
 #include "tests/support/gpu.h"
 #include "tests/train/train_fixture.h"
-#include "train/rank_state.h"
+#include "train/engine/rank_state.h"
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
 

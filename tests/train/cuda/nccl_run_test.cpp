@@ -3,7 +3,7 @@
 #include "parallel/collectives.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
 #include "tests/train/train_fixture.h"
-#include "train/rank_state.h"
+#include "train/engine/rank_state.h"
 
 namespace ringtrain::testing {
 namespace {

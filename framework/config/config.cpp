@@ -1,0 +1,261 @@
+// Reads a config over the table of keys (config_schema.h): the file's tree first, then each setting, then what must fit
+// together (config_check.h). Problems gather in ConfigProblems and end in one Error.
+#include "framework/config/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "framework/config/config_check.h"
+#include "framework/config/config_problems.h"
+#include "framework/config/config_schema.h"
+#include "framework/config/yaml_tree.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::size_t largest_file = 1 << 20;
+
+/// Return the number of letters to insert, delete, replace or swap with the next to make b of a.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) previous[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (a[i - 1] != b[j - 1] ? 1 : 0)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, previous);
+    std::swap(previous, row);
+  }
+  return previous[b.size()];
+}
+
+std::string_view last_part(std::string_view path) {
+  return path.substr(path.rfind('.') + 1);  // npos + 1 is 0
+}
+
+/// The paths of keys, and of the sections above them.
+struct Paths {
+  std::map<std::string, const ConfigKey*> keys;
+  std::set<std::string> sections;
+
+  Paths() {
+    for (const ConfigKey& key : config_keys()) {
+      keys[key.path] = &key;
+      for (std::size_t dot = key.path.find('.'); dot != std::string::npos; dot = key.path.find('.', dot + 1)) {
+        sections.insert(key.path.substr(0, dot));
+      }
+    }
+  }
+
+  /// Return the known key or section most like path, "" if none is: by its whole path, or by its last part in another
+  /// section.
+  std::string nearest(const std::string& path) const {
+    std::string best;
+    std::size_t best_distance = std::string::npos;
+    const auto consider = [&](const std::string& candidate) {
+      const std::string_view last = last_part(path), known = last_part(candidate);
+      // Elsewhere costs one: a slip in the right section is likelier than the same word in another.
+      const std::size_t whole = edit_distance(path, candidate), tail = edit_distance(last, known) + 1;
+      const std::size_t allowed = std::max<std::size_t>(2, last.size() / 3);
+      const std::size_t distance = std::min(whole, tail);
+      if (distance <= allowed && distance < std::max<std::size_t>(known.size(), 2) && distance < best_distance) {
+        best = candidate;
+        best_distance = distance;
+      }
+    };
+    for (const auto& [candidate, key] : keys) consider(candidate);
+    for (const std::string& candidate : sections) consider(candidate);
+    return best;
+  }
+};
+
+class Reader {
+ public:
+  Reader(Config& config, ConfigProblems& problems) : config_(config), problems_(problems) {}
+
+  void file(const YamlValue& root) {
+    if (root.kind == YamlValue::Kind::null) {
+      problems_.add(Origin{}, "", "the file holds no keys");
+    } else if (root.kind != YamlValue::Kind::map) {
+      problems_.add(Origin{root.line, -1}, "",
+                    fmt::format("holds {}, but a config is a map of sections",
+                                root.kind == YamlValue::Kind::list ? "a list" : "text"));
+    } else {
+      section("", root, Origin{1, -1});
+    }
+  }
+
+  void setting(const std::string& text, int index) {
+    const Origin origin{0, index};
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return problems_.add(origin, "", "must be key.path=value");
+    }
+    // Lists, maps and quoted text are YAML; anything else is a scalar as it stands.
+    const std::string value = text.substr(equals + 1);
+    YamlValue tree;
+    try {
+      if (!value.empty() && std::string_view("[{\"'").find(value[0]) != std::string_view::npos) {
+        tree = parse_yaml(value);
+      } else {
+        int line = 0;
+        if (const std::string unfit = unfit_for_yaml(text, &line); !unfit.empty()) throw YamlError(line, unfit);
+        tree.kind = YamlValue::Kind::scalar;
+        tree.text = value;
+      }
+    } catch (const YamlError& error) {
+      return problems_.add(origin, "", error.what());
+    }
+    // A setting repeats what the file or an earlier setting gave: the last one counts.
+    seen_.clear();
+    entry(text.substr(0, equals), tree, origin);
+  }
+
+  void require() {
+    for (const auto& [path, key] : paths_.keys) {
+      if (key->required && !given_.contains(path)) {
+        problems_.add(Origin{}, path, fmt::format("is required but missing ({})", key->doc));
+      }
+    }
+  }
+
+ private:
+  void section(const std::string& prefix, const YamlValue& map, Origin origin) {
+    if (map.kind == YamlValue::Kind::null) return;  // a section that says nothing
+    if (map.kind != YamlValue::Kind::map) {
+      return problems_.add(
+          origin, prefix,
+          "is a section of keys, but holds " + std::string(map.kind == YamlValue::Kind::list ? "a list" : "one value"));
+    }
+    for (const YamlEntry& child : map.entries) {
+      const Origin at = origin.setting >= 0 ? origin : Origin{child.line, -1};
+      if (child.key.find('.') != std::string::npos) {
+        problems_.add(at, prefix.empty() ? child.key : prefix + "." + child.key,
+                      "a key of a file has no dots: write one section inside the other");
+        continue;
+      }
+      entry(prefix.empty() ? child.key : prefix + "." + child.key, child.value, at);
+    }
+  }
+
+  void entry(const std::string& path, const YamlValue& value, Origin origin) {
+    const auto [first, fresh] = seen_.emplace(path, origin.line);
+    if (!fresh) {
+      problems_.add(origin, path,
+                    origin.line > 0 ? fmt::format("is given twice; the first is in line {}", first->second)
+                                    : std::string("is given twice"));
+    }
+    if (const auto key = paths_.keys.find(path); key != paths_.keys.end()) {
+      problems_.given(path, origin);
+      given_.insert(path);
+      key->second->read(config_, value, [&](int line, const std::string& what) {
+        // The key's own line, but for a part of a list or map below it.
+        const bool part = origin.setting < 0 && line > origin.line && value.kind != YamlValue::Kind::scalar;
+        problems_.add(part ? Origin{line, -1} : origin, path, what);
+      });
+    } else if (paths_.sections.contains(path)) {
+      section(path, value, origin);
+    } else {
+      unknown(path, value, origin);
+    }
+  }
+
+  void unknown(const std::string& path, const YamlValue& value, Origin origin) {
+    const std::string nearest = paths_.nearest(path);
+    problems_.add(origin, path, "unknown key" + (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+    if (nearest.empty()) return;
+    // Go on as if it had been meant, so that nothing is called missing that is only misspelt.
+    if (paths_.sections.contains(nearest)) {
+      if (value.kind == YamlValue::Kind::map && !seen_.contains(nearest)) section(nearest, value, origin);
+    } else {
+      given_.insert(nearest);
+    }
+  }
+
+  Config& config_;
+  ConfigProblems& problems_;
+  Paths paths_;
+  std::map<std::string, int> seen_;  // line of each path of the file, or of the current setting
+  std::set<std::string> given_;
+};
+
+std::string read_text_file(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) fail(ExitCode::usage, "{}: is a folder, not a config file", path);
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(ExitCode::usage, "{}: cannot be opened: {}", path, std::strerror(errno));
+  std::string text(largest_file + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) fail(ExitCode::usage, "{}: cannot be read: {}", path, std::strerror(errno));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > largest_file) fail(ExitCode::usage, "{}: is larger than 1 MiB, so it is no config", path);
+  return text;
+}
+
+}  // namespace
+
+Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
+                    ConfigUse use) {
+  Config config;
+  config.name = std::filesystem::path(path).stem().string();
+  ConfigProblems problems(path, settings);
+  YamlValue root;
+  try {
+    root = parse_yaml(text);
+  } catch (const YamlError& error) {
+    problems.add(Origin{error.line(), -1}, "", error.what());
+    problems.throw_if_any();
+  }
+  Reader reader(config, problems);
+  reader.file(root);
+  for (std::size_t i = 0; i < settings.size(); ++i) reader.setting(settings[i], static_cast<int>(i));
+  reader.require();
+  resolve_and_check(config, use, problems);
+  problems.throw_if_any();
+  return config;
+}
+
+Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use) {
+  return parse_config(read_text_file(path), path, settings, use);
+}
+
+std::string to_yaml(const Config& config) {
+  std::string text;
+  std::string open;  // the section whose keys are being written
+  for (const ConfigKey& key : config_keys()) {
+    const std::size_t dot = key.path.rfind('.');
+    const std::string section = key.path.substr(0, dot);
+    const auto depth = [](const std::string& path) { return std::count(path.begin(), path.end(), '.'); };
+    if (section != open && !open.starts_with(section + ".")) {
+      text += std::string(static_cast<std::size_t>(2 * depth(section)), ' ');
+      text += std::string(last_part(section)) + ":\n";
+    }
+    open = section;
+    text += std::string(static_cast<std::size_t>(2 * depth(key.path)), ' ');
+    text += fmt::format("{}: {}  # {}\n", last_part(key.path), key.write(config), key.doc);
+  }
+  return text;
+}
+
+std::vector<ConfigDifference> differences(const Config& before, const Config& after) {
+  std::vector<ConfigDifference> result;
+  for (const ConfigKey& key : config_keys()) {
+    std::string old_value = key.write(before), new_value = key.write(after);
+    if (old_value != new_value) result.push_back({key.path, std::move(old_value), std::move(new_value)});
+  }
+  return result;
+}
+
+}  // namespace ringtrain

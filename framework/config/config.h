@@ -1,0 +1,149 @@
+// The configuration of a run as plain typed values, and its strict reader. Every key of a file is known, appears once,
+// has its type and lies in its range; whatever is wrong is reported, all at once, with file and line, before anything
+// starts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/dtype.h"
+#include "framework/sequence/segments.h"
+
+namespace ringtrain {
+
+enum class Architecture { llama, gpt2 };
+enum class RopeType { none, linear, ntk, yarn };
+enum class Packing { documents, concat };
+enum class Backend { automatic, threads, mpi, nccl };
+enum class Offload { none, activations, activations_and_optimizer };
+enum class Recompute { none, keep_attention, full };
+enum class OnFailure { stop, warn };
+enum class OnNonfinite { stop, skip };
+enum class ScheduleType { cosine, linear, wsd, constant };
+
+struct RopeScalingConfig {
+  RopeType type = RopeType::none;
+  double factor = 1.0;
+  std::int64_t original_max_position_embeddings = 0;
+};
+
+struct ModelConfig {
+  Architecture architecture = Architecture::llama;
+  std::int64_t vocab_size = 257;
+  std::int64_t hidden_size = 256;
+  std::int64_t num_hidden_layers = 4;
+  std::int64_t num_attention_heads = 4;
+  std::int64_t num_key_value_heads = 0;  // 0 in the file: num_attention_heads; resolved by the reader
+  std::int64_t head_dim = 0;             // 0 in the file: hidden_size / num_attention_heads; resolved by the reader
+  std::int64_t intermediate_size = 768;
+  double rope_theta = 500000.0;
+  RopeScalingConfig rope_scaling;
+  std::int64_t max_position_embeddings = 0;  // gpt2: the size of its position table
+  std::int64_t sliding_window = 0;
+  double rms_norm_eps = 1.0e-5;
+  double initializer_range = 0.02;
+  bool tie_word_embeddings = true;
+};
+
+struct DataSource {
+  std::string path;
+  double weight = 1.0;
+};
+
+struct DataConfig {
+  std::vector<DataSource> train;  // a path, or a list of {path, weight}
+  std::string validation;         // empty: the first file's own validation part
+  Packing packing = Packing::documents;
+};
+
+struct MeshConfig {
+  std::int64_t data = 1;
+  std::int64_t sequence = 1;
+  Layout layout = Layout::zigzag;
+  Backend backend = Backend::automatic;
+  std::int64_t threads_per_rank = 0;
+  double timeout_seconds = 60;
+};
+
+struct TrainingConfig {
+  std::int64_t seq_len = 0;  // required
+  std::int64_t global_batch_size = 1;
+  std::int64_t micro_batch_size = 1;
+  std::int64_t steps = 0;  // required
+  std::uint64_t seed = 1234;
+  std::string device = "cpu";
+  Offload offload = Offload::none;
+  DType dtype = DType::float32;
+  Recompute recompute = Recompute::keep_attention;
+  std::int64_t feedforward_chunk = 2048;  // tokens; 0: all at once
+  std::int64_t loss_chunk = 1024;
+  bool deterministic = true;
+  OnNonfinite on_nonfinite = OnNonfinite::stop;
+  std::int64_t max_skipped_steps = 5;  // in a row
+};
+
+struct OptimizerConfig {
+  double lr = 3.0e-4;
+  double beta1 = 0.9, beta2 = 0.95;
+  double eps = 1.0e-8;
+  double weight_decay = 0.1;
+  double max_grad_norm = 1.0;  // 0: no clipping
+};
+
+struct SchedulerConfig {
+  ScheduleType type = ScheduleType::cosine;
+  std::int64_t warmup_steps = 0;
+  double min_lr_ratio = 0.1;
+  double decay_ratio = 0.2;  // wsd: the last share of the steps, over which the rate falls
+};
+
+struct CheckpointConfig {
+  std::int64_t interval = 0;  // steps; 0: only at the end
+  std::int64_t keep = 3;
+  bool background = true;  // false: training waits for every save, and needs no snapshot
+  OnFailure on_failure = OnFailure::stop;
+};
+
+struct EvaluationConfig {
+  std::int64_t interval = 0;  // steps; 0: never
+  std::vector<std::int64_t> context_lengths;
+  std::int64_t target_tokens = 256;
+  std::int64_t target_blocks = 64;
+};
+
+struct Config {
+  std::string name;  // the file's name without folder and ending; not a key
+  ModelConfig model;
+  DataConfig data;
+  MeshConfig mesh;
+  TrainingConfig training;
+  OptimizerConfig optimizer;
+  SchedulerConfig lr_scheduler;
+  CheckpointConfig checkpoint;
+  EvaluationConfig evaluation;
+};
+
+/// What a config is read for: to run it, or to know how a checkpoint came about, which another build may have made.
+enum class ConfigUse { run, know };
+
+/// Return the config of a file after the settings ("key.path=value", as of --set; of several of one key the last
+/// counts), with defaults resolved and everything checked: types, ranges, and what must fit together (heads, mesh and
+/// batch, lengths). Relative data paths are taken from the working directory. Throws one Error(usage) whose text lists
+/// every problem, one a line: "file:line: key: what, and what to do" (or "--set key=...: ..."), with the nearest known
+/// name for an unknown key.
+Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use = ConfigUse::run);
+/// The same, from text; `path` only names it in messages.
+Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
+                    ConfigUse use = ConfigUse::run);
+/// Return the resolved config as YAML that read_config takes back to the same values (doubles round-trip).
+std::string to_yaml(const Config& config);
+
+/// Return every key path whose value differs, with both values as text: "training.seq_len", "4096", "8192".
+struct ConfigDifference {
+  std::string key, before, after;
+};
+std::vector<ConfigDifference> differences(const Config& before, const Config& after);
+
+}  // namespace ringtrain

@@ -1,0 +1,217 @@
+#include "framework/config/config_check.h"
+
+#include <fmt/format.h>
+
+#include "framework/device.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Return "24" or "16 and 24": the multiples of unit around value, from unit on.
+std::string nearest_multiples(std::int64_t value, std::int64_t unit) {
+  const std::int64_t below = value / unit * unit;
+  return below == 0 ? fmt::format("{}", unit) : fmt::format("{} and {}", below, below + unit);
+}
+
+void check_heads(ModelConfig& model, ConfigProblems& problems) {
+  if (!problems.clean(
+          {"model.hidden_size", "model.num_attention_heads", "model.num_key_value_heads", "model.head_dim"})) {
+    return;
+  }
+  const std::int64_t heads = model.num_attention_heads;
+  if (model.num_key_value_heads == 0) model.num_key_value_heads = heads;
+  if (heads % model.num_key_value_heads != 0) {
+    problems.add(
+        "model.num_key_value_heads",
+        fmt::format("model.num_attention_heads = {} is not a multiple of it ({}); every key/value head serves the "
+                    "same number of query heads",
+                    heads, model.num_key_value_heads));
+  }
+  if (model.head_dim == 0) {
+    if (model.hidden_size % heads != 0) {
+      problems.add(
+          "model.hidden_size",
+          fmt::format("{} does not divide by model.num_attention_heads = {}; the nearest that do are {}, or set "
+                      "model.head_dim",
+                      model.hidden_size, heads, nearest_multiples(model.hidden_size, heads)));
+      return;
+    }
+    model.head_dim = model.hidden_size / heads;
+  }
+  if (model.architecture == Architecture::llama && problems.clean({"model.architecture"}) && model.head_dim % 2 != 0) {
+    problems.add("model.head_dim",
+                 fmt::format("is {} (default: hidden_size / num_attention_heads = {} / {}), but rotary embedding turns "
+                             "pairs of elements: it must be even",
+                             model.head_dim, model.hidden_size, heads));
+  }
+}
+
+void check_rope(const ModelConfig& model, ConfigProblems& problems) {
+  const RopeScalingConfig& scaling = model.rope_scaling;
+  if (!problems.clean({"model.rope_scaling.type", "model.rope_scaling.factor",
+                       "model.rope_scaling.original_max_position_embeddings", "model.architecture"})) {
+    return;
+  }
+  if (scaling.type == RopeType::none) {
+    if (scaling.factor != 1) {
+      problems.add(
+          "model.rope_scaling.factor",
+          fmt::format("{} has no effect with model.rope_scaling.type none; choose linear, ntk or yarn, or leave "
+                      "it out",
+                      scaling.factor));
+    }
+    if (scaling.original_max_position_embeddings != 0) {
+      problems.add(
+          "model.rope_scaling.original_max_position_embeddings",
+          fmt::format("{} has no effect with model.rope_scaling.type none; choose linear, ntk or yarn, or leave "
+                      "it out",
+                      scaling.original_max_position_embeddings));
+    }
+  } else if (model.architecture == Architecture::gpt2) {
+    problems.add("model.rope_scaling.type",
+                 "model.architecture gpt2 has learned positions and nothing to scale; leave it out");
+  } else if (scaling.type == RopeType::yarn && scaling.original_max_position_embeddings == 0) {
+    problems.add("model.rope_scaling.original_max_position_embeddings",
+                 "yarn needs the length that the weights were trained at");
+  }
+}
+
+void check_positions(const Config& config, ConfigProblems& problems) {
+  const ModelConfig& model = config.model;
+  if (!problems.clean({"model.architecture", "model.max_position_embeddings"})) return;
+  if (model.architecture == Architecture::llama) {
+    if (model.max_position_embeddings != 0) {
+      problems.add("model.max_position_embeddings",
+                   fmt::format("{} has no effect with model.architecture llama, whose rotary positions need no table; "
+                               "leave it out",
+                               model.max_position_embeddings));
+    }
+    return;
+  }
+  if (problems.clean({"model.rope_theta"}) && model.rope_theta != ModelConfig{}.rope_theta) {
+    problems.add("model.rope_theta",
+                 fmt::format("{} has no effect with model.architecture gpt2, which has learned positions; leave it out",
+                             model.rope_theta));
+  }
+  if (problems.clean({"training.seq_len"}) && model.max_position_embeddings < config.training.seq_len) {
+    problems.add(
+        "model.max_position_embeddings",
+        fmt::format("gpt2's table of {} positions is shorter than training.seq_len = {}; make it at least that",
+                    model.max_position_embeddings, config.training.seq_len));
+  }
+  const EvaluationConfig& evaluation = config.evaluation;
+  if (evaluation.interval > 0 && problems.clean({"evaluation.context_lengths"}) &&
+      !evaluation.context_lengths.empty() && evaluation.context_lengths.back() > model.max_position_embeddings) {
+    problems.add("evaluation.context_lengths",
+                 fmt::format("{} is beyond gpt2's table of model.max_position_embeddings = {} positions",
+                             evaluation.context_lengths.back(), model.max_position_embeddings));
+  }
+}
+
+void check_batch(const Config& config, ConfigProblems& problems) {
+  const TrainingConfig& training = config.training;
+  if (!problems.clean({"mesh.data", "training.global_batch_size", "training.micro_batch_size"})) return;
+  const std::int64_t unit = config.mesh.data * training.micro_batch_size;
+  if (training.global_batch_size % unit != 0) {
+    problems.add(
+        "training.global_batch_size",
+        fmt::format("{} does not divide by mesh.data * training.micro_batch_size = {} * {} = {}; the nearest that "
+                    "fits: {}",
+                    training.global_batch_size, config.mesh.data, training.micro_batch_size, unit,
+                    nearest_multiples(training.global_batch_size, unit)));
+  }
+  if (!problems.clean({"training.seq_len", "training.steps"})) return;
+  constexpr double most_tokens = 4e18;  // consumed tokens are counted in 63 bits
+  const double tokens = static_cast<double>(training.seq_len) * static_cast<double>(training.global_batch_size) *
+                        static_cast<double>(training.steps);
+  if (tokens > most_tokens) {
+    problems.add(
+        "training.steps",
+        fmt::format("training.steps * training.global_batch_size * training.seq_len = {} * {} * {} tokens are more "
+                    "than can be counted (4e18)",
+                    training.steps, training.global_batch_size, training.seq_len));
+  }
+}
+
+void check_evaluation(const EvaluationConfig& evaluation, ConfigProblems& problems) {
+  if (evaluation.interval == 0 ||
+      !problems.clean({"evaluation.interval", "evaluation.context_lengths", "evaluation.target_tokens"})) {
+    return;
+  }
+  if (evaluation.context_lengths.empty()) {
+    problems.add("evaluation.context_lengths",
+                 fmt::format("evaluation.interval = {} needs at least one length; or set evaluation.interval to 0",
+                             evaluation.interval));
+  } else if (evaluation.target_tokens > evaluation.context_lengths.front() / 2) {
+    problems.add(
+        "evaluation.target_tokens",
+        fmt::format("{} is more than half of the shortest of evaluation.context_lengths, {}; make it at most {}, "
+                    "so that every target has context",
+                    evaluation.target_tokens, evaluation.context_lengths.front(),
+                    evaluation.context_lengths.front() / 2));
+  }
+}
+
+void check_optimizer(const Config& config, ConfigProblems& problems) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  if (problems.clean({"optimizer.lr", "optimizer.weight_decay"}) && optimizer.lr * optimizer.weight_decay >= 1) {
+    problems.add(
+        "optimizer.weight_decay",
+        fmt::format("optimizer.lr * optimizer.weight_decay = {} * {} is 1 or more: a step would turn weights round",
+                    optimizer.lr, optimizer.weight_decay));
+  }
+}
+
+/// What a device can do, in whatever build.
+void check_device(const Config& config, ConfigProblems& problems) {
+  const TrainingConfig& training = config.training;
+  const bool cuda = training.device == "cuda";
+  if (cuda && training.dtype == DType::float64) {
+    problems.add("training.dtype", "float64 is for training.device cpu; with cuda use bfloat16 or float32");
+  }
+  if (!cuda && training.dtype == DType::bfloat16) {
+    problems.add("training.dtype", "bfloat16 needs training.device cuda; with cpu use float32 or float64");
+  }
+  if (!cuda && training.offload != Offload::none) {
+    problems.add("training.offload", "what is offloaded leaves a GPU; with training.device cpu use none");
+  }
+  if (!cuda && config.mesh.backend == Backend::nccl) {
+    problems.add("mesh.backend", "nccl carries GPU memory; with training.device cpu use threads or mpi (or auto)");
+  }
+  if (cuda && config.mesh.backend == Backend::mpi) {
+    problems.add("mesh.backend", "mpi carries host memory; with training.device cuda use nccl or threads (or auto)");
+  }
+}
+
+/// What this program text knows but this build was not made with.
+void check_build(const Config& config, ConfigProblems& problems) {
+  if (config.training.device == "cuda" && !built_with_cuda) {
+    problems.add("training.device", "cuda is not in this build; use cpu, or build with cmake --preset cuda");
+  }
+#if !RINGTRAIN_MPI
+  if (config.mesh.backend == Backend::mpi) {
+    problems.add("mesh.backend",
+                 "mpi is not in this build, for which no MPI library was found; use threads (or auto), or install "
+                 "libopenmpi-dev and build again");
+  }
+#endif
+  if (config.training.device == "cuda" && config.mesh.backend == Backend::nccl && !built_with_nccl) {
+    problems.add("mesh.backend", "nccl is not in this build; use threads (or auto), or build where NCCL is found");
+  }
+}
+
+}  // namespace
+
+void resolve_and_check(Config& config, ConfigUse use, ConfigProblems& problems) {
+  check_heads(config.model, problems);
+  check_rope(config.model, problems);
+  check_positions(config, problems);
+  check_batch(config, problems);
+  check_evaluation(config.evaluation, problems);
+  check_optimizer(config, problems);
+  check_device(config, problems);
+  if (use == ConfigUse::run) check_build(config, problems);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,62 @@
+#include "framework/config/config_problems.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+void ConfigProblems::add(Origin origin, const std::string& key, const std::string& what) {
+  faulty_.insert(key);
+  std::string text;
+  if (origin.setting >= 0) {
+    const std::string& setting = settings_[static_cast<std::size_t>(origin.setting)];
+    text = fmt::format("--set {}: ", excerpt(setting));
+    if (!key.empty() && !setting.starts_with(key + "=")) text += key + ": ";
+  } else {
+    text = path_ + (origin.line > 0 ? fmt::format(":{}: ", origin.line) : ": ");
+    if (!key.empty()) text += key + ": ";
+  }
+  text += what;
+  problems_.push_back({origin, std::move(text)});
+}
+
+void ConfigProblems::add(const std::string& key, const std::string& what) {
+  const auto found = origins_.find(key);
+  add(found == origins_.end() ? Origin{} : found->second, key, what);
+}
+
+bool ConfigProblems::clean(std::initializer_list<const char*> keys) const {
+  return std::none_of(keys.begin(), keys.end(), [&](const char* key) { return faulty_.contains(key); });
+}
+
+void ConfigProblems::throw_if_any() const {
+  if (problems_.empty()) return;
+  std::vector<Problem> sorted = problems_;
+  const auto rank = [](const Problem& problem) {
+    return std::pair(problem.origin.setting,
+                     problem.origin.line > 0 ? problem.origin.line : std::numeric_limits<int>::max());
+  };
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const Problem& a, const Problem& b) { return rank(a) < rank(b); });
+  std::string text;
+  for (const Problem& problem : sorted) text += (text.empty() ? "" : "\n") + problem.text;
+  throw Error(ExitCode::usage, text);
+}
+
+std::string excerpt(const std::string& text) {
+  constexpr std::size_t longest = 80;
+  std::string line = text;
+  for (char& c : line) {
+    if (c == '\n' || c == '\r' || c == '\t') c = ' ';
+  }
+  if (line.size() <= longest) return line;
+  std::size_t end = longest - 3;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) --end;  // not inside a UTF-8 character
+  return line.substr(0, end) + "...";
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,322 @@
+#include "framework/config/config_schema.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "framework/config/config_values.h"
+
+namespace ringtrain {
+
+namespace {
+
+// Makers of table entries. `get` returns a reference to the key's member, of a Config that may be const.
+
+template <class Get>
+ConfigKey integer(const char* path, Get get, IntegerRange range, const char* doc, bool required = false) {
+  return {path, doc, required,
+          [=](Config& config, const YamlValue& value, const Complain& complain) {
+            read_integer(value, range, get(config), complain);
+          },
+          [=](const Config& config) { return std::to_string(get(config)); }};
+}
+
+template <class Get>
+ConfigKey real(const char* path, Get get, RealRange range, const char* doc) {
+  return {path, doc, false,
+          [=](Config& config, const YamlValue& value, const Complain& complain) {
+            read_real(value, range, get(config), complain);
+          },
+          [=](const Config& config) { return fmt::format("{}", get(config)); }};
+}
+
+template <class Get>
+ConfigKey flag(const char* path, Get get, const char* doc) {
+  return {path, doc, false,
+          [=](Config& config, const YamlValue& value, const Complain& complain) {
+            read_flag(value, get(config), complain);
+          },
+          [=](const Config& config) { return get(config) ? "true" : "false"; }};
+}
+
+/// One of several words, each of which stands for a value of the member.
+template <class Get, class Value>
+ConfigKey word(const char* path, Get get, const std::vector<std::pair<std::string, Value>>& words, const char* doc) {
+  std::vector<std::string> names;
+  names.reserve(words.size());
+  for (const auto& [name, value] : words) names.push_back(name);
+  return {path, doc, false,
+          [=](Config& config, const YamlValue& value, const Complain& complain) {
+            const int index = read_word(value, names, complain);
+            if (index >= 0) get(config) = words[static_cast<std::size_t>(index)].second;
+          },
+          [=](const Config& config) {
+            for (const auto& [name, value] : words) {
+              if (get(config) == value) return name;
+            }
+            fail(ExitCode::internal, "config key {} holds a value without a name", path);
+          }};
+}
+
+/// A key with one possible word and no member.
+ConfigKey only_word(const char* path, const char* name, const char* doc) {
+  return {path, doc, false,
+          [=](Config&, const YamlValue& value, const Complain& complain) { read_word(value, {name}, complain); },
+          [=](const Config&) { return name; }};
+}
+
+template <class Get>
+ConfigKey text(const char* path, Get get, const char* doc) {
+  return {path, doc, false,
+          [=](Config& config, const YamlValue& value, const Complain& complain) {
+            read_text(value, get(config), complain);
+          },
+          [=](const Config& config) { return quoted_yaml(get(config)); }};
+}
+
+// The three keys with a shape of their own.
+
+void read_source(const YamlValue& value, std::vector<DataSource>& sources, const Complain& complain) {
+  DataSource source;
+  bool fits = true;
+  const Complain mark = [&](int line, const std::string& what) {
+    fits = false;
+    complain(line, what);
+  };
+  if (value.kind == YamlValue::Kind::map) {
+    std::set<std::string> seen;
+    for (const YamlEntry& entry : value.entries) {
+      if (!seen.insert(entry.key).second) {
+        mark(entry.line, fmt::format("{} is given twice in one entry", entry.key));
+      } else if (entry.key == "path") {
+        read_text(entry.value, source.path, [&](int line, const std::string& what) { mark(line, "path " + what); });
+      } else if (entry.key == "weight") {
+        read_real(entry.value, {0, 1e9, true}, source.weight,
+                  [&](int line, const std::string& what) { mark(line, "weight " + what); });
+      } else {
+        mark(entry.line, fmt::format("an entry has the keys path and weight, not {}", entry.key));
+      }
+    }
+    if (fits && !seen.contains("path")) mark(value.line, "an entry needs a path");
+  } else {
+    read_text(value, source.path, mark);
+  }
+  if (fits && source.path.empty()) mark(value.line, "needs the path of a token file; make one with prepare");
+  if (fits) sources.push_back(std::move(source));
+}
+
+void read_sources(const YamlValue& value, std::vector<DataSource>& out, const Complain& complain) {
+  std::vector<DataSource> sources;
+  if (value.kind == YamlValue::Kind::list) {
+    if (value.items.empty()) complain(value.line, "the list is empty; name at least one token file");
+    for (const YamlValue& item : value.items) read_source(item, sources, complain);
+  } else if (value.kind == YamlValue::Kind::scalar) {
+    read_source(value, sources, complain);
+  } else {
+    complain(value.line, fmt::format("is {}, but must be a path, or a list of {{path, weight}}", described(value)));
+  }
+  out = std::move(sources);
+}
+
+std::string write_sources(const std::vector<DataSource>& sources) {
+  if (sources.size() == 1 && sources[0].weight == 1) return quoted_yaml(sources[0].path);
+  std::string list;
+  for (const DataSource& source : sources) {
+    list +=
+        fmt::format("{}{{path: {}, weight: {}}}", list.empty() ? "" : ", ", quoted_yaml(source.path), source.weight);
+  }
+  return "[" + list + "]";
+}
+
+void read_betas(const YamlValue& value, OptimizerConfig& out, const Complain& complain) {
+  if (value.kind != YamlValue::Kind::list || value.items.size() != 2) {
+    const std::string found =
+        value.kind == YamlValue::Kind::list ? fmt::format("a list of {}", value.items.size()) : described(value);
+    return complain(value.line, fmt::format("is {}, but must be a list of two numbers in [0, 1)", found));
+  }
+  read_real(value.items[0], {0, 1, false, true}, out.beta1, complain);
+  read_real(value.items[1], {0, 1, false, true}, out.beta2, complain);
+}
+
+void read_lengths(const YamlValue& value, std::vector<std::int64_t>& out, const Complain& complain) {
+  if (value.kind != YamlValue::Kind::list) {
+    return complain(value.line, fmt::format("is {}, but must be a list of lengths in tokens", described(value)));
+  }
+  std::vector<std::int64_t> lengths;
+  for (const YamlValue& item : value.items) {
+    std::int64_t length = 0;
+    read_integer(item, {1, std::int64_t{1} << 30}, length, complain);
+    if (length > 0 && !lengths.empty() && length <= lengths.back()) {
+      complain(item.line, fmt::format("lengths must ascend, but {} follows {}", length, lengths.back()));
+    }
+    if (length > 0) lengths.push_back(length);
+  }
+  out = std::move(lengths);
+}
+
+std::string write_lengths(const std::vector<std::int64_t>& lengths) {
+  std::string list;
+  for (const std::int64_t length : lengths) list += (list.empty() ? "" : ", ") + std::to_string(length);
+  return "[" + list + "]";
+}
+
+// NOLINTBEGIN(bugprone-macro-parentheses): a member's path is no expression
+#define MEMBER(path)          \
+  [](auto& config) -> auto& { \
+    return config.path;       \
+  }
+// NOLINTEND(bugprone-macro-parentheses)
+
+// Upper ends keep every product that a memory plan forms within 64 bits.
+constexpr std::int64_t k = 1024, m = k * k;
+
+std::vector<ConfigKey> make_table() {
+  return {
+      word<>("model.architecture", MEMBER(model.architecture),
+             std::vector<std::pair<std::string, Architecture>>{{"llama", Architecture::llama},
+                                                               {"gpt2", Architecture::gpt2}},
+             "llama | gpt2"),
+      integer("model.vocab_size", MEMBER(model.vocab_size), {2, 16 * m}, "256 bytes, and 256 = end of document"),
+      integer("model.hidden_size", MEMBER(model.hidden_size), {1, 256 * k}, "width of the residual stream"),
+      integer("model.num_hidden_layers", MEMBER(model.num_hidden_layers), {1, 8 * k}, "blocks"),
+      integer("model.num_attention_heads", MEMBER(model.num_attention_heads), {1, 4 * k}, "query heads"),
+      integer("model.num_key_value_heads", MEMBER(model.num_key_value_heads), {0, 4 * k}, "0: as many as query heads"),
+      integer("model.head_dim", MEMBER(model.head_dim), {0, 1 * k}, "0: hidden_size / num_attention_heads"),
+      integer("model.intermediate_size", MEMBER(model.intermediate_size), {1, 1 * m}, "width of the feedforward"),
+      real("model.rope_theta", MEMBER(model.rope_theta), {0, 1e15, true}, "base of the rotary frequencies"),
+      word<>(
+          "model.rope_scaling.type", MEMBER(model.rope_scaling.type),
+          std::vector<std::pair<std::string, RopeType>>{
+              {"none", RopeType::none}, {"linear", RopeType::linear}, {"ntk", RopeType::ntk}, {"yarn", RopeType::yarn}},
+          "none | linear | ntk | yarn"),
+      real("model.rope_scaling.factor", MEMBER(model.rope_scaling.factor), {1, 1e6}, "new length / trained length"),
+      integer("model.rope_scaling.original_max_position_embeddings",
+              MEMBER(model.rope_scaling.original_max_position_embeddings), {0, 1024 * m},
+              "yarn: the length that was trained"),
+      integer("model.max_position_embeddings", MEMBER(model.max_position_embeddings), {0, 1024 * m},
+              "gpt2: the size of its position table"),
+      integer("model.sliding_window", MEMBER(model.sliding_window), {0, 1024 * m},
+              "a token sees itself and the W - 1 before it; 0: all"),
+      real("model.rms_norm_eps", MEMBER(model.rms_norm_eps), {0, 1, true}, "of every norm"),
+      real("model.initializer_range", MEMBER(model.initializer_range), {0, 10}, "deviation of the initial weights"),
+      flag("model.tie_word_embeddings", MEMBER(model.tie_word_embeddings), "the head is the embedding's transpose"),
+
+      {"data.train", "a path, or a list of {path, weight}", true,
+       [](Config& config, const YamlValue& value, const Complain& complain) {
+         read_sources(value, config.data.train, complain);
+       },
+       [](const Config& config) { return write_sources(config.data.train); }},
+      text("data.validation", MEMBER(data.validation), "empty: the first file's own validation part"),
+      word<>(
+          "data.packing", MEMBER(data.packing),
+          std::vector<std::pair<std::string, Packing>>{{"documents", Packing::documents}, {"concat", Packing::concat}},
+          "documents: attention and positions restart at each | concat: one stream"),
+
+      integer("mesh.data", MEMBER(mesh.data), {1, 1 * k}, "data-parallel ranks"),
+      integer("mesh.sequence", MEMBER(mesh.sequence), {1, 1 * k}, "ranks that share each sequence: the ring"),
+      word<>("mesh.layout", MEMBER(mesh.layout),
+             std::vector<std::pair<std::string, Layout>>{
+                 {"contiguous", Layout::contiguous}, {"striped", Layout::striped}, {"zigzag", Layout::zigzag}},
+             "contiguous | striped | zigzag"),
+      word<>("mesh.backend", MEMBER(mesh.backend),
+             std::vector<std::pair<std::string, Backend>>{{"auto", Backend::automatic},
+                                                          {"threads", Backend::threads},
+                                                          {"mpi", Backend::mpi},
+                                                          {"nccl", Backend::nccl}},
+             "auto | threads | mpi | nccl"),
+      integer("mesh.threads_per_rank", MEMBER(mesh.threads_per_rank), {0, 1 * k}, "0: cores / ranks, at least 1"),
+      real("mesh.timeout_seconds", MEMBER(mesh.timeout_seconds), {0, 1e6, true},
+           "a call that waits longer ends the run"),
+
+      integer("training.seq_len", MEMBER(training.seq_len), {1, 1024 * m}, "tokens of a sequence", true),
+      integer("training.global_batch_size", MEMBER(training.global_batch_size), {1, 1 * m},
+              "sequences per optimizer step, over the whole mesh"),
+      integer("training.micro_batch_size", MEMBER(training.micro_batch_size), {1, 64 * k},
+              "sequences per data rank at a time"),
+      integer("training.steps", MEMBER(training.steps), {1, 1'000'000'000}, "optimizer steps", true),
+      {"training.seed", "of the weights and of the order of the data", false,
+       [](Config& config, const YamlValue& value, const Complain& complain) {
+         read_unsigned(value, config.training.seed, complain);
+       },
+       [](const Config& config) { return std::to_string(config.training.seed); }},
+      word<>("training.device", MEMBER(training.device),
+             std::vector<std::pair<std::string, std::string>>{{"cpu", "cpu"}, {"cuda", "cuda"}}, "cpu | cuda"),
+      word<>("training.dtype", MEMBER(training.dtype),
+             std::vector<std::pair<std::string, DType>>{
+                 {"float32", DType::float32}, {"float64", DType::float64}, {"bfloat16", DType::bfloat16}},
+             "float32 | float64 on cpu, bfloat16 | float32 on cuda"),
+      word<>("training.recompute", MEMBER(training.recompute),
+             std::vector<std::pair<std::string, Recompute>>{
+                 {"none", Recompute::none}, {"keep_attention", Recompute::keep_attention}, {"full", Recompute::full}},
+             "none | keep_attention | full: what backward makes again, to keep less"),
+      word<>(
+          "training.offload", MEMBER(training.offload),
+          std::vector<std::pair<std::string, Offload>>{{"none", Offload::none},
+                                                       {"activations", Offload::activations},
+                                                       {"activations+optimizer", Offload::activations_and_optimizer}},
+          "none | activations | activations+optimizer: what waits for its use in host memory (cuda)"),
+      integer("training.feedforward_chunk", MEMBER(training.feedforward_chunk), {0, 1024 * m},
+              "tokens; 0: all at once"),
+      integer("training.loss_chunk", MEMBER(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),
+      flag("training.deterministic", MEMBER(training.deterministic),
+           "the same bits from run to run (always so on cpu)"),
+      word<>("training.on_nonfinite", MEMBER(training.on_nonfinite),
+             std::vector<std::pair<std::string, OnNonfinite>>{{"stop", OnNonfinite::stop}, {"skip", OnNonfinite::skip}},
+             "stop | skip: what a loss or gradient that is NaN or infinite does; weights and moments stay as they are"),
+      integer("training.max_skipped_steps", MEMBER(training.max_skipped_steps), {0, 1'000'000'000},
+              "with on_nonfinite skip: as many in a row at most, one more ends the run"),
+
+      only_word("optimizer.name", "adamw", "adamw, decoupled decay, none on norms and biases"),
+      real("optimizer.lr", MEMBER(optimizer.lr), {0, 100}, "peak learning rate"),
+      {"optimizer.betas", "decay of the first and second moment", false,
+       [](Config& config, const YamlValue& value, const Complain& complain) {
+         read_betas(value, config.optimizer, complain);
+       },
+       [](const Config& config) { return fmt::format("[{}, {}]", config.optimizer.beta1, config.optimizer.beta2); }},
+      real("optimizer.eps", MEMBER(optimizer.eps), {0, 1, true}, "added to the root of the second moment"),
+      real("optimizer.weight_decay", MEMBER(optimizer.weight_decay), {0, 1000}, "times the learning rate, a step"),
+      real("optimizer.max_grad_norm", MEMBER(optimizer.max_grad_norm), {0, 1e9}, "0: no clipping"),
+
+      word<>("lr_scheduler.type", MEMBER(lr_scheduler.type),
+             std::vector<std::pair<std::string, ScheduleType>>{{"cosine", ScheduleType::cosine},
+                                                               {"linear", ScheduleType::linear},
+                                                               {"wsd", ScheduleType::wsd},
+                                                               {"constant", ScheduleType::constant}},
+             "cosine | linear | wsd | constant"),
+      integer("lr_scheduler.warmup_steps", MEMBER(lr_scheduler.warmup_steps), {0, 1'000'000'000},
+              "steps over which the rate rises"),
+      real("lr_scheduler.min_lr_ratio", MEMBER(lr_scheduler.min_lr_ratio), {0, 1}, "last rate / peak rate"),
+      real("lr_scheduler.decay_ratio", MEMBER(lr_scheduler.decay_ratio), {0, 1},
+           "wsd: the last share of the steps, over which the rate falls"),
+
+      integer("checkpoint.interval", MEMBER(checkpoint.interval), {0, 1'000'000'000}, "steps; 0: only at the end"),
+      integer("checkpoint.keep", MEMBER(checkpoint.keep), {1, 1'000'000}, "older ones are deleted"),
+      flag("checkpoint.background", MEMBER(checkpoint.background),
+           "written from a snapshot while training goes on; false: training waits, and no snapshot is held"),
+      word<>("checkpoint.on_failure", MEMBER(checkpoint.on_failure),
+             std::vector<std::pair<std::string, OnFailure>>{{"stop", OnFailure::stop}, {"warn", OnFailure::warn}},
+             "stop | warn: a save or a metrics line that the disk refuses ends the run, or is told and passed over"),
+
+      integer("evaluation.interval", MEMBER(evaluation.interval), {0, 1'000'000'000}, "steps; 0: never"),
+      {"evaluation.context_lengths", "tokens, ascending", false,
+       [](Config& config, const YamlValue& value, const Complain& complain) {
+         read_lengths(value, config.evaluation.context_lengths, complain);
+       },
+       [](const Config& config) { return write_lengths(config.evaluation.context_lengths); }},
+      integer("evaluation.target_tokens", MEMBER(evaluation.target_tokens), {1, 1024 * m},
+              "tokens that each block scores, the same at every length"),
+      integer("evaluation.target_blocks", MEMBER(evaluation.target_blocks), {1, 1 * m}, "blocks, over the documents"),
+  };
+}
+
+#undef MEMBER
+
+}  // namespace
+
+const std::vector<ConfigKey>& config_keys() {
+  static const std::vector<ConfigKey> table = make_table();
+  return table;
+}
+
+}  // namespace ringtrain

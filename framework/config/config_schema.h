@@ -1,0 +1,30 @@
+// The table of all config keys: for each its path, its default, type, range, and what it is for. Reading a file, --set,
+// to_yaml and differences() all walk this one table.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "framework/config/config.h"
+#include "framework/config/yaml_tree.h"
+
+namespace ringtrain {
+
+/// Told what is wrong with a value; line is that of the part at fault.
+using Complain = std::function<void(int line, const std::string& what)>;
+
+struct ConfigKey {
+  std::string path;  // "model.rope_scaling.type"
+  std::string doc;   // one line
+  bool required = false;
+  /// Stores a value of the right type and range, else complains.
+  std::function<void(Config&, const YamlValue&, const Complain&)> read;
+  /// Return the value as YAML on one line.
+  std::function<std::string(const Config&)> write;
+};
+
+/// Return all keys, section by section, in the order they are written.
+const std::vector<ConfigKey>& config_keys();
+
+}  // namespace ringtrain

@@ -1,0 +1,35 @@
+// Strict reading of single YAML values. Each takes what the key wants and nothing else: no octal, no "yes", no NaN, no
+// text where a number belongs; a number that no variable can hold is told, not wrapped. Used by the table of keys.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "framework/config/config_schema.h"
+
+namespace ringtrain {
+
+struct IntegerRange {
+  std::int64_t low = 0, high = std::numeric_limits<std::int64_t>::max();
+};
+
+/// [low, high], or without its ends where these are open.
+struct RealRange {
+  double low, high;
+  bool low_open = false, high_open = false;
+};
+
+void read_integer(const YamlValue& value, IntegerRange range, std::int64_t& out, const Complain& complain);
+void read_unsigned(const YamlValue& value, std::uint64_t& out, const Complain& complain);
+void read_real(const YamlValue& value, const RealRange& range, double& out, const Complain& complain);
+void read_flag(const YamlValue& value, bool& out, const Complain& complain);
+void read_text(const YamlValue& value, std::string& out, const Complain& complain);
+/// Return the index of the value among words, -1 after a complaint that lists them.
+int read_word(const YamlValue& value, const std::vector<std::string>& words, const Complain& complain);
+
+/// Return a value as a message shows it: "the text \"4\"", "a map", "nothing".
+std::string described(const YamlValue& value);
+
+}  // namespace ringtrain

@@ -1,0 +1,194 @@
+#include "framework/config/yaml_tree.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include <sstream>
+#include <utility>
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::size_t deepest = 32;
+
+/// Builds the tree from yaml-cpp's events: a stack of the lists and maps that are still open.
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  YamlValue take() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    refuse_anchor(mark, anchor);
+    add({.kind = YamlValue::Kind::null,
+         .line = mark.line + 1,
+         .text = {},
+         .quoted = false,
+         .items = {},
+         .entries = {}});
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    throw YamlError(mark.line + 1, "an alias (*name) is not supported; write the value itself");
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
+    add({.kind = YamlValue::Kind::scalar,
+         .line = mark.line + 1,
+         .text = value,
+         .quoted = tag == "!",
+         .items = {},
+         .entries = {}});
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(mark, tag, anchor, YamlValue::Kind::list);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(mark, tag, anchor, YamlValue::Kind::map);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Open {
+    YamlValue value;
+    bool has_key = false;
+    YamlEntry entry;  // of a map: the key that waits for its value
+  };
+
+  static void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (anchor != 0)
+      throw YamlError(mark.line + 1, "an anchor (&name) is not supported; write the value where it is used");
+  }
+  // yaml-cpp gives "?" for a plain scalar or collection, "!" for a quoted scalar, "" for a block one.
+  static void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
+    if (!tag.empty() && tag != "?" && tag != "!") {
+      throw YamlError(mark.line + 1, fmt::format("the tag {} is not supported; leave it out", tag));
+    }
+  }
+  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YamlValue::Kind kind) {
+    refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
+    if (stack_.size() == deepest) {
+      throw YamlError(mark.line + 1, fmt::format("is nested deeper than {} levels", deepest));
+    }
+    stack_.push_back({});
+    stack_.back().value.kind = kind;
+    stack_.back().value.line = mark.line + 1;
+  }
+  void close() {
+    YamlValue value = std::move(stack_.back().value);
+    stack_.pop_back();
+    add(std::move(value));
+  }
+  void add(YamlValue value) {
+    if (stack_.empty()) {
+      root_ = std::move(value);
+      return;
+    }
+    Open& parent = stack_.back();
+    if (parent.value.kind == YamlValue::Kind::list) {
+      parent.value.items.push_back(std::move(value));
+    } else if (!parent.has_key) {
+      if (value.kind != YamlValue::Kind::scalar) throw YamlError(value.line, "a key must be a name");
+      parent.entry.key = std::move(value.text);
+      parent.entry.line = value.line;
+      parent.has_key = true;
+    } else {
+      parent.entry.value = std::move(value);
+      parent.value.entries.push_back(std::move(parent.entry));
+      parent.entry = {};
+      parent.has_key = false;
+    }
+  }
+
+  std::vector<Open> stack_;
+  YamlValue root_;
+};
+
+/// Return the length of the UTF-8 character at text[i], 0 if there is none (overlong, surrogate, truncated).
+std::size_t utf8_length(const std::string& text, std::size_t i) {
+  const auto byte = [&](std::size_t at) -> unsigned {
+    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
+  };
+  const unsigned first = byte(i);
+  const std::size_t length = first < 0x80   ? 1
+                             : first < 0xC2 ? 0
+                             : first < 0xE0 ? 2
+                             : first < 0xF0 ? 3
+                             : first < 0xF5 ? 4
+                                            : 0;
+  for (std::size_t k = 1; k < length; ++k) {
+    if ((byte(i + k) & 0xC0) != 0x80) return 0;
+  }
+  const unsigned second = byte(i + 1);
+  if (first == 0xE0 && second < 0xA0) return 0;
+  if (first == 0xED && second > 0x9F) return 0;
+  if (first == 0xF0 && second < 0x90) return 0;
+  if (first == 0xF4 && second > 0x8F) return 0;
+  return length;
+}
+
+}  // namespace
+
+std::string unfit_for_yaml(const std::string& text, int* line) {
+  *line = 1;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text, i);
+    const unsigned byte = static_cast<unsigned char>(text[i]);
+    if (length == 0) return fmt::format("the byte 0x{:02X} is not UTF-8 text", byte);
+    if ((byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F) {
+      return fmt::format("the control character 0x{:02X} cannot stand in a config", byte);
+    }
+    if (byte == '\n') ++*line;
+    i += length;
+  }
+  return {};
+}
+
+YamlValue parse_yaml(const std::string& text) {
+  int line = 0;
+  if (const std::string unfit = unfit_for_yaml(text, &line); !unfit.empty()) throw YamlError(line, unfit);
+  try {
+    // yaml-cpp takes a quote that is still open at the end of the text for closed, if a line end comes before.
+    std::istringstream stream(text.substr(0, text.find_last_not_of("\r\n") + 1));
+    YAML::Parser parser(stream);
+    TreeBuilder first, second;
+    if (!parser.HandleNextDocument(first)) return {};
+    // yaml-cpp also ends a document, without a word, at what it cannot continue with.
+    if (parser.HandleNextDocument(second)) {
+      throw YamlError(second.take().line,
+                      "not valid YAML: the document ends before this line, which does not belong to it");
+    }
+    return first.take();
+  } catch (const YAML::Exception& error) {
+    throw YamlError(error.mark.is_null() ? 1 : error.mark.line + 1,
+                    fmt::format("not valid YAML: {} (column {})", error.msg, error.mark.column + 1));
+  }
+}
+
+std::string quoted_yaml(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  return result + "\"";
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,136 @@
+#include "framework/profile/progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+namespace ringtrain {
+
+namespace {
+
+constexpr double terminal_pace = 0.1, pipe_pace = 5.0;  // seconds between lines
+
+/// Return the columns of a terminal, 80 if it does not say.
+int columns(std::FILE* file) {
+  winsize size{};
+  if (ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+/// Return value with three digits or so: "1.5", "12.3", "123".
+std::string three_digits(double value) {
+  return value < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+}
+
+}  // namespace
+
+std::string human_bytes(double bytes) {
+  if (bytes < 1023.5) return fmt::format("{:.0f} B", bytes);
+  const char* const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  bytes /= 1024;
+  while (bytes >= 1023.5 && unit + 1 < std::size(units)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return fmt::format("{} {}", three_digits(bytes), units[unit]);
+}
+
+std::string human_count(double count) {
+  if (count < 9.95 && count != std::floor(count)) return fmt::format("{:.1f}", count);
+  if (count < 999.5) return fmt::format("{:.0f}", count);
+  const char* const units[] = {"K", "M", "G", "T"};
+  std::size_t unit = 0;
+  count /= 1000;
+  while (count >= 999.5 && unit + 1 < std::size(units)) {
+    count /= 1000;
+    ++unit;
+  }
+  return three_digits(count) + units[unit];
+}
+
+std::string human_duration(double seconds) {
+  if (seconds < 9.95) return fmt::format("{:.1f}s", std::max(seconds, 0.0));
+  constexpr double longest = 1e12;  // beyond it the digits mean nothing
+  const auto whole = static_cast<std::int64_t>(std::llround(std::min(seconds, longest)));
+  const std::int64_t minutes = whole / 60, hours = minutes / 60, days = hours / 24;
+  if (minutes == 0) return fmt::format("{}s", whole);
+  if (hours == 0) return fmt::format("{}m{:02}s", minutes, whole % 60);
+  if (days == 0) return fmt::format("{}h{:02}m", hours, minutes % 60);
+  return fmt::format("{}d{:02}h", days, hours % 24);
+}
+
+std::string progress_line(const ProgressState& state, int width) {
+  const double part = state.total > 0 ? static_cast<double>(state.done) / static_cast<double>(state.total) : 1;
+  std::string line = fmt::format("{} {}/{} ({:.0f}%)", state.task, state.done, state.total, std::floor(part * 100));
+  if (!state.fields.empty()) line += " " + state.fields;
+  if (state.units_per_second > 0) line += fmt::format(" {} {}/s", human_count(state.units_per_second), state.unit);
+  if (state.seconds_left >= 0) line += fmt::format(" {} left", human_duration(state.seconds_left));
+  if (width > 0 && line.size() > static_cast<std::size_t>(width)) line.resize(static_cast<std::size_t>(width));
+  return line;
+}
+
+Progress::Progress(std::string task, std::int64_t total, std::FILE* file)
+    : task_(std::move(task)), total_(total), file_(file), terminal_(isatty(fileno(file)) == 1), start_(now()) {}
+
+Progress::~Progress() {
+  finish();
+}
+
+double Progress::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Progress::update(std::int64_t done, const std::string& fields, double units, const std::string& unit) {
+  const double time = now();
+  const bool first = first_time_ < 0, last = done >= total_;
+  if (first) {
+    first_time_ = time;
+    first_done_ = done;
+  }
+  if (!first && !last && time - last_shown_ < (terminal_ ? terminal_pace : pipe_pace)) return;
+  last_shown_ = time;
+  ProgressState state{
+      .task = task_, .done = done, .total = total_, .fields = fields, .units_per_second = 0, .unit = unit};
+  if (time > start_) state.units_per_second = units / (time - start_);
+  // The pace is taken from the first call on: what came before it (a warm-up, a resumed run's steps) is not pace.
+  const std::int64_t paced = done - first_done_;
+  if (!last && paced > 0) {
+    state.seconds_left = (time - first_time_) / static_cast<double>(paced) * static_cast<double>(total_ - done);
+  }
+  show(state);
+}
+
+void Progress::show(const ProgressState& state) {
+  if (terminal_) {
+    last_line_ = progress_line(state, columns(file_) - 1);  // a line that fills the last column may wrap
+    fmt::print(file_, "\r{}\x1b[K", last_line_);            // and erase what the longer line before left
+    open_ = true;
+  } else {
+    fmt::print(file_, "{}\n", progress_line(state, 0));
+  }
+  std::fflush(file_);
+}
+
+void Progress::note(const std::string& line) {
+  if (open_) {
+    fmt::print(file_, "\r{}\x1b[K\n{}", line, last_line_);
+  } else {
+    fmt::print(file_, "{}\n", line);
+  }
+  std::fflush(file_);
+}
+
+void Progress::finish() {
+  if (!open_) return;
+  open_ = false;
+  std::fputc('\n', file_);
+  std::fflush(file_);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,146 @@
+#include "framework/sequence/segments.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+std::int64_t token_count(std::span<const Segment> segments) {
+  std::int64_t count = 0;
+  for (const Segment& segment : segments) count += segment.count;
+  return count;
+}
+
+std::int64_t position_of(std::span<const Segment> segments, std::int64_t i) {
+  for (const Segment& segment : segments) {
+    if (i < segment.count) return segment.position(i);
+    i -= segment.count;
+  }
+  fail(ExitCode::internal, "local token {} beyond the shard's end", i);
+}
+
+SegmentList segments_of_range(std::span<const Segment> segments, std::int64_t begin, std::int64_t end) {
+  SegmentList range;
+  std::int64_t first = 0;  // of the segment
+  for (const Segment& segment : segments) {
+    const std::int64_t from = std::max<std::int64_t>(0, begin - first), to = std::min(segment.count, end - first);
+    if (from < to) range.push_back({segment.position(from), segment.stride, to - from});
+    first += segment.count;
+  }
+  return range;
+}
+
+const char* name_of(Layout layout) {
+  switch (layout) {
+    case Layout::contiguous:
+      return "contiguous";
+    case Layout::striped:
+      return "striped";
+    case Layout::zigzag:
+      return "zigzag";
+  }
+  return "?";
+}
+
+SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int rank) {
+  ensure(length >= 0 && ranks >= 1 && rank >= 0 && rank < ranks, "a shard needs a rank of the ring");
+  const std::int64_t base = length / ranks, extra = length % ranks;
+  const auto size = [&](std::int64_t r) { return base + (r < extra ? 1 : 0); };
+  const auto before = [&](std::int64_t r) { return base * r + std::min(r, extra); };
+  SegmentList segments;
+  if (layout == Layout::contiguous) {
+    segments = {{before(rank), 1, size(rank)}};
+  } else if (layout == Layout::striped) {
+    segments = {{rank, ranks, size(rank)}};
+  } else {
+    // First chunks stand in rank order, second chunks behind them in reverse; of an odd shard the first is the longer.
+    const auto first = [&](std::int64_t r) { return (size(r) + 1) / 2; };
+    std::int64_t first_start = 0, second_start = 0;
+    for (int r = 0; r < rank; ++r) first_start += first(r);
+    for (int r = 0; r < ranks; ++r) second_start += first(r);
+    for (int r = ranks - 1; r > rank; --r) second_start += size(r) - first(r);
+    segments = {{first_start, 1, first(rank)}, {second_start, 1, size(rank) - first(rank)}};
+  }
+  std::erase_if(segments, [](const Segment& segment) { return segment.count == 0; });
+  return segments;
+}
+
+TileVisibility tile_visibility(const AttentionMask& mask, std::int64_t q0, std::int64_t q1, std::int64_t k0,
+                               std::int64_t k1) {
+  // Over the ranges, query - key takes every value between these two.
+  const std::int64_t least = q0 - k1, most = q1 - k0;
+  std::int64_t from = mask.causal ? 0 : least, to = most;
+  if (mask.window > 0) {
+    from = std::max(from, -(mask.window - 1));
+    to = std::min(to, mask.window - 1);
+  }
+  from = std::max(from, least);
+  if (from > to) return TileVisibility::none;
+  return from == least && to == most ? TileVisibility::all : TileVisibility::some;
+}
+
+namespace {
+
+/// Return the sum of floor((a * i + b) / m) over i in [0, n); a, b >= 0, m >= 1. As Euclid's algorithm.
+std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  while (n > 0) {
+    sum += (a / m) * (n * (n - 1) / 2) + (b / m) * n;
+    a %= m;
+    b %= m;
+    const std::int64_t last = a * n + b;  // the part below counts the points under the line by rows, not columns
+    n = last / m;
+    b = last % m;
+    std::swap(a, m);
+  }
+  return sum;
+}
+
+/// Return how many pairs there are of a query at position q and a key at position k with k <= q + shift.
+std::int64_t pairs_up_to(const Segment& queries, const Segment& keys, std::int64_t shift) {
+  if (queries.count == 0 || keys.count == 0) return 0;
+  const auto first_at_least = [&](std::int64_t distance) {  // the first query that is so far behind the first key
+    const std::int64_t missing = distance - (queries.start + shift - keys.start);
+    return missing <= 0 ? 0 : std::min(queries.count, (missing + queries.stride - 1) / queries.stride);
+  };
+  const std::int64_t some = first_at_least(0), all = first_at_least(keys.last() - keys.start);
+  const std::int64_t offset = queries.position(some) + shift - keys.start;
+  return (all - some) + floor_sum(all - some, keys.stride, queries.stride, offset) + (queries.count - all) * keys.count;
+}
+
+}  // namespace
+
+std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> queries, std::span<const Segment> keys) {
+  std::int64_t pairs = 0;
+  for (const Segment& query : queries) {
+    for (const Segment& key : keys) {
+      if (mask.causal) {
+        pairs += pairs_up_to(query, key, 0);
+      } else {
+        pairs += mask.window == 0 ? query.count * key.count : pairs_up_to(query, key, mask.window - 1);
+      }
+      if (mask.window > 0) pairs -= pairs_up_to(query, key, -mask.window);
+    }
+  }
+  return pairs;
+}
+
+bool may_see(const AttentionMask& mask, const ShardExtents& queries, const ShardExtents& keys) {
+  ensure(queries.size() == keys.size(), "extents of the same micro-batch");
+  for (std::size_t b = 0; b < queries.size(); ++b) {
+    for (const SegmentExtent& q : queries[b]) {
+      for (const SegmentExtent& k : keys[b]) {
+        const bool documents = q.first_document <= k.last_document && k.first_document <= q.last_document;
+        if (documents && tile_visibility(mask, q.first_position, q.last_position, k.first_position, k.last_position) !=
+                             TileVisibility::none) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace ringtrain

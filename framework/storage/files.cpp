@@ -1,0 +1,321 @@
+// Linux implementation of framework/storage/files.h. Calls interrupted by a signal are repeated, short reads and writes
+// continued.
+#include "framework/storage/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace ringtrain {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* probe_prefix = ".writable-";
+
+std::string text_of(int error) {
+  return std::generic_category().message(error);
+}
+
+template <class Call>
+auto retry(Call&& call) {
+  decltype(call()) result;
+  do {
+    result = call();
+  } while (result < 0 && errno == EINTR);
+  return result;
+}
+
+}  // namespace
+
+// ---- File ----------------------------------------------------------------------------------------------------------
+
+File::File(const std::string& path, ExitCode code, int flags, const char* what) : path_(path), code_(code) {
+  descriptor_ = retry([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); });
+  if (descriptor_ < 0) fail(code, "cannot {} {}: {}", what, path, text_of(errno));
+  struct stat status {};
+  if (::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode)) {
+    ::close(std::exchange(descriptor_, -1));
+    fail(code, "cannot {} {}: it is a folder", what, path);
+  }
+}
+
+File File::open(const std::string& path, ExitCode code) {
+  return File(path, code, O_RDONLY, "open");
+}
+File File::open_for_update(const std::string& path, ExitCode code) {
+  return File(path, code, O_RDWR, "open for writing");
+}
+File File::create(const std::string& path, ExitCode code) {
+  return File(path, code, O_RDWR | O_CREAT | O_EXCL, "create");
+}
+File File::open_or_create(const std::string& path, ExitCode code) {
+  return File(path, code, O_RDWR | O_CREAT, "open for writing");
+}
+File File::append_to(const std::string& path, ExitCode code) {
+  return File(path, code, O_WRONLY | O_CREAT | O_APPEND, "open for appending");
+}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)), code_(other.code_), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+File& File::operator=(File&& other) noexcept {
+  if (this != &other) {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    path_ = std::move(other.path_);
+    code_ = other.code_;
+    descriptor_ = std::exchange(other.descriptor_, -1);
+  }
+  return *this;
+}
+
+File::~File() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::int64_t File::size() const {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) fail(code_, "cannot tell the size of {}: {}", path_, text_of(errno));
+  return status.st_size;
+}
+
+void File::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
+  std::size_t done = 0;
+  while (done < bytes) {
+    const auto count = retry([&] {
+      return ::pread(descriptor_, static_cast<char*>(data) + done, bytes - done,
+                     offset + static_cast<std::int64_t>(done));
+    });
+    if (count < 0) fail(code_, "cannot read {} bytes at byte {} of {}: {}", bytes, offset, path_, text_of(errno));
+    if (count == 0) {
+      fail(code_, "{} ends at byte {} where {} bytes were to be read from byte {}: it was cut short", path_,
+           offset + static_cast<std::int64_t>(done), bytes, offset);
+    }
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+void File::fail_write(int error, std::size_t bytes, std::size_t done) const {
+  if (error != ENOSPC && error != EDQUOT) {
+    fail(code_, "cannot write {} bytes to {}: {} (after {} bytes)", bytes, path_, text_of(error), done);
+  }
+  struct statvfs status {};
+  const std::uint64_t free = ::fstatvfs(descriptor_, &status) == 0 ? status.f_bavail * status.f_frsize : 0;
+  fail(code_, "cannot write {}: {}: needs {} bytes, {} are free; free some space or choose another folder", path_,
+       text_of(error), bytes - done, free);
+}
+
+void File::write_at(std::int64_t offset, const void* data, std::size_t bytes) {
+  std::size_t done = 0;
+  while (done < bytes) {
+    const auto count = retry([&] {
+      return ::pwrite(descriptor_, static_cast<const char*>(data) + done, bytes - done,
+                      offset + static_cast<std::int64_t>(done));
+    });
+    if (count < 0) fail_write(errno, bytes, done);
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+void File::write(std::string_view text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const auto count = retry([&] { return ::write(descriptor_, text.data() + done, text.size() - done); });
+    if (count < 0) fail_write(errno, text.size(), done);
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+void File::reserve(std::int64_t bytes) {
+  const std::int64_t held = size();
+  if (bytes <= held) return;
+  // A request that cannot fit would take all that is free, from everybody, before it fails: it is not made.
+  if (bytes - held > free_bytes(parent_directory(path_), code_)) fail_write(ENOSPC, static_cast<std::size_t>(bytes), 0);
+  // A file system without reservations is no reason to stop: a full disk then shows at the write.
+  if (retry([&] { return ::fallocate(descriptor_, 0, 0, bytes); }) == 0) return;
+  const int error = errno;
+  if (error != EOPNOTSUPP && error != ENOSYS) fail_write(error, static_cast<std::size_t>(bytes), 0);
+  truncate(bytes);
+}
+
+void File::truncate(std::int64_t bytes) {
+  if (retry([&] { return ::ftruncate(descriptor_, bytes); }) != 0) {
+    fail(code_, "cannot set the size of {} to {} bytes: {}", path_, bytes, text_of(errno));
+  }
+}
+
+void File::sync() {
+  if (retry([&] { return ::fsync(descriptor_); }) != 0) {
+    if (errno == ENOSPC || errno == EDQUOT) fail_write(errno, static_cast<std::size_t>(size()), 0);
+    fail(code_, "cannot bring {} to the disk: {}", path_, text_of(errno));
+  }
+}
+
+void File::close() {
+  if (descriptor_ < 0) return;
+  // Linux frees the descriptor even if it reports an interruption: never repeated.
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) {
+    fail(code_, "cannot close {}: {}", path_, text_of(errno));
+  }
+}
+
+bool File::try_lock() {
+  if (retry([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0) return true;
+  if (errno == EWOULDBLOCK) return false;
+  if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return true;
+  fail(code_, "cannot lock {}: {}", path_, text_of(errno));
+}
+
+FileLock FileLock::acquire(const std::string& path, const std::string& what, ExitCode code) {
+  FileLock lock;
+  lock.file_ = File::open_or_create(path, code);
+  if (!lock.file_.try_lock()) {
+    std::string holder = read_file(path, code, /*max_bytes=*/64);
+    while (!holder.empty() && holder.back() == '\n') holder.pop_back();
+    fail(code, "{} process {} ({} is locked); wait until it has ended", what, holder.empty() ? "?" : holder, path);
+  }
+  const std::string own = std::to_string(::getpid()) + "\n";
+  lock.file_.truncate(0);
+  lock.file_.write_at(0, own.data(), own.size());
+  return lock;
+}
+
+// ---- Paths ---------------------------------------------------------------------------------------------------------
+
+bool path_exists(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+bool is_directory(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+std::string parent_directory(const std::string& path) {
+  const fs::path clean = fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path();
+  const std::string parent = clean.parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+std::string file_name(const std::string& path) {
+  const fs::path whole(path);
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+std::int64_t file_size(const std::string& path, ExitCode code) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) fail(code, "cannot read {}: {}", path, text_of(errno));
+  return status.st_size;
+}
+
+std::int64_t free_bytes(const std::string& path, ExitCode code) {
+  struct statvfs status {};
+  if (::statvfs(path.c_str(), &status) != 0) {
+    fail(code, "cannot tell the free space at {}: {}", path, text_of(errno));
+  }
+  return static_cast<std::int64_t>(status.f_bavail * status.f_frsize);
+}
+
+std::string read_file(const std::string& path, ExitCode code, std::int64_t max_bytes) {
+  const File file = File::open(path, code);
+  const std::int64_t size = file.size();
+  if (size > max_bytes) fail(code, "{} has {} bytes, where at most {} make sense", path, size, max_bytes);
+  std::string content(static_cast<std::size_t>(size), '\0');
+  file.read_at(0, content.data(), content.size());
+  return content;
+}
+
+void write_file(const std::string& path, std::string_view content, ExitCode code) {
+  const std::string partial = path + ".partial";
+  remove_tree(partial, code);
+  try {
+    File file = File::create(partial, code);
+    file.write(content);
+    file.sync();
+    file.close();
+    rename_path(partial, path, code);
+  } catch (...) {
+    ::unlink(partial.c_str());
+    throw;
+  }
+}
+
+void rename_path(const std::string& from, const std::string& to, ExitCode code) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail(code, "cannot rename {} to {}: {}", from, to, text_of(errno));
+  sync_directory(parent_directory(to), code);
+}
+
+void sync_file(const std::string& path, ExitCode code) {
+  File::open(path, code).sync();
+}
+
+void sync_directory(const std::string& path, ExitCode code) {
+  const int descriptor = retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (descriptor < 0) fail(code, "cannot open the folder {}: {}", path, text_of(errno));
+  const int result = retry([&] { return ::fsync(descriptor); });
+  const int error = errno;
+  ::close(descriptor);
+  // Some network file systems cannot sync a folder and say so with EINVAL; their renames are durable by themselves.
+  if (result != 0 && error != EINVAL) fail(code, "cannot bring the folder {} to the disk: {}", path, text_of(error));
+}
+
+void make_directories(const std::string& path, ExitCode code) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) fail(code, "cannot make the folder {}: {}", path, error.message());
+  if (!is_directory(path)) fail(code, "cannot make the folder {}: a file of that name stands there", path);
+}
+
+std::string nearest_existing(const std::string& path) {
+  std::string at = path;
+  while (!path_exists(at) && at != parent_directory(at)) at = parent_directory(at);
+  return at;
+}
+
+void check_writable(const std::string& directory, ExitCode code) {
+  if (!path_exists(directory)) fail(code, "the folder {} does not exist; make it first", directory);
+  if (!is_directory(directory)) fail(code, "{} is not a folder", directory);
+  // Only making a file tells the truth: access() knows nothing of read-only mounts below root, quotas or full disks.
+  std::string probe = directory + "/" + probe_prefix + "XXXXXX";
+  const int descriptor = ::mkstemp(probe.data());
+  if (descriptor < 0) {
+    fail(code, "cannot write into the folder {}: {}; choose another one or change its permissions", directory,
+         text_of(errno));
+  }
+  ::close(descriptor);
+  ::unlink(probe.c_str());
+}
+
+bool is_probe(const std::string& name) {
+  return name.starts_with(probe_prefix);
+}
+
+std::vector<std::string> list_directory(const std::string& path, ExitCode code) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) fail(code, "cannot list the folder {}: {}", path, error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void remove_tree(const std::string& path, ExitCode code) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) fail(code, "cannot remove {}: {}", path, error.message());
+}
+
+}  // namespace ringtrain

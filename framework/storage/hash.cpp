@@ -1,0 +1,61 @@
+#include "framework/storage/hash.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 accuses its own AVX-512 intrinsics
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "framework/storage/files.h"
+
+namespace ringtrain {
+
+namespace {
+std::string hexadecimal(XXH128_hash_t hash) {
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+}  // namespace
+
+struct Hasher::State {
+  XXH3_state_t xxh;  // aligned to 64 bytes by its own declaration
+};
+
+Hasher::Hasher() : state_(std::make_unique<State>()) {
+  XXH3_128bits_reset(&state_->xxh);
+}
+Hasher::~Hasher() = default;
+Hasher::Hasher(Hasher&&) noexcept = default;
+Hasher& Hasher::operator=(Hasher&&) noexcept = default;
+
+void Hasher::update(const void* data, std::size_t bytes) {
+  XXH3_128bits_update(&state_->xxh, data, bytes);
+}
+
+std::string Hasher::digest() const {
+  return hexadecimal(XXH3_128bits_digest(&state_->xxh));
+}
+
+std::string hash_bytes(std::string_view bytes) {
+  return hexadecimal(XXH3_128bits(bytes.data(), bytes.size()));
+}
+
+std::string hash_file(const std::string& path, ExitCode code) {
+  const File file = File::open(path, code);
+  const std::int64_t size = file.size();
+  std::vector<char> slice(static_cast<std::size_t>(std::clamp<std::int64_t>(size, 1, 1 << 20)));
+  Hasher hasher;
+  for (std::int64_t begin = 0; begin < size;) {
+    const std::size_t bytes = static_cast<std::size_t>(std::min<std::int64_t>(size - begin, 1 << 20));
+    file.read_at(begin, slice.data(), bytes);
+    hasher.update(slice.data(), bytes);
+    begin += static_cast<std::int64_t>(bytes);
+  }
+  return hasher.digest();
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,56 @@
+#include "framework/storage/strict_json.h"
+
+namespace ringtrain {
+
+namespace {
+constexpr int deepest = 8;
+}
+
+nlohmann::json parse_strict_json(const std::string& text) {
+  // Refused while it is read: what writes or frees a tree may recurse.
+  return nlohmann::json::parse(text, [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    if (depth > deepest) throw std::runtime_error("nested deeper than " + std::to_string(deepest) + " levels");
+    return true;
+  });
+}
+
+StrictObject::StrictObject(const nlohmann::json& json, std::size_t members) : json_(json) {
+  if (!json.is_object() || json.size() != members) throw std::runtime_error("an object lacks members or has others");
+}
+
+const nlohmann::json& StrictObject::member(const char* name) const {
+  const auto found = json_.find(name);
+  if (found == json_.end()) throw std::runtime_error(std::string(name) + " is missing");
+  return *found;
+}
+
+std::int64_t StrictObject::integer(const char* name) const {
+  const nlohmann::json& value = member(name);
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX) ||
+      value.get<std::int64_t>() < 0) {
+    throw std::runtime_error(std::string(name) + " is no count");
+  }
+  return value.get<std::int64_t>();
+}
+
+std::string StrictObject::text(const char* name) const {
+  const nlohmann::json& value = member(name);
+  if (!value.is_string()) throw std::runtime_error(std::string(name) + " is no text");
+  return value.get<std::string>();
+}
+
+std::string StrictObject::hash(const char* name) const {
+  std::string value = text(name);
+  if (value.size() != 32 || value.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    throw std::runtime_error(std::string(name) + " is no hash");
+  }
+  return value;
+}
+
+const nlohmann::json& StrictObject::list(const char* name) const {
+  const nlohmann::json& value = member(name);
+  if (!value.is_array()) throw std::runtime_error(std::string(name) + " is no list");
+  return value;
+}
+
+}  // namespace ringtrain

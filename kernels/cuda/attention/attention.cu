@@ -1,0 +1,141 @@
+// Attention on CUDA: which kernels a call goes to. bfloat16 with heads of 64 or 128 runs on tensor cores, by Hopper's
+// own kernels where the chip is one; all else takes the general path. Shapes and dtypes were checked by
+// kernels/attention.cpp.
+//
+// With RINGTRAIN_PORTABLE_ATTENTION=1 in the environment Hopper runs the portable kernels: to test and time them there.
+#include <algorithm>
+#include <cstdlib>
+
+#include "kernels/cuda/attention/attention_calls.cuh"
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/attention/hopper/attention_hopper.h"
+
+namespace ringtrain::cuda {
+
+namespace {
+
+constexpr std::size_t workspace_alignment = 16;
+
+bool aligned(std::initializer_list<const void*> pointers) {
+  return std::all_of(pointers.begin(), pointers.end(),
+                     [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; });
+}
+
+bool tensor_cores_take(DType dtype, std::int64_t D) {
+  return dtype == DType::bfloat16 && (D == 64 || D == 128);
+}
+
+bool hopper_takes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk) {
+  static const bool portable = std::getenv("RINGTRAIN_PORTABLE_ATTENTION") != nullptr;
+  return !portable && hopper::supports(stream, shape, dtype, Tq, Tk);
+}
+
+/// Throws unless the general path takes heads of D elements.
+void check_head(std::int64_t D) {
+  if (D > general_largest_head) {
+    fail(ExitCode::usage, "attention on CUDA takes heads of at most {} elements, not {}: choose more heads",
+         general_largest_head, D);
+  }
+}
+
+void* aligned_workspace(const TensorView& workspace, std::size_t needed) {
+  ensure(workspace.bytes() >= needed, "attention workspace is at least attention_workspace_bytes");
+  auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
+  address = (address + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
+  return reinterpret_cast<void*>(address);
+}
+
+template <class T>
+ForwardCall<T> forward_call(const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
+                            const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
+                            const AttentionEnds& ends) {
+  return {shape,
+          token_map(queries),
+          token_map(keys),
+          static_cast<const T*>(q.data),
+          static_cast<const T*>(k.data),
+          static_cast<const T*>(v.data),
+          state.o.as<float>(),
+          state.m.as<float>(),
+          state.l.as<float>(),
+          ends.first,
+          ends.last,
+          ends.last ? static_cast<T*>(ends.out.data) : nullptr,
+          ends.last ? ends.lse.as<float>() : nullptr};
+}
+
+template <class T>
+BackwardCall<T> backward_call(const AttentionShape& shape, const TensorView& q, const TensorView& k,
+                              const TensorView& v, const TensorView& dout, const TensorView& lse,
+                              const TensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
+                              const TensorView& dq, const TensorView& dk, const TensorView& dv) {
+  return {shape,
+          token_map(queries),
+          token_map(keys),
+          static_cast<const T*>(q.data),
+          static_cast<const T*>(k.data),
+          static_cast<const T*>(v.data),
+          static_cast<const T*>(dout.data),
+          lse.as<float>(),
+          delta.as<float>(),
+          dq.as<float>(),
+          dk.as<float>(),
+          dv.as<float>()};
+}
+
+}  // namespace
+
+// Of whatever chip: a plan is made without one.
+std::size_t attention_workspace_bytes(const Stream&, const AttentionShape& shape, DType dtype, std::int64_t Tq,
+                                      std::int64_t) {
+  std::size_t bytes = 0;
+  if (tensor_cores_take(dtype, shape.D)) {
+    bytes = std::max(tensor_workspace_bytes(shape, Tq), hopper::workspace_bytes(shape, Tq));
+  }
+  return bytes + workspace_alignment;
+}
+
+void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
+                       const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
+                       const AttentionState& state, const AttentionEnds& ends, const TensorView& workspace) {
+  check_head(shape.D);
+  const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
+  if (hopper_takes(stream, shape, q.dtype, Tq, Tk) && aligned({q.data, k.data, v.data, state.o.data, ends.out.data})) {
+    void* const memory = aligned_workspace(workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+    return hopper::forward(stream, shape, q, k, v, queries, keys, state, ends, memory);
+  }
+  if (tensor_cores_take(q.dtype, shape.D) && aligned({q.data, k.data, v.data, state.o.data, ends.out.data})) {
+    return tensor_forward(stream.cuda(), forward_call<__nv_bfloat16>(shape, q, k, v, queries, keys, state, ends));
+  }
+  if (q.dtype == DType::bfloat16) {
+    return general_forward(stream.cuda(), forward_call<__nv_bfloat16>(shape, q, k, v, queries, keys, state, ends));
+  }
+  ensure(q.dtype == DType::float32, "attention on CUDA takes bfloat16 and float32");
+  general_forward(stream.cuda(), forward_call<float>(shape, q, k, v, queries, keys, state, ends));
+}
+
+void attention_backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
+                        const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
+                        const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq,
+                        const TensorView& dk, const TensorView& dv, const TensorView& workspace) {
+  check_head(shape.D);
+  const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
+  void* const memory = aligned_workspace(workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+  if (hopper_takes(stream, shape, q.dtype, Tq, Tk) &&
+      aligned({q.data, k.data, v.data, dout.data, dq.data, dk.data, dv.data})) {
+    return hopper::backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, memory);
+  }
+  if (tensor_cores_take(q.dtype, shape.D) && aligned({q.data, k.data, v.data, dout.data, dq.data, dk.data, dv.data})) {
+    return tensor_backward(stream.cuda(),
+                           backward_call<__nv_bfloat16>(shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv),
+                           memory);
+  }
+  if (q.dtype == DType::bfloat16) {
+    return general_backward(stream.cuda(),
+                            backward_call<__nv_bfloat16>(shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv));
+  }
+  ensure(q.dtype == DType::float32, "attention on CUDA takes bfloat16 and float32");
+  general_backward(stream.cuda(), backward_call<float>(shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv));
+}
+
+}  // namespace ringtrain::cuda

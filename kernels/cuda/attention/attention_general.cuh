@@ -1,0 +1,122 @@
+// The general attention path: any head size up to 256, float32 or bfloat16 tensors, all arithmetic in float32 without
+// tensor cores. For exactness and odd shapes, not for speed. Blocks of 256 threads take a tile of rows (queries in
+// forward and for dq, keys for dk and dv) and walk the tiles of the other side; the threads of a row share its head
+// elements. Nothing is added to by two blocks, so bits are the same in every run.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/cuda/attention/attention_calls.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace ringtrain::cuda::general {
+
+/// Heads of up to MaxD elements; tiles of Tile queries by Tile keys.
+template <int MaxD_, int Tile_>
+struct Cut {
+  static constexpr int MaxD = MaxD_, tile = Tile_, threads = 256;
+  static constexpr int per_row = threads / tile;   // threads of a row
+  static constexpr int scores = tile / per_row;    // of a thread: columns sub + per_row * i
+  static constexpr int elements = MaxD / per_row;  // of a thread: sub + per_row * i
+  static constexpr int stride = MaxD + 1;          // of a row in shared memory: odd, so that columns meet no conflict
+  static_assert(per_row <= 32 && 32 % per_row == 0 && scores >= 1);
+};
+
+template <class C>
+using Rows = float[C::tile][C::stride];
+template <class C>
+using Pairs = float[C::tile][C::tile + 1];
+
+/// Where this thread stands: `row` of its tile, the sub-th thread of it.
+template <class C>
+struct Place {
+  int row = static_cast<int>(threadIdx.x) / C::per_row, sub = static_cast<int>(threadIdx.x) % C::per_row;
+};
+
+__device__ __forceinline__ float value_of(float x) {
+  return x;
+}
+__device__ __forceinline__ float value_of(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+__device__ __forceinline__ void assign(float& to, float x) {
+  to = x;
+}
+__device__ __forceinline__ void assign(__nv_bfloat16& to, float x) {
+  to = __float2bfloat16_rn(x);
+}
+
+/// Fills a tile from rows `stride` apart; zeros from row `count` on. By the whole block.
+template <class C, class T>
+__device__ __forceinline__ void load_rows(Rows<C>& to, const T* from, std::int64_t stride, int count, int D) {
+  for (int i = static_cast<int>(threadIdx.x); i < C::tile * D; i += C::threads) {
+    const int row = i / D, d = i % D;
+    to[row][d] = row < count ? value_of(from[row * stride + d]) : 0.0F;
+  }
+}
+
+__device__ __forceinline__ float dot(const float* x, const float* y, int D) {
+  float sum = 0.0F;
+  for (int d = 0; d < D; ++d) sum = fmaf(x[d], y[d], sum);
+  return sum;
+}
+
+/// sum[i] += sum over j < tile of weights[j] * rows[j][sub + per_row * i]
+template <class C>
+__device__ __forceinline__ void add_weighted(float (&sum)[C::elements], const float* weights, const Rows<C>& rows,
+                                             int sub, int D) {
+  for (int j = 0; j < C::tile; ++j) {
+    const float weight = weights[j];
+#pragma unroll
+    for (int i = 0; i < C::elements; ++i) {
+      const int d = sub + C::per_row * i;
+      if (d < D) sum[i] = fmaf(weight, rows[j][d], sum[i]);
+    }
+  }
+}
+
+/// Return whether query i of one tile sees key j of another. The documents are those of the tiles' first tokens, or
+/// null.
+__device__ __forceinline__ bool visible(const Sight& sight, int i, int j, int queries,
+                                        const std::int32_t* query_documents, const std::int32_t* key_documents) {
+  if (sight.all) return true;
+  if (!sight.sees(i, j)) return false;
+  return query_documents == nullptr || i >= queries || __ldg(query_documents + i) == __ldg(key_documents + j);
+}
+
+/// Return the ids of documents from a token on; null if there are none.
+__device__ __forceinline__ const std::int32_t* documents_at(const TokenMap& map, int b, int token) {
+  return map.documents == nullptr ? nullptr : map.documents + std::int64_t{b} * map.tokens + token;
+}
+
+/// What a block that holds queries works on: a tile of one head and sequence.
+struct QueryWork {
+  int H, G, D, b, g;
+  Tile tile;
+  std::int64_t row, element;  // of the tile's first query, in [B, H, Tq] and [B, Tq, H, D]
+};
+
+/// Return the work of this block, the last tiles first, and fill `seen` with the tiles of keys that it sees, to be read
+/// after a barrier. Grid: a block a tile of queries, head and sequence. Call: ForwardCall or BackwardCall.
+template <class C, class Call>
+__device__ __forceinline__ QueryWork take_queries(const Call& call, TilesSeen& seen) {
+  const int H = static_cast<int>(call.shape.H), G = static_cast<int>(call.shape.G), D = static_cast<int>(call.shape.D);
+  const int B = static_cast<int>(call.shape.B);
+  const int h = static_cast<int>(blockIdx.x % H), b = static_cast<int>(blockIdx.x / H % B);
+  const Tile tile = tile_at(call.queries, C::tile, static_cast<int>((gridDim.x - 1 - blockIdx.x) / H / B));
+  if (threadIdx.x < 32) {
+    find_tiles(seen, call.queries, tile, call.keys, C::tile, keys_seen_by(call.shape.mask, tile), b);
+  }
+  const std::int64_t row = (std::int64_t{b} * H + h) * call.queries.tokens + tile.begin;
+  return {H, G, D, b, h / (H / G), tile, row, ((std::int64_t{b} * call.queries.tokens + tile.begin) * H + h) * D};
+}
+
+/// Calls body.template operator()<Cut>() with the smallest cut that holds heads of D elements.
+template <class Body>
+void with_cut(std::int64_t D, Body&& body) {
+  if (D <= 64) return body.template operator()<Cut<64, 32>>();
+  if (D <= 128) return body.template operator()<Cut<128, 32>>();
+  body.template operator()<Cut<256, 16>>();
+}
+
+}  // namespace ringtrain::cuda::general

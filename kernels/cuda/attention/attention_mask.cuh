@@ -1,0 +1,256 @@
+// Which query sees which key, on the device: the rules of framework/sequence/segments.h for tiles and for single pairs. All
+// attention kernels, portable and Hopper's, decide by this file.
+//
+// A tile is a run of at most `size` tokens of one segment, so positions are affine within it. Both sides of the
+// relation "may some query of this tile see some key of that one" follow from the extents of the two tiles alone (first
+// and last position, first and last document), so that a query tile's list of key tiles and a key tile's list of query
+// tiles are the same relation read in two directions: backward's turns count on it. It may name a tile that turns out
+// to be hidden (a window that falls between two keys of a wide stride), never leave out one that is seen.
+//
+// Positions grow along a shard, hence the tiles of one segment that a tile may see are a range; documents grow too,
+// hence what they allow is a range of tokens. A block finds these ranges once, by a division or two per segment and two
+// warp searches, before it loads anything; no table is made on the host, no argument grows with the length.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "framework/error.h"
+#include "framework/sequence/segments.h"
+#include "kernels/attention.h"
+#include "kernels/cuda/ptx.cuh"
+
+namespace ringtrain::cuda {
+
+/// As many segments as a kernel argument holds. Layouts make one or two a shard.
+inline constexpr int max_segments = 16;
+/// Farther than any two positions are apart, and safe to add to one.
+inline constexpr std::int64_t far_away = std::int64_t{1} << 61;
+
+/// A shard's tokens as a kernel argument: const __grid_constant__ TokenMap.
+struct TokenMap {
+  struct Run {
+    std::int64_t start;        // position of its first token
+    int stride, begin, count;  // begin: its first token's index in the shard; count >= 1
+  };
+  const std::int32_t* documents;  // [B, tokens] on the device; null: one document
+  int tokens, segments;
+  Run runs[max_segments];
+};
+
+/// Return the argument for these tokens. Throws if the device's arithmetic does not hold them.
+inline TokenMap token_map(const AttentionTokens& tokens) {
+  TokenMap map{};
+  map.documents = tokens.documents.empty() ? nullptr : tokens.documents.as<std::int32_t>();
+  std::int64_t begin = 0;
+  for (const Segment& segment : tokens.segments) {
+    if (segment.count == 0) continue;
+    if (map.segments == max_segments) {
+      fail(ExitCode::internal,
+           "attention on CUDA takes at most {} segments a shard, not the {} given: join runs that "
+           "continue each other",
+           max_segments, tokens.segments.size());
+    }
+    ensure(segment.stride >= 1 && segment.stride < (1 << 20), "attention takes strides from 1 to 2^20");
+    ensure(begin + segment.count < (std::int64_t{1} << 30), "attention on CUDA takes fewer than 2^30 tokens a shard");
+    map.runs[map.segments++] = {segment.start, static_cast<int>(segment.stride), static_cast<int>(begin),
+                                static_cast<int>(segment.count)};
+    begin += segment.count;
+  }
+  map.tokens = static_cast<int>(begin);
+  return map;
+}
+
+/// Tokens [begin, begin + count) of a shard, at positions start, start + stride, ...; the index-th tile of `segment`.
+struct Tile {
+  std::int64_t start;
+  int stride, begin, count, segment, index;
+  __host__ __device__ std::int64_t last() const { return start + static_cast<std::int64_t>(stride) * (count - 1); }
+};
+
+__host__ __device__ inline int tiles_of(const TokenMap::Run& run, int size) {
+  return (run.count - 1) / size + 1;
+}
+
+/// Return the number of tiles of a shard.
+__host__ __device__ inline int tile_count(const TokenMap& map, int size) {
+  int tiles = 0;
+  for (int segment = 0; segment < map.segments; ++segment) tiles += tiles_of(map.runs[segment], size);
+  return tiles;
+}
+
+/// Return how many tiles any segments with `tokens` tokens can make.
+constexpr std::int64_t tile_bound(std::int64_t tokens, int size) {
+  return tokens / size + max_segments;
+}
+
+__host__ __device__ inline Tile tile_of(const TokenMap& map, int size, int segment, int index) {
+  const TokenMap::Run& run = map.runs[segment];
+  const int from = index * size, left = run.count - from;
+  return {run.start + static_cast<std::int64_t>(run.stride) * from,
+          run.stride,
+          run.begin + from,
+          left < size ? left : size,
+          segment,
+          index};
+}
+
+/// Return tile `number` of the shard, 0 <= number < tile_count, in the order of its tokens.
+__host__ __device__ inline Tile tile_at(const TokenMap& map, int size, int number) {
+  int segment = 0;
+  for (; segment + 1 < map.segments; ++segment) {
+    const int tiles = tiles_of(map.runs[segment], size);
+    if (number < tiles) break;
+    number -= tiles;
+  }
+  return tile_of(map, size, segment, number);
+}
+
+/// Positions [first, last], both inclusive.
+struct Interval {
+  std::int64_t first, last;
+};
+
+__host__ __device__ inline std::int64_t reach_of(const AttentionMask& mask) {
+  return mask.window > 0 && mask.window < far_away ? mask.window - 1 : far_away;
+}
+/// Return which keys the queries of a tile see together, and which queries see any key of a tile.
+__host__ __device__ inline Interval keys_seen_by(const AttentionMask& mask, const Tile& queries) {
+  const std::int64_t reach = reach_of(mask);
+  return {queries.start - reach, mask.causal ? queries.last() : queries.last() + reach};
+}
+__host__ __device__ inline Interval queries_that_see(const AttentionMask& mask, const Tile& keys) {
+  const std::int64_t reach = reach_of(mask);
+  return {mask.causal ? keys.start : keys.start - reach, keys.last() + reach};
+}
+
+/// Return the first of the n growing documents that is >= value; n if there is none. A search in 33 parts: called by
+/// whole warps.
+__device__ inline int first_not_before(const std::int32_t* documents, int n, std::int64_t value) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  int low = 0, high = n;  // the answer is one of [low, high]
+  while (low < high) {
+    const int step = (high - low + 31) / 32, mine = low + lane * step + step - 1;
+    const int probe = mine < high ? mine : high - 1;
+    const int before = count_bits(__ballot_sync(0xFFFFFFFFU, __ldg(documents + probe) < value));
+    if (before == 32) return high;
+    const int reached = low + before * step + step - 1;
+    low += before * step;
+    high = reached < high ? reached : high - 1;
+  }
+  return low;
+}
+
+/// What documents allow a tile to see of another shard: tokens [begin, end). one: the tile has one document only, thus
+/// every token of the range has the same.
+struct DocumentRange {
+  int begin, end;
+  bool one;
+};
+
+/// Return the range of `other` for a tile of `mine` in sequence b. Called by whole warps; every lane gets the answer.
+__device__ inline DocumentRange documents_seen(const TokenMap& mine, const Tile& tile, const TokenMap& other, int b) {
+  if (mine.documents == nullptr || other.documents == nullptr) return {0, other.tokens, true};
+  const std::int32_t* of_tile = mine.documents + static_cast<std::int64_t>(b) * mine.tokens + tile.begin;
+  const std::int32_t* others = other.documents + static_cast<std::int64_t>(b) * other.tokens;
+  const std::int32_t first = __ldg(of_tile), last = __ldg(of_tile + tile.count - 1);
+  return {first_not_before(others, other.tokens, first), first_not_before(others, other.tokens, std::int64_t{last} + 1),
+          first == last};
+}
+
+/// Tiles [first, last] of one segment; none if first > last.
+struct TileRange {
+  int first, last;
+  __host__ __device__ bool empty() const { return first > last; }
+  __host__ __device__ int size() const { return empty() ? 0 : last - first + 1; }
+};
+
+/// Return the tiles of a segment that hold positions of the interval and tokens of the documents' range, by extent.
+__host__ __device__ inline TileRange tiles_seen(const TokenMap& map, int size, int segment, const Interval& positions,
+                                                const DocumentRange& documents) {
+  constexpr TileRange none{0, -1};
+  const TokenMap::Run& run = map.runs[segment];
+  if (positions.last < run.start) return none;
+  std::int64_t last = positions.last - run.start, first = positions.first - run.start;
+  if (run.stride != 1) {
+    last /= run.stride;
+    first = first > 0 ? (first + run.stride - 1) / run.stride : 0;
+  }
+  // What documents allow, cut at tiles, not at tokens: see the file's head.
+  if (documents.begin - run.begin > first) first = documents.begin - run.begin;
+  if (documents.end - 1 - run.begin < last) last = documents.end - 1 - run.begin;
+  if (first >= run.count || last < 0) return none;
+  if (first < 0) first = 0;
+  if (last > run.count - 1) last = run.count - 1;
+  return {static_cast<int>(first) / size, static_cast<int>(last) / size};
+}
+
+/// What a tile may see of another shard, in shared memory: found once by one warp, read by all.
+struct TilesSeen {
+  DocumentRange documents;
+  TileRange ranges[max_segments];
+};
+
+/// Fills `seen` for a tile of `mine` in sequence b, which may see `positions` of `other`. Called by one whole warp;
+/// others read it after a barrier.
+__device__ inline void find_tiles(TilesSeen& seen, const TokenMap& mine, const Tile& tile, const TokenMap& other,
+                                  int size, const Interval& positions, int b) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const DocumentRange documents = documents_seen(mine, tile, other, b);
+  if (lane == 0) seen.documents = documents;
+  if (lane < other.segments) seen.ranges[lane] = tiles_seen(other, size, lane, positions, documents);
+}
+
+/// Visits tiles that were found, from the last downwards. Two registers.
+struct TileCursor {
+  int segment, index;
+
+  /// Return a cursor before the last tile. map: of the shard whose tiles they are.
+  __device__ static TileCursor before_last(const TokenMap& map, const TilesSeen& seen) {
+    const int segment = map.segments - 1;
+    return {segment, segment < 0 ? 0 : seen.ranges[segment].last + 1};
+  }
+  /// Moves to the next tile down; false if there is none.
+  __device__ bool next(const TilesSeen& seen) {
+    if (segment < 0) return false;
+    --index;
+    while (index < seen.ranges[segment].first) {
+      if (--segment < 0) return false;
+      index = seen.ranges[segment].last;
+    }
+    return true;
+  }
+  __device__ Tile tile(const TokenMap& map, int size) const { return tile_of(map, size, segment, index); }
+};
+
+/// The pairs (i, j) of a tile of queries and a tile of keys. all: every one is visible, whatever i is and for j below
+/// the key tile's size; else ask sees(), and compare the two documents if there are any.
+struct Sight {
+  int low, high, query_stride, key_stride, keys;
+  bool all;
+  /// i, j: offsets in the tiles.
+  __host__ __device__ bool sees(int i, int j) const {
+    const int ahead = query_stride * i - key_stride * j;
+    return ahead >= low && ahead <= high && j < keys;
+  }
+};
+
+__host__ __device__ inline int clamped(std::int64_t x) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;  // offsets are below 2^28: strides below 2^20, tiles of 256
+  return static_cast<int>(x < -most ? -most : x > most ? most : x);
+}
+
+/// Return the sight of two tiles. key_tile: the full size of a tile of keys. documents: the range that was found for
+/// one of the two, `ranged` being the other, of which it holds tokens.
+__host__ __device__ inline Sight sight_of(const AttentionMask& mask, const Tile& queries, const Tile& keys,
+                                          int key_tile, const DocumentRange& documents, const Tile& ranged) {
+  const std::int64_t reach = reach_of(mask), apart = queries.start - keys.start;
+  const std::int64_t least = mask.causal ? 0 : -reach;  // reach >= 0
+  const bool all = queries.start - keys.last() >= least && queries.last() - keys.start <= reach &&
+                   keys.count == key_tile && documents.one && ranged.begin >= documents.begin &&
+                   ranged.begin + ranged.count <= documents.end;
+  return {clamped(least - apart), clamped(reach - apart), queries.stride, keys.stride, keys.count, all};
+}
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,504 @@
+// Attention backward for Hopper. A block takes a tile of 128 keys, whose dk and dv it alone adds up, in registers, over
+// the query heads of the group and the tiles of queries that see it. Two warpgroups compute, each with 64 of the keys;
+// of a third, one warp loads and one adds dq to global memory. Queries come in tiles of 64 (D = 128) or 128 (D = 64),
+// with dout, lse and delta, through a ring of two stages.
+//
+// A step computes the transposed scores, keys by queries, so that P and dS are first operands of dV += P^T dout and
+// dK += dS^T q as they lie in registers. dS also goes to shared memory, for dq = dS k: both warpgroups need all of it.
+// dq is staged there as well and added by the copy engine. dS carries the scale, so that dq and dk need none. Products
+// are under way nearly always: dP runs beside the exponentials, dV beside dS, dK beside dq's way out and the next
+// step's scores.
+//
+// Deterministic: tiles of keys add to a tile of dq in turns (kernels/cuda/attention/attention_turns.cuh), in the order in which
+// blocks took them.
+#include <algorithm>
+
+#include "kernels/cuda/attention/attention_turns.cuh"
+#include "kernels/cuda/attention/hopper/attention_hopper.h"
+#include "kernels/cuda/attention/hopper/common.cuh"
+#include "kernels/cuda/attention/hopper/tensor_map.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace ringtrain::cuda::hopper {
+
+namespace {
+
+constexpr int key_tile = 128, stages = 2, groups = 2;
+constexpr int threads = (1 + groups) * warpgroup, computing_warps = 4 * groups;
+constexpr int sum_columns = 32;  // float32 columns of a swizzled block: 128 bytes
+
+template <int D>
+struct BackwardPlan {
+  static constexpr int queries = D == 64 ? 128 : 64;
+  static constexpr int loading_registers = D == 64 ? 40 : 24;
+  static constexpr int computing_registers = D == 64 ? 232 : 240;
+  static_assert(registers_suffice(loading_registers, computing_registers, groups));
+  static constexpr int key_bytes = key_tile * D * 2, query_bytes = queries * D * 2;
+};
+
+/// What the loading warp says of a tile of keys: b < 0: there are no more.
+struct BackwardWork {
+  int b, g, segment, index;
+};
+/// And of each tile of queries, which begins with token `begin`.
+struct alignas(16) BackwardStep {
+  int h, begin, index, segment_and_flags;
+  static constexpr int masked = 1, more = 2, segment = 4;
+  __device__ bool has(int flag) const { return (segment_and_flags & flag) != 0; }
+  __device__ int segment_number() const { return segment_and_flags / segment; }
+};
+/// As many steps stay written: more than there are between the loading warp and the one that adds dq.
+constexpr int remembered_steps = 8;
+static_assert(remembered_steps > 2 * stages + 2);
+
+template <int D>
+struct alignas(1024) BackwardShared {
+  using Plan = BackwardPlan<D>;
+  unsigned char k[Plan::key_bytes], v[Plan::key_bytes];                         // [D / 64][128][64]
+  unsigned char q[stages][Plan::query_bytes], dout[stages][Plan::query_bytes];  // [D / 64][queries][64]
+  unsigned char ds[stages][key_tile * Plan::queries * 2];                       // [queries / 64][128][64]
+  unsigned char dq[stages][Plan::queries * D * 4];                              // [D / 32][queries][32], float32
+  float lse[stages][Plan::queries], delta[stages][Plan::queries];  // in base 2, +inf: P is 0; times the scale
+  BackwardStep steps[remembered_steps];
+  BackwardWork work;
+  Steps found;
+  std::uint32_t never;  // of wgmma_wait_behind
+  RingBarriers<1> key_ring;
+  RingBarriers<stages> query_ring, dq_ring;
+};
+
+static_assert(sizeof(BackwardShared<64>) <= most_shared_bytes && sizeof(BackwardShared<128>) <= most_shared_bytes);
+
+struct BackwardArguments : CallArguments {
+  CUtensorMap q, k, v, dout, dq;
+  const float *lse, *delta;  // [B, H, Tq]
+  float *dk, *dv;            // [B, Tk, G, D]
+  Turns turns;
+  bool deterministic;
+};
+
+/// Loads for one step: q and dout by the copy engine, lse and delta by the warp.
+template <int D>
+__device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardShared<D>& shared,
+                                          const RingPlace<stages>& place, int begin, int count, int b, int h) {
+  using Plan = BackwardPlan<D>;
+  constexpr int rows = Plan::queries / 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const std::int64_t at = (static_cast<std::int64_t>(b) * a.H + h) * a.queries.tokens + begin;
+  float lse[rows], delta[rows];
+#pragma unroll
+  for (int i = 0; i < rows; ++i) {
+    const bool held = 32 * i + lane < count;
+    lse[i] = held ? __ldg(a.lse + at + 32 * i + lane) * log2_of_e : -INFINITY;
+    delta[i] = held ? __ldg(a.delta + at + 32 * i + lane) * a.scale : 0.0F;
+  }
+  place.wait_empty(shared.query_ring);
+  std::uint64_t* full = &shared.query_ring.full[place.stage];
+  if (lane == 0) {
+    mbarrier_arrive_expect_tx(full, 2 * Plan::query_bytes);
+    load_blocks<D>(shared.q[place.stage], &a.q, full, Plan::queries, h, begin, b);
+    load_blocks<D>(shared.dout[place.stage], &a.dout, full, Plan::queries, h, begin, b);
+  }
+#pragma unroll
+  for (int i = 0; i < rows; ++i) {
+    shared.lse[place.stage][32 * i + lane] = lse[i] == -INFINITY ? INFINITY : lse[i];  // no key, or no query
+    shared.delta[place.stage][32 * i + lane] = delta[i];
+  }
+  __syncwarp();
+  if (lane == 0) mbarrier_arrive(full);
+}
+
+template <int D>
+__device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared) {
+  using Plan = BackwardPlan<D>;
+  const bool leads = threadIdx.x % 32 == 0;
+  RingPlace<1> work_place;
+  RingPlace<stages> place;
+  int step = 0;
+  for (;;) {
+    const int ticket = take_ticket(a.turns.ticket);
+    if (ticket >= a.order.count()) break;
+    const auto [number, head] = a.order[ticket];
+    const int b = head / a.G, g = head % a.G, heads = a.H / a.G;
+    const Tile keys = tile_at(a.keys, key_tile, number);
+    find_steps(shared.found, a.keys, keys, a.queries, Plan::queries, queries_that_see(a.mask, keys),
+               queries_that_see_all(a.mask, keys), keys.count == key_tile, b);
+    const TilesSeen& seen = shared.found.seen;
+    if (TileCursor cursor = TileCursor::before_last(a.queries, seen); !cursor.next(seen)) continue;
+    work_place.wait_empty(shared.key_ring);
+    if (leads) {
+      shared.work = {b, g, keys.segment, keys.index};
+      std::uint64_t* full = &shared.key_ring.full[0];
+      mbarrier_arrive_expect_tx(full, 2 * Plan::key_bytes);
+      load_blocks<D>(shared.k, &a.k, full, key_tile, g, keys.begin, b);
+      load_blocks<D>(shared.v, &a.v, full, key_tile, g, keys.begin, b);
+    }
+    work_place.advance();
+    for (int h = g * heads; h < (g + 1) * heads; ++h) {
+      TileCursor next = TileCursor::before_last(a.queries, seen);
+      bool more = next.next(seen);
+      while (more) {
+        const TileCursor queries = next;
+        const TokenMap::Run& run = a.queries.runs[queries.segment];
+        const int from = queries.index * Plan::queries;
+        more = next.next(seen);
+        if (leads) {
+          const bool others = more || h + 1 < (g + 1) * heads;
+          const int flags =
+              (shared.found.masked(queries) ? BackwardStep::masked : 0) + (others ? BackwardStep::more : 0);
+          shared.steps[step] = {h, run.begin + from, queries.index, queries.segment * BackwardStep::segment + flags};
+        }
+        step = (step + 1) % remembered_steps;
+        load_step<D>(a, shared, place, run.begin + from, run.count - from, b, h);
+        place.advance();
+      }
+    }
+  }
+  work_place.wait_empty(shared.key_ring);
+  if (leads) {
+    shared.work.b = -1;
+    mbarrier_arrive(&shared.key_ring.full[0]);
+  }
+}
+
+/// Adds every step's dq to global memory, in the order of the steps and, where there are turns, when it is its turn.
+template <int D>
+__device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
+  using Plan = BackwardPlan<D>;
+  const bool leads = threadIdx.x % 32 == 0;
+  RingPlace<1> work_place;
+  RingPlace<stages> place;
+  int at_step = 0;
+  for (;;) {
+    work_place.wait_full(shared.key_ring);
+    const BackwardWork work = shared.work;
+    if (work.b < 0) break;
+    __syncwarp();  // all lanes have read it
+    if (leads) mbarrier_arrive(&shared.key_ring.empty[0]);
+    work_place.advance();
+    BackwardStep step{};
+    do {
+      place.wait_full(shared.dq_ring);
+      step = shared.steps[at_step];
+      at_step = (at_step + 1) % remembered_steps;
+      if (leads) {
+        int* turn = nullptr;
+        if (a.deterministic) {
+          const Tile queries = tile_of(a.queries, Plan::queries, step.segment_number(), step.index);
+          const int slot = slot_of(queries, Plan::queries);
+          turn = turn_of(a.turns, static_cast<std::int64_t>(work.b) * a.H + step.h, slot);
+          await_turn(turn, rank_of(a.turns, work.b, slot, {work.segment, work.index}));
+          fence_proxy_async_global();
+        }
+        for (int block = 0; block < D / sum_columns; ++block) {
+          tma_reduce_add_4d(&a.dq, shared.dq[place.stage] + block * Plan::queries * row_bytes, block * sum_columns,
+                            step.h, step.begin, work.b);
+        }
+        tma_store_commit();
+        if (turn == nullptr) {
+          tma_store_wait<0>();
+        } else {
+          tma_store_complete<0>();
+          fence_proxy_async_global();
+          __threadfence();
+          pass_turn(turn);
+        }
+        mbarrier_arrive(&shared.dq_ring.empty[place.stage]);
+      }
+      __syncwarp();
+      place.advance();
+    } while (step.has(BackwardStep::more));
+  }
+}
+
+/// Hides what does not see the two keys (rows) of a thread.
+template <int D>
+__device__ __forceinline__ void mask_scores(float (&s)[BackwardPlan<D>::queries / 2], const BackwardArguments& a,
+                                            const BackwardWork& work, int row, const BackwardStep& step) {
+  constexpr int query_tile = BackwardPlan<D>::queries;
+  const Tile queries = tile_of(a.queries, query_tile, step.segment_number(), step.index);
+  const Tile keys = tile_of(a.keys, key_tile, work.segment, work.index);
+  const Sight sight = sight_of(a.mask, queries, keys, key_tile, {0, 0, false}, queries);
+  const int column = 2 * static_cast<int>(threadIdx.x % 4);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int j = row + 8 * half;
+    Visible seen = queries_of(sight, j, queries.count);
+    if (a.queries.documents != nullptr && seen.from < seen.to) {
+      const std::int32_t document =
+          __ldg(a.keys.documents + static_cast<std::int64_t>(work.b) * a.keys.tokens + keys.begin + j);
+      seen = of_document(
+          seen, a.queries.documents + static_cast<std::int64_t>(work.b) * a.queries.tokens + queries.begin, document);
+    }
+#pragma unroll
+    for (int block = 0; block < query_tile / 8; ++block) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& score = s[4 * block + 2 * half + i];
+        if (!seen.has(8 * block + i + column)) score = -INFINITY;
+      }
+    }
+  }
+}
+
+/// Starts d = rows of a tile of keys times the tile of queries, over the head: scores and dP.
+template <int D>
+__device__ __forceinline__ void start_by_head(float (&d)[BackwardPlan<D>::queries / 2], std::uint64_t rows,
+                                              const unsigned char* columns) {
+  constexpr int query_tile = BackwardPlan<D>::queries;
+  const std::uint64_t b = sum_along_columns(columns);
+#pragma unroll
+  for (int step = 0; step < D / 16; ++step) {
+    const int block = step / 4, bytes = 32 * (step % 4);
+    wgmma_ss<query_tile, false, false>(d, along(rows, block * key_tile * row_bytes + bytes),
+                                       along(b, block * query_tile * row_bytes + bytes), step > 0);
+  }
+  wgmma_commit();
+}
+
+/// Starts d += fragments [64 keys, queries] times a tile of queries [queries, D]: dv and dk.
+template <int D>
+__device__ __forceinline__ void start_by_queries(float (&d)[D / 2],
+                                                 const std::uint32_t (&fragments)[BackwardPlan<D>::queries / 16][4],
+                                                 const unsigned char* columns) {
+  constexpr int query_tile = BackwardPlan<D>::queries;
+  const std::uint64_t b = sum_along_rows(columns, query_tile * row_bytes);
+#pragma unroll
+  for (int step = 0; step < query_tile / 16; ++step) {
+    wgmma_rs<D, true>(d, fragments[step], along(b, step * 16 * row_bytes), true);
+  }
+  wgmma_commit();
+}
+
+/// Starts d = dS^T's 64 columns times 64 columns of k, over the keys: the warpgroup's part of dq.
+__device__ __forceinline__ void start_by_keys(float (&d)[32], const unsigned char* ds, const unsigned char* k) {
+  const std::uint64_t a = sum_along_rows(ds, key_tile * row_bytes), b = sum_along_rows(k, key_tile * row_bytes);
+#pragma unroll
+  for (int step = 0; step < key_tile / 16; ++step) {
+    wgmma_ss<64, true, true>(d, along(a, step * 16 * row_bytes), along(b, step * 16 * row_bytes), step > 0);
+  }
+  wgmma_commit();
+}
+
+/// Writes the warpgroup's fragments of dS [64 keys, queries] to its rows of the shared tile.
+template <int Queries>
+__device__ __forceinline__ void write_ds(unsigned char* tile, const std::uint32_t (&ds)[Queries / 16][4], int group) {
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x % warpgroup) / 32;
+  const int row = group * group_rows + warp * 16 + lane % 16;  // lane names row lane % 8 of matrix lane / 8
+  unsigned char* at = tile + row * row_bytes;
+#pragma unroll
+  for (int step = 0; step < Queries / 16; ++step) {
+    const int chunk = (2 * (step % 4) + lane / 16) ^ (row % 8);
+    stmatrix_x4(at + step / 4 * key_tile * row_bytes + chunk * 16, ds[step]);
+  }
+}
+
+/// Writes sums [64 queries, 64 of the head] to the staging tile, whose rows from `row` and blocks from `first` on they
+/// are. Odd rows swap two of the 8-column parts in time, so that a half-warp's eight-byte writes meet all banks.
+template <int Queries>
+__device__ __forceinline__ void write_dq(unsigned char* tile, const float (&dq)[32], int first, int row) {
+  const int t = static_cast<int>(threadIdx.x % 4);
+  const bool odd = row % 2 != 0;
+#pragma unroll
+  for (int part = 0; part < 8; ++part) {
+    const int other = part ^ 2, place = odd ? other : part;
+    unsigned char* at =
+        tile + (first + part / 4) * Queries * row_bytes + (((2 * (place % 4) + t / 2) ^ (row % 8)) * 16 + (t % 2) * 8);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float x = odd ? dq[4 * other + 2 * half] : dq[4 * part + 2 * half];
+      const float y = odd ? dq[4 * other + 2 * half + 1] : dq[4 * part + 2 * half + 1];
+      *reinterpret_cast<float2*>(at + (row + 8 * half) * row_bytes) = make_float2(x, y);
+    }
+  }
+}
+
+/// Adds a thread's part of dk or dv to global memory; no other block adds to these rows.
+template <int D>
+__device__ __forceinline__ void add_rows(float* to, const BackwardArguments& a, const BackwardWork& work, int row,
+                                         const float (&d)[D / 2]) {
+  const Tile keys = tile_of(a.keys, key_tile, work.segment, work.index);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int j = row + 8 * half;
+    if (j >= keys.count) continue;
+    const std::int64_t token = static_cast<std::int64_t>(work.b) * a.keys.tokens + keys.begin + j;
+    float* at = to + (token * a.G + work.g) * D + 2 * (threadIdx.x % 4);
+#pragma unroll
+    for (int block = 0; block < D / 8; ++block) {
+      float2 sum = *reinterpret_cast<const float2*>(at + 8 * block);
+      sum.x += d[4 * block + 2 * half], sum.y += d[4 * block + 2 * half + 1];
+      *reinterpret_cast<float2*>(at + 8 * block) = sum;
+    }
+  }
+}
+
+template <int D>
+__device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& shared, int group) {
+  using Plan = BackwardPlan<D>;
+  constexpr int query_tile = Plan::queries;
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x % warpgroup) / 32;
+  const int t = lane % 4, row_of_group = warp * 16 + lane / 4, row = group * group_rows + row_of_group;
+  const std::uint64_t k_rows = sum_along_columns(shared.k + group * group_rows * row_bytes);
+  const std::uint64_t v_rows = sum_along_columns(shared.v + group * group_rows * row_bytes);
+  // The warpgroup's part of dq: half of the head (D = 128) or half of the queries (D = 64), 64 by 64 either way.
+  const int dq_half_head = D == 128 ? group : 0, dq_half_queries = D == 128 ? 0 : group;
+  const float scale_log2 = a.scale * log2_of_e;
+  RingPlace<1> work_place;
+  RingPlace<stages> place;
+  int at_step = 0;
+  for (;;) {
+    work_place.wait_full(shared.key_ring);
+    const BackwardWork work = shared.work;
+    if (work.b < 0) break;
+    float dk[D / 2], dv[D / 2];
+#pragma unroll
+    for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
+    bool more = true;
+    while (more) {
+      place.wait_full(shared.query_ring);
+      const int stage = place.stage;
+      const BackwardStep step = shared.steps[at_step];
+      at_step = (at_step + 1) % remembered_steps;
+      more = step.has(BackwardStep::more);
+      float s[query_tile / 2], dp[query_tile / 2], dq[32];
+      std::uint32_t p[query_tile / 16][4], ds[query_tile / 16][4];
+      wgmma_fence();
+      start_by_head<D>(s, k_rows, shared.q[stage]);
+      start_by_head<D>(dp, v_rows, shared.dout[stage]);
+      wgmma_wait<1>();
+      wgmma_hold(s);
+      if (step.has(BackwardStep::masked)) mask_scores<D>(s, a, work, row, step);
+#pragma unroll
+      for (int block = 0; block < query_tile / 8; ++block) {
+        const float2 lse = *reinterpret_cast<const float2*>(&shared.lse[stage][8 * block + 2 * t]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float *x = &s[4 * block + 2 * half], *y = x + 1;
+          *x = exp2_approx(fmaf(*x, scale_log2, -lse.x));
+          *y = exp2_approx(fmaf(*y, scale_log2, -lse.y));
+        }
+      }
+      if constexpr (D == 128) {  // of the smaller head both would not fit the registers
+        round_to_fragments<query_tile>(p, s);
+        wgmma_fence();
+        start_by_queries<D>(dv, p, shared.dout[stage]);
+        wgmma_wait<1>();
+      } else {
+        wgmma_wait_behind<0>(all_bits(s), &shared.never);
+        round_to_fragments<query_tile>(p, s);
+      }
+      wgmma_hold(dp);
+#pragma unroll
+      for (int block = 0; block < query_tile / 8; ++block) {
+        const float2 delta = *reinterpret_cast<const float2*>(&shared.delta[stage][8 * block + 2 * t]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int i = 4 * block + 2 * half;
+          dp[i] = s[i] * fmaf(dp[i], a.scale, -delta.x);
+          dp[i + 1] = s[i + 1] * fmaf(dp[i + 1], a.scale, -delta.y);
+        }
+      }
+      round_to_fragments<query_tile>(ds, dp);
+      write_ds<query_tile>(shared.ds[stage], ds, group);
+      fence_proxy_async();
+      named_barrier_sync(1, groups * warpgroup);  // dS is complete; and that of two steps before was read by both
+      wgmma_fence();
+      if constexpr (D == 64) start_by_queries<D>(dv, p, shared.dout[stage]);
+      start_by_keys(dq, shared.ds[stage] + dq_half_queries * key_tile * row_bytes,
+                    shared.k + dq_half_head * key_tile * row_bytes);
+      start_by_queries<D>(dk, ds, shared.q[stage]);
+      wgmma_wait<1>();  // dv and dq
+      wgmma_hold(dq);
+      place.wait_empty(shared.dq_ring);
+      write_dq<query_tile>(shared.dq[stage], dq, 2 * dq_half_head, dq_half_queries * group_rows + row_of_group);
+      fence_proxy_async();
+      __syncwarp();
+      release(&shared.dq_ring.full[stage]);
+      wgmma_wait<0>();
+      wgmma_hold(dk);
+      wgmma_hold(dv);
+      release(&shared.query_ring.empty[stage]);
+      place.advance();
+    }
+    release(&shared.key_ring.empty[0]);
+    work_place.advance();
+    add_rows<D>(a.dk, a, work, row, dk);
+    add_rows<D>(a.dv, a, work, row, dv);
+  }
+}
+
+template <int D>
+__global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_constant__ BackwardArguments a) {
+  auto& shared = *dynamic_shared<BackwardShared<D>>();
+  if (threadIdx.x == 0) {
+    tma_prefetch(&a.q), tma_prefetch(&a.k), tma_prefetch(&a.v), tma_prefetch(&a.dout), tma_prefetch(&a.dq);
+    shared.key_ring.init(1, computing_warps + 1);  // and the warp that adds dq
+    shared.query_ring.init(2, computing_warps);    // the copies, and the warp's own writes
+    shared.dq_ring.init(computing_warps, 1);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  const int group = uniform(static_cast<int>(threadIdx.x) / warpgroup);
+  if (group == 0) {
+    registers_decrease<BackwardPlan<D>::loading_registers>();
+    const int warp = uniform(static_cast<int>(threadIdx.x) / 32);
+    if (warp == 0) load_tiles<D>(a, shared);
+    if (warp == 1) add_dq<D>(a, shared);
+  } else {
+    registers_increase<BackwardPlan<D>::computing_registers>();
+    compute_tiles<D>(a, shared, group - 1);
+  }
+}
+
+template <int D>
+void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, const TensorView& q,
+                  const TensorView& k, const TensorView& v, const TensorView& dout, const TensorView& dq,
+                  BackwardArguments& a) {
+  using Plan = BackwardPlan<D>;
+  Context& context = stream.cuda();
+  a.q = head_map(q, Plan::queries), a.dout = head_map(dout, Plan::queries), a.dq = head_map(dq, Plan::queries);
+  a.k = head_map(k, key_tile), a.v = head_map(v, key_tile);
+  a.order.tiles = tile_count(a.keys, key_tile);
+  a.turns = turns_in(workspace, shape, a.queries.tokens, Plan::queries);
+  if (a.deterministic) {
+    prepare_turns(context, a.turns, shape, a.queries, a.keys, Plan::queries, key_tile);
+  } else {
+    check(cudaMemsetAsync(a.turns.ticket, 0, sizeof(int), context.stream()), "zeroing attention's tile counter");
+  }
+  const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.tiles * a.order.all_heads));
+  launch(context, backward_kernel<D>, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
+}
+
+}  // namespace
+
+void backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
+              const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
+              const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq, const TensorView& dk,
+              const TensorView& dv, void* workspace) {
+  const std::int64_t B = shape.B, H = shape.H, G = shape.G, D = shape.D;
+  BackwardArguments a{};
+  static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
+  a.lse = lse.as<float>(), a.delta = delta.as<float>();
+  a.dk = dk.as<float>(), a.dv = dv.as<float>();
+  a.deterministic = shape.deterministic;
+  // As many heads side by side as have their queries, dout and dq in the second cache. With turns, at least so many
+  // that few blocks work on the same head at a time and wait for each other.
+  constexpr std::int64_t cache_bytes = std::int64_t{24} << 20, apart = 32;
+  const std::int64_t cached = cache_bytes / (8 * a.queries.tokens * D * (H / G));
+  const std::int64_t heads = std::max<std::int64_t>(cached, shape.deterministic ? apart : 1);
+  a.order = {0, static_cast<int>(std::min(B * G, heads)), static_cast<int>(B * G)};
+  D == 64 ? run_backward<64>(stream, shape, workspace, q, k, v, dout, dq, a)
+          : run_backward<128>(stream, shape, workspace, q, k, v, dout, dq, a);
+}
+
+std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq) {
+  return turns_bytes(shape, Tq, BackwardPlan<128>::queries);  // the smaller tiles, of which there are more
+}
+
+bool supports(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk) {
+  return stream.cuda().compute_capability() == 90 && dtype == DType::bfloat16 && (shape.D == 64 || shape.D == 128) &&
+         shape.B > 0 && Tq > 0 && Tk > 0;
+}
+
+}  // namespace ringtrain::cuda::hopper

@@ -1,0 +1,408 @@
+// Attention forward for Hopper. A block has a warpgroup whose first warp loads, and two (D = 128) or three (D = 64)
+// warpgroups that compute, each with 64 queries of the block's tile. Keys and values come in tiles of 128 through a
+// ring of two stages; which tiles, the loading warp decides and tells with each of them.
+//
+// A computing warpgroup has the scores of one tile of keys and the products with the values of the one before under way
+// at a time: its softmax runs beside its own second product. Warpgroups start products in turns, so that the softmax of
+// one also runs beside the products of another (both after FlashAttention-3). Scores are kept unscaled; the scale is
+// folded into the exponent, in base 2. P stays in registers, as the first operand of the product with v.
+#include <algorithm>
+
+#include "kernels/cuda/attention/hopper/attention_hopper.h"
+#include "kernels/cuda/attention/hopper/common.cuh"
+#include "kernels/cuda/attention/hopper/tensor_map.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace ringtrain::cuda::hopper {
+
+namespace {
+
+constexpr int key_tile = 128, stages = 2;
+
+template <int D>
+struct ForwardPlan {
+  static constexpr int groups = D == 64 ? 3 : 2;  // warpgroups that compute
+  static constexpr int queries = groups * group_rows;
+  static constexpr int threads = (1 + groups) * warpgroup;
+  static constexpr int loading_registers = D == 64 ? 32 : 40;
+  static constexpr int computing_registers = D == 64 ? 160 : 232;
+  static_assert(registers_suffice(loading_registers, computing_registers, groups));
+  static constexpr int query_bytes = queries * D * 2, key_bytes = key_tile * D * 2;
+};
+
+/// What the loading warp says of a tile of queries: b < 0: there are no more.
+struct ForwardWork {
+  int b, h, segment, index;
+  int steps;  // whether there is any tile of keys
+};
+/// And of each tile of keys.
+struct alignas(16) ForwardStep {
+  int segment, index, masked, more;
+};
+
+template <int D>
+struct alignas(1024) ForwardShared {
+  unsigned char q[ForwardPlan<D>::query_bytes];        // [D / 64][queries][64]
+  unsigned char k[stages][ForwardPlan<D>::key_bytes];  // [D / 64][128][64]
+  unsigned char v[stages][ForwardPlan<D>::key_bytes];
+  ForwardStep steps[stages];
+  ForwardWork work;
+  Steps found;
+  std::uint32_t never;  // of wgmma_wait_behind
+  RingBarriers<1> q_ring;
+  RingBarriers<stages> k_ring, v_ring;
+};
+
+static_assert(sizeof(ForwardShared<64>) <= most_shared_bytes && sizeof(ForwardShared<128>) <= most_shared_bytes);
+
+struct ForwardArguments : CallArguments {
+  CUtensorMap q, k, v;
+  bool first, last;
+  float *o, *m, *l;    // [B, Tq, H, D], [B, H, Tq], [B, H, Tq]
+  __nv_bfloat16* out;  // [B, Tq, H, D]
+  float* lse;          // [B, H, Tq]
+  int* counter;
+};
+
+/// Loads a tile of queries, then its keys and values as buffers come free (one thread).
+template <int D>
+__device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, RingPlace<1>& work_place,
+                          RingPlace<stages>& place, const Tile& queries, int b, int h, TileCursor next, bool more) {
+  using Plan = ForwardPlan<D>;
+  const int g = h / (a.H / a.G);
+  work_place.wait_empty(shared.q_ring);
+  shared.work = {b, h, queries.segment, queries.index, more};
+  std::uint64_t* full = &shared.q_ring.full[0];
+  mbarrier_arrive_expect_tx(full, Plan::query_bytes);
+  load_blocks<D>(shared.q, &a.q, full, Plan::queries, h, queries.begin, b);
+  work_place.advance();
+  while (more) {
+    const TileCursor keys = next;
+    const int begin = a.keys.runs[keys.segment].begin + keys.index * key_tile;
+    more = next.next(shared.found.seen);
+    place.wait_empty(shared.k_ring);
+    shared.steps[place.stage] = {keys.segment, keys.index, shared.found.masked(keys), more};
+    full = &shared.k_ring.full[place.stage];
+    mbarrier_arrive_expect_tx(full, Plan::key_bytes);
+    load_blocks<D>(shared.k[place.stage], &a.k, full, key_tile, g, begin, b);
+    place.wait_empty(shared.v_ring);
+    full = &shared.v_ring.full[place.stage];
+    mbarrier_arrive_expect_tx(full, Plan::key_bytes);
+    load_blocks<D>(shared.v[place.stage], &a.v, full, key_tile, g, begin, b);
+    place.advance();
+  }
+}
+
+/// Takes tiles of queries and loads what they need (a warp; of it one thread waits and loads, because a barrier tells
+/// phases apart by parity alone, and threads that wait must not fall behind).
+template <int D>
+__device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) {
+  const bool leads = threadIdx.x % 32 == 0;
+  RingPlace<1> work_place;
+  RingPlace<stages> place;
+  for (;;) {
+    const int ticket = take_ticket(a.counter);
+    if (ticket >= a.order.count()) break;
+    const auto [reversed, head] = a.order[ticket];
+    const int b = head / a.H, h = head % a.H;
+    const Tile queries = tile_at(a.queries, ForwardPlan<D>::queries, a.order.tiles - 1 - reversed);
+    // That a tile of queries is not full hides nothing of its keys: rows beyond its end are not stored.
+    find_steps(shared.found, a.queries, queries, a.keys, key_tile, keys_seen_by(a.mask, queries),
+               keys_seen_by_all(a.mask, queries), true, b);
+    TileCursor next = TileCursor::before_last(a.keys, shared.found.seen);
+    const bool more = next.next(shared.found.seen);
+    if (!more && !a.first && !a.last) continue;  // the state stays as it is
+    if (leads) load_tile<D>(a, shared, work_place, place, queries, b, h, next, more);
+  }
+  if (leads) {
+    work_place.wait_empty(shared.q_ring);
+    shared.work.b = -1;
+    mbarrier_arrive(&shared.q_ring.full[0]);
+  }
+}
+
+/// Hides what the two rows of a thread do not see of a tile.
+template <int Queries>
+__device__ __forceinline__ void mask_scores(float (&s)[key_tile / 2], const ForwardArguments& a,
+                                            const ForwardWork& work, int row, const ForwardStep& step) {
+  const Tile queries = tile_of(a.queries, Queries, work.segment, work.index);
+  const Tile keys = tile_of(a.keys, key_tile, step.segment, step.index);
+  const Sight sight = sight_of(a.mask, queries, keys, key_tile, {0, 0, false}, keys);
+  const int column = 2 * static_cast<int>(threadIdx.x % 4);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    Visible seen = keys_of(sight, row + 8 * half);
+    if (a.keys.documents != nullptr) {
+      const int i = row + 8 * half < queries.count ? row + 8 * half : 0;  // rows beyond the tile's end are not stored
+      const std::int32_t document =
+          __ldg(a.queries.documents + static_cast<std::int64_t>(work.b) * a.queries.tokens + queries.begin + i);
+      seen = of_document(seen, a.keys.documents + static_cast<std::int64_t>(work.b) * a.keys.tokens + keys.begin,
+                         document);
+    }
+#pragma unroll
+    for (int j = 0; j < key_tile / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& score = s[4 * j + 2 * half + i];
+        if (!seen.has(8 * j + i + column)) score = -INFINITY;
+      }
+    }
+  }
+}
+
+/// Turns scores into P = exp2(scale * (score - maximum)), updates the maximum and this thread's part of the sum, and
+/// returns by which factor what was summed before shrinks. Two rows a thread; four threads share a row.
+__device__ __forceinline__ float2 softmax(float (&s)[key_tile / 2], float (&m)[2], float (&l)[2], float scale_log2) {
+  float shrink[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float most = m[half];
+#pragma unroll
+    for (int j = 0; j < key_tile / 8; ++j) most = fmaxf(most, fmaxf(s[4 * j + 2 * half], s[4 * j + 2 * half + 1]));
+    most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFU, most, 1));
+    most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFU, most, 2));
+    const float base = most == -INFINITY ? 0.0F : most * scale_log2;  // a row without a key yet: no NaN
+    shrink[half] = exp2_approx(m[half] * scale_log2 - base);
+    m[half] = most;
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < key_tile / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& p = s[4 * j + 2 * half + i];
+        p = exp2_approx(fmaf(p, scale_log2, -base));
+        sum += p;
+      }
+    }
+    l[half] = l[half] * shrink[half] + sum;
+  }
+  return {shrink[0], shrink[1]};
+}
+
+template <int D>
+__device__ __forceinline__ void rescale(float (&o)[D / 2], float2 shrink) {
+  if (!__any_sync(0xFFFFFFFFU, shrink.x != 1.0F || shrink.y != 1.0F)) return;  // most often once maxima have settled
+#pragma unroll
+  for (int j = 0; j < D / 8; ++j) {
+    o[4 * j] *= shrink.x, o[4 * j + 1] *= shrink.x;
+    o[4 * j + 2] *= shrink.y, o[4 * j + 3] *= shrink.y;
+  }
+}
+
+/// Starts scores = q k^T; q: the warpgroup's 64 rows.
+template <int D>
+__device__ __forceinline__ void start_scores(float (&s)[key_tile / 2], std::uint64_t q, const unsigned char* k) {
+  using Plan = ForwardPlan<D>;
+  const std::uint64_t keys = sum_along_columns(k);
+  wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < D / 16; ++step) {
+    const int block = step / 4, bytes = 32 * (step % 4);
+    wgmma_ss<key_tile, false, false>(s, along(q, block * Plan::queries * row_bytes + bytes),
+                                     along(keys, block * key_tile * row_bytes + bytes), step > 0);
+  }
+  wgmma_commit();
+}
+
+/// Starts o += P v.
+template <int D>
+__device__ __forceinline__ void start_output(float (&o)[D / 2], const std::uint32_t (&p)[key_tile / 16][4],
+                                             const unsigned char* v) {
+  const std::uint64_t values = sum_along_rows(v, key_tile * row_bytes);
+  wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < key_tile / 16; ++step) {
+    wgmma_rs<D, true>(o, p[step], along(values, step * 16 * row_bytes), true);
+  }
+  wgmma_commit();
+}
+
+/// Reads the state of the thread's two rows, or that of no key seen. m comes unscaled; of l each of the four threads of
+/// a row keeps a part.
+template <int D>
+__device__ __forceinline__ void read_state(const ForwardArguments& a, const ForwardWork& work, int row,
+                                           float (&o)[D / 2], float (&m)[2], float (&l)[2]) {
+  const Tile queries = tile_of(a.queries, ForwardPlan<D>::queries, work.segment, work.index);
+  const int t = static_cast<int>(threadIdx.x % 4);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int i = row + 8 * half;
+    const bool held = !a.first && i < queries.count;
+    const std::int64_t token = queries.begin + i;
+    const std::int64_t at_row = (static_cast<std::int64_t>(work.b) * a.H + work.h) * a.queries.tokens + token;
+    m[half] = held ? a.m[at_row] / a.scale : -INFINITY;
+    l[half] = held && t == 0 ? a.l[at_row] : 0.0F;
+    const float* at = a.o + ((static_cast<std::int64_t>(work.b) * a.queries.tokens + token) * a.H + work.h) * D + 2 * t;
+#pragma unroll
+    for (int j = 0; j < D / 8; ++j) {
+      const float2 pair = held ? *reinterpret_cast<const float2*>(at + 8 * j) : make_float2(0.0F, 0.0F);
+      o[4 * j + 2 * half] = pair.x, o[4 * j + 2 * half + 1] = pair.y;
+    }
+  }
+}
+
+/// Writes the state back, or out and lse if it ends here.
+template <int D>
+__device__ __forceinline__ void write_state(const ForwardArguments& a, const ForwardWork& work, int row,
+                                            const float (&o)[D / 2], const float (&m)[2], float (&l)[2]) {
+  const Tile queries = tile_of(a.queries, ForwardPlan<D>::queries, work.segment, work.index);
+  const int t = static_cast<int>(threadIdx.x % 4);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = l[half] + __shfl_xor_sync(0xFFFFFFFFU, l[half], 1);
+    sum += __shfl_xor_sync(0xFFFFFFFFU, sum, 2);
+    const int i = row + 8 * half;
+    const bool held = i < queries.count;
+    const std::int64_t token = queries.begin + i;
+    const std::int64_t at_row = (static_cast<std::int64_t>(work.b) * a.H + work.h) * a.queries.tokens + token;
+    const std::int64_t at = ((static_cast<std::int64_t>(work.b) * a.queries.tokens + token) * a.H + work.h) * D;
+    if (a.last) {
+      const float share = sum > 0 ? 1.0F / sum : 0.0F;
+      if (held && t == 0) a.lse[at_row] = sum > 0 ? m[half] * a.scale + logf(sum) : -INFINITY;
+#pragma unroll
+      for (int j = 0; j < D / 8; j += 4) {
+        std::uint32_t pairs[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+          const int x = 4 * (j + part) + 2 * half;
+          pairs[part] = rounded_pair(o[x] * share, o[x + 1] * share);
+        }
+        transpose_among_four(pairs);  // 8 numbers of one part of the row a thread, instead of 2 of each
+        if (held) {
+          *reinterpret_cast<uint4*>(a.out + at + 8 * (j + t)) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        }
+      }
+    } else if (held) {
+      if (t == 0) a.m[at_row] = m[half] * a.scale, a.l[at_row] = sum;
+#pragma unroll
+      for (int j = 0; j < D / 8; ++j) {
+        *reinterpret_cast<float2*>(a.o + at + 8 * j + 2 * t) =
+            make_float2(o[4 * j + 2 * half], o[4 * j + 2 * half + 1]);
+      }
+    }
+  }
+}
+
+template <int D>
+__device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& shared, int group) {
+  using Plan = ForwardPlan<D>;
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x % warpgroup) / 32;
+  const int row = group * group_rows + warp * 16 + lane / 4;  // and row + 8
+  const std::uint64_t q = sum_along_columns(shared.q + group * group_rows * row_bytes);
+  const float scale_log2 = a.scale * log2_of_e;
+  // Barrier 1 + group: its turn to start products. The last one gives the first turn to the first.
+  const int mine = 1 + group, others = 1 + (group + 1) % Plan::groups;
+  if (group == Plan::groups - 1) named_barrier_arrive(others, 2 * warpgroup);
+  RingPlace<1> work_place;
+  RingPlace<stages> place;
+  float s[key_tile / 2], o[D / 2], m[2], l[2];
+  std::uint32_t p[key_tile / 16][4];
+  for (;;) {
+    work_place.wait_full(shared.q_ring);
+    const ForwardWork work = shared.work;
+    if (work.b < 0) break;
+    read_state<D>(a, work, row, o, m, l);
+    if (work.steps) {
+      place.wait_full(shared.k_ring);
+      ForwardStep step = shared.steps[place.stage];
+      start_scores<D>(s, q, shared.k[place.stage]);
+      wgmma_wait<0>();
+      wgmma_hold(s);
+      release(&shared.k_ring.empty[place.stage]);
+      if (step.masked) mask_scores<Plan::queries>(s, a, work, row, step);
+      rescale<D>(o, softmax(s, m, l, scale_log2));
+      round_to_fragments<key_tile>(p, s);
+      while (step.more) {
+        const RingPlace<stages> before = place;
+        place.advance();
+        place.wait_full(shared.k_ring);
+        step = shared.steps[place.stage];
+        named_barrier_sync(mine, 2 * warpgroup);
+        start_scores<D>(s, q, shared.k[place.stage]);
+        before.wait_full(shared.v_ring);
+        start_output<D>(o, p, shared.v[before.stage]);
+        named_barrier_arrive(others, 2 * warpgroup);
+        wgmma_wait<1>();
+        wgmma_hold(s);
+        release(&shared.k_ring.empty[place.stage]);
+        if (step.masked) mask_scores<Plan::queries>(s, a, work, row, step);
+        const float2 shrink = softmax(s, m, l, scale_log2);
+        wgmma_wait_behind<0>(__float_as_uint(l[0] + l[1]), &shared.never);
+        wgmma_hold(o);
+        release(&shared.v_ring.empty[before.stage]);
+        rescale<D>(o, shrink);
+        round_to_fragments<key_tile>(p, s);
+      }
+      release(&shared.q_ring.empty[0]);
+      place.wait_full(shared.v_ring);
+      start_output<D>(o, p, shared.v[place.stage]);
+      wgmma_wait<0>();
+      wgmma_hold(o);
+      release(&shared.v_ring.empty[place.stage]);
+      place.advance();
+    } else {
+      __syncwarp();  // all lanes have read what the work is
+      release(&shared.q_ring.empty[0]);
+    }
+    work_place.advance();
+    write_state<D>(a, work, row, o, m, l);
+  }
+}
+
+template <int D>
+__global__ void __launch_bounds__(ForwardPlan<D>::threads, 1)
+    forward_kernel(const __grid_constant__ ForwardArguments a) {
+  using Plan = ForwardPlan<D>;
+  auto& shared = *dynamic_shared<ForwardShared<D>>();
+  if (threadIdx.x == 0) {
+    tma_prefetch(&a.q), tma_prefetch(&a.k), tma_prefetch(&a.v);
+    constexpr int computing_warps = 4 * Plan::groups;
+    shared.q_ring.init(1, computing_warps);
+    shared.k_ring.init(1, computing_warps);
+    shared.v_ring.init(1, computing_warps);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  const int group = uniform(static_cast<int>(threadIdx.x) / warpgroup);
+  if (group == 0) {
+    registers_decrease<Plan::loading_registers>();
+    if (threadIdx.x < 32) load_tiles<D>(a, shared);
+  } else {
+    registers_increase<Plan::computing_registers>();
+    compute_tiles<D>(a, shared, group - 1);
+  }
+}
+
+template <int D>
+void run_forward(Stream& stream, const TensorView& q, const TensorView& k, const TensorView& v, ForwardArguments& a) {
+  using Plan = ForwardPlan<D>;
+  Context& context = stream.cuda();
+  a.q = head_map(q, Plan::queries);
+  a.k = head_map(k, key_tile);
+  a.v = head_map(v, key_tile);
+  a.order.tiles = tile_count(a.queries, Plan::queries);
+  const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.tiles * a.order.all_heads));
+  launch(context, forward_kernel<D>, dim3(blocks), dim3(Plan::threads), sizeof(ForwardShared<D>), a);
+}
+
+}  // namespace
+
+void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
+             const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
+             const AttentionEnds& ends, void* workspace) {
+  const std::int64_t B = shape.B, H = shape.H, G = shape.G, D = shape.D;
+  ForwardArguments a{};
+  static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
+  a.first = ends.first, a.last = ends.last;
+  a.o = state.o.as<float>(), a.m = state.m.as<float>(), a.l = state.l.as<float>();
+  if (ends.last) a.out = static_cast<__nv_bfloat16*>(ends.out.data), a.lse = ends.lse.as<float>();
+  a.counter = static_cast<int*>(workspace);
+  // As many heads side by side as have their keys and values in the second cache.
+  constexpr std::int64_t cache_bytes = std::int64_t{24} << 20;
+  const std::int64_t shared_heads = std::max<std::int64_t>(1, cache_bytes / (4 * a.keys.tokens * D));
+  a.order = {0, static_cast<int>(std::min(B * H, shared_heads * (H / G))), static_cast<int>(B * H)};
+  check(cudaMemsetAsync(a.counter, 0, sizeof(int), stream.cuda().stream()), "zeroing attention's tile counter");
+  D == 64 ? run_forward<64>(stream, q, k, v, a) : run_forward<128>(stream, q, k, v, a);
+}
+
+}  // namespace ringtrain::cuda::hopper

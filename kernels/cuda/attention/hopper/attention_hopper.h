@@ -1,0 +1,37 @@
+// Attention for Hopper (sm_90a): bfloat16, head sizes 64 and 128, on wgmma and TMA with a warpgroup that loads and two
+// or three that compute. kernels/cuda/attention/attention.cu comes here where supports() says so and goes the portable
+// way elsewhere. What is computed is what kernels/attention.h promises; shapes and dtypes were checked there.
+//
+// Structure after Shah et al., FlashAttention-3, 2024. The kernels' grids are persistent: blocks take tiles from a
+// counter, the longest first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention.h"
+
+namespace ringtrain::cuda::hopper {
+
+/// Return whether these calls run here: the chip is of compute capability 9.0, dtype (of q) is bfloat16, D is 64 or
+/// 128, and there is something to do (B, Tq, Tk > 0).
+bool supports(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk);
+
+/// Return the bytes of workspace that a call of forward or of backward needs: the tile counter, and turns for
+/// backward's deterministic mode.
+std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq);
+
+/// As attention_forward, for what supports() admits. Tensors are 16-byte aligned. workspace: on the
+/// device, of workspace_bytes, 4-byte aligned.
+void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
+             const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
+             const AttentionEnds& ends, void* workspace);
+
+/// As attention_backward, for what supports() admits. dk and dv are added to by one block each, thus the same bits in
+/// every run; dq by atomic additions, whose order is fixed where the shape says deterministic.
+void backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
+              const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
+              const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq, const TensorView& dk,
+              const TensorView& dv, void* workspace);
+
+}  // namespace ringtrain::cuda::hopper

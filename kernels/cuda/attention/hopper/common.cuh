@@ -1,0 +1,264 @@
+// What forward and backward for Hopper share on the device: places in a ring of buffers, the order in which blocks take
+// tiles, ranges of visible elements in a row of a tile, and rounding to fragments.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cuda/attention/attention_mask.cuh"
+#include "kernels/cuda/attention/hopper/wgmma.cuh"
+
+namespace ringtrain::cuda::hopper {
+
+inline constexpr int warpgroup = 128;                        // threads
+inline constexpr int group_rows = 64;                        // rows of a product that a warpgroup makes
+inline constexpr int block_columns = 64;                     // bfloat16 columns of a swizzled block: 128 bytes
+inline constexpr int row_bytes = 128;                        // a block's row
+inline constexpr std::size_t most_shared_bytes = 227 << 10;  // of a block; a multiprocessor has 1 KiB more
+inline constexpr float log2_of_e = 1.44269504088896340736F;
+inline constexpr float ln_of_2 = 0.69314718055994530942F;
+
+/// Whether a block of a warpgroup that loads and `groups` that compute may share out its registers so: what is asked
+/// for must be within what the block gets at launch (as many a thread as a multiprocessor's 65536 allow, in eights),
+/// else registers_increase waits for ever.
+constexpr bool registers_suffice(int loading, int computing, int groups) {
+  const int at_launch = 65536 / ((1 + groups) * warpgroup) / 8 * 8;
+  return loading + groups * computing <= (1 + groups) * at_launch;
+}
+
+/// Barriers of a ring of buffers: the one who fills waits for empty, who uses it for full.
+template <int Stages>
+struct RingBarriers {
+  std::uint64_t full[Stages], empty[Stages];
+  __device__ void init(std::uint32_t fillers, std::uint32_t users) {
+    for (int stage = 0; stage < Stages; ++stage) {
+      mbarrier_init(&full[stage], fillers);
+      mbarrier_init(&empty[stage], users);
+    }
+  }
+};
+
+/// Where a thread stands in such a ring.
+template <int Stages>
+struct RingPlace {
+  int stage = 0;
+  std::uint32_t round = 0;  // parity
+  __device__ void advance() {
+    if (++stage == Stages) {
+      stage = 0;
+      round ^= 1;
+    }
+  }
+  __device__ void wait_full(RingBarriers<Stages>& ring) const { mbarrier_wait(&ring.full[stage], round); }
+  __device__ void wait_empty(RingBarriers<Stages>& ring) const { mbarrier_wait(&ring.empty[stage], round ^ 1); }
+};
+
+/// Tells who fills a buffer that this warp is done with it.
+__device__ __forceinline__ void release(std::uint64_t* empty) {
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
+}
+
+/// Starts copies of `rows` tokens of a head of D elements, from `token` on: blocks of 64 columns (one thread).
+template <int D>
+__device__ __forceinline__ void load_blocks(unsigned char* shared, const CUtensorMap* map, std::uint64_t* barrier,
+                                            int rows, int head, int token, int b) {
+#pragma unroll
+  for (int block = 0; block < D / block_columns; ++block) {
+    tma_load_4d(shared + block * rows * row_bytes, map, barrier, block * block_columns, head, token, b);
+  }
+}
+
+/// Order of tiles: `heads` heads at a time, so that what they share stays in the second cache; of these, tile by tile.
+struct TileOrder {
+  int tiles, heads, all_heads;
+  struct Choice {
+    int tile, head;
+  };
+  __device__ int count() const { return tiles * all_heads; }
+  __device__ Choice operator[](int ticket) const {
+    const int section = ticket / (tiles * heads), first = section * heads;
+    const int width = all_heads - first < heads ? all_heads - first : heads;
+    const int rest = ticket - section * tiles * heads;
+    return {rest / width, first + rest % width};
+  }
+};
+
+/// What the arguments of forward's and backward's kernels begin with. The sides' tiles and their order: the launch's.
+struct CallArguments {
+  TokenMap queries, keys;
+  AttentionMask mask;
+  TileOrder order;
+  int H, G;
+  float scale;
+};
+inline CallArguments call_arguments(const AttentionShape& shape, const AttentionTokens& queries,
+                                    const AttentionTokens& keys) {
+  return {token_map(queries),
+          token_map(keys),
+          shape.mask,
+          {},
+          static_cast<int>(shape.H),
+          static_cast<int>(shape.G),
+          static_cast<float>(shape.scale)};
+}
+
+/// Return the positions that every query of a tile sees, and those of queries that see every key of a tile.
+__device__ __forceinline__ Interval keys_seen_by_all(const AttentionMask& mask, const Tile& queries) {
+  const std::int64_t reach = reach_of(mask);
+  return {queries.last() - reach, mask.causal ? queries.start : queries.start + reach};
+}
+__device__ __forceinline__ Interval queries_that_see_all(const AttentionMask& mask, const Tile& keys) {
+  const std::int64_t reach = reach_of(mask);
+  return {mask.causal ? keys.last() : keys.last() - reach, keys.start + reach};
+}
+
+/// Return the tiles of a segment that need no mask: full ones whose tokens all see, or are seen by, every token of the
+/// other tile. positions: seen by all of that, documents: its range. As tiles_seen, a range, found once for all steps.
+__device__ inline TileRange tiles_unmasked(const TokenMap& map, int size, int segment, const Interval& positions,
+                                           const DocumentRange& documents) {
+  constexpr TileRange none{0, -1};
+  const TokenMap::Run& run = map.runs[segment];
+  const std::int64_t tile = std::int64_t{run.stride} * size, inside = tile - run.stride;
+  // Positions from the segment's start on: the first that a tile may begin with, the last.
+  const std::int64_t low = positions.first - run.start, high = positions.last - run.start - inside;
+  if (high < 0 || !documents.one) return none;
+  const std::int64_t from = low <= 0 ? 0 : (low + tile - 1) / tile, to = high / tile;
+  const int before = documents.begin - run.begin, behind = documents.end - run.begin;
+  int first = before <= 0 ? 0 : (before + size - 1) / size, last = (behind < run.count ? behind : run.count) / size - 1;
+  if (from > last || behind < size) return none;
+  if (from > first) first = static_cast<int>(from);
+  if (to < last) last = static_cast<int>(to);
+  return {first, last};
+}
+
+/// What the loading warp knows of the tile at hand: which tiles of the other side it sees, and which without a mask.
+struct Steps {
+  TilesSeen seen;
+  TileRange unmasked[max_segments];
+  __device__ bool masked(const TileCursor& at) const {
+    return at.index < unmasked[at.segment].first || at.index > unmasked[at.segment].last;
+  }
+};
+
+/// Fills `steps` for a tile of `mine` in sequence b: `some`, `all`: positions seen by any, by every token of it. whole:
+/// whether tiles may go without a mask (a warp, which alone reads it).
+__device__ inline void find_steps(Steps& steps, const TokenMap& mine, const Tile& tile, const TokenMap& other, int size,
+                                  const Interval& some, const Interval& all, bool whole, int b) {
+  __syncwarp();  // the last tile's steps were read
+  find_tiles(steps.seen, mine, tile, other, size, some, b);
+  __syncwarp();
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  if (lane < other.segments) {
+    steps.unmasked[lane] = whole ? tiles_unmasked(other, size, lane, all, steps.seen.documents) : TileRange{0, -1};
+  }
+  __syncwarp();
+}
+
+/// Return the next ticket, the same for all lanes (a warp).
+__device__ __forceinline__ int take_ticket(int* counter) {
+  int ticket = 0;
+  if (threadIdx.x % 32 == 0) ticket = atomicAdd(counter, 1);
+  return __shfl_sync(0xFFFFFFFFU, ticket, 0);
+}
+
+/// Return x, which is the same in all lanes; the compiler then knows (a warp).
+__device__ __forceinline__ int uniform(int x) {
+  return __shfl_sync(0xFFFFFFFFU, x, 0);
+}
+
+/// Elements [from, to) of a row or column of a tile.
+struct Visible {
+  int from, to;
+  /// Return whether element `offset` behind `base` is among them.
+  __device__ bool has(int index) const {
+    return static_cast<unsigned>(index - from) < static_cast<unsigned>(to - from);
+  }
+};
+
+/// Narrows a range of a tile's tokens to those of one document; `documents` are the tile's.
+__device__ __forceinline__ Visible of_document(Visible range, const std::int32_t* documents, std::int32_t document) {
+  int low = range.from, high = range.to;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (__ldg(documents + middle) < document)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const int from = low;
+  high = range.to;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (__ldg(documents + middle) <= document)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return {from, low};
+}
+
+/// Return the keys that query i of a tile sees by position, and the queries, of `queries` ones, that see key j.
+__device__ __forceinline__ Visible keys_of(const Sight& sight, int i) {
+  const int last = sight.query_stride * i - sight.low, before = sight.query_stride * i - sight.high;
+  const int from = before <= 0 ? 0
+                               : static_cast<int>(static_cast<unsigned>(before + sight.key_stride - 1) /
+                                                  static_cast<unsigned>(sight.key_stride));
+  const int to =
+      last < 0 ? 0 : static_cast<int>(static_cast<unsigned>(last) / static_cast<unsigned>(sight.key_stride)) + 1;
+  const int end = to < sight.keys ? to : sight.keys;
+  return {from < end ? from : end, end};
+}
+__device__ __forceinline__ Visible queries_of(const Sight& sight, int j, int queries) {
+  if (j >= sight.keys) return {0, 0};
+  const int first = sight.low + sight.key_stride * j, last = sight.high + sight.key_stride * j;
+  const int from = first <= 0 ? 0
+                              : static_cast<int>(static_cast<unsigned>(first + sight.query_stride - 1) /
+                                                 static_cast<unsigned>(sight.query_stride));
+  const int to =
+      last < 0 ? 0 : static_cast<int>(static_cast<unsigned>(last) / static_cast<unsigned>(sight.query_stride)) + 1;
+  const int end = to < queries ? to : queries;
+  return {from < end ? from : end, end};
+}
+
+/// Return two numbers rounded to bfloat16, the first in the lower half.
+__device__ __forceinline__ std::uint32_t rounded_pair(float first, float second) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+  std::uint32_t bits;
+  std::memcpy(&bits, &pair, sizeof(bits));
+  return bits;
+}
+
+/// Rounds sums d[64, N] to the N / 16 fragments of a next product's first operand.
+template <int N>
+__device__ __forceinline__ void round_to_fragments(std::uint32_t (&fragments)[N / 16][4], const float (&d)[N / 2]) {
+#pragma unroll
+  for (int k = 0; k < N / 16; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragments[k][i] = rounded_pair(d[8 * k + 2 * i], d[8 * k + 2 * i + 1]);
+  }
+}
+
+/// Return the bits that any of the numbers has.
+template <int N>
+__device__ __forceinline__ std::uint32_t all_bits(const float (&x)[N]) {
+  std::uint32_t bits = 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i) bits |= __float_as_uint(x[i]);
+  return bits;
+}
+
+/// Transposes the words of four threads: thread t of four consecutive ones gets the t-th word of each.
+__device__ __forceinline__ void transpose_among_four(std::uint32_t (&words)[4]) {
+  const bool odd = threadIdx.x % 2 != 0, upper = threadIdx.x % 4 >= 2;
+  const auto exchange = [](std::uint32_t& low, std::uint32_t& high, bool keeps_high, int with) {
+    const std::uint32_t other = __shfl_xor_sync(0xFFFFFFFFU, keeps_high ? low : high, with);
+    (keeps_high ? low : high) = other;
+  };
+  exchange(words[0], words[1], odd, 1), exchange(words[2], words[3], odd, 1);
+  exchange(words[0], words[2], upper, 2), exchange(words[1], words[3], upper, 2);
+}
+
+}  // namespace ringtrain::cuda::hopper

@@ -1,0 +1,183 @@
+// The tensor cores' instruction of Hopper, wgmma.mma_async, for bfloat16 with float32 sums: d[64, N] += a[64, 16]
+// b[16, N], by one warpgroup. a comes from shared memory or registers, b from shared memory, described as below.
+//
+// Fragments (PTX ISA, "Register Fragments" of wgmma.m64nNk16): warp w of the warpgroup has rows 16 w to 16 w + 15. With
+// g = lane / 4 and t = lane % 4, d[4 j + i] is row g + 8 (i / 2), column 8 j + 2 t + i % 2; so the sums of columns
+// 16 k to 16 k + 15, rounded in pairs, are the a fragment of step k of a next product.
+//
+// Tiles lie in shared memory as TMA writes them with 128-byte swizzle: blocks of 64 columns, in a block rows of 128
+// bytes, of which 16-byte chunk c of row r stands at chunk c ^ (r % 8). A block starts at a multiple of 1024 bytes.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/attention/hopper/descriptor.h"
+#include "kernels/cuda/attention/hopper/ptx_hopper.cuh"
+
+namespace ringtrain::cuda::hopper {
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+
+using cuda_emulator::wgmma_commit;
+using cuda_emulator::wgmma_fence;
+
+inline std::uint64_t wgmma_descriptor(const void* shared, std::uint32_t leading_bytes, std::uint32_t stride_bytes,
+                                      int swizzle) {
+  cuda_emulator::wgmma_descriptor(shared, leading_bytes, stride_bytes, swizzle);  // checks them
+  return descriptor_bits(shared_address(shared), leading_bytes, stride_bytes, swizzle);
+}
+template <int N>
+void wgmma_wait() {
+  cuda_emulator::wgmma_wait<N>();
+}
+template <int N>
+void wgmma_wait_behind(std::uint32_t, std::uint32_t*) {
+  cuda_emulator::wgmma_wait<N>();
+}
+template <int N>
+void wgmma_hold(float (&)[N]) {}
+template <int N, bool TransposeA, bool TransposeB>
+void wgmma_ss(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, bool accumulate) {
+  cuda_emulator::wgmma_ss<N, TransposeA, TransposeB>(d, a, b, accumulate);
+}
+template <int N, bool TransposeB>
+void wgmma_rs(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b, bool accumulate) {
+  cuda_emulator::wgmma_rs<N, TransposeB>(d, a, b, accumulate);
+}
+
+#else
+
+/// Return the descriptor of a matrix in shared memory. leading_bytes, stride_bytes: as the canonical layouts of the PTX
+/// ISA have them, see below.
+__device__ __forceinline__ std::uint64_t wgmma_descriptor(const void* shared, std::uint32_t leading_bytes,
+                                                          std::uint32_t stride_bytes, int swizzle) {
+  return descriptor_bits(shared_address(shared), leading_bytes, stride_bytes, swizzle);
+}
+
+/// Before the first product, and after registers that products read or add to were written otherwise.
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+/// Ends a group of products.
+__device__ __forceinline__ void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/// Returns when all but the last N groups are done; wgmma_hold has to follow for what is read then.
+template <int N>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+/// The same, behind the arithmetic that made `bits`, any number but 2^32 - 1. The assembler takes a wait for long and
+/// the arithmetic before it for independent, so it moves a plain wait upwards, in front of what is to run beside the
+/// products. Over a store it does not move it: here stands one to *never, in shared memory, which never happens.
+template <int N>
+__device__ __forceinline__ void wgmma_wait_behind(std::uint32_t bits, std::uint32_t* never) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.eq.u32 p, %0, 0xFFFFFFFF;\n@p st.shared.u32 [%1], %0;\n"
+      "wgmma.wait_group.sync.aligned %2;\n}" ::"r"(bits),
+      "r"(shared_address(never)), "n"(N)
+      : "memory");
+}
+/// Keeps the compiler from reading d before what stands above: it does not know that products end later.
+template <int N>
+__device__ __forceinline__ void wgmma_hold(float (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+#define RINGTRAIN_WGMMA_REGISTERS_64                                        \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define RINGTRAIN_WGMMA_SUMS_64                                                                               \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),  \
+      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
+      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+#define RINGTRAIN_WGMMA_REGISTERS_128                                                \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
+#define RINGTRAIN_WGMMA_SUMS_128                                                                              \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),  \
+      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
+      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), \
+      "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), \
+      "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
+      "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), \
+      "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+
+/// Both operands in shared memory. Transpose: the operand's rows (a) or columns (b) are contiguous, instead of the 16
+/// of the sum.
+template <int N, bool TransposeA, bool TransposeB>
+__device__ __forceinline__ void wgmma_ss(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, bool accumulate) {
+  static_assert(N == 64 || N == 128);
+  if constexpr (N == 64) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_64
+        ", %32, %33, p, 1, 1, %35, %36;\n}"
+        : RINGTRAIN_WGMMA_SUMS_64
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{TransposeA}), "n"(int{TransposeB}));
+  } else {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_128
+        ", %64, %65, p, 1, 1, %67, %68;\n}"
+        : RINGTRAIN_WGMMA_SUMS_128
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{TransposeA}), "n"(int{TransposeB}));
+  }
+}
+
+/// a in registers.
+template <int N, bool TransposeB>
+__device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b,
+                                         bool accumulate) {
+  static_assert(N == 64 || N == 128);
+  if constexpr (N == 64) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_64
+        ", {%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}"
+        : RINGTRAIN_WGMMA_SUMS_64
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{TransposeB}));
+  } else {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_128
+        ", {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}"
+        : RINGTRAIN_WGMMA_SUMS_128
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{TransposeB}));
+  }
+}
+
+#undef RINGTRAIN_WGMMA_REGISTERS_64
+#undef RINGTRAIN_WGMMA_SUMS_64
+#undef RINGTRAIN_WGMMA_REGISTERS_128
+#undef RINGTRAIN_WGMMA_SUMS_128
+
+#endif
+
+/// Return the descriptor of an operand whose 16 elements of the sum are contiguous (K-major): rows (a) or columns (b)
+/// are the tile's rows, the sum runs along its columns. Groups of 8 rows are 1024 bytes apart; the leading offset does
+/// not count. A step of 16 goes 32 bytes onward inside a block of 64 columns: along(descriptor, 32 * step).
+__device__ __forceinline__ std::uint64_t sum_along_columns(const void* tile) {
+  return wgmma_descriptor(tile, 16, 1024, swizzle_128_bytes);
+}
+
+/// Return the descriptor of an operand whose rows (a) or columns (b) are contiguous (MN-major): the sum runs along the
+/// tile's rows, groups of 8 of them 1024 bytes apart; blocks of 64 columns are block_bytes apart. A step of 16 rows
+/// goes 2048 bytes onward.
+__device__ __forceinline__ std::uint64_t sum_along_rows(const void* tile, std::uint32_t block_bytes) {
+  return wgmma_descriptor(tile, block_bytes, 1024, swizzle_128_bytes);
+}
+
+/// Return the descriptor of what stands `bytes` behind (the address field cannot carry over: it spans 256 KiB).
+__device__ __forceinline__ std::uint64_t along(std::uint64_t descriptor, std::uint32_t bytes) {
+  return descriptor + (bytes >> 4);
+}
+
+}  // namespace ringtrain::cuda::hopper

@@ -1,0 +1,74 @@
+#include "parallel/launch/agreement.h"
+
+#include <algorithm>
+
+#include "parallel/collectives.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr CallSite site{"comparing what ranks begin with"};
+constexpr std::size_t shown = 200;  // bytes of a value in a sentence
+
+/// Return the facts as bytes: each name and value, ended by 0.
+std::string encoded(const std::vector<Fact>& facts) {
+  std::string text;
+  for (const Fact& fact : facts) text += fact.name + '\0' + fact.value + '\0';
+  return text;
+}
+
+std::vector<Fact> decoded(const std::string& text) {
+  std::vector<Fact> facts;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t name_end = text.find('\0', at), value_end = text.find('\0', name_end + 1);
+    facts.push_back({text.substr(at, name_end - at), text.substr(name_end + 1, value_end - name_end - 1)});
+    at = value_end + 1;
+  }
+  return facts;
+}
+
+std::string broadcast_text(Communicator& communicator, std::string text) {
+  auto length = static_cast<std::int64_t>(text.size());
+  broadcast(communicator, host_view(&length, {1}), 0, site);
+  text.resize(static_cast<std::size_t>(length));
+  std::vector<std::uint8_t> bytes(text.begin(), text.end());
+  broadcast(communicator, host_view(bytes.data(), {length}), 0, site);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Return the value of the fact of this name, null if there is none: a config key that has its default.
+const std::string* value_in(const std::vector<Fact>& facts, const std::string& name) {
+  const auto found = std::find_if(facts.begin(), facts.end(), [&](const Fact& fact) { return fact.name == name; });
+  return found == facts.end() ? nullptr : &found->value;
+}
+
+std::string shortened(const std::string* value) {
+  if (!value) return "its default";
+  return value->size() <= shown ? *value : value->substr(0, shown) + "...";
+}
+
+}  // namespace
+
+void require_agreement(Communicator& communicator, const std::vector<Fact>& facts) {
+  const std::vector<Fact> first = decoded(broadcast_text(communicator, encoded(facts)));
+  std::string differences;
+  const auto compare = [&](const std::string& name) {
+    const std::string *own = value_in(facts, name), *theirs = value_in(first, name);
+    if (own && theirs && *own == *theirs) return;
+    differences += fmt::format("{}{} is {} on rank 0, and {} here", differences.empty() ? "" : "; ", name,
+                               shortened(theirs), shortened(own));
+  };
+  for (const Fact& fact : first) compare(fact.name);
+  for (const Fact& fact : facts) {
+    if (!value_in(first, fact.name)) compare(fact.name);
+  }
+  if (!differences.empty()) {
+    fail(ExitCode::usage,
+         "rank {} of {} does not begin as rank 0 does: {}; give every process the same config and files",
+         communicator.rank(), communicator.size(), differences);
+  }
+  communicator.barrier(site);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,123 @@
+#include "parallel/launch/launch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "framework/system/cores.h"
+#include "parallel/threads/thread_communicator.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Keeps the first error and ends all ranks with it.
+class FirstError {
+ public:
+  void keep(const Error& error, Communicator& world) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!first_) first_.emplace(error.code(), error.what());
+    }
+    changed_.notify_all();
+    world.abort(error);
+  }
+  void rank_ended() {
+    const std::lock_guard lock(mutex_);
+    ++ended_;
+    changed_.notify_all();
+  }
+  /// Returns when `ranks` ranks have ended. If some have not so many seconds after the first error, ends the process.
+  void wait(int ranks, double unwinding_seconds) {
+    std::unique_lock lock(mutex_);
+    const auto all = [&] { return ended_ == ranks; };
+    changed_.wait(lock, [&] { return first_ || all(); });
+    if (!first_ || unwinding_seconds <= 0 ||
+        changed_.wait_for(lock, std::chrono::duration<double>(unwinding_seconds), all)) {
+      return;
+    }
+    std::fprintf(stderr, "%d of %d ranks end in the middle of their work: %s\n", ranks - ended_, ranks,
+                 first_->second.c_str());
+    std::_Exit(static_cast<int>(first_->first));
+  }
+  void rethrow() const {
+    if (first_) throw Error(first_->first, first_->second);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<std::pair<ExitCode, std::string>> first_;
+  int ended_ = 0;
+};
+
+}  // namespace
+
+void launch_threads(const LaunchOptions& options, const RankBody& body, std::string* calls) {
+  ensure(options.ranks >= 1, "a launch has ranks");
+  const ThreadWorld world = make_thread_world(options.ranks, options.timeout_seconds);
+  FirstError first;
+  std::vector<std::thread> threads;
+  const auto run = [&](Communicator& own) {
+    try {
+      body(own);
+    } catch (const Error& error) {
+      first.keep(error, own);
+    } catch (const std::exception& error) {
+      first.keep(Error(ExitCode::internal, fmt::format("rank {}: {}", own.rank(), error.what())), own);
+    } catch (...) {
+      first.keep(Error(ExitCode::internal, fmt::format("rank {} threw what is no exception", own.rank())), own);
+    }
+    first.rank_ended();
+  };
+  for (const auto& own : world.ranks) {
+    try {
+      threads.emplace_back(run, std::ref(*own));
+    } catch (const std::system_error& error) {
+      first.keep(Error(ExitCode::rank, fmt::format("cannot start the thread of rank {} of {}: {}", own->rank(),
+                                                   options.ranks, error.what())),
+                 *own);
+      break;
+    }
+  }
+  first.wait(static_cast<int>(threads.size()), options.unwinding_seconds);
+  for (std::thread& thread : threads) thread.join();
+  if (calls) *calls = world.calls();
+  first.rethrow();
+}
+
+void abort_on_error(Communicator& world, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    world.abort(error);
+    throw;
+  } catch (const std::exception& error) {
+    const Error own(ExitCode::internal, fmt::format("rank {}: {}", world.rank(), error.what()));
+    world.abort(own);
+    throw Error(own);
+  }
+}
+
+int threads_per_rank(std::int64_t wanted, int ranks) {
+  if (wanted > 0) return static_cast<int>(wanted);
+  return std::max(1, available_cores() / ranks);
+}
+
+std::string crowding(int ranks, int threads, int cores) {
+  if (ranks * threads <= cores) return "";
+  return fmt::format(
+      "{} ranks of {} compute {} are {} on {} {}, so they take turns: right results, but no faster than {} would be",
+      ranks, threads, threads == 1 ? "thread" : "threads", ranks * threads, cores, cores == 1 ? "core" : "cores",
+      cores == 1 ? "one" : std::to_string(cores));
+}
+
+}  // namespace ringtrain

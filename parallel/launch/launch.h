@@ -1,0 +1,89 @@
+// How a program's ranks come about: as threads of this process, or as the processes that an MPI launcher (mpirun)
+// started. A program makes one Launcher and runs the body of a rank with it; the body is the same either way. The first
+// error of any rank ends them all.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/config/config.h"
+#include "parallel/communicator.h"
+
+namespace ringtrain {
+
+struct LaunchOptions {
+  int ranks = 1;
+  double timeout_seconds = 60;
+  Backend backend = Backend::automatic;
+  /// Thread ranks that have not ended so long after the first error, because they compute on, end with the process (and
+  /// the error's code). 0: they are waited for. (Ranks that are processes: see MpiWorld.)
+  double unwinding_seconds = 0;
+};
+
+using RankBody = std::function<void(Communicator& world)>;
+
+/// Runs body(world) on `ranks` threads and returns when all have ended. If one throws, the others are aborted and the
+/// first error is rethrown here: an Error as it is, anything else as Error(internal); calls, if not null, then tells
+/// what each rank did last, as lines.
+void launch_threads(const LaunchOptions& options, const RankBody& body, std::string* calls = nullptr);
+
+/// Runs body. What it throws aborts world before it leaves, so that no other rank waits for this one while the body's
+/// memory goes; anything but an Error leaves as Error(internal).
+void abort_on_error(Communicator& world, const std::function<void()>& body);
+
+/// Return the threads a rank gets: wanted if > 0, else available_cores() / ranks, at least 1.
+int threads_per_rank(std::int64_t wanted, int ranks);
+/// Return what a person should know, with the numbers, if ranks of so many threads are more than the cores; else "".
+std::string crowding(int ranks, int threads, int cores);
+
+class MpiWorld;
+
+class Launcher {
+ public:
+  /// Ranks are threads of this process.
+  Launcher();
+  /// Joins the processes that an MPI launcher started, if its environment is there; else as the default constructor.
+  /// Throws Error(usage) if they are several and this build has no MPI.
+  static Launcher from_environment();
+  ~Launcher();
+  Launcher(Launcher&&) noexcept;
+  Launcher& operator=(Launcher&&) = delete;
+
+  /// Return whether each rank is a process of its own.
+  bool ranks_are_processes() const { return world_ != nullptr; }
+  /// This process among those of the run: 0 of 1 if ranks are threads. It is the (first) rank of this process.
+  int process() const;
+  int processes() const;
+  /// Return whether this is the process that prints, and writes files.
+  bool leads() const { return process() == 0; }
+  /// Return which of `ranks` ranks share this machine's memory and cores with this process.
+  std::vector<int> ranks_here(int ranks) const;
+  /// Return which of `ranks` ranks run in this process.
+  std::vector<int> ranks_of_process(int ranks) const;
+  /// Return "threads of one process" or "4 processes".
+  std::string description() const;
+
+  /// Throws Error(usage), with the numbers, if launch() could not run these options.
+  void check(const LaunchOptions& options) const;
+  /// Runs body(world) as every rank of this process, and returns when those have ended. Throws the first error of any
+  /// rank, once every rank of this process has come out of its body.
+  void launch(const LaunchOptions& options, const RankBody& body);
+
+  /// Collective end of a program whose work is done. Throws Error(rank) if another process does not come.
+  void finish(int exit_code);
+  /// What a process does with the error it ends with. told: it is this process that tells the user; calls: what each
+  /// rank did last, as lines, if the error is one of ranks.
+  struct LastWords {
+    bool told = true;
+    std::string calls;
+  };
+  LastWords fail(const Error& error);
+
+ private:
+  std::unique_ptr<MpiWorld> world_;  // null: ranks are threads
+  std::string calls_;                // of thread ranks, at the first error
+};
+
+}  // namespace ringtrain

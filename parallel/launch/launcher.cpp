@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "parallel/fault_injection.h"
+#include "parallel/launch/launch.h"
+
+#if RINGTRAIN_MPI
+#include "parallel/mpi/mpi_world.h"
+#endif
+
+namespace ringtrain {
+
+#if !RINGTRAIN_MPI
+class MpiWorld {};  // there is none
+#endif
+
+namespace {
+
+/// Return how many processes an MPI launcher started, by what it put into their environment (Open MPI, PMIx or PMI of
+/// others); 0: no launcher did.
+int processes_of_environment() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  }
+  return std::getenv("PMIX_RANK") ? 1 : 0;  // PMIx tells the number only to who asks: MPI does
+}
+
+const char* name_of(Backend backend) {
+  return backend == Backend::threads ? "threads" : backend == Backend::mpi ? "mpi" : "auto";
+}
+
+/// Runs body as one rank, with the fault that the environment wants of it.
+void run_rank(Communicator& world, const RankBody& body) {
+  const std::unique_ptr<Communicator> faulty = with_fault_of_environment(world);
+  body(faulty ? *faulty : world);
+}
+
+}  // namespace
+
+Launcher::Launcher() = default;
+Launcher::~Launcher() = default;
+Launcher::Launcher(Launcher&&) noexcept = default;
+
+Launcher Launcher::from_environment() {
+  Launcher launcher;
+  [[maybe_unused]] const int processes = processes_of_environment();
+#if RINGTRAIN_MPI
+  if (processes > 0) launcher.world_ = std::make_unique<MpiWorld>();
+#else
+  if (processes > 1) {
+    ringtrain::fail(ExitCode::usage,
+                    "an MPI launcher started {} processes, but this build has no MPI: install libopenmpi-dev and build "
+                    "again, or start one process, whose ranks are threads",
+                    processes);
+  }
+#endif
+  return launcher;
+}
+
+std::vector<int> Launcher::ranks_of_process(int ranks) const {
+  if (world_ && ranks == processes()) return {process()};
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+std::string Launcher::description() const {
+  return world_ ? fmt::format("processes, {} of them", processes()) : "threads of one process";
+}
+
+void Launcher::check(const LaunchOptions& options) const {
+  if (!world_) {
+    if (options.backend == Backend::mpi) {
+      ringtrain::fail(ExitCode::usage,
+                      "mesh.backend mpi needs ranks that an MPI launcher started: scripts/launch -n {} -- ...; or use "
+                      "threads",
+                      options.ranks);
+    }
+    return;
+  }
+  if (options.backend == Backend::threads && processes() > 1) {
+    ringtrain::fail(ExitCode::usage,
+                    "mesh.backend threads puts all {} ranks into one process, but an MPI launcher started {}; start "
+                    "one, or use mpi (or auto)",
+                    options.ranks, processes());
+  }
+  if (options.ranks != processes() && options.backend != Backend::threads) {
+    ringtrain::fail(ExitCode::usage,
+                    "the mesh has {} ranks (mesh.data x mesh.sequence), but {} {} started (mesh.backend {}); start as "
+                    "many processes as ranks: scripts/launch -n {} -- ...",
+                    options.ranks, processes(), processes() == 1 ? "process was" : "processes were",
+                    name_of(options.backend), options.ranks);
+  }
+}
+
+#if RINGTRAIN_MPI
+
+int Launcher::process() const {
+  return world_ ? world_->rank() : 0;
+}
+
+int Launcher::processes() const {
+  return world_ ? world_->size() : 1;
+}
+
+std::vector<int> Launcher::ranks_here(int ranks) const {
+  return world_ && ranks == processes() ? world_->ranks_here() : ranks_of_process(ranks);
+}
+
+void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
+  check(options);
+  if (!world_ || options.backend == Backend::threads) {
+    return launch_threads(
+        options, [&](Communicator& world) { run_rank(world, body); }, &calls_);
+  }
+  // Ranks come here as soon as each has read its config and data, which may take one far longer than another. A rank
+  // that dies meanwhile is noticed at once, whatever the timeout.
+  constexpr double gathering_seconds = 600;
+  world_->set_timeout(std::max(gathering_seconds, options.timeout_seconds));
+  const std::unique_ptr<Communicator> own = world_->communicator();
+  own->barrier({"gathering of all ranks at the start"});
+  world_->set_timeout(options.timeout_seconds);
+  abort_on_error(*own, [&] { run_rank(*own, body); });
+}
+
+void Launcher::finish(int exit_code) {
+  if (world_) world_->finish(exit_code);
+}
+
+Launcher::LastWords Launcher::fail(const Error& error) {
+  const bool of_ranks = error.code() == ExitCode::rank;
+  if (!world_) return {true, of_ranks ? calls_ : ""};
+  world_->abort(error);
+  const std::string calls = world_->report();
+  return {world_->is_to_tell(), of_ranks ? calls : ""};
+}
+
+#else
+
+int Launcher::process() const {
+  return 0;
+}
+int Launcher::processes() const {
+  return 1;
+}
+std::vector<int> Launcher::ranks_here(int ranks) const {
+  return ranks_of_process(ranks);
+}
+void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
+  check(options);
+  launch_threads(
+      options, [&](Communicator& world) { run_rank(world, body); }, &calls_);
+}
+void Launcher::finish(int) {}
+Launcher::LastWords Launcher::fail(const Error& error) {
+  return {true, error.code() == ExitCode::rank ? calls_ : ""};
+}
+
+#endif
+
+}  // namespace ringtrain

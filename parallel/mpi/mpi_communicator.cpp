@@ -1,0 +1,84 @@
+#include "parallel/mpi/mpi_communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "parallel/check_exchange.h"
+#include "parallel/collectives.h"
+
+namespace ringtrain {
+
+namespace {
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(MpiWorld& world, std::vector<int> members, int context)
+      : world_(world),
+        members_(std::move(members)),
+        rank_(static_cast<int>(std::find(members_.begin(), members_.end(), world.rank()) - members_.begin())),
+        context_(context) {}
+  ~MpiCommunicator() override { world_.forget(this); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(members_.size()); }
+  Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  void order_with(Stream& stream) override {
+    if (stream.on_cuda()) {
+      fail(ExitCode::usage,
+           "mesh.backend mpi carries host memory alone, but this rank computes on {}; use nccl, or ranks that are "
+           "threads "
+           "of one process",
+           stream.device().name());
+    }
+  }
+  void wait(Ticket ticket) override { world_.wait(ticket); }
+  void barrier(const CallSite& site) override { world_.barrier(members_, context_, site, this); }
+  std::unique_ptr<Communicator> split(int colour) override;
+  void abort(const Error& error) override { world_.abort(error); }
+  void throw_if_aborted() override { world_.throw_if_aborted(); }
+
+ private:
+  int world_rank(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+
+  MpiWorld& world_;
+  const std::vector<int> members_;  // world ranks
+  const int rank_, context_;
+};
+
+Ticket MpiCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
+                                 const CallSite& site) {
+  if (to == no_peer && from == no_peer) return {};
+  check_exchange(send, to, receive, from, size(), /*device_memory=*/false);
+  return world_.exchange(
+      send, receive, {context_, to == no_peer ? no_peer : world_rank(to), from == no_peer ? no_peer : world_rank(from)},
+      site, this);
+}
+
+/// New contexts begin where no member has a part in any yet, one for each colour; so two communicators of one context
+/// have no rank in common.
+std::unique_ptr<Communicator> MpiCommunicator::split(int colour) {
+  const std::array<std::int64_t, 2> own{colour, world_.next_context()};
+  const std::vector<std::int64_t> all = all_gather(*this, own, {"split"});
+  std::vector<std::int64_t> colours;
+  std::vector<int> members;
+  std::int64_t begin = 0;
+  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+    colours.push_back(all[2 * rank]);
+    begin = std::max(begin, all[2 * rank + 1]);
+    if (all[2 * rank] == colour) members.push_back(members_[rank]);
+  }
+  std::sort(colours.begin(), colours.end());
+  colours.erase(std::unique(colours.begin(), colours.end()), colours.end());
+  const auto place = std::find(colours.begin(), colours.end(), colour) - colours.begin();
+  world_.use_contexts(static_cast<int>(begin + std::ssize(colours)));
+  return make_mpi_communicator(world_, std::move(members), static_cast<int>(begin + place));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world, std::vector<int> members, int context) {
+  return std::make_unique<MpiCommunicator>(world, std::move(members), context);
+}
+
+}  // namespace ringtrain

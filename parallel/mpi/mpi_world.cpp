@@ -1,0 +1,464 @@
+#include "parallel/mpi/mpi_world.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "parallel/mpi/mpi_communicator.h"
+
+namespace ringtrain {
+
+namespace {
+
+// How often the watch looks while messages are under way: soon after one is posted, since the other side mostly posts
+// at the same time, then ever more rarely. One that spins takes half of a core from ranks that compute (measured:
+// docs/architecture.md).
+constexpr double first_pause = 50e-6, longest_pause = 1e-3, pause_growth = 1.5;
+constexpr int idle_rounds = 20;  // without anything under way, before it sleeps
+constexpr double idle_pause = 1;
+
+constexpr int header_tags = 1 << 14;  // half of what every MPI has
+
+constexpr double report_seconds = 1;       // for the other ranks' last calls
+constexpr double lingering_seconds = 2.5;  // for a lower rank to tell the error and end
+constexpr double unwinding_seconds = 3;    // from the first error to the process's end, else the watch ends it
+constexpr double leaving_seconds = 5;      // for MPI to end, once all ranks have said goodbye
+
+/// A rank that waits looks again after this many seconds: at once, then ever more rarely.
+class Pause {
+ public:
+  void take() {
+    if (++rounds_ <= 50) {
+      ::sched_yield();
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds_));
+    seconds_ = std::min(seconds_ * 1.2, 200e-6);
+  }
+
+ private:
+  int rounds_ = 0;
+  double seconds_ = 10e-6;
+};
+
+std::chrono::steady_clock::duration seconds_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Time that a rank has waited. Time in which its own process did not run (it was stopped, or its machine) is no
+/// waiting: the others may be as alive as it is.
+class Waited {
+ public:
+  double seconds() {
+    const auto now = std::chrono::steady_clock::now();
+    seconds_ += std::min(std::chrono::duration<double>(now - last_).count(), 0.5);
+    last_ = now;
+    return seconds_;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+MpiWorld::MpiWorld()
+    : sockets_(session_.rank(), session_.size(),
+               [this](const void* own, void* all, std::size_t bytes) { session_.all_gather(own, all, bytes); }),
+      peers_(static_cast<std::size_t>(session_.size())),
+      watch_thread_([this] { watch(); }) {}
+
+MpiWorld::~MpiWorld() {
+  {
+    const Lock lock(mutex_);
+    stopping_ = true;
+  }
+  sockets_.wake();
+  watch_thread_.join();
+}
+
+void MpiWorld::set_timeout(double seconds) {
+  const Lock lock(mutex_);
+  timeout_seconds_ = seconds;
+}
+
+std::unique_ptr<Communicator> MpiWorld::communicator() {
+  std::vector<int> all(static_cast<std::size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  return make_mpi_communicator(*this, std::move(all), 0);
+}
+
+std::string MpiWorld::name(int rank) const {
+  return fmt::format("rank {} of {}", rank, size());
+}
+
+// --- The watch.
+
+void MpiWorld::watch() {
+  Lock lock(mutex_);
+  for (int idle = 0; !stopping_;) {
+    if (!failure_ && !frozen_ && !rank_waits_) {
+      try {
+        progress_all();
+      } catch (const Error& error) {
+        fail_with(error.code(), error.what());
+      }
+    }
+    end_if_overdue();
+    idle = pending_.empty() || failure_ || frozen_ ? idle + 1 : 0;
+    watch_pause_ = idle > idle_rounds ? idle_pause : std::min(watch_pause_ * pause_growth, longest_pause);
+    const double pause = watch_pause_;
+    lock.unlock();
+    const std::vector<RankMessage> messages = sockets_.receive(pause);
+    lock.lock();
+    for (const RankMessage& message : messages) take(message);
+  }
+}
+
+/// A process that should have ended and has not, because its rank computes on or MPI does not let go, is ended here.
+void MpiWorld::end_if_overdue() {
+  if (failure_ && seconds_since(failure_->when) > unwinding_seconds) {
+    std::fprintf(stderr, "%s ends in the middle of its work: %s\n", name(rank()).c_str(), failure_->sentence.c_str());
+    ::_exit(static_cast<int>(failure_->code));
+  }
+  if (exit_code_ && seconds_since(leaving_since_) > leaving_seconds) {
+    std::fflush(nullptr);
+    ::_exit(*exit_code_);
+  }
+}
+
+void MpiWorld::take(const RankMessage& message) {
+  PeerState& peer = peers_[static_cast<std::size_t>(message.rank)];
+  switch (message.kind) {
+    case RankMessage::Kind::failure:
+      peer.heard = true;
+      peer.calls = message.calls;
+      fail_with(message.code, message.sentence);
+      break;
+    case RankMessage::Kind::goodbye:
+      peer.goodbye = true;
+      break;
+    case RankMessage::Kind::told:
+      told_ = true;
+      break;
+    case RankMessage::Kind::lost:
+      peer.gone = true;
+      if (!peer.heard && !peer.goodbye) {
+        fail_with(ExitCode::rank, fmt::format("{} ({}) has ended without a word: killed, or crashed",
+                                              name(message.rank), sockets_.name(message.rank)));
+      }
+      break;
+  }
+  heard_from_ranks_.notify_all();
+}
+
+// --- The first error.
+
+void MpiWorld::fail_with(ExitCode code, const std::string& sentence) {
+  if (failure_) return;
+  failure_ = {code, sentence, Clock::now(), history_.text("    ")};
+  sockets_.send({RankMessage::Kind::failure, rank(), code, sentence, failure_->calls});
+}
+
+void MpiWorld::throw_if_failed() {
+  if (failure_) throw Error(failure_->code, failure_->sentence);
+  if (frozen_) {
+    fail(ExitCode::internal, "internal error: {} has left exchanges under way, or is at its end, and goes on calling",
+         name(rank()));
+  }
+}
+
+void MpiWorld::abort(const Error& error) {
+  const Lock lock(mutex_);
+  fail_with(error.code(), error.what());
+}
+
+void MpiWorld::throw_if_aborted() {
+  const Lock lock(mutex_);
+  if (failure_) throw Error(failure_->code, failure_->sentence);
+}
+
+std::string MpiWorld::report() {
+  Lock lock(mutex_);
+  if (!failure_) return "";
+  const auto told = [&] {
+    for (int other = 0; other < size(); ++other) {
+      const PeerState& peer = peers_[static_cast<std::size_t>(other)];
+      if (other != rank() && !peer.heard && !peer.gone) return false;
+    }
+    return true;
+  };
+  heard_from_ranks_.wait_until(lock, failure_->when + seconds_of(report_seconds), told);
+  std::string text;
+  for (int other = 0; other < size(); ++other) {
+    const PeerState& peer = peers_[static_cast<std::size_t>(other)];
+    text += fmt::format("  {} ({})", name(other), sockets_.name(other));
+    if (other == rank()) {
+      text += ":\n" + failure_->calls;
+    } else if (peer.heard) {
+      text += ":\n" + peer.calls;
+    } else {
+      text +=
+          peer.gone ? ": has ended without a word\n" : ": does not answer; stopped, or its host cannot be reached\n";
+    }
+  }
+  return text;
+}
+
+bool MpiWorld::is_to_tell() {
+  Lock lock(mutex_);
+  if (told_ || !failure_) return false;
+  const auto lower_end = peers_.begin() + rank();
+  if (std::none_of(peers_.begin(), lower_end, [](const PeerState& peer) { return peer.heard; })) {
+    sockets_.send({RankMessage::Kind::told, rank(), ExitCode::rank, "", ""});
+    return true;
+  }
+  heard_from_ranks_.wait_until(lock, failure_->when + seconds_of(lingering_seconds), [&] {
+    return std::none_of(peers_.begin(), lower_end, [](const PeerState& peer) { return peer.heard && !peer.gone; });
+  });
+  return false;
+}
+
+void MpiWorld::finish(int exit_code) {
+  Lock lock(mutex_);
+  throw_if_failed();
+  ensure(pending_.empty(), "a program ends with nothing under way");
+  sockets_.send({RankMessage::Kind::goodbye, rank(), ExitCode::done, "", ""});
+  const auto missing = [&] {
+    std::string ranks;
+    for (int other = 0; other < size(); ++other) {
+      if (other != rank() && !peers_[static_cast<std::size_t>(other)].goodbye) {
+        ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", other);
+      }
+    }
+    return ranks;
+  };
+  Waited waited;
+  while (!missing().empty()) {
+    throw_if_failed();
+    if (waited.seconds() > timeout_seconds_) {
+      fail_with(ExitCode::rank, fmt::format("{} waited {} s at the end (mesh.timeout_seconds): not there yet: rank {}",
+                                            name(rank()), timeout_seconds_, missing()));
+    }
+    heard_from_ranks_.wait_for(lock, std::chrono::milliseconds(200));
+  }
+  frozen_ = true;
+  exit_code_ = exit_code;
+  leaving_since_ = Clock::now();
+  lock.unlock();
+  sockets_.wake();  // the watch looks at the time from now on
+  session_.finish();
+  lock.lock();
+  exit_code_.reset();
+}
+
+// --- Messages.
+
+template <class Action>
+void MpiWorld::guarded(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    fail_with(error.code(), error.what());
+    throw_if_failed();
+  }
+}
+
+Ticket MpiWorld::exchange(const TensorView& send, const TensorView& receive, const Peers& peers, const CallSite& site,
+                          const void* owner) {
+  const Lock lock(mutex_);
+  throw_if_failed();
+  const Ticket ticket{++tickets_};
+  Exchange& act = pending_[ticket.id];
+  act.site = site;
+  act.owner = owner;
+  act.call = history_.started(site, peers.to, peers.to == no_peer ? 0 : send.bytes(), peers.from,
+                              peers.from == no_peer ? 0 : receive.bytes());
+  guarded([&] {
+    // The send first, so that its announcement comes to the peer before the leave to send that answers the peer's own.
+    // Over TCP a process that has leave puts all its data into the connection, and its answer to an announcement that
+    // it reads after that would stand behind them: the two directions would move one after the other.
+    if (peers.to != no_peer) post(act.send, /*sends=*/true, send, peers.to, peers.context, site);
+    if (peers.from != no_peer) post(act.receive, /*sends=*/false, receive, peers.from, peers.context, site);
+  });
+  if (watch_pause_ > 4 * first_pause) sockets_.wake();
+  watch_pause_ = first_pause;
+  return ticket;
+}
+
+void MpiWorld::post(Half& half, bool sends, const TensorView& buffer, int peer, int context, const CallSite& site) {
+  half.done = half.header_done = false;
+  half.peer = peer;
+  half.header.bytes = buffer.bytes();
+  half.header.layer = site.layer;
+  half.header.hop = site.hop;
+  std::strncpy(half.header.operation, site.operation, sizeof half.header.operation - 1);
+  const std::uint64_t bytes = half.header.bytes;
+  const int tag = data_tag(half.header, context);
+  if (sends) {
+    half.header_transfer = mpi::Transfer::send(&half.header, sizeof half.header, peer, context);
+    if (bytes > 0) half.data_transfer = mpi::Transfer::send(buffer.data, bytes, peer, tag);
+  } else {
+    half.header_transfer = mpi::Transfer::receive(&half.come, sizeof half.come, peer, context);
+    if (bytes > 0) half.data_transfer = mpi::Transfer::receive(buffer.data, bytes, peer, tag);
+  }
+}
+
+/// Tags below header_tags are contexts', of headers; each context has a part of the others for its data. Messages of
+/// one context keep their order, so those that share a tag do, too.
+int MpiWorld::data_tag(const Header& header, int context) const {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto take = [&](const void* data, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) {
+      hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3;
+    }
+  };
+  take(&header.bytes, sizeof header.bytes);
+  take(&header.layer, sizeof header.layer);
+  take(&header.hop, sizeof header.hop);
+  take(header.operation, sizeof header.operation);
+  const std::int64_t tags = (std::int64_t{session_.max_tag()} + 1 - header_tags) / header_tags;  // of a context
+  const std::int64_t tag = header_tags + context * tags + static_cast<std::int64_t>(hash >> 32) % tags;
+  return static_cast<int>(tag);
+}
+
+void MpiWorld::progress(Half& half, bool sends) {
+  if (half.done) return;
+  if (!half.header_done) {
+    if (!half.header_transfer.test()) return;
+    half.header_done = true;
+    const CallSite theirs{half.come.operation, half.come.layer, half.come.hop};
+    const CallSite own{half.header.operation, half.header.layer, half.header.hop};
+    if (!sends && (half.come.bytes != half.header.bytes || !same_site(theirs, own))) {
+      fail(ExitCode::rank, "rank {} sends {} bytes ({}) to rank {}, which expects {} bytes ({})", half.peer,
+           half.come.bytes, described(theirs), rank(), half.header.bytes, described(own));
+    }
+  }
+  half.done = half.data_transfer.test();
+}
+
+void MpiWorld::progress(Exchange& exchange) {
+  progress(exchange.receive, /*sends=*/false);
+  progress(exchange.send, /*sends=*/true);
+}
+
+void MpiWorld::progress_all() {
+  for (auto& [id, exchange] : pending_) progress(exchange);
+}
+
+template <class Ready, class Describe>
+void MpiWorld::await(Lock& lock, const Ready& ready, const Describe& describe) {
+  Pause pause;
+  Waited waited;
+  while (true) {
+    throw_if_failed();
+    bool done = false;
+    guarded([&] { done = ready(); });
+    if (done) return;
+    if (waited.seconds() > timeout_seconds_) {
+      fail_with(ExitCode::rank,
+                fmt::format("{} waited {} s in {} (mesh.timeout_seconds)", name(rank()), timeout_seconds_, describe()));
+      throw_if_failed();
+    }
+    rank_waits_ = true;
+    lock.unlock();
+    pause.take();
+    lock.lock();
+    rank_waits_ = false;
+  }
+}
+
+std::string MpiWorld::unfinished(const Exchange& exchange) const {
+  std::string text = described(exchange.site) + ": ";
+  if (!exchange.receive.done) {
+    text += fmt::format("rank {} has not sent the {} bytes it expects", exchange.receive.peer,
+                        exchange.receive.header.bytes);
+  }
+  if (!exchange.send.done) {
+    text += fmt::format("{}rank {} has not received its {} bytes", exchange.receive.done ? "" : ", and ",
+                        exchange.send.peer, exchange.send.header.bytes);
+  }
+  return text;
+}
+
+void MpiWorld::wait(Ticket ticket) {
+  if (ticket.id == 0) return;
+  Lock lock(mutex_);
+  throw_if_failed();
+  const auto found = pending_.find(ticket.id);
+  ensure(found != pending_.end(), "a ticket is waited on once");
+  Exchange& exchange = found->second;
+  history_.waits_for(exchange.call);
+  await(
+      lock,
+      [&] {
+        progress_all();  // also what others wait for while this rank does
+        return exchange.done();
+      },
+      [&] { return unfinished(exchange); });
+  history_.finished(exchange.call);
+  pending_.erase(ticket.id);
+}
+
+/// Everyone sends everyone a message without bytes: no rank leaves before all have come, and each knows who has not.
+void MpiWorld::barrier(const std::vector<int>& members, int context, const CallSite& site, const void* owner) {
+  std::vector<Ticket> tickets;
+  for (const int other : members) {
+    if (other == rank()) continue;
+    const TensorView nothing{nullptr, {0}, DType::uint8, {}};
+    tickets.push_back(exchange(nothing, nothing, {context, other, other}, site, owner));
+  }
+  Lock lock(mutex_);
+  const auto exchange_of = [&](Ticket ticket) -> Exchange& { return pending_.at(ticket.id); };
+  const std::uint64_t call = history_.started(site);
+  history_.waits_for(call);
+  await(
+      lock,
+      [&] {
+        progress_all();
+        return std::all_of(tickets.begin(), tickets.end(), [&](Ticket ticket) { return exchange_of(ticket).done(); });
+      },
+      [&] {
+        std::string missing;
+        for (const Ticket ticket : tickets) {
+          const Half& receive = exchange_of(ticket).receive;
+          if (!receive.done) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", receive.peer);
+        }
+        return fmt::format("{}: not there yet: rank {}", described(site), missing);
+      });
+  history_.finished(call);
+  for (const Ticket ticket : tickets) {
+    history_.finished(exchange_of(ticket).call);
+    pending_.erase(ticket.id);
+  }
+}
+
+int MpiWorld::next_context() {
+  const Lock lock(mutex_);
+  return next_context_;
+}
+
+void MpiWorld::use_contexts(int begin) {
+  const Lock lock(mutex_);
+  ensure(begin >= next_context_ && begin < header_tags, "a program makes fewer communicators than there are tags");
+  next_context_ = begin;
+}
+
+void MpiWorld::forget(const void* owner) {
+  const Lock lock(mutex_);
+  const bool left =
+      std::any_of(pending_.begin(), pending_.end(), [&](const auto& entry) { return entry.second.owner == owner; });
+  if (left) frozen_ = true;
+}
+
+}  // namespace ringtrain

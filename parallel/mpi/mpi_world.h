@@ -1,0 +1,156 @@
+// The ranks that are processes of an MPI launcher: the engine under the MPI communicators. All calls of MPI are made
+// here, under one lock, and none of them blocks but the first and the last: whatever a rank waits for, it waits for in
+// a loop of our own that knows the time and the first error.
+//
+// A thread of each rank, the watch, lets MPI make progress while the rank computes, and listens to the other ranks'
+// sockets. From the first error on (an abort, a timeout, a message that disagrees, a process that dies) no data moves
+// any more: every pending and later call throws that error, and buffers may be freed. A rank that does not come out of
+// a long computation by then is ended by its watch.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "parallel/call_history.h"
+#include "parallel/communicator.h"
+#include "parallel/mpi/mpi_library.h"
+#include "parallel/mpi/rank_sockets.h"
+
+namespace ringtrain {
+
+class MpiWorld {
+ public:
+  /// Joins the other processes. Collective; may wait as long as the slowest of them takes to start.
+  MpiWorld();
+  ~MpiWorld();
+
+  int rank() const { return session_.rank(); }
+  int size() const { return session_.size(); }
+  const std::vector<int>& ranks_here() const { return sockets_.ranks_here(); }
+  /// Calls begun from now on wait at most this long.
+  void set_timeout(double seconds);
+  /// Return the communicator of all ranks. Once.
+  std::unique_ptr<Communicator> communicator();
+
+  /// Collective end of a program in which all went well: returns when all ranks have come. Throws the first error if
+  /// one of them does not. exit_code: what the process is ended with if MPI itself does not come to an end.
+  void finish(int exit_code);
+  /// Ends all ranks with this error, unless there is one already.
+  void abort(const Error& error);
+  /// Throws the first error, if there is one.
+  void throw_if_aborted();
+  /// After the first error: waits (a second at most) for what the other ranks tell, and returns the last calls of all
+  /// that could be reached; empty without an error.
+  std::string report();
+  /// After report(): return whether this rank is to tell the user, as the lowest that could be reached. A higher one
+  /// returns when the lower ones have ended (after 2.5 s since the error at most): a launcher kills them all when the
+  /// first process ends.
+  bool is_to_tell();
+
+  // What follows is for communicators. Ranks are world ranks; a context separates communicators.
+
+  struct Peers {
+    int context = 0;
+    int to = no_peer, from = no_peer;
+  };
+  Ticket exchange(const TensorView& send, const TensorView& receive, const Peers& peers, const CallSite& site,
+                  const void* owner);
+  void wait(Ticket ticket);
+  void barrier(const std::vector<int>& members, int context, const CallSite& site, const void* owner);
+  /// Return the first context that this rank has no part in; all from begin on are free for it after
+  /// use_contexts(begin).
+  int next_context();
+  void use_contexts(int begin);
+  /// An owner goes: if it leaves exchanges under way, data stands still from now on.
+  void forget(const void* owner);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  using Clock = std::chrono::steady_clock;
+
+  /// What goes before each message, so that ranks which have diverged end with a sentence. Both sides compute the tag
+  /// of the data from the same numbers: data that disagree meet no receive (a message longer than its buffer may
+  /// overwrite what stands behind it; Open MPI's shared memory does), and the receive need not wait for the header.
+  struct Header {
+    std::uint64_t bytes = 0;
+    std::int32_t layer = 0, hop = 0;
+    char operation[64] = {};
+  };
+  struct Half {
+    bool done = true, header_done = false;
+    int peer = no_peer;
+    Header header;  // as it is sent, or as it is to come
+    Header come;
+    mpi::Transfer header_transfer, data_transfer;
+  };
+  struct Exchange {
+    Half send, receive;
+    CallSite site;
+    std::uint64_t call = 0;  // in the history
+    const void* owner = nullptr;
+    bool done() const { return send.done && receive.done; }
+  };
+
+  void watch();
+  void end_if_overdue();
+  void take(const RankMessage& message);
+  void fail_with(ExitCode code, const std::string& sentence);
+  void throw_if_failed();
+  void post(Half& half, bool sends, const TensorView& buffer, int peer, int context, const CallSite& site);
+  int data_tag(const Header& header, int context) const;
+  void progress(Half& half, bool sends);
+  void progress(Exchange& exchange);
+  void progress_all();
+  /// Runs an action that calls MPI; what MPI reports becomes the failure of all ranks.
+  template <class Action>
+  void guarded(const Action& action);
+  template <class Ready, class Describe>
+  void await(Lock& lock, const Ready& ready, const Describe& describe);
+  std::string name(int rank) const;
+  std::string unfinished(const Exchange& exchange) const;
+
+  mpi::Session session_;
+  RankSockets sockets_;
+
+  std::mutex mutex_;  // guards MPI and all below
+  std::condition_variable heard_from_ranks_;
+  double timeout_seconds_ = 60;
+  CallHistory history_;
+  std::unordered_map<std::uint64_t, Exchange> pending_;  // its elements do not move
+  std::uint64_t tickets_ = 0;
+  int next_context_ = 1;
+  double watch_pause_ = 0;   // seconds from one look of the watch to the next
+  bool rank_waits_ = false;  // and lets MPI work itself
+  bool frozen_ = false;      // buffers may be gone, or MPI ends: no more calls
+  bool stopping_ = false;
+
+  struct Failure {
+    ExitCode code;
+    std::string sentence;
+    Clock::time_point when;
+    std::string calls;  // of this rank, then
+  };
+  std::optional<Failure> failure_;
+  struct PeerState {
+    bool heard = false;  // its failure
+    bool gone = false;   // socket closed
+    bool goodbye = false;
+    std::string calls;
+  };
+  std::vector<PeerState> peers_;  // by rank
+  bool told_ = false;             // another rank has told the user
+  std::optional<int> exit_code_;  // MPI is being left, all is done
+  Clock::time_point leaving_since_;
+
+  std::thread watch_thread_;  // last: it uses all of the above
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,319 @@
+#include "parallel/mpi/rank_sockets.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <utility>
+
+namespace ringtrain {
+
+namespace {
+
+constexpr double connect_seconds = 3;       // an address that nothing answers at
+constexpr double greeting_seconds = 20;     // a rank that connects to others before it answers
+constexpr std::uint32_t longest = 1 << 20;  // of a text; more is no message of ours
+constexpr std::size_t header_bytes = 4 * sizeof(std::uint32_t);
+
+/// Where a rank listens. Plain bytes, gathered from all.
+struct Address {
+  std::array<char, 256> host;
+  std::array<std::uint32_t, 16> addresses;  // network order; 0: none
+  std::uint16_t port;
+  std::int32_t process;
+  std::uint64_t secret;  // rank 0's counts
+};
+
+struct Greeting {
+  std::uint64_t secret;
+  std::int32_t rank;
+};
+
+std::string text_of_errno() {
+  return std::strerror(errno);
+}
+
+/// Closes a socket when an exception leaves before it is handed on.
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+  int release() { return std::exchange(value_, -1); }
+
+ private:
+  int value_;
+};
+
+int remaining_milliseconds(std::chrono::steady_clock::time_point deadline) {
+  const auto left = deadline - std::chrono::steady_clock::now();
+  return std::max(0, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+}
+std::chrono::steady_clock::time_point after(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+bool wait_for(int socket, short event, std::chrono::steady_clock::time_point deadline) {
+  pollfd entry{socket, event, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&entry, 1, remaining_milliseconds(deadline));
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+bool read_all(int socket, void* data, std::size_t bytes, std::chrono::steady_clock::time_point deadline) {
+  auto* at = static_cast<char*>(data);
+  while (bytes > 0) {
+    if (!wait_for(socket, POLLIN, deadline)) return false;
+    const ssize_t n = ::recv(socket, at, bytes, 0);
+    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) return false;
+    if (n < 0) continue;
+    at += n;
+    bytes -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+/// Sends small things: a socket that does not take them for a second is given up.
+bool write_all(int socket, const void* data, std::size_t bytes) {
+  const auto deadline = after(1);
+  const auto* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::send(socket, at, bytes, MSG_NOSIGNAL);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+      if (!wait_for(socket, POLLOUT, deadline)) return false;
+      continue;
+    }
+    if (n < 0) return false;
+    at += n;
+    bytes -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+std::array<std::uint32_t, 16> own_addresses() {
+  std::array<std::uint32_t, 16> found{};
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return found;
+  std::size_t count = 0;
+  for (const bool loopback : {false, true}) {  // others first: they say most about where this host is
+    for (const ifaddrs* at = list; at && count < found.size(); at = at->ifa_next) {
+      if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET) continue;
+      const std::uint32_t address = reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr.s_addr;
+      if ((ntohl(address) >> 24 == 127) == loopback) found[count++] = address;
+    }
+  }
+  ::freeifaddrs(list);
+  return found;
+}
+
+sockaddr_in socket_address(std::uint32_t address, std::uint16_t port) {
+  sockaddr_in result{};
+  result.sin_family = AF_INET;
+  result.sin_port = port;
+  result.sin_addr.s_addr = address;
+  return result;
+}
+
+std::string string_of(const std::array<char, 256>& host) {
+  return {host.data(), ::strnlen(host.data(), host.size())};
+}
+
+void append(std::string& text, std::uint32_t number) {
+  text.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+/// Return a message as it is sent: kind, code, the lengths of both texts, the texts. All hosts have one byte order.
+std::string encoded(const RankMessage& message) {
+  std::string text;
+  append(text, static_cast<std::uint32_t>(message.kind));
+  append(text, static_cast<std::uint32_t>(message.code));
+  append(text, static_cast<std::uint32_t>(message.sentence.size()));
+  append(text, static_cast<std::uint32_t>(message.calls.size()));
+  return text + message.sentence + message.calls;
+}
+
+}  // namespace
+
+RankSockets::RankSockets(int rank, int ranks, const AllGather& all_gather)
+    : rank_(rank), peers_(static_cast<std::size_t>(ranks)), wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (wake_ < 0) fail(ExitCode::rank, "rank {}: no event descriptor: {}", rank, text_of_errno());
+  const Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in any = socket_address(htonl(INADDR_ANY), 0);
+  socklen_t length = sizeof any;
+  if (listener.get() < 0 || ::bind(listener.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) != 0 ||
+      ::listen(listener.get(), ranks + 16) != 0 ||
+      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&any), &length) != 0) {
+    fail(ExitCode::rank, "rank {}: cannot listen for the other ranks: {}", rank, text_of_errno());
+  }
+  Address own{};
+  ::gethostname(own.host.data(), own.host.size() - 1);
+  own.addresses = own_addresses();
+  own.port = any.sin_port;
+  own.process = ::getpid();
+  std::random_device random;
+  own.secret = (std::uint64_t{random()} << 32) | random();
+  std::vector<Address> all(peers_.size());
+  all_gather(&own, all.data(), sizeof own);
+
+  secret_ = all[0].secret;
+  for (int other = 0; other < ranks; ++other) {
+    const Address& address = all[static_cast<std::size_t>(other)];
+    names_.push_back(fmt::format("process {} on host {}", address.process, string_of(address.host)));
+    if (string_of(address.host) == string_of(own.host)) here_.push_back(other);
+  }
+  for (int other = 0; other < rank; ++other) connect_to(other, &all[static_cast<std::size_t>(other)]);
+  accept_from_higher(listener.get());
+}
+
+RankSockets::~RankSockets() {
+  for (const Peer& peer : peers_) {
+    if (peer.socket >= 0) ::close(peer.socket);
+  }
+  if (wake_ >= 0) ::close(wake_);
+}
+
+void RankSockets::connect_to(int rank, const void* address) {
+  const Address& target = *static_cast<const Address*>(address);
+  std::string tried;
+  for (const std::uint32_t host : target.addresses) {
+    if (host == 0) break;
+    const sockaddr_in to = socket_address(host, target.port);
+    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int error = 0;
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) error = errno;
+    if (error == EINPROGRESS) {
+      socklen_t length = sizeof error;
+      error = ETIMEDOUT;
+      if (wait_for(socket.get(), POLLOUT, after(connect_seconds)))
+        ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    }
+    // The other side answers with the same greeting: a stranger's port does not.
+    const Greeting own{secret_, rank_};
+    Greeting answer{};
+    if (error == 0 && write_all(socket.get(), &own, sizeof own) &&
+        read_all(socket.get(), &answer, sizeof answer, after(greeting_seconds)) && answer.secret == secret_ &&
+        answer.rank == rank) {
+      peers_[static_cast<std::size_t>(rank)].socket = socket.release();
+      return;
+    }
+    std::array<char, INET_ADDRSTRLEN> text{};
+    ::inet_ntop(AF_INET, &to.sin_addr, text.data(), text.size());
+    tried += fmt::format("{}{}:{} ({})", tried.empty() ? "" : ", ", text.data(), ntohs(target.port),
+                         error ? std::strerror(error) : "no answer of a rank");
+  }
+  fail(ExitCode::rank, "rank {} cannot reach rank {} ({}); tried {}", rank_, rank, name(rank),
+       tried.empty() ? "no address: that host has none" : tried);
+}
+
+void RankSockets::accept_from_higher(int listener) {
+  auto missing = static_cast<int>(peers_.size()) - rank_ - 1;
+  const auto deadline = after(60 + greeting_seconds * static_cast<double>(missing));
+  while (missing > 0) {
+    if (!wait_for(listener, POLLIN, deadline)) {
+      fail(ExitCode::rank, "rank {} ({}): {} of the higher ranks have not connected to it", rank_, name(rank_),
+           missing);
+    }
+    Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Greeting greeting{};
+    if (socket.get() < 0 || !read_all(socket.get(), &greeting, sizeof greeting, after(5)) ||
+        greeting.secret != secret_ || greeting.rank <= rank_ || greeting.rank >= std::ssize(peers_)) {
+      continue;  // a stranger
+    }
+    const Greeting answer{secret_, rank_};
+    if (!write_all(socket.get(), &answer, sizeof answer)) continue;
+    int& place = peers_[static_cast<std::size_t>(greeting.rank)].socket;
+    if (place >= 0) continue;
+    place = socket.release();
+    --missing;
+  }
+}
+
+void RankSockets::send(const RankMessage& message) {
+  const std::string text = encoded(message);
+  for (const Peer& peer : peers_) {
+    if (peer.socket >= 0) write_all(peer.socket, text.data(), text.size());
+  }
+}
+
+void RankSockets::wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);  // fails only if it is awake already
+}
+
+std::vector<RankMessage> RankSockets::receive(double seconds) {
+  std::vector<pollfd> entries{{wake_, POLLIN, 0}};
+  std::vector<int> ranks{-1};
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (peers_[rank].socket < 0 || peers_[rank].lost) continue;
+    entries.push_back({peers_[rank].socket, POLLIN, 0});
+    ranks.push_back(static_cast<int>(rank));
+  }
+  timespec limit{};
+  limit.tv_sec = static_cast<time_t>(seconds);
+  limit.tv_nsec = static_cast<long>((seconds - static_cast<double>(limit.tv_sec)) * 1e9);
+  std::vector<RankMessage> messages;
+  if (::ppoll(entries.data(), entries.size(), &limit, nullptr) <= 0) return messages;
+  if (entries[0].revents != 0) {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(wake_, &count, sizeof count);
+  }
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    if (entries[i].revents != 0) read(ranks[i], messages);
+  }
+  return messages;
+}
+
+void RankSockets::read(int rank, std::vector<RankMessage>& messages) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  bool open = true;
+  for (std::array<char, 4096> piece;;) {
+    const ssize_t n = ::recv(peer.socket, piece.data(), piece.size(), MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (n <= 0) {
+      open = false;
+      break;
+    }
+    peer.buffer.append(piece.data(), static_cast<std::size_t>(n));
+  }
+  while (peer.buffer.size() >= header_bytes) {
+    std::array<std::uint32_t, 4> header{};
+    std::memcpy(header.data(), peer.buffer.data(), header_bytes);
+    const auto [kind, code, sentence, calls] = header;
+    if (sentence > longest || calls > longest) {
+      open = false;
+      break;
+    }
+    if (peer.buffer.size() < header_bytes + sentence + calls) break;
+    messages.push_back({static_cast<RankMessage::Kind>(kind), rank, static_cast<ExitCode>(code),
+                        peer.buffer.substr(header_bytes, sentence),
+                        peer.buffer.substr(header_bytes + sentence, calls)});
+    peer.buffer.erase(0, header_bytes + sentence + calls);
+  }
+  if (open) return;
+  // The descriptor stays open until the end: another thread may be sending to it.
+  peer.lost = true;
+  ::shutdown(peer.socket, SHUT_RDWR);
+  messages.push_back({RankMessage::Kind::lost, rank, ExitCode::rank, "", ""});
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,221 @@
+#include "parallel/nccl/nccl_communicator.h"
+
+#include <array>
+#include <cstring>
+#include <exception>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "framework/cuda/check.h"
+#include "parallel/call_history.h"
+#include "parallel/check_exchange.h"
+#include "parallel/collectives.h"
+#include "parallel/nccl/nccl_rank.h"
+
+namespace ringtrain {
+
+namespace {
+
+using Kind = NcclOperation::Kind;
+
+ncclDataType_t summed_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return ncclFloat32;
+    case DType::float64:
+      return ncclFloat64;
+    case DType::bfloat16:
+      return ncclBfloat16;
+    default:
+      fail(ExitCode::internal, "a sum over ranks is of floating-point numbers");
+  }
+}
+
+class NcclCommunicator final : public Communicator {
+ public:
+  /// Of all ranks of nccl's host.
+  explicit NcclCommunicator(std::shared_ptr<NcclRank> nccl) : nccl_(std::move(nccl)), host_(nccl_->host()) {
+    nccl_->join(member_);
+  }
+  /// Of some ranks of another one; part: their host memory.
+  NcclCommunicator(NcclCommunicator& whole, std::unique_ptr<Communicator> part)
+      : nccl_(whole.nccl_), part_(std::move(part)), host_(*part_) {
+    nccl_->split(whole.member_, whole.rank(), host_, member_);
+  }
+  ~NcclCommunicator() override {
+    nccl_->leave(member_, /*in_order=*/acts_.empty() && !group_ && std::uncaught_exceptions() == exceptions_);
+  }
+
+  int rank() const override { return host_.rank(); }
+  int size() const override { return host_.size(); }
+  void order_with(Stream& stream) override {
+    ensure(&stream == &nccl_->stream(), "NCCL is ordered with the stream that it was made for");
+  }
+  Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  bool reduces_gpu_memory() const override { return true; }
+  Ticket reduce_slices(const TensorView& x, const CallSite& site) override;
+  Ticket gather_slices(const TensorView& x, const CallSite& site) override;
+  void wait(Ticket ticket) override;
+  void begin_group() override;
+  void end_group() override;
+  void barrier(const CallSite& site) override { host_.barrier(site); }
+  std::unique_ptr<Communicator> split(int colour) override {
+    ensure(acts_.empty() && !group_, "all exchanges are waited for before a split");
+    return std::make_unique<NcclCommunicator>(*this, host_.split(colour));
+  }
+  void abort(const Error& error) override { host_.abort(error); }  // upon which the watch aborts NCCL
+  void throw_if_aborted() override { nccl_->throw_if_aborted(); }
+
+ private:
+  template <class Operation>
+  Ticket collective(const TensorView& x, const CallSite& site, Operation operation);
+  /// Tickets of the host's communicator and of NCCL's acts are told apart by their last bit.
+  static Ticket of_host(Ticket ticket) { return {ticket.id << 1}; }
+  static Ticket of_act(std::uint64_t id) { return {id << 1 | 1}; }
+
+  const std::shared_ptr<NcclRank> nccl_;  // which all that were split from one another share
+  const std::unique_ptr<Communicator> part_;
+  Communicator& host_;
+  NcclMember member_;
+  const int exceptions_ = std::uncaught_exceptions();
+  std::uint64_t tickets_ = 0;
+  std::unordered_map<std::uint64_t, std::shared_ptr<NcclAct>> acts_;  // not waited for yet
+  int group_depth_ = 0;
+  std::shared_ptr<NcclAct> group_;  // the open group's, once it has messages
+};
+
+Ticket NcclCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
+                                  const CallSite& site) {
+  if (to == no_peer && from == no_peer) return {};
+  const Device device = to != no_peer ? send.device : receive.device;
+  if (device.is_cpu()) return of_host(host_.exchange(send, to, receive, from, site));
+  check_exchange(send, to, receive, from, size(), /*device_memory=*/true);
+  ensure(to == no_peer || from == no_peer || receive.device == device, "both sides of a message have memory of a kind");
+  ensure((to == rank()) == (from == rank()), "a rank sends to itself what it receives in the same exchange");
+  nccl_->throw_if_aborted();
+  std::vector<NcclOperation> halves;  // NCCL need not know of those without bytes: neither side posts them
+  if (to != no_peer && send.bytes() > 0) {
+    halves.push_back({Kind::send, send.data, nullptr, send.bytes(), ncclUint8, to});
+  }
+  if (from != no_peer && receive.bytes() > 0) {
+    halves.push_back({Kind::receive, nullptr, receive.data, receive.bytes(), ncclUint8, from});
+  }
+  if (halves.empty()) return {};
+
+  const std::shared_ptr<NcclAct> act = group_ ? group_ : std::make_shared<NcclAct>();
+  act->operations.insert(act->operations.end(), halves.begin(), halves.end());
+  if (act->sites.empty() || !same_site(act->sites.back(), site)) act->sites.push_back(site);
+  if (group_depth_ > 0) {
+    group_ = act;
+  } else {
+    nccl_->launch(member_, act);
+  }
+  acts_.emplace(++tickets_, act);
+  return of_act(tickets_);
+}
+
+/// One act on the slices of x: operation(slice, owner), of all where they are as long as each other (owner: this rank),
+/// else one for each.
+template <class Operation>
+Ticket NcclCommunicator::collective(const TensorView& x, const CallSite& site, Operation operation) {
+  ensure(group_depth_ == 0 && !x.device.is_cpu(), "a collective is of GPU memory, and an act by itself");
+  if (size() == 1 || x.numel() == 0) return {};
+  nccl_->throw_if_aborted();
+  const auto act = std::make_shared<NcclAct>();
+  act->sites.push_back(site);
+  const auto slice = [&](int owner) {
+    const Slice part = slice_of(x.numel(), size(), owner);
+    return x.flat(part.begin, part.end);
+  };
+  if (x.numel() % size() == 0) {
+    act->operations.push_back(operation(slice(rank()), no_peer));
+  } else {
+    for (int owner = 0; owner < size(); ++owner) {
+      if (slice(owner).numel() > 0) act->operations.push_back(operation(slice(owner), owner));
+    }
+  }
+  nccl_->launch(member_, act);
+  acts_.emplace(++tickets_, act);
+  return of_act(tickets_);
+}
+
+Ticket NcclCommunicator::reduce_slices(const TensorView& x, const CallSite& site) {
+  const ncclDataType_t type = summed_type(x.dtype);
+  return collective(x, site, [&](const TensorView& slice, int owner) {
+    const auto count = static_cast<std::size_t>(slice.numel());
+    return owner == no_peer ? NcclOperation{Kind::reduce_scatter, x.data, slice.data, count, type, no_peer}
+                            : NcclOperation{Kind::reduce, slice.data, slice.data, count, type, owner};
+  });
+}
+
+Ticket NcclCommunicator::gather_slices(const TensorView& x, const CallSite& site) {
+  return collective(x, site, [&](const TensorView& slice, int owner) {
+    return owner == no_peer ? NcclOperation{Kind::all_gather, slice.data, x.data, slice.bytes(), ncclUint8, no_peer}
+                            : NcclOperation{Kind::broadcast, slice.data, slice.data, slice.bytes(), ncclUint8, owner};
+  });
+}
+
+void NcclCommunicator::wait(Ticket ticket) {
+  if (ticket.id == 0) return;
+  if ((ticket.id & 1) == 0) return host_.wait({ticket.id >> 1});
+  ensure(group_depth_ == 0, "a group is closed before one of its exchanges is waited for");
+  const auto found = acts_.find(ticket.id >> 1);
+  ensure(found != acts_.end(), "a ticket is waited on once");
+  nccl_->follow(*found->second);
+  acts_.erase(found);
+}
+
+void NcclCommunicator::begin_group() {
+  host_.begin_group();
+  ++group_depth_;
+}
+
+void NcclCommunicator::end_group() {
+  host_.end_group();
+  if (--group_depth_ == 0 && group_) nccl_->launch(member_, std::exchange(group_, nullptr));
+}
+
+/// Return two ranks that share a GPU, or (-1, -1). Theirs is that of this index.
+std::pair<int, int> sharing_ranks(Communicator& world, int index) {
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDeviceProperties(&properties, index), "asking for the properties of the GPU", index);
+  std::array<std::int64_t, 2> halves{};
+  static_assert(sizeof(properties.uuid) == sizeof(halves));
+  std::memcpy(halves.data(), &properties.uuid, sizeof(halves));
+  const std::vector<std::int64_t> all = all_gather(world, halves, {"gather of GPUs"});
+  for (std::size_t a = 0; a < all.size(); a += 2) {
+    for (std::size_t b = a + 2; b < all.size(); b += 2) {
+      if (all[a] == all[b] && all[a + 1] == all[b + 1]) return {static_cast<int>(a / 2), static_cast<int>(b / 2)};
+    }
+  }
+  return {-1, -1};
+}
+
+std::unique_ptr<Communicator> joined(Communicator& world, Stream& stream, double timeout_seconds) {
+  return std::make_unique<NcclCommunicator>(std::make_shared<NcclRank>(world.split(0), stream, timeout_seconds));
+}
+
+}  // namespace
+
+void require_a_gpu_each(Communicator& world, Device device) {
+  if (const auto [a, b] = sharing_ranks(world, device.index); a >= 0) {  // NCCL refuses it with fewer words
+    fail(
+        ExitCode::usage,
+        "NCCL joins ranks with a GPU each, but ranks {} and {} of {} share one (GPUs here: {}); start no more ranks on "
+        "a machine than it has GPUs, or let them be threads of one process with mesh.backend threads, which may share "
+        "one",
+        a, b, world.size(), cuda::device_count());
+  }
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double timeout_seconds) {
+  require_a_gpu_each(world, stream.device());
+  return joined(world, stream, timeout_seconds);
+}
+
+std::unique_ptr<Communicator> nccl_if_each_has_a_gpu(Communicator& world, Stream& stream, double timeout_seconds) {
+  return sharing_ranks(world, stream.device().index).first < 0 ? joined(world, stream, timeout_seconds) : nullptr;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,321 @@
+#include "parallel/nccl/nccl_rank.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "framework/cuda/check.h"
+#include "parallel/call_history.h"
+#include "parallel/collectives.h"
+
+namespace ringtrain {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto between_looks = std::chrono::milliseconds(20);
+constexpr auto most_for_news = std::chrono::seconds(2);  // a rank may end its part in NCCL before it tells why
+
+bool failed(ncclResult_t result) {
+  return result != ncclSuccess && result != ncclInProgress;
+}
+
+/// Return how far the communicator is with what it was asked last, or what went wrong in it since.
+ncclResult_t state_of(const NcclMember& member) {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(member.handle, &state);
+  return failed(asked) ? asked : state;
+}
+
+ncclResult_t post(const NcclMember& member, const NcclOperation& one, cudaStream_t stream) {
+  using Kind = NcclOperation::Kind;
+  const ncclComm_t handle = member.handle;
+  switch (one.kind) {
+    case Kind::send:
+      return ncclSend(one.from, one.count, one.type, one.peer, handle, stream);
+    case Kind::receive:
+      return ncclRecv(one.to, one.count, one.type, one.peer, handle, stream);
+    case Kind::reduce_scatter:
+      return ncclReduceScatter(one.from, one.to, one.count, one.type, ncclSum, handle, stream);
+    case Kind::reduce:
+      return ncclReduce(one.from, one.to, one.count, one.type, ncclSum, one.peer, handle, stream);
+    case Kind::all_gather:
+      return ncclAllGather(one.from, one.to, one.count, one.type, handle, stream);
+    case Kind::broadcast:
+      return ncclBroadcast(one.from, one.to, one.count, one.type, one.peer, handle, stream);
+  }
+  return ncclInternalError;
+}
+
+/// Posts the operations as one group. The group is closed whatever happens in it.
+ncclResult_t post(const NcclMember& member, const NcclAct& act, cudaStream_t stream) {
+  ncclResult_t result = ncclGroupStart();
+  if (failed(result)) return result;
+  for (const NcclOperation& one : act.operations) {
+    result = post(member, one, stream);
+    if (failed(result)) break;
+  }
+  const ncclResult_t ended = ncclGroupEnd();
+  return failed(result) ? result : ended;
+}
+
+std::string described(const std::vector<CallSite>& sites) {
+  std::string text;
+  for (const CallSite& site : sites) text += (text.empty() ? "" : "; ") + described(site);
+  return text;
+}
+
+/// Lets NCCL's own threads work: what it does most often takes some ten microseconds.
+void pause(int looks) {
+  if (looks < 50) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+}  // namespace
+
+NcclRank::NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double timeout_seconds)
+    : host_(std::move(host)), stream_(stream), timeout_(timeout_seconds) {
+  load();
+  own_stream_ = cuda::make_urgent_stream("making a stream for NCCL");
+  watch_ = std::thread([this] { watch(); });
+}
+
+NcclRank::~NcclRank() {
+  {
+    const Lock lock(mutex_);
+    stop_ = true;
+  }
+  stop_changed_.notify_all();
+  watch_.join();
+  cuda::ignore(cudaStreamSynchronize(own_stream_));
+  cuda::ignore(cudaStreamDestroy(own_stream_));
+}
+
+std::string NcclRank::name() const {
+  return fmt::format("rank {} of {}", host_->rank(), host_->size());
+}
+
+/// Any function loads the library; each rank tells of its own machine's.
+void NcclRank::load() {
+  try {
+    ncclGetErrorString(ncclSuccess);
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", name(), error.what());
+  }
+}
+
+/// Throws what NCCL reports. A remote error is another rank's: it ended, or the network to it did.
+void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclMember& member, const std::string& what) {
+  const Error own(result == ncclRemoteError ? ExitCode::rank : ExitCode::device,
+                  fmt::format("{}: {} ({})", what, ncclGetErrorString(result), ncclGetLastError(member.handle)));
+  const auto deadline = Clock::now() + most_for_news;
+  while (result == ncclRemoteError && Clock::now() < deadline) {
+    host_->throw_if_aborted();
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.lock();
+  }
+  throw Error(own);
+}
+
+// --- Members.
+
+/// Waits until NCCL has done what it was asked for, which began with `result`: not every call that goes on in the
+/// background says that it does (ncclCommSplit says success). The lock is free while it waits.
+void NcclRank::await(Lock& lock, const NcclMember& member, ncclResult_t result, const CallSite& site) {
+  const auto deadline = Clock::now() + timeout_;
+  if (!failed(result)) result = state_of(member);
+  for (int looks = 0; result == ncclInProgress; ++looks) {
+    if (Clock::now() > deadline) {
+      fail(ExitCode::rank, "{} waited {} s for the other ranks to come to {} (mesh.timeout_seconds)", name(),
+           timeout_.count(), described(site));
+    }
+    lock.unlock();
+    pause(looks);
+    lock.lock();
+    throw_if_given_up();
+    result = state_of(member);
+  }
+  if (result != ncclSuccess) {
+    fail_with(lock, result, member, fmt::format("{}: {} of NCCL", name(), described(site)));
+  }
+}
+
+/// Waits until the GPU has done all that NCCL was given. (The watch sees if it does not.)
+void NcclRank::await_idle(Lock& lock) {
+  const auto passed = [](const std::shared_ptr<NcclAct>& act) { return act->done.passed(); };
+  for (int looks = 0; !std::all_of(under_way_.begin(), under_way_.end(), passed); ++looks) {
+    lock.unlock();
+    pause(looks);
+    lock.lock();
+    throw_if_given_up();
+  }
+}
+
+/// Calls body(lock, config), which makes member one of a communicator or throws.
+template <class Body>
+void NcclRank::enter(NcclMember& member, Body body) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  Lock lock(mutex_);
+  try {
+    throw_if_given_up();
+    body(lock, config);
+  } catch (...) {
+    lock.unlock();
+    leave(member, /*in_order=*/false);
+    throw;
+  }
+}
+
+void NcclRank::join(NcclMember& member) {
+  constexpr CallSite making{"making a unique id"}, joining{"joining the ranks"};
+  ncclUniqueId id{};
+  if (host_->rank() == 0) {
+    const ncclResult_t made = ncclGetUniqueId(&id);
+    if (made != ncclSuccess) {
+      Lock lock(mutex_);
+      fail_with(lock, made, member, fmt::format("{}: {} of NCCL", name(), making.operation));
+    }
+  }
+  broadcast(*host_, host_view(reinterpret_cast<std::uint8_t*>(id.internal), {NCCL_UNIQUE_ID_BYTES}), 0,
+            {"handing round NCCL's unique id"});
+  enter(member, [&](Lock& lock, ncclConfig_t& config) {
+    const ncclResult_t result = ncclCommInitRankConfig(&member.handle, host_->size(), id, host_->rank(), &config);
+    members_.push_back(&member);
+    await(lock, member, result, joining);
+  });
+}
+
+/// NCCL hands out the part when the whole has come to the end of the split (NVIDIA/nccl 1472), and splits only what has
+/// nothing under way. Parts have buffers of their own: with shared ones NVLink's reductions read what was never set up
+/// (NVIDIA/nccl 2430).
+void NcclRank::split(NcclMember& whole, int rank, Communicator& part, NcclMember& member) {
+  constexpr CallSite splitting{"splitting the ranks"};
+  std::int64_t colour = rank;  // NCCL wants it from 0 on: the part's first rank
+  broadcast(part, host_view(&colour, {1}), 0, {"agreeing on the part of a split"});
+  enter(member, [&](Lock& lock, ncclConfig_t& config) {
+    await_idle(lock);
+    config.splitShare = 0;
+    await(lock, whole, ncclCommSplit(whole.handle, static_cast<int>(colour), rank, &whole.part, &config), splitting);
+    member.handle = std::exchange(whole.part, nullptr);
+    members_.push_back(&member);
+    await(lock, member, ncclInProgress, splitting);
+  });
+}
+
+void NcclRank::leave(NcclMember& member, bool in_order) noexcept {
+  Lock lock(mutex_);
+  if (in_order && !given_up_) {
+    try {
+      await(lock, member, ncclCommFinalize(member.handle), {"leaving the ranks"});
+      ncclCommDestroy(std::exchange(member.handle, nullptr));
+    } catch (const Error&) {  // the others do not leave, which they or the watch know better to tell
+      in_order = false;
+    }
+  }
+  if (!in_order) give_up(lock);
+  std::erase(members_, &member);
+  const bool aborted = given_up_;
+  lock.unlock();
+  if (aborted) cuda::ignore(cudaStreamSynchronize(own_stream_));  // kernels are leaving
+}
+
+/// All at once: the abort of one frees GPU memory, which may wait for the GPU, and there a kernel of another one stands
+/// until that is aborted, too (NVIDIA/nccl 549, 564). But the part of a split that did not come to its end after the
+/// whole, whose abort ends the split and writes to the part (NVIDIA/nccl 2373).
+void NcclRank::give_up(Lock&) {
+  given_up_ = true;
+  std::vector<std::thread> aborts;
+  for (NcclMember* member : members_) {
+    const ncclComm_t handle = std::exchange(member->handle, nullptr);
+    if (handle == nullptr) continue;
+    const auto abort = [handle, member] {
+      ncclCommAbort(handle);
+      if (member->part != nullptr) ncclCommAbort(std::exchange(member->part, nullptr));
+    };
+    try {
+      aborts.emplace_back(abort);
+    } catch (const std::system_error&) {  // no more threads: one after the other, then
+      abort();
+    }
+  }
+  for (std::thread& one : aborts) one.join();
+}
+
+void NcclRank::throw_if_given_up() const {
+  if (!given_up_) return;
+  host_->throw_if_aborted();
+  fail(ExitCode::rank, "{} has ended its part in NCCL, with exchanges under way, and goes on calling", name());
+}
+
+void NcclRank::throw_if_aborted() {
+  host_->throw_if_aborted();
+  const Lock lock(mutex_);
+  throw_if_given_up();
+}
+
+// --- Acts.
+
+void NcclRank::launch(NcclMember& member, const std::shared_ptr<NcclAct>& act) {
+  host_->throw_if_aborted();
+  Lock lock(mutex_);
+  throw_if_given_up();
+  act->ready.record(stream_.cuda().stream());
+  act->ready.hold_back(own_stream_);
+  act->begun.record(own_stream_);
+  await(lock, member, post(member, *act, own_stream_), act->sites.front());
+  if (unfollowed_ == 0) act->begun.hold_back(stream_.cuda().stream());
+  ++unfollowed_;
+  act->done.record(own_stream_);
+  under_way_.push_back(act);
+}
+
+void NcclRank::follow(NcclAct& act) {
+  throw_if_aborted();
+  act.done.hold_back(stream_.cuda().stream());
+  if (!std::exchange(act.followed, true)) --unfollowed_;
+}
+
+// --- The watch.
+
+void NcclRank::watch() {
+  cuda::ignore(cudaSetDevice(stream_.cuda().device()));
+  Lock lock(mutex_);
+  while (!given_up_ && !stop_changed_.wait_for(lock, between_looks, [&] { return stop_; })) {
+    if (given_up_) return;
+    try {
+      look(lock);
+    } catch (const Error& error) {
+      host_->abort(error);
+      give_up(lock);
+    }
+  }
+}
+
+/// Throws what ends all ranks.
+void NcclRank::look(Lock& lock) {
+  host_->throw_if_aborted();
+  for (const NcclMember* member : members_) {
+    if (member->handle == nullptr) continue;
+    const ncclResult_t state = state_of(*member);
+    if (failed(state)) fail_with(lock, state, *member, fmt::format("{}: NCCL reports", name()));
+  }
+  while (!under_way_.empty() && under_way_.front()->done.passed()) under_way_.pop_front();
+  if (under_way_.empty()) return;
+  NcclAct& act = *under_way_.front();  // those behind it cannot run yet
+  if (!act.could_run) {
+    if (!act.ready.passed()) return;  // the GPU still computes what is sent: as long as that takes
+    act.could_run = true;
+    act.since = Clock::now();
+  }
+  if (Clock::now() - act.since > timeout_) {
+    fail(ExitCode::rank, "{} waited {} s in {} on its GPU (mesh.timeout_seconds)", name(), timeout_.count(),
+         described(act.sites));
+  }
+}
+
+}  // namespace ringtrain

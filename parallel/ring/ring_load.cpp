@@ -1,0 +1,64 @@
+#include "parallel/ring/ring_load.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace ringtrain {
+
+namespace {
+
+/// Return what segments have of the positions [begin, end).
+SegmentList part_of(std::span<const Segment> segments, std::int64_t begin, std::int64_t end) {
+  SegmentList part;
+  for (const Segment& segment : segments) {
+    const auto before = [&](std::int64_t position) {  // how many of its tokens stand before it
+      const std::int64_t ahead = position - segment.start;
+      return ahead <= 0 ? 0 : std::min(segment.count, (ahead - 1) / segment.stride + 1);
+    };
+    const std::int64_t from = before(begin), to = before(end);
+    if (from < to) part.push_back({segment.position(from), segment.stride, to - from});
+  }
+  return part;
+}
+
+}  // namespace
+
+std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> queries, std::span<const Segment> keys,
+                           std::int64_t sequences, std::span<const DocumentStarts> documents) {
+  if (documents.empty()) return sequences * visible_pairs(mask, queries, keys);
+  std::int64_t pairs = 0;
+  for (const DocumentStarts& starts : documents) {
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      const std::int64_t end = i + 1 < starts.size() ? starts[i + 1] : std::numeric_limits<std::int64_t>::max();
+      pairs += visible_pairs(mask, part_of(queries, starts[i], end), part_of(keys, starts[i], end));
+    }
+  }
+  return pairs;
+}
+
+std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout, std::int64_t length, int ranks) {
+  const Segment all{0, 1, length};
+  std::vector<std::int64_t> pairs;
+  pairs.reserve(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    pairs.push_back(visible_pairs(mask, shard_segments(layout, length, ranks, rank), {&all, 1}));
+  }
+  return pairs;
+}
+
+double imbalance(std::span<const std::int64_t> loads) {
+  return imbalance(std::vector<double>(loads.begin(), loads.end()));
+}
+
+double imbalance(std::span<const double> loads) {
+  const double sum = std::accumulate(loads.begin(), loads.end(), 0.0);
+  if (sum == 0) return 1;
+  return *std::max_element(loads.begin(), loads.end()) * static_cast<double>(loads.size()) / sum;
+}
+
+double RingPassLoad::wait_seconds() const {
+  return std::accumulate(hop_waits.begin(), hop_waits.end(), 0.0);
+}
+
+}  // namespace ringtrain

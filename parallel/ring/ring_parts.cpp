@@ -1,0 +1,81 @@
+#include "parallel/ring/ring_parts.h"
+
+#include <algorithm>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t largest_tile = 256;
+
+/// Return how many tokens of the segment stand before its middle, cut between two tiles.
+std::int64_t before_middle(const Segment& segment, std::int64_t tile) {
+  const std::int64_t cell = tile * segment.stride;
+  const std::int64_t cut = segment.position(segment.count / 2) / cell * cell;  // a position
+  return std::max<std::int64_t>(0, (cut - segment.start + segment.stride - 1) / segment.stride);
+}
+
+/// Return what may be a part by itself, from the first token or sequence on: halves of segments, or sequences.
+std::vector<RingPart> pieces(std::span<const Segment> segments, std::int64_t sequences, std::int64_t tile) {
+  std::vector<RingPart> all;
+  if (sequences != 1) {
+    for (std::int64_t b = 0; b < sequences; ++b) all.push_back({b, 1, 0, token_count(segments)});
+    return all;
+  }
+  std::int64_t first = 0;
+  for (const Segment& segment : segments) {
+    const std::int64_t lower = before_middle(segment, tile);
+    for (const std::int64_t count : {lower, segment.count - lower}) {
+      if (count > 0) all.push_back({0, 1, first, count});
+      first += count;
+    }
+  }
+  return all;
+}
+
+/// Return two neighbours as one.
+RingPart joined(const RingPart& earlier, const RingPart& later) {
+  const bool of_one_sequence = earlier.first_sequence == later.first_sequence;
+  return {earlier.first_sequence, earlier.sequences + (of_one_sequence ? 0 : later.sequences), earlier.first_token,
+          earlier.tokens + (of_one_sequence ? later.tokens : 0)};
+}
+
+}  // namespace
+
+std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t sequences, std::int64_t least) {
+  ensure(sequences >= 0 && least >= 1, "a block has sequences, and a part tokens");
+  const std::vector<RingPart> all = pieces(largest, sequences, std::min(largest_tile, least));
+  if (all.empty()) return {{0, sequences, 0, token_count(largest)}};
+  const auto small = [&](const RingPart& part) { return part.sequences * part.tokens < least; };
+  std::vector<RingPart> parts{all.back()};
+  for (std::size_t i = all.size() - 1; i-- > 0;) {
+    if (small(parts.back())) {
+      parts.back() = joined(all[i], parts.back());
+    } else {
+      parts.push_back(all[i]);
+    }
+  }
+  if (parts.size() > 1 && small(parts.back())) {  // what is left at the beginning
+    const RingPart rest = parts.back();
+    parts.pop_back();
+    parts.back() = joined(rest, parts.back());
+  }
+  return parts;
+}
+
+RingPart part_of_shard(const RingPart& part, std::int64_t T) {
+  const std::int64_t begin = std::min(part.first_token, T), end = std::min(part.first_token + part.tokens, T);
+  return {part.first_sequence, part.sequences, begin, end - begin};
+}
+
+TensorView part_of(const TensorView& x, const RingPart& part) {
+  if (x.empty() || (part.sequences == x.dim(0) && part.tokens == x.dim(1))) return x;
+  if (part.tokens == x.dim(1)) return x.rows(part.first_sequence, part.first_sequence + part.sequences);
+  ensure(x.dim(0) == 1, "a part is of tokens or of sequences");
+  const TensorView tokens = x.reshape({x.dim(1), x.numel() / x.dim(1)});
+  return tokens.rows(part.first_token, part.first_token + part.tokens).reshape(x.shape.with(1, part.tokens));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,37 @@
+// A block cut into parts, for backward. dk and dv of a block must have come from the left before a rank may add to
+// them, so while the whole of them travels, nobody computes on them. In parts they do both at once: while the gradients
+// of one part are on their way, those of another are added to. What is added, and in which order, stays the same.
+//
+// All blocks of a micro-batch are cut at the same places, so that in a buffer which one block leaves while the next
+// arrives, no part of the one stands where another part of the other does. Pure values, which all ranks find alike.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "framework/sequence/segments.h"
+#include "framework/tensor.h"
+
+namespace ringtrain {
+
+/// Some tokens of the one sequence of a micro-batch, or some of its sequences, whole.
+struct RingPart {
+  std::int64_t first_sequence = 0, sequences = 1;
+  std::int64_t first_token = 0, tokens = 0;
+};
+
+/// Return the parts of blocks of `sequences` sequences of at most the tokens of `largest`, in the order in which
+/// backward visits them: later tokens first, as attention visits key tiles. One sequence is cut where a segment begins
+/// and in the middle of each segment, so that under a causal mask a zigzag block of which a rank sees the first segment
+/// alone is still two parts to it. Each part has at least `least` tokens over its sequences, if there are so many; cuts
+/// within a segment stand at multiples of 256 positions (times its stride; or of `least`, if that is less), where no
+/// kernel's tile is cut in two.
+std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t sequences, std::int64_t least);
+
+/// Return what a shard of T tokens has of the part.
+RingPart part_of_shard(const RingPart& part, std::int64_t T);
+/// Return that part of x [B, T, ...], or of nothing.
+TensorView part_of(const TensorView& x, const RingPart& part);
+
+}  // namespace ringtrain

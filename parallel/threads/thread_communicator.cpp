@@ -1,0 +1,385 @@
+#include "parallel/threads/thread_communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "framework/side_copies.h"
+#include "parallel/call_history.h"
+#include "parallel/check_exchange.h"
+
+namespace ringtrain {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// One side of a message: a send or a receive that some rank has posted.
+struct Half {
+  enum class State { done, posted, copying };
+  State state = State::done;
+  bool sends = false;
+  int rank = 0, peer = 0;  // of the group
+  TensorView buffer;
+  CallSite site;
+  // Of a message between GPUs: behind what its rank's stream was given when it was posted, and behind the copy.
+  SideCopies::Mark posted, copied;
+};
+
+struct Exchange {
+  Half send, receive;
+  std::uint64_t call = 0;  // in the rank's history
+  bool done() const { return send.state == Half::State::done && receive.state == Half::State::done; }
+};
+
+/// What all ranks share: one lock for all small state, and the first error. Each rank waits on its own condition, so
+/// that a message wakes the rank it is for and no other.
+struct World {
+  World(int size, double timeout) : timeout_seconds(timeout), ranks(static_cast<std::size_t>(size)) {}
+
+  struct Rank {
+    std::condition_variable wake;
+    int copying = 0;  // halves of this rank whose buffers a thread is reading or writing right now
+    CallHistory history;
+  };
+
+  void fail_with(ExitCode error_code, std::string error_sentence) {
+    if (!failed) {
+      failed = true;
+      code = error_code;
+      sentence = std::move(error_sentence);
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        calls += fmt::format("  rank {} of {}:\n{}", rank, ranks.size(), ranks[rank].history.text("    "));
+      }
+    }
+    for (Rank& rank : ranks) rank.wake.notify_all();
+  }
+
+  const double timeout_seconds;
+  std::mutex mutex;
+  std::vector<Rank> ranks;
+  bool failed = false;  // the first error, kept as text: every rank throws an Error of its own
+  ExitCode code = ExitCode::rank;
+  std::string sentence;
+  std::string calls;  // what each rank did last, then
+};
+
+/// What the ranks of one communicator share; guarded by the world's mutex.
+struct Group {
+  Group(std::shared_ptr<World> shared_world, std::vector<int> world_ranks)
+      : world(std::move(shared_world)),
+        members(std::move(world_ranks)),
+        mailboxes(members.size() * members.size()),
+        in_barrier(members.size(), 0) {}
+
+  int size() const { return static_cast<int>(members.size()); }
+  int world_rank(int rank) const { return members[static_cast<std::size_t>(rank)]; }
+  World::Rank& state(int rank) const { return world->ranks[static_cast<std::size_t>(world_rank(rank))]; }
+  /// Halves of one message stream that wait for their other side: all sends or all receives, in order.
+  std::deque<Half*>& mailbox(const Half& half) {
+    const auto from = static_cast<std::size_t>(half.sends ? half.rank : half.peer);
+    const auto to = static_cast<std::size_t>(half.sends ? half.peer : half.rank);
+    return mailboxes[from * members.size() + to];
+  }
+  void wake_all() const {
+    for (int rank = 0; rank < size(); ++rank) state(rank).wake.notify_all();
+  }
+
+  const std::shared_ptr<World> world;
+  const std::vector<int> members;  // world rank of each
+  std::vector<std::deque<Half*>> mailboxes;
+
+  std::vector<char> in_barrier;
+  int barrier_count = 0;
+  std::uint64_t barriers = 0;  // completed
+
+  struct Split {
+    std::vector<std::pair<int, int>> colours;  // (colour, rank) of those that have come
+    std::map<int, std::shared_ptr<Group>> groups;
+    int taken = 0;
+  };
+  std::map<std::uint64_t, Split> splits;  // by how many splits came before
+};
+
+/// The only place where message data of the host moves.
+void move_data(const TensorView& to, const TensorView& from) {
+  if (from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
+}
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<Group> group, int rank)
+      : group_(std::move(group)), world_(*group_->world), self_(group_->state(rank)), rank_(rank) {}
+  ~ThreadCommunicator() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return group_->size(); }
+  Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  void order_with(Stream& stream) override { device_.order_with(stream); }
+  void wait(Ticket ticket) override;
+  void barrier(const CallSite& site) override;
+  std::unique_ptr<Communicator> split(int colour) override;
+  void abort(const Error& error) override;
+  void throw_if_aborted() override;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  void post(Lock& lock, Half& half, bool sends, const TensorView& buffer, int peer, const CallSite& site);
+  void meet(Lock& lock, Half& half, Half& other);
+  void check_disagreement(Lock& lock, const Half& send, const Half& receive);
+  /// Returns once ready() holds. Throws the first error of any rank; Error(rank) with describe() after the timeout.
+  template <class Ready, class Describe>
+  void await(Lock& lock, const Ready& ready, const Describe& describe);
+  void throw_if_failed(Lock& lock);
+  [[noreturn]] void throw_failure(Lock& lock);
+  std::string name() const { return fmt::format("rank {} of {}", group_->world_rank(rank_), world_.ranks.size()); }
+  std::string unfinished(const Exchange& exchange) const;
+  bool on_gpu() const { return device_.stream() != nullptr && device_.stream()->on_cuda(); }
+
+  const std::shared_ptr<Group> group_;
+  World& world_;
+  World::Rank& self_;
+  const int rank_;
+  SideCopies device_;  // of messages between GPUs
+  std::uint64_t tickets_ = 0, splits_ = 0;
+  std::unordered_map<std::uint64_t, Exchange> pending_;  // mailboxes point into it: its elements do not move
+};
+
+ThreadCommunicator::~ThreadCommunicator() {
+  Lock lock(world_.mutex);
+  for (auto& [id, exchange] : pending_) {
+    for (Half* half : {&exchange.send, &exchange.receive}) {
+      if (half->state == Half::State::posted) std::erase(group_->mailbox(*half), half);
+    }
+  }
+  self_.wake.wait(lock, [&] { return self_.copying == 0; });
+}
+
+Ticket ThreadCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
+                                    const CallSite& site) {
+  if (to == no_peer && from == no_peer) return {};
+  check_exchange(send, to, receive, from, size(), on_gpu());
+  Lock lock(world_.mutex);
+  const Ticket ticket{++tickets_};
+  Exchange& act = pending_[ticket.id];
+  act.call = self_.history.started(
+      site, to == no_peer ? no_peer : group_->world_rank(to), to == no_peer ? 0 : send.bytes(),
+      from == no_peer ? no_peer : group_->world_rank(from), from == no_peer ? 0 : receive.bytes());
+  if (to != no_peer) post(lock, act.send, /*sends=*/true, send, to, site);
+  if (from != no_peer) post(lock, act.receive, /*sends=*/false, receive, from, site);
+  return ticket;
+}
+
+void ThreadCommunicator::post(Lock& lock, Half& half, bool sends, const TensorView& buffer, int peer,
+                              const CallSite& site) {
+  throw_if_failed(lock);
+  half = {Half::State::posted, sends, rank_, peer, buffer, site, {}, {}};
+  if (!buffer.device.is_cpu()) half.posted = device_.mark();
+  std::deque<Half*>& mailbox = group_->mailbox(half);
+  if (mailbox.empty() || mailbox.front()->sends == sends) {
+    mailbox.push_back(&half);
+    return;
+  }
+  Half& other = *mailbox.front();
+  mailbox.pop_front();
+  meet(lock, half, other);
+}
+
+/// Both sides of a message are there: copies it.
+void ThreadCommunicator::meet(Lock& lock, Half& half, Half& other) {
+  Half &send = half.sends ? half : other, &receive = half.sends ? other : half;
+  half.state = other.state = Half::State::done;
+  check_disagreement(lock, send, receive);
+  World::Rank& peer = group_->state(other.rank);
+  half.state = other.state = Half::State::copying;
+  ++self_.copying;
+  ++peer.copying;
+  lock.unlock();
+  std::optional<Error> failure;
+  try {
+    if (send.buffer.device.is_cpu()) {
+      move_data(receive.buffer, send.buffer);
+    } else {
+      send.copied = receive.copied = device_.copy(receive.buffer, send.buffer, send.posted, receive.posted,
+                                                  {half.site.operation, half.site.layer, half.site.hop});
+    }
+  } catch (const Error& error) {
+    failure = error;
+  }
+  lock.lock();
+  --self_.copying;
+  --peer.copying;
+  half.state = other.state = Half::State::done;
+  peer.wake.notify_all();
+  if (failure) {
+    world_.fail_with(failure->code(), failure->what());
+    throw_failure(lock);
+  }
+}
+
+void ThreadCommunicator::check_disagreement(Lock& lock, const Half& send, const Half& receive) {
+  ensure(send.buffer.device.is_cpu() == receive.buffer.device.is_cpu(),
+         "both sides of a message have memory of a kind");
+  if (send.buffer.bytes() == receive.buffer.bytes() && same_site(send.site, receive.site)) return;
+  world_.fail_with(ExitCode::rank,
+                   fmt::format("rank {} sends {} bytes ({}) to rank {}, which expects {} bytes ({})",
+                               group_->world_rank(send.rank), send.buffer.bytes(), described(send.site),
+                               group_->world_rank(receive.rank), receive.buffer.bytes(), described(receive.site)));
+  throw_failure(lock);
+}
+
+template <class Ready, class Describe>
+void ThreadCommunicator::await(Lock& lock, const Ready& ready, const Describe& describe) {
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                           std::chrono::duration<double>(std::min(world_.timeout_seconds, 1e8)));
+  while (true) {
+    throw_if_failed(lock);
+    if (ready()) return;
+    if (Clock::now() < deadline) {
+      self_.wake.wait_until(lock, deadline);
+    } else if (self_.copying > 0) {
+      self_.wake.wait(lock);  // a copy under way ends by itself
+    } else {
+      world_.fail_with(ExitCode::rank, fmt::format("{} waited {} s in {} (mesh.timeout_seconds)", name(),
+                                                   world_.timeout_seconds, describe()));
+    }
+  }
+}
+
+void ThreadCommunicator::throw_if_failed(Lock& lock) {
+  if (world_.failed) throw_failure(lock);
+}
+
+void ThreadCommunicator::throw_failure(Lock& lock) {
+  self_.wake.wait(lock, [&] { return self_.copying == 0; });
+  throw Error(world_.code, std::string(world_.sentence.c_str()));
+}
+
+std::string ThreadCommunicator::unfinished(const Exchange& exchange) const {
+  std::string text;
+  for (const Half* half : {&exchange.send, &exchange.receive}) {
+    if (half->state == Half::State::done) continue;
+    const int peer = group_->world_rank(half->peer);
+    if (text.empty()) {
+      text = described(half->site) + ": ";
+    } else {
+      text += ", and ";
+    }
+    text += half->sends ? fmt::format("rank {} has not received its {} bytes", peer, half->buffer.bytes())
+                        : fmt::format("rank {} has not sent the {} bytes it expects", peer, half->buffer.bytes());
+  }
+  return text;
+}
+
+void ThreadCommunicator::wait(Ticket ticket) {
+  if (ticket.id == 0) return;
+  Lock lock(world_.mutex);
+  const auto found = pending_.find(ticket.id);
+  ensure(found != pending_.end(), "a ticket is waited on once");
+  const Exchange& exchange = found->second;
+  self_.history.waits_for(exchange.call);
+  await(
+      lock, [&] { return exchange.done(); }, [&] { return unfinished(exchange); });
+  self_.history.finished(exchange.call);
+  for (const Half* half : {&exchange.send, &exchange.receive}) {
+    if (half->copied) device_.follow(half->copied);
+  }
+  pending_.erase(found);
+}
+
+void ThreadCommunicator::barrier(const CallSite& site) {
+  Lock lock(world_.mutex);
+  throw_if_failed(lock);
+  const std::uint64_t mine = group_->barriers;
+  group_->in_barrier[static_cast<std::size_t>(rank_)] = 1;
+  const std::uint64_t call = self_.history.started(site);
+  self_.history.waits_for(call);
+  if (++group_->barrier_count == size()) {
+    ++group_->barriers;
+    group_->barrier_count = 0;
+    std::fill(group_->in_barrier.begin(), group_->in_barrier.end(), 0);
+    group_->wake_all();
+    self_.history.finished(call);
+    return;
+  }
+  await(
+      lock, [&] { return group_->barriers != mine; },
+      [&] {
+        std::string missing;
+        for (int rank = 0; rank < size(); ++rank) {
+          if (!group_->in_barrier[static_cast<std::size_t>(rank)]) {
+            missing += fmt::format("{}{}", missing.empty() ? "" : ", ", group_->world_rank(rank));
+          }
+        }
+        return fmt::format("{}: not there yet: rank {}", described(site), missing);
+      });
+  self_.history.finished(call);
+}
+
+std::unique_ptr<Communicator> ThreadCommunicator::split(int colour) {
+  Lock lock(world_.mutex);
+  throw_if_failed(lock);
+  const std::uint64_t index = splits_++;
+  Group::Split& split = group_->splits[index];
+  split.colours.emplace_back(colour, rank_);
+  const std::uint64_t call = self_.history.started({"split"});
+  self_.history.waits_for(call);
+  if (static_cast<int>(split.colours.size()) == size()) {
+    std::sort(split.colours.begin(), split.colours.end());
+    std::map<int, std::vector<int>> members;
+    for (const auto& [other_colour, rank] : split.colours) members[other_colour].push_back(group_->world_rank(rank));
+    for (auto& [other_colour, ranks] : members) {
+      split.groups[other_colour] = std::make_shared<Group>(group_->world, std::move(ranks));
+    }
+    group_->wake_all();
+  }
+  await(
+      lock, [&] { return !split.groups.empty(); },
+      [&] { return fmt::format("split: {} of {} ranks have come", split.colours.size(), size()); });
+  self_.history.finished(call);
+  std::shared_ptr<Group> group = split.groups.at(colour);
+  if (++split.taken == size()) group_->splits.erase(index);
+  const auto place = std::find(group->members.begin(), group->members.end(), group_->world_rank(rank_));
+  const int rank = static_cast<int>(place - group->members.begin());
+  auto communicator = std::make_unique<ThreadCommunicator>(std::move(group), rank);
+  if (device_.stream() != nullptr) communicator->order_with(*device_.stream());
+  return communicator;
+}
+
+void ThreadCommunicator::abort(const Error& error) {
+  Lock lock(world_.mutex);
+  world_.fail_with(error.code(), error.what());
+  self_.wake.wait(lock, [&] { return self_.copying == 0; });
+}
+
+void ThreadCommunicator::throw_if_aborted() {
+  Lock lock(world_.mutex);
+  throw_if_failed(lock);
+}
+
+}  // namespace
+
+ThreadWorld make_thread_world(int ranks, double timeout_seconds) {
+  ensure(ranks >= 1 && timeout_seconds > 0, "a world has ranks and a timeout");
+  std::vector<int> members(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
+  const auto shared = std::make_shared<World>(ranks, timeout_seconds);
+  const auto group = std::make_shared<Group>(shared, members);
+  ThreadWorld world;
+  for (int rank = 0; rank < ranks; ++rank) world.ranks.push_back(std::make_unique<ThreadCommunicator>(group, rank));
+  world.calls = [shared] {
+    const std::lock_guard lock(shared->mutex);
+    return shared->calls;
+  };
+  return world;
+}
+
+}  // namespace ringtrain

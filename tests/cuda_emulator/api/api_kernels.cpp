@@ -1,0 +1,88 @@
+// The host API's launch of kernels, with the limits that CUDA checks at the call.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "api/runtime.h"
+#include "api/symbols.h"
+#include "cuda_runtime.h"
+#include "device/block.h"
+
+using cuda_emulator::call;
+using cuda_emulator::Runtime;
+using Lock = cuda_emulator::Streams::Lock;
+
+namespace {
+
+constexpr std::size_t default_shared_bytes = std::size_t{48} << 10;
+
+bool fits(const dim3& grid, const dim3& block) {
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  return grid.x >= 1 && grid.x <= 0x7fffffffu && grid.y >= 1 && grid.y <= 65535 && grid.z >= 1 && grid.z <= 65535 &&
+         threads >= 1 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 && threads <= 1024;
+}
+
+bool one_block_a_cluster(const cudaLaunchConfig_t& config) {
+  return std::all_of(config.attrs, config.attrs + config.numAttrs, [](const cudaLaunchAttribute& attribute) {
+    const auto& cluster = attribute.val.clusterDim;
+    return attribute.id != cudaLaunchAttributeClusterDimension || (cluster.x == 1 && cluster.y == 1 && cluster.z == 1);
+  });
+}
+
+}  // namespace
+
+cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread) {
+  return call("cudaLaunchKernelExC", [&](Runtime& state, Lock& lock) {
+    const auto stream = state.stream(config.stream);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    if (!fits(config.gridDim, config.blockDim)) return cudaErrorInvalidConfiguration;
+    if (!one_block_a_cluster(config)) return cudaErrorNotSupported;
+    const auto allowed = state.shared_bytes.find(kernel);
+    const std::size_t most = allowed == state.shared_bytes.end()
+                                 ? default_shared_bytes
+                                 : std::max(default_shared_bytes, static_cast<std::size_t>(allowed->second));
+    if (config.dynamicSmemBytes > most) return cudaErrorInvalidValue;
+    auto launched = std::make_shared<Launch>(Launch{config.gridDim, config.blockDim, config.dynamicSmemBytes, kernel,
+                                                    std::move(thread), state.devices.compute_capability});
+    state.streams.add(stream,
+                      {Trace::Kind::kernel, state.streams.tracing ? function_name(kernel) : std::string(), 0,
+                       [launched] { run_kernel(*launched); }},
+                      lock);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  return call(__func__, [&](Runtime& state, Lock&) {
+    if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (value < 0 || static_cast<std::size_t>(value) > cuda_emulator::largest_shared_bytes())
+      return cudaErrorInvalidValue;
+    state.shared_bytes[kernel] = value;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  return call(__func__, [&](Runtime& state, Lock&) {
+    if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+    *attributes = {};
+    attributes->maxThreadsPerBlock = 1024;
+    attributes->numRegs = 32;
+    attributes->ptxVersion = attributes->binaryVersion = state.devices.compute_capability;
+    const auto allowed = state.shared_bytes.find(kernel);
+    attributes->maxDynamicSharedSizeBytes =
+        allowed == state.shared_bytes.end() ? static_cast<int>(default_shared_bytes) : allowed->second;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, std::size_t shared) {
+  return call(__func__, [&](Runtime&, Lock&) {
+    if (threads < 1 || threads > 1024) return cudaErrorInvalidValue;
+    const std::size_t reserved = 1024, available = cuda_emulator::largest_shared_bytes() + reserved;
+    *blocks = std::min({32, 2048 / threads, static_cast<int>(available / (shared + reserved))});
+    return cudaSuccess;
+  });
+}

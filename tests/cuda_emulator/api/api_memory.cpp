@@ -1,0 +1,178 @@
+// The host API's memory: allocation and copies.
+#include <cstring>
+#include <memory>
+
+#include "api/runtime.h"
+#include "cuda_runtime_api.h"
+
+namespace cuda_emulator {
+namespace {
+
+cudaError_t allocate(Runtime& state, const char* function, void** pointer, std::size_t bytes, bool pinned) {
+  if (pointer == nullptr) return cudaErrorInvalidValue;
+  *pointer = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  ++state.host_waits[function];
+  *pointer = state.memory.allocate(current_device(), bytes, pinned);
+  return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+// Freeing waits for all work of the device, as CUDA's does.
+cudaError_t release(Runtime& state, const char* function, Streams::Lock& lock, void* pointer, bool pinned) {
+  if (pointer == nullptr) return cudaSuccess;
+  const Allocation* allocation = state.memory.find(pointer);
+  if (allocation == nullptr || allocation->base != pointer || allocation->pinned != pinned)
+    return cudaErrorInvalidValue;
+  ++state.host_waits[function];
+  state.streams.finish_device(allocation->device, lock);
+  state.memory.release(pointer, pinned);
+  return cudaSuccess;
+}
+
+enum class Place { pageable, pinned, device };
+
+Place place_of(const Runtime& state, const void* pointer) {
+  const Allocation* allocation = state.memory.find(pointer);
+  return allocation == nullptr ? Place::pageable : allocation->pinned ? Place::pinned : Place::device;
+}
+
+const char* name_of(bool from_device, bool to_device) {
+  if (from_device) return to_device ? "device to device" : "device to host";
+  return to_device ? "host to device" : "host to host";
+}
+
+bool matches(cudaMemcpyKind kind, bool from_device, bool to_device) {
+  switch (kind) {
+    case cudaMemcpyHostToHost:
+      return !from_device && !to_device;
+    case cudaMemcpyHostToDevice:
+      return !from_device && to_device;
+    case cudaMemcpyDeviceToHost:
+      return from_device && !to_device;
+    case cudaMemcpyDeviceToDevice:
+      return from_device && to_device;
+    case cudaMemcpyDefault:
+      return true;
+  }
+  return false;
+}
+
+// synchronous: the host waits for it, unless it is between places on devices. Other copies may make it wait, too.
+cudaError_t copy(Runtime& state, Streams::Lock& lock, void* to, const void* from, std::size_t bytes,
+                 cudaMemcpyKind kind, cudaStream_t handle, bool synchronous) {
+  const auto stream = state.stream(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (bytes == 0) return cudaSuccess;
+  const Place source = place_of(state, from), target = place_of(state, to);
+  const bool from_device = source == Place::device, to_device = target == Place::device;
+  if (to == nullptr || from == nullptr || !matches(kind, from_device, to_device) || !state.memory.whole(to, bytes) ||
+      !state.memory.whole(from, bytes)) {
+    return cudaErrorInvalidValue;
+  }
+  // The source of a copy from pageable memory is free when the call returns, so it is read now.
+  std::shared_ptr<char[]> staged;
+  if (source == Place::pageable) {
+    staged = std::make_unique<char[]>(bytes);
+    std::memcpy(staged.get(), from, bytes);
+    from = staged.get();
+  }
+  state.streams.add(stream,
+                    {Trace::Kind::copy, name_of(from_device, to_device), bytes,
+                     [to, from, bytes, staged] { std::memmove(to, from, bytes); }},
+                    lock);
+  if (synchronous) {
+    ++state.host_waits["cudaMemcpy"];
+  } else if (source == Place::pageable || target == Place::pageable) {
+    ++state.host_waits["cudaMemcpyAsync: memory that is not pinned"];
+  } else if (!from_device && !to_device) {
+    ++state.host_waits["cudaMemcpyAsync: host to host"];
+  }
+  const bool waits =
+      target == Place::pageable || (!from_device && !to_device) || (synchronous && !(from_device && to_device));
+  if (waits) state.streams.finish(stream, lock);
+  return cudaSuccess;
+}
+
+cudaError_t set(Runtime& state, Streams::Lock& lock, void* to, int value, std::size_t bytes, cudaStream_t handle) {
+  const auto stream = state.stream(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (bytes == 0) return cudaSuccess;
+  if (place_of(state, to) == Place::pageable || !state.memory.whole(to, bytes)) return cudaErrorInvalidValue;
+  state.streams.add(stream, {Trace::Kind::set, "set", bytes, [=] { std::memset(to, value, bytes); }}, lock);
+  return cudaSuccess;
+}
+
+}  // namespace
+}  // namespace cuda_emulator
+
+using cuda_emulator::call;
+using cuda_emulator::current_device;
+using cuda_emulator::Runtime;
+using Lock = cuda_emulator::Streams::Lock;
+
+cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+  const char* const name = __func__;
+  return call(name, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, name, pointer, bytes, false); });
+}
+cudaError_t cudaFree(void* pointer) {
+  const char* const name = __func__;
+  return call(name,
+              [&](Runtime& state, Lock& lock) { return cuda_emulator::release(state, name, lock, pointer, false); });
+}
+cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
+  const char* const name = __func__;
+  return call(name, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, name, pointer, bytes, true); });
+}
+cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
+  const char* const name = __func__;
+  return call(name, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, name, pointer, bytes, true); });
+}
+cudaError_t cudaFreeHost(void* pointer) {
+  const char* const name = __func__;
+  return call(name,
+              [&](Runtime& state, Lock& lock) { return cuda_emulator::release(state, name, lock, pointer, true); });
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  return call(__func__, [&](Runtime& state, Lock&) {
+    *total_bytes = state.devices.memory_bytes;
+    *free_bytes = *total_bytes - state.memory.used(current_device());
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  return call(__func__, [&](Runtime& state, Lock&) {
+    auto* address = const_cast<void*>(pointer);
+    const auto* allocation = state.memory.find(pointer);
+    if (allocation == nullptr) {
+      *attributes = {cudaMemoryTypeUnregistered, -1, nullptr, address};
+    } else if (allocation->pinned) {
+      *attributes = {cudaMemoryTypeHost, allocation->device, address, address};
+    } else {
+      *attributes = {cudaMemoryTypeDevice, allocation->device, address, nullptr};
+    }
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  return call(__func__, [&](Runtime& state, Lock& lock) {
+    return cuda_emulator::copy(state, lock, to, from, bytes, kind, nullptr, true);
+  });
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  return call(__func__, [&](Runtime& state, Lock& lock) {
+    return cuda_emulator::copy(state, lock, to, from, bytes, kind, stream, false);
+  });
+}
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  return call(__func__, [&](Runtime& state, Lock& lock) {
+    ++state.host_waits["cudaMemset"];
+    return cuda_emulator::set(state, lock, to, value, bytes, nullptr);
+  });
+}
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  return call(__func__,
+              [&](Runtime& state, Lock& lock) { return cuda_emulator::set(state, lock, to, value, bytes, stream); });
+}

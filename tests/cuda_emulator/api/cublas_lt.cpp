@@ -1,0 +1,361 @@
+// cuBLASLt's interface: descriptors, checks, and the product queued on its stream.
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "api/matrix_product.h"
+#include "api/runtime.h"
+#include "cublasLt.h"
+
+using cuda_emulator::MatrixLayout;
+using cuda_emulator::MatrixProduct;
+using cuda_emulator::Runtime;
+
+struct cublasLtContext {
+  int device;
+};
+struct cublasLtMatmulDescription {
+  cublasComputeType_t compute;
+  std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  std::int32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  std::int32_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
+  std::int32_t bias_type = -1;  // D's
+  void* bias = nullptr;
+  std::int64_t bias_batch_stride = 0;
+};
+struct cublasLtMatrixDescription {
+  MatrixLayout layout;
+};
+struct cublasLtMatmulPreferences {
+  std::uint64_t workspace_bytes = 0;
+  std::array<std::uint32_t, 4> alignment{256, 256, 256, 256};  // of A, B, C, D
+  std::uint32_t ignored = 0;
+};
+
+namespace {
+
+// Runs body(runtime, lock) with the runtime's lock, unless a test wants the call to fail.
+template <class Body>
+cublasStatus_t call(const char* function, Body body) {
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  const cudaError_t error = cuda_emulator::call(function, [&](Runtime& state, cuda_emulator::Streams::Lock& lock) {
+    status = body(state, lock);
+    return cudaSuccess;
+  });
+  if (error == cudaErrorMemoryAllocation) return CUBLAS_STATUS_ALLOC_FAILED;
+  return error == cudaSuccess ? status : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+template <class T>
+cublasStatus_t assign(T& to, const void* value, std::size_t bytes) {
+  if (value == nullptr || bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&to, value, sizeof(T));
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class T, class... Values>
+cublasStatus_t create(T** to, Values... values) {
+  if (to == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  *to = new T{values...};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class T>
+cublasStatus_t destroy(T* object) {
+  delete object;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+bool known(cudaDataType_t type) {
+  return type == CUDA_R_32F || type == CUDA_R_16BF;
+}
+
+// What has no sense is invalid, what cuBLASLt has no kernel for is not supported.
+cublasStatus_t check(const cublasLtMatmulDescription& description, const MatrixProduct& product) {
+  const MatrixLayout &a = product.a_layout, &b = product.b_layout, &c = product.c_layout, &d = product.d_layout;
+  const std::uint64_t a_rows = product.transpose_a ? a.columns : a.rows;
+  const std::uint64_t b_rows = product.transpose_b ? b.columns : b.rows;
+  const std::uint64_t b_columns = product.transpose_b ? b.rows : b.columns;
+  if (a_rows != product.m() || b_columns != product.n() || b_rows != product.k() || c.rows != d.rows ||
+      c.columns != d.columns || d.rows == 0 || d.columns == 0 || product.k() == 0) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  for (const MatrixLayout* layout : {&a, &b, &c, &d}) {
+    if (layout->leading_dimension < static_cast<std::int64_t>(layout->rows) || layout->batches != d.batches ||
+        layout->batches < 1) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    if (!known(layout->type) || layout->order != CUBLASLT_ORDER_COL) return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  const bool bias = product.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+  const bool known_epilogue = !bias || product.epilogue == CUBLASLT_EPILOGUE_BIAS ||
+                              product.epilogue == CUBLASLT_EPILOGUE_BGRADA ||
+                              product.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  const bool types = a.type == b.type && c.type == d.type && (a.type == CUDA_R_16BF || d.type == CUDA_R_32F);
+  const bool bias_type = !bias || description.bias_type == -1 || description.bias_type == d.type;
+  if (!known_epilogue || !types || !bias_type || description.pointer_mode != CUBLASLT_POINTER_MODE_HOST) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+MatrixProduct product_of(const cublasLtMatmulDescription& description, const MatrixLayout& a, const MatrixLayout& b,
+                         const MatrixLayout& c, const MatrixLayout& d) {
+  MatrixProduct product;
+  product.compute = description.compute;
+  product.transpose_a = description.transpose_a != CUBLAS_OP_N;
+  product.transpose_b = description.transpose_b != CUBLAS_OP_N;
+  product.a_layout = a;
+  product.b_layout = b;
+  product.c_layout = c;
+  product.d_layout = d;
+  product.epilogue = description.epilogue;
+  product.bias = description.bias;
+  product.bias_batch_stride = description.bias_batch_stride;
+  return product;
+}
+
+// What an algorithm is for: the shapes, types and epilogue of one product, and pointers of such alignment at least.
+cublasLtMatmulAlgo_t algorithm_of(const MatrixProduct& product, std::uint64_t workspace_bytes,
+                                  const std::array<std::uint32_t, 4>& alignment) {
+  auto types =
+      static_cast<std::uint64_t>(product.a_layout.type) << 8 | static_cast<std::uint64_t>(product.d_layout.type);
+  for (const std::uint32_t one : alignment) types = types << 9 | one;
+  return {{product.m(), product.n(), product.k(), types,
+           static_cast<std::uint64_t>(product.transpose_a) << 1 | static_cast<std::uint64_t>(product.transpose_b),
+           static_cast<std::uint64_t>(product.epilogue), static_cast<std::uint64_t>(product.d_layout.batches),
+           workspace_bytes}};
+}
+
+std::array<std::uint32_t, 4> alignment_of(const cublasLtMatmulAlgo_t& algorithm) {
+  std::array<std::uint32_t, 4> alignment{};
+  for (std::size_t i = 0; i < 4; ++i) {
+    alignment[i] = static_cast<std::uint32_t>(algorithm.data[3] >> 9 * (3 - i)) & 511U;
+  }
+  return alignment;
+}
+
+void check_alignment(const char* what, const void* pointer, std::uint64_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0) return;
+  throw cuda_emulator::Error(
+      fmt::format("cublasLtMatmul: {} at {} is to be aligned to {} bytes", what, pointer, bytes));
+}
+
+void check_memory(const Runtime& state, const char* what, const void* pointer, std::size_t bytes) {
+  const auto* allocation = state.memory.find(pointer);
+  if (allocation != nullptr && state.memory.whole(pointer, bytes)) return;
+  throw cuda_emulator::Error(fmt::format(
+      "cublasLtMatmul: {} needs {} bytes of device memory at {}, which are not there", what, bytes, pointer));
+}
+
+}  // namespace
+
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+      return "CUBLAS_STATUS_ARCH_MISMATCH";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_INTERNAL_ERROR:
+      return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+  }
+  return "unknown cublasStatus_t";
+}
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  return cublasLtGetStatusName(status);
+}
+std::size_t cublasLtGetVersion() {
+  return 130000;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  return call(__func__, [&](Runtime&, auto&) { return create(handle, cuda_emulator::current_device()); });
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return destroy(handle);
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return create(description, compute);
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
+  return destroy(description);
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
+                                              cublasLtMatmulDescAttributes_t attribute, const void* value,
+                                              std::size_t bytes) {
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
+      return assign(description->pointer_mode, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return assign(description->transpose_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return assign(description->transpose_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return assign(description->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return assign(description->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
+      return assign(description->bias_batch_stride, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return assign(description->bias_type, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
+                                          std::uint64_t columns, std::int64_t leading_dimension) {
+  MatrixLayout made;
+  made.type = type;
+  made.rows = rows;
+  made.columns = columns;
+  made.leading_dimension = leading_dimension;
+  return create(layout, made);
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  return destroy(layout);
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t description,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                std::size_t bytes) {
+  MatrixLayout& layout = description->layout;
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE:
+      return assign(layout.type, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ORDER:
+      return assign(layout.order, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+      return assign(layout.rows, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+      return assign(layout.columns, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+      return assign(layout.leading_dimension, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return assign(layout.batches, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return assign(layout.batch_stride, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  return create(preference);
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return destroy(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    std::size_t bytes) {
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return assign(preference->workspace_bytes, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      return assign(preference->alignment[0], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      return assign(preference->alignment[1], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      return assign(preference->alignment[2], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return assign(preference->alignment[3], value, bytes);
+    default:
+      return assign(preference->ignored, value, bytes);
+  }
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t* results, int* returned) {
+  return call(__func__, [&](Runtime&, auto&) {
+    *returned = 0;
+    if (handle == nullptr || requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    const MatrixProduct product = product_of(*description, a->layout, b->layout, c->layout, d->layout);
+    const cublasStatus_t status = check(*description, product);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    const std::uint64_t wanted = product.m() * product.n() * sizeof(float);
+    const std::uint64_t given = wanted <= preference->workspace_bytes ? wanted : 0;
+    results[0] = {algorithm_of(product, given, preference->alignment), given, CUBLAS_STATUS_SUCCESS, 1.0f, {}};
+    *returned = 1;
+    return CUBLAS_STATUS_SUCCESS;
+  });
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t workspace_bytes,
+                              cudaStream_t stream_handle) {
+  return call(__func__, [&](Runtime& state, auto& lock) {
+    const auto stream = state.stream(stream_handle);
+    if (handle == nullptr || !stream || alpha == nullptr || beta == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+    auto product = std::make_shared<MatrixProduct>(
+        product_of(*description, a_layout->layout, b_layout->layout, c_layout->layout, d_layout->layout));
+    const cublasStatus_t status = check(*description, *product);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    product->alpha = *static_cast<const float*>(alpha);
+    product->beta = *static_cast<const float*>(beta);
+    product->a = a;
+    product->b = b;
+    product->c = c;
+    product->d = d;
+    // cuBLASLt adds in place or reads another matrix, and both where the layouts are the same.
+    if (c == d && c_layout->layout.leading_dimension != d_layout->layout.leading_dimension) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    const std::size_t used = algorithm == nullptr ? 0 : algorithm->data[7];
+    if (algorithm != nullptr) {
+      const std::array<std::uint32_t, 4> alignment = alignment_of(*algorithm);
+      const cublasLtMatmulAlgo_t expected = algorithm_of(*product, used, alignment);
+      if (std::memcmp(algorithm, &expected, sizeof(expected)) != 0 || used > workspace_bytes) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+      }
+      check_alignment("A", a, alignment[0]);
+      check_alignment("B", b, alignment[1]);
+      if (product->beta != 0) check_alignment("C", c, alignment[2]);
+      check_alignment("D", d, alignment[3]);
+    }
+    if (used > 0) check_alignment("the workspace", workspace, 256);
+    if (product->epilogue == CUBLASLT_EPILOGUE_BIAS) check_alignment("the bias", product->bias, 16);
+    check_memory(state, "A", a, product->a_layout.bytes());
+    check_memory(state, "B", b, product->b_layout.bytes());
+    check_memory(state, "D", d, product->d_layout.bytes());
+    if (product->beta != 0) check_memory(state, "C", c, product->c_layout.bytes());
+    if (used > 0) check_memory(state, "the workspace", workspace, used);
+    if (product->epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+      const std::uint64_t elements = product->epilogue == CUBLASLT_EPILOGUE_BGRADB ? product->n() : product->m();
+      check_memory(state, "the bias", product->bias, elements * product->d_layout.element_bytes());
+    }
+    const std::string name = fmt::format("matrix product {} x {} x {}", product->m(), product->n(), product->k());
+    state.streams.add(stream,
+                      {cuda_emulator::Trace::Kind::matrix_product, name, 0,
+                       [product, workspace, used] {
+                         if (used > 0) std::memset(workspace, 0xff, used);
+                         multiply(*product);
+                       }},
+                      lock);
+    return CUBLAS_STATUS_SUCCESS;
+  });
+}

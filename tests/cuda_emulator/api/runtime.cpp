@@ -1,0 +1,184 @@
+// The state of the runtime, and what tests say to it.
+#include "api/runtime.h"
+
+#include "api/settings.h"
+#include "nccl/nccl_cliques.h"
+
+namespace cuda_emulator {
+
+Runtime::Runtime() : devices(devices_of_environment()), fault(fault_of_environment()) {
+  settings();
+}
+
+Runtime& runtime() {
+  static auto& instance = *new Runtime;  // outlives whatever destructors call it
+  return instance;
+}
+
+int& current_device() {
+  static thread_local int device = 0;
+  return device;
+}
+
+cudaError_t& last_error() {
+  static thread_local cudaError_t error = cudaSuccess;
+  return error;
+}
+
+void Runtime::clear() {
+  settings() = settings_of_environment();
+  nccl::forget_all();
+  streams.clear();
+  handles.clear();
+  events.clear();
+  memory.release_all();
+  shared_bytes.clear();
+  failures.clear();
+  failed_devices.clear();
+  calls.clear();
+  host_waits.clear();
+  current_device() = 0;
+  last_error() = cudaSuccess;
+}
+
+std::shared_ptr<Stream> Runtime::stream(cudaStream_t handle) {
+  if (reinterpret_cast<std::uintptr_t>(handle) <= 1) return streams.default_stream(current_device());
+  const auto found = handles.find(reinterpret_cast<Stream*>(handle));
+  return found == handles.end() ? nullptr : found->second;
+}
+
+CUevent_st* Runtime::event(cudaEvent_t handle) {
+  const auto found = events.find(handle);
+  return found == events.end() ? nullptr : found->second.get();
+}
+
+cudaError_t Runtime::failure(const char* function) {
+  if (const auto failed = failed_devices.find(current_device()); failed != failed_devices.end()) return failed->second;
+  if (fault && fault->device == current_device() && fault->function == function && --fault->calls == 0) {
+    return failed_devices[fault->device] = cudaErrorECCUncorrectable;
+  }
+  const auto [begin, end] = failures.equal_range(function);
+  cudaError_t error = cudaSuccess;
+  for (auto at = begin; at != end;) {
+    if (--at->second.calls == 0) {
+      error = at->second.error;
+      at = failures.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  return error;
+}
+
+int physical_device(int device) {
+  return runtime().devices.first + device;
+}
+
+std::size_t largest_shared_bytes() {
+  const int capability = runtime().devices.compute_capability;
+  const std::size_t kibibytes = capability >= 90 ? 227 : capability == 86 || capability == 89 ? 99 : 163;
+  return kibibytes * 1024;
+}
+
+// --- cuda_emulator.h -----------------------------------------------------------------------------------------------
+
+void set_devices(const Devices& devices) {
+  reset();
+  const std::lock_guard lock(runtime().mutex);
+  runtime().devices = devices;
+}
+
+void set_thread_order(ThreadOrder order, std::uint64_t seed) {
+  const std::lock_guard lock(runtime().mutex);
+  settings().threads = order;
+  settings().threads_seed = seed;
+}
+
+void set_stream_order(StreamOrder order, std::uint64_t seed) {
+  const std::lock_guard lock(runtime().mutex);
+  settings().streams = order;
+  settings().streams_seed = seed;
+  runtime().streams.seed(seed);
+}
+
+void set_copy_landing(CopyLanding landing) {
+  const std::lock_guard lock(runtime().mutex);
+  settings().copies = landing;
+}
+
+void set_proxy_checks(bool on) {
+  const std::lock_guard lock(runtime().mutex);
+  settings().proxies = on;
+}
+
+void set_durations(const Durations& durations) {
+  const std::lock_guard lock(runtime().mutex);
+  settings().durations = durations;
+}
+
+void start_trace() {
+  const std::lock_guard lock(runtime().mutex);
+  runtime().streams.tracing = true;
+  runtime().streams.trace.clear();
+}
+
+std::vector<Trace> take_trace() {
+  const std::lock_guard lock(runtime().mutex);
+  runtime().streams.tracing = false;
+  return std::exchange(runtime().streams.trace, {});
+}
+
+std::map<std::string, std::size_t> host_waits() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().host_waits;
+}
+
+std::map<std::string, std::size_t> calls() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().calls;
+}
+
+std::size_t work_given() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().streams.given;
+}
+
+std::size_t work_done() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().streams.finished;
+}
+
+std::size_t default_stream_work() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().streams.default_work;
+}
+
+std::size_t allocation_calls() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().memory.calls();
+}
+
+std::size_t allocated_bytes() {
+  const std::lock_guard lock(runtime().mutex);
+  std::size_t bytes = 0;
+  for (int device = 0; device < runtime().devices.count; ++device) bytes += runtime().memory.used(device);
+  return bytes;
+}
+
+void fail_call(const std::string& function, int nth, cudaError_t error) {
+  const std::lock_guard lock(runtime().mutex);
+  runtime().failures.insert({function, {nth, error}});
+}
+
+void fail_device(int device, cudaError_t error) {
+  const std::lock_guard lock(runtime().mutex);
+  runtime().failed_devices[device] = error;
+}
+
+void reset() {
+  const std::lock_guard lock(runtime().mutex);
+  runtime().devices = devices_of_environment();
+  runtime().clear();
+}
+
+}  // namespace cuda_emulator

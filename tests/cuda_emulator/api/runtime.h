@@ -1,0 +1,86 @@
+// The state behind the host API, and the frame that every API function has: one lock, failures that tests asked for,
+// and the thread's last error.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "api/settings.h"
+#include "cuda_emulator.h"
+#include "device/device_memory.h"
+#include "device/streams.h"
+
+struct CUevent_st {
+  int device = 0;
+  bool timing = true;
+  std::shared_ptr<cuda_emulator::Record> record{};  // the last one; null: never recorded
+};
+
+namespace cuda_emulator {
+
+struct Runtime {
+  std::mutex mutex;
+  Devices devices;
+  Streams streams;
+  Memory memory;
+  std::map<Stream*, std::shared_ptr<Stream>> handles;
+  std::map<CUevent_st*, std::unique_ptr<CUevent_st>> events;
+  std::map<const void*, int> shared_bytes;  // cudaFuncAttributeMaxDynamicSharedMemorySize of kernels
+
+  struct Failure {
+    int calls;  // until it happens
+    cudaError_t error;
+  };
+  std::multimap<std::string, Failure> failures;
+  std::map<int, cudaError_t> failed_devices;
+  std::optional<DeviceFault> fault;  // the environment's
+
+  std::map<std::string, std::size_t> calls;       // of API functions
+  std::map<std::string, std::size_t> host_waits;  // and those by which the host waits for a device, or may
+
+  Runtime();
+  void clear();
+
+  /// Return the stream of a handle, null if there is none. A null handle or 1: the device's default stream.
+  std::shared_ptr<Stream> stream(cudaStream_t handle);
+  CUevent_st* event(cudaEvent_t handle);
+  /// Return what a call of this function on the current device is to fail with.
+  cudaError_t failure(const char* function);
+};
+
+Runtime& runtime();
+/// The calling thread's device, and the last error of its calls.
+int& current_device();
+cudaError_t& last_error();
+
+/// Return which of the machine's devices this one of the process is.
+int physical_device(int device);
+
+/// The most shared memory that a kernel may ask for on the devices.
+std::size_t largest_shared_bytes();
+
+/// The runtime's lock for the length of a call, in which device memory may be opened.
+struct CallGuard {
+  explicit CallGuard(Runtime& of) : lock(of.mutex), memory(of.memory) {}
+  ~CallGuard() { memory.close(); }
+  Streams::Lock lock;
+  Memory& memory;
+};
+
+/// Calls body(runtime, lock) as the API function of this name.
+template <class Body>
+cudaError_t call(const char* function, Body body) {
+  Runtime& state = runtime();
+  CallGuard guard(state);
+  ++state.calls[function];
+  cudaError_t error = state.failure(function);
+  if (error == cudaSuccess) error = body(state, guard.lock);
+  if (error != cudaSuccess && error != cudaErrorNotReady) last_error() = error;
+  return error;
+}
+
+}  // namespace cuda_emulator

@@ -1,0 +1,163 @@
+// The block that runs: its threads as fibers, who of them may go on, and what the others wait for. One kernel runs at a
+// time in the process (run_kernel is called with the runtime's lock held), so there is one Block, running().
+//
+// Threads switch only where they wait. A thread that has not begun runs on the fiber of one that ended, so a kernel
+// without barriers never switches at all.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <random>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "cuda_emulator.h"
+#include "device/barriers.h"
+#include "device/bulk_copies.h"
+#include "device/fibers.h"
+#include "device/mbarriers.h"
+#include "device/registers.h"
+#include "device/shared_writes.h"
+#include "device/thread_copies.h"
+#include "device/warp.h"
+#include "device/wgmma.h"
+#include "vector_types.h"
+
+namespace cuda_emulator {
+
+/// What a launch asks for. thread: runs the kernel once, as the thread whose indices are set.
+struct Launch {
+  dim3 grid;
+  dim3 block;
+  std::size_t shared_bytes;
+  const void* kernel;
+  std::function<void()> thread;
+  int compute_capability = 90;
+};
+
+/// Runs all blocks of a launch. Throws Error, or what a thread threw.
+void run_kernel(const Launch& launch);
+
+/// Why a thread does not go on. details: says what is missing, for a report; may be null.
+struct Waiting {
+  const char* operation;
+  std::source_location where;
+  std::string (*details)(const void* object, int thread) = nullptr;
+  const void* object = nullptr;
+};
+
+class Block {
+ public:
+  static constexpr int most_threads = 1024;
+  static constexpr int warp_lanes = 32;
+
+  /// Runs block `index` of the launch to its end.
+  void run(const Launch& launch, uint3 index);
+
+  int threads() const { return threads_; }
+  int unfinished() const { return threads_ - finished_; }
+  /// The running thread, counted in the block.
+  int thread() const { return current_; }
+  int lane() const { return current_ % warp_lanes; }
+  const Launch& launch() const { return *launch_; }
+
+  Warp& warp() { return warps_[static_cast<std::size_t>(current_ / warp_lanes)]; }
+  Barriers& barriers() { return barriers_; }
+  ThreadCopies& copies() { return copies_[static_cast<std::size_t>(current_)]; }
+  Mbarriers& mbarriers() { return mbarriers_; }
+  BulkLoads& loads() { return loads_; }
+  BulkStores& stores() { return stores_[static_cast<std::size_t>(current_)]; }
+  Warpgroups& warpgroups() { return warpgroups_; }
+  Registers& registers() { return registers_; }
+  SharedWrites& writes() { return writes_; }
+  void* shared() const { return shared_.get(); }
+
+  /// A thread has made its writes of shared memory known to TMA; whether any has.
+  void fence_proxy() {
+    proxy_fenced_ = true;
+    writes_.fence();
+  }
+  bool proxy_fenced() const { return proxy_fenced_; }
+  /// Throws Error if the device is older than Hopper.
+  void need_hopper(const char* what);
+
+  /// Stops the running thread until another calls wake(it).
+  void wait(const Waiting& why);
+  void wake(int thread);
+  /// Lets the running thread, which asks again and again for what another is to write, go on only when none else can.
+  void spin(const std::source_location& where);
+  /// Lets others run first, if the order of threads is shuffled: called by the thread that completes a collective.
+  void give_way();
+  /// Throws Error that names the kernel, the block, the thread and the place.
+  [[noreturn]] void fail(const std::string& what, const std::source_location& where);
+  [[noreturn]] void fail(const std::string& what);
+
+ private:
+  enum class State : std::uint8_t { not_begun, ready, running, waiting, finished };
+  struct Worker {
+    explicit Worker(Block& of) : block(of), fiber(work, this) {}
+    static void work(void* self);
+    Block& block;
+    int thread = -1;
+    Fiber fiber;
+  };
+  struct Thread {
+    State state = State::not_begun;
+    Worker* worker = nullptr;
+    Waiting why{};
+    uint3 index{};
+  };
+  struct Free {
+    void operator()(void* memory) const;
+  };
+
+  void make_ready(int thread);
+  void prepare(const Launch& launch, uint3 index);
+  int next_ready();
+  void begin(int thread, Worker& worker);
+  void run_thread();
+  void finish_thread();
+  void end();
+  bool go_on_after_stall();
+  void unwind();
+  std::string place(int thread) const;
+  std::string deadlock() const;
+
+  const Launch* launch_ = nullptr;
+  uint3 index_{};
+  int threads_ = 0, finished_ = 0, current_ = -1;
+  std::array<Thread, most_threads> thread_{};
+  std::array<std::uint64_t, most_threads / 64> ready_{};
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Worker*> idle_;
+  std::exception_ptr error_;
+  bool unwinding_ = false;
+  int chosen_ = -1;  // by a worker that became idle, for the loop of run()
+  std::mt19937_64 random_;
+  ThreadOrder order_ = ThreadOrder::forward;
+
+  std::unique_ptr<void, Free> shared_;
+  Barriers barriers_{*this};
+  std::vector<Warp> warps_;
+  std::vector<ThreadCopies> copies_;
+  Mbarriers mbarriers_{*this};
+  BulkLoads loads_{*this};
+  std::vector<BulkStores> stores_;
+  Warpgroups warpgroups_{*this};
+  Registers registers_{*this};
+  SharedWrites writes_{*this};
+  bool proxy_fenced_ = false;
+  std::vector<int> spinning_;
+  int spins_ = 0;  // stalls since a thread that does not spin went on
+
+  friend void run_kernel(const Launch& launch);
+};
+
+/// The block that runs. Throws Error if no kernel does.
+Block& running();
+
+}  // namespace cuda_emulator

@@ -1,0 +1,223 @@
+// TMA and bulk copies: when they read and when they write.
+#include "device/bulk_copies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "api/settings.h"
+#include "cuda_emulator_hopper.h"
+#include "device/block.h"
+
+namespace cuda_emulator {
+
+// --- Loads ---------------------------------------------------------------------------------------------------------
+
+void BulkLoads::issue(void* shared, const TensorMap& map, std::uint64_t* barrier, const Coordinates& at) {
+  block_.mbarriers().check_for_copy(barrier);
+  if (block_.warpgroups().under_way_reads(shared, map.box_bytes())) {
+    block_.fail("a load by TMA to shared memory that a product under way reads: the product may come too late");
+  }
+  loads_.push_back({shared, map, barrier, at});
+  if (settings().copies == CopyLanding::early) {
+    const Load load = loads_.back();
+    loads_.pop_back();
+    land(load);
+  }
+}
+
+bool BulkLoads::land_one_awaited() {
+  const auto awaited = [&](const Load& load) { return block_.mbarriers().awaited(load.barrier); };
+  const auto found = std::find_if(loads_.begin(), loads_.end(), awaited);
+  if (found == loads_.end()) return false;
+  const Load load = *found;
+  loads_.erase(found);
+  land(load);
+  return true;
+}
+
+void BulkLoads::land(const Load& load) {
+  std::vector<char> box(load.map.box_bytes());
+  read_box(load.map, load.at, box);
+  block_.writes().before_copy();
+  to_shared(load.map, box, load.shared);
+  block_.writes().after_copy(load.shared, box.size());
+  block_.mbarriers().complete(load.barrier, static_cast<std::uint32_t>(box.size()));
+}
+
+// --- Stores --------------------------------------------------------------------------------------------------------
+
+void BulkStores::reset() {
+  open_.clear();
+  groups_.clear();
+}
+
+void BulkStores::issue(Store store) {
+  if (settings().copies == CopyLanding::early) {
+    read(store);
+    write(store);
+    return;
+  }
+  open_.push_back(std::move(store));
+}
+
+void BulkStores::store(const TensorMap& map, const void* shared, const Coordinates& at, bool add) {
+  issue({shared, map, at, add, nullptr, {}});
+}
+
+void BulkStores::add_floats(float* global, const void* shared, std::uint32_t bytes) {
+  issue({shared, TensorMap{}, {}, true, global, std::vector<char>(bytes)});
+}
+
+void BulkStores::commit() {
+  groups_.push_back({std::exchange(open_, {}), false});
+}
+
+void BulkStores::read(Store& store) {
+  if (store.map.rank == 0) {
+    std::memcpy(store.bytes.data(), store.shared, store.bytes.size());
+  } else {
+    store.bytes.resize(store.map.box_bytes());
+    from_shared(store.map, store.shared, store.bytes);
+  }
+}
+
+void BulkStores::write(const Store& store) {
+  if (store.map.rank != 0) {
+    write_box(store.map, store.at, store.bytes, store.add);
+    return;
+  }
+  for (std::size_t i = 0; i < store.bytes.size() / sizeof(float); ++i) {
+    float x;
+    std::memcpy(&x, &store.bytes[i * sizeof(float)], sizeof(float));
+    store.global[i] += x;
+  }
+}
+
+void BulkStores::wait_read(std::size_t groups) {
+  for (std::size_t i = 0; i + groups < groups_.size(); ++i) {
+    if (groups_[i].read) continue;
+    for (Store& store : groups_[i].stores) read(store);
+    groups_[i].read = true;
+  }
+}
+
+void BulkStores::wait_complete(std::size_t groups) {
+  wait_read(groups);
+  if (groups_.size() <= groups) return;
+  const auto end = groups_.end() - static_cast<std::ptrdiff_t>(groups);
+  for (auto group = groups_.begin(); group != end; ++group) {
+    for (const Store& store : group->stores) write(store);
+  }
+  groups_.erase(groups_.begin(), end);
+}
+
+std::size_t BulkStores::unread() const {
+  return open_.size() + static_cast<std::size_t>(
+                            std::count_if(groups_.begin(), groups_.end(), [](const Group& g) { return !g.read; }));
+}
+
+// --- Device functions ----------------------------------------------------------------------------------------------
+
+namespace {
+
+void check_tile(Block& block, const void* shared) {
+  if (reinterpret_cast<std::uintptr_t>(shared) % 128 != 0) {
+    block.fail(fmt::format("TMA at {}: a tile in shared memory must be aligned to 128 bytes", shared));
+  }
+}
+
+void load(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int rank, const Coordinates& at) {
+  Block& block = running();
+  block.need_hopper("TMA");
+  check_tile(block, shared);
+  block.loads().issue(shared, decode(block, *map, rank), barrier, at);
+}
+
+// What stands in shared memory was written by threads, at least once, and they must have said so.
+void store(const CUtensorMap* map, const void* shared, int rank, const Coordinates& at, bool add) {
+  Block& block = running();
+  block.need_hopper("TMA");
+  check_tile(block, shared);
+  if (!block.proxy_fenced()) block.fail("TMA reads shared memory, but no thread has called fence_proxy_async");
+  const TensorMap decoded = decode(block, *map, rank);
+  if (add && decoded.type != CU_TENSOR_MAP_DATA_TYPE_FLOAT32) block.fail("tma_reduce_add is emulated for float alone");
+  block.writes().thread_stops();
+  block.writes().check_read("TMA", shared, decoded.box_bytes());
+  block.stores().store(decoded, shared, at, add);
+}
+
+}  // namespace
+
+void tma_prefetch(const CUtensorMap* map) {
+  CUtensorMap copy;  // a map that cannot be read shows here
+  std::memcpy(&copy, map, sizeof(copy));
+}
+
+void tma_load_2d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1) {
+  load(shared, map, barrier, 2, {c0, c1});
+}
+void tma_load_3d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2) {
+  load(shared, map, barrier, 3, {c0, c1, c2});
+}
+void tma_load_4d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2, int c3) {
+  load(shared, map, barrier, 4, {c0, c1, c2, c3});
+}
+void tma_load_5d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2, int c3, int c4) {
+  load(shared, map, barrier, 5, {c0, c1, c2, c3, c4});
+}
+void tma_store_2d(const CUtensorMap* map, const void* shared, int c0, int c1) {
+  store(map, shared, 2, {c0, c1}, false);
+}
+void tma_store_3d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2) {
+  store(map, shared, 3, {c0, c1, c2}, false);
+}
+void tma_store_4d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3) {
+  store(map, shared, 4, {c0, c1, c2, c3}, false);
+}
+void tma_store_5d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3, int c4) {
+  store(map, shared, 5, {c0, c1, c2, c3, c4}, false);
+}
+void tma_reduce_add_2d(const CUtensorMap* map, const void* shared, int c0, int c1) {
+  store(map, shared, 2, {c0, c1}, true);
+}
+void tma_reduce_add_3d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2) {
+  store(map, shared, 3, {c0, c1, c2}, true);
+}
+void tma_reduce_add_4d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3) {
+  store(map, shared, 4, {c0, c1, c2, c3}, true);
+}
+void tma_reduce_add_5d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3, int c4) {
+  store(map, shared, 5, {c0, c1, c2, c3, c4}, true);
+}
+
+void bulk_reduce_add_f32(float* global, const void* shared, std::uint32_t bytes) {
+  Block& block = running();
+  block.need_hopper("bulk_reduce_add_f32");
+  if (reinterpret_cast<std::uintptr_t>(global) % 16 != 0 || reinterpret_cast<std::uintptr_t>(shared) % 16 != 0 ||
+      bytes % 16 != 0) {
+    block.fail(fmt::format("bulk_reduce_add_f32 of {} bytes from {} to {}: all must be multiples of 16", bytes, shared,
+                           static_cast<void*>(global)));
+  }
+  if (!block.proxy_fenced()) block.fail("a bulk copy reads shared memory, but no thread has called fence_proxy_async");
+  block.writes().thread_stops();
+  block.writes().check_read("a bulk copy", shared, bytes);
+  block.stores().add_floats(global, shared, bytes);
+}
+
+void fence_proxy_async() {
+  running().fence_proxy();
+}
+void tma_store_commit() {
+  running().stores().commit();
+}
+void bulk_wait_read(int groups) {
+  running().stores().wait_read(static_cast<std::size_t>(groups));
+}
+void bulk_wait_complete(int groups) {
+  running().stores().wait_complete(static_cast<std::size_t>(groups));
+}
+
+}  // namespace cuda_emulator

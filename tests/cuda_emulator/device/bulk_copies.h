@@ -1,0 +1,73 @@
+// Copies by TMA and in bulk. Loads belong to the block and land on an mbarrier; stores and reductions belong to a
+// thread, in groups.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "api/tensor_map.h"
+
+namespace cuda_emulator {
+
+class Block;
+
+class BulkLoads {
+ public:
+  explicit BulkLoads(Block& block) : block_(block) {}
+
+  void issue(void* shared, const TensorMap& map, std::uint64_t* barrier, const Coordinates& at);
+  /// Lands the oldest load that a thread waits for. Returns false if there is none.
+  bool land_one_awaited();
+  std::size_t under_way() const { return loads_.size(); }
+  void reset() { loads_.clear(); }
+
+ private:
+  struct Load {
+    void* shared;
+    TensorMap map;
+    std::uint64_t* barrier;
+    Coordinates at;
+  };
+  void land(const Load& load);
+
+  Block& block_;
+  std::deque<Load> loads_;
+};
+
+/// The stores and reductions of one thread.
+class BulkStores {
+ public:
+  void store(const TensorMap& map, const void* shared, const Coordinates& at, bool add);
+  void add_floats(float* global, const void* shared, std::uint32_t bytes);
+  void commit();
+  void wait_read(std::size_t groups);
+  void wait_complete(std::size_t groups);
+  /// Return how many groups, or stores of no group yet, have not read their shared memory.
+  std::size_t unread() const;
+  /// Writes what has been read.
+  void finish() { wait_complete(0); }
+  void reset();
+
+ private:
+  struct Store {
+    const void* shared;
+    TensorMap map;  // rank 0: floats in a row at `global`
+    Coordinates at;
+    bool add;
+    float* global;
+    std::vector<char> bytes;  // read from shared memory
+  };
+  struct Group {
+    std::vector<Store> stores;
+    bool read = false;
+  };
+  void issue(Store store);
+  static void read(Store& store);
+  static void write(const Store& store);
+
+  std::vector<Store> open_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace cuda_emulator

@@ -1,0 +1,445 @@
+// How the emulated NCCL's communicators come and go, and what tests say to it.
+#include "nccl/nccl_cliques.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "nccl/nccl_far_ranks.h"
+#include "nccl/nccl_groups.h"
+
+namespace cuda_emulator::nccl {
+
+namespace {
+
+constexpr char magic[] = "emulated";
+
+/// A unique id's number, by which other processes know it, too; 0: it is none.
+std::uint64_t number_of(const ncclUniqueId& id) {
+  std::uint64_t number = 0;
+  if (std::memcmp(id.internal, magic, sizeof(magic)) == 0) {
+    std::memcpy(&number, id.internal + sizeof(magic), sizeof(number));
+  }
+  return number;
+}
+
+Clique& clique_of(std::uint64_t number) {
+  std::shared_ptr<Clique>& clique = state().cliques[number];
+  if (!clique) clique = std::make_shared<Clique>();
+  clique->unique_id = number;
+  return *clique;
+}
+
+bool in_progress(const ncclComm& communicator) {
+  using Phase = ncclComm::Phase;
+  return communicator.phase == Phase::joining || communicator.phase == Phase::posting ||
+         communicator.phase == Phase::splitting || communicator.phase == Phase::leaving;
+}
+
+/// Return two of the ranks, all of whom have joined, that share a device, or (-1, -1).
+std::pair<int, int> sharing(const ncclComm& communicator) {
+  std::map<int, int> devices = communicator.far ? communicator.far->devices() : std::map<int, int>{};  // by rank
+  for (const auto& [rank, member] : communicator.clique->members) devices[rank] = physical_device(member->device);
+  std::map<int, int> ranks;  // by device
+  for (const auto& [rank, device] : devices) {
+    const auto [at, first] = ranks.emplace(device, rank);
+    if (!first) return {at->second, rank};
+  }
+  return {-1, -1};
+}
+
+/// Return whether all ranks have joined. Those that are not of this process are looked for.
+bool all_are_there(ncclComm& communicator) {
+  const Clique& clique = *communicator.clique;
+  const auto missing = [&] {
+    return clique.size - std::ssize(clique.members) - (communicator.far ? communicator.far->joined() : 0);
+  };
+  if (missing() == 0) return true;
+  if (!communicator.far) communicator.far = std::make_shared<FarRanks>(communicator, clique.unique_id);
+  communicator.far->seek();
+  return missing() == 0;
+}
+
+bool go_on_joining(ncclComm& communicator) {
+  if (!all_are_there(communicator)) return false;
+  if (communicator.far && communicator.far->joined() == 0) communicator.far.reset();
+  if (const auto [a, b] = sharing(communicator); a >= 0) {
+    break_communicator(communicator, ncclInvalidUsage,
+                       fmt::format("Duplicate GPU detected: ranks {} and {} have one device", a, b));
+    return false;
+  }
+  return --communicator.looks <= 0;
+}
+
+/// Makes the communicator a rank of this clique. Return whether it can be.
+bool enter(ncclComm& communicator, std::uint64_t number, int ranks, int rank) {
+  Clique& clique = clique_of(number);
+  if ((clique.size != 0 && clique.size != ranks) || clique.members.contains(rank)) return false;
+  clique.size = ranks;
+  clique.members[rank] = &communicator;
+  communicator.clique = state().cliques.at(number);
+  communicator.rank = rank;
+  return true;
+}
+
+/// Return the number of the clique that is a part of this one, the same in all processes.
+std::uint64_t part_of(const Clique& clique, std::size_t split, int colour) {
+  std::uint64_t number = clique.unique_id;
+  for (const std::uint64_t one : {std::uint64_t{split}, static_cast<std::uint64_t>(colour)}) {
+    number = (number ^ (one + 1)) * 0x9e3779b97f4a7c15;
+    number ^= number >> 29;
+  }
+  return number | 1;
+}
+
+/// Return what all ranks called their split of this number with, by rank; empty: some have not yet.
+std::map<int, SplitCall> calls_of(const ncclComm& communicator, std::size_t split) {
+  std::map<int, SplitCall> calls;
+  if (communicator.far) calls = communicator.far->splits(split);
+  for (const auto& [rank, member] : communicator.clique->members) {
+    if (member->splits.size() > split) calls[rank] = member->splits[split];
+  }
+  return std::ssize(calls) == communicator.clique->size ? calls : std::map<int, SplitCall>{};
+}
+
+/// Once all ranks have called it, this one joins those of its colour.
+bool go_on_splitting(ncclComm& communicator) {
+  ncclComm& part = *communicator.part;
+  const std::size_t split = communicator.splits.size() - 1;
+  if (!part.clique) {
+    const auto calls = calls_of(communicator, split);
+    if (calls.empty()) return false;
+    const SplitCall own = communicator.splits.back();
+    std::set<std::pair<int, int>> ranks;  // by key
+    for (const auto& [rank, call] : calls) {
+      if (call.colour == own.colour) ranks.emplace(call.key, rank);
+    }
+    const auto place = std::distance(ranks.begin(), ranks.find({own.key, communicator.rank}));
+    enter(part, part_of(*communicator.clique, split, own.colour), static_cast<int>(ranks.size()),
+          static_cast<int>(place));
+  }
+  if (part.error == ncclSuccess && !go_on_joining(part)) return false;
+  *std::exchange(communicator.part_for, nullptr) = &part;
+  if (part.error != ncclSuccess) {
+    break_communicator(communicator, part.error, part.last_error);
+    return false;
+  }
+  part.phase = ncclComm::Phase::ready;
+  communicator.part = nullptr;
+  return true;
+}
+
+/// What is on streams is to end first, and all ranks are to leave.
+bool go_on_leaving(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock) {
+  bool idle = true;
+  for (const auto& one : communicator.groups) {
+    const auto group = one.lock();
+    if (!group || group->done()) continue;
+    idle = false;
+    runtime.streams.nudge(group->stream, lock);
+  }
+  const int leaving = communicator.clique->leaving + (communicator.far ? communicator.far->leaving() : 0);
+  return idle && leaving == communicator.clique->size && --communicator.looks <= 0;
+}
+
+/// Takes the communicator out of its clique; its handle is no longer good for anything.
+void retire(ncclComm& communicator) {
+  if (communicator.clique) communicator.clique->members.erase(communicator.rank);
+  communicator.phase = ncclComm::Phase::gone;
+  communicator.posting.reset();
+  communicator.far.reset();
+}
+
+std::mutex& threads_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+std::set<ncclComm_t>& with_threads() {
+  static std::set<ncclComm_t> all;
+  return all;
+}
+
+}  // namespace
+
+State& state() {
+  static auto& instance = *new State;  // outlives whatever destructors call it
+  return instance;
+}
+
+ncclResult_t misuse(const std::string& what) {
+  state().misuses.push_back(what);
+  static const bool told = std::getenv("CUDA_EMULATOR_TELL") != nullptr;
+  if (told) std::fprintf(stderr, "CUDA emulator: misuse of NCCL: %s\n", what.c_str());
+  state().last_error = what;
+  return ncclInvalidUsage;
+}
+
+ncclResult_t break_communicator(ncclComm& communicator, ncclResult_t error, const std::string& why) {
+  communicator.error = error;
+  communicator.last_error = why;
+  state().last_error = why;
+  return error;
+}
+
+ncclResult_t injected(const char* function) {
+  for (auto failure = state().failures.begin(); failure != state().failures.end(); ++failure) {
+    if (failure->function != function || --failure->calls > 0) continue;
+    const ncclResult_t result = failure->result;
+    state().failures.erase(failure);
+    state().last_error = fmt::format("{} fails as a test wants it", function);
+    return result;
+  }
+  return ncclSuccess;
+}
+
+bool usable(const char* function, ncclComm_t communicator) {
+  const auto known = [&](const auto& one) { return one.get() == communicator; };
+  if (std::any_of(state().communicators.begin(), state().communicators.end(), known) &&
+      communicator->phase != ncclComm::Phase::gone) {
+    return true;
+  }
+  misuse(fmt::format("{} of a communicator that {}", function,
+                     communicator == nullptr ? "is null" : "was destroyed or aborted"));
+  return false;
+}
+
+OnlyThread::OnlyThread(const char* function, ncclComm_t communicator) : communicator_(communicator) {
+  bool alone = false;
+  {
+    const std::lock_guard lock(threads_mutex());
+    alone = with_threads().insert(communicator).second;
+  }
+  if (alone) return;
+  const std::lock_guard lock(runtime().mutex);
+  misuse(fmt::format("{} while another thread is in a call on the same communicator", function));
+}
+
+OnlyThread::~OnlyThread() {
+  const std::lock_guard lock(threads_mutex());
+  with_threads().erase(communicator_);
+}
+
+// --- The functions of NCCL.
+
+namespace {
+
+ncclResult_t check_config(const char* function, const ncclConfig_t* config) {
+  if (config == nullptr || config->size != sizeof(ncclConfig_t) || config->magic != 0xcafebeef) {
+    return misuse(fmt::format("{}: the config did not begin as NCCL_CONFIG_INITIALIZER", function));
+  }
+  if (config->blocking != 0) return misuse(fmt::format("{}: the emulator has none that block", function));
+  return ncclSuccess;
+}
+
+/// One that has not joined yet.
+ncclComm& new_communicator() {
+  auto made = std::make_unique<ncclComm>();
+  made->device = current_device();
+  made->looks = state().looks;
+  return *state().communicators.emplace_back(std::move(made));
+}
+
+}  // namespace
+
+ncclResult_t get_unique_id(ncclUniqueId* id) {
+  static std::random_device random;
+  const CallGuard guard(runtime());
+  if (const ncclResult_t result = injected("ncclGetUniqueId"); result != ncclSuccess) return result;
+  const std::uint64_t number = std::uint64_t{random()} << 32 | random() | 1;
+  *id = {};
+  std::memcpy(id->internal, magic, sizeof(magic));
+  std::memcpy(id->internal + sizeof(magic), &number, sizeof(number));
+  return ncclSuccess;
+}
+
+ncclResult_t join(ncclComm_t* communicator, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config) {
+  const CallGuard guard(runtime());
+  if (const ncclResult_t result = injected("ncclCommInitRankConfig"); result != ncclSuccess) return result;
+  const std::uint64_t number = number_of(id);
+  if (in_group()) return misuse("ncclCommInitRankConfig within a group");
+  if (const ncclResult_t result = check_config("ncclCommInitRankConfig", config); result != ncclSuccess) return result;
+  if (number == 0 || ranks < 1 || rank < 0 || rank >= ranks) {
+    misuse(fmt::format("ncclCommInitRankConfig: rank {} of {} by {} unique id", rank, ranks, number == 0 ? "no" : "a"));
+    return ncclInvalidArgument;
+  }
+  ncclComm& made = new_communicator();
+  if (!enter(made, number, ranks, rank)) {
+    made.phase = ncclComm::Phase::gone;
+    misuse(fmt::format("ncclCommInitRankConfig: rank {} joins others than {}, or twice", rank, ranks));
+    return ncclInvalidArgument;
+  }
+  *communicator = &made;
+  return ncclInProgress;
+}
+
+ncclResult_t split(ncclComm_t communicator, int colour, int key, ncclComm_t* part, const ncclConfig_t* config) {
+  return call("ncclCommSplit", communicator, [&](Runtime&, ncclComm& one, Streams::Lock&) {
+    if (in_group()) return misuse("ncclCommSplit within a group");
+    if (const ncclResult_t result = check_config("ncclCommSplit", config); result != ncclSuccess) return result;
+    if (colour < 0) return misuse("ncclCommSplit: a colour below 0, which the emulator does not have");
+    if (one.error != ncclSuccess) return one.error;
+    if (one.phase != ncclComm::Phase::ready) return misuse("ncclCommSplit while a call is in progress");
+    const auto under_way = [](const auto& weak) {
+      const auto group = weak.lock();
+      return group && !group->done();
+    };
+    if (std::any_of(one.groups.begin(), one.groups.end(), under_way)) {
+      return misuse("ncclCommSplit of a communicator that has groups under way");
+    }
+    one.part = &new_communicator();
+    one.part->device = one.device;
+    one.part_for = part;
+    *part = nullptr;
+    one.splits.push_back({colour, key});
+    if (one.far) one.far->tell(one.splits.back());
+    one.phase = ncclComm::Phase::splitting;
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t get_state(ncclComm_t communicator, ncclResult_t* found) {
+  return call("ncclCommGetAsyncError", communicator, [&](Runtime& runtime, ncclComm& one, Streams::Lock& lock) {
+    using Phase = ncclComm::Phase;
+    if (one.error_to_come != ncclSuccess && --one.looks_to_error <= 0) {
+      break_communicator(one, std::exchange(one.error_to_come, ncclSuccess), "an error that a test wants");
+    }
+    if (one.error == ncclSuccess) {
+      if ((one.phase == Phase::joining && go_on_joining(one)) ||
+          (one.phase == Phase::splitting && go_on_splitting(one)) ||
+          (one.phase == Phase::posting && go_on_posting(runtime, one, lock))) {
+        one.phase = Phase::ready;
+      } else if (one.phase == Phase::leaving && go_on_leaving(runtime, one, lock)) {
+        one.phase = Phase::left;
+      }
+    }
+    *found = one.error != ncclSuccess ? one.error : in_progress(one) ? ncclInProgress : ncclSuccess;
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t finalize(ncclComm_t communicator) {
+  return call("ncclCommFinalize", communicator, [&](Runtime&, ncclComm& one, Streams::Lock&) {
+    if (in_group()) return misuse("ncclCommFinalize within a group");
+    if (one.error != ncclSuccess) return one.error;
+    if (one.phase != ncclComm::Phase::ready) return misuse("ncclCommFinalize while a call is in progress, or twice");
+    one.phase = ncclComm::Phase::leaving;
+    one.looks = state().looks;
+    ++one.clique->leaving;
+    if (one.far) one.far->leave();
+    return ncclInProgress;
+  });
+}
+
+ncclResult_t destroy(ncclComm_t communicator) {
+  return call("ncclCommDestroy", communicator, [&](Runtime&, ncclComm& one, Streams::Lock&) {
+    if (in_group()) return misuse("ncclCommDestroy within a group");
+    if (one.phase != ncclComm::Phase::left) return misuse("ncclCommDestroy before ncclCommFinalize came to its end");
+    retire(one);
+    return ncclSuccess;
+  });
+}
+
+/// What an aborted communicator frees waits for the GPU, which does not come to an end while a group of another one
+/// stands there. Notes a misuse after a second.
+void wait_for_gpu(Runtime& runtime, int device, Streams::Lock& lock) {
+  const auto stands = [](const std::weak_ptr<Group>& weak) {
+    const auto group = weak.lock();
+    return group && group->begun && !group->done();
+  };
+  const auto busy = [&](const auto& one) {
+    return one->device == device && one->phase != ncclComm::Phase::gone &&
+           std::any_of(one->groups.begin(), one->groups.end(), stands);
+  };
+  const auto deadline = Clock::now() + std::chrono::seconds(1);
+  while (std::any_of(state().communicators.begin(), state().communicators.end(), busy)) {
+    if (Clock::now() > deadline) {
+      misuse("ncclCommAbort while a kernel of another communicator stands on the GPU, which is not aborted meanwhile");
+      return;
+    }
+    runtime.memory.close();
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.lock();
+  }
+}
+
+ncclResult_t abort(ncclComm_t communicator) {
+  return call("ncclCommAbort", communicator, [&](Runtime& runtime, ncclComm& one, Streams::Lock& lock) {
+    if (in_group()) return misuse("ncclCommAbort within a group, which puts it off to the group's end");
+    const auto is_part = [&](const auto& other) {
+      return other->part == &one && other->phase != ncclComm::Phase::gone;
+    };
+    if (std::any_of(state().communicators.begin(), state().communicators.end(), is_part)) {
+      return misuse("ncclCommAbort of the part of a split that failed, before that of the whole");
+    }
+    if (one.part_for != nullptr) {  // the split is over
+      break_communicator(*one.part, ncclInternalError, "the whole was aborted while it was split");
+      *std::exchange(one.part_for, nullptr) = one.part;
+    }
+    for (const auto& weak : one.groups) {
+      if (const auto group = weak.lock()) group->aborted = true;
+    }
+    retire(one);
+    runtime.streams.wake();
+    wait_for_gpu(runtime, one.device, lock);
+    return ncclSuccess;
+  });
+}
+
+const char* last_error() {
+  static thread_local std::string text;
+  const std::lock_guard lock(runtime().mutex);
+  text = state().last_error;
+  return text.c_str();
+}
+
+void forget_all() {
+  state() = State{};
+}
+
+}  // namespace cuda_emulator::nccl
+
+// --- cuda_emulator_nccl.h.
+
+namespace cuda_emulator {
+
+void set_nccl_looks(int looks) {
+  const std::lock_guard lock(runtime().mutex);
+  nccl::state().looks = looks;
+}
+
+void fail_nccl_call(const std::string& function, int nth, ncclResult_t result) {
+  const std::lock_guard lock(runtime().mutex);
+  nccl::state().failures.push_back({function, nth, result});
+}
+
+void hang_nccl_group(int device, int nth) {
+  const std::lock_guard lock(runtime().mutex);
+  nccl::state().faults.push_back({device, nth, ncclSuccess});
+}
+
+void break_nccl_group(int device, int nth, ncclResult_t error) {
+  const std::lock_guard lock(runtime().mutex);
+  nccl::state().faults.push_back({device, nth, error});
+}
+
+std::vector<std::string> nccl_misuses() {
+  const std::lock_guard lock(runtime().mutex);
+  return nccl::state().misuses;
+}
+
+int nccl_communicators() {
+  const std::lock_guard lock(runtime().mutex);
+  const auto& all = nccl::state().communicators;
+  return static_cast<int>(
+      std::count_if(all.begin(), all.end(), [](const auto& one) { return one->phase != ncclComm::Phase::gone; }));
+}
+
+}  // namespace cuda_emulator

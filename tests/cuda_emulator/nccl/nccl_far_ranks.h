@@ -1,0 +1,111 @@
+// The ranks of a communicator of the emulated NCCL that are other processes: the same rules as between threads, kept by
+// frames (nccl_wires.h). A message moves once the groups of both its sides run. A rank that waits says so to the other
+// side, whose process then runs the stream of its group as far as that takes, and no sooner: work of streams is as late
+// here as among threads. One thread of the process, the postman, takes what comes.
+//
+// A process that ends, or aborts its communicator, closes its sockets. As over a network, the others' communicators
+// have ncclRemoteError then; within one machine the real NCCL notices nothing (NVIDIA/nccl 279): so it is here, too,
+// with CUDA_EMULATOR_NCCL_DEATHS=unseen. Before all have joined it is always seen: NCCL's ranks meet over sockets.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nccl/nccl_groups.h"
+#include "nccl/nccl_wires.h"
+
+namespace cuda_emulator::nccl {
+
+class FarRanks {
+ public:
+  /// of: the communicator that this belongs to.
+  FarRanks(ncclComm& of, std::uint64_t unique_id);
+  ~FarRanks();
+  FarRanks(const FarRanks&) = delete;
+  FarRanks& operator=(const FarRanks&) = delete;
+
+  /// Looks for the ranks that are not of this process.
+  void seek();
+  int joined() const { return static_cast<int>(ranks_.size()); }
+  /// Return their devices, by rank.
+  std::map<int, int> devices() const;
+  /// Return whether this rank is one of them.
+  bool has(int rank) const { return ranks_.contains(rank); }
+
+  /// This rank takes its side in connecting to the message's peer.
+  void come(const Group::Message& message);
+  /// Return whether both sides have.
+  bool connected(const Group::Message& message) const;
+  /// The message's side of this rank is on a stream: gives it its number.
+  void post(Group::Message& message);
+  /// The group of the message has begun.
+  void begin(const Group::Message& message);
+  /// Moves the message if the other side runs, too; else lets that know that it is needed. Return whether it moved.
+  bool move(Group::Message& message);
+  /// This rank has called ncclCommSplit.
+  void tell(const SplitCall& call);
+  /// Return what those that have called their split of this number (from 0 on) did so with, by rank.
+  std::map<int, SplitCall> splits(std::size_t number) const;
+  /// This rank has called ncclCommFinalize.
+  void leave();
+  /// Return how many of them have.
+  int leaving() const;
+
+  // The postman's.
+
+  std::vector<int> sockets() const;
+  /// Return the sockets that have something left to write.
+  std::vector<int> kept() const;
+  /// Takes what has come.
+  void receive();
+  /// Runs what the other processes wait for. Return whether some of it was posted, but could not run yet.
+  bool serve(Runtime& runtime, Streams::Lock& lock);
+
+ private:
+  /// What is known of one direction of messages.
+  struct Lane {
+    struct Theirs {
+      std::uint64_t bytes = 0;
+      int type = 0;
+      bool begun = false, come = false;
+      std::string data;
+    };
+    bool we_came = false, they_came = false;
+    std::uint64_t posted = 0;                // messages of ours, which are numbered from 1
+    std::uint64_t needed = 0;                // of ours, the last that they wait for
+    std::map<std::uint64_t, Theirs> theirs;  // by number
+  };
+  struct Rank {
+    explicit Rank(Wire own) : wire(std::move(own)) {}
+    Wire wire;
+    int device = 0;
+    Lane from_us, to_us;
+    std::vector<SplitCall> splits;
+    bool leaving = false, lost = false;
+  };
+
+  Lane& lane_of(const Group::Message& message);
+  const Lane& lane_of(const Group::Message& message) const;
+  void greet(Wire& wire) const;
+  void meet(Wire wire, const Frame& hello);
+  void take(int number, Rank& rank, Wire::Received& received);
+  void lose(int number, Rank& rank);
+  void require_agreement(int rank, const Group::Message& ours, const Lane::Theirs& theirs);
+
+  ncclComm& communicator_;
+  const std::uint64_t unique_id_;
+  int listener_ = -1;
+  std::set<int> sought_;       // connected to
+  std::map<int, Rank> ranks_;  // joined
+  std::list<Wire> strangers_;  // connected, but have not said who they are
+};
+
+/// Lets the postman look at the sockets anew; starts it if need be.
+void wake_postman();
+
+}  // namespace cuda_emulator::nccl

@@ -1,0 +1,56 @@
+// The thread that takes what other processes send. It lives from the first communicator that looked for them to the end
+// of the process; while it has nothing to do, it sleeps.
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <thread>
+#include <vector>
+
+#include "nccl/nccl_far_ranks.h"
+
+namespace cuda_emulator::nccl {
+
+namespace {
+
+constexpr int look_again_milliseconds = 1;  // where another process waits for what cannot run yet
+
+[[noreturn]] void carry(int woken) {
+  while (true) {
+    std::vector<pollfd> entries{{woken, POLLIN, 0}};
+    bool stuck = false;
+    {
+      Runtime& runtime = cuda_emulator::runtime();
+      CallGuard guard(runtime);
+      std::vector<std::shared_ptr<FarRanks>> all;  // work that runs may end communicators
+      for (const auto& communicator : state().communicators) {
+        if (communicator->far) all.push_back(communicator->far);
+      }
+      for (const auto& far : all) far->receive();
+      runtime.streams.wake();  // meetings have perhaps got further
+      for (const auto& far : all) stuck = far->serve(runtime, guard.lock) || stuck;
+      for (const auto& far : all) {
+        for (const int socket : far->sockets()) entries.push_back({socket, POLLIN, 0});
+        for (const int socket : far->kept()) entries.push_back({socket, POLLOUT, 0});
+      }
+    }
+    ::poll(entries.data(), entries.size(), stuck ? look_again_milliseconds : -1);
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(woken, &count, sizeof count);  // of calls of wake_postman()
+  }
+}
+
+}  // namespace
+
+void wake_postman() {
+  static const int descriptor = [] {
+    const int made = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    std::thread(carry, made).detach();
+    return made;
+  }();
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(descriptor, &one, sizeof one);
+}
+
+}  // namespace cuda_emulator::nccl

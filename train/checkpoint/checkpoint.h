@@ -1,0 +1,40 @@
+// The state of a run on disk: global tensors by name, cut into slices, whatever the mesh. A checkpoint holds a file for
+// each rank of the run that made it, state-RANK-of-RANKS.h5, with the slices whose optimizer state that rank owned:
+// datasets weights/NAME, first_moment/NAME and second_moment/NAME where a slice is the whole tensor, else
+// weights/NAME[BEGIN:END] and so on, elements of the flattened tensor. Any mesh opens them. No function here
+// communicates.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "train/checkpoint/checkpoint_folder.h"
+#include "train/engine/rank_state.h"
+
+namespace ringtrain {
+
+/// Return the name of a rank's file.
+std::string state_file_name(int rank, int ranks);
+
+/// Copies this rank's slices of weights and moments to state.snapshot, where they are when the stream has got here.
+void take_snapshot(RankState& state);
+/// Writes this rank's file into a folder that exists, brings it to the disk, and return its size and hash, read back.
+/// The values are those of the snapshot; of a state that has none, the present ones, which nobody may change meanwhile.
+/// May run on another thread than the rank's. Throws Error(checkpoint); Error(numeric) that names the tensor if a value
+/// is not finite.
+CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step);
+
+/// Throws Error(checkpoint) unless the files hold each element of the state of the checkpoint's model once.
+void check_state(const Checkpoint& checkpoint);
+/// Verifies a checkpoint, or all complete ones of a run's folder: every hash, config, and state. Tells each that is
+/// good or damaged. Throws Error(checkpoint) if there is none, or if one is damaged, with the first one's sentence.
+void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& tell);
+
+/// Reads the weights into this rank: the model's, and the optimizer's where it has its own. Throws Error(checkpoint)
+/// that names the tensor if the checkpoint's model is not this one, or its files do not hold each element once.
+void load_weights(RankState& state, const Checkpoint& checkpoint);
+/// Reads this rank's slices of the moments.
+void load_moments(RankState& state, const Checkpoint& checkpoint);
+
+}  // namespace ringtrain

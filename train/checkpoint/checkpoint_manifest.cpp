@@ -1,0 +1,127 @@
+#include "train/checkpoint/checkpoint_manifest.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "framework/error.h"
+#include "framework/storage/files.h"
+#include "framework/storage/hash.h"
+#include "framework/storage/strict_json.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr const char* format_name = "ringtrain checkpoint";
+constexpr std::int64_t format_version = 2;
+constexpr std::int64_t largest_manifest = 16 << 20;  // a rank takes about 120 bytes
+
+/// Return a name that is a file's of this folder and of no other.
+std::string plain_name(std::string name) {
+  if (name.empty() || name.starts_with('.') || name.find_first_of(std::string("/\0", 2)) != std::string::npos) {
+    throw std::runtime_error("a file's name is no plain name");
+  }
+  return name;
+}
+
+void read_fields(const StrictObject& top, CheckpointManifest& manifest) {
+  manifest.step = top.integer("step");
+  manifest.samples = top.integer("samples");
+  manifest.tokens = top.integer("tokens");
+  manifest.skipped_steps = top.integer("skipped_steps");
+  manifest.data_hash = top.text("data_hash");
+  manifest.dtype = top.text("dtype");
+  const StrictObject model(top.member("model"), 2);
+  manifest.architecture = model.text("architecture");
+  manifest.parameters = model.integer("parameters");
+  manifest.ranks = top.integer("ranks");
+  for (const nlohmann::json& entry : top.list("files")) {
+    const StrictObject file(entry, 3);
+    manifest.files.push_back({plain_name(file.text("name")), file.integer("bytes"), file.hash("xxh3_128")});
+  }
+}
+
+nlohmann::ordered_json without_hash(const CheckpointManifest& manifest) {
+  nlohmann::ordered_json json;
+  json["format"] = format_name;
+  json["format_version"] = format_version;
+  json["step"] = manifest.step;
+  json["samples"] = manifest.samples;
+  json["tokens"] = manifest.tokens;
+  json["skipped_steps"] = manifest.skipped_steps;
+  json["data_hash"] = manifest.data_hash;
+  json["dtype"] = manifest.dtype;
+  json["model"] = {{"architecture", manifest.architecture}, {"parameters", manifest.parameters}};
+  json["ranks"] = manifest.ranks;
+  json["files"] = nlohmann::ordered_json::array();
+  for (const CheckpointFile& file : manifest.files) {
+    json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.hash}});
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string to_json(const CheckpointManifest& manifest) {
+  nlohmann::ordered_json json = without_hash(manifest);
+  json["hash"] = hash_bytes(json.dump(2));
+  return json.dump(2) + "\n";
+}
+
+CheckpointManifest parse_manifest(const std::string& text, const std::string& path) {
+  CheckpointManifest manifest;
+  std::string stated;
+  try {
+    const nlohmann::json json = parse_strict_json(text);
+    if (!json.is_object() || !json.contains("format") || json["format"] != format_name) {
+      throw std::runtime_error("it is not the manifest of a checkpoint");
+    }
+    if (!json.contains("format_version") || json["format_version"] != format_version) {
+      fail(ExitCode::checkpoint,
+           "{}: has format version {}, but this program reads version {}; use it with the version of the program that "
+           "made it, or train anew into another --output",
+           path, json.value("format_version", nlohmann::json()).dump(), format_version);
+    }
+    const StrictObject top(json, 12);
+    read_fields(top, manifest);
+    stated = top.hash("hash");
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {  // of the JSON or of its members
+    fail(ExitCode::checkpoint, "{}: is damaged: {}", path, error.what());
+  }
+  if (const std::string found = hash_bytes(without_hash(manifest).dump(2)); found != stated) {
+    fail(ExitCode::checkpoint, "{}: is damaged: its content has hash {}, but it states {}", path, found, stated);
+  }
+  if (to_json(manifest) != text) {
+    fail(ExitCode::checkpoint, "{}: is damaged: it is not written as this program writes it", path);
+  }
+  return manifest;
+}
+
+CheckpointFile describe_file(const std::string& folder, const std::string& name) {
+  const std::string path = folder + "/" + name;
+  return {name, file_size(path, ExitCode::checkpoint), hash_file(path, ExitCode::checkpoint)};
+}
+
+CheckpointManifest verify_checkpoint(const std::string& folder) {
+  if (!path_exists(folder)) fail(ExitCode::checkpoint, "{}: there is no such checkpoint", folder);
+  const std::string path = folder + "/manifest.json";
+  if (!is_directory(folder) || !path_exists(path)) {
+    fail(ExitCode::checkpoint, "{}: is no complete checkpoint: it has no manifest.json", folder);
+  }
+  CheckpointManifest manifest = parse_manifest(read_file(path, ExitCode::checkpoint, largest_manifest), path);
+  for (const CheckpointFile& file : manifest.files) {
+    const std::string at = folder + "/" + file.name;
+    if (!path_exists(at)) fail(ExitCode::checkpoint, "{}: is missing, but its manifest lists it", at);
+    if (const std::int64_t bytes = file_size(at, ExitCode::checkpoint); bytes != file.bytes) {
+      fail(ExitCode::checkpoint, "{}: has {} bytes, but its manifest says {}: it is damaged", at, bytes, file.bytes);
+    }
+    if (const std::string hash = hash_file(at, ExitCode::checkpoint); hash != file.hash) {
+      fail(ExitCode::checkpoint, "{}: has hash {}, but its manifest says {}: it is damaged", at, hash, file.hash);
+    }
+  }
+  return manifest;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,97 @@
+#include "train/engine/fitting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "framework/device.h"
+#include "framework/profile/progress.h"
+#include "framework/system/system_memory.h"
+#include "train/engine/memory_report.h"
+
+#if RINGTRAIN_CUDA
+#include "framework/cuda/context.h"
+#include "framework/cuda/memory.h"
+#endif
+
+namespace ringtrain {
+
+namespace {
+
+std::string text_of(const std::string& name, std::int64_t bytes) {
+  return fmt::format("{}: {} bytes, {}", name, bytes, human_bytes(static_cast<double>(bytes)));
+}
+
+#if RINGTRAIN_CUDA
+/// What the CUDA libraries take for their own code when it is first used.
+constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
+
+/// Return what NCCL takes of a rank's GPU besides. It says nowhere; seen in use (NVIDIA/nccl 1685, eight H100s): 12 MiB
+/// in each of up to 32 channels for each neighbour of a communicator, on one machine, and 0.5 GiB for all. Of ours the
+/// ring's two meet two neighbours, that of the gradients at most all ranks (with reductions of NCCL's own, fewer).
+std::int64_t nccl_bytes(const Config& config, std::size_t ranks_on_gpu) {
+  const std::int64_t ranks = config.mesh.data * config.mesh.sequence;
+  const bool used = config.mesh.backend == Backend::nccl ||
+                    (config.mesh.backend == Backend::automatic && built_with_nccl && ranks_on_gpu == 1);
+  if (!used || ranks == 1) return 0;
+  constexpr std::int64_t neighbour_bytes = std::int64_t{32 * 12} << 20, base_bytes = std::int64_t{512} << 20;
+  constexpr std::int64_t most_neighbours = 7;  // with GPUs in one machine; those of others share buffers
+  const std::int64_t ring = 2 * std::min<std::int64_t>(2, config.mesh.sequence - 1);
+  return base_bytes + neighbour_bytes * (ring + std::min(ranks - 1, most_neighbours));
+}
+
+struct Gpu {
+  std::string name;
+  std::int64_t available;
+};
+
+Gpu look_at(int index, const Config& config, std::size_t ranks) {
+  const cuda::DeviceFacts facts = cuda::facts_of(index);
+  return {fmt::format("GPU {} ({})", index, facts.name),
+          static_cast<std::int64_t>(cuda::free_bytes(index)) - library_bytes - nccl_bytes(config, ranks)};
+}
+
+/// Return the ranks of this process by the GPU that they share.
+std::map<int, std::vector<int>> by_gpu(const Config& config, const RanksAround& around) {
+  std::map<int, std::vector<int>> ranks;
+  for (const int rank : around.own) ranks[device_of(config.training, rank, around.here).index].push_back(rank);
+  return ranks;
+}
+#endif
+
+}  // namespace
+
+void require_fitting(const Config& config, const std::vector<RankPlan>& plans, const RanksAround& around) {
+  std::vector<RankPlan> on_host;
+  for (const int rank : around.here) {
+    RankPlan plan = plans[static_cast<std::size_t>(rank)];
+    if (config.training.device == "cuda") plan.peak = plan.host;
+    on_host.push_back(std::move(plan));
+  }
+  require_memory(on_host, available_memory(), "");
+#if RINGTRAIN_CUDA
+  if (config.training.device != "cuda") return;
+  for (const auto& [index, ranks] : by_gpu(config, around)) {
+    std::vector<RankPlan> sharing;
+    for (const int rank : ranks) sharing.push_back(plans[static_cast<std::size_t>(rank)]);
+    const Gpu gpu = look_at(index, config, ranks.size());
+    require_memory(sharing, gpu.available, fmt::format(" of {}", gpu.name));
+  }
+#endif
+}
+
+std::string available_text([[maybe_unused]] const Config& config, [[maybe_unused]] const RanksAround& around) {
+  std::string text = text_of("available", available_memory()) + "\n";
+#if RINGTRAIN_CUDA
+  if (config.training.device == "cuda") {
+    for (const auto& [index, ranks] : by_gpu(config, around)) {
+      const Gpu gpu = look_at(index, config, ranks.size());
+      text += text_of(fmt::format("available on {}, shared by {} ranks", gpu.name, ranks.size()), gpu.available) + "\n";
+    }
+  }
+#endif
+  return text;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,131 @@
+#include "train/engine/memory_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/error.h"
+#include "framework/profile/progress.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Tensors of one tag whose names differ in numbers alone ("layers.3.input") and that have one shape: one line.
+struct Line {
+  Tag tag;
+  std::string name;
+  DType dtype;
+  Shape shape;
+  std::size_t bytes = 0;
+  std::int64_t count = 0;
+};
+
+/// Return name with every run of digits that stands between dots (or ends) replaced by *.
+std::string pattern_of(const std::string& name) {
+  std::string pattern;
+  for (std::size_t i = 0; i < name.size();) {
+    std::size_t end = i;
+    while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
+    const bool number = end > i && (i == 0 || name[i - 1] == '.' || name[i - 1] == ' ') &&
+                        (end == name.size() || name[end] == '.' || name[end] == ' ');
+    if (number) {
+      pattern += '*';
+    } else {
+      end = std::max(end, i + 1);
+      pattern += name.substr(i, end - i);
+    }
+    i = end;
+  }
+  return pattern;
+}
+
+std::vector<Line> lines_of(const RankPlan& plan) {
+  std::vector<Line> lines;
+  for (const PlannedTensor& tensor : plan.tensors) {
+    const std::string pattern = pattern_of(tensor.name);
+    const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& line) {
+      return line.tag == tensor.tag && line.name == pattern && line.shape == tensor.shape && line.dtype == tensor.dtype;
+    });
+    if (same != lines.end()) {
+      same->bytes += tensor.bytes;
+      ++same->count;
+    } else {
+      lines.push_back({tensor.tag, pattern, tensor.dtype, tensor.shape, tensor.bytes, 1});
+    }
+  }
+  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.tag < b.tag; });
+  return lines;
+}
+
+std::string text_of(const RankPlan& plan) {
+  std::string text;
+  const std::vector<Line> lines = lines_of(plan);
+  for (int i = 0; i < tag_count; ++i) {
+    const Tag tag = static_cast<Tag>(i);
+    text += fmt::format("  {:<13} {:>15} bytes  {:>10}\n", name_of(tag), plan.peak[tag],
+                        human_bytes(static_cast<double>(plan.peak[tag])));
+    for (const Line& line : lines) {
+      if (line.tag != tag) continue;
+      text += fmt::format("    {:<11} {:>15}        {} {} {}{}\n", "", line.bytes, line.name, name_of(line.dtype),
+                          line.shape.to_string(), line.count > 1 ? fmt::format(" x {}", line.count) : "");
+    }
+  }
+  text += fmt::format("  {:<13} {:>15} bytes  {:>10}\n", "total", plan.peak.total,
+                      human_bytes(static_cast<double>(plan.peak.total)));
+  if (plan.host.total > 0) {
+    text += fmt::format("  {:<13} {:>15} bytes  {:>10}\n", "host besides", plan.host.total,
+                        human_bytes(static_cast<double>(plan.host.total)));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string memory_report(const std::vector<RankPlan>& plans) {
+  std::vector<std::pair<std::string, std::vector<int>>> same;  // text, ranks
+  for (const RankPlan& plan : plans) {
+    const std::string text = text_of(plan);
+    const auto found = std::find_if(same.begin(), same.end(), [&](const auto& entry) { return entry.first == text; });
+    if (found == same.end()) {
+      same.push_back({text, {plan.rank}});
+    } else {
+      found->second.push_back(plan.rank);
+    }
+  }
+  std::string report;
+  for (const auto& [text, ranks] : same) {
+    std::string names;
+    for (const int rank : ranks) names += (names.empty() ? "" : ", ") + std::to_string(rank);
+    report += fmt::format("memory of {} {}\n{}", ranks.size() > 1 ? "each of the ranks" : "rank", names, text);
+  }
+  return report + fmt::format("memory of all {} ranks: {} bytes, {}\n", plans.size(), total_bytes(plans),
+                              human_bytes(static_cast<double>(total_bytes(plans))));
+}
+
+std::size_t total_bytes(const std::vector<RankPlan>& plans) {
+  std::size_t sum = 0;
+  for (const RankPlan& plan : plans) sum += plan.peak.total;
+  return sum;
+}
+
+void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, const std::string& where) {
+  const std::size_t needed = total_bytes(plans);
+  if (needed <= static_cast<std::size_t>(std::max<std::int64_t>(available, 0))) return;
+  const RankPlan& largest = *std::max_element(
+      plans.begin(), plans.end(), [](const RankPlan& a, const RankPlan& b) { return a.peak.total < b.peak.total; });
+  std::string tags;
+  for (int i = 0; i < tag_count; ++i) {
+    const Tag tag = static_cast<Tag>(i);
+    tags += fmt::format("{}{} {}", i ? ", " : "", name_of(tag), human_bytes(static_cast<double>(largest.peak[tag])));
+  }
+  fail(ExitCode::usage,
+       "the plan does not fit: {} ranks need {} ({} bytes) together, but {} ({} bytes){} are available; rank {} needs "
+       "{} "
+       "({}); use a smaller training.seq_len, training.micro_batch_size or training.loss_chunk, a training.recompute "
+       "that keeps less, or a smaller mesh.data (see --dry-run)",
+       plans.size(), human_bytes(static_cast<double>(needed)), needed, human_bytes(static_cast<double>(available)),
+       available, where, largest.rank, human_bytes(static_cast<double>(largest.peak.total)), tags);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,105 @@
+#include "train/engine/optimizer.h"
+
+#include <algorithm>
+
+#include "kernels/elementwise.h"
+#include "layers/transformer.h"
+#include "parallel/gradient_reduction.h"
+
+namespace ringtrain {
+
+std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks, int rank) {
+  std::vector<ParameterSlice> slices;
+  std::int64_t moment = 0;
+  const auto& all = table.all();
+  std::size_t id = 0;
+  for (int group = 0; group < table.groups(); ++group) {
+    const std::int64_t start = table.group_begin(group);
+    const Slice owned = GradientReduction::owned(table, group, ranks, rank);  // relative to the group
+    for (; id < all.size() && all[id].group == group; ++id) {
+      const std::int64_t offset = all[id].offset, count = all[id].shape.numel();
+      const std::int64_t begin = std::max(offset, start + owned.begin) - offset;
+      const std::int64_t end = std::min(offset + count, start + owned.end) - offset;
+      if (begin >= end) continue;
+      slices.push_back({static_cast<int>(id), begin, end, moment});
+      moment += end - begin;
+    }
+  }
+  return slices;
+}
+
+Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parameters& parameters, Stream& stream,
+                     int ranks, int rank, bool offload)
+    : config_(config),
+      parameters_(&parameters),
+      stream_(&stream),
+      slices_(owned_slices(parameters.table(), ranks, rank)) {
+  const DType model_dtype = parameters.all_weights().dtype, dtype = accumulator(model_dtype);
+  Allocator& home = offload ? allocator.host() : allocator;
+  first_ = home.make(Tag::optimizer, "first moment", dtype, {elements()});
+  second_ = home.make(Tag::optimizer, "second moment", dtype, {elements()});
+  if (dtype != model_dtype) master_ = home.make(Tag::optimizer, "master weights", dtype, {elements()});
+  if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, dtype, elements());
+  for (const ParameterSlice& slice : slices_) {
+    const Parameter& parameter = parameters.table()[slice.parameter];
+    updates_.push_back({.w = weights(slice),
+                        .m = first_moment(slice),
+                        .v = second_moment(slice),
+                        .g = parameters.gradient(slice.parameter).flat(slice.begin, slice.end),
+                        .rounded = master_.empty() ? TensorView{} : model_weights(slice),
+                        .weight_decay = parameter.decay ? config.weight_decay : 0});
+  }
+  sum_ = allocator.make(Tag::workspace, "gradient norm", DType::float64, {1});
+}
+
+std::int64_t Optimizer::elements() const {
+  return slices_.empty() ? 0 : slices_.back().moment + slices_.back().count();
+}
+
+void Optimizer::reset() {
+  fill(*stream_, first_, 0);
+  fill(*stream_, second_, 0);
+}
+
+void Optimizer::initialise_weights(std::uint64_t seed) {
+  if (!has_master_weights()) return;
+  for (const ParameterSlice& slice : slices_) {
+    initialise_parameter(*stream_, parameters_->table(), slice.parameter, seed, slice.begin, weights(slice));
+  }
+}
+
+double Optimizer::sum_of_squares() {
+  double sum = 0;
+  sum_of_squares(host_view(&sum, {1}));
+  stream_->synchronize();
+  return sum;
+}
+
+void Optimizer::sum_of_squares(const TensorView& sum) {
+  fill(*stream_, sum_, 0);
+  for (const ParameterSlice& slice : slices_) {
+    ringtrain::sum_of_squares(*stream_, sum_, parameters_->gradient(slice.parameter).flat(slice.begin, slice.end),
+                              true);
+  }
+  copy_in_order(*stream_, sum, sum_);
+}
+
+void Optimizer::update(double lr, std::int64_t step, double gradient_scale) {
+  const AdamW hyper{.lr = lr,
+                    .beta1 = config_.beta1,
+                    .beta2 = config_.beta2,
+                    .eps = config_.eps,
+                    .step = step,
+                    .gradient_scale = gradient_scale};
+  if (offloaded_) {
+    offloaded_->run(*stream_, updates_, hyper);
+  } else {
+    adamw_update(*stream_, updates_, hyper);
+  }
+}
+
+double clip_factor(double norm, double max_norm) {
+  return max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,170 @@
+#include "train/engine/rank_state.h"
+
+#include <algorithm>
+
+#include "parallel/fault_injection.h"
+#include "parallel/launch/launch.h"
+#include "parallel/nccl/nccl_communicator.h"
+#include "parallel/traced_communicator.h"
+
+#if RINGTRAIN_CUDA
+#include "framework/cuda/context.h"
+#endif
+
+namespace ringtrain {
+
+namespace {
+
+std::int64_t shard_tokens(const MeshConfig& mesh, std::int64_t length, int ring_rank) {
+  return token_count(shard_segments(mesh.layout, length, static_cast<int>(mesh.sequence), ring_rank));
+}
+
+std::int64_t longest_evaluation(const RankPurpose& purpose) {
+  return purpose.evaluation_lengths.empty()
+             ? 0
+             : *std::max_element(purpose.evaluation_lengths.begin(), purpose.evaluation_lengths.end());
+}
+
+ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose, int ring_rank) {
+  const TrainingConfig& training = config.training;
+  const std::int64_t longest = longest_evaluation(purpose);
+  ExecutionShape shape;
+  shape.ring_size = static_cast<int>(config.mesh.sequence);
+  shape.max_sequences = purpose.training ? training.micro_batch_size : 1;
+  shape.max_tokens = purpose.training ? shard_tokens(config.mesh, training.seq_len, ring_rank) : 0;
+  shape.max_evaluation_sequences = 1;
+  shape.max_evaluation_tokens = shard_tokens(config.mesh, longest, ring_rank);
+  // Rank 0 of a ring has the largest shard, of whatever length.
+  shape.max_ring_tokens = purpose.training ? shard_tokens(config.mesh, training.seq_len, 0) : 0;
+  shape.max_evaluation_ring_tokens = shard_tokens(config.mesh, longest, 0);
+  shape.dtype = training.dtype;
+  shape.recompute = training.recompute;
+  shape.offload = training.offload != Offload::none;
+  shape.feedforward_chunk = training.feedforward_chunk;
+  shape.loss_chunk = training.loss_chunk;
+  shape.deterministic = training.deterministic;
+  shape.documents = purpose.training && config.data.packing == Packing::documents;
+  return shape;
+}
+
+/// Return the tokens of each sequence for which a batch of `sequences` also holds one evaluation sequence.
+std::int64_t batch_tokens(const ExecutionShape& shape) {
+  return std::max(shape.max_tokens, (shape.max_evaluation_tokens + shape.max_sequences - 1) / shape.max_sequences);
+}
+
+/// Return ranks whose GPU memory is exchanged in the order of this stream's work.
+std::unique_ptr<Communicator> ordered(std::unique_ptr<Communicator> ranks, Stream& stream) {
+  ranks->order_with(stream);
+  return ranks;
+}
+
+/// Return all ranks joined by NCCL, or null where another backend carries GPU memory, or there is none to carry.
+std::unique_ptr<Communicator> gpu_ranks(const Config& config, Communicator& world, Stream& stream, RankTrace* trace) {
+  if (!stream.on_cuda() || world.size() == 1) return nullptr;
+  const double timeout = config.mesh.timeout_seconds;
+  std::unique_ptr<Communicator> ranks;
+  if (config.mesh.backend == Backend::nccl) ranks = make_nccl_communicator(world, stream, timeout);
+  if (config.mesh.backend == Backend::automatic) ranks = nccl_if_each_has_a_gpu(world, stream, timeout);
+  if (!ranks) return nullptr;
+  ranks = with_fault_of_environment(std::move(ranks));
+  return trace ? traced_on_device(std::move(ranks), *trace) : std::move(ranks);
+}
+
+/// Return whether a plan of the config is one of ranks that NCCL joins: as far as this machine can tell.
+bool nccl_is_planned(const Config& config, [[maybe_unused]] const Mesh& mesh) {
+  if (config.mesh.backend == Backend::nccl) return true;
+#if RINGTRAIN_CUDA
+  return config.mesh.backend == Backend::automatic && config.training.device == "cuda" && built_with_nccl &&
+         cuda::device_count() >= mesh.size();
+#else
+  return false;
+#endif
+}
+
+/// Return who adds gradients: NCCL, if it joins the ranks, unless the same bits are wanted, which it does not give
+/// everywhere (NVLink's own sums take any order).
+SumOrder sum_order(const Config& config, bool joined_by_nccl) {
+  return joined_by_nccl && !config.training.deterministic ? SumOrder::by_communicator : SumOrder::by_rank;
+}
+
+/// Return a device of the kind that the config wants; for a plan any of them will do.
+Device planned_device(const Config& config) {
+  return config.training.device == "cuda" ? Device::cuda(0) : Device::cpu();
+}
+
+}  // namespace
+
+RankPurpose training_purpose(const Config& config) {
+  RankPurpose purpose;
+  if (config.evaluation.interval > 0) purpose.evaluation_lengths = config.evaluation.context_lengths;
+  return purpose;
+}
+
+RankState::RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank_index,
+                     Device device, ThreadPool& pool, Communicator* world_communicator, RankTrace* trace)
+    : mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)},
+      rank(rank_index),
+      shard{config.mesh.layout, mesh.sequence, mesh.sequence_index(rank_index)},
+      world(world_communicator),
+      allocator(device, world ? Allocator::Mode::real : Allocator::Mode::plan),
+      compute(allocator, pool, trace),
+      stream(compute.stream()),
+      gpus(world ? gpu_ranks(config, *world, stream, trace) : nullptr),
+      ring(world ? ordered((gpus ? gpus.get() : world)->split(mesh.data_index(rank)), stream) : nullptr),
+      parameters(allocator, table, config.training.dtype, purpose.training),
+      model(config.model, execution_shape(config, purpose, shard.ring_rank), allocator, parameters, stream, ring.get()),
+      batch(allocator.host(), execution_shape(config, purpose, shard.ring_rank).max_sequences,
+            batch_tokens(execution_shape(config, purpose, shard.ring_rank)), config.training.dtype) {
+  const std::int64_t evaluated = execution_shape(config, purpose, shard.ring_rank).max_evaluation_tokens;
+  if (evaluated > 0) {
+    evaluation_nll = allocator.host().make(Tag::workspace, "evaluation nll", DType::float64, {evaluated});
+  }
+  staging = allocator.host().make(Tag::checkpoint, "staging", state_dtype(), {staging_elements});
+  if (purpose.training) {
+    const ExecutionShape shape = execution_shape(config, purpose, shard.ring_rank);
+    const std::int64_t sequences = config.training.global_batch_size / config.mesh.data;
+    for (std::int64_t done = shape.max_sequences; done < sequences; done += shape.max_sequences) {
+      later_batches.emplace_back(allocator.host(), shape.max_sequences, shape.max_tokens, config.training.dtype);
+    }
+    step_sums = allocator.host().make(Tag::workspace, "loss and gradient norm", DType::float64, {2});
+    reduction =
+        std::make_unique<GradientReduction>(allocator, gpus ? gpus.get() : world, mesh.size(), parameters, stream,
+                                            sum_order(config, world ? gpus != nullptr : nccl_is_planned(config, mesh)));
+    optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank,
+                                            config.training.offload == Offload::activations_and_optimizer);
+    if (config.checkpoint.background && config.checkpoint.interval > 0) {
+      snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(), {3, optimizer->elements()});
+    }
+  }
+}
+
+Device device_of(const TrainingConfig& config, int rank, [[maybe_unused]] std::span<const int> here) {
+  if (config.device == "cpu") return Device::cpu();
+#if RINGTRAIN_CUDA
+  const auto place = std::find(here.begin(), here.end(), rank) - here.begin();
+  return Device::cuda(static_cast<int>(place) % std::max(1, cuda::device_count()));
+#else
+  fail(ExitCode::device, "rank {}: this program was built without CUDA", rank);
+#endif
+}
+
+void require_carrier(const Config& config, Communicator& world, Device device, bool ranks_are_processes) {
+  if (device.is_cpu() || world.size() == 1) return;
+  if (config.mesh.backend == Backend::nccl || (config.mesh.backend == Backend::automatic && ranks_are_processes)) {
+    require_a_gpu_each(world, device);
+  }
+}
+
+std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose) {
+  const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
+  ThreadPool pool(threads_per_rank(config.mesh.threads_per_rank, mesh.size()));
+  std::vector<RankPlan> plans;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const RankState state(config, table, purpose, rank, planned_device(config), pool, nullptr);
+    plans.push_back({rank, state.allocator.live(), state.allocator.peak(),
+                     state.allocator.device().is_cpu() ? MemoryUse{} : state.allocator.host().peak()});
+  }
+  return plans;
+}
+
+}  // namespace ringtrain

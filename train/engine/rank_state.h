@@ -1,0 +1,94 @@
+// Everything that one rank of a run holds: allocator, weights, model, batch, gradient reduction, optimizer, and the
+// buffers of evaluation and of checkpoints. One constructor serves the run and its plan: with a null world it records
+// what it would allocate and touches nothing, which is the memory plan that --dry-run prints. After it nothing is
+// allocated.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/batch.h"
+#include "data/loader.h"
+#include "framework/allocator.h"
+#include "framework/compute_device.h"
+#include "framework/config/config.h"
+#include "framework/parameters.h"
+#include "layers/transformer.h"
+#include "parallel/communicator.h"
+#include "parallel/gradient_reduction.h"
+#include "train/engine/optimizer.h"
+
+namespace ringtrain {
+
+/// What a rank is for: sizes all its buffers.
+struct RankPurpose {
+  bool training = true;
+  std::vector<std::int64_t> evaluation_lengths;  // empty: it never evaluates
+};
+
+/// Return what a config's training run needs: evaluation lengths only if it evaluates.
+RankPurpose training_purpose(const Config& config);
+
+class RankState {
+ public:
+  /// Collective over world: it splits the ring's and the reduction's communicators off it. world null: planning only.
+  /// table, pool, world and trace (null: nothing is recorded) must outlive it.
+  /// device: that on which the rank computes, of the kind that the config says.
+  RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank, Device device,
+            ThreadPool& pool, Communicator* world, RankTrace* trace = nullptr);
+
+  const Mesh mesh;
+  const int rank;
+  const ShardSpec shard;  // how this rank's share of a sequence is cut
+  Communicator* const world;
+
+  Allocator allocator;  // first to be made, last to go
+  ComputeDevice compute;
+  Stream& stream;
+  std::unique_ptr<Communicator> gpus;  // all ranks, their GPU memory carried by NCCL; null: world carries it too
+  std::unique_ptr<Communicator> ring;
+  Parameters parameters;
+  Transformer model;
+  Batch batch;                       // of the first micro-batch, and of evaluation
+  std::vector<Batch> later_batches;  // of the other micro-batches: none is filled while the device may still copy it
+  Tensor evaluation_nll;             // float64 [T of evaluation], on the host
+  Tensor staging;    // [staging_elements] of the state's dtype, on the host: loads, and saves without a snapshot, go
+                     // through here
+  Tensor snapshot;   // [3, own elements], on the host: weights and both moments of this rank's slices, as they were
+                     // when the save under way began; empty if training waits for its saves
+  Tensor step_sums;  // float64 [2], on the host: a step's loss and square of the norm, as the device gives them
+  std::unique_ptr<GradientReduction> reduction;  // null unless training
+  std::unique_ptr<Optimizer> optimizer;          // null unless training
+
+  /// Return where a micro-batch of a step is loaded.
+  Batch& batch_of(std::int64_t micro) {
+    return micro == 0 ? batch : later_batches[static_cast<std::size_t>(micro - 1)];
+  }
+
+  /// Return the dtype of weights and moments as checkpoints keep them.
+  DType state_dtype() const { return accumulator(parameters.all_weights().dtype); }
+
+  static constexpr std::int64_t staging_elements = std::int64_t{1} << 18;
+};
+
+/// Return the device of a rank: the CPU, or one of this machine's GPUs, which its ranks (`here`) take in turn.
+Device device_of(const TrainingConfig& config, int rank, std::span<const int> here);
+
+/// Throws Error(usage) if nothing could carry GPU memory between the ranks of world: where NCCL is to, each must have a
+/// GPU of its own. Collective; device is this rank's.
+void require_carrier(const Config& config, Communicator& world, Device device, bool ranks_are_processes);
+
+/// What one rank will hold: the result of planning.
+struct RankPlan {
+  int rank = 0;
+  std::vector<PlannedTensor> tensors;  // on its device
+  MemoryUse peak;
+  MemoryUse host;  // pinned host memory besides, where the device is a GPU
+};
+
+/// Return the plan of every rank of the config's mesh.
+std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose);
+
+}  // namespace ringtrain

@@ -1,0 +1,123 @@
+#include "train/evaluation/checkpoint_evaluation.h"
+
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "data/token_file.h"
+#include "framework/error.h"
+#include "framework/profile/progress.h"
+#include "parallel/launch/agreement.h"
+#include "parallel/launch/launch.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/engine/fitting.h"
+#include "train/evaluation/evaluator.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Return the request with what it leaves to the checkpoint's config.
+EvaluationRequest resolved(EvaluationRequest request, const EvaluationConfig& config) {
+  if (request.target_tokens == EvaluationOptions::of_the_checkpoint) request.target_tokens = config.target_tokens;
+  if (request.target_blocks == EvaluationOptions::of_the_checkpoint) request.target_blocks = config.target_blocks;
+  return request;
+}
+
+void check_lengths(const EvaluationOptions& options, const EvaluationRequest& request, const Config& config) {
+  check_request(request, "--context-lengths and --target-tokens");
+  const auto& lengths = request.context_lengths;
+  if (config.model.architecture == Architecture::gpt2 && lengths.back() > config.model.max_position_embeddings) {
+    fail(ExitCode::usage,
+         "--context-lengths: {} is beyond this gpt2's table of model.max_position_embeddings = {} positions",
+         lengths.back(), config.model.max_position_embeddings);
+  }
+  if (options.mesh.sequence > lengths.front()) {
+    fail(ExitCode::usage, "--mesh: {} sequence ranks are more than the shortest context length, {}",
+         options.mesh.sequence, lengths.front());
+  }
+}
+
+std::unique_ptr<TokenFile> open_data(const std::string& path, const Config& config) {
+  auto file = TokenFile::open(path);
+  if (file->vocab_size() > config.model.vocab_size) {
+    fail(ExitCode::data, "{} has tokens up to {}, but the checkpoint's model.vocab_size is {}", path,
+         file->vocab_size() - 1, config.model.vocab_size);
+  }
+  return file;
+}
+
+/// Sets on what, and in which precision, a checkpoint is evaluated. Its weights are float32 where it was trained in
+/// bfloat16, which a CPU does not compute in.
+void choose_device(const std::string& wanted, TrainingConfig& training) {
+  if (wanted == "auto") {
+    if (!built_with_cuda) training.device = "cpu";
+  } else {
+    training.device = wanted;
+  }
+  if (training.device == "cuda" && !built_with_cuda) {
+    fail(ExitCode::usage, "--device cuda: this program was built without CUDA; build it with cmake --preset cuda");
+  }
+  if (training.device == "cuda" && training.dtype == DType::float64) {
+    fail(ExitCode::usage, "--device cuda: the checkpoint's training.dtype is float64, which is for cpu alone");
+  }
+  if (training.device == "cpu" && training.dtype == DType::bfloat16) training.dtype = DType::float32;
+  training.offload = Offload::none;
+}
+
+}  // namespace
+
+EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher) {
+  const LaunchOptions launch{static_cast<int>(options.mesh.data * options.mesh.sequence)};
+  launcher.check(launch);
+  const Checkpoint checkpoint = open_checkpoint(options.checkpoint);
+  Config config = checkpoint.config;
+  config.mesh.data = options.mesh.data;
+  config.mesh.sequence = options.mesh.sequence;
+  config.mesh.threads_per_rank = options.threads_per_rank;
+  config.mesh.backend = Backend::automatic;  // as the ranks of this evaluation are started
+  choose_device(options.device, config.training);
+  const EvaluationRequest request = resolved(options.request, config.evaluation);
+  check_lengths(options, request, config);
+  const auto file = open_data(options.data, config);
+  const EvaluationTargets targets = choose_targets(*file, request);
+
+  const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
+  const ParameterTable table = make_parameter_table(config.model);
+  const std::vector<int> here = launcher.ranks_here(launch.ranks);
+  require_fitting(config, plan_ranks(config, table, purpose), {here, launcher.ranks_of_process(launch.ranks)});
+  const int threads = threads_per_rank(config.mesh.threads_per_rank, static_cast<int>(here.size()));
+
+  std::vector<LengthResult> results;
+  const auto evaluate_rank = [&](Communicator& world) {
+    require_agreement(world, {{"the checkpoint", to_json(checkpoint.manifest)},
+                              {"--data", file->hash()},
+                              {"--threads-per-rank", std::to_string(options.threads_per_rank)},
+                              {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
+                              {"the targets' hash", targets.hash}});
+    ThreadPool pool(threads);
+    const Device device = device_of(config.training, world.rank(), here);
+    require_carrier(config, world, device, launcher.ranks_are_processes());
+    RankState state(config, table, purpose, world.rank(), device, pool, &world);
+    load_weights(state, checkpoint);
+    EvaluationProgress tell;
+    std::unique_ptr<Progress> progress;
+    if (world.rank() == 0) {
+      const auto blocks = static_cast<std::int64_t>(targets.blocks.size());
+      const std::int64_t own_blocks = (blocks + config.mesh.data - 1) / config.mesh.data;
+      const auto lengths = static_cast<std::int64_t>(request.context_lengths.size());
+      progress = std::make_unique<Progress>("evaluate", own_blocks * lengths);
+      tell = [&](std::int64_t done, std::int64_t tokens) { progress->update(done, "", static_cast<double>(tokens)); };
+    }
+    abort_on_error(world, [&] {
+      auto own = evaluate_targets(state, *file, request, targets, tell, nullptr);
+      if (world.rank() == launcher.process()) results = std::move(*own);
+    });
+  };
+  launcher.launch({launch.ranks, config.mesh.timeout_seconds}, evaluate_rank);
+  return summary_of(checkpoint.path, config.training.seq_len, targets, std::move(results));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,30 @@
+// The program `evaluate` without its command line: opens a checkpoint, builds its model on a mesh of its own, and
+// scores a token file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/config/config.h"
+#include "parallel/launch/launch.h"
+#include "train/evaluation/evaluation_report.h"
+#include "train/evaluation/evaluation_targets.h"
+
+namespace ringtrain {
+
+struct EvaluationOptions {
+  /// As target_tokens or target_blocks: what the checkpoint's config says.
+  static constexpr std::int64_t of_the_checkpoint = 0;
+
+  std::string checkpoint;  // a checkpoint's folder or a run's
+  std::string data;        // a token file
+  EvaluationRequest request;
+  MeshConfig mesh;  // data and sequence; layout and timeout are the checkpoint's, the backend is the launcher's
+  std::int64_t threads_per_rank = 0;
+  std::string device = "auto";  // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
+};
+
+/// Return the same in every process. Throws Error: usage (lengths, mesh, memory), data (the file), checkpoint, numeric.
+EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher);
+
+}  // namespace ringtrain

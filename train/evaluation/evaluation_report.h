@@ -1,0 +1,36 @@
+// What an evaluation tells: the table for people, the JSON for scripts.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "train/evaluation/evaluation_statistics.h"
+#include "train/evaluation/evaluation_targets.h"
+
+namespace ringtrain {
+
+struct EvaluationSummary {
+  std::string checkpoint;           // "" during training
+  std::int64_t trained_length = 0;  // training.seq_len
+  std::int64_t documents = 0;       // that the target blocks come from
+  std::int64_t target_blocks = 0;
+  std::int64_t target_tokens = 0;  // scored at every length: with a weight that is not 0
+  std::string target_hash;
+  bool whole_file = false;  // the file has no validation part
+  std::vector<LengthResult> results;
+};
+
+/// Below so many documents an interval over documents means nothing.
+inline constexpr std::int64_t fewest_documents = 20;
+
+EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained_length,
+                             const EvaluationTargets& targets, std::vector<LengthResult> results);
+
+/// Return the fields of metrics.jsonl and of `evaluate --output`; an interval that does not exist is null.
+nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary);
+/// Return a table with a line a length, what the columns are, and what must be said about them.
+std::string evaluation_table(const EvaluationSummary& summary);
+
+}  // namespace ringtrain

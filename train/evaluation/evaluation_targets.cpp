@@ -1,0 +1,137 @@
+#include "train/evaluation/evaluation_targets.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "framework/error.h"
+#include "framework/random.h"
+#include "framework/storage/hash.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::uint64_t seed = 0;  // one list of targets for all runs: see the header
+
+/// The blocks that one document has room for: they end at first_end + k * M, k in [0, count).
+struct Candidates {
+  std::int64_t document = 0;
+  std::int64_t first_end = 0;
+  std::int64_t count = 0;
+};
+
+Candidates candidates_of(std::int64_t document, std::int64_t begin, std::int64_t end, std::int64_t longest,
+                         std::int64_t target_tokens) {
+  const std::int64_t room = end - 1 - (begin + longest);  // e lies in [begin + longest, end - 1]
+  if (room < 0) return {document, 0, 0};
+  const auto slack = static_cast<std::uint64_t>(room % target_tokens);
+  const auto shift = static_cast<std::int64_t>(
+      random_below(seed, Purpose::evaluation_targets, static_cast<std::uint64_t>(document), slack + 1));
+  return {document, begin + longest + shift, room / target_tokens + 1};
+}
+
+/// Return whether a block ending at `end` has a token with a weight.
+bool has_target(const TokenFile& file, std::int64_t end, std::int64_t target_tokens) {
+  if (!file.has_weights()) return true;
+  float weights[1024];
+  for (std::int64_t at = end + 1 - target_tokens; at <= end; at += 1024) {
+    const auto count = static_cast<std::size_t>(std::min<std::int64_t>(1024, end + 1 - at));
+    file.read_weights(at, {weights, count});
+    if (std::any_of(weights, weights + count, [](float weight) { return weight > 0; })) return true;
+  }
+  return false;
+}
+
+std::string hash_of(const std::vector<TargetBlock>& blocks) {
+  Hasher hasher;
+  for (const TargetBlock& block : blocks) {
+    const std::int64_t pair[2] = {block.document, block.end};
+    hasher.update(pair, sizeof pair);
+  }
+  return hasher.digest();
+}
+
+}  // namespace
+
+void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::string& source) {
+  if (lengths.empty()) fail(ExitCode::usage, "{}: no context length is given", source);
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 2)
+      fail(ExitCode::usage, "{}: a context length is at least 2 tokens, but {} is given", source, lengths[i]);
+    if (i > 0 && lengths[i] <= lengths[i - 1]) {
+      fail(ExitCode::usage, "{}: context lengths must ascend, but {} follows {}", source, lengths[i], lengths[i - 1]);
+    }
+  }
+}
+
+void check_request(const EvaluationRequest& request, const std::string& source) {
+  const auto& lengths = request.context_lengths;
+  check_context_lengths(lengths, source);
+  if (request.target_tokens < 1 || request.target_tokens > lengths.front() / 2) {
+    fail(ExitCode::usage,
+         "{}: {} target tokens are not between 1 and half of the shortest context length, {}; every target must have "
+         "at least half of it as context",
+         source, request.target_tokens, lengths.front() / 2);
+  }
+  if (request.target_blocks < 1) fail(ExitCode::usage, "{}: at least one target block is needed", source);
+}
+
+EvaluationTargets choose_targets(const TokenFile& file, const EvaluationRequest& request) {
+  const auto offsets = file.document_offsets();
+  const auto documents = static_cast<std::int64_t>(offsets.size()) - 1;
+  EvaluationTargets targets;
+  std::int64_t first = file.first_validation_document();
+  if (first >= documents) {
+    first = 0;
+    targets.whole_file = true;
+  }
+  const std::int64_t longest = request.context_lengths.back(), M = request.target_tokens;
+
+  std::vector<Candidates> eligible;
+  std::int64_t longest_document = 0;
+  for (std::int64_t document = first; document < documents; ++document) {
+    const auto d = static_cast<std::size_t>(document);
+    longest_document = std::max(longest_document, offsets[d + 1] - offsets[d]);
+    const Candidates candidates = candidates_of(document, offsets[d], offsets[d + 1], longest, M);
+    if (candidates.count > 0) eligible.push_back(candidates);
+  }
+  if (eligible.empty()) {
+    fail(ExitCode::data,
+         "{}: no {}document has more than {} tokens (the longest has {}), so nothing can be scored at a context length "
+         "of {}; choose shorter context lengths, or a file with longer documents",
+         file.path(), targets.whole_file ? "" : "validation ", longest, longest_document, longest);
+  }
+
+  const Permutation order(eligible.size(), seed, Purpose::evaluation_targets, 0);
+  std::set<std::int64_t> used;
+  const auto wanted = static_cast<std::size_t>(request.target_blocks);
+  bool any = true;
+  for (std::int64_t round = 0; any && targets.blocks.size() < wanted; ++round) {
+    any = false;
+    for (std::size_t i = 0; i < eligible.size() && targets.blocks.size() < wanted; ++i) {
+      const Candidates& candidates = eligible[order(i)];
+      if (round >= candidates.count) continue;
+      any = true;
+      const Permutation blocks(
+          static_cast<std::uint64_t>(candidates.count),
+          random_bits(seed, Purpose::evaluation_targets, static_cast<std::uint64_t>(candidates.document)),
+          Purpose::evaluation_targets, 1);
+      const std::int64_t end =
+          candidates.first_end + M * static_cast<std::int64_t>(blocks(static_cast<std::uint64_t>(round)));
+      if (!has_target(file, end, M)) continue;
+      targets.blocks.push_back({candidates.document, end});
+      used.insert(candidates.document);
+    }
+  }
+  if (targets.blocks.empty()) {
+    fail(ExitCode::data, "{}: no block of {} tokens has a token whose weight is not 0; nothing can be scored",
+         file.path(), M);
+  }
+  targets.documents = static_cast<std::int64_t>(used.size());
+  targets.hash = hash_of(targets.blocks);
+  return targets;
+}
+
+}  // namespace ringtrain

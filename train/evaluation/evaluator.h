@@ -1,0 +1,33 @@
+// Perplexity at several context lengths on the same target tokens. For a block that ends at e and a length L the model
+// reads the L tokens [e - L, e), at positions 0..L-1, and its last M predictions are scored. Blocks are spread over the
+// data ranks; each is one sequence of a ring. Sums of a block add up over its ring's ranks in rank order, so the result
+// depends on the mesh by rounding alone. Used by the trainer between steps, and by the program `evaluate`.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "data/token_file.h"
+#include "train/engine/rank_state.h"
+#include "train/evaluation/evaluation_statistics.h"
+#include "train/evaluation/evaluation_targets.h"
+
+namespace ringtrain {
+
+/// Told on rank 0 after each of its data rank's sequences (blocks x lengths): how many are done, and their tokens.
+using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t tokens)>;
+
+/// Asked before each sequence, on all ranks together: return whether to break off, the same on every rank. It may
+/// communicate.
+using EvaluationStop = std::function<bool()>;
+
+/// Collective over state.world: all ranks pass the same file, request and targets, and get the same results; none if
+/// stop has said so. Allocates no tensor. progress and stop may be null.
+std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, const TokenFile& file,
+                                                          const EvaluationRequest& request,
+                                                          const EvaluationTargets& targets,
+                                                          const EvaluationProgress& progress,
+                                                          const EvaluationStop& stop);
+
+}  // namespace ringtrain

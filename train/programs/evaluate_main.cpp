@@ -1,0 +1,88 @@
+// The program `evaluate`: perplexity of a checkpoint at several context lengths, on the same target tokens.
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/profile/progress.h"
+#include "framework/storage/files.h"
+#include "train/evaluation/checkpoint_evaluation.h"
+#include "train/programs/command_line.h"
+#include "train/programs/program.h"
+
+using namespace ringtrain;
+
+namespace {
+
+/// Reads "DATAxSEQUENCE" into the mesh.
+void read_mesh(std::string_view text, MeshConfig& mesh) {
+  const char* const end = text.data() + text.size();
+  const auto data = std::from_chars(text.data(), end, mesh.data);
+  if (data.ec == std::errc{} && data.ptr != end && *data.ptr == 'x') {
+    const auto sequence = std::from_chars(data.ptr + 1, end, mesh.sequence);
+    if (sequence.ec == std::errc{} && sequence.ptr == end && mesh.data >= 1 && mesh.sequence >= 1 &&
+        mesh.data <= 4096 && mesh.sequence <= 4096) {
+      return;
+    }
+  }
+  fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, two numbers from 1 to 4096, e.g. 1x2", text);
+}
+
+int run(int argc, char** argv, Launcher& launcher) {
+  CLI::App app{
+      "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at\n"
+      "ends of contexts inside single documents of the file's validation part (of the whole file if it has none).\n"
+      "Prints a table to stdout.",
+      "evaluate"};
+  EvaluationOptions options;
+  options.request.target_tokens = options.request.target_blocks = EvaluationOptions::of_the_checkpoint;
+  std::string mesh = "1x1", layout, output;
+  app.add_option("--checkpoint", options.checkpoint, "a checkpoint's folder, or a run's (its newest checkpoint)")
+      ->required()
+      ->type_name("PATH");
+  app.add_option("--data", options.data, "the token file")->required()->type_name("FILE");
+  app.add_option("--context-lengths", options.request.context_lengths, "tokens, ascending, e.g. 512,1024,4096")
+      ->required()
+      ->delimiter(',')
+      ->type_name("N,N,...");
+  app.add_option("--mesh", mesh, "ranks that share the blocks x ranks that share each sequence")
+      ->capture_default_str()
+      ->type_name("DATAxSEQUENCE");
+  app.add_option("--target-tokens", options.request.target_tokens,
+                 "tokens that each block scores, at most half of the "
+                 "shortest length (default: the checkpoint's evaluation.target_tokens)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("M");
+  app.add_option("--target-blocks", options.request.target_blocks,
+                 "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  app.add_option("--device", options.device,
+                 "cpu | cuda | auto: cuda if the checkpoint was made there and this build has it")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  app.add_option("--output", output, "write the results as JSON, too")->type_name("FILE.json");
+  if (!parse_command_line(app, argc, argv, launcher.leads())) return 0;
+
+  read_mesh(mesh, options.mesh);
+  if (!output.empty() && launcher.leads()) check_writable(parent_directory(output), ExitCode::usage);
+  check_context_lengths(options.request.context_lengths, "--context-lengths");
+  const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
+  if (!launcher.leads()) return 0;
+  std::fputs(evaluation_table(summary).c_str(), stdout);
+  if (!output.empty()) write_file(output, evaluation_json(summary).dump(2) + "\n", ExitCode::usage);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_rank_program("evaluate", [&](Launcher& launcher) { return run(argc, argv, launcher); });
+}

@@ -1,0 +1,18 @@
+// What the programs share around their work: every failure becomes one sentence on stderr and an exit code.
+#pragma once
+
+#include <functional>
+
+#include "parallel/launch/launch.h"
+
+namespace ringtrain {
+
+/// Runs body and returns its exit code; of an Error, prints "NAME: sentence" and returns its code. Any other exception
+/// is our own fault: 70.
+int run_program(const char* name, const std::function<int()>& body);
+
+/// The same for a program of several ranks, which may be processes: body runs in each of them, and they end together.
+/// Of several that fail, one tells the first error; of an error between ranks it tells what each rank did last, too.
+int run_rank_program(const char* name, const std::function<int(Launcher& launcher)>& body);
+
+}  // namespace ringtrain

@@ -1,0 +1,86 @@
+// The program `train`: command line in, exit code out. All else is train/trainer.h.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "framework/config/config.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/programs/command_line.h"
+#include "train/programs/program.h"
+#include "train/trace_file.h"
+#include "train/trainer.h"
+
+using namespace ringtrain;
+
+namespace {
+
+int run(int argc, char** argv, Launcher& launcher) {
+  CLI::App app{
+      "Train a long-context transformer on a mesh of data x sequence ranks: threads of this process, or processes of\n"
+      "an MPI launcher (scripts/launch -n N -- train ...).\n"
+      "A run's folder holds config.yaml, metrics.jsonl (one object a line) and checkpoints/.\n"
+      "SIGINT or SIGTERM: finish the step, save, and end; a second one ends at once.",
+      "train"};
+  std::string config_path, resume_path, output, trace_steps, verify_path;
+  std::vector<std::string> settings;
+  TrainOptions options;
+  bool dry_run = false;
+  app.add_option("--config", config_path, "the YAML config of the run; required but for --verify-checkpoint")
+      ->type_name("FILE");
+  app.add_option("--output", output, "the run's folder (default: runs/<config's name>)")->type_name("DIR");
+  app.add_option("--set", settings, "change one key of the config, e.g. --set mesh.sequence=2; may be repeated")
+      ->type_name("KEY.PATH=VALUE")
+      ->allow_extra_args(false);
+  auto* resume = app.add_option("--resume", resume_path,
+                                "go on from a checkpoint; without a path, from the newest intact one of the run's "
+                                "folder, or afresh if there is none")
+                     ->type_name("[PATH]")
+                     ->expected(0, 1);
+  app.add_option("--init-from", options.start.init_from,
+                 "start a new run with a checkpoint's weights alone: new optimizer, data, length, rope scaling")
+      ->type_name("CHECKPOINT");
+  app.add_option("--stop-after", options.stop_after, "save and end after step N; the schedule stays that of the config")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--trace", options.trace.path,
+                 "write a timeline of every rank to FILE (Chrome trace format: open it in ui.perfetto.dev)")
+      ->type_name("FILE.json");
+  app.add_option("--trace-steps", trace_steps, "with --trace: only steps A to B")->type_name("A:B");
+  app.add_flag("--dry-run", dry_run, "check everything and print config, mesh and memory plan; write nothing");
+  auto* verify =
+      app.add_option("--verify-checkpoint", verify_path,
+                     "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
+                     "else; ends with 4 if one is damaged")
+          ->type_name("PATH");
+  if (!parse_command_line(app, argc, argv, launcher.leads())) return 0;
+  if (verify->count() > 0) {
+    if (launcher.leads()) {
+      verify_checkpoints(verify_path, [](const std::string& line) { std::printf("%s\n", line.c_str()); });
+    }
+    return 0;
+  }
+  if (config_path.empty()) fail(ExitCode::usage, "--config is required");
+
+  options.config = read_config(config_path, settings);
+  options.output = output.empty() ? "runs/" + options.config.name : output;
+  options.start.resume = resume->count() > 0;
+  options.start.resume_path = resume_path;
+  if (!trace_steps.empty()) read_trace_steps(trace_steps, options.trace);
+  const Note note = [&](const std::string& line) {
+    if (launcher.leads()) std::fprintf(stderr, "train: %s\n", line.c_str());
+  };
+  const Run prepared = prepare_run(options, note, launcher);
+  if (dry_run) {
+    if (launcher.leads()) std::fputs(dry_run_report(prepared, launcher).c_str(), stdout);
+    std::fflush(stdout);
+    require_fitting_plan(prepared, launcher);
+    return 0;
+  }
+  return static_cast<int>(train(prepared, note, launcher));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_rank_program("train", [&](Launcher& launcher) { return run(argc, argv, launcher); });
+}
