@@ -230,7 +230,7 @@ TEST_F(TokenFileTest, FilesOfEarlierVersionsAreToBeMadeAgain) {
   // They kept their attributes in dense storage, as this file of the fuzzers' corpus does.
   const std::string path = at("earlier.h5");
   write_file(path,
-             read_file(source_folder() + "/tests/fuzz/corpus/token_file/bad-many-attributes.h5",
+             read_file(testing::source_folder() + "/tests/fuzz/corpus/token_file/bad-many-attributes.h5",
                        ExitCode::data),
              ExitCode::data);
   seal(path, {});

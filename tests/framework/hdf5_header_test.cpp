@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string corpus = source_folder() + "/tests/fuzz/corpus/token_file";
+const std::string corpus = testing::source_folder() + "/tests/fuzz/corpus/token_file";
 
 class HeaderTest : public testing::FolderTest {
  protected:
