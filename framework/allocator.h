@@ -34,12 +34,13 @@ struct PlannedTensor {
   std::size_t bytes;  // with alignment
 };
 
-class Allocator {
+class Allocator final : public TensorOwner {
  public:
   enum class Mode { real, plan };
   explicit Allocator(Device device, Mode mode = Mode::real);
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
+  /// Every tensor has been released before.
   ~Allocator();
 
   /// Return a tensor of uninitialised memory (fresh pages: not resident until written), aligned to 64 bytes or more.
@@ -63,8 +64,7 @@ class Allocator {
   std::vector<PlannedTensor> live() const;
 
  private:
-  friend class Tensor;
-  void release(std::size_t entry, void* data);
+  void release(std::size_t entry, void* data) override;
   struct Entry {
     PlannedTensor tensor;
     bool live;

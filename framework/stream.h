@@ -10,11 +10,12 @@
 #include <span>
 
 #include "framework/device.h"
-#include "framework/profile/trace.h"
 #include "framework/tensor.h"
 #include "framework/thread_pool.h"
 
 namespace ringtrain {
+
+class TraceTrack;  // framework/profile/trace.h
 
 namespace cuda {
 class Context;  // framework/cuda/context.h

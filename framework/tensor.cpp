@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "framework/allocator.h"
-
 namespace ringtrain {
 
 Shape::Shape(std::initializer_list<std::int64_t> dims) {
@@ -72,14 +70,12 @@ TensorView TensorView::prefix(const Shape& to) const {
 }
 
 Tensor::Tensor(Tensor&& other) noexcept
-    : allocator_(std::exchange(other.allocator_, nullptr)),
-      entry_(other.entry_),
-      view_(std::exchange(other.view_, {})) {}
+    : owner_(std::exchange(other.owner_, nullptr)), entry_(other.entry_), view_(std::exchange(other.view_, {})) {}
 
 Tensor& Tensor::operator=(Tensor&& other) noexcept {
   if (this != &other) {
-    if (allocator_) allocator_->release(entry_, view_.data);
-    allocator_ = std::exchange(other.allocator_, nullptr);
+    if (owner_) owner_->release(entry_, view_.data);
+    owner_ = std::exchange(other.owner_, nullptr);
     entry_ = other.entry_;
     view_ = std::exchange(other.view_, {});
   }
@@ -87,7 +83,7 @@ Tensor& Tensor::operator=(Tensor&& other) noexcept {
 }
 
 Tensor::~Tensor() {
-  if (allocator_) allocator_->release(entry_, view_.data);
+  if (owner_) owner_->release(entry_, view_.data);
 }
 
 }  // namespace ringtrain

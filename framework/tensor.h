@@ -71,9 +71,17 @@ TensorView host_view(T* data, const Shape& shape) {
   return {const_cast<std::remove_const_t<T>*>(data), shape, DTypeOf<std::remove_const_t<T>>::value, Device::cpu()};
 }
 
-class Allocator;
+/// Takes back the storage of tensors. framework/allocator.h has the one implementation.
+class TensorOwner {
+ public:
+  /// Frees the storage `data` of the owner's entry `entry`.
+  virtual void release(std::size_t entry, void* data) = 0;
 
-/// Owns storage; movable, not copyable; returns it to its Allocator, which must outlive it.
+ protected:
+  ~TensorOwner() = default;
+};
+
+/// Owns storage; movable, not copyable; returns it to its owner, an Allocator, which must outlive it.
 class Tensor {
  public:
   Tensor() = default;
@@ -85,7 +93,7 @@ class Tensor {
 
   const TensorView& view() const { return view_; }
   operator const TensorView&() const { return view_; }
-  bool empty() const { return allocator_ == nullptr; }
+  bool empty() const { return owner_ == nullptr; }
   const Shape& shape() const { return view_.shape; }
   template <class T>
   T* as() const {
@@ -94,9 +102,8 @@ class Tensor {
 
  private:
   friend class Allocator;
-  Tensor(Allocator* allocator, std::size_t entry, const TensorView& view)
-      : allocator_(allocator), entry_(entry), view_(view) {}
-  Allocator* allocator_ = nullptr;
+  Tensor(TensorOwner* owner, std::size_t entry, const TensorView& view) : owner_(owner), entry_(entry), view_(view) {}
+  TensorOwner* owner_ = nullptr;
   std::size_t entry_ = 0;
   TensorView view_;
 };

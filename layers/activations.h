@@ -14,9 +14,10 @@
 #include <array>
 #include <vector>
 
+#include "framework/allocator.h"
 #include "framework/config/config.h"
 #include "framework/side_copies.h"
-#include "layers/transformer.h"
+#include "layers/execution_shape.h"
 
 namespace ringtrain {
 

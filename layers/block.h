@@ -2,6 +2,7 @@
 // its weights before use and releases them after.
 #pragma once
 
+#include "framework/profile/trace.h"
 #include "layers/feedforward.h"
 #include "layers/ring_attention.h"
 

@@ -3,10 +3,11 @@
 #pragma once
 
 #include "data/batch.h"
+#include "framework/allocator.h"
 #include "framework/stream_mark.h"
 #include "kernels/attention.h"
 #include "kernels/rotary.h"
-#include "layers/transformer.h"
+#include "layers/execution_shape.h"
 
 namespace ringtrain {
 

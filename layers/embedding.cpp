@@ -1,5 +1,6 @@
 #include "layers/embedding.h"
 
+#include "framework/profile/trace.h"
 #include "kernels/embedding.h"
 
 namespace ringtrain {

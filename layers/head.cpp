@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/profile/trace.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "layers/transformer.h"
+#include "kernels/elementwise.h"
 
 namespace ringtrain {
 
@@ -101,6 +101,17 @@ ModelParameters describe_parameters(const ModelConfig& config) {
 
 ParameterTable make_parameter_table(const ModelConfig& config) {
   return describe_parameters(config).table;
+}
+
+void initialise_parameter(Stream& stream, const ParameterTable& table, int id, std::uint64_t seed, std::int64_t begin,
+                          const TensorView& part) {
+  const Parameter& parameter = table[id];
+  if (parameter.init_deviation == 0) {
+    fill(stream, part, parameter.init_value);
+  } else {
+    fill_normal(stream, part, parameter.init_deviation, seed,
+                (static_cast<std::uint64_t>(id) << 40) + static_cast<std::uint64_t>(begin));
+  }
 }
 
 }  // namespace ringtrain

@@ -2,10 +2,12 @@
 // its own (the ids). Both come from one walk over the config, so they cannot disagree. Pure.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "framework/config/config.h"
 #include "framework/parameters.h"
+#include "framework/stream.h"
 
 namespace ringtrain {
 
@@ -59,5 +61,14 @@ class WeightsInUse {
   Parameters& parameters_;
   int group_;
 };
+
+/// Return the table of a model's parameters, named as in a Hugging Face Llama checkpoint (gpt2 adds .bias and
+/// model.embed_positions.weight). Pure.
+ParameterTable make_parameter_table(const ModelConfig& config);
+
+/// Sets elements [begin, begin + part.numel()) of parameter `id` to what a new model has there: a pure function of
+/// seed, id and index, rounded to part's dtype.
+void initialise_parameter(Stream& stream, const ParameterTable& table, int id, std::uint64_t seed, std::int64_t begin,
+                          const TensorView& part);
 
 }  // namespace ringtrain

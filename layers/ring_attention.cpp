@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/profile/trace.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/rotary.h"

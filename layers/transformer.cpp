@@ -95,17 +95,6 @@ Transformer::Transformer(const ModelConfig& config, const ExecutionShape& shape,
 
 Transformer::~Transformer() = default;
 
-void initialise_parameter(Stream& stream, const ParameterTable& table, int id, std::uint64_t seed, std::int64_t begin,
-                          const TensorView& part) {
-  const Parameter& parameter = table[id];
-  if (parameter.init_deviation == 0) {
-    fill(stream, part, parameter.init_value);
-  } else {
-    fill_normal(stream, part, parameter.init_deviation, seed,
-                (static_cast<std::uint64_t>(id) << 40) + static_cast<std::uint64_t>(begin));
-  }
-}
-
 void Transformer::initialise(std::uint64_t seed) {
   Parameters& parameters = state_->parameters;
   Stream& stream = state_->stream;

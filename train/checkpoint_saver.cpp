@@ -6,6 +6,7 @@
 #include <exception>
 #include <utility>
 
+#include "framework/config/read_config.h"
 #include "framework/storage/files.h"
 #include "parallel/collectives.h"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/profile/progress.h"
+#include "framework/profile/trace.h"
 #include "train/checkpoint_saver.h"
 #include "train/engine/rank_state.h"
 #include "train/grace_time.h"

@@ -1,5 +1,6 @@
 #include "train/run_folder.h"
 
+#include "framework/config/read_config.h"
 #include "framework/error.h"
 
 namespace ringtrain {

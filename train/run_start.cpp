@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/config/read_config.h"
 #include "framework/error.h"
 
 namespace ringtrain {

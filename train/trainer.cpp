@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <atomic>
 
+#include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
 #include "framework/storage/files.h"
 #include "framework/system/cores.h"
 #include "framework/system/signals.h"
+#include "layers/model_parameters.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/launch.h"
 #include "parallel/ring/ring_load.h"

@@ -11,7 +11,7 @@
 #include "bench/gpu/groups.h"
 #include "bench/gpu/random_values.h"
 #include "bench/gpu/timing.h"
-#include "framework/compute_device.h"
+#include "framework/system/compute_device.h"
 #include "kernels/attention.h"
 
 namespace ringtrain::bench {

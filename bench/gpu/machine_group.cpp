@@ -8,9 +8,9 @@
 #include "bench/gpu/groups.h"
 #include "bench/gpu/random_values.h"
 #include "bench/gpu/timing.h"
-#include "framework/compute_device.h"
 #include "framework/cuda/check.h"
 #include "framework/cuda/context.h"
+#include "framework/system/compute_device.h"
 #include "kernels/matmul.h"
 
 namespace ringtrain::bench {

@@ -19,6 +19,7 @@
 #include "bench/gpu/random_values.h"
 #include "bench/gpu/synthetic_rank.h"
 #include "bench/gpu/timing.h"
+#include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"
 #include "parallel/ring/ring.h"
 

@@ -1,6 +1,4 @@
-// The configuration of a run as plain typed values, and its strict reader. Every key of a file is known, appears once,
-// has its type and lies in its range; whatever is wrong is reported, all at once, with file and line, before anything
-// starts.
+// The configuration of a run as plain typed values. read_config.h reads them from a file.
 #pragma once
 
 #include <cstdint>
@@ -127,23 +125,5 @@ struct Config {
 
 /// What a config is read for: to run it, or to know how a checkpoint came about, which another build may have made.
 enum class ConfigUse { run, know };
-
-/// Return the config of a file after the settings ("key.path=value", as of --set; of several of one key the last
-/// counts), with defaults resolved and everything checked: types, ranges, and what must fit together (heads, mesh and
-/// batch, lengths). Relative data paths are taken from the working directory. Throws one Error(usage) whose text lists
-/// every problem, one a line: "file:line: key: what, and what to do" (or "--set key=...: ..."), with the nearest known
-/// name for an unknown key.
-Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use = ConfigUse::run);
-/// The same, from text; `path` only names it in messages.
-Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
-                    ConfigUse use = ConfigUse::run);
-/// Return the resolved config as YAML that read_config takes back to the same values (doubles round-trip).
-std::string to_yaml(const Config& config);
-
-/// Return every key path whose value differs, with both values as text: "training.seq_len", "4096", "8192".
-struct ConfigDifference {
-  std::string key, before, after;
-};
-std::vector<ConfigDifference> differences(const Config& before, const Config& after);
 
 }  // namespace ringtrain

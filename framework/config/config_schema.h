@@ -7,12 +7,9 @@
 #include <vector>
 
 #include "framework/config/config.h"
-#include "framework/config/yaml_tree.h"
+#include "framework/config/config_values.h"
 
 namespace ringtrain {
-
-/// Told what is wrong with a value; line is that of the part at fault.
-using Complain = std::function<void(int line, const std::string& what)>;
 
 struct ConfigKey {
   std::string path;  // "model.rope_scaling.type"

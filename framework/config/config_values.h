@@ -3,13 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "framework/config/config_schema.h"
+#include "framework/config/yaml_tree.h"
 
 namespace ringtrain {
+
+/// Told what is wrong with a value; line is that of the part at fault.
+using Complain = std::function<void(int line, const std::string& what)>;
 
 struct IntegerRange {
   std::int64_t low = 0, high = std::numeric_limits<std::int64_t>::max();

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "framework/cuda/check.h"
-#include "framework/cuda/context.h"
 #include "framework/cuda/event_cache.h"
 
 namespace ringtrain::cuda {

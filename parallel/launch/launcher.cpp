@@ -6,7 +6,7 @@
 #include "parallel/launch/launch.h"
 
 #if RINGTRAIN_MPI
-#include "parallel/mpi/mpi_world.h"
+#include "parallel/mpi/mpi_communicator.h"
 #endif
 
 namespace ringtrain {
@@ -118,7 +118,7 @@ void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
   // that dies meanwhile is noticed at once, whatever the timeout.
   constexpr double gathering_seconds = 600;
   world_->set_timeout(std::max(gathering_seconds, options.timeout_seconds));
-  const std::unique_ptr<Communicator> own = world_->communicator();
+  const std::unique_ptr<Communicator> own = make_mpi_communicator(*world_);
   own->barrier({"gathering of all ranks at the start"});
   world_->set_timeout(options.timeout_seconds);
   abort_on_error(*own, [&] { run_rank(*own, body); });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "parallel/check_exchange.h"
@@ -72,13 +73,15 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour) {
   colours.erase(std::unique(colours.begin(), colours.end()), colours.end());
   const auto place = std::find(colours.begin(), colours.end(), colour) - colours.begin();
   world_.use_contexts(static_cast<int>(begin + std::ssize(colours)));
-  return make_mpi_communicator(world_, std::move(members), static_cast<int>(begin + place));
+  return std::make_unique<MpiCommunicator>(world_, std::move(members), static_cast<int>(begin + place));
 }
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world, std::vector<int> members, int context) {
-  return std::make_unique<MpiCommunicator>(world, std::move(members), context);
+std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world) {
+  std::vector<int> all(static_cast<std::size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return std::make_unique<MpiCommunicator>(world, std::move(all), 0);
 }
 
 }  // namespace ringtrain

@@ -4,14 +4,13 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "parallel/communicator.h"
 #include "parallel/mpi/mpi_world.h"
 
 namespace ringtrain {
 
-/// members: world ranks, this process's among them, in the order of the new ranks. world must outlive it.
-std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world, std::vector<int> members, int context);
+/// Returns the communicator of all ranks of `world`, which must outlive it. Call it once. Does not communicate.
+std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world);
 
 }  // namespace ringtrain

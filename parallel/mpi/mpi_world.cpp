@@ -6,10 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <numeric>
 #include <utility>
-
-#include "parallel/mpi/mpi_communicator.h"
 
 namespace ringtrain {
 
@@ -90,12 +87,6 @@ MpiWorld::~MpiWorld() {
 void MpiWorld::set_timeout(double seconds) {
   const Lock lock(mutex_);
   timeout_seconds_ = seconds;
-}
-
-std::unique_ptr<Communicator> MpiWorld::communicator() {
-  std::vector<int> all(static_cast<std::size_t>(size()));
-  std::iota(all.begin(), all.end(), 0);
-  return make_mpi_communicator(*this, std::move(all), 0);
 }
 
 std::string MpiWorld::name(int rank) const {

@@ -37,8 +37,6 @@ class MpiWorld {
   const std::vector<int>& ranks_here() const { return sockets_.ranks_here(); }
   /// Calls begun from now on wait at most this long.
   void set_timeout(double seconds);
-  /// Return the communicator of all ranks. Once.
-  std::unique_ptr<Communicator> communicator();
 
   /// Collective end of a program in which all went well: returns when all ranks have come. Throws the first error if
   /// one of them does not. exit_code: what the process is ended with if MPI itself does not come to an end.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/profile/stream_clock.h"
+#include "framework/profile/trace.h"
 #include "kernels/elementwise.h"
 #include "parallel/ring/ring_parts.h"
 

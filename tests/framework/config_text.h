@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
+#include "framework/config/read_config.h"
 
 namespace ringtrain::testing {
 

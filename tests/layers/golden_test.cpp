@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "layers/model_parameters.h"
 #include "tests/layers/harness.h"
 #include "tests/support/paths.h"
 

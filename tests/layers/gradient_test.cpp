@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "layers/model_parameters.h"
 #include "tests/layers/harness.h"
 
 namespace ringtrain::testing {

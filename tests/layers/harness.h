@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "data/batch.h"
-#include "framework/compute_device.h"
 #include "framework/sequence/segments.h"
+#include "framework/system/compute_device.h"
 #include "kernels/elementwise.h"
+#include "layers/model_parameters.h"
 #include "layers/transformer.h"
 #include "parallel/launch/launch.h"
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "framework/profile/trace.h"
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
 #include "parallel/launch/launch.h"

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "framework/config/read_config.h"
 #include "framework/storage/files.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"

@@ -6,6 +6,7 @@
 
 #include "framework/random.h"
 #include "kernels/elementwise.h"
+#include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"

@@ -2,6 +2,7 @@
 // and the resumed run makes up for it.
 #include <csignal>
 
+#include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "framework/config/read_config.h"
+#include "layers/model_parameters.h"
 #include "parallel/ring/ring.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"

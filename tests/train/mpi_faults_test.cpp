@@ -14,6 +14,7 @@
 #include <random>
 #include <thread>
 
+#include "framework/config/read_config.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "framework/config/read_config.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
@@ -33,12 +34,8 @@ class MpiRuns : public TrainTest {
     TrainTest::TearDown();
   }
   ChildResult mpirun(int processes, std::vector<std::string> command) const {
-    std::vector<std::string> arguments{"--oversubscribe",
-                                       "--bind-to",
-                                       "none",
-                                       "-n",
-                                       std::to_string(processes),
-                                       binary_folder() + "/" + command[0]};
+    std::vector<std::string> arguments{
+        "--oversubscribe", "--bind-to", "none", "-n", std::to_string(processes), binary_folder() + "/" + command[0]};
     arguments.insert(arguments.end(), command.begin() + 1, command.end());
     return run_child(MPIEXEC, arguments, folder);
   }

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <thread>
 
+#include "framework/config/read_config.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hdf5_file.h"
 #include "tests/train/child_process.h"

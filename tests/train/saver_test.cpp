@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "framework/config/read_config.h"
 #include "framework/storage/files.h"
+#include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"
 #include "tests/train/child_process.h"
 #include "tests/train/faulty_disk.h"

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "framework/config/read_config.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"

@@ -12,6 +12,7 @@
 #include <regex>
 #include <thread>
 
+#include "framework/config/read_config.h"
 #include "framework/storage/files.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <tuple>
 
+#include "framework/config/read_config.h"
 #include "parallel/ring/ring_schedule.h"
 #include "tests/train/child_process.h"
 #include "tests/train/timeline.h"

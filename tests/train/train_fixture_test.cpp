@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "data/token_file_writer.h"
+#include "framework/config/read_config.h"
 #include "framework/random.h"
 #include "framework/storage/hdf5_file.h"
 #include "tests/train/train_fixture.h"

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <optional>
 
+#include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
+#include "layers/model_parameters.h"
 #include "layers/transformer.h"
 #include "parallel/gradient_reduction.h"
 

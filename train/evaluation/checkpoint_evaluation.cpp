@@ -9,6 +9,7 @@
 #include "data/token_file.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
+#include "layers/model_parameters.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/launch.h"
 #include "train/checkpoint/checkpoint.h"

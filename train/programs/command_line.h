@@ -3,14 +3,22 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <string_view>
+
 #include "framework/error.h"
+#include "train/programs/version.h"
 
 namespace ringtrain {
 
 /// Parses into the app's options. Return false if help (or the version) was asked for and has been printed. prints:
 /// whether this process is the one that does.
 inline bool parse_command_line(CLI::App& app, int argc, char** argv, bool prints = true) {
+  app.set_version_flag("--version", version_text(), "print version, commit and build options");
+  const auto asks_for_version = [](std::string_view argument) { return argument == "--version"; };
   try {
+    // CLI11 2.1 would ask for the required options first.
+    if (std::any_of(argv + 1, argv + argc, asks_for_version)) throw CLI::CallForVersion(version_text(), 0);
     app.parse(argc, argv);
     return true;
   } catch (const CLI::Success& asked) {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
+#include "framework/config/read_config.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"

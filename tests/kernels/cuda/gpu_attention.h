@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "framework/compute_device.h"
 #include "framework/cuda/check.h"
 #include "framework/cuda/context.h"
 #include "framework/random.h"
+#include "framework/system/compute_device.h"
 #include "kernels/attention.h"
 #include "tests/support/reference_attention.h"
 #include "tests/support/rounded_attention.h"

@@ -3,7 +3,8 @@
 #include <vector>
 
 #include "framework/allocator.h"
-#include "framework/compute_device.h"
+#include "framework/profile/trace.h"
+#include "framework/system/compute_device.h"
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
 #include "parallel/launch/launch.h"

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "cuda_emulator.h"
+#include "framework/config/read_config.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
@@ -71,8 +72,7 @@ class NcclProcessRuns : public TrainTest {
   };
   static std::vector<std::string> train_command(const MeshShape& mesh, const std::string& output,
                                                 const std::vector<std::string>& more) {
-    std::vector<std::string> command{binary_folder() + "/train", "--config", "run.yaml", "--output",
-                                     output};
+    std::vector<std::string> command{binary_folder() + "/train", "--config", "run.yaml", "--output", output};
     for (const std::string& setting : mesh.settings()) command.insert(command.end(), {"--set", setting});
     command.insert(command.end(), more.begin(), more.end());
     return command;

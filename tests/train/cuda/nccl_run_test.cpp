@@ -1,5 +1,6 @@
 // Whole runs of ranks with a GPU each, joined by NCCL: on every mesh the losses and the state are those of ranks that
 // are joined otherwise, to the bit; and a run ends as it should when NCCL does not serve.
+#include "layers/model_parameters.h"
 #include "parallel/collectives.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
 #include "tests/train/train_fixture.h"

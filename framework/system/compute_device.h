@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "framework/allocator.h"
+#include "framework/profile/trace.h"
 #include "framework/stream.h"
 #include "framework/thread_pool.h"
 

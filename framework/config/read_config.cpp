@@ -1,6 +1,6 @@
 // Reads a config over the table of keys (config_schema.h): the file's tree first, then each setting, then what must fit
 // together (config_check.h). Problems gather in ConfigProblems and end in one Error.
-#include "framework/config/config.h"
+#include "framework/config/read_config.h"
 
 #include <fmt/format.h>
 

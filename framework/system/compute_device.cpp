@@ -1,4 +1,4 @@
-#include "framework/compute_device.h"
+#include "framework/system/compute_device.h"
 
 #if RINGTRAIN_CUDA
 #include "framework/cuda/context.h"
