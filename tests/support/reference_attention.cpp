@@ -1,5 +1,6 @@
 #include "tests/support/reference_attention.h"
 
+#include <Eigen/Core>
 #include <cmath>
 #include <limits>
 
@@ -7,46 +8,48 @@ namespace ringtrain::reference {
 
 namespace {
 
-/// Where the elements of one head stand, and the softmax of one row of scores.
-struct Row {
-  std::vector<double> p;  // [Tk]; 0 where the key is not seen
-  double lse = -std::numeric_limits<double>::infinity();
+using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using Stride = Eigen::OuterStride<>;
+using Heads = Eigen::Map<Matrix, Eigen::Unaligned, Stride>;
+using ConstHeads = Eigen::Map<const Matrix, Eigen::Unaligned, Stride>;
+
+/// Returns head `head` of sequence b of a [B, T, heads, D] tensor: [T, D].
+ConstHeads head_of(const std::vector<double>& x, const Attention& a, const Tokens& tokens, std::int64_t heads,
+                   std::int64_t b, std::int64_t head) {
+  const auto T = static_cast<Eigen::Index>(tokens.positions.size());
+  return {x.data() + (b * T * heads + head) * a.D, T, a.D, Stride(heads * a.D)};
+}
+
+Heads head_of(std::vector<double>& x, const Attention& a, const Tokens& tokens, std::int64_t heads, std::int64_t b,
+              std::int64_t head) {
+  const auto T = static_cast<Eigen::Index>(tokens.positions.size());
+  return {x.data() + (b * T * heads + head) * a.D, T, a.D, Stride(heads * a.D)};
+}
+
+/// The softmax over the seen keys, row by row.
+struct Softmax {
+  Matrix p;             // [Tq, Tk]; 0 where the key is not seen
+  Eigen::VectorXd lse;  // [Tq]
 };
 
-std::size_t at(const Attention& a, std::size_t T, std::int64_t heads, std::int64_t b, std::size_t t,
-               std::int64_t head) {
-  return ((static_cast<std::size_t>(b) * T + t) * static_cast<std::size_t>(heads) + static_cast<std::size_t>(head)) *
-         static_cast<std::size_t>(a.D);
-}
-
-double dot(const double* x, const double* y, std::int64_t n) {
-  double sum = 0;
-  for (std::int64_t d = 0; d < n; ++d) sum += x[d] * y[d];
-  return sum;
-}
-
-Row softmax_row(const Attention& a, const std::vector<double>& q, const std::vector<double>& k, const Tokens& queries,
-                const Tokens& keys, std::int64_t b, std::int64_t h, std::size_t i) {
-  const std::size_t Tq = queries.positions.size(), Tk = keys.positions.size();
-  const std::int64_t g = h / (a.H / a.G);
-  Row row{std::vector<double>(Tk, 0.0)};
-  double largest = -std::numeric_limits<double>::infinity();
-  std::vector<double> scores(Tk, 0.0);
-  for (std::size_t j = 0; j < Tk; ++j) {
-    if (!sees(a, queries, keys, b, static_cast<std::int64_t>(i), static_cast<std::int64_t>(j))) continue;
-    scores[j] = a.scale * dot(&q[at(a, Tq, a.H, b, i, h)], &k[at(a, Tk, a.G, b, j, g)], a.D);
-    largest = std::fmax(largest, scores[j]);
+Softmax softmax(const Attention& a, const ConstHeads& q, const ConstHeads& k, const Tokens& queries, const Tokens& keys,
+                std::int64_t b) {
+  constexpr double none = -std::numeric_limits<double>::infinity();
+  Matrix scores = a.scale * (q * k.transpose());
+  Softmax result{Matrix::Zero(q.rows(), k.rows()), Eigen::VectorXd::Constant(q.rows(), none)};
+  for (Eigen::Index i = 0; i < q.rows(); ++i) {
+    for (Eigen::Index j = 0; j < k.rows(); ++j) {
+      if (!sees(a, queries, keys, b, i, j)) scores(i, j) = none;
+    }
+    if (k.rows() == 0) continue;
+    const double largest = scores.row(i).maxCoeff();
+    if (largest == none) continue;
+    for (Eigen::Index j = 0; j < k.rows(); ++j) result.p(i, j) = std::exp(scores(i, j) - largest);
+    const double sum = result.p.row(i).sum();
+    result.p.row(i) /= sum;
+    result.lse(i) = largest + std::log(sum);
   }
-  double sum = 0;
-  for (std::size_t j = 0; j < Tk; ++j) {
-    if (!sees(a, queries, keys, b, static_cast<std::int64_t>(i), static_cast<std::int64_t>(j))) continue;
-    row.p[j] = std::exp(scores[j] - largest);
-    sum += row.p[j];
-  }
-  if (sum == 0) return row;
-  for (double& p : row.p) p /= sum;
-  row.lse = largest + std::log(sum);
-  return row;
+  return result;
 }
 
 }  // namespace
@@ -68,20 +71,14 @@ bool sees(const Attention& a, const Tokens& queries, const Tokens& keys, std::in
 
 Forward forward(const Attention& a, const std::vector<double>& q, const std::vector<double>& k,
                 const std::vector<double>& v, const Tokens& queries, const Tokens& keys) {
-  const std::size_t Tq = queries.positions.size(), Tk = keys.positions.size();
   Forward result{std::vector<double>(q.size(), 0.0), {}};
   for (std::int64_t b = 0; b < a.B; ++b) {
     for (std::int64_t h = 0; h < a.H; ++h) {
-      for (std::size_t i = 0; i < Tq; ++i) {
-        const Row row = softmax_row(a, q, k, queries, keys, b, h, i);
-        result.lse.push_back(row.lse);
-        double* out = &result.out[at(a, Tq, a.H, b, i, h)];
-        for (std::size_t j = 0; j < Tk; ++j) {
-          if (row.p[j] == 0) continue;
-          const double* value = &v[at(a, Tk, a.G, b, j, h / (a.H / a.G))];
-          for (std::int64_t d = 0; d < a.D; ++d) out[d] += row.p[j] * value[d];
-        }
-      }
+      const std::int64_t g = h / (a.H / a.G);
+      const Softmax row =
+          softmax(a, head_of(q, a, queries, a.H, b, h), head_of(k, a, keys, a.G, b, g), queries, keys, b);
+      result.lse.insert(result.lse.end(), row.lse.begin(), row.lse.end());
+      head_of(result.out, a, queries, a.H, b, h) = row.p * head_of(v, a, keys, a.G, b, g);
     }
   }
   return result;
@@ -90,33 +87,20 @@ Forward forward(const Attention& a, const std::vector<double>& q, const std::vec
 Backward backward(const Attention& a, const std::vector<double>& q, const std::vector<double>& k,
                   const std::vector<double>& v, const std::vector<double>& dout, const Tokens& queries,
                   const Tokens& keys) {
-  const std::size_t Tq = queries.positions.size(), Tk = keys.positions.size();
   Backward result{std::vector<double>(q.size(), 0.0), std::vector<double>(k.size(), 0.0),
                   std::vector<double>(v.size(), 0.0)};
-  std::vector<double> dp(Tk);
   for (std::int64_t b = 0; b < a.B; ++b) {
     for (std::int64_t h = 0; h < a.H; ++h) {
       const std::int64_t g = h / (a.H / a.G);
-      for (std::size_t i = 0; i < Tq; ++i) {
-        const Row row = softmax_row(a, q, k, queries, keys, b, h, i);
-        const std::size_t query = at(a, Tq, a.H, b, i, h);
-        double expectation = 0;  // of dp under p
-        for (std::size_t j = 0; j < Tk; ++j) {
-          dp[j] = row.p[j] == 0 ? 0 : dot(&dout[query], &v[at(a, Tk, a.G, b, j, g)], a.D);
-          expectation += row.p[j] * dp[j];
-        }
-        for (std::size_t j = 0; j < Tk; ++j) {
-          if (row.p[j] == 0) continue;
-          const std::size_t key = at(a, Tk, a.G, b, j, g);
-          const double ds = row.p[j] * (dp[j] - expectation) * a.scale;
-          for (std::int64_t d = 0; d < a.D; ++d) {
-            const auto e = static_cast<std::size_t>(d);
-            result.dv[key + e] += row.p[j] * dout[query + e];
-            result.dk[key + e] += ds * q[query + e];
-            result.dq[query + e] += ds * k[key + e];
-          }
-        }
-      }
+      const ConstHeads Q = head_of(q, a, queries, a.H, b, h), dO = head_of(dout, a, queries, a.H, b, h);
+      const ConstHeads K = head_of(k, a, keys, a.G, b, g), V = head_of(v, a, keys, a.G, b, g);
+      const Matrix P = softmax(a, Q, K, queries, keys, b).p;
+      const Matrix dP = dO * V.transpose();
+      const Eigen::VectorXd expectation = P.cwiseProduct(dP).rowwise().sum();  // of dP under P
+      const Matrix dS = a.scale * P.cwiseProduct(dP.colwise() - expectation);
+      head_of(result.dq, a, queries, a.H, b, h) = dS * K;
+      head_of(result.dk, a, keys, a.G, b, g) += dS.transpose() * Q;
+      head_of(result.dv, a, keys, a.G, b, g) += P.transpose() * dO;
     }
   }
   return result;
