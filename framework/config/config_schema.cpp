@@ -1,6 +1,7 @@
 #include "framework/config/config_schema.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <set>
 #include <utility>
@@ -15,29 +16,40 @@ namespace {
 
 template <class Get>
 ConfigKey integer(const char* path, Get get, IntegerRange range, const char* doc, bool required = false) {
-  return {path, doc, required,
+  return {path,
+          doc,
+          required,
           [=](Config& config, const YamlValue& value, const Complain& complain) {
             read_integer(value, range, get(config), complain);
           },
-          [=](const Config& config) { return std::to_string(get(config)); }};
+          [=](const Config& config) { return std::to_string(get(config)); },
+          fmt::format("{} to {}", range.low, range.high)};
 }
 
 template <class Get>
 ConfigKey real(const char* path, Get get, RealRange range, const char* doc) {
-  return {path, doc, false,
+  return {path,
+          doc,
+          false,
           [=](Config& config, const YamlValue& value, const Complain& complain) {
             read_real(value, range, get(config), complain);
           },
-          [=](const Config& config) { return fmt::format("{}", get(config)); }};
+          [=](const Config& config) { return fmt::format("{}", get(config)); },
+          range.low_open || range.high_open ? fmt::format("{} {}, {} {}", range.low_open ? "above" : "at least",
+                                                          range.low, range.high_open ? "below" : "at most", range.high)
+                                            : fmt::format("{} to {}", range.low, range.high)};
 }
 
 template <class Get>
 ConfigKey flag(const char* path, Get get, const char* doc) {
-  return {path, doc, false,
+  return {path,
+          doc,
+          false,
           [=](Config& config, const YamlValue& value, const Complain& complain) {
             read_flag(value, get(config), complain);
           },
-          [=](const Config& config) { return get(config) ? "true" : "false"; }};
+          [=](const Config& config) { return get(config) ? "true" : "false"; },
+          "true | false"};
 }
 
 /// One of several words, each of which stands for a value of the member.
@@ -46,7 +58,9 @@ ConfigKey word(const char* path, Get get, const std::vector<std::pair<std::strin
   std::vector<std::string> names;
   names.reserve(words.size());
   for (const auto& [name, value] : words) names.push_back(name);
-  return {path, doc, false,
+  return {path,
+          doc,
+          false,
           [=](Config& config, const YamlValue& value, const Complain& complain) {
             const int index = read_word(value, names, complain);
             if (index >= 0) get(config) = words[static_cast<std::size_t>(index)].second;
@@ -56,23 +70,30 @@ ConfigKey word(const char* path, Get get, const std::vector<std::pair<std::strin
               if (get(config) == value) return name;
             }
             fail(ExitCode::internal, "config key {} holds a value without a name", path);
-          }};
+          },
+          fmt::format("{}", fmt::join(names, " | "))};
 }
 
 /// A key with one possible word and no member.
 ConfigKey only_word(const char* path, const char* name, const char* doc) {
-  return {path, doc, false,
+  return {path,
+          doc,
+          false,
           [=](Config&, const YamlValue& value, const Complain& complain) { read_word(value, {name}, complain); },
-          [=](const Config&) { return name; }};
+          [=](const Config&) { return name; },
+          name};
 }
 
 template <class Get>
 ConfigKey text(const char* path, Get get, const char* doc) {
-  return {path, doc, false,
+  return {path,
+          doc,
+          false,
           [=](Config& config, const YamlValue& value, const Complain& complain) {
             read_text(value, get(config), complain);
           },
-          [=](const Config& config) { return quoted_yaml(get(config)); }};
+          [=](const Config& config) { return quoted_yaml(get(config)); },
+          "text"};
 }
 
 // The three keys with a shape of their own.
@@ -239,7 +260,7 @@ std::vector<ConfigKey> make_table() {
        [](Config& config, const YamlValue& value, const Complain& complain) {
          read_unsigned(value, config.training.seed, complain);
        },
-       [](const Config& config) { return std::to_string(config.training.seed); }},
+       [](const Config& config) { return std::to_string(config.training.seed); }, "0 to 18446744073709551615"},
       word<>("training.device", MEMBER(training.device),
              std::vector<std::pair<std::string, std::string>>{{"cpu", "cpu"}, {"cuda", "cuda"}}, "cpu | cuda"),
       word<>("training.dtype", MEMBER(training.dtype),
@@ -273,7 +294,8 @@ std::vector<ConfigKey> make_table() {
        [](Config& config, const YamlValue& value, const Complain& complain) {
          read_betas(value, config.optimizer, complain);
        },
-       [](const Config& config) { return fmt::format("[{}, {}]", config.optimizer.beta1, config.optimizer.beta2); }},
+       [](const Config& config) { return fmt::format("[{}, {}]", config.optimizer.beta1, config.optimizer.beta2); },
+       "two numbers, each from 0 to below 1"},
       real("optimizer.eps", MEMBER(optimizer.eps), {0, 1, true}, "added to the root of the second moment"),
       real("optimizer.weight_decay", MEMBER(optimizer.weight_decay), {0, 1000}, "times the learning rate, a step"),
       real("optimizer.max_grad_norm", MEMBER(optimizer.max_grad_norm), {0, 1e9}, "0: no clipping"),
@@ -303,7 +325,8 @@ std::vector<ConfigKey> make_table() {
        [](Config& config, const YamlValue& value, const Complain& complain) {
          read_lengths(value, config.evaluation.context_lengths, complain);
        },
-       [](const Config& config) { return write_lengths(config.evaluation.context_lengths); }},
+       [](const Config& config) { return write_lengths(config.evaluation.context_lengths); },
+       "a list of ascending lengths, each 1 to 1073741824"},
       integer("evaluation.target_tokens", MEMBER(evaluation.target_tokens), {1, 1024 * m},
               "tokens that each block scores, the same at every length"),
       integer("evaluation.target_blocks", MEMBER(evaluation.target_blocks), {1, 1 * m}, "blocks, over the documents"),

@@ -19,6 +19,7 @@ struct ConfigKey {
   std::function<void(Config&, const YamlValue&, const Complain&)> read;
   /// Return the value as YAML on one line.
   std::function<std::string(const Config&)> write;
+  std::string values = "";  // which values it takes: "1 to 1024", "a | b", "true | false"
 };
 
 /// Return all keys, section by section, in the order they are written.

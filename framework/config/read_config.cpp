@@ -16,6 +16,7 @@
 #include "framework/config/config_check.h"
 #include "framework/config/config_problems.h"
 #include "framework/config/config_schema.h"
+#include "framework/config/nearest_name.h"
 #include "framework/config/yaml_tree.h"
 
 namespace ringtrain {
@@ -23,22 +24,6 @@ namespace ringtrain {
 namespace {
 
 constexpr std::size_t largest_file = 1 << 20;
-
-/// Return the number of letters to insert, delete, replace or swap with the next to make b of a.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) previous[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (a[i - 1] != b[j - 1] ? 1 : 0)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    std::swap(before, previous);
-    std::swap(previous, row);
-  }
-  return previous[b.size()];
-}
 
 std::string_view last_part(std::string_view path) {
   return path.substr(path.rfind('.') + 1);  // npos + 1 is 0

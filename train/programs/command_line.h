@@ -4,12 +4,29 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "framework/config/nearest_name.h"
 #include "framework/error.h"
 #include "train/programs/version.h"
 
 namespace ringtrain {
+
+/// Returns "; did you mean --NAME?" for the first argument that is no flag of the app but nearly one, else "".
+inline std::string nearest_flag(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  for (const std::string& given : app.remaining()) {
+    if (!given.starts_with('-')) continue;
+    const std::string nearest = nearest_name(given.substr(0, given.find('=')), flags);
+    if (!nearest.empty()) return "; did you mean " + nearest + "?";
+  }
+  return "";
+}
 
 /// Parses into the app's options. Return false if help (or the version) was asked for and has been printed. prints:
 /// whether this process is the one that does.
@@ -25,7 +42,7 @@ inline bool parse_command_line(CLI::App& app, int argc, char** argv, bool prints
     if (prints) app.exit(asked);
     return false;
   } catch (const CLI::ParseError& error) {
-    fail(ExitCode::usage, "{}; see {} --help", error.what(), app.get_name());
+    fail(ExitCode::usage, "{}{}; see {} --help", error.what(), nearest_flag(app), app.get_name());
   }
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/config/config_reference.h"
 #include "framework/config/read_config.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/programs/command_line.h"
@@ -24,7 +25,8 @@ int run(int argc, char** argv, Launcher& launcher) {
   std::string config_path, resume_path, output, trace_steps, verify_path;
   std::vector<std::string> settings;
   TrainOptions options;
-  bool dry_run = false;
+  bool dry_run = false, help_config = false;
+  app.add_flag("--help-config", help_config, "print every key of a config: default, values, meaning; and exit");
   app.add_option("--config", config_path, "the YAML config of the run; required but for --verify-checkpoint")
       ->type_name("FILE");
   app.add_option("--output", output, "the run's folder (default: runs/<config's name>)")->type_name("DIR");
@@ -53,6 +55,10 @@ int run(int argc, char** argv, Launcher& launcher) {
                      "else; ends with 4 if one is damaged")
           ->type_name("PATH");
   if (!parse_command_line(app, argc, argv, launcher.leads())) return 0;
+  if (help_config) {
+    if (launcher.leads()) std::fputs(config_reference().c_str(), stdout);
+    return 0;
+  }
   if (verify->count() > 0) {
     if (launcher.leads()) {
       verify_checkpoints(verify_path, [](const std::string& line) { std::printf("%s\n", line.c_str()); });

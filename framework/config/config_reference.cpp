@@ -1,0 +1,68 @@
+#include "framework/config/config_reference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/config/config_schema.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::size_t columns = 120;
+
+constexpr const char* introduction = R"(# Configuration
+
+<!-- `train --help-config` prints this page. Do not edit it: change framework/config/config_schema.cpp, and write it
+     anew with `build/release/bin/train --help-config > docs/configuration.md`. -->
+
+A config is strict YAML. An unknown, repeated or mistyped key is refused with its file, its line and the nearest known
+name; all problems are listed at once. `--set KEY=VALUE` changes one key on the command line. `train --dry-run` prints
+the config as it was resolved. Each line below has a key, its default, the values it takes, and what it means.
+)";
+
+/// Returns text broken into lines of at most `columns`; lines after the first are indented by two.
+std::string wrapped(const std::string& text) {
+  std::string lines;
+  std::size_t used = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::size_t width = end - begin;
+    if (used > 0 && used + 1 + width > columns) {
+      lines += "\n  ";
+      used = 2;
+    } else if (used > 0) {
+      lines += ' ';
+      ++used;
+    }
+    lines.append(text, begin, width);
+    used += width;
+    begin = end + 1;
+  }
+  return lines;
+}
+
+/// Returns a key's line.
+std::string entry(const ConfigKey& key) {
+  const std::string given = key.required ? "required" : fmt::format("default `{}`", key.write(Config{}));
+  // A word's meaning often begins with the list of words.
+  const bool repeated = key.values.empty() || key.doc.starts_with(key.values);
+  const std::string values = repeated ? "" : fmt::format("; {}", key.values);
+  return wrapped(fmt::format("* `{}` ({}{}): {}", key.path, given, values, key.doc));
+}
+
+}  // namespace
+
+std::string config_reference() {
+  std::string page = introduction, section;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string of = key.path.substr(0, key.path.find('.'));
+    if (of != section) page += fmt::format("\n## {}\n\n", of);
+    section = of;
+    page += entry(key) + "\n";
+  }
+  return page;
+}
+
+}  // namespace ringtrain
