@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Holds the pages against the tree: links lead somewhere, paths exist, lines are short, the picture is one, and
+docs/configuration.md is what `train --help-config` prints. With RINGTRAIN_UPDATE_PAGES=1 that page is written anew.
+
+RINGTRAIN_BIN names the folder of the programs."""
+import glob
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import pages  # noqa: E402  (the path above comes first)
+
+FOLDERS = "framework|kernels|parallel|data|layers|train|tests|bench|scripts|docs|configs|cmake"
+COLUMNS = 120
+
+
+def anchor(heading):
+    """Return a heading's anchor as GitHub makes it."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def anchors(page):
+    return {anchor(line.lstrip("#")) for _, line in pages.prose(page) if re.match(r"#+ ", line)}
+
+
+def alternatives(path):
+    """Return the paths that a.{h,cpp} and a/{b,c} stand for."""
+    match = re.search(r"\{([^{}]*)\}", path)
+    if not match:
+        return [path]
+    return [p for word in match[1].split(",") for p in alternatives(path[:match.start()] + word + path[match.end():])]
+
+
+class Pages(unittest.TestCase):
+    def each_line(self):
+        for page in pages.PAGES:
+            for number, line in pages.prose(page):
+                yield page, f"{page.relative_to(pages.ROOT)}:{number}", line
+
+    def test_links_lead_somewhere(self):
+        found = 0
+        for page, where, line in self.each_line():
+            for target in re.findall(r"\]\(([^)\s]+)\)", line):
+                found += 1
+                if target.startswith("https://"):
+                    continue
+                path, _, name = target.partition("#")
+                file = (page.parent / path).resolve() if path else page
+                self.assertTrue(file.exists(), f"{where}: {target} leads nowhere")
+                if name:
+                    self.assertIn(name, anchors(file), f"{where}: {target}: there is no such heading")
+        self.assertGreater(found, 20)
+
+    def test_paths_in_the_pages_exist(self):
+        found = 0
+        for _, where, line in self.each_line():
+            for path in re.findall(rf"`((?:{FOLDERS})/[\w./*{{}},-]*)`", line):
+                found += 1
+                for one in alternatives(path):
+                    if re.search(r"[A-Z]{3}", one):  # `kernels/NAME.cpp` stands for any
+                        continue
+                    self.assertTrue(glob.glob(str(pages.ROOT / one)), f"{where}: there is no {one}")
+        self.assertGreater(found, 20)
+
+    def test_lines_are_short(self):
+        for _, where, line in self.each_line():
+            table = line.startswith("|")  # a row cannot be broken
+            if not table and "architecture.md" not in where and "reliability.md" not in where:
+                self.assertLessEqual(len(line), COLUMNS, f"{where} has {len(line)} columns")
+
+    def test_the_readme_is_short(self):
+        self.assertLessEqual(len((pages.ROOT / "README.md").read_text(encoding="utf-8").split()), 950)
+
+    def test_every_script_is_on_a_page(self):
+        text = "".join(page.read_text(encoding="utf-8") for page in pages.PAGES)
+        for script in sorted((pages.ROOT / "scripts").iterdir()):
+            if script.is_file() and script.name != "common.sh":
+                self.assertIn(f"scripts/{script.name}", text, "no page names it")
+
+    def test_the_configuration_page_is_what_the_program_prints(self):
+        command = [pathlib.Path(os.environ["RINGTRAIN_BIN"]) / "train", "--help-config"]
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=300, check=True)
+        printed = result.stdout
+        page = pages.ROOT / "docs" / "configuration.md"
+        if os.environ.get("RINGTRAIN_UPDATE_PAGES") == "1":
+            page.write_bytes(printed)
+        self.assertEqual(page.read_text(encoding="utf-8"), printed.decode(),
+                         "write it anew: build/release/bin/train --help-config > docs/configuration.md")
+
+
+class Picture(unittest.TestCase):
+    FILE = pages.ROOT / "docs" / "ring.svg"
+
+    def test_it_is_whole_and_stands_alone(self):
+        root = xml.parse(self.FILE).getroot()
+        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+        _, _, width, height = map(float, root.get("viewBox").split())
+        names = {element.get("id") for element in root.iter()}
+        texts = 0
+        for element in root.iter():
+            for key, value in element.attrib.items():
+                self.assertNotIn("href", key, "it refers to something outside")
+                for name in re.findall(r"url\(#(\w+)\)", value):
+                    self.assertIn(name, names)
+            if element.tag.endswith("}text"):
+                texts += 1
+                x, y = float(element.get("x")), float(element.get("y"))
+                self.assertTrue(0 <= x <= width and 0 <= y <= height, f"{element.text} lies outside")
+        self.assertGreater(texts, 10)
+
+    def test_it_renders(self):
+        if not shutil.which("rsvg-convert"):
+            self.skipTest("there is no rsvg-convert")
+        with tempfile.TemporaryDirectory() as folder:
+            image = pathlib.Path(folder) / "ring.png"
+            subprocess.run(["rsvg-convert", self.FILE, "-o", image], stdin=subprocess.DEVNULL, timeout=300, check=True)
+            self.assertGreater(image.stat().st_size, 10_000)
+
+
+class Judging(unittest.TestCase):
+    def test_anchors_are_github_s(self):
+        self.assertEqual(anchor(" Ranks as processes"), "ranks-as-processes")
+        self.assertEqual(anchor(" PyTorch, and the machine's own"), "pytorch-and-the-machines-own")
+
+    def test_alternatives(self):
+        self.assertEqual(alternatives("a/{b,c}.{h,cpp}"), ["a/b.h", "a/b.cpp", "a/c.h", "a/c.cpp"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
