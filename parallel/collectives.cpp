@@ -114,14 +114,15 @@ void ReduceScatter::start(Communicator& communicator, const TensorView& x, const
   const std::int64_t n = x_.numel();
   const std::int64_t count = slice_of(n, ranks, rank).count();
   staging_ = staging.prefix({ranks - 1, count});  // in rank order, without this rank
-  const ExchangeGroup group(communicator);
-  for (int k = 1; k < ranks; ++k) {
-    const int to = further(communicator, k), from = behind(communicator, k);
-    const Slice theirs = slice_of(n, ranks, to);
-    const int row = from < rank ? from : from - 1;
-    tickets_.push_back(
-        communicator.exchange(x_.flat(theirs.begin, theirs.end), to, staging_.rows(row, row + 1), from, site));
-  }
+  post_together(communicator, [&] {
+    for (int k = 1; k < ranks; ++k) {
+      const int to = further(communicator, k), from = behind(communicator, k);
+      const Slice theirs = slice_of(n, ranks, to);
+      const int row = from < rank ? from : from - 1;
+      tickets_.push_back(
+          communicator.exchange(x_.flat(theirs.begin, theirs.end), to, staging_.rows(row, row + 1), from, site));
+    }
+  });
 }
 
 void ReduceScatter::finish(Stream& stream) {
@@ -150,13 +151,12 @@ void all_gather_slices(Communicator& communicator, const TensorView& x, const Ca
     return flat.flat(slice.begin, slice.end);
   };
   std::vector<Ticket> tickets;
-  {
-    const ExchangeGroup group(communicator);
+  post_together(communicator, [&] {
     for (int k = 1; k < ranks; ++k) {
       const int to = further(communicator, k), from = behind(communicator, k);
       tickets.push_back(communicator.exchange(part(communicator.rank()), to, part(from), from, site));
     }
-  }
+  });
   wait_all(communicator, tickets);
 }
 

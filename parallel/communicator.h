@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <string>
 
@@ -48,7 +47,7 @@ class Communicator {
   /// does not wait for the GPU. stream must outlive them. Without it a communicator exchanges host memory alone.
   virtual void order_with(Stream& stream) = 0;
   /// Exchanges posted between the two are one act: what a rank posts in a round may depend on what others post in the
-  /// same round, in any order. None of them may be waited for before the end. (ExchangeGroup calls both.)
+  /// same round, in any order. None of them may be waited for before the end. (post_together calls both.)
   virtual void begin_group() {}
   virtual void end_group() {}
   /// Whether it sums and gathers GPU memory by itself, too: faster than exchanges, and without staging.
@@ -75,19 +74,12 @@ class Communicator {
   virtual void throw_if_aborted() = 0;
 };
 
-/// The exchanges posted during its life are one act.
-class ExchangeGroup {
- public:
-  explicit ExchangeGroup(Communicator& communicator) : communicator_(communicator) { communicator_.begin_group(); }
-  ~ExchangeGroup() noexcept(false) {
-    if (std::uncaught_exceptions() == exceptions_) communicator_.end_group();  // else all of it ends anyway
-  }
-  ExchangeGroup(const ExchangeGroup&) = delete;
-  ExchangeGroup& operator=(const ExchangeGroup&) = delete;
-
- private:
-  Communicator& communicator_;
-  const int exceptions_ = std::uncaught_exceptions();
-};
+/// Calls post(); the exchanges that it posts are one act. If it throws, the act is left open: the rank ends anyway.
+template <class Post>
+void post_together(Communicator& communicator, const Post& post) {
+  communicator.begin_group();
+  post();
+  communicator.end_group();
+}
 
 }  // namespace ringtrain

@@ -230,12 +230,13 @@ void Ring::State::post_keys(int hop) {
                                           sender == no_peer ? TensorView{} : documents_of(*received), sender,
                                           documents_site));
   };
-  const ExchangeGroup group(*key_ranks);
-  // What is sent comes first: see Communicator::exchange.
-  if (const RingDelivery* delivery = round(hop).delivery) {
-    exchange(departing, round(0).step, delivery->to, nullptr, no_peer);
-  }
-  exchange(arriving, before, to, next, from);
+  post_together(*key_ranks, [&] {
+    // What is sent comes first: see Communicator::exchange.
+    if (const RingDelivery* delivery = round(hop).delivery) {
+      exchange(departing, round(0).step, delivery->to, nullptr, no_peer);
+    }
+    exchange(arriving, before, to, next, from);
+  });
 }
 
 /// Posts a part's gradients: of the block met at `hop`, of that which this rank continues at the next, and of its own
@@ -256,10 +257,11 @@ void Ring::State::post_gradients(int hop, std::size_t part) {
                                                     received.empty() ? TensorView{} : received[i], sender, site));
     }
   };
-  const ExchangeGroup group(*gradient_ranks);
-  exchange(messages(step, to), to, messages(next, from), from);
   of.home = round(hop).home;
-  if (of.home) exchange({}, no_peer, coming_home(*of.home, part).messages(), of.home->from);
+  post_together(*gradient_ranks, [&] {
+    exchange(messages(step, to), to, messages(next, from), from);
+    if (of.home) exchange({}, no_peer, coming_home(*of.home, part).messages(), of.home->from);
+  });
 }
 
 /// Ends the part's round before `hop`.

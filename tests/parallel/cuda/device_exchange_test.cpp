@@ -114,8 +114,7 @@ TEST_P(DeviceExchange, AGroupIsOneActInAnyOrder) {
       }
       const Tensor nothing = rank.allocator.make(Tag::workspace, "nothing", DType::float32, {0});
       std::vector<Ticket> tickets;
-      {
-        const ExchangeGroup group(*rank.ranks);
+      post_together(*rank.ranks, [&] {
         tickets.push_back(rank.ranks->exchange(nothing, (r + 1) % ranks, nothing, (r + 3) % ranks, {"nothing"}));
         for (const Message& one : sent) {
           if (one.peer == r) continue;
@@ -131,7 +130,7 @@ TEST_P(DeviceExchange, AGroupIsOneActInAnyOrder) {
             tickets.push_back(rank.ranks->exchange(one.memory, r, own.memory, r, {"to itself"}));
           }
         }
-      }
+      });
       for (const Ticket ticket : tickets) rank.ranks->wait(ticket);
       for (const auto& [memory, from, i] : received) {
         EXPECT_EQ(rank.read(memory), std::vector<float>(static_cast<std::size_t>(size(from, r, i)),
@@ -265,13 +264,12 @@ TEST_P(DeviceExchange, HostMemoryGoesAtOnceBesideIt) {
     Ticket ticket;
     double value = r + 1;
     std::vector<double> theirs(3), mine(3, r + 1);
-    {
-      const ExchangeGroup group(*rank.ranks);
+    post_together(*rank.ranks, [&] {
       ticket = rank.ranks->exchange(sent, 1 - r, received, 1 - r, {"device"});
       const Ticket host =
           rank.ranks->exchange(host_view(mine.data(), {3}), 1 - r, host_view(theirs.data(), {3}), 1 - r, {"host"});
       rank.ranks->wait(host);  // host memory is no part of the group's act on the GPU
-    }
+    });
     EXPECT_EQ(theirs, std::vector<double>(3, 2 - r));
     all_reduce_sum(*rank.ranks, {&value, 1}, {"host"});
     EXPECT_EQ(value, 3);

@@ -83,11 +83,10 @@ TEST_F(NcclFailure, ATimeoutNamesAllThatBeganTogether) {
     const Tensor x = rank.make(8, 0);
     if (world.rank() == 0) {
       Ticket ticket;
-      {
-        const ExchangeGroup group(*rank.ranks);
+      post_together(*rank.ranks, [&] {
         rank.ranks->exchange(x, 1, {}, no_peer, {"keys", 1, 2});
         ticket = rank.ranks->exchange({}, no_peer, x, 1, {"documents", 1, 2});
-      }
+      });
       rank.ranks->wait(ticket);
       rank.stream.synchronize();
     }
@@ -398,9 +397,10 @@ TEST_F(NcclFailure, UnwindingLeavesNoMemoryInUse) {
         const auto own = rank.ranks->split(0);
         own->exchange(sent, (trial + 1) % 3, received, (trial + 1) % 3, test_site);
         if (trial % 2 == 0) std::this_thread::sleep_for(milliseconds(2 * trial));
-        const ExchangeGroup group(*own);
-        own->exchange(sent, (trial + 2) % 3, {}, no_peer, test_site);
-        fail(ExitCode::data, "rank {} has bad data", world.rank());
+        post_together(*own, [&] {
+          own->exchange(sent, (trial + 2) % 3, {}, no_peer, test_site);
+          fail(ExitCode::data, "rank {} has bad data", world.rank());
+        });
       }
       const auto own = rank.ranks->split(0);
       const Tensor sent = rank.make(1000, 1), received = rank.make(1000, 1);
@@ -471,8 +471,7 @@ TEST_F(NcclFailure, MisuseIsAnInternalError) {
   });
   internal([](GpuRank& rank) {
     const Tensor x = rank.make(2, 0), y = rank.make(2, 0);
-    const ExchangeGroup group(*rank.ranks);
-    rank.ranks->wait(rank.ranks->exchange(x, 0, y, 0, test_site));
+    post_together(*rank.ranks, [&] { rank.ranks->wait(rank.ranks->exchange(x, 0, y, 0, test_site)); });
   });
 }
 
