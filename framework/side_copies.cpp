@@ -3,6 +3,7 @@
 #include <cstring>
 
 #if RINGTRAIN_CUDA
+#include "framework/cuda/context.h"
 #include "framework/cuda/event.h"
 #include "framework/cuda/timeline.h"
 #endif

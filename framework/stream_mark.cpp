@@ -1,6 +1,7 @@
 #include "framework/stream_mark.h"
 
 #if RINGTRAIN_CUDA
+#include "framework/cuda/context.h"
 #include "framework/cuda/event.h"
 #endif
 

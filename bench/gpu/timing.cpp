@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "framework/cuda/context.h"
 #include "framework/cuda/event.h"
 
 namespace ringtrain::bench {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #if RINGTRAIN_CUDA
+#include "framework/cuda/context.h"
 #include "framework/cuda/event.h"
 #endif
 

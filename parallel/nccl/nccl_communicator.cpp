@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/cuda/check.h"
+#include "framework/cuda/context.h"
 #include "parallel/call_history.h"
 #include "parallel/check_exchange.h"
 #include "parallel/collectives.h"

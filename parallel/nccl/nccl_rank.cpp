@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "framework/cuda/check.h"
+#include "framework/cuda/context.h"
 #include "parallel/call_history.h"
 #include "parallel/collectives.h"
 

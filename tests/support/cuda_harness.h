@@ -13,6 +13,7 @@
 
 #include "framework/allocator.h"
 #include "framework/cuda/check.h"
+#include "framework/cuda/context.h"
 #include "tests/support/gpu.h"
 #include "tests/support/kernel_harness.h"
 

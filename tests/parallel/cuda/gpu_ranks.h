@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/allocator.h"
+#include "framework/cuda/context.h"
 #include "framework/system/compute_device.h"
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
