@@ -7,6 +7,7 @@
 #include "data/token_file_writer.h"
 #include "framework/random.h"
 #include "framework/storage/hash.h"
+#include "framework/system/signals.h"
 
 namespace ringtrain {
 
@@ -19,6 +20,7 @@ void write_source(TokenFileWriter& writer, const Source& source) {
   const File file = File::open(source.path, ExitCode::data);
   Hasher hasher;
   for (std::int64_t begin = 0; begin < source.bytes;) {
+    throw_if_signalled();
     const auto count = static_cast<std::size_t>(std::min<std::int64_t>(source.bytes - begin, sizeof bytes));
     file.read_at(begin, bytes, count);
     hasher.update(bytes, count);

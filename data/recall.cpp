@@ -6,6 +6,7 @@
 #include "data/byte_tokenizer.h"
 #include "data/token_file_writer.h"
 #include "framework/random.h"
+#include "framework/system/signals.h"
 
 namespace ringtrain {
 
@@ -123,6 +124,7 @@ std::int64_t short_pairs(const RecallOptions& options) {
 /// them, for validation a long one alone.
 template <class Body>
 void for_group(const RecallOptions& options, std::int64_t group, bool training, Body&& body) {
+  throw_if_signalled();
   const std::uint64_t seed = options.prepare.seed;
   const std::int64_t index = group * (recall_short + 1), short_length = options.length / recall_short;
   for (std::int64_t i = 0; training && i < recall_short; ++i) {

@@ -3,13 +3,16 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <unordered_set>
 #include <utility>
 
 #include "framework/storage/files.h"
 #include "framework/storage/hash.h"
+#include "framework/system/signals.h"
 
 namespace ringtrain {
 
@@ -23,9 +26,13 @@ struct Found {
 /// Finds the regular files, each once.
 class Walk {
  public:
-  explicit Walk(SourceList& list) : list_(list) {}
+  Walk(SourceList& list, const std::vector<std::string>& inputs) : list_(list) {
+    for (const std::string& input : inputs) roots_.push_back(real_path(input));
+  }
 
   void visit(const std::string& path, bool given) {
+    throw_if_signalled();
+    if (!given && (leads_out(path) || parse_unique_name(file_name(path), "partial"))) return;
     struct stat status {};
     const bool there = ::stat(path.c_str(), &status) == 0;
     if (given && !there) fail(ExitCode::data, "cannot read the input {}: {}", path, std::strerror(errno));
@@ -45,6 +52,24 @@ class Walk {
   std::vector<Found> found;
 
  private:
+  /// Return the path without links, "" if it leads nowhere.
+  static std::string real_path(const std::string& path) {
+    std::error_code error;
+    const std::filesystem::path real = std::filesystem::canonical(path, error);
+    return error ? "" : real.string();
+  }
+  /// Return whether path is a link to something that no input holds, and count it then.
+  bool leads_out(const std::string& path) {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return false;
+    const std::string real = real_path(path);
+    if (real.empty()) return false;  // a dangling one: visit() counts it
+    const bool inside = std::ranges::any_of(roots_, [&](const std::string& root) {
+      return !root.empty() && (real == root || root == "/" || real.starts_with(root + "/"));
+    });
+    if (!inside) ++list_.links;
+    return !inside;
+  }
   void visit_folder(const std::string& path, bool given) {
     std::vector<std::string> names;
     try {
@@ -58,6 +83,7 @@ class Walk {
   }
 
   SourceList& list_;
+  std::vector<std::string> roots_;
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
@@ -70,6 +96,7 @@ Source look_at(const std::string& path, bool* binary) {
   Hasher hasher;
   *binary = false;
   for (std::int64_t begin = 0; begin < source.bytes && !*binary;) {
+    throw_if_signalled();
     const auto bytes = static_cast<std::size_t>(std::min<std::int64_t>(source.bytes - begin, sizeof slice));
     file.read_at(begin, slice, bytes);
     *binary = std::memchr(slice, 0, bytes) != nullptr;
@@ -84,7 +111,7 @@ Source look_at(const std::string& path, bool* binary) {
 
 SourceList find_sources(const std::vector<std::string>& inputs, const SourceProgress& progress) {
   SourceList list;
-  Walk walk(list);
+  Walk walk(list, inputs);
   for (const std::string& input : inputs) walk.visit(input, true);
 
   std::unordered_set<std::string> contents;
@@ -105,17 +132,18 @@ SourceList find_sources(const std::vector<std::string>& inputs, const SourceProg
         list.bytes += source.bytes;
         list.sources.push_back(std::move(source));
       }
-    } catch (const Error&) {
-      if (found.given) throw;
+    } catch (const Error& error) {
+      if (found.given || error.code() != ExitCode::data) throw;
       ++list.unreadable;
     }
     if (progress) progress(++files, all, bytes);
   }
   if (list.sources.empty()) {
-    fail(ExitCode::data,
-         "the inputs hold no text: {} binary, {} empty, {} unreadable and {} special files; name files or folders of "
-         "text with --input",
-         list.binary, list.empty, list.unreadable, list.special);
+    fail(
+        ExitCode::data,
+        "the inputs hold no text: {} binary, {} empty, {} unreadable and {} special files, {} links out of the inputs; "
+        "name files or folders of text with --input",
+        list.binary, list.empty, list.unreadable, list.special, list.links);
   }
   return list;
 }

@@ -1,5 +1,6 @@
 // Which files a text corpus is made of: files and folders, walked in sorted order, each real file once however many
-// links lead to it, each content once however many copies there are.
+// links lead to it, each content once however many copies there are. A link is followed only if the user named it, or
+// if it leads to what lies below an input.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +20,17 @@ struct Source {
 struct SourceList {
   std::vector<Source> sources;  // in the order of the walk
   std::int64_t bytes = 0;       // of all sources
-  // What was left out. A file that holds a NUL byte is binary; special are sockets, pipes, devices, dangling links.
-  std::int64_t binary = 0, empty = 0, duplicates = 0, unreadable = 0, special = 0;
+  // What was left out. A file that holds a NUL byte is binary; special are sockets, pipes, devices, dangling links;
+  // links are those that lead out of the inputs.
+  std::int64_t binary = 0, empty = 0, duplicates = 0, unreadable = 0, special = 0, links = 0;
 };
 
 /// Told as files are hashed: files so far, files in all, bytes so far.
 using SourceProgress = std::function<void(std::int64_t files, std::int64_t all, std::int64_t bytes)>;
 
 /// Walks the inputs and hashes every file. Throws Error(data) if an input does not exist or cannot be read, or if
-/// nothing is left. A file below an input folder that cannot be read is counted.
+/// nothing is left, and the signal's if one asks to stop (throw_if_signalled). What this program itself has
+/// half-written there is passed over. A file below an input folder that cannot be read is counted.
 SourceList find_sources(const std::vector<std::string>& inputs, const SourceProgress& progress);
 
 }  // namespace ringtrain

@@ -30,41 +30,38 @@ Hdf5Writer create_file(const std::string& path, const TokenFilePlan& plan) {
   attributes["format_version"] = token_format_version;
   attributes["vocab_size"] = plan.vocab_size;
   attributes["first_validation_document"] = plan.first_validation_document;
-  return Hdf5Writer::create(path, std::move(datasets), attributes, ExitCode::usage);
+  return Hdf5Writer::create(path, std::move(datasets), attributes, ExitCode::usage, Hdf5Place::empty_file);
+}
+
+OutputRules token_file_rules() {
+  return {.kind = "a token file", .remedy = "choose another --output"};
+}
+
+/// A manifest without its token file is what a process leaves that is killed between the two.
+OutputRules manifest_rules() {
+  return {.kind = "the manifest of a token file",
+          .is_former = [](const std::string& path) { return is_token_manifest(path); },
+          .remedy = "remove it first, or choose another --output"};
 }
 
 }  // namespace
 
 void TokenFileWriter::check_output(const std::string& path) {
-  if (path_exists(path)) {
-    fail(ExitCode::usage, "{} exists; it is never overwritten: remove it first or choose another --output", path);
-  }
+  ringtrain::check_output(path, token_file_rules(), ExitCode::usage);
+  ringtrain::check_output(manifest_path(path), manifest_rules(), ExitCode::usage);
   check_writable(parent_directory(path), ExitCode::usage);
 }
 
 TokenFileWriter::TokenFileWriter(const std::string& path, const TokenFilePlan& plan)
-    : path_(path), temporary_(path + ".partial"), plan_(plan) {
+    : output_(path, token_file_rules(), ExitCode::usage),
+      manifest_(manifest_path(path), manifest_rules(), ExitCode::usage),
+      plan_(plan) {
   ensure(plan.documents >= 1 && plan.tokens >= plan.documents, "a token file holds a document");
   ensure(plan.first_validation_document >= 0 && plan.first_validation_document <= plan.documents,
          "the validation part starts within the documents");
-  check_output(path);
-  remove_tree(temporary_, ExitCode::usage);  // of a run that was killed
-  try {
-    file_ = create_file(temporary_, plan);
-  } catch (...) {
-    remove_tree(temporary_, ExitCode::usage);
-    throw;
-  }
+  file_ = create_file(output_.partial(), plan);
   tokens_.reserve(buffer_tokens);
   offsets_.push_back(0);
-}
-
-TokenFileWriter::~TokenFileWriter() {
-  if (finished_) return;
-  try {
-    remove_tree(temporary_, ExitCode::usage);
-  } catch (const Error&) {  // the failure that brought us here is the one to tell
-  }
 }
 
 void TokenFileWriter::put(std::int32_t token, float weight) {
@@ -113,17 +110,23 @@ std::string TokenFileWriter::finish() {
   file_.finish();
 
   TokenManifest manifest;
-  manifest.bytes = file_size(temporary_, ExitCode::usage);
-  manifest.hash = hash_file(temporary_, ExitCode::usage);
-  const Hdf5Reader layout = Hdf5Reader::open(temporary_, ExitCode::internal);
+  manifest.bytes = file_size(output_.partial(), ExitCode::usage);
+  manifest.hash = hash_file(output_.partial(), ExitCode::usage);
+  const Hdf5Reader layout = Hdf5Reader::open(output_.partial(), ExitCode::internal);
   for (const Hdf5Dataset& dataset : layout.datasets()) {
     manifest.datasets.push_back({dataset.name, name_of(dataset.type), dataset.count(), dataset.offset});
   }
   // The manifest first: where the token file stands, all of it does.
-  write_file(manifest_path(path_), to_json(manifest), ExitCode::usage);
-  check_output(path_);
-  rename_path(temporary_, path_, ExitCode::usage);
-  finished_ = true;
+  output_.check();
+  const bool left_over = path_exists(manifest_.path());
+  manifest_.file().write(to_json(manifest));
+  manifest_.publish();
+  try {
+    output_.publish();
+  } catch (const Error&) {
+    if (!left_over) remove_tree(manifest_.path(), ExitCode::usage);
+    throw;
+  }
   return manifest.hash;
 }
 

@@ -1,6 +1,7 @@
 // Writes a token file document by document, with a buffer of fixed size. The file grows under a temporary name and
 // appears under its own only when it is whole: fsync, hash, manifest, rename, fsync of the folder. A file that stands
-// there is never touched. Used by one thread.
+// there is never touched, and one process at a time writes a path (framework/storage/output_file.h). Used by one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "framework/storage/hdf5_file.h"
+#include "framework/storage/output_file.h"
 
 namespace ringtrain {
 
@@ -25,10 +27,9 @@ struct TokenFilePlan {
 
 class TokenFileWriter {
  public:
-  /// Throws Error(usage) if `path` exists, its folder cannot be written, or the disk lacks room.
+  /// Throws Error(usage) if `path` exists, another process is writing it, its folder cannot be written, or the disk
+  /// lacks room. A writer that does not finish leaves nothing.
   TokenFileWriter(const std::string& path, const TokenFilePlan& plan);
-  /// Removes the temporary file of a writer that did not finish.
-  ~TokenFileWriter();
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
@@ -46,10 +47,9 @@ class TokenFileWriter {
   void put(std::int32_t token, float weight);
   void flush();
 
-  std::string path_, temporary_;
+  OutputFile output_, manifest_;
   TokenFilePlan plan_;
   Hdf5Writer file_;
-  bool finished_ = false;
   std::int64_t written_ = 0, documents_ = 0;
   std::vector<std::int32_t> tokens_;
   std::vector<float> weights_;

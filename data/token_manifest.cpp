@@ -8,6 +8,7 @@ namespace ringtrain {
 namespace {
 
 constexpr const char* format_name = "ringtrain-tokens";
+constexpr std::int64_t most_bytes = 1 << 20;
 
 TokenManifest parse(const std::string& text, const std::string& path) {
   const nlohmann::json json = parse_strict_json(text);
@@ -43,11 +44,21 @@ TokenManifest read_manifest(const std::string& token_file) {
          path);
   }
   try {
-    return parse(read_file(path, ExitCode::data, 1 << 20), path);
+    return parse(read_file(path, ExitCode::data, most_bytes), path);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
     fail(ExitCode::data, "{} is damaged: {}; make the token file again with prepare", path, error.what());
+  }
+}
+
+bool is_token_manifest(const std::string& path) {
+  try {
+    const nlohmann::json json = parse_strict_json(read_file(path, ExitCode::data, most_bytes));
+    const auto format = json.is_object() ? json.find("format") : json.end();
+    return format != json.end() && *format == format_name;
+  } catch (const std::exception&) {
+    return false;
   }
 }
 

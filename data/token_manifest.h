@@ -25,6 +25,8 @@ struct TokenManifest {
 std::string manifest_path(const std::string& token_file);
 /// Return the manifest of a token file; Error(data) if it is missing or garbled.
 TokenManifest read_manifest(const std::string& token_file);
+/// Return whether the file at path is a manifest of a token file, of whatever version.
+bool is_token_manifest(const std::string& path);
 std::string to_json(const TokenManifest& manifest);
 
 }  // namespace ringtrain

@@ -49,6 +49,15 @@ std::optional<Error> first_problem(Communicator& world, const std::optional<Erro
   return Error(static_cast<ExitCode>(*first), reinterpret_cast<const char*>(text.data()));
 }
 
+/// Collective. Return rank 0's name of a file on every rank.
+std::string name_of_rank_zero(Communicator& world, const std::string& own) {
+  std::array<char, 256> text{};  // NAME_MAX and an end
+  if (world.rank() == 0) own.copy(text.data(), text.size() - 1);
+  broadcast(world, host_view(reinterpret_cast<std::uint8_t*>(text.data()), {std::ssize(text)}), 0,
+            {"name of a save's folder"});
+  return text.data();
+}
+
 /// Writes a file that nobody looks for before its folder has its name.
 void write_and_sync(const std::string& path, const std::string& content) {
   File file = File::create(path, ExitCode::checkpoint);
@@ -94,23 +103,23 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
   manifest_.ranks = state_.mesh.size();
   manifest_.files.clear();
   const auto begun = std::chrono::steady_clock::now();
-  const std::string partial = run_.checkpoints.partial(manifest_.step);
+  partial_.clear();
   std::optional<Error> problem;
   if (state_.rank == 0) {
     problem = problem_of([&] {
       prepare_();
-      remove_tree(partial, ExitCode::checkpoint);
-      make_directories(partial, ExitCode::checkpoint);
+      partial_ = run_.checkpoints.make_partial(manifest_.step);
     });
   }
   if (failed_anywhere(problem)) return;
+  partial_ = run_.checkpoints.path() + "/" + name_of_rank_zero(*state_.world, file_name(partial_));
   phase_ = Phase::writing;
   if (!state_.snapshot.empty()) take_snapshot(state_);
   snapshot_taken_.record(state_.stream);
   seconds_ = seconds_since(begun);
-  start([this, partial] {
+  start([this] {
     snapshot_taken_.wait();
-    own_file_ = write_state(state_, partial, manifest_.step);
+    own_file_ = write_state(state_, partial_, manifest_.step);
   });
   if (state_.snapshot.empty()) finish();
 }
@@ -153,7 +162,9 @@ bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own) {
   phase_ = Phase::idle;
   if (state_.rank == 0) {
     // The first problem is the one to tell; what cannot be removed now is swept by the next resume.
-    problem_of([&] { remove_tree(run_.checkpoints.partial(manifest_.step), ExitCode::checkpoint); });
+    problem_of([&] {
+      if (!partial_.empty()) remove_tree(partial_, ExitCode::checkpoint);
+    });
   }
   state_.world->barrier({"end of a failed save"});  // nobody ends the run before the folder is gone
   if (last_ || problem->code() != ExitCode::checkpoint || run_.config.checkpoint.on_failure == OnFailure::stop) {
@@ -188,12 +199,11 @@ void CheckpointSaver::gather_files() {
 /// Rank 0, on its thread: what makes the files a checkpoint.
 void CheckpointSaver::publish() {
   sync_file(run_.folder.metrics_path(), ExitCode::checkpoint);  // a checkpoint never knows more than the metrics do
-  const std::string partial = run_.checkpoints.partial(manifest_.step);
-  write_and_sync(partial + "/" + config_name, to_yaml(run_.config));
-  manifest_.files.push_back(describe_file(partial, config_name));
-  write_and_sync(partial + "/manifest.json", to_json(manifest_));
-  sync_directory(partial, ExitCode::checkpoint);
-  run_.checkpoints.publish(manifest_.step);
+  write_and_sync(partial_ + "/" + config_name, to_yaml(run_.config));
+  manifest_.files.push_back(describe_file(partial_, config_name));
+  write_and_sync(partial_ + "/manifest.json", to_json(manifest_));
+  sync_directory(partial_, ExitCode::checkpoint);
+  run_.checkpoints.publish(manifest_.step, partial_);
   prune_notes_.clear();
   run_.checkpoints.prune(run_.config.checkpoint.keep,
                          [this](const std::string& line) { prune_notes_.push_back(line); });

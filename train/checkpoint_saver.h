@@ -63,6 +63,7 @@ class CheckpointSaver {
   Phase phase_ = Phase::idle;
   bool last_ = false;
   CheckpointManifest manifest_;
+  std::string partial_;  // the folder of the save under way
   CheckpointFile own_file_;
   StreamMark snapshot_taken_;  // the thread that writes waits for it
   std::vector<std::string> prune_notes_;

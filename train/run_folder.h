@@ -3,11 +3,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "framework/config/config.h"
 #include "framework/storage/files.h"
 
 namespace ringtrain {
+
+/// Return those files that exist of a run at path, or of a checkpoint at path: what no other output may replace.
+std::vector<std::string> files_of_run(const std::string& path);
 
 class RunFolder {
  public:

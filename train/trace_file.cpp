@@ -3,21 +3,38 @@
 #include <charconv>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "framework/error.h"
+#include "train/run_folder.h"
 
 namespace ringtrain {
 
-namespace {
-
-std::string path_of(const std::string& path, const Launcher& launcher) {
-  if (path.empty() || !launcher.ranks_are_processes()) return path;
-  std::filesystem::path own(path);
+std::string trace_path(const TraceRequest& request, const Launcher& launcher) {
+  if (request.path.empty() || !launcher.ranks_are_processes()) return request.path;
+  std::filesystem::path own(request.path);
   own.replace_extension(fmt::format(".rank{}{}", launcher.process(), own.extension().string()));
   return own.string();
 }
 
-}  // namespace
+OutputRules trace_rules(const TraceRequest& request) {
+  OutputRules rules = Trace::rules();
+  rules.overwrite = request.overwrite;
+  rules.remedy = request.overwrite ? "choose another --trace" : "choose another --trace, or give --overwrite";
+  rules.inputs = [inputs = request.inputs] {
+    std::vector<std::string> files;
+    for (const std::string& input : inputs) {
+      if (is_directory(input)) {
+        const std::vector<std::string> below = files_of_run(input);
+        files.insert(files.end(), below.begin(), below.end());
+      } else {
+        files.push_back(input);
+      }
+    }
+    return files;
+  };
+  return rules;
+}
 
 void read_trace_steps(const std::string& text, TraceRequest& request) {
   const char* const end = text.data() + text.size();
@@ -33,22 +50,24 @@ void read_trace_steps(const std::string& text, TraceRequest& request) {
   if (request.path.empty()) fail(ExitCode::usage, "--trace-steps {}: needs --trace FILE.json", text);
 }
 
-TraceFile::TraceFile(const Run& run, const Launcher& launcher, Note note)
-    : path_(path_of(run.trace.path, launcher)), note_(std::move(note)) {
-  if (path_.empty()) return;
+TraceFile::TraceFile(const Run& run, const Launcher& launcher, Note note) : note_(std::move(note)) {
+  if (run.trace.path.empty()) return;
+  const std::string path = trace_path(run.trace, launcher);
+  make_directories(parent_directory(path), ExitCode::usage);
+  file_.emplace(path, trace_rules(run.trace), ExitCode::usage);
   trace_ = std::make_unique<Trace>(static_cast<int>(run.config.mesh.data), static_cast<int>(run.config.mesh.sequence));
 }
 
 TraceFile::~TraceFile() {
   if (!trace_) return;
   try {
-    trace_->write(path_);
+    trace_->write(*file_);
     std::string dropped;
     if (const std::size_t count = trace_->dropped(); count > 0) {
       dropped = fmt::format("; {} spans were dropped because a rank keeps {} at most: choose steps with --trace-steps",
                             count, Trace::default_capacity);
     }
-    note_(fmt::format("timeline in {}, to be opened in ui.perfetto.dev{}", path_, dropped));
+    note_(fmt::format("timeline in {}, to be opened in ui.perfetto.dev{}", file_->path(), dropped));
   } catch (const std::exception& error) {
     note_(fmt::format("the timeline is lost: {}", error.what()));
   }

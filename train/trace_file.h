@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "framework/profile/trace.h"
+#include "framework/storage/output_file.h"
 #include "parallel/launch/launch.h"
 #include "train/run.h"
 
@@ -14,10 +16,16 @@ namespace ringtrain {
 /// Sets the steps of a request from "A:B", 1 <= A <= B. Throws Error(usage); also if the request has no path.
 void read_trace_steps(const std::string& text, TraceRequest& request);
 
+/// Return the file of this process: trace.rank0.json, ... where ranks are processes and the run asks for trace.json.
+std::string trace_path(const TraceRequest& request, const Launcher& launcher);
+/// Return what a run's timeline may replace.
+OutputRules trace_rules(const TraceRequest& request);
+
 /// The timeline of all ranks of this process, if the run asks for one. Of ranks that are processes each writes a file
-/// of its own: trace.rank0.json, ... where the run asks for trace.json.
+/// of its own.
 class TraceFile {
  public:
+  /// Claims the file, in a folder that is made. Throws Error(usage) as OutputFile does.
   TraceFile(const Run& run, const Launcher& launcher, Note note);
   /// Writes the file. What the disk refuses is told, not thrown: the run's own result stands.
   ~TraceFile();
@@ -28,8 +36,8 @@ class TraceFile {
   RankTrace* rank(int rank) { return trace_ ? &trace_->rank(rank) : nullptr; }
 
  private:
-  const std::string path_;
   const Note note_;
+  std::optional<OutputFile> file_;
   std::unique_ptr<Trace> trace_;
 };
 

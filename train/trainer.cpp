@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "data/token_manifest.h"
 #include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
@@ -95,13 +96,16 @@ std::string mesh_report(const Config& config, const Launcher& launcher) {
   std::string text = fmt::format("mesh: {} data x {} sequence = {} ranks, {}; {} compute threads a rank; layout {}\n",
                                  mesh.data, mesh.sequence, mesh.size(), launcher.description(),
                                  compute_threads(config.mesh, launcher), name_of(config.mesh.layout));
-  for (int rank = 0; rank < mesh.size(); ++rank) {
+  constexpr int most_told = 64, few = 8;
+  const int told = mesh.size() <= most_told ? mesh.size() : few;
+  for (int rank = 0; rank < told; ++rank) {
     const SegmentList segments =
         shard_segments(config.mesh.layout, config.training.seq_len, mesh.sequence, mesh.sequence_index(rank));
     text += fmt::format("  rank {}: data {}, sequence {}: {} of {} positions: {}\n", rank, mesh.data_index(rank),
                         mesh.sequence_index(rank), token_count(segments), config.training.seq_len,
                         positions_text(segments));
   }
+  if (told < mesh.size()) text += fmt::format("  ... and {} more ranks\n", mesh.size() - told);
   if (mesh.sequence > 1) {
     const AttentionMask mask{.causal = true, .window = config.model.sliding_window};
     const auto pairs = pairs_by_rank(mask, config.mesh.layout, config.training.seq_len, mesh.sequence);
@@ -141,6 +145,18 @@ std::vector<Fact> facts_of(const Run& run) {
   return facts;
 }
 
+/// Return the request of a timeline with all that it must not replace.
+TraceRequest traced(const TrainOptions& options) {
+  TraceRequest trace = options.trace;
+  const auto add_data = [&](const std::string& path) {
+    if (!path.empty()) trace.inputs.insert(trace.inputs.end(), {path, manifest_path(path)});
+  };
+  for (const DataSource& source : options.config.data.train) add_data(source.path);
+  add_data(options.config.data.validation);
+  trace.inputs.insert(trace.inputs.end(), {options.output, options.start.resume_path, options.start.init_from});
+  return trace;
+}
+
 /// Makes the run's folder ready to go on from where the run begins. Return what keeps others out of it.
 FileLock begin_folder(const Run& run, const Note& note) {
   FileLock lock = run.folder.begin(run.config);
@@ -160,7 +176,8 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
   check_ring(config);
   const RunFolder folder(options.output);
   if (launcher.leads()) folder.check_writable();  // no other process writes into it
-  if (!options.trace.path.empty()) Trace::check_path(options.trace.path);
+  const TraceRequest trace = traced(options);
+  if (!trace.path.empty()) check_output(trace_path(trace, launcher), trace_rules(trace), ExitCode::usage);
   if (folder.holds_run() && !options.start.resume) {  // before the data is hashed: it may take long
     fail(ExitCode::usage, "{}: already holds a run; continue it with --resume, or choose another --output",
          folder.path());
@@ -195,7 +212,7 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
           .last_step = last,
           .evaluates_first = evaluates_first,
           .before_forward = {},
-          .trace = options.trace};
+          .trace = trace};
 }
 
 std::string dry_run_report(const Run& run, const Launcher& launcher) {
@@ -219,6 +236,8 @@ ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
                      run.last_step));
     return ExitCode::done;
   }
+  require_runnable(std::ssize(launcher.ranks_here(launch_options(run.config.mesh).ranks)),
+                   compute_threads(run.config.mesh, launcher));
   tell_crowding(run.config.mesh, launcher, note);
   TraceFile timeline(run, launcher, note);
   const SignalGuard guard;

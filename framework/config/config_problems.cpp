@@ -16,10 +16,10 @@ void ConfigProblems::add(Origin origin, const std::string& key, const std::strin
   if (origin.setting >= 0) {
     const std::string& setting = settings_[static_cast<std::size_t>(origin.setting)];
     text = fmt::format("--set {}: ", excerpt(setting));
-    if (!key.empty() && !setting.starts_with(key + "=")) text += key + ": ";
+    if (!key.empty() && !setting.starts_with(key + "=")) text += excerpt(key) + ": ";
   } else {
     text = path_ + (origin.line > 0 ? fmt::format(":{}: ", origin.line) : ": ");
-    if (!key.empty()) text += key + ": ";
+    if (!key.empty()) text += excerpt(key) + ": ";
   }
   text += what;
   problems_.push_back({origin, std::move(text)});
@@ -43,7 +43,10 @@ void ConfigProblems::throw_if_any() const {
   };
   std::stable_sort(sorted.begin(), sorted.end(), [&](const Problem& a, const Problem& b) { return rank(a) < rank(b); });
   std::string text;
-  for (const Problem& problem : sorted) text += (text.empty() ? "" : "\n") + problem.text;
+  for (std::size_t i = 0; i < std::min(sorted.size(), most_told); ++i) text += (i ? "\n" : "") + sorted[i].text;
+  if (sorted.size() > most_told) {
+    text += fmt::format("\n{}: {} more problems; mend these first", path_, sorted.size() - most_told);
+  }
   throw Error(ExitCode::usage, text);
 }
 

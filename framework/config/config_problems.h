@@ -19,6 +19,9 @@ struct Origin {
 
 class ConfigProblems {
  public:
+  /// About a page.
+  static constexpr std::size_t most_told = 30;
+
   ConfigProblems(std::string path, const std::vector<std::string>& settings)
       : path_(std::move(path)), settings_(settings) {}
 
@@ -30,7 +33,8 @@ class ConfigProblems {
   void add(const std::string& key, const std::string& what);
   /// Return whether none of the keys has had a problem: else a check of them would only repeat it.
   bool clean(std::initializer_list<const char*> keys) const;
-  /// Throws Error(usage) with all problems, a line each, in the order of the file, then of the settings.
+  /// Throws Error(usage) with the problems, a line each, in the order of the file, then of the settings: the first
+  /// most_told of them, and how many more there are.
   void throw_if_any() const;
 
  private:

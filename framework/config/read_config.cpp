@@ -5,10 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string_view>
@@ -18,12 +15,15 @@
 #include "framework/config/config_schema.h"
 #include "framework/config/nearest_name.h"
 #include "framework/config/yaml_tree.h"
+#include "framework/storage/files.h"
 
 namespace ringtrain {
 
 namespace {
 
-constexpr std::size_t largest_file = 1 << 20;
+constexpr std::int64_t largest_file = 1 << 20;
+/// A longer key is no slip of a known one, and comparing it letter by letter takes its time.
+constexpr std::size_t longest_slip = 100;
 
 std::string_view last_part(std::string_view path) {
   return path.substr(path.rfind('.') + 1);  // npos + 1 is 0
@@ -47,6 +47,7 @@ struct Paths {
   /// section.
   std::string nearest(const std::string& path) const {
     std::string best;
+    if (path.size() > longest_slip) return best;
     std::size_t best_distance = std::string::npos;
     const auto consider = [&](const std::string& candidate) {
       const std::string_view last = last_part(path), known = last_part(candidate);
@@ -176,16 +177,12 @@ class Reader {
 };
 
 std::string read_text_file(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) fail(ExitCode::usage, "{}: is a folder, not a config file", path);
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(ExitCode::usage, "{}: cannot be opened: {}", path, std::strerror(errno));
-  std::string text(largest_file + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) fail(ExitCode::usage, "{}: cannot be read: {}", path, std::strerror(errno));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > largest_file) fail(ExitCode::usage, "{}: is larger than 1 MiB, so it is no config", path);
+  if (is_directory(path)) fail(ExitCode::usage, "{}: is a folder, not a config file", path);
+  const File file = File::open(path, ExitCode::usage);
+  const std::int64_t size = file.size();
+  if (size > largest_file) fail(ExitCode::usage, "{}: is larger than 1 MiB, so it is no config", path);
+  std::string text(static_cast<std::size_t>(size), '\0');
+  file.read_at(0, text.data(), text.size());
   return text;
 }
 

@@ -1,14 +1,12 @@
 #include "framework/profile/trace.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
 #include <string_view>
 
 #include "framework/error.h"
-#include "framework/storage/files.h"
 
 namespace ringtrain {
 
@@ -18,10 +16,13 @@ namespace {
 /// number is 0, which viewers take for the kernel's idle thread, and none stands for two rows.
 constexpr int rows_per_rank = 1000, device_rows = 500;
 
+/// How each file begins, and by what it is known again.
+constexpr std::string_view header = R"({"writer":"ringtrain","displayTimeUnit":"ms","traceEvents":[)";
+
 /// Collects the events of a file and hands them on in pieces: a trace is larger than one would like to hold twice.
 class EventWriter {
  public:
-  explicit EventWriter(File& file) : file_(file) { text_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":["; }
+  explicit EventWriter(File& file) : file_(file), text_(header) {}
 
   /// Names a process or a row; rows are listed in the order of their numbers.
   void name(const char* what, int process, int row, const std::string& value) {
@@ -134,24 +135,25 @@ std::size_t Trace::dropped() const {
   return sum;
 }
 
-void Trace::check_path(const std::string& path) {
-  if (path.empty() || is_directory(path)) fail(ExitCode::usage, "{}: is a folder; a trace is a file", path);
-  check_writable(nearest_existing(parent_directory(path)), ExitCode::usage);
+OutputRules Trace::rules() {
+  const auto is_former = [](const std::string& path) {
+    const File file = File::open(path, ExitCode::usage);
+    std::string begin(header.size(), '\0');
+    if (file.size() < std::ssize(begin)) return false;
+    file.read_at(0, begin.data(), begin.size());
+    return begin == header;
+  };
+  return {.kind = "a timeline of ringtrain", .is_former = is_former, .remedy = "choose another path"};
 }
 
 void Trace::write(const std::string& path) const {
-  make_directories(parent_directory(path), ExitCode::usage);
-  const std::string partial = path + ".partial";
-  try {
-    remove_tree(partial, ExitCode::usage);
-    File file = File::create(partial, ExitCode::usage);
-    write_events(file);
-    file.close();
-    rename_path(partial, path, ExitCode::usage);
-  } catch (...) {
-    ::unlink(partial.c_str());
-    throw;
-  }
+  OutputFile output(path, rules(), ExitCode::usage);
+  write(output);
+}
+
+void Trace::write(OutputFile& output) const {
+  write_events(output.file());
+  output.publish();
 }
 
 void Trace::write_events(File& file) const {

@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/storage/output_file.h"
+
 namespace ringtrain {
 
 class File;
@@ -152,11 +154,13 @@ class Trace {
   /// Return how many spans found their track full, over all tracks.
   std::size_t dropped() const;
 
-  /// Throws Error(usage) unless a file can be made at path. Leaves nothing and keeps what is there.
-  static void check_path(const std::string& path);
-  /// Makes or replaces the file at path, and the folders above it. Spans that never ended (an error unwound no further)
-  /// end with the last one. Throws Error(usage) if the disk refuses it.
+  /// Return what the file of a trace may replace: a former one, which its first bytes tell.
+  static OutputRules rules();
+  /// Makes or replaces the file at path. Spans that never ended (an error unwound no further) end with the last one.
+  /// Throws Error(usage) if rules() or the disk refuse it.
   void write(const std::string& path) const;
+  /// The same into a file that was claimed before.
+  void write(OutputFile& output) const;
 
  private:
   void write_events(File& file) const;

@@ -9,9 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -21,10 +24,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* probe_prefix = ".writable-";
+constexpr std::string_view probe_prefix = ".writable-", probe_pattern = "XXXXXX";
 
 std::string text_of(int error) {
   return std::generic_category().message(error);
+}
+
+/// Return what a file is that is not regular, for a sentence.
+std::string kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISLNK(mode)) return "a link";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
 }
 
 template <class Call>
@@ -41,12 +53,24 @@ auto retry(Call&& call) {
 // ---- File ----------------------------------------------------------------------------------------------------------
 
 File::File(const std::string& path, ExitCode code, int flags, const char* what) : path_(path), code_(code) {
-  descriptor_ = retry([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); });
-  if (descriptor_ < 0) fail(code, "cannot {} {}: {}", what, path, text_of(errno));
   struct stat status {};
-  if (::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode)) {
+  const bool follows = (flags & O_NOFOLLOW) == 0;
+  const auto refuse_special = [&] {
+    if (S_ISREG(status.st_mode)) return;
+    if (S_ISLNK(status.st_mode)) {
+      fail(code, "cannot {} {}: it is a link, and nothing is written through one; name the file itself", what, path);
+    }
+    fail(code, "cannot {} {}: it is {}, not a file", what, path, kind_of(status.st_mode));
+  };
+  // Looked at before it is opened: to open a device may do something, to open a FIFO may wait for ever.
+  if ((follows ? ::stat(path.c_str(), &status) : ::lstat(path.c_str(), &status)) == 0 && (flags & O_EXCL) == 0) {
+    refuse_special();
+  }
+  descriptor_ = retry([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666); });
+  if (descriptor_ < 0) fail(code, "cannot {} {}: {}", what, path, text_of(errno));
+  if (::fstat(descriptor_, &status) == 0 && !S_ISREG(status.st_mode)) {
     ::close(std::exchange(descriptor_, -1));
-    fail(code, "cannot {} {}: it is a folder", what, path);
+    refuse_special();
   }
 }
 
@@ -54,16 +78,16 @@ File File::open(const std::string& path, ExitCode code) {
   return File(path, code, O_RDONLY, "open");
 }
 File File::open_for_update(const std::string& path, ExitCode code) {
-  return File(path, code, O_RDWR, "open for writing");
+  return File(path, code, O_RDWR | O_NOFOLLOW, "open for writing");
 }
 File File::create(const std::string& path, ExitCode code) {
-  return File(path, code, O_RDWR | O_CREAT | O_EXCL, "create");
+  return File(path, code, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, "create");
 }
 File File::open_or_create(const std::string& path, ExitCode code) {
-  return File(path, code, O_RDWR | O_CREAT, "open for writing");
+  return File(path, code, O_RDWR | O_CREAT | O_NOFOLLOW, "open for writing");
 }
 File File::append_to(const std::string& path, ExitCode code) {
-  return File(path, code, O_WRONLY | O_CREAT | O_APPEND, "open for appending");
+  return File(path, code, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, "open for appending");
 }
 
 File::File(File&& other) noexcept
@@ -169,19 +193,29 @@ void File::close() {
   }
 }
 
-bool File::try_lock() {
-  if (retry([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0) return true;
-  if (errno == EWOULDBLOCK) return false;
-  if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return true;
+LockState File::try_lock() {
+  if (retry([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0) return LockState::ours;
+  if (errno == EWOULDBLOCK) return LockState::taken;
+  // EBADF: NFS locks only what is open for writing.
+  if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EBADF) {
+    return LockState::unknown;
+  }
   fail(code_, "cannot lock {}: {}", path_, text_of(errno));
 }
 
 FileLock FileLock::acquire(const std::string& path, const std::string& what, ExitCode code) {
+  constexpr std::int64_t longest = 64;
   FileLock lock;
   lock.file_ = File::open_or_create(path, code);
-  if (!lock.file_.try_lock()) {
-    std::string holder = read_file(path, code, /*max_bytes=*/64);
-    while (!holder.empty() && holder.back() == '\n') holder.pop_back();
+  const std::int64_t size = lock.file_.size();
+  std::string holder(static_cast<std::size_t>(std::min(size, longest)), '\0');
+  lock.file_.read_at(0, holder.data(), holder.size());
+  while (!holder.empty() && holder.back() == '\n') holder.pop_back();
+  if (size > longest || holder.find_first_not_of("0123456789") != std::string::npos) {
+    fail(code, "{}: is no lock of this program, which would write the number of its process over it; move it away",
+         path);
+  }
+  if (lock.file_.try_lock() == LockState::taken) {
     fail(code, "{} process {} ({} is locked); wait until it has ended", what, holder.empty() ? "?" : holder, path);
   }
   const std::string own = std::to_string(::getpid()) + "\n";
@@ -191,6 +225,25 @@ FileLock FileLock::acquire(const std::string& path, const std::string& what, Exi
 }
 
 // ---- Paths ---------------------------------------------------------------------------------------------------------
+
+std::string unique_name(const std::string& path, std::string_view kind) {
+  static std::atomic<std::uint32_t> next{std::random_device{}()};
+  constexpr std::uint32_t odd_step = 0x9e3779b9;  // all 2^32 values before one comes again
+  return fmt::format("{}.{}-{}-{:08x}", path, kind, ::getpid(), next.fetch_add(odd_step));
+}
+
+std::optional<UniqueName> parse_unique_name(std::string_view name, std::string_view kind) {
+  constexpr std::size_t random_digits = 8;
+  const std::size_t dash = name.rfind('-');
+  if (dash == std::string_view::npos || name.size() - dash - 1 != random_digits) return std::nullopt;
+  if (name.find_first_not_of("0123456789abcdef", dash + 1) != std::string_view::npos) return std::nullopt;
+  const std::string marker = fmt::format(".{}-", kind);
+  const std::size_t at = name.substr(0, dash).rfind(marker);
+  if (at == std::string_view::npos || at == 0) return std::nullopt;
+  const std::string_view process = name.substr(at + marker.size(), dash - at - marker.size());
+  if (process.empty() || process.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  return UniqueName{name.substr(0, at), process};
+}
 
 bool path_exists(const std::string& path) {
   struct stat status {};
@@ -236,11 +289,17 @@ std::string read_file(const std::string& path, ExitCode code, std::int64_t max_b
   return content;
 }
 
+void require_regular_or_absent(const std::string& path, ExitCode code) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
+  fail(code, "cannot write {}: it is {}, which is never replaced; name a file", path, kind_of(status.st_mode));
+}
+
 void write_file(const std::string& path, std::string_view content, ExitCode code) {
-  const std::string partial = path + ".partial";
-  remove_tree(partial, code);
+  require_regular_or_absent(path, code);
+  const std::string partial = unique_name(path, "partial");
+  File file = File::create(partial, code);
   try {
-    File file = File::create(partial, code);
     file.write(content);
     file.sync();
     file.close();
@@ -253,6 +312,15 @@ void write_file(const std::string& path, std::string_view content, ExitCode code
 
 void rename_path(const std::string& from, const std::string& to, ExitCode code) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail(code, "cannot rename {} to {}: {}", from, to, text_of(errno));
+  sync_directory(parent_directory(to), code);
+}
+
+void rename_to_new(const std::string& from, const std::string& to, ExitCode code) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) != 0) {
+    if (errno != EINVAL && errno != ENOSYS) fail(code, "cannot rename {} to {}: {}", from, to, text_of(errno));
+    if (path_exists(to)) fail(code, "cannot rename {} to {}: {}", from, to, text_of(EEXIST));
+    return rename_path(from, to, code);
+  }
   sync_directory(parent_directory(to), code);
 }
 
@@ -277,6 +345,12 @@ void make_directories(const std::string& path, ExitCode code) {
   if (!is_directory(path)) fail(code, "cannot make the folder {}: a file of that name stands there", path);
 }
 
+std::string make_unique_directory(const std::string& path, std::string_view kind, ExitCode code) {
+  std::string made = unique_name(path, kind);
+  if (::mkdir(made.c_str(), 0777) != 0) fail(code, "cannot make the folder {}: {}", made, text_of(errno));
+  return made;
+}
+
 std::string nearest_existing(const std::string& path) {
   std::string at = path;
   while (!path_exists(at) && at != parent_directory(at)) at = parent_directory(at);
@@ -287,7 +361,7 @@ void check_writable(const std::string& directory, ExitCode code) {
   if (!path_exists(directory)) fail(code, "the folder {} does not exist; make it first", directory);
   if (!is_directory(directory)) fail(code, "{} is not a folder", directory);
   // Only making a file tells the truth: access() knows nothing of read-only mounts below root, quotas or full disks.
-  std::string probe = directory + "/" + probe_prefix + "XXXXXX";
+  std::string probe = fmt::format("{}/{}{}", directory, probe_prefix, probe_pattern);
   const int descriptor = ::mkstemp(probe.data());
   if (descriptor < 0) {
     fail(code, "cannot write into the folder {}: {}; choose another one or change its permissions", directory,
@@ -298,7 +372,7 @@ void check_writable(const std::string& directory, ExitCode code) {
 }
 
 bool is_probe(const std::string& name) {
-  return name.starts_with(probe_prefix);
+  return name.starts_with(probe_prefix) && name.size() == probe_prefix.size() + probe_pattern.size();
 }
 
 std::vector<std::string> list_directory(const std::string& path, ExitCode code) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,15 @@
 
 namespace ringtrain {
 
-/// An open file descriptor; movable, closed at the end.
+/// What came of asking for a file's lock.
+enum class LockState {
+  ours,    // until the file closes, or this process ends
+  taken,   // by another opening of the file, here or elsewhere
+  unknown  // this file system has no locks
+};
+
+/// An open regular file; movable, closed at the end. Anything else (a folder, a FIFO, a device, a socket) is refused at
+/// once. Only open() follows a link in the last component: nothing is written through one.
 class File {
  public:
   File() = default;
@@ -42,9 +51,8 @@ class File {
   /// Gives the file `bytes` bytes and reserves them on the disk, so that a full disk shows now and not later.
   void reserve(std::int64_t bytes);
   void truncate(std::int64_t bytes);
-  /// Return whether this file's lock is ours now: of all that have opened the file, one can have it, until it closes. A
-  /// file system without locks gives it to everyone.
-  bool try_lock();
+  /// Asks for the file's lock without waiting: of all that have opened the file, one can have it.
+  LockState try_lock();
   /// Returns when content and size have reached the disk.
   void sync();
   /// Closes and reports what the system then finds; the destructor cannot.
@@ -60,18 +68,30 @@ class File {
 };
 
 /// Keeps other processes out: a lock on a file, held until it goes, also when the process dies. The file stays, with
-/// the number of the process that had it last.
+/// the number of the process that had it last. A file system without locks gives it to everyone.
 class FileLock {
  public:
   FileLock() = default;
   /// Throws Error(code) that begins with `what` and names the process if another one (or another FileLock of this one)
-  /// holds it.
+  /// holds it. Throws Error(code) and changes nothing if the file holds anything but the number of a process.
   static FileLock acquire(const std::string& path, const std::string& what, ExitCode code);
 
  private:
   File file_;
 };
 
+/// Return PATH.KIND-PROCESS-RANDOM, with the number of this process and 8 hexadecimal digits: a name that nobody else
+/// uses, for what has no name of its own yet, or not any more.
+std::string unique_name(const std::string& path, std::string_view kind);
+/// The parts of a name that unique_name() gave.
+struct UniqueName {
+  std::string_view base;  // what the path's last component was
+  std::string_view process;
+};
+/// Return the parts of a last component that unique_name() gave with this kind; nothing of any other name.
+std::optional<UniqueName> parse_unique_name(std::string_view name, std::string_view kind);
+
+/// Return whether something stands there, be it a link that leads nowhere.
 bool path_exists(const std::string& path);
 bool is_directory(const std::string& path);
 /// Return "." for a bare name.
@@ -84,16 +104,24 @@ std::int64_t free_bytes(const std::string& path, ExitCode code);
 
 /// Return the whole content; an Error if it is longer than max_bytes.
 std::string read_file(const std::string& path, ExitCode code, std::int64_t max_bytes = std::int64_t{64} << 20);
-/// Makes or replaces a file by writing a temporary one beside it: fsync, rename, fsync of the folder. After a crash the
-/// old content or the new one is there, whole.
+/// Throws Error(code) if something stands at path that is no regular file: a link, a folder, a FIFO, a device, a
+/// socket.
+void require_regular_or_absent(const std::string& path, ExitCode code);
+/// Makes or replaces a regular file by writing a temporary one beside it (unique_name(path, "partial")): fsync, rename,
+/// fsync of the folder. After a crash the old content or the new one is there, whole.
 void write_file(const std::string& path, std::string_view content, ExitCode code);
 /// Renames (replacing a file that stands there) and makes the name durable: fsync of the folder of `to`.
 void rename_path(const std::string& from, const std::string& to, ExitCode code);
+/// The same, but never replaces what stands at `to`: then throws Error(code). (A file system that cannot promise it is
+/// looked at first.)
+void rename_to_new(const std::string& from, const std::string& to, ExitCode code);
 /// Returns when the content of an existing file has reached the disk, whoever wrote it.
 void sync_file(const std::string& path, ExitCode code);
 void sync_directory(const std::string& path, ExitCode code);
 /// Makes a folder and those above it; content with one that exists.
 void make_directories(const std::string& path, ExitCode code);
+/// Makes a folder of unique_name(path, kind). Return its path.
+std::string make_unique_directory(const std::string& path, std::string_view kind, ExitCode code);
 /// Return path, or the nearest above it that exists.
 std::string nearest_existing(const std::string& path);
 /// Throws unless a file can be made in the folder.
@@ -102,7 +130,8 @@ void check_writable(const std::string& directory, ExitCode code);
 bool is_probe(const std::string& name);
 /// Return the names in a folder, sorted.
 std::vector<std::string> list_directory(const std::string& path, ExitCode code);
-/// Removes a file or a folder with all below it; content if it is not there. Symbolic links are not followed.
+/// Removes a file or a folder with all below it; content if it is not there. Symbolic links are not followed. Only for
+/// what this program made: its name says so.
 void remove_tree(const std::string& path, ExitCode code);
 
 }  // namespace ringtrain

@@ -175,7 +175,7 @@ std::int64_t create_dataset(const Context& context, hid_t file, const Hdf5Datase
 // ---- Hdf5Writer ----------------------------------------------------------------------------------------------------
 
 Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> datasets,
-                              const Hdf5Attributes& attributes, ExitCode code) {
+                              const Hdf5Attributes& attributes, ExitCode code, Hdf5Place place) {
   // HDF5 writes some KiB of layout when it closes the file, and cannot recover if that fails: look for room first.
   std::int64_t bytes = 1 << 20;
   for (const Hdf5Dataset& dataset : datasets) {
@@ -194,7 +194,8 @@ Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> 
          path, bytes, free);
   }
   {  // the system's own words if it exists, cannot be made, or may not become so large (a quota, a limit)
-    File probe = File::create(path, code);
+    File probe = place == Hdf5Place::new_file ? File::create(path, code) : File::open_for_update(path, code);
+    ensure(probe.size() == 0, "a file is laid out where nothing is");
     probe.reserve(bytes);
     probe.truncate(0);
     probe.close();

@@ -28,6 +28,12 @@ int requested_signal() {
   return requested.load();
 }
 
+void throw_if_signalled() {
+  if (const int signal = requested_signal(); signal != 0) {
+    fail(static_cast<ExitCode>(128 + signal), "stopped by signal {}; nothing was written", signal);
+  }
+}
+
 SignalGuard::SignalGuard() {
   ensure(!installed.exchange(true), "one SignalGuard at a time");
   requested = 0;

@@ -7,6 +7,9 @@ namespace ringtrain {
 /// Return SIGINT or SIGTERM if one has arrived since the guard was made, else 0. Any thread may ask.
 int requested_signal();
 
+/// Throws Error(128 + the signal) if one has arrived: for work that saves nothing, and leaves nothing when it unwinds.
+void throw_if_signalled();
+
 /// Installs the two handlers, and puts back what was there before.
 class SignalGuard {
  public:

@@ -112,6 +112,15 @@ int threads_per_rank(std::int64_t wanted, int ranks) {
   return std::max(1, available_cores() / ranks);
 }
 
+void require_runnable(std::int64_t ranks, std::int64_t threads) {
+  constexpr std::int64_t most = 4096;
+  if (ranks * threads <= most) return;
+  fail(ExitCode::usage,
+       "{} ranks of {} compute threads are {} threads on this machine, where at most {} make sense; use a smaller mesh "
+       "or fewer threads a rank, or start ranks on several machines with scripts/launch",
+       ranks, threads, ranks * threads, most);
+}
+
 std::string crowding(int ranks, int threads, int cores) {
   if (ranks * threads <= cores) return "";
   return fmt::format(

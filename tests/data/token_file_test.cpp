@@ -229,10 +229,10 @@ TEST_F(TokenFileTest, ForgedContent) {
 TEST_F(TokenFileTest, FilesOfEarlierVersionsAreToBeMadeAgain) {
   // They kept their attributes in dense storage, as this file of the fuzzers' corpus does.
   const std::string path = at("earlier.h5");
-  write_file(path,
-             read_file(testing::source_folder() + "/tests/fuzz/corpus/token_file/bad-many-attributes.h5",
-                       ExitCode::data),
-             ExitCode::data);
+  write_file(
+      path,
+      read_file(testing::source_folder() + "/tests/fuzz/corpus/token_file/bad-many-attributes.h5", ExitCode::data),
+      ExitCode::data);
   seal(path, {});
   const std::string told = refusal(path);
   EXPECT_TRUE(holds(told, "more attributes than an object keeps in its header"));
@@ -252,15 +252,45 @@ TEST_F(TokenFileTest, UnfinishedWriterLeavesNothing) {
   {
     TokenFileWriter writer(at("a.h5"), {257, 10, 1, 1, false, {}, {}});
     writer.append(std::vector<std::int32_t>{1, 2, 3});
-    EXPECT_EQ(list_directory(folder, ExitCode::data), std::vector<std::string>{"a.h5.partial"});
+    const std::vector<std::string> names = list_directory(folder, ExitCode::data);
+    ASSERT_EQ(names.size(), 2u);
+    EXPECT_EQ(parse_unique_name(names[0], "partial")->base, "a.h5.manifest.json");
+    EXPECT_EQ(parse_unique_name(names[1], "partial")->base, "a.h5");
   }
   EXPECT_TRUE(list_directory(folder, ExitCode::data).empty());
 }
 
-TEST_F(TokenFileTest, LeftoverOfAKilledRunIsReplaced) {
-  write_file(at("a.h5.partial"), "half a file", ExitCode::data);
-  write_file(at("a.h5.manifest.json"), "{}", ExitCode::data);
+TEST_F(TokenFileTest, LeftoversOfAKilledRunAreReplacedAndNothingElse) {
+  // A run killed in the middle, and one killed between the names of the manifest and of the token file.
+  write("b.h5", make_content({40}));
+  fs::rename(at("b.h5.manifest.json"), at("a.h5.manifest.json"));
+  remove_tree(at("b.h5"), ExitCode::data);
+  write_file(at("a.h5.partial-1-0123abcd"), "half a file", ExitCode::data);
+  write_file(at("a.h5.partial"), "a user's", ExitCode::data);
   EXPECT_NO_THROW(TokenFile::open(write("a.h5", make_content({30}))));
+  EXPECT_EQ(list_directory(folder, ExitCode::data),
+            (std::vector<std::string>{"a.h5", "a.h5.manifest.json", "a.h5.partial"}));
+  for (const std::string other : {"{}", R"({"format": "another"})", "text"}) {
+    write_file(at("c.h5.manifest.json"), other, ExitCode::data);
+    EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { write("c.h5", make_content({30})); }),
+                      "exists and is not the manifest of a token file"));
+    EXPECT_EQ(read_file(at("c.h5.manifest.json"), ExitCode::data), other);
+    EXPECT_FALSE(path_exists(at("c.h5")));
+  }
+}
+
+TEST_F(TokenFileTest, OneWriterAtATime) {
+  const TokenFilePlan plan{257, 10, 1, 1, false, {}, {}};
+  TokenFileWriter first(at("a.h5"), plan);
+  for (const auto& message : {error_of(ExitCode::usage, [&] { TokenFileWriter::check_output(at("a.h5")); }),
+                              error_of(ExitCode::usage, [&] { write("a.h5", make_content({30})); })}) {
+    EXPECT_TRUE(holds(message, "a.h5: process " + std::to_string(::getpid()) + " is writing it now")) << message;
+  }
+  write("b.h5", make_content({30}));  // another one in the same folder
+  first.append(std::vector<std::int32_t>(9, 1));
+  first.end_document();
+  first.finish();
+  EXPECT_NO_THROW(TokenFile::open(at("a.h5")));
 }
 
 TEST_F(TokenFileTest, WriterRefusesAFullDiskAndAFolderThatIsNotThere) {

@@ -496,9 +496,22 @@ TEST(Config, AFileThatIsNoConfigIsNamed) {
   const std::string folder = ::testing::TempDir() + "config_test";
   std::filesystem::create_directories(folder);
   const std::string path = folder + "/c.yaml";
-  EXPECT_EQ(reading(folder + "/none.yaml"), folder + "/none.yaml: cannot be opened: No such file or directory");
+  EXPECT_EQ(reading(folder + "/none.yaml"), "cannot open " + folder + "/none.yaml: No such file or directory");
   EXPECT_EQ(reading(folder), folder + ": is a folder, not a config file");
-  EXPECT_EQ(reading("/dev/zero"), "/dev/zero: is larger than 1 MiB, so it is no config");
+  EXPECT_EQ(reading("/dev/zero"), "cannot open /dev/zero: it is a device, not a file");
+  std::ofstream(path) << std::string((1 << 20) + 1, ' ');
+  EXPECT_EQ(reading(path), path + ": is larger than 1 MiB, so it is no config");
+  // No page holds a line for each of so many mistakes.
+  {
+    std::ofstream many(path);
+    for (int i = 0; i < 80000; ++i) many << "key" << i << ": 1\n";
+  }
+  const std::string told = reading(path);
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 30) << told.substr(0, 2000);
+  EXPECT_NE(told.find(path + ":1: key0: unknown key"), std::string::npos);
+  EXPECT_NE(told.find("more problems; mend these first"), std::string::npos);
+  std::ofstream(path) << std::string(500'000, 'k') << ": 1\n";
+  EXPECT_LT(reading(path).size(), 1000u);
   std::ofstream(path) << "";
   EXPECT_TRUE(reading(path).starts_with(path + ": the file holds no keys\n")) << reading(path);
   std::ofstream(path) << base;

@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "framework/error.h"
+#include "framework/storage/files.h"
+#include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
 
 namespace ringtrain::testing {
@@ -37,15 +39,6 @@ class TraceTest : public FolderTest {
       if (event.at("ph") == "X" && event.at("pid") == process && event.at("tid") == thread) spans.push_back(event);
     }
     return spans;
-  }
-  static int refusal_code(const std::string& path) {
-    try {
-      Trace::check_path(path);
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(path.substr(0, 5)), std::string::npos) << error.what();
-      return static_cast<int>(error.code());
-    }
-    return 0;
   }
 };
 
@@ -218,23 +211,18 @@ TEST_F(TraceTest, ExchangesUnderWayTogetherStandInRowsOfTheirOwn) {
               more.back().at("ts").get<double>() + more.back().at("dur").get<double>(), 2e-3);
 }
 
-TEST_F(TraceTest, TheFileIsReplacedWhole) {
-  std::ofstream(at("trace.json")) << "something else";
+TEST_F(TraceTest, AFormerOneIsReplacedWholeAndNothingElse) {
   Trace trace(1, 1);
   EXPECT_TRUE(written(trace).is_object());
-  trace.write(at("not/there/yet.json"));
-  EXPECT_TRUE(fs::exists(at("not/there/yet.json")));
-  EXPECT_FALSE(fs::exists(at("trace.json.partial")));
-}
-
-TEST_F(TraceTest, ABadPathIsRefusedBeforehand) {
-  Trace::check_path(at("trace.json"));
-  Trace::check_path(at("not/there/yet.json"));
-  EXPECT_EQ(refusal_code(folder), 2);
-  std::ofstream(at("file")) << "x";
-  EXPECT_EQ(refusal_code(at("file/trace.json")), 2);
-  EXPECT_EQ(refusal_code("/proc/trace.json"), 2);
-  EXPECT_FALSE(fs::exists(at("trace.json")));  // looking leaves nothing
+  { const Span more(&trace.rank(0).work, "more"); }
+  EXPECT_EQ(spans_of(written(trace), "sequence rank 0").size(), 1u);
+  EXPECT_EQ(list_directory(folder, ExitCode::data), std::vector<std::string>{"trace.json"});
+  for (const std::string other : {"", "something else", R"({"displayTimeUnit":"ms","traceEvents":[]})"}) {
+    std::ofstream(at("trace.json")) << other;
+    EXPECT_NE(error_of(ExitCode::usage, [&] { trace.write(at("trace.json")); }).find("is not a timeline"),
+              std::string::npos);
+    EXPECT_EQ(read_file(at("trace.json"), ExitCode::data), other);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // A disk that fails on purpose: preloaded into a program (LD_PRELOAD), it counts the system calls that change files
-// whose path holds RINGTRAIN_FAULT_PATH, and does at one of them what the environment says. The witness from outside
+// whose path holds RINGTRAIN_FAULT_PATH (in which * stands for any text), and does at one of them what the environment says. The witness from outside
 // for what a save survives: it also sees what libraries do.
 //   RINGTRAIN_FAULT_LOG=FILE       append a line "NUMBER CALL PATH" for each counted call
 //   RINGTRAIN_FAULT_AT=NUMBER      the call (from 1, over all threads) at which
@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -37,7 +38,9 @@ static void log_call(long number, const char* call, const char* path) {
 // Return the number of a call that counts, 0 for one that does not; < 0: it is to fail, with errno set.
 static long count(const char* call, const char* path) {
   const char* part = getenv("RINGTRAIN_FAULT_PATH");
-  if (!part || !path || !strstr(path, part)) return 0;
+  char pattern[512];
+  if (!part || !path || snprintf(pattern, sizeof pattern, "*%s*", part) >= (int)sizeof pattern) return 0;
+  if (fnmatch(pattern, path, 0) != 0) return 0;
   const long number = atomic_fetch_add(&calls, 1) + 1;
   log_call(number, call, path);
   const char* slow = getenv("RINGTRAIN_FAULT_SLOW");

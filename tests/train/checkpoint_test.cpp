@@ -154,11 +154,34 @@ TEST_F(CheckpointTest, ResumeTakesTheOlderOneIfTheNewestIsDamagedAndFailsIfAllAr
 
 TEST_F(CheckpointTest, AHalfWrittenOneIsNoCheckpointAndIsSweptAway) {
   run(few(2), "run");
-  fs::copy(checkpoint("run", 2), checkpoint("run", 4) + ".partial", fs::copy_options::recursive);
-  fs::remove(checkpoint("run", 4) + ".partial/manifest.json");
+  const std::string half = checkpoint("run", 4) + ".partial-12-0123abcd",
+                    gone = checkpoint("run", 4) + ".deleted-9-ffffffff";
+  fs::copy(checkpoint("run", 2), half, fs::copy_options::recursive);
+  fs::remove(half + "/manifest.json");
+  fs::create_directory(gone);
+  // What a user might call his own: none of these names is one that this program gives.
+  std::vector<std::string> users;
+  for (const std::string name : {".partial", ".deleted", ".partial-12-0123abc", ".partial-a-0123abcd", ".superseded"}) {
+    users.push_back(checkpoint("run", 4) + name);
+  }
+  users.push_back(at("run/checkpoints/notes.partial-12-0123abcd"));
+  users.push_back(at("run/checkpoints/.writable-notes"));
+  for (const std::string& name : users) {
+    fs::create_directory(name);
+    std::ofstream(name + "/precious") << "mine";
+  }
   const Outcome outcome = run(few(6), "run", resume);
   EXPECT_NE(outcome.noted("resuming from " + checkpoint("run", 2)), "");
-  EXPECT_FALSE(fs::exists(checkpoint("run", 4) + ".partial"));
+  EXPECT_FALSE(fs::exists(half));
+  EXPECT_FALSE(fs::exists(gone));
+  // Steps 4 and 6 are made and set aside again, twice.
+  for (int i = 0; i < 2; ++i) {
+    run(few(6), "run", {.resume = true, .resume_path = checkpoint("run", 2), .init_from = ""});
+  }
+  for (const std::string& name : users) EXPECT_EQ(content_of(name + "/precious"), "mine") << name;
+  for (const std::string ending : {".superseded-2", ".superseded-3"}) {
+    EXPECT_EQ(open_checkpoint(checkpoint("run", 4) + ending).manifest.step, 4);
+  }
 }
 
 TEST_F(CheckpointTest, AFailedSaveKeepsThePreviousOneAndNothingElse) {

@@ -41,7 +41,7 @@ TEST_F(RankMemory, ActivationsFallAsOneOverTheRing) {
     for (const int ranks : {2, 4, 8}) {
       for (const RankPlan& rank : plan(medium(16384, ranks, policy))) {
         EXPECT_NEAR(static_cast<double>(rank.peak[Tag::activations]) * ranks / whole, 1.0, 0.15)
-            << recompute << ", rank " << rank.rank << " of " << ranks;
+            << recompute << ", rank " << rank.ranks.front() << " of " << ranks;
       }
     }
   }
@@ -91,7 +91,9 @@ TEST_F(RankMemory, RingBuffersAndMomentsFollowTheirFormulas) {
   EXPECT_EQ(with_evaluation(5), 2 * 5 * (block + ids) + 3 * 3 * block);  // no gradient is that long
   std::int64_t moments = 0;
   const Config config = medium(T * 4, 4, {"mesh.data=2", "training.global_batch_size=2"});
-  for (const RankPlan& rank : plan(config)) moments += static_cast<std::int64_t>(rank.peak[Tag::optimizer]);
+  for (const RankPlan& kind : plan(config)) {
+    moments += std::ssize(kind.ranks) * static_cast<std::int64_t>(kind.peak[Tag::optimizer]);
+  }
   const std::int64_t all = 2 * bytes * make_parameter_table(config.model).count();  // over all ranks once
   EXPECT_GE(moments, all);
   EXPECT_LE(moments, all + 8 * 2 * 64);  // but for alignment
@@ -118,14 +120,47 @@ TEST_F(RankMemory, TheMeasuredPeakByTagIsThePlan) {
   const auto plans = plan(config);
   for (const auto& line : metrics("run")) {
     ASSERT_EQ(line.at("peak_bytes").size(), 6u);
-    for (std::size_t rank = 0; rank < 6; ++rank) {
-      for (int tag = 0; tag < tag_count; ++tag) {
-        const auto measured = line.at("peak_bytes")[rank].at(name_of(static_cast<Tag>(tag))).get<double>();
-        const auto planned = static_cast<double>(plans[rank].peak[static_cast<Tag>(tag)]);
-        EXPECT_NEAR(measured, planned, 0.05 * planned) << name_of(static_cast<Tag>(tag));
+    std::size_t ranks = 0;
+    for (const RankPlan& plan : plans) {
+      ranks += plan.ranks.size();
+      for (const int rank : plan.ranks) {
+        for (int tag = 0; tag < tag_count; ++tag) {
+          const auto& peak = line.at("peak_bytes")[static_cast<std::size_t>(rank)];
+          const auto measured = peak.at(name_of(static_cast<Tag>(tag))).get<double>();
+          const auto planned = static_cast<double>(plan.peak[static_cast<Tag>(tag)]);
+          EXPECT_NEAR(measured, planned, 0.05 * planned) << name_of(static_cast<Tag>(tag));
+        }
       }
     }
+    EXPECT_EQ(ranks, 6u);
   }
+}
+
+TEST_F(RankMemory, RanksThatHoldTheSameArePlannedOnce) {
+  // Shards of 9 and 10 tokens, shares of the optimizer that differ by an element here and there.
+  const Config config = tiny("none", {"mesh.data=2", "mesh.sequence=4", "evaluation.interval=1",
+                                      "evaluation.context_lengths=[18]", "evaluation.target_tokens=4"});
+  const ParameterTable table = make_parameter_table(config.model);
+  const std::vector<std::int64_t> elements = owned_elements(table, 8);
+  std::set<int> seen;
+  ThreadPool pool(1);
+  for (const RankPlan& plan : plan(config)) {
+    for (const int rank : plan.ranks) {
+      EXPECT_TRUE(seen.insert(rank).second);
+      const RankState state(config, table, training_purpose(config), rank, Device::cpu(), pool, nullptr);
+      EXPECT_EQ(state.allocator.peak().total, plan.peak.total) << rank;
+      EXPECT_EQ(state.optimizer->elements(), elements[static_cast<std::size_t>(rank)]) << rank;
+    }
+  }
+  EXPECT_EQ(seen.size(), 8u);
+  // A million ranks are a few kinds.
+  const auto million = plan(tiny(
+      "none", {"mesh.data=1024", "mesh.sequence=1024", "training.seq_len=2048", "training.global_batch_size=1024"}));
+  EXPECT_LE(million.size(), 64u);
+  std::size_t ranks = 0;
+  for (const RankPlan& kind : million) ranks += kind.ranks.size();
+  EXPECT_EQ(ranks, std::size_t{1} << 20);
+  EXPECT_LT(memory_report(million).size(), std::size_t{1} << 20);
 }
 
 // The witness from outside: the resident memory of the program, as the kernel counts it.

@@ -12,7 +12,7 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::string_view prefix = "step-";
+constexpr std::string_view prefix = "step-", partial_kind = "partial", deleted_kind = "deleted";
 
 /// Return the step of a complete checkpoint's name.
 std::optional<std::int64_t> step_of(std::string_view name) {
@@ -22,6 +22,12 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
   if (name.size() < 8 || error != std::errc{} || end != name.data() + name.size() || step < 0) return std::nullopt;
   return step;
+}
+
+/// Return whether a name is that of a checkpoint which was being written or deleted.
+bool is_half(std::string_view name) {
+  const auto parts = parse_unique_name(name, partial_kind), other = parse_unique_name(name, deleted_kind);
+  return (parts && step_of(parts->base)) || (other && step_of(other->base));
 }
 
 }  // namespace
@@ -80,32 +86,41 @@ std::string CheckpointFolder::newest_intact(const Warn& warn) const {
 void CheckpointFolder::continue_from(std::int64_t step, const Warn& warn) const {
   make_directories(path_, ExitCode::usage);
   for (const std::string& name : list_directory(path_, ExitCode::checkpoint)) {
-    const bool half = name.starts_with(prefix) && (name.ends_with(".partial") || name.ends_with(".deleted"));
-    if (half || is_probe(name)) remove_tree(path_ + "/" + name, ExitCode::checkpoint);
+    if (is_half(name) || is_probe(name)) remove_tree(path_ + "/" + name, ExitCode::checkpoint);
   }
   for (const std::int64_t later : steps()) {
     if (later <= step) continue;
-    remove_tree(superseded(later), ExitCode::checkpoint);
-    rename_path(complete(later), superseded(later), ExitCode::checkpoint);
+    std::string to;
+    move_aside(later, &to);
     warn(fmt::format("{}: is later than step {}, from which this run goes on; moved to {}", complete(later), step,
-                     file_name(superseded(later))));
+                     file_name(to)));
   }
 }
 
-void CheckpointFolder::publish(std::int64_t step) const {
-  if (path_exists(complete(step))) {  // someone put it there since this run began
-    remove_tree(superseded(step), ExitCode::checkpoint);
-    rename_path(complete(step), superseded(step), ExitCode::checkpoint);
-  }
-  rename_path(partial(step), complete(step), ExitCode::checkpoint);
+/// Renames a complete checkpoint to a name that is free. to: where that is told.
+void CheckpointFolder::move_aside(std::int64_t step, std::string* to) const {
+  std::string free = complete(step) + ".superseded";
+  for (int i = 2; path_exists(free); ++i) free = fmt::format("{}.superseded-{}", complete(step), i);
+  rename_path(complete(step), free, ExitCode::checkpoint);
+  if (to) *to = free;
+}
+
+std::string CheckpointFolder::make_partial(std::int64_t step) const {
+  return make_unique_directory(complete(step), partial_kind, ExitCode::checkpoint);
+}
+
+void CheckpointFolder::publish(std::int64_t step, const std::string& partial) const {
+  if (path_exists(complete(step))) move_aside(step);  // someone put it there since this run began
+  rename_path(partial, complete(step), ExitCode::checkpoint);
 }
 
 void CheckpointFolder::prune(std::int64_t keep, const Warn& warn) const {
   const auto all = steps();
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) {
     try {
-      rename_path(complete(all[i]), deleted(all[i]), ExitCode::checkpoint);  // from here on it is none
-      remove_tree(deleted(all[i]), ExitCode::checkpoint);
+      const std::string deleted = unique_name(complete(all[i]), deleted_kind);
+      rename_path(complete(all[i]), deleted, ExitCode::checkpoint);  // from here on it is none
+      remove_tree(deleted, ExitCode::checkpoint);
     } catch (const Error& error) {
       warn(fmt::format("an old checkpoint could not be deleted: {}", error.what()));
     }

@@ -1,7 +1,8 @@
 // The folder `checkpoints` of a run: names of complete checkpoints (step-00000010), of one being written
-// (step-00000010.partial), of one being deleted (step-00000010.deleted) and of ones that a resume from an earlier step
-// left behind (step-00000010.superseded); which to resume from, and which to delete. A name without ending is complete,
-// because it came about by rename and goes by rename.
+// (step-00000010.partial-PROCESS-RANDOM), of one being deleted (.deleted-PROCESS-RANDOM) and of ones that a resume from
+// an earlier step left behind (step-00000010.superseded, .superseded-2, ...); which to resume from, and which to
+// delete. A name without ending is complete, because it came about by rename and goes by rename. What has another name
+// is not ours, and stays.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +34,6 @@ class CheckpointFolder {
   explicit CheckpointFolder(std::string path) : path_(std::move(path)) {}
   const std::string& path() const { return path_; }
   std::string complete(std::int64_t step) const;
-  std::string partial(std::int64_t step) const { return complete(step) + ".partial"; }
-  std::string deleted(std::int64_t step) const { return complete(step) + ".deleted"; }
-  std::string superseded(std::int64_t step) const { return complete(step) + ".superseded"; }
 
   /// Return the steps of the complete checkpoints, ascending; none if there is no folder.
   std::vector<std::int64_t> steps() const;
@@ -44,14 +42,17 @@ class CheckpointFolder {
   /// unasked.
   std::string newest_intact(const Warn& warn) const;
   /// Makes the folder ready for a run that continues from `step`: removes what a killed run left half-done,
-  /// moves later ones aside (told).
+  /// moves later ones aside (told). Nobody else may write into it.
   void continue_from(std::int64_t step, const Warn& warn) const;
-  /// Gives the partial checkpoint of `step` its name.
-  void publish(std::int64_t step) const;
+  /// Makes the folder in which the checkpoint of `step` is written. Return its path.
+  std::string make_partial(std::int64_t step) const;
+  /// Gives that folder, which is whole by now, its name. What stands there is moved aside.
+  void publish(std::int64_t step, const std::string& partial) const;
   /// Deletes all complete checkpoints but the newest `keep`. A failure to delete is told, not thrown.
   void prune(std::int64_t keep, const Warn& warn) const;
 
  private:
+  void move_aside(std::int64_t step, std::string* to = nullptr) const;
   std::string path_;
 };
 

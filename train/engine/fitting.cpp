@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <unordered_map>
+#include <utility>
 
 #include "framework/device.h"
 #include "framework/profile/progress.h"
@@ -21,6 +24,18 @@ namespace {
 
 std::string text_of(const std::string& name, std::int64_t bytes) {
   return fmt::format("{}: {} bytes, {}", name, bytes, human_bytes(static_cast<double>(bytes)));
+}
+
+/// Return the plans of these ranks, without their tensors. Kinds that none of them is of are left out.
+std::vector<RankPlan> plans_of(const std::vector<RankPlan>& plans, std::vector<int> ranks) {
+  std::ranges::sort(ranks);
+  std::vector<RankPlan> chosen;
+  for (const RankPlan& plan : plans) {
+    RankPlan part{{}, {}, plan.peak, plan.host};
+    std::ranges::set_intersection(plan.ranks, ranks, std::back_inserter(part.ranks));
+    if (!part.ranks.empty()) chosen.push_back(std::move(part));
+  }
+  return chosen;
 }
 
 #if RINGTRAIN_CUDA
@@ -55,7 +70,9 @@ Gpu look_at(int index, const Config& config, std::size_t ranks) {
 /// Return the ranks of this process by the GPU that they share.
 std::map<int, std::vector<int>> by_gpu(const Config& config, const RanksAround& around) {
   std::map<int, std::vector<int>> ranks;
-  for (const int rank : around.own) ranks[device_of(config.training, rank, around.here).index].push_back(rank);
+  std::unordered_map<int, int> places;
+  for (const int rank : around.here) places.emplace(rank, static_cast<int>(places.size()));
+  for (const int rank : around.own) ranks[device_at(config.training, places.at(rank)).index].push_back(rank);
   return ranks;
 }
 #endif
@@ -63,20 +80,16 @@ std::map<int, std::vector<int>> by_gpu(const Config& config, const RanksAround& 
 }  // namespace
 
 void require_fitting(const Config& config, const std::vector<RankPlan>& plans, const RanksAround& around) {
-  std::vector<RankPlan> on_host;
-  for (const int rank : around.here) {
-    RankPlan plan = plans[static_cast<std::size_t>(rank)];
+  std::vector<RankPlan> on_host = plans_of(plans, around.here);
+  for (RankPlan& plan : on_host) {
     if (config.training.device == "cuda") plan.peak = plan.host;
-    on_host.push_back(std::move(plan));
   }
   require_memory(on_host, available_memory(), "");
 #if RINGTRAIN_CUDA
   if (config.training.device != "cuda") return;
   for (const auto& [index, ranks] : by_gpu(config, around)) {
-    std::vector<RankPlan> sharing;
-    for (const int rank : ranks) sharing.push_back(plans[static_cast<std::size_t>(rank)]);
     const Gpu gpu = look_at(index, config, ranks.size());
-    require_memory(sharing, gpu.available, fmt::format(" of {}", gpu.name));
+    require_memory(plans_of(plans, ranks), gpu.available, fmt::format(" of {}", gpu.name));
   }
 #endif
 }

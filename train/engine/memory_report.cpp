@@ -80,32 +80,32 @@ std::string text_of(const RankPlan& plan) {
   return text;
 }
 
+/// Return "0, 1, 2"; of many the first few and how many more.
+std::string names_of(const std::vector<int>& ranks) {
+  constexpr std::size_t most = 64, few = 8;
+  const std::size_t told = ranks.size() <= most ? ranks.size() : few;
+  std::string names;
+  for (std::size_t i = 0; i < told; ++i) names += (i ? ", " : "") + std::to_string(ranks[i]);
+  return told == ranks.size() ? names : names + fmt::format(" and {} more", ranks.size() - told);
+}
+
 }  // namespace
 
 std::string memory_report(const std::vector<RankPlan>& plans) {
-  std::vector<std::pair<std::string, std::vector<int>>> same;  // text, ranks
-  for (const RankPlan& plan : plans) {
-    const std::string text = text_of(plan);
-    const auto found = std::find_if(same.begin(), same.end(), [&](const auto& entry) { return entry.first == text; });
-    if (found == same.end()) {
-      same.push_back({text, {plan.rank}});
-    } else {
-      found->second.push_back(plan.rank);
-    }
-  }
   std::string report;
-  for (const auto& [text, ranks] : same) {
-    std::string names;
-    for (const int rank : ranks) names += (names.empty() ? "" : ", ") + std::to_string(rank);
-    report += fmt::format("memory of {} {}\n{}", ranks.size() > 1 ? "each of the ranks" : "rank", names, text);
+  std::size_t ranks = 0;
+  for (const RankPlan& plan : plans) {
+    ranks += plan.ranks.size();
+    report += fmt::format("memory of {} {}\n{}", plan.ranks.size() > 1 ? "each of the ranks" : "rank",
+                          names_of(plan.ranks), text_of(plan));
   }
-  return report + fmt::format("memory of all {} ranks: {} bytes, {}\n", plans.size(), total_bytes(plans),
+  return report + fmt::format("memory of all {} ranks: {} bytes, {}\n", ranks, total_bytes(plans),
                               human_bytes(static_cast<double>(total_bytes(plans))));
 }
 
 std::size_t total_bytes(const std::vector<RankPlan>& plans) {
   std::size_t sum = 0;
-  for (const RankPlan& plan : plans) sum += plan.peak.total;
+  for (const RankPlan& plan : plans) sum += plan.ranks.size() * plan.peak.total;
   return sum;
 }
 
@@ -114,6 +114,8 @@ void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, 
   if (needed <= static_cast<std::size_t>(std::max<std::int64_t>(available, 0))) return;
   const RankPlan& largest = *std::max_element(
       plans.begin(), plans.end(), [](const RankPlan& a, const RankPlan& b) { return a.peak.total < b.peak.total; });
+  std::size_t ranks = 0;
+  for (const RankPlan& plan : plans) ranks += plan.ranks.size();
   std::string tags;
   for (int i = 0; i < tag_count; ++i) {
     const Tag tag = static_cast<Tag>(i);
@@ -124,8 +126,8 @@ void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, 
        "{} "
        "({}); use a smaller training.seq_len, training.micro_batch_size or training.loss_chunk, a training.recompute "
        "that keeps less, or a smaller mesh.data (see --dry-run)",
-       plans.size(), human_bytes(static_cast<double>(needed)), needed, human_bytes(static_cast<double>(available)),
-       available, where, largest.rank, human_bytes(static_cast<double>(largest.peak.total)), tags);
+       ranks, human_bytes(static_cast<double>(needed)), needed, human_bytes(static_cast<double>(available)), available,
+       where, largest.ranks.front(), human_bytes(static_cast<double>(largest.peak.total)), tags);
 }
 
 }  // namespace ringtrain

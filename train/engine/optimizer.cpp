@@ -29,6 +29,26 @@ std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks,
   return slices;
 }
 
+std::vector<std::int64_t> owned_elements(const ParameterTable& table, int ranks) {
+  std::vector<std::int64_t> elements(static_cast<std::size_t>(ranks), 0);
+  const auto& all = table.all();
+  std::size_t id = 0;
+  for (int group = 0; group < table.groups(); ++group) {
+    // Parameters and slices both ascend: the last rank of one parameter may be the first of the next.
+    int rank = 0;
+    for (; id < all.size() && all[id].group == group; ++id) {
+      const std::int64_t begin = all[id].offset - table.group_begin(group), end = begin + all[id].shape.numel();
+      for (Slice owned = GradientReduction::owned(table, group, ranks, rank);;
+           owned = GradientReduction::owned(table, group, ranks, ++rank)) {
+        elements[static_cast<std::size_t>(rank)] +=
+            std::max<std::int64_t>(0, std::min(end, owned.end) - std::max(begin, owned.begin));
+        if (owned.end >= end || rank + 1 == ranks) break;
+      }
+    }
+  }
+  return elements;
+}
+
 Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parameters& parameters, Stream& stream,
                      int ranks, int rank, bool offload)
     : config_(config),

@@ -31,6 +31,9 @@ struct ParameterSlice {
 /// every other's slices. All ranks' slices together are each element once.
 std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks, int rank);
 
+/// Return how many elements each of `ranks` owns, by rank: what owned_slices() adds up to, for all at once.
+std::vector<std::int64_t> owned_elements(const ParameterTable& table, int ranks);
+
 class Optimizer {
  public:
   /// Makes the two moments of this rank's slices, and with a bfloat16 model their weights, under Tag::optimizer;

@@ -1,6 +1,8 @@
 #include "train/engine/rank_state.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "parallel/fault_injection.h"
 #include "parallel/launch/launch.h"
@@ -138,14 +140,17 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
   }
 }
 
-Device device_of(const TrainingConfig& config, int rank, [[maybe_unused]] std::span<const int> here) {
+Device device_at(const TrainingConfig& config, [[maybe_unused]] int place) {
   if (config.device == "cpu") return Device::cpu();
 #if RINGTRAIN_CUDA
-  const auto place = std::find(here.begin(), here.end(), rank) - here.begin();
-  return Device::cuda(static_cast<int>(place) % std::max(1, cuda::device_count()));
+  return Device::cuda(place % std::max(1, cuda::device_count()));
 #else
-  fail(ExitCode::device, "rank {}: this program was built without CUDA", rank);
+  fail(ExitCode::device, "this program was built without CUDA");
 #endif
+}
+
+Device device_of(const TrainingConfig& config, int rank, std::span<const int> here) {
+  return device_at(config, static_cast<int>(std::find(here.begin(), here.end(), rank) - here.begin()));
 }
 
 void require_carrier(const Config& config, Communicator& world, Device device, bool ranks_are_processes) {
@@ -157,12 +162,29 @@ void require_carrier(const Config& config, Communicator& world, Device device, b
 
 std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose) {
   const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
-  ThreadPool pool(threads_per_rank(config.mesh.threads_per_rank, mesh.size()));
+  // All in which execution_shape() and the optimizer tell one rank from another.
+  using Kind = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+  std::vector<std::int64_t> tokens, evaluated, owned(static_cast<std::size_t>(mesh.size()), 0);
+  for (int ring_rank = 0; ring_rank < mesh.sequence; ++ring_rank) {
+    tokens.push_back(purpose.training ? shard_tokens(config.mesh, config.training.seq_len, ring_rank) : 0);
+    evaluated.push_back(shard_tokens(config.mesh, longest_evaluation(purpose), ring_rank));
+  }
+  if (purpose.training) owned = owned_elements(table, mesh.size());
+  ThreadPool pool(1);
+  std::map<Kind, std::size_t> kinds;
   std::vector<RankPlan> plans;
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    const RankState state(config, table, purpose, rank, planned_device(config), pool, nullptr);
-    plans.push_back({rank, state.allocator.live(), state.allocator.peak(),
-                     state.allocator.device().is_cpu() ? MemoryUse{} : state.allocator.host().peak()});
+    const auto place = static_cast<std::size_t>(mesh.sequence_index(rank));
+    const Kind kind{tokens[place], evaluated[place], owned[static_cast<std::size_t>(rank)]};
+    const auto [known, fresh] = kinds.emplace(kind, plans.size());
+    if (fresh) {
+      const RankState state(config, table, purpose, rank, planned_device(config), pool, nullptr);
+      plans.push_back({{},
+                       state.allocator.live(),
+                       state.allocator.peak(),
+                       state.allocator.device().is_cpu() ? MemoryUse{} : state.allocator.host().peak()});
+    }
+    plans[known->second].ranks.push_back(rank);
   }
   return plans;
 }

@@ -74,22 +74,26 @@ class RankState {
   static constexpr std::int64_t staging_elements = std::int64_t{1} << 18;
 };
 
-/// Return the device of a rank: the CPU, or one of this machine's GPUs, which its ranks (`here`) take in turn.
+/// Return the device of the rank at a place among this machine's ranks: the CPU, or one of its GPUs, which they take in
+/// turn.
+Device device_at(const TrainingConfig& config, int place);
+/// The same for a rank of those on this machine, `here`.
 Device device_of(const TrainingConfig& config, int rank, std::span<const int> here);
 
 /// Throws Error(usage) if nothing could carry GPU memory between the ranks of world: where NCCL is to, each must have a
 /// GPU of its own. Collective; device is this rank's.
 void require_carrier(const Config& config, Communicator& world, Device device, bool ranks_are_processes);
 
-/// What one rank will hold: the result of planning.
+/// What a rank will hold, and which ranks hold the same: the result of planning.
 struct RankPlan {
-  int rank = 0;
+  std::vector<int> ranks;              // ascending
   std::vector<PlannedTensor> tensors;  // on its device
   MemoryUse peak;
   MemoryUse host;  // pinned host memory besides, where the device is a GPU
 };
 
-/// Return the plan of every rank of the config's mesh.
+/// Return the plans of the config's mesh: one for each kind of rank, in the order of the first rank of each. What makes
+/// a kind are its tokens and its share of the optimizer's state; a mesh of a million ranks has a few.
 std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose);
 
 }  // namespace ringtrain

@@ -73,6 +73,9 @@ void choose_device(const std::string& wanted, TrainingConfig& training) {
 EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher) {
   const LaunchOptions launch{static_cast<int>(options.mesh.data * options.mesh.sequence)};
   launcher.check(launch);
+  const std::vector<int> here = launcher.ranks_here(launch.ranks);
+  const int threads = threads_per_rank(options.threads_per_rank, static_cast<int>(here.size()));
+  require_runnable(std::ssize(here), threads);
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint);
   Config config = checkpoint.config;
   config.mesh.data = options.mesh.data;
@@ -87,9 +90,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
 
   const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
   const ParameterTable table = make_parameter_table(config.model);
-  const std::vector<int> here = launcher.ranks_here(launch.ranks);
   require_fitting(config, plan_ranks(config, table, purpose), {here, launcher.ranks_of_process(launch.ranks)});
-  const int threads = threads_per_rank(config.mesh.threads_per_rank, static_cast<int>(here.size()));
 
   std::vector<LengthResult> results;
   const auto evaluate_rank = [&](Communicator& world) {

@@ -2,7 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <exception>
+
+#include "framework/error.h"
+#include "framework/storage/files.h"
 
 namespace ringtrain {
 
@@ -57,6 +63,17 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
                                {"delta_ci95", interval_json(result.delta.ci95)}});
   }
   return json;
+}
+
+bool is_evaluation_file(const std::string& path) {
+  constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
+  try {
+    const auto json = nlohmann::json::parse(read_file(path, ExitCode::usage, most_bytes));
+    constexpr std::array keys{"checkpoint", "trained_length", "documents", "target_tokens", "target_hash", "results"};
+    return json.is_object() && std::ranges::all_of(keys, [&](const char* key) { return json.contains(key); });
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 std::string evaluation_table(const EvaluationSummary& summary) {

@@ -7,15 +7,19 @@
 #include <string_view>
 #include <vector>
 
+#include "data/token_manifest.h"
 #include "framework/profile/progress.h"
-#include "framework/storage/files.h"
+#include "framework/storage/output_file.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
+#include "train/run_folder.h"
 
 using namespace ringtrain;
 
 namespace {
+
+constexpr std::int64_t most_ranks = 1024, most_threads = 1024;  // as in a config
 
 /// Reads "DATAxSEQUENCE" into the mesh.
 void read_mesh(std::string_view text, MeshConfig& mesh) {
@@ -24,11 +28,25 @@ void read_mesh(std::string_view text, MeshConfig& mesh) {
   if (data.ec == std::errc{} && data.ptr != end && *data.ptr == 'x') {
     const auto sequence = std::from_chars(data.ptr + 1, end, mesh.sequence);
     if (sequence.ec == std::errc{} && sequence.ptr == end && mesh.data >= 1 && mesh.sequence >= 1 &&
-        mesh.data <= 4096 && mesh.sequence <= 4096) {
+        mesh.data <= most_ranks && mesh.sequence <= most_ranks) {
       return;
     }
   }
-  fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, two numbers from 1 to 4096, e.g. 1x2", text);
+  fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, two numbers from 1 to {}, e.g. 1x2", text, most_ranks);
+}
+
+/// Return what `--output` may replace.
+OutputRules output_rules(const EvaluationOptions& options, bool overwrite) {
+  const auto inputs = [options] {
+    std::vector<std::string> files = files_of_run(options.checkpoint);
+    files.insert(files.end(), {options.data, manifest_path(options.data)});
+    return files;
+  };
+  return {.kind = "the results of an evaluation",
+          .is_former = is_evaluation_file,
+          .overwrite = overwrite,
+          .inputs = inputs,
+          .remedy = overwrite ? "choose another --output" : "choose another --output, or give --overwrite"};
 }
 
 int run(int argc, char** argv, Launcher& launcher) {
@@ -40,6 +58,7 @@ int run(int argc, char** argv, Launcher& launcher) {
   EvaluationOptions options;
   options.request.target_tokens = options.request.target_blocks = EvaluationOptions::of_the_checkpoint;
   std::string mesh = "1x1", layout, output;
+  bool overwrite = false;
   app.add_option("--checkpoint", options.checkpoint, "a checkpoint's folder, or a run's (its newest checkpoint)")
       ->required()
       ->type_name("PATH");
@@ -62,22 +81,32 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->type_name("N");
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(std::int64_t{0}, most_threads))
       ->type_name("N");
   app.add_option("--device", options.device,
                  "cpu | cuda | auto: cuda if the checkpoint was made there and this build has it")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  app.add_option("--output", output, "write the results as JSON, too")->type_name("FILE.json");
+  auto* output_option =
+      app.add_option("--output", output, "write the results as JSON, too; replaces those of a former evaluation")
+          ->type_name("FILE.json");
+  app.add_flag("--overwrite", overwrite, "let --output replace any file that this evaluation does not read")
+      ->needs(output_option);
   if (!parse_command_line(app, argc, argv, launcher.leads())) return 0;
 
   read_mesh(mesh, options.mesh);
-  if (!output.empty() && launcher.leads()) check_writable(parent_directory(output), ExitCode::usage);
   check_context_lengths(options.request.context_lengths, "--context-lengths");
+  std::optional<OutputFile> file;
+  if (output_option->count() > 0 && launcher.leads()) {
+    file.emplace(output, output_rules(options, overwrite), ExitCode::usage);
+  }
   const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
   if (!launcher.leads()) return 0;
   std::fputs(evaluation_table(summary).c_str(), stdout);
-  if (!output.empty()) write_file(output, evaluation_json(summary).dump(2) + "\n", ExitCode::usage);
+  if (file) {
+    file->file().write(evaluation_json(summary).dump(2) + "\n");
+    file->publish();
+  }
   return 0;
 }
 

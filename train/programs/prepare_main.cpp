@@ -9,6 +9,7 @@
 #include "data/recall.h"
 #include "data/token_file_writer.h"
 #include "framework/profile/progress.h"
+#include "framework/system/signals.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 
@@ -19,7 +20,7 @@ struct Arguments {
   std::vector<std::string> inputs;
   std::string output, synthetic;
   double validation_fraction = 0.1;
-  std::uint64_t seed = 1234;
+  std::int64_t seed = 1234;
   std::int64_t documents = 1000, length = 4096, pairs = 16;
 };
 
@@ -28,7 +29,8 @@ bool parse(Arguments& arguments, int argc, char** argv) {
   CLI::App app(
       "Make a token file for train and evaluate.\n"
       "Text: every file becomes one document of byte tokens, ended by token 256; documents are shuffled, the last of "
-      "them are kept for validation. Binary, empty and repeated files are left out and counted.\n"
+      "them are kept for validation. Binary, empty and repeated files are left out and counted, and so are links that "
+      "lead out of the inputs.\n"
       "Synthetic: a seeded corpus that can only be predicted by looking far back, with known losses.",
       "prepare");
   app.footer(
@@ -36,7 +38,8 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       "  prepare --input /usr/include --output headers.h5\n"
       "  prepare --input book.txt notes/ --output text.h5 --validation-fraction 0.05\n"
       "  prepare --synthetic recall --documents 500 --length 4096 --output recall.h5\n\n"
-      "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read.");
+      "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read, "
+      "130 or 143 after SIGINT or SIGTERM. Whatever the end, but for 0 nothing is left.");
   app.get_formatter()->column_width(36);
   app.add_option("--input", arguments.inputs, "Files and folders of text; folders with all below them")
       ->type_name("PATH");
@@ -67,6 +70,11 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       ->capture_default_str();
   if (!parse_command_line(app, argc, argv)) return false;
 
+  if (arguments.output.empty()) fail(ExitCode::usage, "--output is empty; name the token file to make");
+  if (!std::isfinite(arguments.validation_fraction)) {  // CLI11's range lets a NaN pass
+    fail(ExitCode::usage, "--validation-fraction {}: must be a number from 0 to 0.99", arguments.validation_fraction);
+  }
+  if (arguments.seed < 0) fail(ExitCode::usage, "--seed {}: must not be negative", arguments.seed);
   if (arguments.inputs.empty() == arguments.synthetic.empty()) {
     fail(ExitCode::usage, "give either --input or --synthetic; see prepare --help");
   }
@@ -119,26 +127,29 @@ void prepare_text_corpus(const Arguments& arguments) {
   CorpusSummary summary;
   {
     Progress progress("prepare", static_cast<std::int64_t>(sources.sources.size()));
-    summary = prepare_text(sources, {arguments.output, arguments.validation_fraction, arguments.seed},
-                           [&](std::int64_t documents, std::int64_t tokens) {
-                             progress.update(documents, "writing", static_cast<double>(tokens));
-                           });
+    summary = prepare_text(
+        sources, {arguments.output, arguments.validation_fraction, static_cast<std::uint64_t>(arguments.seed)},
+        [&](std::int64_t documents, std::int64_t tokens) {
+          progress.update(documents, "writing", static_cast<double>(tokens));
+        });
   }
   print_summary(arguments.output, summary);
   print("text", grouped(summary.bytes) + " bytes, sources' hash " + summary.sources_hash);
   print("left out",
-        fmt::format("{} duplicates, {} binary, {} empty, {} unreadable, {} special files", sources.duplicates,
-                    sources.binary, sources.empty, sources.unreadable, sources.special));
+        fmt::format("{} duplicates, {} binary, {} empty, {} unreadable, {} special files, {} links out of the inputs",
+                    sources.duplicates, sources.binary, sources.empty, sources.unreadable, sources.special,
+                    sources.links));
   if (summary.validation_documents == 0 && arguments.validation_fraction > 0) {
     print("note", "one document alone cannot be split: there is no validation part");
   }
 }
 
 void prepare_recall_corpus(const Arguments& arguments) {
-  const RecallOptions options{arguments.documents,
-                              arguments.length,
-                              arguments.pairs,
-                              {arguments.output, arguments.validation_fraction, arguments.seed}};
+  const RecallOptions options{
+      arguments.documents,
+      arguments.length,
+      arguments.pairs,
+      {arguments.output, arguments.validation_fraction, static_cast<std::uint64_t>(arguments.seed)}};
   const std::int64_t validation = validation_count(options.documents, arguments.validation_fraction);
   Progress progress("prepare", options.documents + recall_short * (options.documents - validation));
   const RecallSummary summary = prepare_recall(options, [&](std::int64_t documents, std::int64_t tokens) {
@@ -160,6 +171,7 @@ void prepare_recall_corpus(const Arguments& arguments) {
 int prepare(int argc, char** argv) {
   Arguments arguments;
   if (!parse(arguments, argc, argv)) return 0;
+  const SignalGuard guard;
   if (arguments.synthetic.empty()) {
     prepare_text_corpus(arguments);
   } else {

@@ -44,9 +44,12 @@ int run(int argc, char** argv, Launcher& launcher) {
   app.add_option("--stop-after", options.stop_after, "save and end after step N; the schedule stays that of the config")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
-  app.add_option("--trace", options.trace.path,
-                 "write a timeline of every rank to FILE (Chrome trace format: open it in ui.perfetto.dev)")
-      ->type_name("FILE.json");
+  auto* trace = app.add_option("--trace", options.trace.path,
+                               "write a timeline of every rank to FILE (Chrome trace format: open it in "
+                               "ui.perfetto.dev); replaces a former one")
+                    ->type_name("FILE.json");
+  app.add_flag("--overwrite", options.trace.overwrite, "let --trace replace any file that this run does not use")
+      ->needs(trace);
   app.add_option("--trace-steps", trace_steps, "with --trace: only steps A to B")->type_name("A:B");
   app.add_flag("--dry-run", dry_run, "check everything and print config, mesh and memory plan; write nothing");
   auto* verify =
@@ -67,6 +70,8 @@ int run(int argc, char** argv, Launcher& launcher) {
   }
   if (config_path.empty()) fail(ExitCode::usage, "--config is required");
 
+  if (trace->count() > 0 && options.trace.path.empty()) fail(ExitCode::usage, "--trace is empty; name a file");
+  options.trace.inputs = {config_path};
   options.config = read_config(config_path, settings);
   options.output = output.empty() ? "runs/" + options.config.name : output;
   options.start.resume = resume->count() > 0;

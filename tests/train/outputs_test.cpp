@@ -1,0 +1,279 @@
+// What the programs write, and over what they never write: outputs of `train --trace`, `evaluate --output` and
+// `prepare`, the lock and the metrics of a run, two programs at a time, inputs that are no files.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "data/token_file.h"
+#include "data/token_file_writer.h"
+#include "framework/storage/files.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Outputs : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    TextPlan text;
+    text.validation_documents = 20;
+    data = write_tokens("text.h5", text);
+    std::ofstream(at("run.yaml")) << to_yaml(tiny(data, {"training.steps=2", "training.global_batch_size=2"}));
+  }
+  ChildResult train_with(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"--config", "run.yaml"});
+    return run_child("train", arguments, folder);
+  }
+  ChildResult evaluate_to(const std::string& output, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "16",
+                               "--target-tokens", "8", "--target-blocks", "4", "--output", output});
+    return run_child("evaluate", more, folder);
+  }
+  ChildResult prepare_with(const std::vector<std::string>& arguments) const {
+    return run_child("prepare", arguments, folder);
+  }
+  static void expect_refused(const ChildResult& result, int code, const std::string& part) {
+    EXPECT_EQ(result.code, code) << result.err;
+    EXPECT_TRUE(result.out.empty()) << result.out;
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << " is not in: " << result.err;
+  }
+  /// Return all files below the test's folder with their content, but what a child printed.
+  std::map<std::string, std::string> snapshot() const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      const std::string path = fs::relative(entry.path(), folder).string();
+      if (path.ends_with("stdout.txt") || path.ends_with("stderr.txt")) continue;
+      files[path] = entry.is_regular_file() && !entry.is_symlink() ? content_of(entry.path().string()) : "";
+    }
+    return files;
+  }
+  /// Makes what a user may have: a folder that looks temporary, a link, a FIFO.
+  void make_obstacles(const std::string& output) const {
+    fs::create_directory(at(output + ".partial"));
+    std::ofstream(at(output + ".partial/precious")) << "mine";
+    std::ofstream(at("notes.txt")) << "mine";
+    fs::create_symlink("text.h5", at("link"));
+    ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
+  }
+  std::string data;
+};
+
+TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
+  ASSERT_EQ(train_with({}).code, 0);
+  make_obstacles("result.json");
+  const std::string state = fs::relative(state_file(checkpoint("runs/run", 2)), folder).string();
+  const auto before = snapshot();
+  for (const bool overwrite : {false, true}) {
+    const std::vector<std::string> flag =
+        overwrite ? std::vector<std::string>{"--overwrite"} : std::vector<std::string>{};
+    for (const std::string& input :
+         {std::string("text.h5"), std::string("text.h5.manifest.json"), std::string("runs/run/config.yaml"),
+          std::string("runs/run/metrics.jsonl"), state}) {
+      expect_refused(evaluate_to(input, flag), 2, input + ": is ");
+    }
+    expect_refused(evaluate_to("link", flag), 2, "it is a link");
+    expect_refused(evaluate_to("fifo", flag), 2, "it is a FIFO");
+    expect_refused(evaluate_to(".", flag), 2, "it is a folder");
+    expect_refused(evaluate_to("", flag), 2, "is empty");
+  }
+  expect_refused(evaluate_to("run.yaml"), 2, "run.yaml: exists and is not the results of an evaluation");
+  expect_refused(evaluate_to("notes.txt"), 2, "give --overwrite");
+  EXPECT_EQ(snapshot(), before);
+  for (int i = 0; i < 2; ++i) {  // new, then over the former one
+    const ChildResult result = evaluate_to("result.json");
+    EXPECT_EQ(result.code, 0) << result.err;
+  }
+  EXPECT_EQ(evaluate_to("notes.txt", {"--overwrite"}).code, 0);
+  auto after = snapshot();
+  EXPECT_EQ(after.at("notes.txt"), after.at("result.json"));
+  EXPECT_TRUE(nlohmann::json::parse(after.at("result.json")).contains("results"));
+  after.erase("result.json");
+  after["notes.txt"] = "mine";
+  EXPECT_EQ(after, before);
+}
+
+TEST_F(Outputs, ATimelineReplacesAFormerOneAndNothingElse) {
+  make_obstacles("trace.json");
+  const auto before = snapshot();
+  for (const bool overwrite : {false, true}) {
+    const auto refused = [&](const std::string& output, const std::string& part) {
+      std::vector<std::string> arguments{"--trace", output};
+      if (overwrite) arguments.emplace_back("--overwrite");
+      expect_refused(train_with(arguments), 2, part);
+      arguments.emplace_back("--dry-run");
+      expect_refused(train_with(arguments), 2, part);
+    };
+    for (const std::string input : {"text.h5", "text.h5.manifest.json", "run.yaml"}) {
+      refused(input, input + ": is ");
+    }
+    refused("link", "it is a link");
+    refused("fifo", "it is a FIFO");
+    refused(".", "it is a folder");
+    refused("", "is empty");
+  }
+  expect_refused(train_with({"--trace", "notes.txt"}), 2, "notes.txt: exists and is not a timeline of ringtrain");
+  EXPECT_EQ(snapshot(), before);
+  for (const std::string run : {"one", "two"}) {
+    const ChildResult result = train_with({"--trace", "trace.json", "--output", run});
+    EXPECT_EQ(result.code, 0) << result.err;
+  }
+  EXPECT_TRUE(nlohmann::json::parse(content_of(at("trace.json"))).contains("traceEvents"));
+  EXPECT_EQ(content_of(at("trace.json.partial/precious")), "mine");
+  // A file of the run itself, which is not there yet when the run begins.
+  const ChildResult result = train_with({"--trace", "three/metrics.jsonl", "--overwrite", "--output", "three"});
+  EXPECT_NE(result.err.find("the timeline is lost: three/metrics.jsonl: is"), std::string::npos) << result.err;
+  EXPECT_EQ(metrics("three").size(), 2u);
+}
+
+TEST_F(Outputs, LockAndMetricsAreWrittenThroughNoLinkAndOverNothing) {
+  std::ofstream(at("precious")) << "12\n";
+  fs::create_directory(at("run"));
+  fs::create_symlink("../precious", at("run/lock"));
+  expect_refused(train_with({"--output", "run"}), 2, "run/lock: it is a link");
+  fs::remove(at("run/lock"));
+  fs::copy(at("text.h5"), at("run/lock"));
+  expect_refused(train_with({"--output", "run"}), 2, "run/lock: is no lock");
+  EXPECT_EQ(content_of(at("run/lock")), content_of(data));
+  ASSERT_EQ(train_with({"--output", "other", "--stop-after", "1"}).code, 0);
+  fs::rename(at("other/metrics.jsonl"), at("elsewhere"));
+  fs::create_symlink("../elsewhere", at("other/metrics.jsonl"));
+  const std::string before = content_of(at("elsewhere"));
+  EXPECT_NE(train_with({"--output", "other", "--resume"}).code, 0);
+  EXPECT_EQ(content_of(at("elsewhere")), before);
+  EXPECT_EQ(content_of(at("precious")), "12\n");
+}
+
+TEST_F(Outputs, OfTwoEvaluationsTheSecondIsTold) {
+  ASSERT_EQ(train_with({}).code, 0);
+  {
+    const OutputFile writing(at("result.json"), {.kind = "the results of an evaluation"}, ExitCode::usage);
+    expect_refused(evaluate_to("result.json"), 2, "process " + std::to_string(::getpid()) + " is writing it now");
+  }
+  EXPECT_EQ(evaluate_to("result.json").code, 0);
+}
+
+TEST_F(Outputs, OfTwoPreparesOneWritesAndTheOtherIsTold) {
+  fs::create_directory(at("in"));
+  for (int i = 0; i < 40; ++i) std::ofstream(at("in/" + std::to_string(i))) << std::string(20000, 'a') << i;
+  for (int round = 0; round < 4; ++round) {
+    const std::string output = at(fmt::format("{}.h5", round));
+    std::vector<Child> children;
+    for (const std::string name : {"one", "two", "three"}) {  // other documents in each: no two files are alike
+      fs::create_directories(at(name));
+      children.emplace_back(
+          "prepare",
+          std::vector<std::string>{"--input", at("in"), "--output", output, "--seed", std::to_string(children.size())},
+          at(name));
+    }
+    int done = 0;
+    for (Child& child : children) {
+      const ChildResult result = child.wait();
+      done += result.code == 0 ? 1 : 0;
+      if (result.code == 0) continue;
+      EXPECT_EQ(result.code, 2) << result.err;
+      EXPECT_TRUE(result.err.find("is writing it now") != std::string::npos ||
+                  result.err.find("never overwritten") != std::string::npos)
+          << result.err;
+    }
+    EXPECT_EQ(done, 1);
+    EXPECT_NO_THROW(TokenFile::open(output));
+  }
+  for (const std::string& name : list_directory(folder, ExitCode::data)) {
+    EXPECT_EQ(name.find(".partial"), std::string::npos) << name;
+  }
+}
+
+TEST_F(Outputs, PrepareRefusesWhatMeansNothing) {
+  std::ofstream(at("a.txt")) << "text";
+  const auto before = snapshot();
+  expect_refused(prepare_with({"--input", "a.txt", "--output", ""}), 2, "--output is empty");
+  for (const std::string fraction : {"nan", "-nan", "inf", "-0.1", "1"}) {
+    expect_refused(prepare_with({"--input", "a.txt", "--output", "a.h5", "--validation-fraction=" + fraction}), 2,
+                   "--validation-fraction");
+  }
+  for (const std::string seed : {"-1", "-9223372036854775808", "18446744073709551615", "x"}) {
+    expect_refused(prepare_with({"--input", "a.txt", "--output", "a.h5", "--seed=" + seed}), 2, "--seed");
+    expect_refused(prepare_with({"--synthetic", "recall", "--output", "a.h5", "--seed=" + seed}), 2, "--seed");
+  }
+  EXPECT_EQ(snapshot(), before);
+}
+
+TEST_F(Outputs, APrepareThatIsStoppedLeavesNothing) {
+  const auto before = snapshot();
+  for (const int signal : {SIGTERM, SIGINT}) {
+    // Hours of work; it is stopped as soon as its file is there.
+    Child child("prepare", {"--synthetic", "recall", "--documents", "20000", "--length", "4096", "--output", "r.h5"},
+                folder);
+    const auto writing = [&] {
+      const auto names = list_directory(folder, ExitCode::data);
+      return std::ranges::any_of(names, [](const std::string& name) { return name.starts_with("r.h5.partial"); });
+    };
+    for (int i = 0; i < 4000 && !writing(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(15));
+    EXPECT_TRUE(writing());
+    ::kill(child.id(), signal);
+    const ChildResult result = child.wait();
+    EXPECT_EQ(result.code, 128 + signal) << result.err;
+    EXPECT_NE(result.err.find("nothing was written"), std::string::npos) << result.err;
+    EXPECT_EQ(snapshot(), before);
+  }
+}
+
+TEST_F(Outputs, InputsThatAreNoFilesAreRefusedAtOnce) {
+  ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
+  expect_refused(run_child("train", {"--config", "fifo"}, folder), 2, "fifo: it is a FIFO");
+  expect_refused(run_child("train", {"--config", "/dev/zero"}, folder), 2, "/dev/zero: it is a device");
+  expect_refused(train_with({"--set", "data.train=fifo"}), 3, "fifo: it is a FIFO");
+  expect_refused(train_with({"--set", "data.train=/dev/zero"}), 3, "/dev/zero: it is a device");
+  fs::copy(data, at("other.h5"));
+  ASSERT_EQ(::mkfifo(at("other.h5.manifest.json").c_str(), 0600), 0);
+  expect_refused(train_with({"--set", "data.train=other.h5"}), 3, "other.h5.manifest.json: it is a FIFO");
+  ASSERT_EQ(train_with({}).code, 0);
+  for (const std::string name : {"manifest.json", "config.yaml", "state-00000-of-00001.h5"}) {
+    const std::string path = checkpoint("runs/run", 2) + "/" + name;
+    fs::rename(path, at("kept"));
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    expect_refused(run_child("train", {"--verify-checkpoint", "runs/run/checkpoints/step-00000002"}, folder), 4, name);
+    fs::remove(path);
+    fs::rename(at("kept"), path);
+  }
+}
+
+TEST_F(Outputs, MeshesAndThreadsHaveBounds) {
+  ASSERT_EQ(train_with({}).code, 0);
+  const std::vector<std::string> plain{"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "2048"};
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
+    std::vector<std::string> arguments = plain;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    expect_refused(run_child("evaluate", arguments, folder), 2, part);
+  };
+  refused({"--mesh", "4096x4096"}, "from 1 to 1024");
+  refused({"--mesh", "1024x1024"}, "1048576 ranks");
+  refused({"--threads-per-rank", "100000"}, "--threads-per-rank");
+  refused({"--mesh", "8x8", "--threads-per-rank", "1024"}, "65536 threads");
+  const std::vector<std::string> million{"--set",    "mesh.data=1024",
+                                         "--set",    "mesh.sequence=1024",
+                                         "--set",    "training.seq_len=1024",
+                                         "--set",    "training.global_batch_size=1024",
+                                         "--set",    "mesh.threads_per_rank=1024",
+                                         "--output", "million"};
+  expect_refused(train_with(million), 2, "");
+  std::vector<std::string> dry = million;
+  dry.emplace_back("--dry-run");
+  const ChildResult result = train_with(dry);
+  EXPECT_NE(result.out.find("memory of all 1048576 ranks"), std::string::npos) << result.out << result.err;
+  EXPECT_LT(result.out.size(), std::size_t{1} << 17);
+  EXPECT_LT(result.peak_resident_bytes, std::int64_t{512} << 20);
+  EXPECT_FALSE(fs::exists(at("million")));
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
