@@ -22,8 +22,8 @@ namespace ringtrain {
 struct TraceRequest {
   std::string path;  // "": none
   std::int64_t first_step = 1, last_step = INT64_MAX;
-  bool overwrite = false;           // the file may replace any but the inputs
-  std::vector<std::string> inputs;  // files, and folders of runs and checkpoints, of which it replaces nothing
+  bool overwrite = false;                // the file may replace any but the inputs
+  std::vector<std::string> inputs = {};  // files, and folders of runs and checkpoints, of which it replaces nothing
 };
 
 class RankState;

@@ -33,6 +33,8 @@ class ConfigProblems {
   void add(const std::string& key, const std::string& what);
   /// Return whether none of the keys has had a problem: else a check of them would only repeat it.
   bool clean(std::initializer_list<const char*> keys) const;
+  /// Return whether there are more than will be told.
+  bool fill_a_page() const { return problems_.size() > most_told; }
   /// Throws Error(usage) with the problems, a line each, in the order of the file, then of the settings: the first
   /// most_told of them, and how many more there are.
   void throw_if_any() const;

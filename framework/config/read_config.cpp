@@ -158,7 +158,7 @@ class Reader {
   }
 
   void unknown(const std::string& path, const YamlValue& value, Origin origin) {
-    const std::string nearest = paths_.nearest(path);
+    const std::string nearest = problems_.fill_a_page() ? "" : paths_.nearest(path);
     problems_.add(origin, path, "unknown key" + (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
     if (nearest.empty()) return;
     // Go on as if it had been meant, so that nothing is called missing that is only misspelt.

@@ -83,7 +83,7 @@ class FileLock {
 /// Return PATH.KIND-PROCESS-RANDOM, with the number of this process and 8 hexadecimal digits: a name that nobody else
 /// uses, for what has no name of its own yet, or not any more.
 std::string unique_name(const std::string& path, std::string_view kind);
-/// The parts of a name that unique_name() gave.
+/// The parts of a name that unique_name() gave: views of it.
 struct UniqueName {
   std::string_view base;  // what the path's last component was
   std::string_view process;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "framework/storage/files.h"
@@ -16,6 +17,8 @@
 namespace ringtrain {
 
 namespace {
+thread_local const HashTold* listener = nullptr;
+
 std::string hexadecimal(XXH128_hash_t hash) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
@@ -44,16 +47,24 @@ std::string hash_bytes(std::string_view bytes) {
   return hexadecimal(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
+HashListener::HashListener(HashTold told) : told_(std::move(told)), before_(std::exchange(listener, &told_)) {}
+
+HashListener::~HashListener() {
+  listener = before_;
+}
+
 std::string hash_file(const std::string& path, ExitCode code) {
   const File file = File::open(path, code);
   const std::int64_t size = file.size();
   std::vector<char> slice(static_cast<std::size_t>(std::clamp<std::int64_t>(size, 1, 1 << 20)));
   Hasher hasher;
+  if (listener) (*listener)(path, 0, size);
   for (std::int64_t begin = 0; begin < size;) {
     const std::size_t bytes = static_cast<std::size_t>(std::min<std::int64_t>(size - begin, 1 << 20));
     file.read_at(begin, slice.data(), bytes);
     hasher.update(slice.data(), bytes);
     begin += static_cast<std::int64_t>(bytes);
+    if (listener) (*listener)(path, begin, size);
   }
   return hasher.digest();
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,6 +30,21 @@ class Hasher {
 };
 
 std::string hash_bytes(std::string_view bytes);
+/// Told by hash_file(), once before the first slice and after each: the bytes that are done, and all of them.
+using HashTold = std::function<void(const std::string& path, std::int64_t done, std::int64_t bytes)>;
+/// Lets hash_file() tell how far it is, in the thread that made this object, until it goes. Other threads are silent.
+class HashListener {
+ public:
+  explicit HashListener(HashTold told);
+  ~HashListener();
+  HashListener(const HashListener&) = delete;
+  HashListener& operator=(const HashListener&) = delete;
+
+ private:
+  HashTold told_;
+  const HashTold* before_;
+};
+
 /// Return the hash of a file's content, read in slices of 1 MiB.
 std::string hash_file(const std::string& path, ExitCode code);
 

@@ -53,7 +53,7 @@ void check_target(const std::string& path, const OutputRules& rules, ExitCode co
   if (::lstat(path.c_str(), &status) != 0) return;
   require_regular_or_absent(path, code);
   for (const std::string& input : rules.inputs ? rules.inputs() : std::vector<std::string>{}) {
-    if (is_same_file(status, input)) fail(code, "{}: is {}, which this run uses; {}", path, input, rules.remedy);
+    if (is_same_file(status, input)) fail(code, "{}: is {}, which this run uses; choose another path", path, input);
   }
   if (rules.overwrite) return;
   if (!rules.is_former) fail(code, "{} exists; it is never overwritten: remove it first, or {}", path, rules.remedy);

@@ -116,9 +116,9 @@ void require_runnable(std::int64_t ranks, std::int64_t threads) {
   constexpr std::int64_t most = 4096;
   if (ranks * threads <= most) return;
   fail(ExitCode::usage,
-       "{} ranks of {} compute threads are {} threads on this machine, where at most {} make sense; use a smaller mesh "
-       "or fewer threads a rank, or start ranks on several machines with scripts/launch",
-       ranks, threads, ranks * threads, most);
+       "{} ranks of {} compute {} are {} threads on this machine, where at most {} make sense; use a smaller mesh or "
+       "fewer threads a rank, or start ranks on several machines with scripts/launch",
+       ranks, threads, threads == 1 ? "thread" : "threads", ranks * threads, most);
 }
 
 std::string crowding(int ranks, int threads, int cores) {

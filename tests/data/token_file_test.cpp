@@ -263,7 +263,7 @@ TEST_F(TokenFileTest, UnfinishedWriterLeavesNothing) {
 TEST_F(TokenFileTest, LeftoversOfAKilledRunAreReplacedAndNothingElse) {
   // A run killed in the middle, and one killed between the names of the manifest and of the token file.
   write("b.h5", make_content({40}));
-  fs::rename(at("b.h5.manifest.json"), at("a.h5.manifest.json"));
+  rename_path(at("b.h5.manifest.json"), at("a.h5.manifest.json"), ExitCode::data);
   remove_tree(at("b.h5"), ExitCode::data);
   write_file(at("a.h5.partial-1-0123abcd"), "half a file", ExitCode::data);
   write_file(at("a.h5.partial"), "a user's", ExitCode::data);

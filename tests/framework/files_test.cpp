@@ -142,15 +142,16 @@ TEST_F(FilesTest, WritingLeavesNamesAloneThatAreNotItsOwn) {
 TEST_F(FilesTest, UniqueNamesAreKnownAgainAndNoOthers) {
   const std::string one = unique_name("x/a.h5", "partial"), two = unique_name("x/a.h5", "partial");
   EXPECT_NE(one, two);
-  const auto parts = parse_unique_name(file_name(one), "partial");
+  const std::string name = file_name(one);
+  const auto parts = parse_unique_name(name, "partial");
   ASSERT_TRUE(parts);
   EXPECT_EQ(parts->base, "a.h5");
   EXPECT_EQ(parts->process, std::to_string(::getpid()));
-  EXPECT_FALSE(parse_unique_name(file_name(one), "deleted"));
-  for (const std::string name : {"a.h5.partial", "a.h5.partial-1", "a.h5.partial-1-0123456", "a.h5.partial-1-012345678",
-                                 "a.h5.partial-1-0123456G", "a.h5.partial-x1-01234567", "a.h5.partial--01234567",
-                                 ".partial-1-01234567", "a.h5.partial-1-01234567 "}) {
-    EXPECT_FALSE(parse_unique_name(name, "partial")) << name;
+  EXPECT_FALSE(parse_unique_name(name, "deleted"));
+  for (const std::string other : {"a.h5.partial", "a.h5.partial-1", "a.h5.partial-1-0123456",
+                                  "a.h5.partial-1-012345678", "a.h5.partial-1-0123456G", "a.h5.partial-x1-01234567",
+                                  "a.h5.partial--01234567", ".partial-1-01234567", "a.h5.partial-1-01234567 "}) {
+    EXPECT_FALSE(parse_unique_name(other, "partial")) << other;
   }
 }
 

@@ -2,6 +2,7 @@
 // measured peak is the plan, and the process grows by no more than it, as the operating system sees it.
 #include <cmath>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "framework/config/read_config.h"

@@ -3,15 +3,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <set>
+#include <map>
 #include <thread>
 
 #include "data/token_file.h"
 #include "data/token_file_writer.h"
+#include "framework/config/read_config.h"
 #include "framework/storage/files.h"
+#include "framework/storage/output_file.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/token_manifest.h"
-#include "framework/profile/progress.h"
+#include "framework/profile/hash_progress.h"
 #include "framework/storage/output_file.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/programs/command_line.h"
@@ -100,6 +100,8 @@ int run(int argc, char** argv, Launcher& launcher) {
   if (output_option->count() > 0 && launcher.leads()) {
     file.emplace(output, output_rules(options, overwrite), ExitCode::usage);
   }
+  std::optional<HashProgress> hashing;
+  if (launcher.leads()) hashing.emplace("evaluate");
   const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
   if (!launcher.leads()) return 0;
   std::fputs(evaluation_table(summary).c_str(), stdout);

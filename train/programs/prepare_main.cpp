@@ -8,6 +8,7 @@
 #include "data/prepare.h"
 #include "data/recall.h"
 #include "data/token_file_writer.h"
+#include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
 #include "framework/system/signals.h"
 #include "train/programs/command_line.h"
@@ -172,6 +173,7 @@ int prepare(int argc, char** argv) {
   Arguments arguments;
   if (!parse(arguments, argc, argv)) return 0;
   const SignalGuard guard;
+  const HashProgress hashing("prepare");
   if (arguments.synthetic.empty()) {
     prepare_text_corpus(arguments);
   } else {

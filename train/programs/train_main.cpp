@@ -1,10 +1,12 @@
 // The program `train`: command line in, exit code out. All else is train/trainer.h.
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/config/config_reference.h"
 #include "framework/config/read_config.h"
+#include "framework/profile/hash_progress.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
@@ -62,6 +64,8 @@ int run(int argc, char** argv, Launcher& launcher) {
     if (launcher.leads()) std::fputs(config_reference().c_str(), stdout);
     return 0;
   }
+  std::optional<HashProgress> hashing;  // of data and checkpoints, before the run begins
+  if (launcher.leads()) hashing.emplace("train");
   if (verify->count() > 0) {
     if (launcher.leads()) {
       verify_checkpoints(verify_path, [](const std::string& line) { std::printf("%s\n", line.c_str()); });
@@ -81,6 +85,7 @@ int run(int argc, char** argv, Launcher& launcher) {
     if (launcher.leads()) std::fprintf(stderr, "train: %s\n", line.c_str());
   };
   const Run prepared = prepare_run(options, note, launcher);
+  hashing.reset();
   if (dry_run) {
     if (launcher.leads()) std::fputs(dry_run_report(prepared, launcher).c_str(), stdout);
     std::fflush(stdout);

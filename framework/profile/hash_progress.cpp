@@ -1,0 +1,36 @@
+#include "framework/profile/hash_progress.h"
+
+#include <chrono>
+#include <utility>
+
+namespace ringtrain {
+
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+HashProgress::HashProgress(std::string task, double patience, std::FILE* file)
+    : task_(std::move(task)),
+      patience_(patience),
+      file_(file),
+      listener_([this](const std::string& path, std::int64_t done, std::int64_t bytes) { tell(path, done, bytes); }) {}
+
+void HashProgress::tell(const std::string& path, std::int64_t done, std::int64_t bytes) {
+  if (done == 0) {
+    begun_ = now();
+    progress_.reset();
+  }
+  if (now() - begun_ < patience_) return;
+  if (!progress_) {
+    progress_.emplace(task_, bytes, file_);
+    done_before_ = done;
+  }
+  progress_->update(done, "hashing " + path, static_cast<double>(done - done_before_), "bytes");
+  if (done == bytes) progress_.reset();
+}
+
+}  // namespace ringtrain

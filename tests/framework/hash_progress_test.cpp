@@ -1,0 +1,46 @@
+// A large file that is hashed is told, a small one is not, and other threads stay silent.
+#include "framework/profile/hash_progress.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+
+#include "framework/storage/files.h"
+#include "tests/support/folder_test.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class HashProgressTest : public FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    write_file(at("large"), std::string(std::size_t{3} << 20, 'x'), ExitCode::data);
+  }
+  /// Return what is told while body runs.
+  template <class Body>
+  std::string told(double patience, Body&& body) const {
+    const std::string path = at("told");
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"), std::fclose);
+    {
+      const HashProgress progress("train", patience, file.get());
+      body();
+    }
+    hash_file(at("large"), ExitCode::data);  // nobody listens any more
+    std::fflush(file.get());
+    return read_file(path, ExitCode::data);
+  }
+};
+
+TEST_F(HashProgressTest, ALargeFileIsToldAndNoOther) {
+  const auto hash = [&] { hash_file(at("large"), ExitCode::data); };
+  EXPECT_EQ(told(1e9, hash), "");  // it did not take so long
+  const std::string text = told(0, hash);
+  EXPECT_TRUE(text.starts_with("train 0/3145728 (0%) hashing " + at("large"))) << text;
+  EXPECT_NE(text.find("train 3145728/3145728 (100%) hashing " + at("large")), std::string::npos) << text;
+  EXPECT_EQ(told(0, [&] { std::thread(hash).join(); }), "");
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
