@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 
 #include "data/prepare.h"
@@ -24,6 +26,15 @@ struct Arguments {
   std::int64_t seed = 1234;
   std::int64_t documents = 1000, length = 4096, pairs = 16;
 };
+
+/// Return what is wrong with the text of a seed, "" if nothing is. (CLI11 brings numbers that are too large or negative
+/// silently into its type's range.)
+std::string unfit_seed(const std::string& text) {
+  std::int64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error == std::errc{} && end == text.data() + text.size() && seed >= 0) return "";
+  return fmt::format("{} must be a whole number from 0 to {}", text, INT64_MAX);
+}
 
 /// Declares the command line. Return false if only help was wanted.
 bool parse(Arguments& arguments, int argc, char** argv) {
@@ -53,6 +64,7 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str();
   app.add_option("--seed", arguments.seed, "Of the documents' order, and of all that is synthetic")
+      ->check(unfit_seed)
       ->type_name("S")
       ->capture_default_str();
   app.add_option("--synthetic", arguments.synthetic, "Make a corpus instead of reading one: recall")
@@ -75,7 +87,6 @@ bool parse(Arguments& arguments, int argc, char** argv) {
   if (!std::isfinite(arguments.validation_fraction)) {  // CLI11's range lets a NaN pass
     fail(ExitCode::usage, "--validation-fraction {}: must be a number from 0 to 0.99", arguments.validation_fraction);
   }
-  if (arguments.seed < 0) fail(ExitCode::usage, "--seed {}: must not be negative", arguments.seed);
   if (arguments.inputs.empty() == arguments.synthetic.empty()) {
     fail(ExitCode::usage, "give either --input or --synthetic; see prepare --help");
   }
