@@ -1,6 +1,6 @@
 // A disk that fails on purpose: preloaded into a program (LD_PRELOAD), it counts the system calls that change files
-// whose path holds RINGTRAIN_FAULT_PATH (in which * stands for any text), and does at one of them what the environment says. The witness from outside
-// for what a save survives: it also sees what libraries do.
+// whose path holds RINGTRAIN_FAULT_PATH (in which * stands for any text), and does at one of them what the environment
+// says. The witness from outside for what a save survives: it also sees what libraries do.
 //   RINGTRAIN_FAULT_LOG=FILE       append a line "NUMBER CALL PATH" for each counted call
 //   RINGTRAIN_FAULT_AT=NUMBER      the call (from 1, over all threads) at which
 //   RINGTRAIN_FAULT_ERROR=ERRNO    it fails so, from then on if RINGTRAIN_FAULT_LASTS is set; without it
