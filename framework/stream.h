@@ -1,7 +1,7 @@
 // Where kernels run: first argument of every kernel. On a CPU a kernel is done when its call returns, and its tasks are
 // spread over the rank's ThreadPool. On CUDA calls are ordered, not finished. A CPU's stream holds a constant amount of
 // scratch that a kernel may fill during its call, as for packed operands of a matrix product; nothing stays in it from
-// one call to the next. It also leads to the rank's row of the timeline.
+// one call to the next. It also leads to the rank's row of the timeline, and to the dump of a step.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@
 namespace ringtrain {
 
 class TraceTrack;  // framework/profile/trace.h
+class TensorDump;  // framework/dump/tensor_dump.h
 
 namespace cuda {
 class Context;  // framework/cuda/context.h
@@ -47,6 +48,10 @@ class Stream {
   void synchronize() const;
   /// Return where spans of this stream's work are recorded; null: nowhere.
   TraceTrack* trace() const { return trace_; }
+  /// Return where tensors of this stream's work are dumped; null: nowhere.
+  TensorDump* dump() const { return dump_; }
+  /// Has tensors dumped there from now on, no more if null. It must outlive its use here.
+  void set_dump(TensorDump* dump) { dump_ = dump; }
 
   /// All of the scratch as elements of type T.
   template <class T>
@@ -58,6 +63,7 @@ class Stream {
   Device device_;
   ThreadPool* pool_;
   TraceTrack* trace_ = nullptr;
+  TensorDump* dump_ = nullptr;
   std::unique_ptr<std::byte, decltype(&std::free)> owned_{nullptr, &std::free};
   std::byte* scratch_ = nullptr;
   cuda::Context* cuda_ = nullptr;  // null: a CPU's, or a plan's

@@ -4,7 +4,9 @@
 
 namespace ringtrain {
 
-Shape::Shape(std::initializer_list<std::int64_t> dims) {
+Shape::Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+
+Shape::Shape(std::span<const std::int64_t> dims) {
   ensure(dims.size() <= max_rank, "a shape has at most five dimensions");
   for (std::int64_t dim : dims) {
     ensure(dim >= 0, "a dimension is not negative");

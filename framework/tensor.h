@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 
 #include "framework/device.h"
@@ -21,6 +22,7 @@ class Shape {
   static constexpr int max_rank = 5;
   constexpr Shape() = default;
   Shape(std::initializer_list<std::int64_t> dims);
+  explicit Shape(std::span<const std::int64_t> dims);
 
   int rank() const { return rank_; }
   std::int64_t operator[](int dim) const { return dims_[static_cast<std::size_t>(dim)]; }

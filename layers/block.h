@@ -2,6 +2,7 @@
 // its weights before use and releases them after.
 #pragma once
 
+#include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "layers/feedforward.h"
 #include "layers/ring_attention.h"
@@ -26,11 +27,13 @@ class Block {
     const WeightsInUse weights(*parameters_, group_);
     attention_.forward(stream, batch, t);
     feedforward_.forward(stream, t);
+    dump(stream, {.name = "output", .layer = group_ - 1}, t.output);
   }
   /// t.residual_gradient, the gradient of t.output, becomes that of t.input; adds the weights' gradients.
   void backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Kept& kept) {
     const Span span(stream.trace(), "layer backward", {{"layer", group_ - 1}});
     const WeightsInUse weights(*parameters_, group_);
+    dump(stream, {.name = "output", .layer = group_ - 1, .gradient = true}, t.residual_gradient);
     attention_.restore(stream, batch, t, kept);
     feedforward_.backward(stream, t, kept);
     attention_.backward(stream, batch, t);

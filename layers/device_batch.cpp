@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/dump/tensor_dump.h"
 #include "kernels/elementwise.h"
 
 namespace ringtrain {
@@ -59,6 +60,11 @@ void DeviceBatch::load(Stream& stream, const Batch& batch) {
   copy(stream, weights(), batch.weights().flat());
   if (batch.has_documents) copy(stream, documents(), batch.documents());
   copied_.record(stream);
+  dump(stream, {.name = "input.tokens"}, token_ids());
+  dump(stream, {.name = "input.labels"}, labels());
+  dump(stream, {.name = "input.positions"}, position_ids());
+  dump(stream, {.name = "input.weights"}, weights());
+  if (batch.has_documents) dump(stream, {.name = "input.documents"}, documents().flat());
   if (!rotary_.empty()) rotary_table(stream, rotary(), position_ids(), frequencies_);
 }
 

@@ -1,5 +1,6 @@
 #include "layers/embedding.h"
 
+#include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "kernels/embedding.h"
 
@@ -12,10 +13,12 @@ void Embedding::forward(Stream& stream, const DeviceBatch& batch, const TensorVi
   if (positions_ >= 0) {
     embedding_forward(stream, x, batch.position_ids(), parameters_->weight(positions_), /*accumulate=*/true);
   }
+  dump(stream, {.name = "embedding"}, x);
 }
 
 void Embedding::backward(Stream& stream, const DeviceBatch& batch, const TensorView& dx) const {
   const Span span(stream.trace(), "embedding backward");
+  dump(stream, {.name = "embedding", .gradient = true}, dx);
   embedding_backward(stream, parameters_->gradient(tokens_), batch.token_ids(), dx);
   if (positions_ >= 0) embedding_backward(stream, parameters_->gradient(positions_), batch.position_ids(), dx);
 }

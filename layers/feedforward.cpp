@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "kernels/activation.h"
 #include "kernels/elementwise.h"
@@ -30,7 +31,8 @@ FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelConf
 
 Feedforward::Feedforward(const ModelConfig& config, const Parameters& parameters, const BlockIds& ids,
                          const FeedforwardWorkspace& workspace)
-    : gated_(config.architecture == Architecture::llama),
+    : layer_(ids.group - 1),
+      gated_(config.architecture == Architecture::llama),
       norm_(parameters, ids.feedforward_norm, config.rms_norm_eps),
       gate_(parameters, ids.gate),
       up_(parameters, ids.up),
@@ -46,12 +48,27 @@ Feedforward::Chunk Feedforward::chunk_of(const BlockTensors& t, std::int64_t beg
   if (gated_) c.gate = t.gate.empty() ? workspace_->gate(n) : t.gate.rows(begin, end);
   c.up = t.up.empty() ? workspace_->up(n) : t.up.rows(begin, end);
   c.product = workspace_->product(n);
+  c.begin = begin;
   return c;
 }
 
+void Feedforward::dump_rows(Stream& stream, const char* name, const Chunk& c, const TensorView& x,
+                            bool gradient) const {
+  dump(stream, {.name = name, .layer = layer_, .gradient = gradient, .first_row = c.begin}, x);
+}
+
+void Feedforward::normalise(Stream& stream, const Chunk& c) const {
+  norm_.forward(stream, c.normed, c.statistics, c.input);
+  dump_rows(stream, "feedforward_norm", c, c.normed);
+}
+
 void Feedforward::expand(Stream& stream, const Chunk& c) const {
-  if (gated_) gate_.forward(stream, c.gate, c.normed);
+  if (gated_) {
+    gate_.forward(stream, c.gate, c.normed);
+    dump_rows(stream, "gate", c, c.gate);
+  }
   up_.forward(stream, c.up, c.normed);
+  dump_rows(stream, "up", c, c.up);
 }
 
 void Feedforward::activate(Stream& stream, const Chunk& c) const {
@@ -60,6 +77,7 @@ void Feedforward::activate(Stream& stream, const Chunk& c) const {
   } else {
     gelu_forward(stream, c.product, c.up);
   }
+  dump_rows(stream, "activation", c, c.product);
 }
 
 void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
@@ -69,10 +87,11 @@ void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
     const std::int64_t end = std::min(tokens, begin + workspace_->chunk());
     const Chunk c = chunk_of(t, begin, end);
     const TensorView output = t.output.rows(begin, end);
-    norm_.forward(stream, c.normed, c.statistics, c.input);
+    normalise(stream, c);
     expand(stream, c);
     activate(stream, c);
     down_.forward(stream, output, c.product);
+    dump_rows(stream, "feedforward_output", c, output);
     add(stream, output, c.input);
   }
 }
@@ -84,17 +103,20 @@ void Feedforward::backward(Stream& stream, const BlockTensors& t, const Kept& ke
     const std::int64_t end = std::min(tokens, begin + workspace_->chunk());
     const Chunk c = chunk_of(t, begin, end);
     const TensorView gradient = t.residual_gradient.rows(begin, end);
-    norm_.forward(stream, c.normed, c.statistics, c.input);
+    normalise(stream, c);
     if (!kept.everything) expand(stream, c);
     activate(stream, c);
 
     down_.backward_weight(stream, gradient, c.product);
     down_.backward_input(stream, c.product, gradient, /*accumulate=*/false);  // c.product: now its own gradient
+    dump_rows(stream, "activation", c, c.product, /*gradient=*/true);
     if (gated_) {
       swiglu_backward(stream, c.gate, c.up, c.product, c.gate, c.up);
     } else {
       gelu_backward(stream, c.up, c.product, c.up);
     }
+    if (gated_) dump_rows(stream, "gate", c, c.gate, /*gradient=*/true);
+    dump_rows(stream, "up", c, c.up, /*gradient=*/true);
     const TensorView normed_gradient = workspace_->normed_gradient(end - begin);
     up_.backward_weight(stream, c.up, c.normed);
     up_.backward_input(stream, normed_gradient, c.up, /*accumulate=*/false);
@@ -102,6 +124,7 @@ void Feedforward::backward(Stream& stream, const BlockTensors& t, const Kept& ke
       gate_.backward_weight(stream, c.gate, c.normed);
       gate_.backward_input(stream, normed_gradient, c.gate, /*accumulate=*/true);
     }
+    dump_rows(stream, "feedforward_norm", c, normed_gradient, /*gradient=*/true);
     norm_.backward(stream, gradient, normed_gradient, c.input, c.statistics, /*accumulate=*/true);
   }
 }

@@ -44,11 +44,16 @@ class Feedforward {
   /// One chunk's tensors, each [n, C] or [n, F].
   struct Chunk {
     TensorView input, normed, statistics, gate, up, product;
+    std::int64_t begin = 0;  // its first token
   };
   Chunk chunk_of(const BlockTensors& t, std::int64_t begin, std::int64_t end) const;
+  void normalise(Stream& stream, const Chunk& c) const;
   void expand(Stream& stream, const Chunk& c) const;
   void activate(Stream& stream, const Chunk& c) const;
+  /// Takes a chunk's rows of a tensor, or of its gradient, into the stream's dump, if there is one.
+  void dump_rows(Stream& stream, const char* name, const Chunk& c, const TensorView& x, bool gradient = false) const;
 
+  int layer_;
   bool gated_;
   Norm norm_;
   Linear gate_, up_, down_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
@@ -45,8 +46,12 @@ void Head::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x
                    bool gradient) {
   const TensorView labels = batch.labels().rows(c.begin, c.end), weights = batch.weights().rows(c.begin, c.end);
   norm_.forward(stream, c.normed, c.statistics, x.rows(c.begin, c.end));
+  dump(stream, {.name = "final_norm", .first_row = c.begin}, c.normed);
   head_.forward(stream, c.logits, c.normed);
+  dump(stream, {.name = "logits", .first_row = c.begin}, c.logits);
   cross_entropy(stream, c.logits, c.nll, labels, weights, denominator, gradient);
+  dump(stream, {.name = "nll", .first_row = c.begin}, c.nll);
+  if (gradient) dump(stream, {.name = "logits", .gradient = true, .first_row = c.begin}, c.logits);
   weighted_sum(stream, loss_sum_, c.nll, weights, labels, /*accumulate=*/loss_sum_is_set_);
   loss_sum_is_set_ = true;
 }
@@ -62,6 +67,7 @@ void Head::train(Stream& stream, const DeviceBatch& batch, const TensorView& x, 
     const TensorView normed_gradient = normed_gradient_.view().prefix(c.normed.shape);
     head_.backward_weight(stream, c.logits, c.normed);
     head_.backward_input(stream, normed_gradient, c.logits, /*accumulate=*/false);
+    dump(stream, {.name = "final_norm", .gradient = true, .first_row = c.begin}, normed_gradient);
     norm_.backward(stream, dx.rows(c.begin, c.end), normed_gradient, x.rows(c.begin, c.end), c.statistics,
                    /*accumulate=*/false);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
@@ -58,7 +59,7 @@ std::size_t RingAttention::workspace_bytes(const Stream& stream, const ModelConf
 
 void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
   const Span span(stream.trace(), "attention");
-  norm_.forward(stream, t.normed, t.statistics, t.input);
+  normalise(stream, t);
   project(stream, batch, t);
   attend(stream, batch, t);
   add_to_residual(stream, t);
@@ -66,11 +67,24 @@ void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const Bloc
 
 void RingAttention::restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Kept& kept) {
   const Span span(stream.trace(), "recompute");
-  norm_.forward(stream, t.normed, t.statistics, t.input);
+  normalise(stream, t);
   if (kept.everything) return;
   project(stream, batch, t);
   if (!kept.attention) attend(stream, batch, t);
   add_to_residual(stream, t);
+}
+
+void RingAttention::dump_tensor(Stream& stream, const char* name, const TensorView& x) const {
+  dump(stream, {.name = name, .layer = layer_}, x);
+}
+
+void RingAttention::dump_gradient(Stream& stream, const char* name, const TensorView& x) const {
+  dump(stream, {.name = name, .layer = layer_, .gradient = true}, x);
+}
+
+void RingAttention::normalise(Stream& stream, const BlockTensors& t) const {
+  norm_.forward(stream, t.normed, t.statistics, t.input);
+  dump_tensor(stream, "attention_norm", t.normed);
 }
 
 void RingAttention::project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const {
@@ -78,10 +92,15 @@ void RingAttention::project(Stream& stream, const DeviceBatch& batch, const Bloc
   query_.forward(stream, t.query, t.normed);
   key_.forward(stream, key, t.normed);
   value_.forward(stream, half(t.key_value, 1), t.normed);
+  dump_tensor(stream, "query_projection", t.query);
+  dump_tensor(stream, "key_projection", key);
+  dump_tensor(stream, "value", half(t.key_value, 1));
   if (const TensorView table = batch.rotary(); !table.empty()) {
     rotary_forward(stream, split_heads(t.query, shape_.D), table);
     rotary_forward(stream, split_heads(key, shape_.D), table);
   }
+  dump_tensor(stream, "query", t.query);
+  dump_tensor(stream, "key", key);
 }
 
 std::int64_t RingAttention::flops(std::int64_t pairs, std::int64_t products) const {
@@ -100,23 +119,30 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
         .first = block.first, .last = block.last, .out = t.attention.reshape(heads), .lse = t.logsumexp};
     attention_forward(stream, shape_, query, block.k, block.v, batch.places(), block.tokens, state, ends, workspace_);
   });
+  dump_tensor(stream, "attention", t.attention);
+  dump_tensor(stream, "logsumexp", t.logsumexp);
 }
 
 void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const {
   output_.forward(stream, t.after_attention, t.attention);
+  dump_tensor(stream, "attention_output", t.after_attention);
   add(stream, t.after_attention, t.input);
+  dump_tensor(stream, "attention_residual", t.after_attention);
 }
 
 void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
   const Span span(stream.trace(), "attention backward");
   shape_.B = batch.B();
   const Shape heads{batch.B(), batch.T(), shape_.H, shape_.D};
+  dump_gradient(stream, "attention_residual", t.residual_gradient);
   output_.backward_weight(stream, t.residual_gradient, t.attention);
   output_.backward_input(stream, t.attention_gradient, t.residual_gradient, /*accumulate=*/false);
+  dump_gradient(stream, "attention", t.attention_gradient);
 
   // Delta and the logsumexp are those of the whole row, never of a block.
   const TensorView query = t.query.reshape(heads), dout = t.attention_gradient.reshape(heads), &delta = t.row_sum;
   attention_delta(stream, delta, dout, t.attention.reshape(heads));
+  dump_tensor(stream, "delta", delta);
   const TensorView &dquery = t.attention, &dquery_sum = t.attention_sum;  // O is not needed any more
   const TensorView& dkv_sum = t.key_value_gradient_sum;
   const TensorView dkey = half(t.key_value_gradient, 0), dvalue = half(t.key_value_gradient, 1);
@@ -141,18 +167,24 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
                        block.tokens, of(dquery_sum.reshape(heads)), block.dk, block.dv, workspace_);
   };
   const auto while_keys_come_home = [&] {
+    dump_gradient(stream, "query", dquery_sum);
     turn_back(dquery, dquery_sum);
+    dump_gradient(stream, "query_projection", dquery);
     query_.backward_weight(stream, dquery, t.normed);
     query_.backward_input(stream, dnormed, dquery, /*accumulate=*/false);
   };
   ring_->backward(stream, layer_, t.key_value, batch.documents(), dkv_sum, visit, while_keys_come_home);
 
+  dump_gradient(stream, "key", half(dkv_sum, 0));
+  dump_gradient(stream, "value", half(dkv_sum, 1));
   turn_back(dkey, half(dkv_sum, 0));
+  dump_gradient(stream, "key_projection", dkey);
   convert(stream, dvalue, half(dkv_sum, 1));
   key_.backward_weight(stream, dkey, t.normed);
   value_.backward_weight(stream, dvalue, t.normed);
   key_.backward_input(stream, dnormed, dkey, /*accumulate=*/true);
   value_.backward_input(stream, dnormed, dvalue, /*accumulate=*/true);
+  dump_gradient(stream, "attention_norm", dnormed);
   norm_.backward(stream, t.residual_gradient, dnormed, t.input, t.statistics, /*accumulate=*/true);
 }
 

@@ -29,11 +29,15 @@ class RingAttention {
   void backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
 
  private:
+  void normalise(Stream& stream, const BlockTensors& t) const;
   void project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
   void attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
   /// Return the floating point operations of so many matrix products over the pairs: forward has two, backward five.
   std::int64_t flops(std::int64_t pairs, std::int64_t products) const;
   void add_to_residual(Stream& stream, const BlockTensors& t) const;
+  /// Takes a tensor, or its gradient, into the stream's dump, if there is one.
+  void dump_tensor(Stream& stream, const char* name, const TensorView& x) const;
+  void dump_gradient(Stream& stream, const char* name, const TensorView& x) const;
 
   AttentionShape shape_;  // B is set by micro-batch
   Norm norm_;

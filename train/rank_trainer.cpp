@@ -126,16 +126,20 @@ RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
   const double denominator = load_batches(step);
   const std::int64_t micro_batches = run_.micro_batches();
   state_.model.zero_gradients();
+  StepDump dump(state_, run_.config, run_.dump, step);
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
     const Span span_of_batch(track, "micro-batch", {{"micro", micro}});
     if (run_.before_forward) run_.before_forward(state_, step);
     const bool last = micro + 1 == micro_batches;
-    state_.model.train_step(state_.batch_of(micro), denominator, last ? state_.reduction.get() : nullptr);
+    const Batch& batch = state_.batch_of(micro);
+    dump.begin_micro_batch(batch, run_.sequence_in_step(state_.mesh.data_index(state_.rank), micro));
+    state_.model.train_step(batch, denominator, last ? state_.reduction.get() : nullptr);
   }
   {
     const Span finish(track, "gradient reduction");
     state_.reduction->finish();
   }
+  if (const std::string told = dump.finish(world_); !told.empty()) note(told);
 
   // Here the host waits for the device, once a step: all before it was ordered, none of it waited for.
   const TensorView loss_sum = state_.step_sums.view().rows(0, 1), squares = state_.step_sums.view().rows(1, 2);

@@ -10,9 +10,13 @@ std::int64_t Run::micro_batches() const {
   return config.training.global_batch_size / (config.mesh.data * config.training.micro_batch_size);
 }
 
+std::int64_t Run::sequence_in_step(int data_rank, std::int64_t micro) const {
+  return (data_rank * micro_batches() + micro) * config.training.micro_batch_size;
+}
+
 std::vector<Sample> Run::samples_of(std::int64_t step, int data_rank, std::int64_t micro) const {
   const std::int64_t size = config.training.micro_batch_size;
-  const std::int64_t first = first_sequence(step) + (data_rank * micro_batches() + micro) * size;
+  const std::int64_t first = first_sequence(step) + sequence_in_step(data_rank, micro);
   std::vector<Sample> samples;
   for (std::int64_t i = 0; i < size; ++i) samples.push_back(sampler.sample(first + i));
   return samples;

@@ -12,6 +12,7 @@
 #include "framework/config/config.h"
 #include "framework/parameters.h"
 #include "train/checkpoint/checkpoint_folder.h"
+#include "train/engine/step_dump.h"
 #include "train/evaluation/evaluation_targets.h"
 #include "train/run_folder.h"
 #include "train/run_start.h"
@@ -25,8 +26,6 @@ struct TraceRequest {
   bool overwrite = false;                // the file may replace any but the inputs
   std::vector<std::string> inputs = {};  // files, and folders of runs and checkpoints, of which it replaces nothing
 };
-
-class RankState;
 
 struct Run {
   Config config;
@@ -44,7 +43,10 @@ struct Run {
   /// Called by every rank in each step between loading and forward. Empty but in tests, which break things here.
   std::function<void(RankState& state, std::int64_t step)> before_forward;
   TraceRequest trace = {};
+  DumpRequest dump = {};
 
+  /// Return which of a step's sequences is the first of a data rank's micro-batch.
+  std::int64_t sequence_in_step(int data_rank, std::int64_t micro) const;
   /// Return the samples that micro-batch `micro` of step `step` (from 1) brings to a data rank: the step's sequences
   /// are cut into one contiguous block a data rank, that into micro-batches in order.
   std::vector<Sample> samples_of(std::int64_t step, int data_rank, std::int64_t micro) const;

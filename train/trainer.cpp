@@ -141,6 +141,7 @@ std::vector<Fact> facts_of(const Run& run) {
   facts.push_back(
       {"the checkpoint to begin with", run.start.checkpoint ? to_json(run.start.checkpoint->manifest) : "none"});
   facts.push_back({"the last step", std::to_string(run.last_step)});
+  facts.push_back({"the step to dump", run.dump.folder.empty() ? "none" : std::to_string(run.dump.step)});
   facts.push_back({"an evaluation to make up for", run.evaluates_first ? "yes" : "no"});
   return facts;
 }
@@ -155,6 +156,13 @@ TraceRequest traced(const TrainOptions& options) {
   add_data(options.config.data.validation);
   trace.inputs.insert(trace.inputs.end(), {options.output, options.start.resume_path, options.start.init_from});
   return trace;
+}
+
+/// Throws Error(usage) unless the step that is to be dumped is one of the run's.
+void check_dump_step(const DumpRequest& dump, std::int64_t done, std::int64_t last) {
+  if (dump.step <= done || dump.step > last) {
+    fail(ExitCode::usage, "--dump-step {}: this run does the steps {} to {}", dump.step, done + 1, last);
+  }
 }
 
 /// Makes the run's folder ready to go on from where the run begins. Return what keeps others out of it.
@@ -178,6 +186,7 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
   if (launcher.leads()) folder.check_writable();  // no other process writes into it
   const TraceRequest trace = traced(options);
   if (!trace.path.empty()) check_output(trace_path(trace, launcher), trace_rules(trace), ExitCode::usage);
+  if (!options.dump.folder.empty() && launcher.leads()) check_dump_folder(options.dump.folder);
   if (folder.holds_run() && !options.start.resume) {  // before the data is hashed: it may take long
     fail(ExitCode::usage, "{}: already holds a run; continue it with --resume, or choose another --output",
          folder.path());
@@ -195,6 +204,7 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
   RunStart start = choose_start(options.start, folder, config, hash, note);
   const std::int64_t last =
       options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
+  if (!options.dump.folder.empty()) check_dump_step(options.dump, start.step, last);
   // A run that is stopped by a signal saves at once: the next one makes up for the evaluation.
   const bool evaluates_first = targets && start.step > 0 && path_exists(folder.metrics_path()) &&
                                start.step % config.evaluation.interval == 0 &&
@@ -212,7 +222,8 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
           .last_step = last,
           .evaluates_first = evaluates_first,
           .before_forward = {},
-          .trace = trace};
+          .trace = trace,
+          .dump = options.dump};
 }
 
 std::string dry_run_report(const Run& run, const Launcher& launcher) {
@@ -242,13 +253,18 @@ ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
   TraceFile timeline(run, launcher, note);
   const SignalGuard guard;
   std::atomic<ExitCode> result{ExitCode::done};
-  FileLock lock;  // rank 0's, until all ranks have ended
+  FileLock lock, dump_lock;  // rank 0's, until all ranks have ended
   const std::vector<int> here = launcher.ranks_here(launch_options(run.config.mesh).ranks);
   launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
     require_agreement(world, facts_of(run));
     const Device device = device_of(run.config.training, world.rank(), here);
     require_carrier(run.config, world, device, launcher.ranks_are_processes());
-    run_on_rank_zero(world, [&] { lock = begin_folder(run, note); });
+    run_on_rank_zero(world, [&] {
+      lock = begin_folder(run, note);
+      if (!run.dump.folder.empty()) {
+        dump_lock = begin_dump_folder(run.dump.folder, dump_index_of(run.config, run.dump.step));
+      }
+    });
     ThreadPool pool(compute_threads(run.config.mesh, launcher));
     const ExitCode code = RankTrainer(run, world, device, pool, timeline.rank(world.rank())).train();
     if (world.rank() == launcher.process()) result = code;

@@ -17,6 +17,7 @@ struct TrainOptions {
   StartRequest start;
   std::int64_t stop_after = 0;  // 0: after training.steps
   TraceRequest trace = {};
+  DumpRequest dump = {};
 };
 
 /// Opens and verifies data and checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong. Of ranks

@@ -53,6 +53,14 @@ int run(int argc, char** argv, Launcher& launcher) {
   app.add_flag("--overwrite", options.trace.overwrite, "let --trace replace any file that this run does not use")
       ->needs(trace);
   app.add_option("--trace-steps", trace_steps, "with --trace: only steps A to B")->type_name("A:B");
+  auto* const dump_step = app.add_option("--dump-step", options.dump.step,
+                                         "write every named tensor of step N into --dump: inputs, activations, "
+                                         "gradients; see scripts/compare-dumps")
+                              ->type_name("N")
+                              ->check(CLI::PositiveNumber);
+  app.add_option("--dump", options.dump.folder, "the folder for --dump-step; a former dump in it is replaced")
+      ->type_name("DIR")
+      ->needs(dump_step);
   app.add_flag("--dry-run", dry_run, "check everything and print config, mesh and memory plan; write nothing");
   auto* verify =
       app.add_option("--verify-checkpoint", verify_path,
@@ -80,6 +88,9 @@ int run(int argc, char** argv, Launcher& launcher) {
   options.output = output.empty() ? "runs/" + options.config.name : output;
   options.start.resume = resume->count() > 0;
   options.start.resume_path = resume_path;
+  if (dump_step->count() > 0 && options.dump.folder.empty()) {
+    fail(ExitCode::usage, "--dump-step {}: needs --dump DIR", options.dump.step);
+  }
   if (!trace_steps.empty()) read_trace_steps(trace_steps, options.trace);
   const Note note = [&](const std::string& line) {
     if (launcher.leads()) std::fprintf(stderr, "train: %s\n", line.c_str());

@@ -1,0 +1,45 @@
+// Compares two dumps of a step, of whatever meshes, layouts and devices: names the first tensor that differs, in the
+// order in which the step made them, and its first element in global order.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/dump/dump_reader.h"
+#include "framework/tensor_text.h"
+
+namespace ringtrain {
+
+/// A tensor that both dumps have in one shape.
+struct ComparedTensor {
+  std::string name;
+  std::int64_t elements = 0;
+  TensorComparison values;
+  std::string place;           // of its first difference: "sequence 3, position 17, column 5", or "element [2, 0]"
+  int rank_a = 0, rank_b = 0;  // that wrote it
+};
+
+struct DumpComparison {
+  std::vector<ComparedTensor> tensors;  // in the order of a's step
+  std::vector<std::string> unlike;      // sentences about tensors that one dump lacks or has in another shape
+
+  /// Returns the first tensor that differs, null if none does.
+  const ComparedTensor* first() const;
+  std::int64_t differing() const;  // tensors
+  bool agree() const { return differing() == 0 && unlike.empty(); }
+};
+
+/// Returns what a comparison takes for equal where the user does not say: rounding's share of a tensor's maximum in the
+/// coarser dtype, and a thousandth of it absolutely, for gradients that are zero but for rounding.
+Tolerance default_tolerance(const DumpIndex& a, const DumpIndex& b);
+
+/// Throws Error(usage) if the two steps had other sequences.
+DumpComparison compare_dumps(const DumpReader& a, const DumpReader& b, const Tolerance& tolerance);
+
+/// Returns what a person is told: the first difference with its values, and a table of all that differ.
+std::string report(const DumpComparison& comparison, const DumpReader& a, const DumpReader& b,
+                   const Tolerance& tolerance);
+
+}  // namespace ringtrain

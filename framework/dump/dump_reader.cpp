@@ -1,0 +1,149 @@
+#include "framework/dump/dump_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace ringtrain {
+
+namespace {
+
+template <class T>
+void append_as_double(const Hdf5Reader& file, const Hdf5Dataset& dataset, std::vector<double>& values) {
+  std::vector<T> elements(static_cast<std::size_t>(dataset.count()));
+  file.read(dataset, 0, elements.data(), dataset.count());
+  values.assign(elements.begin(), elements.end());
+}
+
+/// Returns the number that ends at `end` of a dataset's name and begins after `begin`; -1 if there is none.
+std::int64_t number_in(const std::string& name, std::size_t begin, std::size_t end) {
+  std::int64_t value = -1;
+  const auto parsed = std::from_chars(name.data() + begin + 1, name.data() + end, value);
+  return parsed.ec == std::errc() && parsed.ptr == name.data() + end ? value : -1;
+}
+
+}  // namespace
+
+DumpReader::DumpReader(const std::string& folder) : folder_(folder), index_(read_dump_index(folder, ExitCode::data)) {
+  if (index_.tensors.empty()) refuse("it was broken off; make the dump again");
+  for (const std::string& name : list_directory(folder, ExitCode::data)) {
+    if (const std::optional<int> rank = rank_of_dump_part(name)) {
+      add({*rank, Hdf5Reader::open(folder + "/" + name, ExitCode::data, "make the dump again")});
+    }
+  }
+}
+
+void DumpReader::add(Part part) {
+  const std::vector<Hdf5Dataset>& datasets = part.file.datasets();
+  for (std::size_t i = 0; i < datasets.size(); ++i) {
+    const std::string& name = datasets[i].name;
+    const bool slice = name.ends_with(']');
+    const std::size_t cut = name.rfind(slice ? '[' : '/');
+    const std::int64_t at = cut == std::string::npos ? -1 : number_in(name, cut, name.size() - (slice ? 1 : 0));
+    if (at < 0) refuse(fmt::format("{} of {} is no name of a dumped tensor", name, part.file.path()));
+    if (name.starts_with("rows/")) {
+      if (datasets[i].type != Hdf5Type::int64) refuse(fmt::format("{} of {} are no rows", name, part.file.path()));
+      std::vector<std::int64_t>& rows = rows_[{part.rank, at}];
+      rows.resize(static_cast<std::size_t>(datasets[i].count()));
+      part.file.read(datasets[i], 0, rows.data(), datasets[i].count());
+    } else {
+      pieces_[name.substr(0, cut)].push_back({parts_.size(), i, at});
+    }
+  }
+  parts_.push_back(std::move(part));
+}
+
+const DumpedTensor* DumpReader::find(const std::string& name) const {
+  const auto found = std::ranges::find(index_.tensors, name, &DumpedTensor::name);
+  return found == index_.tensors.end() ? nullptr : &*found;
+}
+
+const std::vector<DumpReader::Piece>& DumpReader::pieces_of(const DumpedTensor& tensor) const {
+  const auto found = pieces_.find(tensor.name);
+  if (found == pieces_.end()) refuse(tensor.name + " is missing");
+  return found->second;
+}
+
+const std::vector<std::int64_t>& DumpReader::rows_of(const Piece& piece) const {
+  const auto found = rows_.find({parts_[piece.file].rank, piece.at});
+  const Hdf5Dataset& dataset = dataset_of(piece);
+  if (found == rows_.end() || dataset.dims.empty() || std::ssize(found->second) != dataset.dims[0]) {
+    refuse(fmt::format("the rows of {} of {} are missing", dataset.name, parts_[piece.file].file.path()));
+  }
+  return found->second;
+}
+
+std::vector<double> DumpReader::elements_of(const Piece& piece) const {
+  const Hdf5Reader& file = parts_[piece.file].file;
+  const Hdf5Dataset& dataset = dataset_of(piece);
+  std::vector<double> values;
+  switch (dataset.type) {
+    case Hdf5Type::float32:
+      append_as_double<float>(file, dataset, values);
+      return values;
+    case Hdf5Type::float64:
+      append_as_double<double>(file, dataset, values);
+      return values;
+    case Hdf5Type::int32:
+      append_as_double<std::int32_t>(file, dataset, values);
+      return values;
+    default:
+      refuse(fmt::format("{} of {} is of a type that no dump has", dataset.name, file.path()));
+  }
+}
+
+std::vector<double> DumpReader::read(const DumpedTensor& tensor) const {
+  const std::vector<Piece>& pieces = pieces_of(tensor);
+  const std::int64_t all = index_.shape_of(tensor).numel();
+  std::int64_t held = 0;
+  for (const Piece& piece : pieces) held += dataset_of(piece).count();
+  if (held != all) refuse(fmt::format("it holds {} of the {} elements of {}", held, all, tensor.name));
+
+  std::vector<double> result(static_cast<std::size_t>(all));
+  std::vector<bool> there(result.size());
+  const auto place = [&](std::int64_t to, std::span<const double> values) {
+    if (to < 0 || std::ssize(values) > all - to) refuse(fmt::format("{} has an element outside of it", tensor.name));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::size_t element = static_cast<std::size_t>(to) + i;
+      if (there[element]) refuse(fmt::format("element {} of {} is there twice", element, tensor.name));
+      there[element] = true;
+      result[element] = values[i];
+    }
+  };
+  for (const Piece& piece : pieces) {
+    const std::vector<double> values = elements_of(piece);
+    if (tensor.kind == DumpKind::parameter) {
+      place(piece.at, values);
+      continue;
+    }
+    const std::vector<std::int64_t>& rows = rows_of(piece);
+    const std::int64_t width = tensor.shape.numel();
+    if (std::ssize(rows) * width != std::ssize(values)) refuse(fmt::format("rows of {} are too long", tensor.name));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i] < 0 || rows[i] >= index_.sequences * index_.sequence_length) {
+        refuse(fmt::format("row {} of {} is none of the step's", rows[i], tensor.name));
+      }
+      const auto size = static_cast<std::size_t>(width);
+      place(rows[i] * width, std::span(values).subspan(i * size, size));
+    }
+  }
+  return result;
+}
+
+int DumpReader::rank_of(const DumpedTensor& tensor, std::int64_t element) const {
+  for (const Piece& piece : pieces_of(tensor)) {
+    const bool holds = tensor.kind == DumpKind::parameter
+                           ? element >= piece.at && element < piece.at + dataset_of(piece).count()
+                           : std::ranges::find(rows_of(piece), element / tensor.shape.numel()) != rows_of(piece).end();
+    if (holds) return parts_[piece.file].rank;
+  }
+  refuse(fmt::format("element {} of {} is missing", element, tensor.name));
+}
+
+void DumpReader::refuse(const std::string& what) const {
+  fail(ExitCode::data, "{}: {}", folder_, what);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,55 @@
+// Reads a dump and puts its tensors into global order: the rows of all ranks and micro-batches by their numbers, the
+// slices of parameters by their places. What is missing or there twice is an error.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/dump/dump_index.h"
+#include "framework/storage/hdf5_file.h"
+
+namespace ringtrain {
+
+class DumpReader {
+ public:
+  /// Opens all files of a dump. Throws Error(data) if it was broken off or is damaged.
+  explicit DumpReader(const std::string& folder);
+
+  const std::string& folder() const { return folder_; }
+  const DumpIndex& index() const { return index_; }
+  /// Returns a tensor's entry in the index, null if there is none of this name.
+  const DumpedTensor* find(const std::string& name) const;
+  /// Returns all elements of a tensor of the index, of shape index().shape_of(tensor). Throws Error(data) if the files
+  /// do not hold each element once.
+  std::vector<double> read(const DumpedTensor& tensor) const;
+  /// Returns the rank that wrote an element.
+  int rank_of(const DumpedTensor& tensor, std::int64_t element) const;
+
+ private:
+  /// A dataset of a tensor's elements.
+  struct Piece {
+    std::size_t file = 0, dataset = 0;
+    std::int64_t at = 0;  // tokens: its micro-batch; parameter: its first element
+  };
+  struct Part {
+    int rank = 0;
+    Hdf5Reader file;
+  };
+  using RowsKey = std::pair<int, std::int64_t>;  // rank and micro-batch
+  void add(Part part);
+  [[noreturn]] void refuse(const std::string& what) const;
+  const Hdf5Dataset& dataset_of(const Piece& piece) const { return parts_[piece.file].file.datasets()[piece.dataset]; }
+  const std::vector<std::int64_t>& rows_of(const Piece& piece) const;
+  std::vector<double> elements_of(const Piece& piece) const;
+  const std::vector<Piece>& pieces_of(const DumpedTensor& tensor) const;
+
+  std::string folder_;
+  DumpIndex index_;
+  std::vector<Part> parts_;
+  std::map<std::string, std::vector<Piece>> pieces_;  // by tensor
+  std::map<RowsKey, std::vector<std::int64_t>> rows_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,235 @@
+// train --dump-step and compare_dumps on whole runs: every mesh holds the same tensors, a fault is located, and the run
+// itself is the same to the bit.
+#include <filesystem>
+#include <fstream>
+
+#include "framework/dump/dump_comparison.h"
+#include "framework/dump/dump_reader.h"
+#include "tests/support/paths.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class DumpedStep : public TrainTest {
+ protected:
+  using Hook = std::function<void(RankState& state, std::int64_t step)>;
+  void SetUp() override {
+    TrainTest::SetUp();
+    TextPlan text;
+    text.weights = true;
+    data = write_tokens("text.h5", text);
+  }
+  /// Six sequences a step, three steps.
+  Config small(std::vector<std::string> settings) const {
+    settings.insert(settings.begin(), {"training.global_batch_size=6", "training.steps=3"});
+    return tiny(data, settings);
+  }
+  /// Runs a training into NAME and dumps one step into NAME.dump. Return the dump's path.
+  std::string run_dumped(const Config& config, const std::string& name, std::int64_t step, const Hook& hook = {}) {
+    TrainOptions options;
+    options.config = config;
+    options.output = at(name);
+    options.dump = {.folder = at(name) + ".dump", .step = step};
+    const auto note = [&](const std::string&) {};
+    ringtrain::Run prepared = prepare_run(options, note);
+    prepared.before_forward = hook;
+    EXPECT_EQ(train(prepared, note), ExitCode::done);
+    return options.dump.folder;
+  }
+  static DumpComparison compare(const std::string& a, const std::string& b) {
+    const DumpReader of_a(a), of_b(b);
+    const Tolerance tolerance = default_tolerance(of_a.index(), of_b.index());
+    DumpComparison comparison = compare_dumps(of_a, of_b, tolerance);
+    if (!comparison.agree()) ::testing::Test::RecordProperty("report", report(comparison, of_a, of_b, tolerance));
+    return comparison;
+  }
+  static void expect_agreement(const std::string& a, const std::string& b, std::size_t least_tensors) {
+    const DumpReader of_a(a), of_b(b);
+    const Tolerance tolerance = default_tolerance(of_a.index(), of_b.index());
+    const DumpComparison comparison = compare_dumps(of_a, of_b, tolerance);
+    EXPECT_TRUE(comparison.agree()) << report(comparison, of_a, of_b, tolerance);
+    EXPECT_GE(comparison.tensors.size(), least_tensors);
+  }
+  /// Gives the first `count` float64 of a dumped tensor's file another sign.
+  static void turn_sign(const std::string& dump, int rank, const std::string& dataset, std::size_t count) {
+    const std::string path = dump_part_path(dump, rank, 0);
+    const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::data);
+    const Hdf5Dataset* const found = reader.find(dataset);
+    ASSERT_NE(found, nullptr) << dataset;
+    std::vector<double> values(count);
+    reader.read(*found, 0, values.data(), static_cast<std::int64_t>(count));
+    for (double& value : values) value = -value;
+    File::open_for_update(path, ExitCode::data).write_at(found->offset, values.data(), count * sizeof(double));
+  }
+  std::string data;
+};
+
+TEST_F(DumpedStep, IsTheSameOnEveryMeshAndLayout) {
+  const std::string one = run_dumped(small({}), "1x1", 1);
+  const DumpReader reader(one);
+  for (const char* const name : {"model.embed_tokens.weight",
+                                 "input.tokens",
+                                 "input.documents",
+                                 "embedding",
+                                 "layer.0.attention_norm",
+                                 "layer.1.query",
+                                 "layer.1.key",
+                                 "layer.1.value",
+                                 "layer.1.attention",
+                                 "layer.1.logsumexp",
+                                 "layer.1.gate",
+                                 "layer.1.output",
+                                 "final_norm",
+                                 "logits",
+                                 "nll",
+                                 "grad.logits",
+                                 "grad.layer.1.output",
+                                 "grad.layer.0.activation",
+                                 "grad.layer.0.query",
+                                 "grad.layer.0.key",
+                                 "grad.layer.0.value",
+                                 "grad.embedding",
+                                 "grad.model.layers.1.self_attn.q_proj.weight"}) {
+    EXPECT_NE(reader.find(name), nullptr) << name;
+  }
+  const auto place = [&](const char* name) { return reader.find(name) - reader.index().tensors.data(); };
+  EXPECT_LT(place("layer.0.output"), place("layer.1.query")) << "in the order of the step";
+  EXPECT_LT(place("layer.1.output"), place("grad.layer.1.output"));
+  EXPECT_LT(place("grad.layer.1.query"), place("grad.layer.0.output"));
+
+  expect_agreement(run_dumped(small({"mesh.data=2", "mesh.sequence=3", "mesh.layout=striped"}), "2x3", 1), one, 90);
+  expect_agreement(
+      run_dumped(small({"mesh.data=3", "mesh.sequence=2", "mesh.layout=zigzag", "training.micro_batch_size=2",
+                        "training.feedforward_chunk=0", "training.recompute=full"}),
+                 "3x2", 1),
+      one, 90);
+  expect_agreement(run_dumped(small({"mesh.sequence=3", "mesh.layout=contiguous", "training.loss_chunk=1000",
+                                     "training.recompute=keep_attention", "training.feedforward_chunk=5"}),
+                              "1x3", 1),
+                   one, 90);
+}
+
+TEST_F(DumpedStep, OfGpt2AndALaterStepIsTheSameToo) {
+  const std::vector<std::string> gpt2{"model.architecture=gpt2", "model.num_key_value_heads=4",
+                                      "model.max_position_embeddings=37", "data.packing=concat"};
+  const std::string one = run_dumped(small(gpt2), "one", 2);
+  auto settings = gpt2;
+  settings.insert(settings.end(), {"mesh.data=2", "mesh.sequence=3"});
+  const DumpReader a(one), b(run_dumped(small(settings), "six", 2));
+  EXPECT_EQ(a.find("input.documents"), nullptr);
+  // Adam divides by the size of a gradient, so what one step rounds is larger in the next.
+  const Tolerance tolerance{.relative = 1e-9, .absolute = 1e-12};
+  const DumpComparison comparison = compare_dumps(a, b, tolerance);
+  for (const ComparedTensor& tensor : comparison.tensors) {
+    // Zero but for rounding (tests/train/mesh_equality_test.cpp), which Adam turns into steps of any sign.
+    if (tensor.name.ends_with("k_proj.bias") || tensor.name.ends_with("key_projection")) continue;
+    if (tensor.name.find(".key") != std::string::npos || tensor.name.find("logsumexp") != std::string::npos) continue;
+    EXPECT_EQ(tensor.values.differing, 0) << tensor.name << " " << tensor.values.relative(tensor.values.greatest);
+  }
+  EXPECT_TRUE(comparison.unlike.empty());
+}
+
+TEST_F(DumpedStep, ChangesNoBitOfTheRun) {
+  for (const char* const recompute : {"none", "full"}) {
+    SCOPED_TRACE(recompute);
+    const std::string with = std::string("with-") + recompute, without = std::string("without-") + recompute;
+    const Config config = small(
+        {"mesh.data=2", "mesh.sequence=2", "mesh.layout=striped", std::string("training.recompute=") + recompute});
+    run_dumped(config, with, 2);
+    run(config, without);
+    EXPECT_EQ(losses(with), losses(without));
+    EXPECT_EQ(numbers(with, "grad_norm"), numbers(without, "grad_norm"));
+    EXPECT_EQ(state(checkpoint(with, 3)), state(checkpoint(without, 3)));
+    EXPECT_EQ(losses(with).size(), 3u);
+  }
+}
+
+TEST_F(DumpedStep, LocatesAFaultOfALayer) {
+  // One micro-batch a rank, so that the hook runs once. It turns the sign of row 5 of a weight behind the dump's back:
+  // as if the product of layer 1's query were computed wrongly there.
+  const std::vector<std::string> settings{"training.micro_batch_size=3", "mesh.data=2", "mesh.sequence=2"};
+  const std::string right = run_dumped(small({}), "right", 1);
+  const std::string wrong = run_dumped(small(settings), "wrong", 1, [](RankState& state, std::int64_t) {
+    const ParameterTable& table = state.parameters.table();
+    for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
+      if (table[id].name != "model.layers.1.self_attn.q_proj.weight") continue;
+      const TensorView row = state.parameters.weight(id).rows(5, 6);
+      for (std::int64_t i = 0; i < row.numel(); ++i) row.as<double>()[i] = -row.as<double>()[i];
+    }
+  });
+  const DumpComparison comparison = compare(right, wrong);
+  ASSERT_NE(comparison.first(), nullptr);
+  EXPECT_EQ(comparison.first()->name, "layer.1.query_projection");
+  EXPECT_EQ(comparison.first()->place, "sequence 0, position 0, column 5");
+  EXPECT_EQ(comparison.first()->values.a, -comparison.first()->values.b);
+  EXPECT_EQ(comparison.first()->values.differing, 6 * 37);
+}
+
+TEST_F(DumpedStep, ComparisonNamesTensorPlaceAndRank) {
+  const std::string right = run_dumped(small({}), "right", 1);
+  const std::string wrong = run_dumped(small({"mesh.data=2", "mesh.sequence=3", "mesh.layout=striped"}), "wrong", 1);
+  // Rank 4 holds positions 1, 4, ... of the second data rank's sequences, which are 3, 4 and 5.
+  turn_sign(wrong, 4, "grad.layer.0.gate/2", 3);
+  turn_sign(wrong, 2, "grad.layer.0.up/0", 1);
+  const ChildResult found =
+      run_child("compare_dumps", {right, wrong, "--tolerance", "1e-12", "--absolute", "0"}, folder);
+  EXPECT_EQ(found.code, 1) << found.err;
+  EXPECT_NE(found.out.find("first difference: grad.layer.0.gate at sequence 5, position 1, column 0\n"),
+            std::string::npos)
+      << found.out;
+  EXPECT_NE(found.out.find("(rank 4)"), std::string::npos) << found.out;
+  EXPECT_NE(found.out.find("\n2 of "), std::string::npos) << found.out;
+  EXPECT_NE(found.out.find("  grad.layer.0.up    1 of 5328 elements"), std::string::npos) << found.out;
+  EXPECT_EQ(run_child("compare_dumps", {right, wrong, "--tolerance", "3"}, folder).code, 0);
+}
+
+TEST_F(DumpedStep, FromTheCommandLine) {
+  std::ofstream(at("tiny.yaml")) << "model: {vocab_size: 23, hidden_size: 16, num_hidden_layers: 1, "
+                                    "num_attention_heads: 2, intermediate_size: 24}\n"
+                                    "data: {train: \"" +
+                                        data +
+                                        "\"}\n"
+                                        "mesh: {threads_per_rank: 1}\n"
+                                        "training: {seq_len: 16, global_batch_size: 2, micro_batch_size: 1, steps: 2}\n"
+                                        "optimizer: {name: adamw, lr: 1.0e-2}\n";
+  int runs = 0;
+  const auto train_with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--config", at("tiny.yaml"), "--output", at("run" + std::to_string(runs++))});
+    return run_child("train", more, folder);
+  };
+  const ChildResult first = train_with({"--dump-step", "2", "--dump", at("a")});
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.err.find("tensors are in " + at("a")), std::string::npos) << first.err;
+  const ChildResult again = train_with({"--dump-step", "2", "--dump", at("a"), "--set", "mesh.sequence=2"});
+  ASSERT_EQ(again.code, 0) << again.err;  // a former dump is replaced
+  ASSERT_EQ(train_with({"--dump-step", "2", "--dump", at("b")}).code, 0);
+
+  // The script finds the program of the build beside it.
+  std::filesystem::create_directories(at("checkout/scripts"));
+  std::filesystem::create_directories(at("checkout/build/release/bin"));
+  std::filesystem::copy(source_folder() + "/scripts/compare-dumps", at("checkout/scripts/compare-dumps"));
+  std::filesystem::create_symlink(binary_folder() + "/compare_dumps", at("checkout/build/release/bin/compare_dumps"));
+  const ChildResult script = run_child(at("checkout/scripts/compare-dumps"), {"a", "b"}, folder);
+  EXPECT_EQ(script.code, 0) << script.out << script.err;
+  EXPECT_NE(script.out.find("tensors agree within 1e-05"), std::string::npos) << script.out;
+
+  EXPECT_EQ(train_with({"--dump-step", "2"}).code, 2);
+  EXPECT_EQ(train_with({"--dump", at("c")}).code, 2);
+  const ChildResult late = train_with({"--dump-step", "3", "--dump", at("c")});
+  EXPECT_EQ(late.code, 2);
+  EXPECT_NE(late.err.find("--dump-step 3: this run does the steps 1 to 2"), std::string::npos) << late.err;
+  EXPECT_FALSE(std::filesystem::exists(at("c")));
+  std::filesystem::create_directory(at("mine"));
+  std::ofstream(at("mine/thesis.txt")) << "mine";
+  const ChildResult refused = train_with({"--dump-step", "1", "--dump", at("mine")});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("only a dump is replaced"), std::string::npos) << refused.err;
+  EXPECT_EQ(content_of(at("mine/thesis.txt")), "mine");
+  EXPECT_EQ(run_child("compare_dumps", {at("a"), at("mine")}, folder).code, 3);
+  EXPECT_EQ(run_child("compare_dumps", {at("a")}, folder).code, 2);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
