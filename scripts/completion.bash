@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Completion of train, evaluate and prepare for bash: `source scripts/completion.bash`.
+# Completion of the programs for bash: `source scripts/completion.bash`.
 # It asks the programs themselves for flags and keys, so it knows what they know.
 
 # Prints the flags of a program, by its own --help.
@@ -41,4 +41,4 @@ _ringtrain() {
   fi
 }
 
-complete -F _ringtrain train evaluate prepare
+complete -F _ringtrain train evaluate prepare compare_dumps

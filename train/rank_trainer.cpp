@@ -10,6 +10,7 @@
 #include "parallel/collectives.h"
 #include "parallel/launch/launch.h"
 #include "parallel/traced_communicator.h"
+#include "train/engine/step_dump.h"
 #include "train/evaluation/evaluation_report.h"
 #include "train/evaluation/evaluator.h"
 #include "train/schedule.h"

@@ -21,6 +21,12 @@ std::string index_path(const std::string& folder) {
   return folder + "/" + index_name;
 }
 
+/// Returns whether a file of this name is what an index that was not finished left behind.
+bool is_unfinished_index(const std::string& name) {
+  const std::optional<UniqueName> unfinished = parse_unique_name(name, "partial");
+  return unfinished && unfinished->base == index_name;
+}
+
 const char* name_of(DumpKind kind) {
   return kind == DumpKind::tokens ? "tokens" : "parameter";
 }
@@ -136,7 +142,7 @@ void check_dump_folder(const std::string& path) {
   }
   read_dump_index(path, ExitCode::usage);
   for (const std::string& name : names) {
-    if (name == index_name || rank_of_dump_part(name)) continue;
+    if (name == index_name || rank_of_dump_part(name) || is_unfinished_index(name)) continue;
     fail(ExitCode::usage,
          "{}: holds {} beside a dump; only a dump is replaced, so move it away or choose another folder", path, name);
   }
@@ -150,7 +156,7 @@ FileLock begin_dump_folder(const std::string& path, const DumpIndex& index) {
   begun.tensors.clear();
   write_dump_index(path, begun);
   for (const std::string& name : list_directory(path, ExitCode::usage)) {
-    if (rank_of_dump_part(name)) remove_tree(path + "/" + name, ExitCode::usage);
+    if (rank_of_dump_part(name) || is_unfinished_index(name)) remove_tree(path + "/" + name, ExitCode::usage);
   }
   return lock;
 }

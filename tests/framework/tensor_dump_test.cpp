@@ -172,8 +172,11 @@ TEST_F(Dump, ThatIsNotWholeIsRefused) {
 TEST_F(Dump, ReplacesADumpAndNothingElse) {
   write("dump", 3);
   lock = {};
+  const std::string unfinished = unique_name(at("dump") + "/index.json", "partial");
+  std::ofstream(unfinished) << "{";
   write("dump", 1);
   lock = {};
+  EXPECT_FALSE(path_exists(unfinished));
   EXPECT_FALSE(path_exists(dump_part_path(at("dump"), 2, 0)));
   EXPECT_TRUE(DumpReader(at("dump")).find("weight") != nullptr);
 
