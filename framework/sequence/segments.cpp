@@ -67,20 +67,6 @@ SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int ra
   return segments;
 }
 
-TileVisibility tile_visibility(const AttentionMask& mask, std::int64_t q0, std::int64_t q1, std::int64_t k0,
-                               std::int64_t k1) {
-  // Over the ranges, query - key takes every value between these two.
-  const std::int64_t least = q0 - k1, most = q1 - k0;
-  std::int64_t from = mask.causal ? 0 : least, to = most;
-  if (mask.window > 0) {
-    from = std::max(from, -(mask.window - 1));
-    to = std::min(to, mask.window - 1);
-  }
-  from = std::max(from, least);
-  if (from > to) return TileVisibility::none;
-  return from == least && to == most ? TileVisibility::all : TileVisibility::some;
-}
-
 namespace {
 
 /// Return the sum of floor((a * i + b) / m) over i in [0, n); a, b >= 0, m >= 1. As Euclid's algorithm.
@@ -113,15 +99,11 @@ std::int64_t pairs_up_to(const Segment& queries, const Segment& keys, std::int64
 }  // namespace
 
 std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> queries, std::span<const Segment> keys) {
+  const PositionRange distances = visible_distances(mask);
   std::int64_t pairs = 0;
   for (const Segment& query : queries) {
     for (const Segment& key : keys) {
-      if (mask.causal) {
-        pairs += pairs_up_to(query, key, 0);
-      } else {
-        pairs += mask.window == 0 ? query.count * key.count : pairs_up_to(query, key, mask.window - 1);
-      }
-      if (mask.window > 0) pairs -= pairs_up_to(query, key, -mask.window);
+      pairs += pairs_up_to(query, key, -distances.first) - pairs_up_to(query, key, -distances.last - 1);
     }
   }
   return pairs;
@@ -133,8 +115,8 @@ bool may_see(const AttentionMask& mask, const ShardExtents& queries, const Shard
     for (const SegmentExtent& q : queries[b]) {
       for (const SegmentExtent& k : keys[b]) {
         const bool documents = q.first_document <= k.last_document && k.first_document <= q.last_document;
-        if (documents && tile_visibility(mask, q.first_position, q.last_position, k.first_position, k.last_position) !=
-                             TileVisibility::none) {
+        if (documents && tile_visibility(mask, {q.first_position, q.last_position},
+                                         {k.first_position, k.last_position}) != TileVisibility::none) {
           return true;
         }
       }

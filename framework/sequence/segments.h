@@ -2,9 +2,12 @@
 // the layout's name, is what kernels and the ring see. Pure values.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "framework/sequence/visibility.h"
 
 namespace ringtrain {
 
@@ -32,6 +35,7 @@ std::int64_t position_of(std::span<const Segment> segments, std::int64_t i);
 SegmentList segments_of_range(std::span<const Segment> segments, std::int64_t begin, std::int64_t end);
 
 enum class Layout { contiguous, striped, zigzag };
+inline constexpr std::array all_layouts{Layout::contiguous, Layout::striped, Layout::zigzag};
 const char* name_of(Layout layout);
 
 /// Return where the tokens of `rank` of `ranks` stand in a sequence of `length` tokens. Shard sizes are floor(S/N) or
@@ -39,24 +43,6 @@ const char* name_of(Layout layout);
 /// Attention", 2023, for striped; zigzag as in Llama 3, 2024, section 3.3.2). Empty segments are left out; a rank may
 /// have none.
 SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int rank);
-
-/// Whether a query may see a key: a function of these and of nothing else (with the two document ids equal).
-struct AttentionMask {
-  bool causal = true;
-  std::int64_t window = 0;  // 0: none; else |query - key| < window
-};
-
-constexpr bool visible(const AttentionMask& mask, std::int64_t query, std::int64_t key) {
-  if (mask.causal && key > query) return false;
-  return mask.window == 0 || (query - key < mask.window && key - query < mask.window);
-}
-
-enum class TileVisibility { none, some, all };
-
-/// Return whether none, some or all pairs of the inclusive position ranges [q0, q1] x [k0, k1] are visible.
-/// "none" and "all" are exact for the full ranges; documents are the caller's second test.
-TileVisibility tile_visibility(const AttentionMask& mask, std::int64_t q0, std::int64_t q1, std::int64_t k0,
-                               std::int64_t k1);
 
 /// Return how many pairs of a query and a key of two shards (of one document) are visible: what attention between them
 /// costs. A closed form: it takes as long as there are pairs of segments.

@@ -239,7 +239,7 @@ class BackwardTask {
     constexpr std::int64_t bound = std::int64_t{1} << 30;
     for (std::int64_t i = run.begin; i < run.end; ++i) {
       const std::int64_t query = queries.position(i);
-      const Interval seen = keys_seen_by(call_.shape.mask, query, query);
+      const PositionRange seen = keys_seen_by(call_.shape.mask, {query, query});
       const auto from = static_cast<Integer<T>>(std::clamp(seen.first - tile_.start, -bound, bound));
       const auto to = static_cast<Integer<T>>(std::clamp(seen.last - tile_.start, -bound, bound));
       T* s = scratch_.p + (i - run.begin) * call_.keys.size();

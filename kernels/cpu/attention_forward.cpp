@@ -160,7 +160,7 @@ class ForwardTask {
     constexpr std::int64_t bound = std::int64_t{1} << 30;
     for (std::int64_t j = run.begin; j < run.end; ++j) {
       const std::int64_t key = keys.position(j);
-      const Interval seen = queries_that_see(call_.shape.mask, key, key);
+      const PositionRange seen = queries_that_see(call_.shape.mask, {key, key});
       const auto from = static_cast<Integer<T>>(std::clamp(seen.first - tile_.start, -bound, bound));
       const auto to = static_cast<Integer<T>>(std::clamp(seen.last - tile_.start, -bound, bound));
       T* s = scratch_.s + (j - run.begin) * width;

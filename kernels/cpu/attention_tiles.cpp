@@ -1,15 +1,12 @@
 #include "kernels/cpu/attention_tiles.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "framework/error.h"
 
 namespace ringtrain::cpu {
 
 namespace {
-
-constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max() / 4;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return a >= 0 ? (a + b - 1) / b : -(-a / b);
@@ -21,7 +18,7 @@ std::int64_t tiles_of(const Segment& segment, std::int64_t size) {
   return segment.last() / cell - segment.start / cell + 1;
 }
 
-LocalRange clip(const Tile& tile, const std::int32_t* documents, const Interval& positions, const Extent& other) {
+LocalRange clip(const Tile& tile, const std::int32_t* documents, const PositionRange& positions, const Extent& other) {
   LocalRange run{std::max<std::int64_t>(0, ceil_div(positions.first - tile.start, tile.stride)),
                  std::min(tile.count, ceil_div(positions.last + 1 - tile.start, tile.stride))};
   if (!documents || run.empty()) return run;
@@ -64,28 +61,18 @@ Extent extent_of(const Tile& tile, LocalRange run, const std::int32_t* documents
           documents ? documents[tile.begin + run.end - 1] : 0};
 }
 
-Interval keys_seen_by(const AttentionMask& mask, std::int64_t first, std::int64_t last) {
-  const std::int64_t reach = mask.window > 0 ? mask.window - 1 : far;
-  return {first - reach, mask.causal ? last : last + reach};
-}
-
-Interval queries_that_see(const AttentionMask& mask, std::int64_t first, std::int64_t last) {
-  const std::int64_t reach = mask.window > 0 ? mask.window - 1 : far;
-  return {mask.causal ? first : first - reach, last + reach};
-}
-
 LocalRange clip_keys(const AttentionMask& mask, const Tile& keys, const std::int32_t* documents,
                      const Extent& queries) {
-  return clip(keys, documents, keys_seen_by(mask, queries.first, queries.last), queries);
+  return clip(keys, documents, keys_seen_by(mask, {queries.first, queries.last}), queries);
 }
 
 LocalRange clip_queries(const AttentionMask& mask, const Tile& queries, const std::int32_t* documents,
                         const Extent& keys) {
-  return clip(queries, documents, queries_that_see(mask, keys.first, keys.last), keys);
+  return clip(queries, documents, queries_that_see(mask, {keys.first, keys.last}), keys);
 }
 
 bool all_visible(const AttentionMask& mask, const Extent& queries, const Extent& keys) {
-  return tile_visibility(mask, queries.first, queries.last, keys.first, keys.last) == TileVisibility::all &&
+  return tile_visibility(mask, {queries.first, queries.last}, {keys.first, keys.last}) == TileVisibility::all &&
          queries.first_document == queries.last_document && keys.first_document == keys.last_document &&
          queries.first_document == keys.first_document;
 }

@@ -42,16 +42,9 @@ struct LocalRange {
   std::int64_t begin, end;
   bool empty() const { return begin >= end; }
 };
-/// Positions [first, last], both inclusive.
-struct Interval {
-  std::int64_t first, last;
-};
 
 /// Return the extent of tokens `run` of a tile; documents: those of the shard's tokens, or null.
 Extent extent_of(const Tile& tile, LocalRange run, const std::int32_t* documents);
-/// Return which keys the queries [first, last] see together, and which queries see any of the keys.
-Interval keys_seen_by(const AttentionMask& mask, std::int64_t first, std::int64_t last);
-Interval queries_that_see(const AttentionMask& mask, std::int64_t first, std::int64_t last);
 
 /// Return the part of a tile of keys that may be seen from the queries (a superset of what is seen, exact in
 /// positions), and the part of a tile of queries that may see the keys.

@@ -12,8 +12,6 @@
 namespace ringtrain {
 namespace {
 
-const Layout layouts[] = {Layout::contiguous, Layout::striped, Layout::zigzag};
-
 std::vector<std::int64_t> positions(const SegmentList& segments) {
   std::vector<std::int64_t> result;
   for (const Segment& segment : segments) {
@@ -23,7 +21,7 @@ std::vector<std::int64_t> positions(const SegmentList& segments) {
 }
 
 TEST(Layouts, EveryPositionStandsOnOneRankOnce) {
-  for (const Layout layout : layouts) {
+  for (const Layout layout : all_layouts) {
     for (std::int64_t S = 0; S <= 40; ++S) {
       for (int N = 1; N <= 9; ++N) {
         SCOPED_TRACE(testing::Message() << name_of(layout) << " S=" << S << " N=" << N);
@@ -111,6 +109,34 @@ TEST(Visibility, AWindowOfWHoldsTheTokenAndTheWMinusOneBeforeIt) {
   EXPECT_EQ(keys, 5);
 }
 
+TEST(Visibility, IntervalsHoldWhatAnyAndWhatEveryTokenSees) {
+  const auto holds = [](const PositionRange& interval, std::int64_t at) {
+    return interval.first <= at && at <= interval.last;
+  };
+  for (const bool causal : {false, true}) {
+    for (const std::int64_t window : {0, 1, 2, 6, 20}) {
+      const AttentionMask mask{causal, window};
+      for (std::int64_t first = 0; first < 9; ++first) {
+        for (std::int64_t last = first; last < 9; ++last) {
+          for (std::int64_t other = -9; other < 18; ++other) {
+            int keys = 0, queries = 0;
+            for (std::int64_t at = first; at <= last; ++at) {
+              keys += sees(causal, window, at, other);
+              queries += sees(causal, window, other, at);
+            }
+            const PositionRange tokens{first, last};
+            const auto all = static_cast<int>(last - first + 1);
+            ASSERT_EQ(holds(keys_seen_by(mask, tokens), other), keys > 0);
+            ASSERT_EQ(holds(keys_seen_by_all(mask, tokens), other), keys == all);
+            ASSERT_EQ(holds(queries_that_see(mask, tokens), other), queries > 0);
+            ASSERT_EQ(holds(queries_that_see_all(mask, tokens), other), queries == all);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Visibility, OfATileIsThatOfAllItsPairs) {
   for (const bool causal : {false, true}) {
     for (const std::int64_t window : {0, 1, 2, 3, 6, 20}) {
@@ -126,7 +152,7 @@ TEST(Visibility, OfATileIsThatOfAllItsPairs) {
               const TileVisibility expected = pairs == 0     ? TileVisibility::none
                                               : pairs == all ? TileVisibility::all
                                                              : TileVisibility::some;
-              ASSERT_EQ(tile_visibility({causal, window}, q0, q1, k0, k1), expected)
+              ASSERT_EQ(tile_visibility({causal, window}, {q0, q1}, {k0, k1}), expected)
                   << "causal " << causal << " window " << window << " queries " << q0 << ".." << q1 << " keys " << k0
                   << ".." << k1;
             }
@@ -163,7 +189,7 @@ TEST(Visibility, AShardThatMayNotSeeAnotherSeesNoneOfItsTokens) {
       documents.emplace_back();
       for (std::int64_t i = 0; i < S; ++i) documents.back().push_back(document += draw(6) == 0);
     }
-    for (const Layout layout : layouts) {
+    for (const Layout layout : all_layouts) {
       for (int i = 0; i < N; ++i) {
         for (int j = 0; j < N; ++j) {
           const SegmentList queries = shard_segments(layout, S, N, i), keys = shard_segments(layout, S, N, j);
@@ -240,7 +266,7 @@ TEST(VisiblePairs, AreThoseThatOneCounts) {
 }
 
 TEST(VisiblePairs, OfAllShardsAreThoseOfTheSequence) {
-  for (const Layout layout : layouts) {
+  for (const Layout layout : all_layouts) {
     for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{true, 9}, AttentionMask{false, 0}}) {
       const std::int64_t S = 101;
       const int N = 4;
@@ -269,7 +295,7 @@ TEST(MeshTest, WorldRankIsDataTimesSequenceRanksPlusSequence) {
 }
 
 TEST(Segments, ARangeStandsWhereItsTokensDo) {
-  for (const Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+  for (const Layout layout : all_layouts) {
     const SegmentList segments = shard_segments(layout, 29, 3, 1);
     const std::int64_t T = token_count(segments);
     for (std::int64_t begin = 0; begin <= T; ++begin) {

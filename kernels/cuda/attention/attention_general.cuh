@@ -105,7 +105,7 @@ __device__ __forceinline__ QueryWork take_queries(const Call& call, TilesSeen& s
   const int h = static_cast<int>(blockIdx.x % H), b = static_cast<int>(blockIdx.x / H % B);
   const Tile tile = tile_at(call.queries, C::tile, static_cast<int>((gridDim.x - 1 - blockIdx.x) / H / B));
   if (threadIdx.x < 32) {
-    find_tiles(seen, call.queries, tile, call.keys, C::tile, keys_seen_by(call.shape.mask, tile), b);
+    find_tiles(seen, call.queries, tile, call.keys, C::tile, keys_seen_by(call.shape.mask, tile.positions()), b);
   }
   const std::int64_t row = (std::int64_t{b} * H + h) * call.queries.tokens + tile.begin;
   return {H, G, D, b, h / (H / G), tile, row, ((std::int64_t{b} * call.queries.tokens + tile.begin) * H + h) * D};

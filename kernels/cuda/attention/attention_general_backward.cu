@@ -59,7 +59,8 @@ __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constan
   const Tile tile = tile_at(call.keys, C::tile, static_cast<int>(blockIdx.x / G / B));
   const Place<C> at;
   if (threadIdx.x < 32) {
-    find_tiles(shared.seen, call.keys, tile, call.queries, C::tile, queries_that_see(call.shape.mask, tile), b);
+    find_tiles(shared.seen, call.keys, tile, call.queries, C::tile, queries_that_see(call.shape.mask, tile.positions()),
+               b);
   }
   __syncthreads();
   TileCursor cursor = TileCursor::before_last(call.queries, shared.seen);

@@ -1,5 +1,5 @@
-// Which query sees which key, on the device: the rules of framework/sequence/segments.h for tiles and for single pairs. All
-// attention kernels, portable and Hopper's, decide by this file.
+// Which query sees which key, on the device: the arithmetic of framework/sequence/visibility.h, for tiles of a shard
+// and for pairs within two tiles. All attention kernels, portable and Hopper's, decide by this file.
 //
 // A tile is a run of at most `size` tokens of one segment, so positions are affine within it. Both sides of the
 // relation "may some query of this tile see some key of that one" follow from the extents of the two tiles alone (first
@@ -25,8 +25,6 @@ namespace ringtrain::cuda {
 
 /// As many segments as a kernel argument holds. Layouts make one or two a shard.
 inline constexpr int max_segments = 16;
-/// Farther than any two positions are apart, and safe to add to one.
-inline constexpr std::int64_t far_away = std::int64_t{1} << 61;
 
 /// A shard's tokens as a kernel argument: const __grid_constant__ TokenMap.
 struct TokenMap {
@@ -67,6 +65,7 @@ struct Tile {
   std::int64_t start;
   int stride, begin, count, segment, index;
   __host__ __device__ std::int64_t last() const { return start + static_cast<std::int64_t>(stride) * (count - 1); }
+  __host__ __device__ PositionRange positions() const { return {start, last()}; }
 };
 
 __host__ __device__ inline int tiles_of(const TokenMap::Run& run, int size) {
@@ -105,24 +104,6 @@ __host__ __device__ inline Tile tile_at(const TokenMap& map, int size, int numbe
     number -= tiles;
   }
   return tile_of(map, size, segment, number);
-}
-
-/// Positions [first, last], both inclusive.
-struct Interval {
-  std::int64_t first, last;
-};
-
-__host__ __device__ inline std::int64_t reach_of(const AttentionMask& mask) {
-  return mask.window > 0 && mask.window < far_away ? mask.window - 1 : far_away;
-}
-/// Return which keys the queries of a tile see together, and which queries see any key of a tile.
-__host__ __device__ inline Interval keys_seen_by(const AttentionMask& mask, const Tile& queries) {
-  const std::int64_t reach = reach_of(mask);
-  return {queries.start - reach, mask.causal ? queries.last() : queries.last() + reach};
-}
-__host__ __device__ inline Interval queries_that_see(const AttentionMask& mask, const Tile& keys) {
-  const std::int64_t reach = reach_of(mask);
-  return {mask.causal ? keys.start : keys.start - reach, keys.last() + reach};
 }
 
 /// Return the first of the n growing documents that is >= value; n if there is none. A search in 33 parts: called by
@@ -167,8 +148,8 @@ struct TileRange {
 };
 
 /// Return the tiles of a segment that hold positions of the interval and tokens of the documents' range, by extent.
-__host__ __device__ inline TileRange tiles_seen(const TokenMap& map, int size, int segment, const Interval& positions,
-                                                const DocumentRange& documents) {
+__host__ __device__ inline TileRange tiles_seen(const TokenMap& map, int size, int segment,
+                                                const PositionRange& positions, const DocumentRange& documents) {
   constexpr TileRange none{0, -1};
   const TokenMap::Run& run = map.runs[segment];
   if (positions.last < run.start) return none;
@@ -195,7 +176,7 @@ struct TilesSeen {
 /// Fills `seen` for a tile of `mine` in sequence b, which may see `positions` of `other`. Called by one whole warp;
 /// others read it after a barrier.
 __device__ inline void find_tiles(TilesSeen& seen, const TokenMap& mine, const Tile& tile, const TokenMap& other,
-                                  int size, const Interval& positions, int b) {
+                                  int size, const PositionRange& positions, int b) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const DocumentRange documents = documents_seen(mine, tile, other, b);
   if (lane == 0) seen.documents = documents;
@@ -245,12 +226,13 @@ __host__ __device__ inline int clamped(std::int64_t x) {
 /// one of the two, `ranged` being the other, of which it holds tokens.
 __host__ __device__ inline Sight sight_of(const AttentionMask& mask, const Tile& queries, const Tile& keys,
                                           int key_tile, const DocumentRange& documents, const Tile& ranged) {
-  const std::int64_t reach = reach_of(mask), apart = queries.start - keys.start;
-  const std::int64_t least = mask.causal ? 0 : -reach;  // reach >= 0
-  const bool all = queries.start - keys.last() >= least && queries.last() - keys.start <= reach &&
+  const bool all = tile_visibility(mask, queries.positions(), keys.positions()) == TileVisibility::all &&
                    keys.count == key_tile && documents.one && ranged.begin >= documents.begin &&
                    ranged.begin + ranged.count <= documents.end;
-  return {clamped(least - apart), clamped(reach - apart), queries.stride, keys.stride, keys.count, all};
+  const PositionRange distances = visible_distances(mask);
+  const std::int64_t apart = queries.start - keys.start;
+  return {
+      clamped(distances.first - apart), clamped(distances.last - apart), queries.stride, keys.stride, keys.count, all};
 }
 
 }  // namespace ringtrain::cuda

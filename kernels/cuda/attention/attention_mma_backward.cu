@@ -67,7 +67,8 @@ __device__ __forceinline__ void take_work(Work& work, const BackwardCall<bf16>& 
   const int B = static_cast<int>(call.shape.B), G = static_cast<int>(call.shape.G);
   const int g = ticket % G, b = ticket / G % B;
   const Tile tile = tile_at(call.keys, C::key_tile, ticket / G / B);
-  find_tiles(work.seen, call.keys, tile, call.queries, C::query_tile, queries_that_see(call.shape.mask, tile), b);
+  find_tiles(work.seen, call.keys, tile, call.queries, C::query_tile,
+             queries_that_see(call.shape.mask, tile.positions()), b);
   if (lane != 0) return;
   const std::int64_t query_token = std::int64_t{b} * call.queries.tokens,
                      key_token = std::int64_t{b} * call.keys.tokens + tile.begin;

@@ -236,7 +236,7 @@ __device__ __forceinline__ void take_work(Work& work, const ForwardCall<bf16>& c
   const int H = static_cast<int>(call.shape.H), B = static_cast<int>(call.shape.B), G = static_cast<int>(call.shape.G);
   const int h = static_cast<int>(blockIdx.x % H), b = static_cast<int>(blockIdx.x / H % B);
   const Tile tile = tile_at(call.queries, query_tile, static_cast<int>((gridDim.x - 1 - blockIdx.x) / H / B));
-  find_tiles(work.seen, call.queries, tile, call.keys, key_tile, keys_seen_by(call.shape.mask, tile), b);
+  find_tiles(work.seen, call.queries, tile, call.keys, key_tile, keys_seen_by(call.shape.mask, tile.positions()), b);
   if (lane != 0) return;
   const std::int64_t query_token = std::int64_t{b} * call.queries.tokens,
                      key_token = std::int64_t{b} * call.keys.tokens;

@@ -18,7 +18,7 @@ __global__ void prepare_kernel(const Turns turns, const AttentionMask mask, cons
   for (int h = lane; h < H; h += 32) *turn_of(turns, std::int64_t{b} * H + h, slot) = 0;
   const DocumentRange documents = documents_seen(queries, tile, keys, b);
   if (lane != 0) return;
-  const Interval positions = keys_seen_by(mask, tile);
+  const PositionRange positions = keys_seen_by(mask, tile.positions());
   int before = 0;
   for (int segment = 0; segment < keys.segments; ++segment) {
     const TileRange range = tiles_seen(keys, key_tile, segment, positions, documents);

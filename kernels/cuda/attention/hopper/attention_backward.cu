@@ -9,8 +9,8 @@
 // are under way nearly always: dP runs beside the exponentials, dV beside dS, dK beside dq's way out and the next
 // step's scores.
 //
-// Deterministic: tiles of keys add to a tile of dq in turns (kernels/cuda/attention/attention_turns.cuh), in the order in which
-// blocks took them.
+// Deterministic: tiles of keys add to a tile of dq in turns (kernels/cuda/attention/attention_turns.cuh), in the order
+// in which blocks took them.
 #include <algorithm>
 
 #include "kernels/cuda/attention/attention_turns.cuh"
@@ -121,8 +121,8 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
     const auto [number, head] = a.order[ticket];
     const int b = head / a.G, g = head % a.G, heads = a.H / a.G;
     const Tile keys = tile_at(a.keys, key_tile, number);
-    find_steps(shared.found, a.keys, keys, a.queries, Plan::queries, queries_that_see(a.mask, keys),
-               queries_that_see_all(a.mask, keys), keys.count == key_tile, b);
+    find_steps(shared.found, a.keys, keys, a.queries, Plan::queries, queries_that_see(a.mask, keys.positions()),
+               queries_that_see_all(a.mask, keys.positions()), keys.count == key_tile, b);
     const TilesSeen& seen = shared.found.seen;
     if (TileCursor cursor = TileCursor::before_last(a.queries, seen); !cursor.next(seen)) continue;
     work_place.wait_empty(shared.key_ring);

@@ -107,8 +107,8 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
     const int b = head / a.H, h = head % a.H;
     const Tile queries = tile_at(a.queries, ForwardPlan<D>::queries, a.order.tiles - 1 - reversed);
     // That a tile of queries is not full hides nothing of its keys: rows beyond its end are not stored.
-    find_steps(shared.found, a.queries, queries, a.keys, key_tile, keys_seen_by(a.mask, queries),
-               keys_seen_by_all(a.mask, queries), true, b);
+    find_steps(shared.found, a.queries, queries, a.keys, key_tile, keys_seen_by(a.mask, queries.positions()),
+               keys_seen_by_all(a.mask, queries.positions()), true, b);
     TileCursor next = TileCursor::before_last(a.keys, shared.found.seen);
     const bool more = next.next(shared.found.seen);
     if (!more && !a.first && !a.last) continue;  // the state stays as it is

@@ -105,19 +105,9 @@ inline CallArguments call_arguments(const AttentionShape& shape, const Attention
           static_cast<float>(shape.scale)};
 }
 
-/// Return the positions that every query of a tile sees, and those of queries that see every key of a tile.
-__device__ __forceinline__ Interval keys_seen_by_all(const AttentionMask& mask, const Tile& queries) {
-  const std::int64_t reach = reach_of(mask);
-  return {queries.last() - reach, mask.causal ? queries.start : queries.start + reach};
-}
-__device__ __forceinline__ Interval queries_that_see_all(const AttentionMask& mask, const Tile& keys) {
-  const std::int64_t reach = reach_of(mask);
-  return {mask.causal ? keys.last() : keys.last() - reach, keys.start + reach};
-}
-
 /// Return the tiles of a segment that need no mask: full ones whose tokens all see, or are seen by, every token of the
 /// other tile. positions: seen by all of that, documents: its range. As tiles_seen, a range, found once for all steps.
-__device__ inline TileRange tiles_unmasked(const TokenMap& map, int size, int segment, const Interval& positions,
+__device__ inline TileRange tiles_unmasked(const TokenMap& map, int size, int segment, const PositionRange& positions,
                                            const DocumentRange& documents) {
   constexpr TileRange none{0, -1};
   const TokenMap::Run& run = map.runs[segment];
@@ -146,7 +136,7 @@ struct Steps {
 /// Fills `steps` for a tile of `mine` in sequence b: `some`, `all`: positions seen by any, by every token of it. whole:
 /// whether tiles may go without a mask (a warp, which alone reads it).
 __device__ inline void find_steps(Steps& steps, const TokenMap& mine, const Tile& tile, const TokenMap& other, int size,
-                                  const Interval& some, const Interval& all, bool whole, int b) {
+                                  const PositionRange& some, const PositionRange& all, bool whole, int b) {
   __syncwarp();  // the last tile's steps were read
   find_tiles(steps.seen, mine, tile, other, size, some, b);
   __syncwarp();

@@ -3,11 +3,7 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define RINGTRAIN_HOST_DEVICE __host__ __device__
-#else
-#define RINGTRAIN_HOST_DEVICE
-#endif
+#include "framework/sequence/visibility.h"
 
 namespace ringtrain::cuda::hopper {
 
@@ -23,5 +19,3 @@ RINGTRAIN_HOST_DEVICE constexpr std::uint64_t descriptor_bits(std::uint32_t addr
 }
 
 }  // namespace ringtrain::cuda::hopper
-
-#undef RINGTRAIN_HOST_DEVICE

@@ -1,0 +1,75 @@
+// Which query may see which key: the one arithmetic of an attention mask, for the host and for CUDA kernels alike.
+// Everything follows from the distances query - key that a mask allows, which are one interval. Documents are the
+// caller's second test. Pure values.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define RINGTRAIN_HOST_DEVICE __host__ __device__
+#else
+#define RINGTRAIN_HOST_DEVICE
+#endif
+
+namespace ringtrain {
+
+/// Whether a query may see a key: a function of these and of nothing else (with the two document ids equal).
+struct AttentionMask {
+  bool causal = true;
+  std::int64_t window = 0;  // 0: none; else |query - key| < window
+  friend bool operator==(const AttentionMask&, const AttentionMask&) = default;
+};
+
+/// Positions, or distances between positions, [first, last], both inclusive.
+struct PositionRange {
+  std::int64_t first, last;
+};
+
+/// Farther than any two positions are apart, and safe to add to one.
+inline constexpr std::int64_t far_away = std::int64_t{1} << 61;
+
+/// Return the distances query - key at which a query sees a key.
+RINGTRAIN_HOST_DEVICE constexpr PositionRange visible_distances(const AttentionMask& mask) {
+  const std::int64_t reach = mask.window > 0 && mask.window < far_away ? mask.window - 1 : far_away;
+  return {mask.causal ? 0 : -reach, reach};
+}
+
+RINGTRAIN_HOST_DEVICE constexpr bool visible(const AttentionMask& mask, std::int64_t query, std::int64_t key) {
+  const PositionRange distances = visible_distances(mask);
+  return query - key >= distances.first && query - key <= distances.last;
+}
+
+/// Return which keys any of the queries sees, and which queries see any of the keys.
+RINGTRAIN_HOST_DEVICE constexpr PositionRange keys_seen_by(const AttentionMask& mask, const PositionRange& queries) {
+  const PositionRange distances = visible_distances(mask);
+  return {queries.first - distances.last, queries.last - distances.first};
+}
+RINGTRAIN_HOST_DEVICE constexpr PositionRange queries_that_see(const AttentionMask& mask, const PositionRange& keys) {
+  const PositionRange distances = visible_distances(mask);
+  return {keys.first + distances.first, keys.last + distances.last};
+}
+
+/// Return which keys every one of the queries sees, and which queries see every one of the keys: none if last < first.
+RINGTRAIN_HOST_DEVICE constexpr PositionRange keys_seen_by_all(const AttentionMask& mask,
+                                                               const PositionRange& queries) {
+  const PositionRange distances = visible_distances(mask);
+  return {queries.last - distances.last, queries.first - distances.first};
+}
+RINGTRAIN_HOST_DEVICE constexpr PositionRange queries_that_see_all(const AttentionMask& mask,
+                                                                   const PositionRange& keys) {
+  const PositionRange distances = visible_distances(mask);
+  return {keys.last + distances.first, keys.first + distances.last};
+}
+
+enum class TileVisibility { none, some, all };
+
+/// Return whether none, some or all pairs of a query and a key are visible: exact where the intervals are filled.
+RINGTRAIN_HOST_DEVICE constexpr TileVisibility tile_visibility(const AttentionMask& mask, const PositionRange& queries,
+                                                               const PositionRange& keys) {
+  const PositionRange distances = visible_distances(mask);
+  const std::int64_t least = queries.first - keys.last, most = queries.last - keys.first;
+  if (most < distances.first || least > distances.last) return TileVisibility::none;
+  return least >= distances.first && most <= distances.last ? TileVisibility::all : TileVisibility::some;
+}
+
+}  // namespace ringtrain
