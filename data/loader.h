@@ -62,8 +62,7 @@ struct ShardSpec {
 };
 
 /// Fills batch with this rank's shard of the samples' windows. Packing documents: positions restart at each document
-/// and at the window's start, the token after an end (vocab_size - 1 ends a document) is no target, has_documents is
-/// true.
+/// and at the window's start, the first token of a document is no target, has_documents is true.
 void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
                   Packing packing, const ShardSpec& shard);
 

@@ -4,12 +4,15 @@
 #include <cmath>
 
 #include "data/byte_tokenizer.h"
+#include "data/token_file.h"
 #include "data/token_file_writer.h"
 #include "framework/random.h"
 #include "framework/storage/hash.h"
 #include "framework/system/signals.h"
 
 namespace ringtrain {
+
+static_assert(end_of_document == end_of_document_token(byte_vocab_size));
 
 namespace {
 

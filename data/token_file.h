@@ -11,6 +11,11 @@
 
 namespace ringtrain {
 
+/// Return the token that ends every document of a file with this vocabulary: its last.
+constexpr std::int32_t end_of_document_token(std::int64_t vocab_size) {
+  return static_cast<std::int32_t>(vocab_size - 1);
+}
+
 /// A verified, open token file; read-only. read() may be called from several threads.
 class TokenFile {
  public:

@@ -1,5 +1,6 @@
 #include "data/token_file_writer.h"
 
+#include "data/token_file.h"
 #include "data/token_manifest.h"
 #include "framework/storage/hash.h"
 
@@ -79,7 +80,7 @@ void TokenFileWriter::append(std::span<const std::int32_t> tokens, std::span<con
 }
 
 void TokenFileWriter::end_document(float weight) {
-  put(static_cast<std::int32_t>(plan_.vocab_size - 1), weight);
+  put(end_of_document_token(plan_.vocab_size), weight);
   ++documents_;
   offsets_.push_back(written_ + static_cast<std::int64_t>(tokens_.size()));
 }

@@ -16,7 +16,7 @@ namespace ringtrain {
 
 /// What must be known before the first token: a token file's datasets are contiguous, so their sizes are fixed first.
 struct TokenFilePlan {
-  std::int64_t vocab_size = 0;  // its last token ends a document
+  std::int64_t vocab_size = 0;  // end_of_document_token() of it ends a document
   std::int64_t tokens = 0;      // with one end token a document
   std::int64_t documents = 0;
   std::int64_t first_validation_document = 0;  // documents before it are for training

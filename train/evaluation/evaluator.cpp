@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t values_per_block = 4;
 
 /// Return what this rank's share of the batch's one sequence added. nll is float64 [1, T] on the host.
-BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int64_t end_of_document) {
+BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int32_t end_of_document) {
   BlockSums sums;
   const double* values = nll.as<double>();
   const auto* labels = batch.labels().as<std::int32_t>();
@@ -56,7 +56,7 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       load_spans(state.batch, file, {&begin, 1}, length, request.target_tokens, state.shard);
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       state.model.evaluate(state.batch, nll);
-      const BlockSums sums = sums_of_shard(state.batch, nll, file.vocab_size() - 1);
+      const BlockSums sums = sums_of_shard(state.batch, nll, end_of_document_token(file.vocab_size()));
       double* out = flat.data() + (i * blocks + block) * values_per_block;
       out[0] = sums.nll;
       out[1] = sums.weight;
