@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
     make_inputs(problem, static_cast<unsigned>(seed));
     round_inputs(problem);
     const Result reference = reference_result(problem);
-    for (const Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+    for (const Layout layout : all_layouts) {
       for (const int ring : {1, 2, 4, 8}) {
         const Result result = run_ring(problem, {.N = ring, .layout = layout, .dtype = DType::float32});
         const auto print = [&](const char* tensor, const std::vector<double>& x, const std::vector<double>& y) {

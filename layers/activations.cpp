@@ -89,17 +89,17 @@ void Activations::before_backward(std::int64_t layer) {
   if (offloads(layer)) copies_.follow(fetched_[static_cast<std::size_t>(layer)]);
 }
 
-Activations::Activations(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, bool trains)
-    : layers_(config.num_hidden_layers),
-      C_(config.hidden_size),
-      F_(config.intermediate_size),
-      H_(config.num_attention_heads),
-      G_(config.num_key_value_heads),
-      D_(config.head_dim),
-      norm_statistics_(Norm::statistics_per_token(config)),
+Activations::Activations(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, bool trains)
+    : layers_(spec.num_hidden_layers()),
+      C_(spec.hidden_size),
+      F_(spec.intermediate_size),
+      H_(spec.num_attention_heads),
+      G_(spec.num_key_value_heads),
+      D_(spec.head_dim),
+      norm_statistics_(Norm::statistics_per_token(spec.norm)),
       kept_(trains ? kept_by(shape.recompute) : Kept{}),
       trains_(trains),
-      gated_(config.architecture == Architecture::llama),
+      gated_(spec.gated_feedforward),
       offload_(trains && shape.offload),
       sent_(static_cast<std::size_t>(layers_)),
       fetched_(static_cast<std::size_t>(layers_)) {

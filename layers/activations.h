@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "framework/allocator.h"
-#include "framework/config/config.h"
 #include "framework/side_copies.h"
 #include "layers/execution_shape.h"
+#include "layers/model_spec.h"
 
 namespace ringtrain {
 
@@ -42,7 +42,7 @@ struct BlockTensors {
   TensorView logsumexp;        // [B, H, T]; kept like attention
   TensorView row_sum;          // [B, H, T]; shared. Forward: the running sum l. Backward: delta
   TensorView after_attention;  // [n, C], the residual stream between the halves; kept by none. Later: d normed
-  TensorView gate, up;         // [n, F]; kept by none, else empty (the feedforward has chunk-sized ones). gate: llama
+  TensorView gate, up;         // [n, F]; kept by none, else empty (the feedforward has chunk-sized ones)
   TensorView residual_gradient;       // [n, C]; shared
   TensorView attention_gradient;      // [n, H * D], dO; shared
   TensorView key_value_gradient;      // [2, B, T, G, D]; shared
@@ -52,7 +52,7 @@ struct BlockTensors {
 class Activations {
  public:
   /// trains: else nothing of backward, and one layer's tensors serve all.
-  Activations(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, bool trains);
+  Activations(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, bool trains);
 
   /// Return the most tokens B * T of a micro-batch of any use.
   static std::int64_t most_tokens(const ExecutionShape& shape);

@@ -11,12 +11,12 @@ namespace ringtrain {
 
 class Block {
  public:
-  Block(const ModelConfig& config, Parameters& parameters, const BlockIds& ids, Ring& ring,
+  Block(const ModelSpec& spec, Parameters& parameters, const BlockIds& ids, Ring& ring,
         const TensorView& attention_workspace, const FeedforwardWorkspace& feedforward_workspace, bool deterministic)
       : parameters_(&parameters),
         group_(ids.group),
-        attention_(config, parameters, ids, ids.group - 1, ring, attention_workspace, deterministic),
-        feedforward_(config, parameters, ids, feedforward_workspace) {}
+        attention_(spec, parameters, ids, ids.group - 1, ring, attention_workspace, deterministic),
+        feedforward_(spec, parameters, ids, feedforward_workspace) {}
 
   /// Return the parameter group whose gradients backward completes.
   int group() const { return group_; }

@@ -32,9 +32,8 @@ RotaryScaling rotary_scaling(const RopeScalingConfig& config) {
 
 }  // namespace
 
-DeviceBatch::DeviceBatch(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape,
-                         std::int64_t tokens)
-    : head_dim_(config.head_dim) {
+DeviceBatch::DeviceBatch(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens)
+    : head_dim_(spec.head_dim) {
   const auto make = [&](const char* name, DType dtype) {
     return allocator.make(Tag::activations, name, dtype, {tokens});
   };
@@ -43,8 +42,8 @@ DeviceBatch::DeviceBatch(Allocator& allocator, const ModelConfig& config, const 
   positions_ = make("batch positions", DType::int32);
   if (shape.documents) documents_ = make("batch documents", DType::int32);
   weights_ = make("batch weights", accumulator(shape.dtype));
-  if (config.architecture == Architecture::llama) {
-    frequencies_ = rotary_frequencies(head_dim_, config.rope_theta, rotary_scaling(config.rope_scaling));
+  if (spec.positions == Positions::rope) {
+    frequencies_ = rotary_frequencies(head_dim_, spec.rope_theta, rotary_scaling(spec.rope_scaling));
     rotary_ = allocator.make(Tag::activations, "rotary table", accumulator(shape.dtype), {tokens, head_dim_});
   }
 }

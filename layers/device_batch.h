@@ -8,13 +8,14 @@
 #include "kernels/attention.h"
 #include "kernels/rotary.h"
 #include "layers/execution_shape.h"
+#include "layers/model_spec.h"
 
 namespace ringtrain {
 
 class DeviceBatch {
  public:
   /// tokens: the most B * T of any micro-batch.
-  DeviceBatch(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, std::int64_t tokens);
+  DeviceBatch(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens);
 
   /// Copies batch, which must live as long as this content is used.
   void load(Stream& stream, const Batch& batch);
@@ -29,7 +30,7 @@ class DeviceBatch {
   TensorView position_ids() const { return positions_.view().prefix({tokens()}); }  // int32 [B * T]
   TensorView weights() const { return weights_.view().prefix({tokens()}); }         // [B * T], of the loss
   TensorView documents() const;                                                     // int32 [B, T], or empty: one
-  /// Return [B * T, D], or an empty view where positions are learned.
+  /// Return [B * T, D], or an empty view of a model that rotates nothing.
   TensorView rotary() const;
   /// Return whether any of tokens [begin, end) has a label.
   bool has_target(std::int64_t begin, std::int64_t end) const;

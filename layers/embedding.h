@@ -1,4 +1,5 @@
-// The model's input: a row of the token table, plus (gpt2) a row of the position table. Keeps nothing.
+// The model's input: a row of the token table, plus, where positions are learned, a row of the position table. Keeps
+// nothing.
 #pragma once
 
 #include "layers/device_batch.h"

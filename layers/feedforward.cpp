@@ -9,9 +9,9 @@
 
 namespace ringtrain {
 
-FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape,
+FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape,
                                            const Kept& kept, bool trains)
-    : C_(config.hidden_size), F_(config.intermediate_size), norm_statistics_(Norm::statistics_per_token(config)) {
+    : C_(spec.hidden_size), F_(spec.intermediate_size), norm_statistics_(Norm::statistics_per_token(spec.norm)) {
   const bool whole = shape.feedforward_chunk == 0;
   const std::int64_t most = Activations::most_tokens(shape);
   chunk_ = whole ? most : std::min(most, shape.feedforward_chunk);
@@ -22,18 +22,18 @@ FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelConf
   statistics_ = allocator.make(whole ? Tag::activations : Tag::workspace, "feedforward chunk norm statistics",
                                accumulator(shape.dtype), {chunk_, norm_statistics_});
   if (!kept.everything) {  // else chunks are rows of what a layer keeps
-    if (config.architecture == Architecture::llama) gate_ = make("feedforward chunk gate", F_);
+    if (spec.gated_feedforward) gate_ = make("feedforward chunk gate", F_);
     up_ = make("feedforward chunk up", F_);
   }
   product_ = make("feedforward chunk product", F_);
   if (trains) normed_gradient_ = make("feedforward chunk normed gradient", C_);
 }
 
-Feedforward::Feedforward(const ModelConfig& config, const Parameters& parameters, const BlockIds& ids,
+Feedforward::Feedforward(const ModelSpec& spec, const Parameters& parameters, const BlockIds& ids,
                          const FeedforwardWorkspace& workspace)
     : layer_(ids.group - 1),
-      gated_(config.architecture == Architecture::llama),
-      norm_(parameters, ids.feedforward_norm, config.rms_norm_eps),
+      gated_(spec.gated_feedforward),
+      norm_(parameters, ids.feedforward_norm, spec.norm, spec.norm_eps),
       gate_(parameters, ids.gate),
       up_(parameters, ids.up),
       down_(parameters, ids.down),

@@ -1,6 +1,6 @@
 // The second half of a block, a chunk of tokens at a time (Liu and Abbeel, "Blockwise Parallel Transformer", 2023):
-// x = y + Wdown act(norm(y)), with act = silu(Wgate h) * (Wup h) (llama) or gelu(Wup h) (gpt2). Chunks are cut alike in
-// forward and backward; what is chunk-sized lives in one workspace that all layers share.
+// x = y + Wdown act(norm(y)), with act = silu(Wgate h) * (Wup h) where it is gated, else gelu(Wup h). Chunks are cut
+// alike in forward and backward; what is chunk-sized lives in one workspace that all layers share.
 #pragma once
 
 #include "layers/activations.h"
@@ -9,11 +9,11 @@
 
 namespace ringtrain {
 
-/// Chunk-sized scratch: 2 C + 3 F + norm statistics a token (gpt2: 2 F; with gate and up kept: F), under
+/// Chunk-sized scratch: 2 C + 3 F + norm statistics a token (without a gate: 2 F; with gate and up kept: F), under
 /// Tag::workspace, or, where a chunk is all tokens, under Tag::activations. Without training: no gradient.
 class FeedforwardWorkspace {
  public:
-  FeedforwardWorkspace(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, const Kept& kept,
+  FeedforwardWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, const Kept& kept,
                        bool trains);
 
   /// Return the tokens of a chunk.
@@ -32,7 +32,7 @@ class FeedforwardWorkspace {
 
 class Feedforward {
  public:
-  Feedforward(const ModelConfig& config, const Parameters& parameters, const BlockIds& ids,
+  Feedforward(const ModelSpec& spec, const Parameters& parameters, const BlockIds& ids,
               const FeedforwardWorkspace& workspace);
 
   /// Fills t.output from t.after_attention; the two may not be the same memory.

@@ -9,17 +9,17 @@
 
 namespace ringtrain {
 
-Head::Head(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, std::int64_t tokens,
+Head::Head(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens,
            Parameters& parameters, const ModelIds& ids)
     : parameters_(&parameters),
       group_(ids.head_group),
       tied_(ids.tied),
-      norm_(parameters, ids.final_norm, config.rms_norm_eps),
+      norm_(parameters, ids.final_norm, spec.norm, spec.norm_eps),
       head_(parameters, ids.head),
       chunk_(std::min(shape.loss_chunk, tokens)),
-      C_(config.hidden_size),
-      V_(config.vocab_size),
-      norm_statistics_(Norm::statistics_per_token(config)) {
+      C_(spec.hidden_size),
+      V_(spec.vocab_size),
+      norm_statistics_(Norm::statistics_per_token(spec.norm)) {
   ensure(shape.loss_chunk >= 1, "a loss chunk has at least one token");
   const auto make = [&](const char* name, DType dtype, const Shape& dims) {
     return allocator.make(Tag::workspace, name, dtype, dims);

@@ -15,7 +15,7 @@ class Head {
  public:
   /// tokens: the most of a micro-batch. Scratch (Tag::workspace) for min(loss_chunk, tokens): V + 2 C + norm statistics
   /// and one double a token.
-  Head(Allocator& allocator, const ModelConfig& config, const ExecutionShape& shape, std::int64_t tokens,
+  Head(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens,
        Parameters& parameters, const ModelIds& ids);
 
   /// Forward and backward: adds to the loss sum and to the weights' gradients; dx[n, C] = the gradient of x[n, C].

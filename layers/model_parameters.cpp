@@ -12,8 +12,8 @@ namespace {
 /// Appends parameters to the table, named as in a Hugging Face Llama checkpoint.
 class TableWriter {
  public:
-  TableWriter(const ModelConfig& config, ParameterTable& table)
-      : table_(table), biases_(config.architecture == Architecture::gpt2), deviation_(config.initializer_range) {}
+  TableWriter(const ModelSpec& spec, ParameterTable& table)
+      : table_(table), norm_bias_(spec.norm == NormKind::layer_norm), deviation_(spec.initializer_range) {}
 
   void begin_group(int group) { group_ = group; }
 
@@ -28,16 +28,16 @@ class TableWriter {
   int matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
     return matrix(name, rows, columns, deviation_);
   }
-  LinearIds linear(const std::string& name, std::int64_t out, std::int64_t in, double factor = 1.0) {
+  LinearIds linear(const std::string& name, std::int64_t out, std::int64_t in, bool bias, double factor = 1.0) {
     LinearIds ids;
     ids.weight = matrix(name, out, in, deviation_ * factor);
-    if (biases_) ids.bias = vector(name + ".bias", out, 0.0);
+    if (bias) ids.bias = vector(name + ".bias", out, 0.0);
     return ids;
   }
   NormIds norm(const std::string& name, std::int64_t width) {
     NormIds ids;
     ids.weight = vector(name + ".weight", width, 1.0);
-    if (biases_) ids.bias = vector(name + ".bias", width, 0.0);
+    if (norm_bias_) ids.bias = vector(name + ".bias", width, 0.0);
     return ids;
   }
 
@@ -47,60 +47,64 @@ class TableWriter {
         {.name = name, .shape = {size}, .group = group_, .decay = false, .init_value = value, .init_deviation = 0});
   }
   ParameterTable& table_;
-  bool biases_;
+  bool norm_bias_;
   double deviation_;
   int group_ = 0;
 };
 
-BlockIds describe_block(TableWriter& writer, const ModelConfig& config, std::int64_t layer) {
-  const bool gpt2 = config.architecture == Architecture::gpt2;
-  const std::int64_t C = config.hidden_size, F = config.intermediate_size, D = config.head_dim;
-  const std::int64_t queries = config.num_attention_heads * D, keys = config.num_key_value_heads * D;
+BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t layer) {
+  const std::int64_t C = spec.hidden_size, F = spec.intermediate_size, D = spec.head_dim;
+  const std::int64_t queries = spec.num_attention_heads * D, keys = spec.num_key_value_heads * D;
+  const Biases& biases = spec.biases;
   // GPT-2 (Radford et al., 2019, section 2.3): what adds to the residual stream starts smaller by the root of how many
   // such additions there are.
-  const double residual = gpt2 ? 1.0 / std::sqrt(2.0 * static_cast<double>(config.num_hidden_layers)) : 1.0;
+  const double residual =
+      spec.scaled_residual_init ? 1.0 / std::sqrt(2.0 * static_cast<double>(spec.num_hidden_layers())) : 1.0;
   const std::string prefix = "model.layers." + std::to_string(layer);
   BlockIds ids;
   ids.group = static_cast<int>(layer) + 1;
   writer.begin_group(ids.group);
   ids.attention_norm = writer.norm(prefix + ".input_layernorm", C);
-  ids.query = writer.linear(prefix + ".self_attn.q_proj", queries, C);
-  ids.key = writer.linear(prefix + ".self_attn.k_proj", keys, C);
-  ids.value = writer.linear(prefix + ".self_attn.v_proj", keys, C);
-  ids.attention_output = writer.linear(prefix + ".self_attn.o_proj", C, queries, residual);
+  ids.query = writer.linear(prefix + ".self_attn.q_proj", queries, C, biases.query_key_value);
+  ids.key = writer.linear(prefix + ".self_attn.k_proj", keys, C, biases.query_key_value);
+  ids.value = writer.linear(prefix + ".self_attn.v_proj", keys, C, biases.query_key_value);
+  ids.attention_output = writer.linear(prefix + ".self_attn.o_proj", C, queries, biases.attention_output, residual);
   ids.feedforward_norm = writer.norm(prefix + ".post_attention_layernorm", C);
-  if (!gpt2) ids.gate = writer.linear(prefix + ".mlp.gate_proj", F, C);
-  ids.up = writer.linear(prefix + ".mlp.up_proj", F, C);
-  ids.down = writer.linear(prefix + ".mlp.down_proj", C, F, residual);
+  if (spec.gated_feedforward) ids.gate = writer.linear(prefix + ".mlp.gate_proj", F, C, biases.feedforward);
+  ids.up = writer.linear(prefix + ".mlp.up_proj", F, C, biases.feedforward);
+  ids.down = writer.linear(prefix + ".mlp.down_proj", C, F, biases.feedforward, residual);
   return ids;
 }
 
 }  // namespace
 
-ModelParameters describe_parameters(const ModelConfig& config) {
-  ensure(config.head_dim > 0 && config.num_key_value_heads > 0, "a model config is resolved before it is built");
-  const std::int64_t C = config.hidden_size, V = config.vocab_size;
+ModelParameters describe_parameters(const ModelSpec& spec) {
+  const std::int64_t C = spec.hidden_size, V = spec.vocab_size;
   ModelParameters model;
   ModelIds& ids = model.ids;
-  TableWriter writer(config, model.table);
+  TableWriter writer(spec, model.table);
   writer.begin_group(0);
   ids.token_embedding = writer.matrix("model.embed_tokens", V, C);
-  if (config.architecture == Architecture::gpt2) {
-    ids.position_embedding = writer.matrix("model.embed_positions", config.max_position_embeddings, C);
+  if (spec.positions == Positions::learned) {
+    ids.position_embedding = writer.matrix("model.embed_positions", spec.max_position_embeddings, C);
   }
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    ids.blocks.push_back(describe_block(writer, config, layer));
+  for (std::int64_t layer = 0; layer < spec.num_hidden_layers(); ++layer) {
+    ids.blocks.push_back(describe_block(writer, spec, layer));
   }
-  ids.head_group = static_cast<int>(config.num_hidden_layers) + 1;
-  ids.tied = config.tie_word_embeddings;
+  ids.head_group = static_cast<int>(spec.num_hidden_layers()) + 1;
+  ids.tied = spec.tied_head;
   writer.begin_group(ids.head_group);
   ids.final_norm = writer.norm("model.norm", C);
   ids.head.weight = ids.tied ? ids.token_embedding : writer.matrix("lm_head", V, C);
   return model;
 }
 
+ParameterTable make_parameter_table(const ModelSpec& spec) {
+  return describe_parameters(spec).table;
+}
+
 ParameterTable make_parameter_table(const ModelConfig& config) {
-  return describe_parameters(config).table;
+  return make_parameter_table(model_spec(config));
 }
 
 void initialise_parameter(Stream& stream, const ParameterTable& table, int id, std::uint64_t seed, std::int64_t begin,

@@ -5,33 +5,33 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/config/config.h"
 #include "framework/parameters.h"
 #include "framework/stream.h"
+#include "layers/model_spec.h"
 
 namespace ringtrain {
 
 /// Ids in the parameter table; -1: the model has no such parameter.
 struct LinearIds {
   int weight = -1;  // [O, I]
-  int bias = -1;    // [O], gpt2
+  int bias = -1;    // [O]
 };
 struct NormIds {
   int weight = -1;  // [C]
-  int bias = -1;    // [C], gpt2
+  int bias = -1;    // [C], of a LayerNorm
 };
 
 struct BlockIds {
   int group = 0;
   NormIds attention_norm, feedforward_norm;
   LinearIds query, key, value, attention_output;
-  LinearIds gate;  // llama
+  LinearIds gate;  // of a gated feedforward
   LinearIds up, down;
 };
 
 struct ModelIds {
   int token_embedding = -1;     // [V, C]
-  int position_embedding = -1;  // [max_position_embeddings, C], gpt2
+  int position_embedding = -1;  // [max_position_embeddings, C], where positions are learned
   std::vector<BlockIds> blocks;
   NormIds final_norm;
   LinearIds head;  // tied: the token embedding's id
@@ -44,8 +44,13 @@ struct ModelParameters {
   ModelIds ids;
 };
 
-/// Return table and ids of a model whose config is resolved (head_dim and num_key_value_heads set).
-ModelParameters describe_parameters(const ModelConfig& config);
+/// Return table and ids of a model. Names are those of a Hugging Face Llama checkpoint, with .bias where a projection
+/// or norm has one, and model.embed_positions.weight where positions are learned.
+ModelParameters describe_parameters(const ModelSpec& spec);
+
+/// Return the table alone.
+ParameterTable make_parameter_table(const ModelSpec& spec);
+ParameterTable make_parameter_table(const ModelConfig& config);
 
 /// A group's weights, usable for the lifetime of this object.
 class WeightsInUse {
@@ -61,10 +66,6 @@ class WeightsInUse {
   Parameters& parameters_;
   int group_;
 };
-
-/// Return the table of a model's parameters, named as in a Hugging Face Llama checkpoint (gpt2 adds .bias and
-/// model.embed_positions.weight). Pure.
-ParameterTable make_parameter_table(const ModelConfig& config);
 
 /// Sets elements [begin, begin + part.numel()) of parameter `id` to what a new model has there: a pure function of
 /// seed, id and index, rounded to part's dtype.

@@ -16,7 +16,7 @@ TensorView mean_of(const TensorView& statistics, std::int64_t n) {
 void Norm::forward(Stream& stream, const TensorView& y, const TensorView& statistics, const TensorView& x) const {
   const std::int64_t n = x.dim(0);
   const TensorView w = parameters_->weight(ids_.weight);
-  if (has_bias()) {
+  if (kind_ == NormKind::layer_norm) {
     layernorm_forward(stream, y, mean_of(statistics, n), rstd_of(statistics, n), x, w, parameters_->weight(ids_.bias),
                       eps_);
   } else {
@@ -28,7 +28,7 @@ void Norm::backward(Stream& stream, const TensorView& dx, const TensorView& dy, 
                     const TensorView& statistics, bool accumulate) const {
   const std::int64_t n = x.dim(0);
   const TensorView w = parameters_->weight(ids_.weight), dw = parameters_->gradient(ids_.weight);
-  if (has_bias()) {
+  if (kind_ == NormKind::layer_norm) {
     layernorm_backward(stream, dx, dw, parameters_->gradient(ids_.bias), dy, x, w, mean_of(statistics, n),
                        rstd_of(statistics, n), accumulate);
   } else {

@@ -1,20 +1,20 @@
-// The norm before each half of a block and before the head: RMSNorm (llama) or LayerNorm (gpt2: the one with a bias).
+// The norm before each half of a block and before the head: RMSNorm, or LayerNorm, which has a bias.
 // Keeps nothing: backward is given the statistics, which forward makes again where they are needed.
 #pragma once
 
 #include "framework/stream.h"
 #include "layers/model_parameters.h"
+#include "layers/model_spec.h"
 
 namespace ringtrain {
 
 class Norm {
  public:
-  Norm(const Parameters& parameters, const NormIds& ids, double eps) : parameters_(&parameters), ids_(ids), eps_(eps) {}
+  Norm(const Parameters& parameters, const NormIds& ids, NormKind kind, double eps)
+      : parameters_(&parameters), ids_(ids), kind_(kind), eps_(eps) {}
 
   /// Return the numbers a token needs in `statistics`: rstd, and with LayerNorm the mean.
-  static std::int64_t statistics_per_token(const ModelConfig& config) {
-    return config.architecture == Architecture::gpt2 ? 2 : 1;
-  }
+  static std::int64_t statistics_per_token(NormKind kind) { return kind == NormKind::layer_norm ? 2 : 1; }
 
   /// y[n, C] = norm(x[n, C]); fills statistics (at least statistics_per_token * n elements).
   void forward(Stream& stream, const TensorView& y, const TensorView& statistics, const TensorView& x) const;
@@ -23,9 +23,9 @@ class Norm {
                 const TensorView& statistics, bool accumulate) const;
 
  private:
-  bool has_bias() const { return ids_.bias >= 0; }
   const Parameters* parameters_;
   NormIds ids_;
+  NormKind kind_;
   double eps_;
 };
 

@@ -13,13 +13,13 @@ namespace ringtrain {
 
 namespace {
 
-AttentionShape attention_shape(const ModelConfig& config, bool deterministic, std::int64_t B) {
+AttentionShape attention_shape(const ModelSpec& spec, int layer, bool deterministic, std::int64_t B) {
   return {.B = B,
-          .H = config.num_attention_heads,
-          .G = config.num_key_value_heads,
-          .D = config.head_dim,
-          .scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim)),
-          .mask = {.causal = true, .window = config.sliding_window},
+          .H = spec.num_attention_heads,
+          .G = spec.num_key_value_heads,
+          .D = spec.head_dim,
+          .scale = 1.0 / std::sqrt(static_cast<double>(spec.head_dim)),
+          .mask = spec.layers[static_cast<std::size_t>(layer)].mask,
           .deterministic = deterministic};
 }
 
@@ -36,22 +36,23 @@ TensorView split_heads(const TensorView& x, std::int64_t D) {
 
 }  // namespace
 
-RingAttention::RingAttention(const ModelConfig& config, const Parameters& parameters, const BlockIds& ids, int layer,
+RingAttention::RingAttention(const ModelSpec& spec, const Parameters& parameters, const BlockIds& ids, int layer,
                              Ring& ring, const TensorView& workspace, bool deterministic)
-    : shape_(attention_shape(config, deterministic, 0)),
-      norm_(parameters, ids.attention_norm, config.rms_norm_eps),
+    : shape_(attention_shape(spec, layer, deterministic, 0)),
+      norm_(parameters, ids.attention_norm, spec.norm, spec.norm_eps),
       query_(parameters, ids.query),
       key_(parameters, ids.key),
       value_(parameters, ids.value),
       output_(parameters, ids.attention_output),
+      rope_(spec.layers[static_cast<std::size_t>(layer)].rope),
       layer_(layer),
       ring_(&ring),
       workspace_(workspace) {}
 
-std::size_t RingAttention::workspace_bytes(const Stream& stream, const ModelConfig& config,
-                                           const ExecutionShape& shape) {
+std::size_t RingAttention::workspace_bytes(const Stream& stream, const ModelSpec& spec, const ExecutionShape& shape) {
   const auto bytes = [&](std::int64_t B, std::int64_t Tq, std::int64_t Tk) {
-    return attention_workspace_bytes(stream, attention_shape(config, shape.deterministic, B), shape.dtype, Tq, Tk);
+    return attention_workspace_bytes(stream, attention_shape(spec, /*layer=*/0, shape.deterministic, B), shape.dtype,
+                                     Tq, Tk);
   };
   return std::max(bytes(shape.max_sequences, shape.max_tokens, shape.max_ring_tokens),
                   bytes(shape.max_evaluation_sequences, shape.max_evaluation_tokens, shape.max_evaluation_ring_tokens));
@@ -95,9 +96,9 @@ void RingAttention::project(Stream& stream, const DeviceBatch& batch, const Bloc
   dump_tensor(stream, "query_projection", t.query);
   dump_tensor(stream, "key_projection", key);
   dump_tensor(stream, "value", half(t.key_value, 1));
-  if (const TensorView table = batch.rotary(); !table.empty()) {
-    rotary_forward(stream, split_heads(t.query, shape_.D), table);
-    rotary_forward(stream, split_heads(key, shape_.D), table);
+  if (rope_) {
+    rotary_forward(stream, split_heads(t.query, shape_.D), batch.rotary());
+    rotary_forward(stream, split_heads(key, shape_.D), batch.rotary());
   }
   dump_tensor(stream, "query", t.query);
   dump_tensor(stream, "key", key);
@@ -148,8 +149,8 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   const TensorView dkey = half(t.key_value_gradient, 0), dvalue = half(t.key_value_gradient, 1);
   const TensorView& dnormed = t.after_attention;  // the feedforward's backward was its last reader
   const auto turn_back = [&](const TensorView& gradient, const TensorView& sum) {
-    if (const TensorView table = batch.rotary(); !table.empty()) {
-      rotary_backward(stream, split_heads(gradient, shape_.D), split_heads(sum, shape_.D), table);
+    if (rope_) {
+      rotary_backward(stream, split_heads(gradient, shape_.D), split_heads(sum, shape_.D), batch.rotary());
     } else {
       convert(stream, gradient, sum);
     }

@@ -14,11 +14,11 @@ namespace ringtrain {
 class RingAttention {
  public:
   /// ring and workspace (uint8, at least workspace_bytes) are shared by all layers.
-  RingAttention(const ModelConfig& config, const Parameters& parameters, const BlockIds& ids, int layer, Ring& ring,
+  RingAttention(const ModelSpec& spec, const Parameters& parameters, const BlockIds& ids, int layer, Ring& ring,
                 const TensorView& workspace, bool deterministic);
 
   /// Return the bytes of workspace for the largest micro-batches of shape.
-  static std::size_t workspace_bytes(const Stream& stream, const ModelConfig& config, const ExecutionShape& shape);
+  static std::size_t workspace_bytes(const Stream& stream, const ModelSpec& spec, const ExecutionShape& shape);
 
   /// Fills t.after_attention from t.input, and on the way all that backward can use.
   void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
@@ -42,6 +42,7 @@ class RingAttention {
   AttentionShape shape_;  // B is set by micro-batch
   Norm norm_;
   Linear query_, key_, value_, output_;
+  bool rope_;
   int layer_;
   Ring* ring_;
   TensorView workspace_;

@@ -9,19 +9,18 @@
 #include "layers/device_batch.h"
 #include "layers/embedding.h"
 #include "layers/head.h"
-#include "layers/model_parameters.h"
 #include "parallel/ring/ring.h"
 
 namespace ringtrain {
 
 namespace {
 
-RingCapacity ring_capacity(const ModelConfig& config, const ExecutionShape& shape, bool trains) {
+RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, bool trains) {
   const std::int64_t training = shape.max_sequences * shape.max_ring_tokens;
   return {.tokens = std::max(training, shape.max_evaluation_sequences * shape.max_evaluation_ring_tokens),
           .gradient_tokens = training,
-          .G = config.num_key_value_heads,
-          .D = config.head_dim,
+          .G = spec.num_key_value_heads,
+          .D = spec.head_dim,
           .dtype = shape.dtype,
           .backward = trains,
           .documents = shape.documents};
@@ -30,23 +29,23 @@ RingCapacity ring_capacity(const ModelConfig& config, const ExecutionShape& shap
 }  // namespace
 
 struct Transformer::State {
-  State(const ModelConfig& model_config, const ExecutionShape& shape, Allocator& allocator,
-        Parameters& model_parameters, Stream& model_stream, Communicator* ring_ranks)
-      : config(model_config),
+  State(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, Parameters& model_parameters,
+        Stream& model_stream, Communicator* ring_ranks)
+      : mask(spec.layers[0].mask),
         parameters(model_parameters),
         stream(model_stream),
-        ids(describe_parameters(config).ids),
-        activations(allocator, config, shape, parameters.has_gradients()),
-        batch(allocator, config, shape, Activations::most_tokens(shape)),
-        ring(allocator, ring_ranks, shape.ring_size, ring_capacity(config, shape, parameters.has_gradients())),
+        ids(describe_parameters(spec).ids),
+        activations(allocator, spec, shape, parameters.has_gradients()),
+        batch(allocator, spec, shape, Activations::most_tokens(shape)),
+        ring(allocator, ring_ranks, shape.ring_size, ring_capacity(spec, shape, parameters.has_gradients())),
         attention_workspace(
             allocator.make(Tag::workspace, "attention workspace", DType::uint8,
-                           {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream, config, shape))})),
-        feedforward_workspace(allocator, config, shape, activations.kept(), parameters.has_gradients()),
+                           {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream, spec, shape))})),
+        feedforward_workspace(allocator, spec, shape, activations.kept(), parameters.has_gradients()),
         embedding(parameters, ids),
-        head(allocator, config, shape, Activations::most_tokens(shape), parameters, ids) {
+        head(allocator, spec, shape, Activations::most_tokens(shape), parameters, ids) {
     for (const BlockIds& block : ids.blocks) {
-      blocks.emplace_back(config, parameters, block, ring, attention_workspace.view(), feedforward_workspace,
+      blocks.emplace_back(spec, parameters, block, ring, attention_workspace.view(), feedforward_workspace,
                           shape.deterministic);
     }
   }
@@ -54,8 +53,7 @@ struct Transformer::State {
   void load(const Batch& host) {
     ensure(!host.has_documents || std::ssize(host.document_starts) == host.B, "documents begin somewhere");
     batch.load(stream, host);
-    ring.begin({.causal = true, .window = config.sliding_window}, host.extents, host.ring_segments, host.B,
-               host.document_starts);
+    ring.begin(mask, host.extents, host.ring_segments, host.B, host.document_starts);
   }
   BlockTensors tensors(std::size_t layer, bool training) const {
     return activations.block(static_cast<std::int64_t>(layer), batch.B(), batch.T(), training);
@@ -71,7 +69,7 @@ struct Transformer::State {
     return tensors(blocks.size() - 1, training).output;
   }
 
-  const ModelConfig config;
+  const AttentionMask mask;  // of every layer: check_spec
   Parameters& parameters;
   Stream& stream;
   const ModelIds ids;
@@ -85,12 +83,12 @@ struct Transformer::State {
   Head head;
 };
 
-Transformer::Transformer(const ModelConfig& config, const ExecutionShape& shape, Allocator& allocator,
+Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
                          Parameters& parameters, Stream& stream, Communicator* ring) {
-  ensure(config.num_hidden_layers >= 1, "a transformer has at least one block");
+  check_spec(spec);
   ensure(ring ? ring->size() == shape.ring_size : allocator.planning(), "the ring's communicator fits ring_size");
-  ensure(parameters.table().flat_size() == make_parameter_table(config).flat_size(), "parameters of this very model");
-  state_ = std::make_unique<State>(config, shape, allocator, parameters, stream, ring);
+  ensure(parameters.table().flat_size() == make_parameter_table(spec).flat_size(), "parameters of this very model");
+  state_ = std::make_unique<State>(spec, shape, allocator, parameters, stream, ring);
 }
 
 Transformer::~Transformer() = default;

@@ -1,6 +1,6 @@
-// The model: embedding, L blocks, final norm, head and loss, from one block that serves Llama and GPT-2. Forward and
-// backward are explicit. Everything a step needs is allocated in the constructor (in plan mode: recorded), so a step
-// allocates nothing. A layer sees the ring, never a rank.
+// The model: embedding, L blocks, final norm, head and loss, from one block that serves every architecture
+// (layers/model_spec.h). Forward and backward are explicit. Everything a step needs is allocated in the constructor (in
+// plan mode: recorded), so a step allocates nothing. A layer sees the ring, never a rank.
 //
 // Accumulation rule: parameter gradients add (over micro-batches); activation gradients overwrite, except the residual
 // stream's, which adds.
@@ -9,10 +9,10 @@
 #include <memory>
 
 #include "data/batch.h"
-#include "framework/config/config.h"
 #include "framework/parameters.h"
 #include "framework/stream.h"
 #include "layers/execution_shape.h"
+#include "layers/model_spec.h"
 #include "parallel/communicator.h"
 #include "parallel/ring/ring_load.h"
 
@@ -21,8 +21,11 @@ namespace ringtrain {
 class Transformer {
  public:
   /// parameters and stream must outlive it. ring: this rank's sequence-parallel group; null only when planning.
-  Transformer(const ModelConfig& config, const ExecutionShape& shape, Allocator& allocator, Parameters& parameters,
+  Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, Parameters& parameters,
               Stream& stream, Communicator* ring);
+  Transformer(const ModelConfig& config, const ExecutionShape& shape, Allocator& allocator, Parameters& parameters,
+              Stream& stream, Communicator* ring)
+      : Transformer(model_spec(config), shape, allocator, parameters, stream, ring) {}
   ~Transformer();
 
   /// Sets all weights from (seed, parameter, element): the same on every mesh.

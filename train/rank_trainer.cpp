@@ -317,7 +317,7 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   manifest.skipped_steps = skipped_steps_;
   manifest.data_hash = run_.data_hash;
   manifest.dtype = name_of(run_.config.training.dtype);
-  manifest.architecture = run_.config.model.architecture == Architecture::llama ? "llama" : "gpt2";
+  manifest.architecture = name_of(run_.config.model.architecture);
   manifest.parameters = run_.table.count();
   return manifest;
 }

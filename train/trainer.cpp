@@ -11,6 +11,7 @@
 #include "framework/system/cores.h"
 #include "framework/system/signals.h"
 #include "layers/model_parameters.h"
+#include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/launch.h"
 #include "parallel/ring/ring_load.h"
@@ -107,8 +108,8 @@ std::string mesh_report(const Config& config, const Launcher& launcher) {
   }
   if (told < mesh.size()) text += fmt::format("  ... and {} more ranks\n", mesh.size() - told);
   if (mesh.sequence > 1) {
-    const AttentionMask mask{.causal = true, .window = config.model.sliding_window};
-    const auto pairs = pairs_by_rank(mask, config.mesh.layout, config.training.seq_len, mesh.sequence);
+    const auto pairs =
+        pairs_by_rank(attention_mask(config.model), config.mesh.layout, config.training.seq_len, mesh.sequence);
     text += fmt::format(
         "  attention: the busiest rank has {:.3f} x the mean pairs of queries and keys (document ends not counted)\n",
         imbalance(pairs));

@@ -1,6 +1,7 @@
 // The configuration of a run as plain typed values. read_config.h reads them from a file.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -11,15 +12,21 @@
 
 namespace ringtrain {
 
-enum class Architecture { llama, gpt2 };
+enum class Architecture { llama, gpt2 };  // layers/model_spec.h says what each is made of
+inline constexpr std::array all_architectures{Architecture::llama, Architecture::gpt2};
+const char* name_of(Architecture architecture);
+
 enum class RopeType { none, linear, ntk, yarn };
 enum class Packing { documents, concat };
 enum class Backend { automatic, threads, mpi, nccl };
 enum class Offload { none, activations, activations_and_optimizer };
-enum class Recompute { none, keep_attention, full };
 enum class OnFailure { stop, warn };
 enum class OnNonfinite { stop, skip };
 enum class ScheduleType { cosine, linear, wsd, constant };
+
+enum class Recompute { none, keep_attention, full };
+inline constexpr std::array all_recompute_policies{Recompute::none, Recompute::keep_attention, Recompute::full};
+const char* name_of(Recompute policy);
 
 struct RopeScalingConfig {
   RopeType type = RopeType::none;
@@ -38,7 +45,7 @@ struct ModelConfig {
   std::int64_t intermediate_size = 768;
   double rope_theta = 500000.0;
   RopeScalingConfig rope_scaling;
-  std::int64_t max_position_embeddings = 0;  // gpt2: the size of its position table
+  std::int64_t max_position_embeddings = 0;  // rows of the table of learned positions
   std::int64_t sliding_window = 0;
   double rms_norm_eps = 1.0e-5;
   double initializer_range = 0.02;

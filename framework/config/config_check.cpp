@@ -39,18 +39,12 @@ void check_heads(ModelConfig& model, ConfigProblems& problems) {
     }
     model.head_dim = model.hidden_size / heads;
   }
-  if (model.architecture == Architecture::llama && problems.clean({"model.architecture"}) && model.head_dim % 2 != 0) {
-    problems.add("model.head_dim",
-                 fmt::format("is {} (default: hidden_size / num_attention_heads = {} / {}), but rotary embedding turns "
-                             "pairs of elements: it must be even",
-                             model.head_dim, model.hidden_size, heads));
-  }
 }
 
 void check_rope(const ModelConfig& model, ConfigProblems& problems) {
   const RopeScalingConfig& scaling = model.rope_scaling;
   if (!problems.clean({"model.rope_scaling.type", "model.rope_scaling.factor",
-                       "model.rope_scaling.original_max_position_embeddings", "model.architecture"})) {
+                       "model.rope_scaling.original_max_position_embeddings"})) {
     return;
   }
   if (scaling.type == RopeType::none) {
@@ -68,44 +62,9 @@ void check_rope(const ModelConfig& model, ConfigProblems& problems) {
                       "it out",
                       scaling.original_max_position_embeddings));
     }
-  } else if (model.architecture == Architecture::gpt2) {
-    problems.add("model.rope_scaling.type",
-                 "model.architecture gpt2 has learned positions and nothing to scale; leave it out");
   } else if (scaling.type == RopeType::yarn && scaling.original_max_position_embeddings == 0) {
     problems.add("model.rope_scaling.original_max_position_embeddings",
                  "yarn needs the length that the weights were trained at");
-  }
-}
-
-void check_positions(const Config& config, ConfigProblems& problems) {
-  const ModelConfig& model = config.model;
-  if (!problems.clean({"model.architecture", "model.max_position_embeddings"})) return;
-  if (model.architecture == Architecture::llama) {
-    if (model.max_position_embeddings != 0) {
-      problems.add("model.max_position_embeddings",
-                   fmt::format("{} has no effect with model.architecture llama, whose rotary positions need no table; "
-                               "leave it out",
-                               model.max_position_embeddings));
-    }
-    return;
-  }
-  if (problems.clean({"model.rope_theta"}) && model.rope_theta != ModelConfig{}.rope_theta) {
-    problems.add("model.rope_theta",
-                 fmt::format("{} has no effect with model.architecture gpt2, which has learned positions; leave it out",
-                             model.rope_theta));
-  }
-  if (problems.clean({"training.seq_len"}) && model.max_position_embeddings < config.training.seq_len) {
-    problems.add(
-        "model.max_position_embeddings",
-        fmt::format("gpt2's table of {} positions is shorter than training.seq_len = {}; make it at least that",
-                    model.max_position_embeddings, config.training.seq_len));
-  }
-  const EvaluationConfig& evaluation = config.evaluation;
-  if (evaluation.interval > 0 && problems.clean({"evaluation.context_lengths"}) &&
-      !evaluation.context_lengths.empty() && evaluation.context_lengths.back() > model.max_position_embeddings) {
-    problems.add("evaluation.context_lengths",
-                 fmt::format("{} is beyond gpt2's table of model.max_position_embeddings = {} positions",
-                             evaluation.context_lengths.back(), model.max_position_embeddings));
   }
 }
 
@@ -206,7 +165,6 @@ void check_build(const Config& config, ConfigProblems& problems) {
 void resolve_and_check(Config& config, ConfigUse use, ConfigProblems& problems) {
   check_heads(config.model, problems);
   check_rope(config.model, problems);
-  check_positions(config, problems);
   check_batch(config, problems);
   check_evaluation(config.evaluation, problems);
   check_optimizer(config, problems);

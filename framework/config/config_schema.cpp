@@ -54,7 +54,8 @@ ConfigKey flag(const char* path, Get get, const char* doc) {
 
 /// One of several words, each of which stands for a value of the member.
 template <class Get, class Value>
-ConfigKey word(const char* path, Get get, const std::vector<std::pair<std::string, Value>>& words, const char* doc) {
+ConfigKey word(const char* path, Get get, const std::vector<std::pair<std::string, Value>>& words,
+               const std::string& doc) {
   std::vector<std::string> names;
   names.reserve(words.size());
   for (const auto& [name, value] : words) names.push_back(name);
@@ -72,6 +73,22 @@ ConfigKey word(const char* path, Get get, const std::vector<std::pair<std::strin
             fail(ExitCode::internal, "config key {} holds a value without a name", path);
           },
           fmt::format("{}", fmt::join(names, " | "))};
+}
+
+/// Return the values of an enumeration with their names, for word().
+template <class Values>
+auto named(const Values& values) {
+  std::vector<std::pair<std::string, typename Values::value_type>> words;
+  for (const auto value : values) words.emplace_back(name_of(value), value);
+  return words;
+}
+
+/// Return "a | b | c".
+template <class Values>
+std::string names_of(const Values& values) {
+  std::string text;
+  for (const auto value : values) text += fmt::format("{}{}", text.empty() ? "" : " | ", name_of(value));
+  return text;
 }
 
 /// A key with one possible word and no member.
@@ -194,10 +211,7 @@ constexpr std::int64_t k = 1024, m = k * k;
 
 std::vector<ConfigKey> make_table() {
   return {
-      word<>("model.architecture", MEMBER(model.architecture),
-             std::vector<std::pair<std::string, Architecture>>{{"llama", Architecture::llama},
-                                                               {"gpt2", Architecture::gpt2}},
-             "llama | gpt2"),
+      word<>("model.architecture", MEMBER(model.architecture), named(all_architectures), names_of(all_architectures)),
       integer("model.vocab_size", MEMBER(model.vocab_size), {2, 16 * m}, "256 bytes, and 256 = end of document"),
       integer("model.hidden_size", MEMBER(model.hidden_size), {1, 256 * k}, "width of the residual stream"),
       integer("model.num_hidden_layers", MEMBER(model.num_hidden_layers), {1, 8 * k}, "blocks"),
@@ -236,10 +250,7 @@ std::vector<ConfigKey> make_table() {
 
       integer("mesh.data", MEMBER(mesh.data), {1, 1 * k}, "data-parallel ranks"),
       integer("mesh.sequence", MEMBER(mesh.sequence), {1, 1 * k}, "ranks that share each sequence: the ring"),
-      word<>("mesh.layout", MEMBER(mesh.layout),
-             std::vector<std::pair<std::string, Layout>>{
-                 {"contiguous", Layout::contiguous}, {"striped", Layout::striped}, {"zigzag", Layout::zigzag}},
-             "contiguous | striped | zigzag"),
+      word<>("mesh.layout", MEMBER(mesh.layout), named(all_layouts), names_of(all_layouts)),
       word<>("mesh.backend", MEMBER(mesh.backend),
              std::vector<std::pair<std::string, Backend>>{{"auto", Backend::automatic},
                                                           {"threads", Backend::threads},
@@ -267,10 +278,8 @@ std::vector<ConfigKey> make_table() {
              std::vector<std::pair<std::string, DType>>{
                  {"float32", DType::float32}, {"float64", DType::float64}, {"bfloat16", DType::bfloat16}},
              "float32 | float64 on cpu, bfloat16 | float32 on cuda"),
-      word<>("training.recompute", MEMBER(training.recompute),
-             std::vector<std::pair<std::string, Recompute>>{
-                 {"none", Recompute::none}, {"keep_attention", Recompute::keep_attention}, {"full", Recompute::full}},
-             "none | keep_attention | full: what backward makes again, to keep less"),
+      word<>("training.recompute", MEMBER(training.recompute), named(all_recompute_policies),
+             names_of(all_recompute_policies) + ": what backward makes again, to keep less"),
       word<>(
           "training.offload", MEMBER(training.offload),
           std::vector<std::pair<std::string, Offload>>{{"none", Offload::none},

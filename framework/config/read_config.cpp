@@ -189,7 +189,7 @@ std::string read_text_file(const std::string& path) {
 }  // namespace
 
 Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
-                    ConfigUse use) {
+                    ConfigUse use, const ConfigRule& rule) {
   Config config;
   config.name = std::filesystem::path(path).stem().string();
   ConfigProblems problems(path, settings);
@@ -205,12 +205,14 @@ Config parse_config(const std::string& text, const std::string& path, const std:
   for (std::size_t i = 0; i < settings.size(); ++i) reader.setting(settings[i], static_cast<int>(i));
   reader.require();
   resolve_and_check(config, use, problems);
+  if (rule) rule(config, problems);
   problems.throw_if_any();
   return config;
 }
 
-Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use) {
-  return parse_config(read_text_file(path), path, settings, use);
+Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use,
+                   const ConfigRule& rule) {
+  return parse_config(read_text_file(path), path, settings, use, rule);
 }
 
 std::string to_yaml(const Config& config) {

@@ -2,6 +2,7 @@
 // whatever is wrong is reported, all at once, with file and line, before anything starts.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,15 +10,21 @@
 
 namespace ringtrain {
 
+class ConfigProblems;
+
+/// What a higher floor knows of keys that must fit together: it adds a problem for each that does not.
+using ConfigRule = std::function<void(const Config&, ConfigProblems&)>;
+
 /// Return the config of a file after the settings ("key.path=value", as of --set; of several of one key the last
 /// counts), with defaults resolved and everything checked: types, ranges, and what must fit together (heads, mesh and
 /// batch, lengths). Relative data paths are taken from the working directory. Throws one Error(usage) whose text lists
 /// every problem, one a line: "file:line: key: what, and what to do" (or "--set key=...: ..."), with the nearest known
-/// name for an unknown key.
-Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use = ConfigUse::run);
+/// name for an unknown key. rule: comes after this floor's own checks; programs pass layers' check_model.
+Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use = ConfigUse::run,
+                   const ConfigRule& rule = {});
 /// The same, from text; `path` only names it in messages.
 Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
-                    ConfigUse use = ConfigUse::run);
+                    ConfigUse use = ConfigUse::run, const ConfigRule& rule = {});
 /// Return the resolved config as YAML that read_config takes back to the same values (doubles round-trip).
 std::string to_yaml(const Config& config);
 

@@ -10,8 +10,6 @@
 namespace ringtrain {
 namespace {
 
-constexpr Layout layouts[] = {Layout::contiguous, Layout::striped, Layout::zigzag};
-
 /// What each token of one whole sequence must become.
 struct Reference {
   std::vector<std::int32_t> tokens, labels, positions, documents;
@@ -176,7 +174,7 @@ TEST_F(LoaderTest, UnionOverRanksIsTheWholeSequence) {
         for (const Sample& sample : samples) {
           wholes.push_back(reference(content, sample.window * length, length, 0, documents));
         }
-        for (const Layout layout : layouts) {
+        for (const Layout layout : all_layouts) {
           for (int ring = 1; ring <= 5; ++ring) {
             SCOPED_TRACE(fmt::format("{} ring {} length {} documents {} weights {}", name_of(layout), ring, length,
                                      documents, weights));
@@ -197,7 +195,7 @@ TEST_F(LoaderTest, SequencesLongerThanASlice) {
   const Corpus corpus = corpus_of(content);
   const std::int64_t length = 17001;
   const std::vector<Sample> samples{{0, 1, 0, 1}, {0, 0, 0, 0}};
-  for (const Layout layout : layouts) {
+  for (const Layout layout : all_layouts) {
     for (const int ring : {1, 2, 3, 5}) {
       SCOPED_TRACE(fmt::format("{} ring {}", name_of(layout), ring));
       std::vector<Reference> wholes;
@@ -222,7 +220,7 @@ TEST_F(LoaderTest, SpansScoreTheirLastPositions) {
       for (const std::int64_t begin : begins) {
         wholes.push_back(reference(content, begin, length, length - targets, false));
       }
-      for (const Layout layout : layouts) {
+      for (const Layout layout : all_layouts) {
         for (const int ring : {1, 2, 4, 5}) {
           SCOPED_TRACE(fmt::format("{} ring {} length {} targets {}", name_of(layout), ring, length, targets));
           check_ring(layout, ring, length, wholes, false, DType::float64, [&](Batch& batch, const ShardSpec& shard) {

@@ -296,12 +296,6 @@ INSTANTIATE_TEST_SUITE_P(
                 {},
                 "x.yaml:7: model.num_key_value_heads: model.num_attention_heads = 4 is not a multiple of it (8); every "
                 "key/value head serves the same number of query heads"},
-        Mistake{
-            "RotaryNeedsPairs",
-            base,
-            {"model.head_dim=5"},
-            "--set model.head_dim=5: is 5 (default: hidden_size / num_attention_heads = 256 / 4), but rotary embedding "
-            "turns pairs of elements: it must be even"},
         Mistake{"BatchOnMesh",
                 with("training", "global_batch_size: 10\n  micro_batch_size: 2"),
                 {"mesh.data=4"},
@@ -342,34 +336,6 @@ INSTANTIATE_TEST_SUITE_P(
             {},
             "x.yaml: model.rope_scaling.original_max_position_embeddings: yarn needs the length that the weights were "
             "trained at"},
-        Mistake{"LlamaHasNoTable",
-                with("model", "max_position_embeddings: 64"),
-                {},
-                "x.yaml:7: model.max_position_embeddings: 64 has no effect with model.architecture llama, whose rotary "
-                "positions need no table; leave it out"},
-        Mistake{"Gpt2NeedsATable",
-                with("model", "architecture: gpt2"),
-                {},
-                "x.yaml: model.max_position_embeddings: gpt2's table of 0 positions is shorter than training.seq_len = "
-                "64; make "
-                "it at least that"},
-        Mistake{"Gpt2EvaluatesInTheTable",
-                with("model", "architecture: gpt2\n  max_position_embeddings: 64"),
-                {"evaluation={interval: 1, context_lengths: [64, 65], target_tokens: 8}"},
-                "--set evaluation={interval: 1, context_lengths: [64, 65], target_tokens: 8}: "
-                "evaluation.context_lengths: 65 is "
-                "beyond gpt2's table of model.max_position_embeddings = 64 positions"},
-        Mistake{"Gpt2HasNoRotary",
-                with("model",
-                     "architecture: gpt2\n  max_position_embeddings: 64\n  rope_theta: 10000\n  rope_scaling: {type: "
-                     "linear, factor: 2}"),
-                {},
-                "x.yaml:9: model.rope_theta: 10000 has no effect with model.architecture gpt2, which has learned "
-                "positions; "
-                "leave it out\n"
-                "x.yaml:10: model.rope_scaling.type: model.architecture gpt2 has learned positions and nothing to "
-                "scale; leave "
-                "it out"},
         Mistake{"EvaluationNeedsLengths",
                 with("evaluation", "interval: 5"),
                 {},

@@ -28,6 +28,11 @@ class Draw {
     return result;
   }
 
+  template <class Values>
+  auto one_of(const Values& values) {
+    return values[static_cast<std::size_t>(below(std::ssize(values)))];
+  }
+
  private:
   std::uint64_t seed_, index_ = 0;
 };
@@ -36,7 +41,7 @@ Config random_config(std::uint64_t seed) {
   Draw draw(seed);
   Config c;
   ModelConfig& m = c.model;
-  m.architecture = draw.flag() ? Architecture::llama : Architecture::gpt2;
+  m.architecture = draw.one_of(all_architectures);
   m.vocab_size = 2 + draw.below(70000);
   m.num_key_value_heads = 1 + draw.below(4);
   m.num_attention_heads = m.num_key_value_heads * (1 + draw.below(4));
@@ -44,16 +49,13 @@ Config random_config(std::uint64_t seed) {
   m.hidden_size = 1 + draw.below(1000);
   m.num_hidden_layers = 1 + draw.below(10);
   m.intermediate_size = 1 + draw.below(5000);
-  if (m.architecture == Architecture::llama) {
-    m.rope_theta = std::exp(draw.real(0, 20));
-    m.rope_scaling.type = static_cast<RopeType>(draw.below(4));
-    if (m.rope_scaling.type != RopeType::none) {
-      m.rope_scaling.factor = draw.real(1, 64);
-      m.rope_scaling.original_max_position_embeddings = 1 + draw.below(10000);
-    }
-  } else {
-    m.max_position_embeddings = 100000 + draw.below(1000);
+  m.rope_theta = std::exp(draw.real(0, 20));
+  m.rope_scaling.type = static_cast<RopeType>(draw.below(4));
+  if (m.rope_scaling.type != RopeType::none) {
+    m.rope_scaling.factor = draw.real(1, 64);
+    m.rope_scaling.original_max_position_embeddings = 1 + draw.below(10000);
   }
+  m.max_position_embeddings = draw.below(1000);
   m.sliding_window = draw.below(1000);
   m.rms_norm_eps = std::exp(draw.real(-30, -1));
   m.initializer_range = draw.real(0, 1);
@@ -65,7 +67,7 @@ Config random_config(std::uint64_t seed) {
   c.data.packing = static_cast<Packing>(draw.below(2));
   c.mesh.data = 1 + draw.below(8);
   c.mesh.sequence = 1 + draw.below(8);
-  c.mesh.layout = static_cast<Layout>(draw.below(3));
+  c.mesh.layout = draw.one_of(all_layouts);
   c.mesh.backend = static_cast<Backend>(draw.below(2));
   c.mesh.threads_per_rank = draw.below(9);
   c.mesh.timeout_seconds = draw.real(1e-3, 1e5);
@@ -76,7 +78,7 @@ Config random_config(std::uint64_t seed) {
   t.steps = 1 + draw.below(1000000000);
   t.seed = random_bits(seed, Purpose::test, 1u << 20);
   t.dtype = draw.flag() ? DType::float32 : DType::float64;
-  t.recompute = static_cast<Recompute>(draw.below(3));
+  t.recompute = draw.one_of(all_recompute_policies);
   t.feedforward_chunk = draw.below(5000);
   t.loss_chunk = 1 + draw.below(5000);
   t.deterministic = draw.flag();

@@ -12,10 +12,11 @@ namespace ringtrain::testing {
 
 using Settings = std::vector<std::string>;
 
-/// What reading a text complains of; "" if nothing. Anything but Error(usage) fails the test.
-inline std::string complaint(const std::string& text, const Settings& settings = {}) {
+/// What reading a text, and a higher floor's rule, complain of; "" if nothing. Anything but Error(usage) fails the
+/// test.
+inline std::string complaint(const std::string& text, const Settings& settings = {}, const ConfigRule& rule = {}) {
   try {
-    parse_config(text, "x.yaml", settings);
+    parse_config(text, "x.yaml", settings, ConfigUse::run, rule);
     return "";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);

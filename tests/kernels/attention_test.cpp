@@ -47,7 +47,7 @@ TEST(Attention, Documents) {
 /// Every rank's queries against every rank's keys, the own block first and then round the ring, as the ring does; and
 /// backwards, since any order must do.
 TEST(Attention, ShardsOfEveryLayout) {
-  for (Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+  for (Layout layout : all_layouts) {
     for (int ranks : {2, 3, 5}) {
       for (std::int64_t documents : {0, 50}) {
         for (const AttentionMask mask :

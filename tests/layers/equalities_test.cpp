@@ -11,7 +11,7 @@ namespace {
 
 class Equalities : public ::testing::TestWithParam<Architecture> {
  protected:
-  ModelConfig config() const { return GetParam() == Architecture::gpt2 ? small_gpt2() : small_llama(); }
+  ModelConfig config() const { return small_model(GetParam()); }
 };
 
 void expect_same_bits(const RunResult& a, const RunResult& b) {
@@ -71,7 +71,7 @@ TEST_P(Equalities, RingsAndLayoutsEqualOneRank) {
   const Sequences sequences = random_sequences(config(), 2, 43, true, 6);
   const RunResult one = run_training(config(), {}, sequences, sequences.denominator());
   for (const int ranks : {2, 3, 4, 5}) {
-    for (const Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+    for (const Layout layout : all_layouts) {
       SCOPED_TRACE(std::string("ring of ") + std::to_string(ranks) + " " + name_of(layout));
       const RunOptions options{.ranks = ranks, .layout = layout, .recompute = Recompute::keep_attention};
       const RunResult result = run_training(config(), options, sequences, sequences.denominator());
@@ -84,7 +84,7 @@ TEST_P(Equalities, RingsAndLayoutsEqualOneRank) {
 TEST_P(Equalities, RanksWithoutTokensTakePart) {
   const Sequences sequences = random_sequences(config(), 2, 2, false, 7);
   const RunResult one = run_training(config(), {}, sequences, 3.0);
-  for (const Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+  for (const Layout layout : all_layouts) {
     for (const Recompute policy : {Recompute::none, Recompute::full}) {
       const RunOptions options{.ranks = 4, .layout = layout, .recompute = policy};
       const RunResult result = run_training(config(), options, sequences, 3.0);
@@ -108,7 +108,7 @@ TEST_P(Equalities, GroupsCompleteInOneOrderOnEveryRank) {
 TEST_P(Equalities, MicroBatchesAddInTheSameBuffers) {
   const Sequences large = random_sequences(config(), 3, 29, true, 9),
                   small = random_sequences(config(), 1, 10, false, 10);
-  for (const Recompute policy : {Recompute::none, Recompute::keep_attention, Recompute::full}) {
+  for (const Recompute policy : all_recompute_policies) {
     const RunOptions options{.ranks = 2, .layout = Layout::zigzag, .recompute = policy};
     const RunResult first = run_training(config(), options, large, 7.0);
     const RunResult second = run_training(config(), options, small, 7.0);
@@ -183,8 +183,8 @@ TEST_P(Equalities, NoTargetsGiveNoGradient) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Equalities, ::testing::Values(Architecture::llama, Architecture::gpt2),
-                         [](const auto& test) { return test.param == Architecture::gpt2 ? "gpt2" : "llama"; });
+INSTANTIATE_TEST_SUITE_P(Models, Equalities, ::testing::ValuesIn(all_architectures),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
 
 }  // namespace
 }  // namespace ringtrain::testing

@@ -22,7 +22,7 @@ struct Case {
 ModelConfig with_window(ModelConfig config) {
   config.sliding_window = 5;
   config.tie_word_embeddings = false;
-  config.rope_scaling = {.type = config.architecture == Architecture::llama ? RopeType::yarn : RopeType::none,
+  config.rope_scaling = {.type = model_spec(config).positions == Positions::rope ? RopeType::yarn : RopeType::none,
                          .factor = 2.0,
                          .original_max_position_embeddings = 16};
   return config;

@@ -348,13 +348,21 @@ inline ModelConfig small_llama() {
   config.rope_theta = 10000.0;
   return config;
 }
-inline ModelConfig small_gpt2() {
+/// Return a small model of an architecture.
+inline ModelConfig small_model(Architecture architecture) {
   ModelConfig config = small_llama();
-  config.architecture = Architecture::gpt2;
-  config.num_key_value_heads = 4;
-  config.head_dim = 3;
+  config.architecture = architecture;
   config.max_position_embeddings = 64;
+  if (model_spec(config).positions != Positions::learned) {
+    config.max_position_embeddings = 0;
+  } else {
+    config.num_key_value_heads = 4;  // as such models have them, and a size of heads that rotary ones cannot have
+    config.head_dim = 3;
+  }
   return config;
+}
+inline ModelConfig small_gpt2() {
+  return small_model(Architecture::gpt2);
 }
 
 }  // namespace ringtrain::testing

@@ -177,13 +177,8 @@ TEST(MemoryPlan, AModelThatOnlyEvaluatesKeepsNothingALayer) {
   EXPECT_EQ(activations(shallow), activations(deep));
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, MemoryTest,
-                         ::testing::Values(Recompute::none, Recompute::keep_attention, Recompute::full),
-                         [](const auto& test) {
-                           return test.param == Recompute::none             ? "none"
-                                  : test.param == Recompute::keep_attention ? "keep_attention"
-                                                                            : "full";
-                         });
+INSTANTIATE_TEST_SUITE_P(Policies, MemoryTest, ::testing::ValuesIn(all_recompute_policies),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
 
 }  // namespace
 }  // namespace ringtrain::testing

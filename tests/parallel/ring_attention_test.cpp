@@ -80,8 +80,7 @@ TEST_P(RingAttention, EqualsTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RingAttention,
-                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 5, 8),
-                                            ::testing::Values(Layout::contiguous, Layout::striped, Layout::zigzag)),
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 5, 8), ::testing::ValuesIn(all_layouts)),
                          [](const auto& param_info) {
                            return fmt::format("{}_{}", name_of(std::get<1>(param_info.param)),
                                               std::get<0>(param_info.param));
@@ -104,7 +103,7 @@ TEST(RingAttentionFloat, ErrorDoesNotGrowWithTheRing) {
   EXPECT_LE(worst_error(one, expected), 4e-6);
   using Field = std::vector<double> Result::*;
   for (const int N : {2, 3, 4, 8}) {
-    for (const Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+    for (const Layout layout : all_layouts) {
       const Result found = run_ring(p, {.N = N, .layout = layout, .dtype = DType::float32});
       EXPECT_LE(worst_error(found, expected), 4e-6) << name_of(layout) << ' ' << N;
       for (const Field field : {&Result::out, &Result::dq, &Result::dk, &Result::dv}) {

@@ -17,7 +17,7 @@ TEST(RingLoad, PairsWithinDocumentsAreThoseThatOneCounts) {
   const auto draw = [&](std::uint64_t bound) {
     return static_cast<std::int64_t>(random_below(3, Purpose::test, draws++, bound));
   };
-  for (const Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+  for (const Layout layout : all_layouts) {
     for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{true, 5}, AttentionMask{false, 0}}) {
       std::vector<std::int32_t> of_sequences(B * S);  // [B, S]
       std::vector<DocumentStarts> starts(B, {0});

@@ -71,7 +71,7 @@ void expect_every_token_once(const std::vector<SegmentList>& shards, std::int64_
 }
 
 TEST(RingParts, HoldEveryTokenOnce) {
-  for (const Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+  for (const Layout layout : all_layouts) {
     for (const std::int64_t S : {0, 1, 2, 7, 100, 1031, 4096}) {
       std::vector<SegmentList> shards;
       for (int rank = 0; rank < 3; ++rank) shards.push_back(shard_segments(layout, S, 3, rank));

@@ -3,6 +3,7 @@
 #include "tests/train/train_fixture.h"
 
 #include "framework/storage/files.h"
+#include "layers/model_spec.h"
 #include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain::testing {
@@ -24,6 +25,14 @@ class Resume : public TrainTest {
     std::vector<std::int64_t> all;
     for (std::int64_t i = 1; i <= last; ++i) all.push_back(i);
     return all;
+  }
+  static ModelConfig config_of(Architecture architecture) {
+    ModelConfig config;
+    config.architecture = architecture;
+    config.num_key_value_heads = config.num_attention_heads;
+    config.head_dim = 64;
+    config.max_position_embeddings = 1;
+    return config;
   }
   const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
 };
@@ -58,6 +67,26 @@ TEST_F(Resume, ThirtyAndThirtyStepsAreSixtyBitForBit) {
   EXPECT_GT(seen.size(), 100u);
   EXPECT_LT(seen.size(), 180u);
   for (const auto& [sample, times] : seen) EXPECT_GE(times, 2) << sample;
+}
+
+TEST_F(Resume, OfEveryArchitectureIsBitForBit) {
+  const std::string data = write_tokens("text.h5", {});
+  for (const Architecture architecture : all_architectures) {
+    const std::string name = name_of(architecture);
+    SCOPED_TRACE(name);
+    std::vector<std::string> settings{"training.steps=8", "mesh.sequence=2", "checkpoint.interval=3",
+                                      "model.architecture=" + name};
+    if (model_spec(config_of(architecture)).positions == Positions::learned) {
+      settings.emplace_back("model.max_position_embeddings=37");
+    }
+    const Config config = tiny(data, settings);
+    run(config, name);
+    run(config, name + "_parts", {}, 4);
+    run(config, name + "_parts", resume);
+    EXPECT_EQ(losses(name + "_parts"), losses(name));
+    EXPECT_EQ(state(checkpoint(name + "_parts", 8)), state(checkpoint(name, 8)));
+    EXPECT_EQ(open_checkpoint(checkpoint(name, 8)).manifest.architecture, name);
+  }
 }
 
 TEST_F(Resume, AtTheExactEndOfAnEpoch) {

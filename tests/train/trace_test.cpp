@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "framework/config/read_config.h"
+#include "layers/model_spec.h"
 #include "parallel/ring/ring_schedule.h"
 #include "tests/train/child_process.h"
 #include "tests/train/timeline.h"
@@ -28,8 +29,7 @@ class Timeline : public TimelineTest {
       }
       extents.push_back({sequence});
     }
-    return ring_plan(ring_needs({.causal = true, .window = config.model.sliding_window}, extents), N, ring_rank)
-        .steps.size();
+    return ring_plan(ring_needs(attention_mask(config.model), extents), N, ring_rank).steps.size();
   }
 };
 

@@ -7,6 +7,7 @@
 #include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
+#include "layers/model_spec.h"
 
 namespace ringtrain {
 
@@ -42,7 +43,7 @@ Checkpoint open_checkpoint(const std::string& path) {
   }
   Checkpoint checkpoint{folder, verify_checkpoint(folder), {}};
   try {
-    checkpoint.config = read_config(folder + "/config.yaml", {}, ConfigUse::know);
+    checkpoint.config = read_config(folder + "/config.yaml", {}, ConfigUse::know, check_model);
   } catch (const Error& error) {
     fail(ExitCode::checkpoint, "{}: its config cannot be used: {}", folder, error.what());
   }

@@ -10,6 +10,7 @@
 #include "framework/error.h"
 #include "framework/profile/progress.h"
 #include "layers/model_parameters.h"
+#include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/launch.h"
 #include "train/checkpoint/checkpoint.h"
@@ -30,10 +31,11 @@ EvaluationRequest resolved(EvaluationRequest request, const EvaluationConfig& co
 void check_lengths(const EvaluationOptions& options, const EvaluationRequest& request, const Config& config) {
   check_request(request, "--context-lengths and --target-tokens");
   const auto& lengths = request.context_lengths;
-  if (config.model.architecture == Architecture::gpt2 && lengths.back() > config.model.max_position_embeddings) {
+  const ModelSpec spec = model_spec(config.model);
+  if (spec.positions == Positions::learned && lengths.back() > spec.max_position_embeddings) {
     fail(ExitCode::usage,
-         "--context-lengths: {} is beyond this gpt2's table of model.max_position_embeddings = {} positions",
-         lengths.back(), config.model.max_position_embeddings);
+         "--context-lengths: {} is beyond this {}'s table of model.max_position_embeddings = {} positions",
+         lengths.back(), spec.architecture, spec.max_position_embeddings);
   }
   if (options.mesh.sequence > lengths.front()) {
     fail(ExitCode::usage, "--mesh: {} sequence ranks are more than the shortest context length, {}",

@@ -7,6 +7,7 @@
 #include "framework/config/config_reference.h"
 #include "framework/config/read_config.h"
 #include "framework/profile/hash_progress.h"
+#include "layers/model_spec.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
@@ -84,7 +85,7 @@ int run(int argc, char** argv, Launcher& launcher) {
 
   if (trace->count() > 0 && options.trace.path.empty()) fail(ExitCode::usage, "--trace is empty; name a file");
   options.trace.inputs = {config_path};
-  options.config = read_config(config_path, settings);
+  options.config = read_config(config_path, settings, ConfigUse::run, check_model);
   options.output = output.empty() ? "runs/" + options.config.name : output;
   options.start.resume = resume->count() > 0;
   options.start.resume_path = resume_path;

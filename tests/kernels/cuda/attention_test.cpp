@@ -225,7 +225,7 @@ Outputs ring(Gpu& gpu, const Case& c, std::int64_t S, Layout layout, int ranks, 
 void expect_ring_as_exact(Gpu& gpu, const Case& c, std::int64_t S, DType dtype) {
   const Expected e = expected_of(c, dtype);
   const Outputs one = run(gpu, c, dtype);
-  for (Layout layout : {Layout::contiguous, Layout::striped, Layout::zigzag}) {
+  for (Layout layout : all_layouts) {
     for (int ranks : {2, 3}) {
       SCOPED_TRACE(std::string(name_of(layout)) + " of " + std::to_string(ranks) + ", " + c.name);
       const Outputs got = ring(gpu, c, S, layout, ranks, dtype);

@@ -10,12 +10,13 @@ class GpuModel : public GpuTest, public ::testing::WithParamInterface<Architectu
  protected:
   /// A model whose heads have 64 elements, as the fast attention wants, or the small one.
   ModelConfig config(bool wide) const {
-    ModelConfig config = GetParam() == Architecture::gpt2 ? small_gpt2() : small_llama();
+    ModelConfig config = small_model(GetParam());
     if (!wide) return config;
     config.head_dim = 64;
     config.hidden_size = 48;
     config.num_attention_heads = 2;
-    config.num_key_value_heads = GetParam() == Architecture::gpt2 ? 2 : 1;
+    if (config.num_key_value_heads < 4) config.num_key_value_heads = 1;
+    config.num_key_value_heads = std::min(config.num_key_value_heads, config.num_attention_heads);
     config.intermediate_size = 40;
     config.num_hidden_layers = 5;  // more than stay on the device when they are offloaded
     return config;
@@ -64,7 +65,7 @@ TEST_P(GpuModel, RecomputeAndOffloadingGiveTheSameBits) {
   for (const int ranks : {1, 2}) {
     RunOptions options{.ranks = ranks, .layout = Layout::zigzag, .dtype = DType::bfloat16, .device = Device::cuda(0)};
     const RunResult none = run_training(config(true), options, sequences, sequences.denominator());
-    for (const Recompute policy : {Recompute::none, Recompute::keep_attention, Recompute::full}) {
+    for (const Recompute policy : all_recompute_policies) {
       for (const bool offload : {false, true}) {
         SCOPED_TRACE("ring of " + std::to_string(ranks) + (offload ? ", offloaded" : ""));
         options.recompute = policy;
@@ -75,8 +76,8 @@ TEST_P(GpuModel, RecomputeAndOffloadingGiveTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, GpuModel, ::testing::Values(Architecture::llama, Architecture::gpt2),
-                         [](const auto& one) { return one.param == Architecture::llama ? "llama" : "gpt2"; });
+INSTANTIATE_TEST_SUITE_P(Architectures, GpuModel, ::testing::ValuesIn(all_architectures),
+                         [](const auto& one) { return std::string(name_of(one.param)); });
 
 }  // namespace
 }  // namespace ringtrain::testing

@@ -1,0 +1,29 @@
+#include "framework/config/config.h"
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+const char* name_of(Architecture architecture) {
+  switch (architecture) {
+    case Architecture::llama:
+      return "llama";
+    case Architecture::gpt2:
+      return "gpt2";
+  }
+  fail(ExitCode::internal, "an architecture without a name");
+}
+
+const char* name_of(Recompute policy) {
+  switch (policy) {
+    case Recompute::none:
+      return "none";
+    case Recompute::keep_attention:
+      return "keep_attention";
+    case Recompute::full:
+      return "full";
+  }
+  fail(ExitCode::internal, "a recompute policy without a name");
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,147 @@
+#include "layers/model_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Sets the traits of an architecture. The one switch: an architecture that is not here does not build.
+void set_traits(ModelSpec& spec, Architecture architecture) {
+  switch (architecture) {
+    case Architecture::llama:  // Touvron et al., 2023
+      return;
+    case Architecture::gpt2:  // Radford et al., 2019
+      spec.norm = NormKind::layer_norm;
+      spec.biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
+      spec.gated_feedforward = false;
+      spec.activation = Activation::gelu;
+      spec.positions = Positions::learned;
+      spec.scaled_residual_init = true;
+      return;
+  }
+  fail(ExitCode::internal, "model.architecture holds a value that names no architecture");
+}
+
+ModelSpec traits_of(const ModelConfig& config) {
+  ModelSpec spec;
+  spec.architecture = name_of(config.architecture);
+  set_traits(spec, config.architecture);
+  return spec;
+}
+
+}  // namespace
+
+AttentionMask attention_mask(const ModelConfig& config) {
+  return {.causal = true, .window = config.sliding_window};
+}
+
+ModelSpec model_spec(const ModelConfig& config) {
+  ensure(config.head_dim > 0 && config.num_key_value_heads > 0, "a model config is resolved before it is built");
+  ModelSpec spec = traits_of(config);
+  spec.vocab_size = config.vocab_size;
+  spec.hidden_size = config.hidden_size;
+  spec.intermediate_size = config.intermediate_size;
+  spec.num_attention_heads = config.num_attention_heads;
+  spec.num_key_value_heads = config.num_key_value_heads;
+  spec.head_dim = config.head_dim;
+  spec.norm_eps = config.rms_norm_eps;
+  spec.max_position_embeddings = config.max_position_embeddings;
+  spec.rope_theta = config.rope_theta;
+  spec.rope_scaling = config.rope_scaling;
+  spec.tied_head = config.tie_word_embeddings;
+  spec.initializer_range = config.initializer_range;
+  spec.layers.assign(static_cast<std::size_t>(config.num_hidden_layers),
+                     {.mask = attention_mask(config), .rope = spec.positions == Positions::rope});
+  check_spec(spec);
+  return spec;
+}
+
+void check_spec(const ModelSpec& spec) {
+  const auto refuse_if = [&](bool refused, const char* what) {
+    if (refused) fail(ExitCode::usage, "a model of architecture {} cannot be computed: {}", spec.architecture, what);
+  };
+  const auto any_layer = [&](auto&& holds) { return std::any_of(spec.layers.begin(), spec.layers.end(), holds); };
+  const auto rotates = [](const LayerSpec& layer) { return layer.rope; };
+  const auto masked_otherwise = [&](const LayerSpec& layer) { return layer.mask != spec.layers.front().mask; };
+  refuse_if(spec.layers.empty(), "it needs at least one layer");
+  refuse_if(spec.gated_feedforward && spec.activation != Activation::silu,
+            "a gated feedforward has silu alone, no other activation has a gated kernel");
+  refuse_if(!spec.gated_feedforward && spec.activation != Activation::gelu,
+            "a feedforward without a gate has gelu alone, no other activation has a kernel of its own");
+  refuse_if(spec.gated_feedforward && spec.biases.feedforward, "a gated feedforward has no biases");
+  refuse_if(spec.positions == Positions::learned && spec.max_position_embeddings < 1,
+            "learned positions need a table of at least one row (model.max_position_embeddings)");
+  refuse_if(spec.positions != Positions::rope && any_layer(rotates),
+            "a layer rotates queries and keys, but positions are not rotary");
+  refuse_if(any_layer(rotates) && spec.head_dim % 2 != 0,
+            "rotary positions turn pairs of elements, so model.head_dim must be even");
+  refuse_if(any_layer(masked_otherwise), "its layers differ in their attention mask, but the ring has one schedule");
+}
+
+namespace {
+
+void check_rope_keys(const ModelSpec& traits, const ModelConfig& model, ConfigProblems& problems) {
+  if (traits.positions == Positions::rope) {
+    if (problems.clean(
+            {"model.hidden_size", "model.num_attention_heads", "model.num_key_value_heads", "model.head_dim"}) &&
+        model.head_dim % 2 != 0) {
+      problems.add("model.head_dim",
+                   fmt::format("is {} (default: hidden_size / num_attention_heads = {} / {}), but rotary embedding "
+                               "turns pairs of elements: it must be even",
+                               model.head_dim, model.hidden_size, model.num_attention_heads));
+    }
+    return;
+  }
+  if (problems.clean({"model.rope_theta"}) && model.rope_theta != ModelConfig{}.rope_theta) {
+    problems.add("model.rope_theta",
+                 fmt::format("{} has no effect with model.architecture {}, which has no rotary positions; leave it out",
+                             model.rope_theta, traits.architecture));
+  }
+  if (problems.clean({"model.rope_scaling.type"}) && model.rope_scaling.type != RopeType::none) {
+    problems.add(
+        "model.rope_scaling.type",
+        fmt::format("model.architecture {} has no rotary positions to scale; leave it out", traits.architecture));
+  }
+}
+
+void check_table_keys(const ModelSpec& traits, const Config& config, ConfigProblems& problems) {
+  const std::int64_t rows = config.model.max_position_embeddings;
+  if (!problems.clean({"model.max_position_embeddings"})) return;
+  if (traits.positions != Positions::learned) {
+    if (rows != 0) {
+      problems.add("model.max_position_embeddings",
+                   fmt::format("{} has no effect with model.architecture {}, whose positions need no table; leave it "
+                               "out",
+                               rows, traits.architecture));
+    }
+    return;
+  }
+  if (problems.clean({"training.seq_len"}) && rows < config.training.seq_len) {
+    problems.add("model.max_position_embeddings",
+                 fmt::format("{}'s table of {} positions is shorter than training.seq_len = {}; make it at least that",
+                             traits.architecture, rows, config.training.seq_len));
+  }
+  const EvaluationConfig& evaluation = config.evaluation;
+  if (evaluation.interval > 0 && problems.clean({"evaluation.context_lengths"}) &&
+      !evaluation.context_lengths.empty() && evaluation.context_lengths.back() > rows) {
+    problems.add("evaluation.context_lengths",
+                 fmt::format("{} is beyond {}'s table of model.max_position_embeddings = {} positions",
+                             evaluation.context_lengths.back(), traits.architecture, rows));
+  }
+}
+
+}  // namespace
+
+void check_model(const Config& config, ConfigProblems& problems) {
+  if (!problems.clean({"model.architecture"})) return;
+  const ModelSpec traits = traits_of(config.model);
+  check_rope_keys(traits, config.model, problems);
+  check_table_keys(traits, config, problems);
+}
+
+}  // namespace ringtrain

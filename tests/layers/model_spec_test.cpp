@@ -1,0 +1,143 @@
+// Traits: what each architecture is made of, which keys of a config it can use, and that a combination which no layer
+// computes is refused.
+#include "layers/model_spec.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "tests/framework/config_text.h"
+#include "tests/layers/harness.h"
+
+namespace ringtrain::testing {
+namespace {
+
+/// What the reader and this floor's rule complain of.
+std::string model_complaint(const std::string& text, const Settings& settings = {}) {
+  return complaint(text, settings, check_model);
+}
+
+TEST(ModelSpec, EveryArchitectureHasASpecThatTheLayersCompute) {
+  for (const Architecture architecture : all_architectures) {
+    const ModelSpec spec = model_spec(small_model(architecture));
+    EXPECT_EQ(spec.architecture, name_of(architecture));
+    EXPECT_EQ(spec.num_hidden_layers(), 3);
+    EXPECT_NO_THROW(check_spec(spec));
+  }
+}
+
+TEST(ModelSpec, TheMaskOfEveryLayerIsThatOfTheConfig) {
+  for (const std::int64_t window : {0, 5}) {
+    ModelConfig config = small_llama();
+    config.sliding_window = window;
+    const AttentionMask expected{.causal = true, .window = window};
+    EXPECT_EQ(attention_mask(config), expected);
+    const ModelSpec spec = model_spec(config);
+    for (const LayerSpec& layer : spec.layers) {
+      EXPECT_EQ(layer.mask, expected);
+      EXPECT_TRUE(layer.rope);
+    }
+  }
+}
+
+TEST(ModelSpec, AValueThatNamesNoArchitectureIsRefused) {
+  ModelConfig config = small_llama();
+  config.architecture = static_cast<Architecture>(77);
+  EXPECT_THROW(model_spec(config), Error);
+}
+
+struct Refusal {
+  const char* name;
+  std::function<void(ModelSpec&)> change;
+  std::string sentence;
+};
+class RefusedSpec : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedSpec, InOneSentence) {
+  ModelSpec spec = model_spec(small_llama());
+  GetParam().change(spec);
+  const std::string expected = "a model of architecture llama cannot be computed: " + GetParam().sentence;
+  try {
+    check_spec(spec);
+    FAIL() << "was not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.what(), expected);
+  }
+  // And by the model itself, before it allocates anything.
+  Allocator allocator(Device::cpu(), Allocator::Mode::plan);
+  ThreadPool pool(1);
+  Stream stream(pool);
+  const ParameterTable table = make_parameter_table(small_llama());
+  Parameters parameters(allocator, table, DType::float32, true);
+  const std::size_t before = allocator.live().size();
+  EXPECT_THROW(Transformer(spec, ExecutionShape{}, allocator, parameters, stream, nullptr), Error);
+  EXPECT_EQ(allocator.live().size(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Traits, RefusedSpec,
+    ::testing::Values(Refusal{"NoLayers", [](ModelSpec& spec) { spec.layers.clear(); }, "it needs at least one layer"},
+                      Refusal{"GatedGelu", [](ModelSpec& spec) { spec.activation = Activation::gelu; },
+                              "a gated feedforward has silu alone, no other activation has a gated kernel"},
+                      Refusal{
+                          "PlainSilu", [](ModelSpec& spec) { spec.gated_feedforward = false; },
+                          "a feedforward without a gate has gelu alone, no other activation has a kernel of its own"},
+                      Refusal{"LearnedPositionsWithoutATable",
+                              [](ModelSpec& spec) {
+                                spec.positions = Positions::learned;
+                                for (LayerSpec& layer : spec.layers) layer.rope = false;
+                              },
+                              "learned positions need a table of at least one row (model.max_position_embeddings)"},
+                      Refusal{"RopeWithoutRotaryPositions", [](ModelSpec& spec) { spec.positions = Positions::none; },
+                              "a layer rotates queries and keys, but positions are not rotary"},
+                      Refusal{"OddHeads", [](ModelSpec& spec) { spec.head_dim = 5; },
+                              "rotary positions turn pairs of elements, so model.head_dim must be even"},
+                      Refusal{"WindowsThatDiffer", [](ModelSpec& spec) { spec.layers[1].mask.window = 4; },
+                              "its layers differ in their attention mask, but the ring has one schedule"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(ModelKeys, RotaryTurnsPairs) {
+  EXPECT_EQ(model_complaint(base, {"model.head_dim=5"}),
+            "--set model.head_dim=5: is 5 (default: hidden_size / num_attention_heads = 256 / 4), but rotary embedding "
+            "turns pairs of elements: it must be even");
+  EXPECT_EQ(model_complaint(base, {"model.architecture=gpt2", "model.max_position_embeddings=64", "model.head_dim=5"}),
+            "");
+}
+
+TEST(ModelKeys, OnlyLearnedPositionsHaveATable) {
+  for (const Architecture architecture : all_architectures) {
+    const std::string name = name_of(architecture);
+    const std::string found =
+        model_complaint(with("model", "architecture: " + name + "\n  max_position_embeddings: 64"));
+    const std::string expected = "x.yaml:8: model.max_position_embeddings: 64 has no effect with model.architecture " +
+                                 name + ", whose positions need no table; leave it out";
+    const bool learned = model_spec(small_model(architecture)).positions == Positions::learned;
+    EXPECT_EQ(found, learned ? "" : expected);
+  }
+}
+
+TEST(ModelKeys, ATableHoldsEveryLength) {
+  EXPECT_EQ(model_complaint(with("model", "architecture: gpt2")),
+            "x.yaml: model.max_position_embeddings: gpt2's table of 0 positions is shorter than training.seq_len = 64; "
+            "make it at least that");
+  const std::string evaluation = "evaluation={interval: 1, context_lengths: [64, 65], target_tokens: 8}";
+  EXPECT_EQ(model_complaint(with("model", "architecture: gpt2\n  max_position_embeddings: 64"), {evaluation}),
+            "--set " + evaluation +
+                ": evaluation.context_lengths: 65 is beyond gpt2's table of model.max_position_embeddings = 64 "
+                "positions");
+}
+
+TEST(ModelKeys, OnlyRotaryPositionsAreScaled) {
+  EXPECT_EQ(model_complaint(with("model",
+                                 "architecture: gpt2\n  max_position_embeddings: 64\n  rope_theta: 10000\n"
+                                 "  rope_scaling: {type: linear, factor: 2}")),
+            "x.yaml:9: model.rope_theta: 10000 has no effect with model.architecture gpt2, which has no rotary "
+            "positions; leave it out\n"
+            "x.yaml:10: model.rope_scaling.type: model.architecture gpt2 has no rotary positions to scale; leave it "
+            "out");
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
