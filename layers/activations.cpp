@@ -100,6 +100,7 @@ Activations::Activations(Allocator& allocator, const ModelSpec& spec, const Exec
       kept_(trains ? kept_by(shape.recompute) : Kept{}),
       trains_(trains),
       gated_(spec.gated_feedforward),
+      query_key_norm_(spec.query_key_norm),
       offload_(trains && shape.offload),
       sent_(static_cast<std::size_t>(layers_)),
       fetched_(static_cast<std::size_t>(layers_)) {
@@ -112,7 +113,7 @@ Activations::Activations(Allocator& allocator, const ModelSpec& spec, const Exec
     return allocator.make(Tag::activations, fmt::format("shared {}", name), type, {tokens, width});
   };
   make(input_, "input", C_, trains);
-  make(query_, "query", H_ * D_, kept_.everything);
+  make(query_, "query", H_ * D_, kept_.everything && !query_key_norm_);
   make(key_value_, "key and value", 2 * G_ * D_, kept_.everything);
   make(attention_, "attention out", H_ * D_, kept_.attention);
   logsumexp_.make(allocator, "attention logsumexp", sums, {training, H_}, {most, H_}, layers_, kept_.attention,
@@ -121,6 +122,12 @@ Activations::Activations(Allocator& allocator, const ModelSpec& spec, const Exec
   if (kept_.everything) {
     if (gated_) make(gate_, "feedforward gate", F_, true);
     make(up_, "feedforward up", F_, true);
+  }
+  if (query_key_norm_) {
+    make(query_projection_, "query before its norm", H_ * D_, kept_.everything);
+    make(key_projection_, "key before its norm", G_ * D_, kept_.everything);
+    query_statistics_ = make_shared("query norm statistics", sums, most, H_);
+    key_statistics_ = make_shared("key norm statistics", sums, most, G_);
   }
   normed_ = make_shared("normed", dtype, most, C_);
   statistics_ = make_shared("norm statistics", sums, most, norm_statistics_);
@@ -142,6 +149,12 @@ BlockTensors Activations::block(std::int64_t layer, std::int64_t B, std::int64_t
   t.statistics = statistics_.view().prefix({n, norm_statistics_});
   t.query = query_.of(home, heads);
   t.key_value = key_value_.of(home, pair);
+  if (query_key_norm_) {
+    t.query_projection = query_projection_.of(home, heads);
+    t.key_projection = key_projection_.of(home, {n, G_ * D_});
+    t.query_statistics = query_statistics_.view().prefix({n * H_});
+    t.key_statistics = key_statistics_.view().prefix({n * G_});
+  }
   t.attention = attention_.of(home, heads);
   t.attention_sum = attention_sum_.empty() ? t.attention : attention_sum_.view().prefix(heads);
   t.logsumexp = logsumexp_.of(home, rows);

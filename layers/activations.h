@@ -6,9 +6,9 @@
 // way when the layer is done, and backward has it fetched two layers ahead of its use.
 //
 // Kept by policy, beside the layer's input:  none: all of BlockTensors that says so below;
-// keep_attention: attention and logsumexp;  full: nothing.
-// Under every policy the norms' outputs and the feedforward's activation product are made again: elementwise work on
-// what is kept.
+// keep_attention: attention and logsumexp;  full: nothing.  Where queries and keys are normed, none keeps what the
+// norms read in place of the queries, which are made again. Under every policy the norms' outputs and the feedforward's
+// activation product are made again: elementwise work on what is kept.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct BlockTensors {
   TensorView output;           // [n, C], the next layer's input
   TensorView normed;           // [n, C], norm of the input; shared
   TensorView statistics;       // of that norm; shared
-  TensorView query;            // [n, H * D], after rotary; kept by none
+  TensorView query;            // [n, H * D], after rotary; kept by none, but shared where it is normed
   TensorView key_value;        // [2, B, T, G, D], keys after rotary; kept by none
   TensorView attention;        // [n, H * D], O; kept by none and keep_attention. Later: its gradient's share dq
   TensorView attention_sum;    // [n, H * D], the accumulator of what `attention` holds, and its memory if of one dtype
@@ -43,9 +43,11 @@ struct BlockTensors {
   TensorView row_sum;          // [B, H, T]; shared. Forward: the running sum l. Backward: delta
   TensorView after_attention;  // [n, C], the residual stream between the halves; kept by none. Later: d normed
   TensorView gate, up;         // [n, F]; kept by none, else empty (the feedforward has chunk-sized ones)
-  TensorView residual_gradient;       // [n, C]; shared
-  TensorView attention_gradient;      // [n, H * D], dO; shared
-  TensorView key_value_gradient;      // [2, B, T, G, D]; shared
+  TensorView query_projection, key_projection;  // [n, H * D], [n, G * D], before their norms, or empty; kept by none
+  TensorView query_statistics, key_statistics;  // [n * H], [n * G], of those norms, or empty; shared
+  TensorView residual_gradient;                 // [n, C]; shared
+  TensorView attention_gradient;                // [n, H * D], dO; shared
+  TensorView key_value_gradient;                // [2, B, T, G, D]; shared
   TensorView key_value_gradient_sum;  // [2, B, T, G, D], its accumulator, and its memory if of one dtype; shared
 };
 
@@ -91,15 +93,17 @@ class Activations {
     std::vector<Tensor> tensors_;  // of layer i: i modulo their number
     std::vector<Tensor> at_home_;  // on the host, of the layers that are offloaded
   };
-  std::array<const PerLayer*, 8> all_kept() const {
-    return {&input_, &query_, &key_value_, &attention_, &logsumexp_, &after_attention_, &gate_, &up_};
+  std::array<const PerLayer*, 10> all_kept() const {
+    return {&input_,          &query_, &key_value_, &attention_, &logsumexp_, &after_attention_, &query_projection_,
+            &key_projection_, &gate_,  &up_};
   }
 
   std::int64_t layers_, C_, F_, H_, G_, D_, norm_statistics_;
   Kept kept_;
-  bool trains_, gated_, offload_;
+  bool trains_, gated_, query_key_norm_, offload_;
   PerLayer input_, query_, key_value_, attention_, logsumexp_, after_attention_, gate_, up_;
-  Tensor normed_, statistics_, row_sum_;
+  PerLayer query_projection_, key_projection_;
+  Tensor normed_, statistics_, row_sum_, query_statistics_, key_statistics_;
   Tensor residual_gradient_, attention_gradient_, key_value_gradient_sum_;
   SideCopies copies_;
   std::vector<SideCopies::Mark> sent_, fetched_;  // by layer

@@ -34,9 +34,11 @@ class TableWriter {
     if (bias) ids.bias = vector(name + ".bias", out, 0.0);
     return ids;
   }
+  NormIds rms_norm(const std::string& name, std::int64_t width) {
+    return {.weight = vector(name + ".weight", width, 1.0)};
+  }
   NormIds norm(const std::string& name, std::int64_t width) {
-    NormIds ids;
-    ids.weight = vector(name + ".weight", width, 1.0);
+    NormIds ids = rms_norm(name, width);
     if (norm_bias_) ids.bias = vector(name + ".bias", width, 0.0);
     return ids;
   }
@@ -69,6 +71,10 @@ BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t
   ids.key = writer.linear(prefix + ".self_attn.k_proj", keys, C, biases.query_key_value);
   ids.value = writer.linear(prefix + ".self_attn.v_proj", keys, C, biases.query_key_value);
   ids.attention_output = writer.linear(prefix + ".self_attn.o_proj", C, queries, biases.attention_output, residual);
+  if (spec.query_key_norm) {
+    ids.query_norm = writer.rms_norm(prefix + ".self_attn.q_norm", D);
+    ids.key_norm = writer.rms_norm(prefix + ".self_attn.k_norm", D);
+  }
   ids.feedforward_norm = writer.norm(prefix + ".post_attention_layernorm", C);
   if (spec.gated_feedforward) ids.gate = writer.linear(prefix + ".mlp.gate_proj", F, C, biases.feedforward);
   ids.up = writer.linear(prefix + ".mlp.up_proj", F, C, biases.feedforward);

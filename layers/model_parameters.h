@@ -25,7 +25,8 @@ struct BlockIds {
   int group = 0;
   NormIds attention_norm, feedforward_norm;
   LinearIds query, key, value, attention_output;
-  LinearIds gate;  // of a gated feedforward
+  NormIds query_norm, key_norm;  // [D], shared by all heads
+  LinearIds gate;                // of a gated feedforward
   LinearIds up, down;
 };
 

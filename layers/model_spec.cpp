@@ -13,7 +13,8 @@ namespace {
 /// Sets the traits of an architecture. The one switch: an architecture that is not here does not build.
 void set_traits(ModelSpec& spec, Architecture architecture) {
   switch (architecture) {
-    case Architecture::llama:  // Touvron et al., 2023
+    case Architecture::llama:    // Touvron et al., 2023
+    case Architecture::mistral:  // Jiang et al., 2023: Llama, mostly with a sliding window, which is a key of its own
       return;
     case Architecture::gpt2:  // Radford et al., 2019
       spec.norm = NormKind::layer_norm;
@@ -22,6 +23,12 @@ void set_traits(ModelSpec& spec, Architecture architecture) {
       spec.activation = Activation::gelu;
       spec.positions = Positions::learned;
       spec.scaled_residual_init = true;
+      return;
+    case Architecture::qwen2:  // Yang et al., 2024, section 2.2
+      spec.biases.query_key_value = true;
+      return;
+    case Architecture::qwen3:  // Yang et al., 2025, section 2
+      spec.query_key_norm = true;
       return;
   }
   fail(ExitCode::internal, "model.architecture holds a value that names no architecture");

@@ -36,7 +36,8 @@ struct ModelSpec {
   std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
 
   NormKind norm = NormKind::rms_norm;
-  double norm_eps = 0;  // of every norm
+  double norm_eps = 0;          // of every norm
+  bool query_key_norm = false;  // an RMSNorm over each head of queries and keys, before they are rotated
   Biases biases;
   bool gated_feedforward = true;  // down(act(gate(x)) * up(x)), else down(act(up(x)))
   Activation activation = Activation::silu;

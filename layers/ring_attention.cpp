@@ -34,16 +34,24 @@ TensorView split_heads(const TensorView& x, std::int64_t D) {
   return x.reshape({x.dim(0), x.dim(1) / D, D});
 }
 
+/// Return [n, heads * D] as [n * heads, D]: a row for each head.
+TensorView head_rows(const TensorView& x, std::int64_t D) {
+  return x.reshape({x.numel() / D, D});
+}
+
 }  // namespace
 
 RingAttention::RingAttention(const ModelSpec& spec, const Parameters& parameters, const BlockIds& ids, int layer,
                              Ring& ring, const TensorView& workspace, bool deterministic)
     : shape_(attention_shape(spec, layer, deterministic, 0)),
       norm_(parameters, ids.attention_norm, spec.norm, spec.norm_eps),
+      query_norm_(parameters, ids.query_norm, NormKind::rms_norm, spec.norm_eps),
+      key_norm_(parameters, ids.key_norm, NormKind::rms_norm, spec.norm_eps),
       query_(parameters, ids.query),
       key_(parameters, ids.key),
       value_(parameters, ids.value),
       output_(parameters, ids.attention_output),
+      query_key_norm_(spec.query_key_norm),
       rope_(spec.layers[static_cast<std::size_t>(layer)].rope),
       layer_(layer),
       ring_(&ring),
@@ -69,7 +77,10 @@ void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const Bloc
 void RingAttention::restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Kept& kept) {
   const Span span(stream.trace(), "recompute");
   normalise(stream, t);
-  if (kept.everything) return;
+  if (kept.everything) {
+    if (query_key_norm_) finish_heads(stream, batch, t);
+    return;
+  }
   project(stream, batch, t);
   if (!kept.attention) attend(stream, batch, t);
   add_to_residual(stream, t);
@@ -89,16 +100,25 @@ void RingAttention::normalise(Stream& stream, const BlockTensors& t) const {
 }
 
 void RingAttention::project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const {
-  const TensorView key = half(t.key_value, 0);
-  query_.forward(stream, t.query, t.normed);
-  key_.forward(stream, key, t.normed);
+  query_.forward(stream, query_key_norm_ ? t.query_projection : t.query, t.normed);
+  key_.forward(stream, query_key_norm_ ? t.key_projection : half(t.key_value, 0), t.normed);
   value_.forward(stream, half(t.key_value, 1), t.normed);
-  dump_tensor(stream, "query_projection", t.query);
-  dump_tensor(stream, "key_projection", key);
+  dump_tensor(stream, "query_projection", query_key_norm_ ? t.query_projection : t.query);
+  dump_tensor(stream, "key_projection", query_key_norm_ ? t.key_projection : half(t.key_value, 0));
   dump_tensor(stream, "value", half(t.key_value, 1));
+  finish_heads(stream, batch, t);
+}
+
+void RingAttention::finish_heads(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const {
+  const std::int64_t D = shape_.D;
+  const TensorView key = half(t.key_value, 0);
+  if (query_key_norm_) {
+    query_norm_.forward(stream, head_rows(t.query, D), t.query_statistics, head_rows(t.query_projection, D));
+    key_norm_.forward(stream, head_rows(key, D), t.key_statistics, head_rows(t.key_projection, D));
+  }
   if (rope_) {
-    rotary_forward(stream, split_heads(t.query, shape_.D), batch.rotary());
-    rotary_forward(stream, split_heads(key, shape_.D), batch.rotary());
+    rotary_forward(stream, split_heads(t.query, D), batch.rotary());
+    rotary_forward(stream, split_heads(key, D), batch.rotary());
   }
   dump_tensor(stream, "query", t.query);
   dump_tensor(stream, "key", key);
@@ -170,6 +190,11 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   const auto while_keys_come_home = [&] {
     dump_gradient(stream, "query", dquery_sum);
     turn_back(dquery, dquery_sum);
+    if (query_key_norm_) {
+      const TensorView gradient = head_rows(dquery, shape_.D);
+      query_norm_.backward(stream, gradient, gradient, head_rows(t.query_projection, shape_.D), t.query_statistics,
+                           /*accumulate=*/false);
+    }
     dump_gradient(stream, "query_projection", dquery);
     query_.backward_weight(stream, dquery, t.normed);
     query_.backward_input(stream, dnormed, dquery, /*accumulate=*/false);
@@ -179,6 +204,11 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   dump_gradient(stream, "key", half(dkv_sum, 0));
   dump_gradient(stream, "value", half(dkv_sum, 1));
   turn_back(dkey, half(dkv_sum, 0));
+  if (query_key_norm_) {
+    const TensorView gradient = head_rows(dkey, shape_.D);
+    key_norm_.backward(stream, gradient, gradient, head_rows(t.key_projection, shape_.D), t.key_statistics,
+                       /*accumulate=*/false);
+  }
   dump_gradient(stream, "key_projection", dkey);
   convert(stream, dvalue, half(dkv_sum, 1));
   key_.backward_weight(stream, dkey, t.normed);

@@ -31,6 +31,8 @@ class RingAttention {
  private:
   void normalise(Stream& stream, const BlockTensors& t) const;
   void project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
+  /// Makes queries and keys of their projections: norm over each head, and rotation, where the model has them.
+  void finish_heads(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
   void attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
   /// Return the floating point operations of so many matrix products over the pairs: forward has two, backward five.
   std::int64_t flops(std::int64_t pairs, std::int64_t products) const;
@@ -40,9 +42,9 @@ class RingAttention {
   void dump_gradient(Stream& stream, const char* name, const TensorView& x) const;
 
   AttentionShape shape_;  // B is set by micro-batch
-  Norm norm_;
+  Norm norm_, query_norm_, key_norm_;
   Linear query_, key_, value_, output_;
-  bool rope_;
+  bool query_key_norm_, rope_;
   int layer_;
   Ring* ring_;
   TensorView workspace_;

@@ -5,6 +5,16 @@ All are bytes of a rank that trains in float32; the plan that `train --dry-run` 
 
 ELEMENT = 4
 
+# What sets the architectures apart: two vectors a norm, a position table, a gate, biases, norms of q's and k's heads.
+LLAMA = {"layer_norm": False, "table": False, "gated": True, "qkv_bias": False, "bias": False, "qk_norm": False}
+TRAITS = {"llama": LLAMA, "mistral": LLAMA,
+          "gpt2": {"layer_norm": True, "table": True, "gated": False, "qkv_bias": True, "bias": True, "qk_norm": False},
+          "qwen2": {**LLAMA, "qkv_bias": True}, "qwen3": {**LLAMA, "qk_norm": True}}
+
+
+def traits_of(model):
+    return TRAITS[model["architecture"]]
+
 
 def rounded(size):
     """As the allocator gives it out: in multiples of 64 bytes."""
@@ -32,16 +42,17 @@ def largest_group(model):
     queries = model["num_attention_heads"] * model["head_dim"]
     keys = model["num_key_value_heads"] * model["head_dim"]
     head = () if model["tie_word_embeddings"] else (vocabulary * width,)
-    if model["architecture"] == "gpt2":
-        norm, linear = (width, width), lambda out, into: (out * into, out)
-        embeddings = (vocabulary * width, model["max_position_embeddings"] * width)
-        feedforward = (*linear(inner, width), *linear(width, inner))
-    else:
-        norm, linear = (width,), lambda out, into: (out * into,)
-        embeddings = (vocabulary * width,)
-        feedforward = (*linear(inner, width), *linear(inner, width), *linear(width, inner))
-    block = (*norm, *linear(queries, width), *linear(keys, width), *linear(keys, width), *linear(width, queries), *norm,
-             *feedforward)
+    traits = traits_of(model)
+
+    def linear(out, into, bias=traits["bias"]):
+        return (out * into, out) if bias else (out * into,)
+
+    norm = (width, width) if traits["layer_norm"] else (width,)
+    embeddings = (vocabulary * width, *((model["max_position_embeddings"] * width,) if traits["table"] else ()))
+    feedforward = (*linear(inner, width) * (2 if traits["gated"] else 1), *linear(width, inner))
+    heads = (model["head_dim"],) * 2 if traits["qk_norm"] else ()
+    block = (*norm, *linear(queries, width, traits["qkv_bias"]), *linear(keys, width, traits["qkv_bias"]) * 2,
+             *linear(width, queries), *heads, *norm, *feedforward)
     return max(padded(*embeddings), padded(*block), padded(*norm, *head))
 
 
@@ -49,12 +60,12 @@ def workspace(model, tokens, ranks, feedforward_chunk, loss_chunk, keeps_all):
     """What is chunk-sized or constant, without attention's own workspace (kernels/attention.h states that). tokens: of
     a micro-batch on the rank; ranks: of the whole mesh; keeps_all: recompute is none."""
     width, inner, vocabulary = model["hidden_size"], model["intermediate_size"], model["vocab_size"]
-    gpt2 = model["architecture"] == "gpt2"
-    statistics = 2 if gpt2 else 1  # a token's, of a norm
+    traits = traits_of(model)
+    statistics = 2 if traits["layer_norm"] else 1  # a token's, of a norm
     sizes = []
     if feedforward_chunk > 0:  # else they are activations
         chunk = min(feedforward_chunk, tokens)
-        hidden = 1 if keeps_all else 2 if gpt2 else 3  # the product; up; gate
+        hidden = 1 if keeps_all else 3 if traits["gated"] else 2  # the product; up; gate
         sizes += [chunk * size * ELEMENT for size in (width, statistics, width, *[inner] * hidden)]
     chunk = min(loss_chunk, tokens)
     sizes += [chunk * size * ELEMENT for size in (vocabulary, width, width, statistics)]

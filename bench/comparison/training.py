@@ -48,11 +48,11 @@ def model_of(report):
 
 def flops_per_token(report):
     """Return 6 N + 6 L C T of a resolved config: a training step's model FLOPs a token, causal. N: all parameters but
-    GPT-2's position table; a tied head counts once. C is the width of all heads together."""
+    a position table; a tied head counts once. C is the width of all heads together."""
     parameters = int(re.search(r"^parameters: (\d+)", report, re.MULTILINE)[1])
     model = model_of(report)
     width = model["num_attention_heads"] * model["head_dim"]
-    positions = model["max_position_embeddings"] * model["hidden_size"] if model["architecture"] == "gpt2" else 0
+    positions = model["max_position_embeddings"] * model["hidden_size"]  # 0 of a model without a table
     return 6 * (parameters - positions) + 6 * model["num_hidden_layers"] * width * value_of(report, "training.seq_len")
 
 

@@ -8,8 +8,14 @@ const char* name_of(Architecture architecture) {
   switch (architecture) {
     case Architecture::llama:
       return "llama";
+    case Architecture::mistral:
+      return "mistral";
     case Architecture::gpt2:
       return "gpt2";
+    case Architecture::qwen2:
+      return "qwen2";
+    case Architecture::qwen3:
+      return "qwen3";
   }
   fail(ExitCode::internal, "an architecture without a name");
 }

@@ -12,8 +12,9 @@
 
 namespace ringtrain {
 
-enum class Architecture { llama, gpt2 };  // layers/model_spec.h says what each is made of
-inline constexpr std::array all_architectures{Architecture::llama, Architecture::gpt2};
+enum class Architecture { llama, mistral, gpt2, qwen2, qwen3 };  // layers/model_spec.h says what each is made of
+inline constexpr std::array all_architectures{Architecture::llama, Architecture::mistral, Architecture::gpt2,
+                                              Architecture::qwen2, Architecture::qwen3};
 const char* name_of(Architecture architecture);
 
 enum class RopeType { none, linear, ntk, yarn };

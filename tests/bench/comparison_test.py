@@ -183,6 +183,8 @@ class Plans(unittest.TestCase):
                                  ("ring.yaml", {"mesh__sequence": 2, "training__recompute": "none",
                                                 "training__loss_chunk": 100000}),
                                  ("ring.yaml", {"mesh__sequence": 2, "training__feedforward_chunk": 0}),
+                                 ("ring.yaml", {"mesh__sequence": 2, "model__architecture": "qwen2"}),
+                                 ("ring.yaml", {"mesh__sequence": 2, "model__architecture": "qwen3"}),
                                  ("gpt2_124m.yaml", {"mesh__sequence": 2, "training__recompute": "full",
                                                      "training__feedforward_chunk": 256})):
             report = self.plan(config, **settings)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the golden numbers of tests/layers/golden_test.cpp: small Llamas and a GPT-2 in plain PyTorch, in double, from
+"""Writes the golden numbers of tests/layers/golden_test.cpp: small models in plain PyTorch, in double, from
 full attention matrices and autograd; loss, nll of every token and the gradient of every parameter.
 
 Run as `python make_golden.py` with any PyTorch; it writes beside itself. Neither the build nor the tests need it.
 Inputs and weights come from splitmix64, so the test makes the same weights without reading them. Nothing here follows
-the C++ sources: rotary scaling is written after Hugging Face's modeling_rope_utils, the models after modeling_llama and
-modeling_gpt2 (with separate q, k, v projections)."""
+the C++ sources: rotary scaling is written after Hugging Face's modeling_rope_utils, the models after modeling_llama,
+modeling_qwen2, modeling_qwen3 and modeling_gpt2 (with separate q, k, v projections). check_golden.py holds the
+numbers against Hugging Face's own classes."""
 import json
 import math
 import os
@@ -15,6 +16,11 @@ import torch.nn.functional as F
 
 torch.set_default_dtype(torch.float64)
 MASK64 = (1 << 64) - 1
+
+# What sets the architectures apart: biases of q, k, v and of the other projections, RMSNorm of each head of q and k.
+LLAMA = {"gpt2": False, "qkv_bias": False, "bias": False, "qk_norm": False}
+TRAITS = {"llama": LLAMA, "mistral": LLAMA, "gpt2": {**LLAMA, "gpt2": True, "qkv_bias": True, "bias": True},
+          "qwen2": {**LLAMA, "qkv_bias": True}, "qwen3": {**LLAMA, "qk_norm": True}}
 
 
 def splitmix64(x):
@@ -40,16 +46,17 @@ def weight(stream, name, shape):
 
 def parameter_shapes(c):
     """(name, shape) in the order of the model."""
-    gpt2 = c["architecture"] == "gpt2"
+    traits = TRAITS[c["architecture"]]
+    gpt2 = traits["gpt2"]
     C, FF, V, D = c["hidden_size"], c["intermediate_size"], c["vocab_size"], c["head_dim"]
     Q, K = c["num_attention_heads"] * D, c["num_key_value_heads"] * D
     shapes = [("model.embed_tokens.weight", (V, C))]
     if gpt2:
         shapes.append(("model.embed_positions.weight", (c["max_position_embeddings"], C)))
 
-    def linear(name, rows, columns):
+    def linear(name, rows, columns, bias=traits["bias"]):
         shapes.append((name + ".weight", (rows, columns)))
-        if gpt2:
+        if bias:
             shapes.append((name + ".bias", (rows,)))
 
     def norm(name):
@@ -60,10 +67,13 @@ def parameter_shapes(c):
     for layer in range(c["num_hidden_layers"]):
         p = f"model.layers.{layer}."
         norm(p + "input_layernorm")
-        linear(p + "self_attn.q_proj", Q, C)
-        linear(p + "self_attn.k_proj", K, C)
-        linear(p + "self_attn.v_proj", K, C)
+        linear(p + "self_attn.q_proj", Q, C, traits["qkv_bias"])
+        linear(p + "self_attn.k_proj", K, C, traits["qkv_bias"])
+        linear(p + "self_attn.v_proj", K, C, traits["qkv_bias"])
         linear(p + "self_attn.o_proj", C, Q)
+        if traits["qk_norm"]:
+            shapes.append((p + "self_attn.q_norm.weight", (D,)))
+            shapes.append((p + "self_attn.k_norm.weight", (D,)))
         norm(p + "post_attention_layernorm")
         if not gpt2:
             linear(p + "mlp.gate_proj", FF, C)
@@ -111,7 +121,7 @@ def rotate(x, positions, c):
 
 
 def normalise(x, w, name, c):
-    if c["architecture"] == "gpt2":
+    if TRAITS[c["architecture"]]["gpt2"]:
         return F.layer_norm(x, (x.shape[-1],), w[name + ".weight"], w[name + ".bias"], c["rms_norm_eps"])
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + c["rms_norm_eps"]) * w[name + ".weight"]
 
@@ -119,7 +129,8 @@ def normalise(x, w, name, c):
 def model_nll(c, data, w):
     B, S = data["tokens"].shape
     H, G, D = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
-    gpt2 = c["architecture"] == "gpt2"
+    traits = TRAITS[c["architecture"]]
+    gpt2 = traits["gpt2"]
 
     def linear(x, name):
         return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
@@ -138,6 +149,8 @@ def model_nll(c, data, w):
         q = linear(h, p + "self_attn.q_proj").view(B, S, H, D)
         k = linear(h, p + "self_attn.k_proj").view(B, S, G, D)
         v = linear(h, p + "self_attn.v_proj").view(B, S, G, D)
+        if traits["qk_norm"]:  # over the D elements of a head
+            q, k = normalise(q, w, p + "self_attn.q_norm", c), normalise(k, w, p + "self_attn.k_norm", c)
         if not gpt2:
             q, k = rotate(q, data["positions"], c), rotate(k, data["positions"], c)
         k, v = k.repeat_interleave(H // G, 2), v.repeat_interleave(H // G, 2)
@@ -223,3 +236,14 @@ if __name__ == "__main__":
                llama(architecture="gpt2", hidden_size=10, num_hidden_layers=1, num_attention_heads=2,
                      num_key_value_heads=2, head_dim=4, intermediate_size=17, max_position_embeddings=25,
                      tie_word_embeddings=False, rope_theta=500000.0), 1, 25)
+    write_case("mistral_untied_window",
+               llama(architecture="mistral", tie_word_embeddings=False, num_hidden_layers=1, sliding_window=6), 1, 24)
+    write_case("qwen2_tied_documents", llama(architecture="qwen2", rms_norm_eps=1e-6), 2, 23, documents)
+    write_case("qwen2_untied_window",
+               llama(architecture="qwen2", num_hidden_layers=1, num_key_value_heads=1, tie_word_embeddings=False,
+                     sliding_window=7, rope_theta=1e6), 1, 22)
+    write_case("qwen3_tied_documents", llama(architecture="qwen3", rms_norm_eps=1e-6), 2, 23, documents)
+    write_case("qwen3_untied_yarn_window",
+               llama(architecture="qwen3", num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+                     head_dim=16, tie_word_embeddings=False, sliding_window=9, rope_theta=500.0,
+                     rope_scaling={"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}), 1, 26)

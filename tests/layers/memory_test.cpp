@@ -48,6 +48,27 @@ Plan plan(const ModelConfig& config, const ExecutionShape& shape) {
   return {allocator.peak(), allocator.live()};
 }
 
+/// Expects of a rank's plan the activations that the formula says.
+void check_activations(const ModelConfig& c, Recompute policy) {
+  SCOPED_TRACE(name_of(c.architecture));
+  const ModelSpec spec = model_spec(c);
+  constexpr std::int64_t T = 2048;
+  const Plan p = plan(c, planned_shape(4 * T, 4, policy));
+  const std::int64_t C = c.hidden_size, F = c.intermediate_size, L = c.num_hidden_layers, H = c.num_attention_heads,
+                     G = c.num_key_value_heads, D = c.head_dim, Q = H * D, K = 2 * G * D;
+  const std::int64_t attention = policy == Recompute::full ? 1 : L, rest = policy == Recompute::none ? L : 1;
+  const std::int64_t kept_feedforward = policy == Recompute::none ? (spec.gated_feedforward ? 2 : 1) * F * L : 0;
+  const std::int64_t statistics = spec.norm == NormKind::layer_norm ? 2 : 1;
+  const std::int64_t rotary = spec.positions == Positions::rope ? D : 0;
+  // With norms of queries and keys: what they read, in place of the queries kept; the queries once; statistics.
+  const std::int64_t heads = spec.query_key_norm ? rest * G * D + Q + H + G : 0;
+  // Per token: layer inputs; O and LSE; q, k, v and the stream after attention; gate and up; shared scratch; gradients
+  // of the stream, of O, of k and v; the batch (4 int32, a weight) and the rotary table.
+  const std::int64_t floats = L * C + attention * (Q + H) + rest * (Q + K + C) + kept_feedforward + heads +
+                              (C + statistics + H) + (C + Q + K) + (5 + rotary);
+  EXPECT_EQ(p.use[Tag::activations], static_cast<std::size_t>(4 * floats * T));
+}
+
 class MemoryTest : public ::testing::TestWithParam<Recompute> {};
 
 TEST_P(MemoryTest, ActivationsFallAsOneOverN) {
@@ -74,22 +95,16 @@ TEST_P(MemoryTest, NoAllocationGrowsWithTheWholeSequence) {
 }
 
 TEST_P(MemoryTest, ActivationsFollowTheStatedFormula) {
-  const ModelConfig c = medium_llama();
-  constexpr std::int64_t T = 2048;
-  const Plan p = plan(c, planned_shape(4 * T, 4, GetParam()));
-  const std::int64_t C = c.hidden_size, F = c.intermediate_size, L = c.num_hidden_layers, H = c.num_attention_heads,
-                     D = c.head_dim, Q = H * D, K = 2 * c.num_key_value_heads * D;
-  const std::int64_t attention = GetParam() == Recompute::full ? 1 : L, rest = GetParam() == Recompute::none ? L : 1;
-  const std::int64_t kept_feedforward = GetParam() == Recompute::none ? 2 * F * L : 0;
-  // Per token: layer inputs; O and LSE; q, k, v and the stream after attention; gate and up; shared scratch; gradients
-  // of the stream, of O, of k and v; the batch (4 int32, a weight) and the rotary table.
-  const std::int64_t floats =
-      L * C + attention * (Q + H) + rest * (Q + K + C) + kept_feedforward + (C + 1 + H) + (C + Q + K) + (5 + D);
-  EXPECT_EQ(p.use[Tag::activations], static_cast<std::size_t>(4 * floats * T));
+  for (const Architecture architecture : all_architectures) {
+    ModelConfig c = medium_llama();
+    c.architecture = architecture;
+    c.max_position_embeddings = 8192;
+    check_activations(c, GetParam());
+  }
 }
 
 TEST_P(MemoryTest, PlanIsWhatARunAllocatesAndAStepAllocatesNothing) {
-  const ModelConfig config = small_llama();
+  const ModelConfig config = small_model(Architecture::qwen3);  // has all that others have
   const Sequences sequences = random_sequences(config, 2, 26, true, 1);
   const RunOptions options{.ranks = 2, .dtype = DType::float32, .recompute = GetParam()};
   on_ring(config, options, sequences, [&](RankModel& rank) {
@@ -112,7 +127,7 @@ TEST_P(MemoryTest, PlanIsWhatARunAllocatesAndAStepAllocatesNothing) {
 
 // A long evaluation costs one layer's tensors, not every layer's; and what it shares with training does not disturb it.
 TEST_P(MemoryTest, EvaluationMayBeLongerThanTraining) {
-  const ModelConfig config = small_llama();
+  const ModelConfig config = small_model(Architecture::qwen3);
   const Sequences training = random_sequences(config, 2, 10, true, 1),
                   evaluation = random_sequences(config, 1, 57, true, 2);
   RunOptions options{.recompute = GetParam()};

@@ -42,9 +42,25 @@ TEST(ModelParameters, CountsAreThoseOfTheFormula) {
                                                  2 * C);
 }
 
+TEST(ModelParameters, QwenAddsBiasesOrNormsToQueriesAndKeysAlone) {
+  const auto llama = by_name(small_llama()), qwen2 = by_name(small_model(Architecture::qwen2)),
+             qwen3 = by_name(small_model(Architecture::qwen3));
+  EXPECT_EQ(by_name(small_model(Architecture::mistral)).size(), llama.size());
+  EXPECT_EQ(qwen2.size(), llama.size() + 3 * 3);
+  EXPECT_EQ(qwen3.size(), llama.size() + 2 * 3);
+  for (const char* name : {"q_proj.bias", "k_proj.bias", "v_proj.bias"}) {
+    EXPECT_EQ(qwen2.at(std::string("model.layers.2.self_attn.") + name).group, 3);
+  }
+  for (const char* name : {"q_norm.weight", "k_norm.weight"}) {
+    const Parameter& parameter = qwen3.at(std::string("model.layers.2.self_attn.") + name);
+    EXPECT_EQ(parameter.shape, (Shape{small_llama().head_dim}));
+    EXPECT_EQ(parameter.group, 3);
+  }
+}
+
 TEST(ModelParameters, NormsAndBiasesDoNotDecay) {
-  for (const ModelConfig& config : {small_llama(), small_gpt2()}) {
-    for (const auto& [name, parameter] : by_name(config)) {
+  for (const Architecture architecture : all_architectures) {
+    for (const auto& [name, parameter] : by_name(small_model(architecture))) {
       EXPECT_EQ(parameter.decay, parameter.shape.rank() == 2) << name;
       const bool norm_weight = name.ends_with("norm.weight");
       EXPECT_EQ(parameter.init_value, norm_weight ? 1.0 : 0.0) << name;

@@ -2,15 +2,12 @@
 // losses and the same weights, to rounding. This is what a wrong denominator, a label lost at a boundary, a gradient
 // counted twice or a wrong owner of a slice cannot pass.
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "tests/train/train_fixture.h"
 
 namespace ringtrain::testing {
 namespace {
-
-constexpr std::array layouts{"zigzag", "contiguous", "striped"};
 
 class MeshEquality : public TrainTest {
  protected:
@@ -34,7 +31,7 @@ class MeshEquality : public TrainTest {
     for (int sequence = 1; sequence <= ranks; ++sequence) {
       if (ranks % sequence != 0) continue;
       const int data_ranks = ranks / sequence;
-      const std::string layout = layouts[turn++ % layouts.size()];
+      const std::string layout = name_of(all_layouts[turn++ % all_layouts.size()]);
       const int micro = data_ranks <= 6 && turn % 2 == 0 ? 2 : 1;
       const std::string name = fmt::format("{}x{}", data_ranks, sequence);
       SCOPED_TRACE(name + " " + layout);
@@ -114,6 +111,23 @@ TEST_F(MeshEquality, Gpt2OnOneStreamOfDocuments) {
     six.erase(name);
   }
   expect_same_state(six, one, "weights/", 1e-9);
+}
+
+TEST_F(MeshEquality, Qwen) {
+  for (const std::string architecture : {"qwen2", "qwen3"}) {
+    SCOPED_TRACE(architecture);
+    const std::vector<std::string> model{"model.architecture=" + architecture, "model.sliding_window=12",
+                                         "training.steps=12"};
+    run(tiny(data, model), architecture);
+    auto settings = model;
+    settings.insert(settings.end(), {"mesh.data=2", "mesh.sequence=3", "training.recompute=none"});
+    run(tiny(data, settings), architecture + "_six");
+    const auto reference = losses(architecture), found = losses(architecture + "_six");
+    ASSERT_EQ(found.size(), reference.size());
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], reference[i], 1e-9 * reference[i]);
+    expect_same_state(state(checkpoint(architecture + "_six", 12)), state(checkpoint(architecture, 12)), "weights/",
+                      1e-9);
+  }
 }
 
 }  // namespace
