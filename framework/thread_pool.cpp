@@ -3,22 +3,40 @@
 #include <utility>
 
 #include "framework/error.h"
+#include "framework/threads.h"
 
 namespace ringtrain {
+
+namespace {
+
+void end_workers(std::vector<std::thread>& threads, std::mutex& mutex, bool& stop, std::condition_variable& start) {
+  {
+    std::lock_guard lock(mutex);
+    stop = true;
+  }
+  start.notify_all();
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
 
 ThreadPool::ThreadPool(int workers) {
   ensure(workers >= 1, "a thread pool has at least one worker");
   threads_.reserve(static_cast<std::size_t>(workers - 1));
-  for (int worker = 1; worker < workers; ++worker) threads_.emplace_back([this, worker] { work(worker); });
+  try {
+    for (int worker = 1; worker < workers; ++worker) {
+      threads_.push_back(start_thread(ExitCode::usage,
+                                      fmt::format("compute thread {} of the {} of a rank", worker + 1, workers),
+                                      [this, worker] { work(worker); }));
+    }
+  } catch (...) {
+    end_workers(threads_, mutex_, stop_, start_);
+    throw;
+  }
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  start_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  end_workers(threads_, mutex_, stop_, start_);
 }
 
 void ThreadPool::take_tasks(const Job& job, std::int64_t tasks, int worker) {

@@ -15,7 +15,8 @@ namespace ringtrain {
 
 class ThreadPool {
  public:
-  /// Starts workers - 1 threads; the caller of run() is the first worker. workers >= 1.
+  /// Starts workers - 1 threads; the caller of run() is the first worker. Throws Error(usage) if it cannot. workers
+  /// >= 1.
   explicit ThreadPool(int workers);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

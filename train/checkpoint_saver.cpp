@@ -4,10 +4,12 @@
 #include <array>
 #include <cmath>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
+#include "framework/threads.h"
 #include "parallel/collectives.h"
 
 namespace ringtrain {
@@ -23,6 +25,8 @@ std::optional<Error> problem_of(const std::function<void()>& work) {
     work();
   } catch (const Error& error) {
     return error;
+  } catch (const std::bad_alloc&) {
+    return Error(ExitCode::checkpoint, "cannot save: there is no more memory, or ulimit -v leaves none");
   } catch (const std::exception& error) {
     return Error(ExitCode::internal, fmt::format("internal error: while saving: {}", error.what()));
   }
@@ -78,7 +82,7 @@ double CheckpointSaver::unfinished() const {
 }
 
 void CheckpointSaver::start(std::function<void()> work) {
-  work_ = std::async(std::launch::async, [this, work = std::move(work)] {
+  work_ = run_aside([this, work = std::move(work)] {
     const auto begun = std::chrono::steady_clock::now();
     std::optional<Error> problem = problem_of(work);
     work_seconds_ = seconds_since(begun);

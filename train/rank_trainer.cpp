@@ -53,7 +53,8 @@ ExitCode RankTrainer::run_steps() {
   trace_step(run_.start.step + 1);
   load_state();
   std::int64_t done = run_.start.step;
-  int signal = run_.evaluates_first ? evaluate(run_.start.step) : 0;
+  int signal = signal_anywhere();  // one that came during the start has nothing to save
+  if (signal == 0 && run_.evaluates_first) signal = evaluate(run_.start.step);
   for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0; ++step) {
     trace_step(step);
     const auto start = std::chrono::steady_clock::now();
@@ -71,7 +72,8 @@ ExitCode RankTrainer::run_steps() {
   }
   if (signal != 0) {
     note(fmt::format("stopped by {} after step {} of {}; --resume goes on from here",
-                     signal == SIGINT ? "SIGINT" : "SIGTERM", done, run_.config.training.steps));
+                     signal_name(requested_signal() != 0 ? requested_signal() : signal), done,
+                     run_.config.training.steps));
   }
   tell_grace(/*again=*/true);
   for (const std::string& line : ring_.lines()) note(line);
@@ -153,7 +155,7 @@ RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
   // The ring's load travels with it.
   const int signal = requested_signal();
   std::array<double, 5> sums{*loss_sum.as<double>(), *squares.as<double>(), signal == SIGINT ? 1.0 : 0.0,
-                             signal == SIGTERM ? 1.0 : 0.0, saver_.unfinished()};
+                             signal != 0 && signal != SIGINT ? 1.0 : 0.0, saver_.unfinished()};
   StepResult result;
   result.ring = sum_over_ranks(sums);
   result.loss = sums[0] / denominator;
@@ -252,7 +254,7 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
 
 int RankTrainer::signal_anywhere() {
   const int own = requested_signal();
-  std::array<std::int64_t, 2> any{own == SIGINT, own == SIGTERM};
+  std::array<std::int64_t, 2> any{own == SIGINT, own != 0 && own != SIGINT};
   all_reduce_max(world_, any, {"signals"});
   return any[1] ? SIGTERM : any[0] ? SIGINT : 0;
 }

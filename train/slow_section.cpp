@@ -3,6 +3,7 @@
 #include <chrono>
 #include <future>
 
+#include "framework/threads.h"
 #include "parallel/collectives.h"
 
 namespace ringtrain {
@@ -10,7 +11,7 @@ namespace ringtrain {
 void run_on_rank_zero(Communicator& world, const std::function<void()>& body) {
   if (world.size() == 1) return body();
   std::future<void> work;
-  if (world.rank() == 0) work = std::async(std::launch::async, body);
+  if (world.rank() == 0) work = run_aside(body);
   std::int64_t done = 0;
   while (!done) {
     if (world.rank() == 0) done = work.wait_for(std::chrono::milliseconds(200)) == std::future_status::ready;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "data/token_manifest.h"
 #include "framework/config/read_config.h"
@@ -252,7 +253,8 @@ ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
                    compute_threads(run.config.mesh, launcher));
   tell_crowding(run.config.mesh, launcher, note);
   TraceFile timeline(run, launcher, note);
-  const SignalGuard guard;
+  std::optional<SignalGuard> guard;
+  if (!SignalGuard::lives()) guard.emplace();
   std::atomic<ExitCode> result{ExitCode::done};
   FileLock lock, dump_lock;  // rank 0's, until all ranks have ended
   const std::vector<int> here = launcher.ranks_here(launch_options(run.config.mesh).ranks);

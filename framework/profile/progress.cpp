@@ -9,6 +9,8 @@
 #include <cmath>
 #include <utility>
 
+#include "framework/standard_streams.h"
+
 namespace ringtrain {
 
 namespace {
@@ -108,29 +110,22 @@ void Progress::update(std::int64_t done, const std::string& fields, double units
 
 void Progress::show(const ProgressState& state) {
   if (terminal_) {
-    last_line_ = progress_line(state, columns(file_) - 1);  // a line that fills the last column may wrap
-    fmt::print(file_, "\r{}\x1b[K", last_line_);            // and erase what the longer line before left
+    last_line_ = progress_line(state, columns(file_) - 1);        // a line that fills the last column may wrap
+    write_message(file_, fmt::format("\r{}\x1b[K", last_line_));  // and erase what the longer line before left
     open_ = true;
   } else {
-    fmt::print(file_, "{}\n", progress_line(state, 0));
+    write_message(file_, progress_line(state, 0) + "\n");
   }
-  std::fflush(file_);
 }
 
 void Progress::note(const std::string& line) {
-  if (open_) {
-    fmt::print(file_, "\r{}\x1b[K\n{}", line, last_line_);
-  } else {
-    fmt::print(file_, "{}\n", line);
-  }
-  std::fflush(file_);
+  write_message(file_, open_ ? fmt::format("\r{}\x1b[K\n{}", line, last_line_) : line + "\n");
 }
 
 void Progress::finish() {
   if (!open_) return;
   open_ = false;
-  std::fputc('\n', file_);
-  std::fflush(file_);
+  write_message(file_, "\n");
 }
 
 }  // namespace ringtrain

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -130,6 +131,11 @@ void File::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
 }
 
 void File::fail_write(int error, std::size_t bytes, std::size_t done) const {
+  rlimit largest{};
+  if (error == EFBIG && ::getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur != RLIM_INFINITY) {
+    fail(code_, "cannot write {} bytes to {}: {}: ulimit -f allows {} bytes a file (after {} bytes)", bytes, path_,
+         text_of(error), largest.rlim_cur, done);
+  }
   if (error != ENOSPC && error != EDQUOT) {
     fail(code_, "cannot write {} bytes to {}: {} (after {} bytes)", bytes, path_, text_of(error), done);
   }

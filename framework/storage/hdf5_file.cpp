@@ -2,6 +2,7 @@
 #include "framework/storage/hdf5_file.h"
 
 #include <hdf5.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
@@ -55,6 +56,21 @@ struct Context {
     return result;
   }
 };
+
+/// Throws if the process may not have the memory that the library takes to lay out so many datasets: a limit of its
+/// address space (ulimit -v), for the most part. The library does not look whether its own allocations fail, and
+/// crashes. (Measured: 1.3 MiB, and 2.3 KiB a dataset.)
+void require_memory_for_layout(const Context& context, std::size_t datasets) {
+  const std::size_t bytes = (std::size_t{8} << 20) + datasets * (std::size_t{16} << 10);
+  void* const probe = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (probe == MAP_FAILED) {
+    fail(context.code,
+         "cannot write {}: no memory to lay it out: {} bytes are needed, and the system (or ulimit -v) "
+         "does not give them",
+         context.path, bytes);
+  }
+  ::munmap(probe, bytes);
+}
 
 /// Owns an HDF5 identifier.
 class Handle {
@@ -202,8 +218,9 @@ Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> 
   }
 
   {
-    const Session session;
     const Context context{path, code, "write"};
+    require_memory_for_layout(context, datasets.size());
+    const Session session;
     Handle access(access_properties(context), H5Pclose);
     Handle creation(context.check(H5Pcreate(H5P_FILE_CREATE), "creation properties"), H5Pclose);
     keep_compact(context, creation);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 
@@ -11,15 +12,42 @@ namespace ringtrain {
 
 namespace {
 
+struct Request {
+  int signal;
+  const char* name;
+};
+// The first two end the process the second time; the others are warnings.
+constexpr std::array<Request, 6> requests{{{SIGINT, "SIGINT"},
+                                           {SIGTERM, "SIGTERM"},
+                                           {SIGHUP, "SIGHUP"},
+                                           {SIGUSR1, "SIGUSR1"},
+                                           {SIGXCPU, "SIGXCPU"},
+                                           {SIGPWR, "SIGPWR"}}};
+
 // A handler can reach nothing but globals. Lock-free atomics are safe inside one.
 std::atomic<int> requested{0};
-static_assert(std::atomic<int>::is_always_lock_free);
-struct sigaction previous_interrupt, previous_terminate;
+std::atomic<bool> insisted{false};  // SIGINT or SIGTERM has come
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+std::array<struct sigaction, requests.size()> previous;
 std::atomic<bool> installed{false};
 
 extern "C" void on_signal(int signal) {
+  const bool insists = signal == SIGINT || signal == SIGTERM;
+  if (insists && insisted.exchange(true)) _exit(128 + signal);  // 130, 143
   int none = 0;
-  if (!requested.compare_exchange_strong(none, signal)) _exit(128 + signal);  // 130, 143
+  requested.compare_exchange_strong(none, signal);
+}
+
+std::atomic<bool> guarded{false};  // there has been a guard: its run has ended, or will
+
+extern "C" void on_early_warning(int) {
+  if (!guarded) _exit(static_cast<int>(ExitCode::terminated));
+}
+
+/// Return whether whoever started this process wants it to outlive its terminal (nohup).
+bool stays_ignored(int signal) {
+  struct sigaction now {};
+  return signal == SIGHUP && sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
 }  // namespace
@@ -28,30 +56,64 @@ int requested_signal() {
   return requested.load();
 }
 
+const char* signal_name(int signal) {
+  for (const Request& request : requests) {
+    if (request.signal == signal) return request.name;
+  }
+  return "a signal";
+}
+
 void throw_if_signalled() {
   if (const int signal = requested_signal(); signal != 0) {
-    fail(static_cast<ExitCode>(128 + signal), "stopped by signal {}; nothing was written", signal);
+    fail(signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated, "stopped by {}; nothing was written",
+         signal_name(signal));
   }
 }
 
 SignalGuard::SignalGuard() {
   ensure(!installed.exchange(true), "one SignalGuard at a time");
   requested = 0;
+  insisted = false;
+  guarded = true;
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;  // a read or write that is under way goes on
   sigemptyset(&action.sa_mask);
-  // Neither signal interrupts the other's handler.
-  sigaddset(&action.sa_mask, SIGINT);
-  sigaddset(&action.sa_mask, SIGTERM);
-  sigaction(SIGINT, &action, &previous_interrupt);
-  sigaction(SIGTERM, &action, &previous_terminate);
+  for (const Request& request : requests) sigaddset(&action.sa_mask, request.signal);  // one handler at a time
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const int signal = requests[i].signal;
+    sigaction(signal, stays_ignored(signal) ? nullptr : &action, &previous[i]);
+  }
 }
 
 SignalGuard::~SignalGuard() {
-  sigaction(SIGINT, &previous_interrupt, nullptr);
-  sigaction(SIGTERM, &previous_terminate, nullptr);
+  for (std::size_t i = 0; i < requests.size(); ++i) sigaction(requests[i].signal, &previous[i], nullptr);
+  requested = 0;
   installed = false;
+}
+
+bool SignalGuard::lives() {
+  return installed;
+}
+
+SignalsHeld::SignalsHeld() {
+  sigset_t held;
+  sigemptyset(&held);
+  for (const Request& request : requests) sigaddset(&held, request.signal);
+  pthread_sigmask(SIG_BLOCK, &held, &before_);
+}
+
+SignalsHeld::~SignalsHeld() {
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+void set_program_signals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  for (const Request& request : requests) {
+    if (request.signal == SIGINT || request.signal == SIGTERM || stays_ignored(request.signal)) continue;
+    std::signal(request.signal, on_early_warning);
+  }
 }
 
 }  // namespace ringtrain

@@ -8,11 +8,11 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "framework/system/cores.h"
+#include "framework/threads.h"
 #include "parallel/threads/thread_communicator.h"
 
 namespace ringtrain {
@@ -80,11 +80,11 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
   };
   for (const auto& own : world.ranks) {
     try {
-      threads.emplace_back(run, std::ref(*own));
-    } catch (const std::system_error& error) {
-      first.keep(Error(ExitCode::rank, fmt::format("cannot start the thread of rank {} of {}: {}", own->rank(),
-                                                   options.ranks, error.what())),
-                 *own);
+      threads.push_back(start_thread(ExitCode::rank,
+                                     fmt::format("the thread of rank {} of {}", own->rank(), options.ranks),
+                                     [&run, &own] { run(*own); }));
+    } catch (const Error& error) {
+      first.keep(error, *own);
       break;
     }
   }

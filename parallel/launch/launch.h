@@ -49,6 +49,8 @@ class Launcher {
   /// Joins the processes that an MPI launcher started, if its environment is there; else as the default constructor.
   /// Throws Error(usage) if they are several and this build has no MPI.
   static Launcher from_environment();
+  /// Return whether from_environment() would join processes that an MPI launcher started.
+  static bool expects_processes();
   ~Launcher();
   Launcher(Launcher&&) noexcept;
   Launcher& operator=(Launcher&&) = delete;
@@ -75,10 +77,12 @@ class Launcher {
 
   /// Collective end of a program whose work is done. Throws Error(rank) if another process does not come.
   void finish(int exit_code);
-  /// What a process does with the error it ends with. told: it is this process that tells the user; calls: what each
-  /// rank did last, as lines, if the error is one of ranks.
+  /// What a process does with the error it ends with. told: it is this process that tells the user; sentence: the first
+  /// error, with rank and host where ranks are processes; calls: what each rank did last, as lines, if it is one of
+  /// ranks.
   struct LastWords {
     bool told = true;
+    std::string sentence;
     std::string calls;
   };
   LastWords fail(const Error& error);

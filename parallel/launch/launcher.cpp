@@ -42,6 +42,14 @@ Launcher::Launcher() = default;
 Launcher::~Launcher() = default;
 Launcher::Launcher(Launcher&&) noexcept = default;
 
+bool Launcher::expects_processes() {
+#if RINGTRAIN_MPI
+  return processes_of_environment() > 0;
+#else
+  return false;
+#endif
+}
+
 Launcher Launcher::from_environment() {
   Launcher launcher;
   [[maybe_unused]] const int processes = processes_of_environment();
@@ -130,10 +138,10 @@ void Launcher::finish(int exit_code) {
 
 Launcher::LastWords Launcher::fail(const Error& error) {
   const bool of_ranks = error.code() == ExitCode::rank;
-  if (!world_) return {true, of_ranks ? calls_ : ""};
+  if (!world_) return {true, error.what(), of_ranks ? calls_ : ""};
   world_->abort(error);
   const std::string calls = world_->report();
-  return {world_->is_to_tell(), of_ranks ? calls : ""};
+  return {world_->is_to_tell(), world_->first_error(), of_ranks ? calls : ""};
 }
 
 #else
@@ -154,7 +162,7 @@ void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
 }
 void Launcher::finish(int) {}
 Launcher::LastWords Launcher::fail(const Error& error) {
-  return {true, error.code() == ExitCode::rank ? calls_ : ""};
+  return {true, error.what(), error.code() == ExitCode::rank ? calls_ : ""};
 }
 
 #endif

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "framework/threads.h"
+
 namespace ringtrain {
 
 namespace {
@@ -73,7 +75,7 @@ MpiWorld::MpiWorld()
     : sockets_(session_.rank(), session_.size(),
                [this](const void* own, void* all, std::size_t bytes) { session_.all_gather(own, all, bytes); }),
       peers_(static_cast<std::size_t>(session_.size())),
-      watch_thread_([this] { watch(); }) {}
+      watch_thread_(start_thread(ExitCode::rank, fmt::format("the watch of {}", name(rank())), [this] { watch(); })) {}
 
 MpiWorld::~MpiWorld() {
   {
@@ -171,7 +173,13 @@ void MpiWorld::throw_if_failed() {
 
 void MpiWorld::abort(const Error& error) {
   const Lock lock(mutex_);
-  fail_with(error.code(), error.what());
+  if (failure_) return;
+  fail_with(error.code(), fmt::format("{} ({}): {}", name(rank()), sockets_.name(rank()), error.what()));
+}
+
+std::string MpiWorld::first_error() {
+  const Lock lock(mutex_);
+  return failure_->sentence;
 }
 
 void MpiWorld::throw_if_aborted() {

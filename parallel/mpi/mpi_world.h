@@ -41,8 +41,10 @@ class MpiWorld {
   /// Collective end of a program in which all went well: returns when all ranks have come. Throws the first error if
   /// one of them does not. exit_code: what the process is ended with if MPI itself does not come to an end.
   void finish(int exit_code);
-  /// Ends all ranks with this error, unless there is one already.
+  /// Ends all ranks with this error, unless there is one already. Its sentence then names this rank and its host.
   void abort(const Error& error);
+  /// Returns the sentence of the first error, as all ranks know it. Requires that there is one.
+  std::string first_error();
   /// Throws the first error, if there is one.
   void throw_if_aborted();
   /// After the first error: waits (a second at most) for what the other ranks tell, and returns the last calls of all

@@ -6,6 +6,7 @@
 
 #include "framework/cuda/check.h"
 #include "framework/cuda/context.h"
+#include "framework/threads.h"
 #include "parallel/call_history.h"
 #include "parallel/collectives.h"
 
@@ -81,7 +82,7 @@ NcclRank::NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double ti
     : host_(std::move(host)), stream_(stream), timeout_(timeout_seconds) {
   load();
   own_stream_ = cuda::make_urgent_stream("making a stream for NCCL");
-  watch_ = std::thread([this] { watch(); });
+  watch_ = start_thread(ExitCode::rank, fmt::format("the watch of {} over NCCL", name()), [this] { watch(); });
 }
 
 NcclRank::~NcclRank() {

@@ -2,8 +2,13 @@
 #include "framework/storage/hdf5_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <fstream>
+#include <new>
 #include <thread>
 
 #include "tests/support/error_of.h"
@@ -152,6 +157,43 @@ TEST_F(Hdf5Test, TruncatedFileIsAnErrorNotACrash) {
     write_file(path, whole.substr(0, size), ExitCode::data);
     error_of(ExitCode::data, [&] { Hdf5Reader::open(path, ExitCode::data); });
   }
+}
+
+// The library does not look whether it gets the memory that it asks for. In a process of its own for each amount that
+// it may still have, which has not used the library before.
+TEST_F(Hdf5Test, WithoutMemoryItIsAnErrorNotACrash) {
+#ifdef RINGTRAIN_SANITIZED
+  GTEST_SKIP() << "sanitizers need all of the address space";
+#endif
+  int written = 0, refused = 0;
+  for (int quarters = 0; quarters < 80; ++quarters) {  // of a MiB
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::int64_t pages = 0;
+      std::ifstream("/proc/self/statm") >> pages;
+      const auto limit = static_cast<rlim_t>(pages * ::sysconf(_SC_PAGESIZE) + quarters * (std::int64_t{1} << 18));
+      const rlimit address_space{limit, limit};
+      ::setrlimit(RLIMIT_AS, &address_space);
+      try {
+        std::vector<Hdf5Dataset> datasets;
+        for (int i = 0; i < 20; ++i) datasets.push_back({"a/" + std::to_string(i), Hdf5Type::float64, {64}, 0});
+        Hdf5Writer::create(path, datasets, {{"n", std::int64_t{1}}}, ExitCode::checkpoint).finish();
+        ::_exit(0);
+      } catch (const Error& error) {
+        ::_exit(static_cast<int>(error.code()));
+      } catch (const std::bad_alloc&) {
+        ::_exit(70);
+      }
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status)) << quarters << " quarters of a MiB: killed by signal " << WTERMSIG(status);
+    written += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    refused += WIFEXITED(status) && WEXITSTATUS(status) == 4;
+    std::filesystem::remove(path);
+  }
+  EXPECT_GT(written, 10);
+  EXPECT_GT(refused, 10);
 }
 
 TEST_F(Hdf5Test, ManyThreadsAtOnce) {

@@ -5,6 +5,8 @@
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): kill and sigaction are POSIX
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 
 #include "framework/error.h"
@@ -18,7 +20,7 @@ class SignalsDeathTest : public testing::Test {
 };
 
 TEST_F(SignalsDeathTest, TheFirstIsARequest) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU, SIGPWR}) {
     EXPECT_EXIT(
         {
           const SignalGuard guard;
@@ -40,6 +42,70 @@ TEST_F(SignalsDeathTest, TheSecondEndsAtOnceWithItsOwnCode) {
   EXPECT_EXIT(twice(SIGINT, SIGINT), testing::ExitedWithCode(130), "");
   EXPECT_EXIT(twice(SIGTERM, SIGTERM), testing::ExitedWithCode(143), "");
   EXPECT_EXIT(twice(SIGINT, SIGTERM), testing::ExitedWithCode(143), "");
+}
+
+TEST_F(SignalsDeathTest, WarningsNeverEndARunThatSaves) {
+  EXPECT_EXIT(
+      {
+        const SignalGuard guard;
+        for (const int signal : {SIGHUP, SIGUSR1, SIGXCPU, SIGXCPU, SIGPWR, SIGHUP, SIGUSR1}) raise(signal);
+        raise(SIGTERM);  // as Slurm ends a job that it has warned
+        std::_Exit(requested_signal() == SIGHUP ? 0 : 2);
+      },
+      testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        const SignalGuard guard;
+        for (const int signal : {SIGUSR1, SIGTERM, SIGTERM}) raise(signal);
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(143), "");
+}
+
+TEST_F(SignalsDeathTest, AnIgnoredHangUpStaysIgnored) {
+  EXPECT_EXIT(
+      {
+        std::signal(SIGHUP, SIG_IGN);
+        set_program_signals();
+        raise(SIGHUP);
+        const SignalGuard guard;
+        raise(SIGHUP);
+        std::_Exit(requested_signal() == 0 ? 0 : 2);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(SignalsDeathTest, BeforeAndAfterTheRunAProgramTakesWarnings) {
+  for (const int signal : {SIGHUP, SIGUSR1, SIGXCPU, SIGPWR}) {
+    EXPECT_EXIT(
+        {
+          std::signal(SIGHUP, SIG_DFL);
+          set_program_signals();
+          raise(signal);
+          std::_Exit(0);
+        },
+        testing::ExitedWithCode(143), "");
+    EXPECT_EXIT(
+        {
+          set_program_signals();
+          { const SignalGuard guard; }
+          raise(signal);  // the run is over: its end has a code of its own
+          std::_Exit(0);
+        },
+        testing::ExitedWithCode(0), "");
+  }
+}
+
+TEST_F(SignalsDeathTest, AWriteThatNobodyReadsIsAnError) {
+  EXPECT_EXIT(
+      {
+        set_program_signals();
+        int ends[2];
+        if (pipe(ends) != 0) std::_Exit(1);
+        close(ends[0]);
+        std::_Exit(write(ends[1], "x", 1) < 0 && errno == EPIPE ? 0 : 2);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST_F(SignalsDeathTest, AfterTheGuardTheFormerHandlersStand) {

@@ -2,6 +2,7 @@
 #include "framework/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <array>
 #include <atomic>
@@ -11,8 +12,46 @@
 #include <thread>
 #include <vector>
 
+#include "framework/error.h"
+#include "framework/threads.h"
+#include "tests/support/error_of.h"
+
 namespace ringtrain {
 namespace {
+
+/// While it lives, each new thread wants more address space than there is, so that none can be had.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge = before_;
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 62);
+    works_ = pthread_setattr_default_np(&huge) == 0;
+  }
+  ~NoThreads() { pthread_setattr_default_np(&before_); }
+  bool works() const { return works_; }
+
+ private:
+  pthread_attr_t before_{};
+  bool works_ = false;
+};
+
+TEST(ThreadPool, WithoutThreadsTheErrorSaysHowManyWereWanted) {
+#ifdef RINGTRAIN_SANITIZED
+  GTEST_SKIP() << "sanitizers make threads in their own way";
+#endif
+  {
+    const NoThreads none;
+    if (!none.works()) GTEST_SKIP() << "the size of new threads' stacks cannot be set here";
+    const std::string sentence = testing::error_of(ExitCode::usage, [] { ThreadPool pool(5); });
+    EXPECT_NE(sentence.find("compute thread 2 of the 5 of a rank"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("ulimit -u"), std::string::npos) << sentence;
+    EXPECT_NO_THROW(ThreadPool(1));
+    const std::thread::id here = std::this_thread::get_id();
+    EXPECT_EQ(run_aside([] { return std::this_thread::get_id(); }).get(), here) << "the work is done all the same";
+  }
+  EXPECT_EQ(ThreadPool(2).workers(), 2);
+}
 
 TEST(ThreadPool, EveryTaskRunsOnceOnAWorkerThatExists) {
   for (const int workers : {1, 2, 3, 8}) {

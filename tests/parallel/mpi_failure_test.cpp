@@ -7,8 +7,8 @@ namespace ringtrain::testing {
 namespace {
 
 Outcome run(const std::string& scenario, const std::string& options = "") {
-  return run_scenario_by("timeout 60 " MPIEXEC " --quiet --oversubscribe --bind-to none " + options +
-                         " -n 4 " + binary_folder() + "/parallel_mpi_tests --scenario " + scenario);
+  return run_scenario_by("timeout 60 " MPIEXEC " --quiet --oversubscribe --bind-to none " + options + " -n 4 " +
+                         binary_folder() + "/parallel_mpi_tests --scenario " + scenario);
 }
 
 /// What mpirun has not passed on when it kills is lost, on a busy machine a whole report.
@@ -42,7 +42,7 @@ TEST(MpiFailure, BothSidesMustAgree) {
 
 TEST(MpiFailure, TheFirstErrorEndsEveryCallEverywhere) {
   const Outcome outcome = run("abort");
-  expect(outcome, 5, {"scenario: the first error"});
+  expect(outcome, 5, {"scenario: rank 3 of 4 (process ", ": the first error"});
   EXPECT_EQ(outcome.text.find("second"), std::string::npos) << outcome.text;
 }
 

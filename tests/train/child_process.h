@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,14 @@ struct ChildResult {
 class Child {
  public:
   /// Starts `program` (a name in the folder of built programs, or a whole path) with arguments; output goes to files in
-  /// `folder`, which is its working directory, too. max_file_bytes: no file may grow beyond it (0: any size).
+  /// `folder`, which is its working directory, too. before_start: called in the child before the program starts, with
+  /// its streams in place; it may only call what is safe between fork and exec.
   Child(const std::string& program, const std::vector<std::string>& arguments, const std::string& folder,
-        std::int64_t max_file_bytes = 0);
+        const std::function<void()>& before_start = {});
   pid_t id() const { return id_; }
   ChildResult wait();
+  /// Waits for so long at most, and kills it then: code -1.
+  ChildResult wait_at_most(double seconds);
 
  private:
   std::string folder_;
@@ -30,8 +34,12 @@ class Child {
 };
 
 inline ChildResult run_child(const std::string& program, const std::vector<std::string>& arguments,
-                             const std::string& folder, std::int64_t max_file_bytes = 0) {
-  return Child(program, arguments, folder, max_file_bytes).wait();
+                             const std::string& folder, const std::function<void()>& before_start = {}) {
+  return Child(program, arguments, folder, before_start).wait();
 }
+
+/// What a child may do before its program starts: give it a limit (RLIMIT_FSIZE, ...), or a file as a stream.
+void limit(int resource, std::int64_t most);
+void replace_stream(int stream, const char* path, int flags);
 
 }  // namespace ringtrain::testing

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
@@ -13,7 +15,7 @@
 namespace ringtrain::testing {
 
 Child::Child(const std::string& program, const std::vector<std::string>& arguments, const std::string& folder,
-             std::int64_t max_file_bytes)
+             const std::function<void()>& before_start)
     : folder_(folder) {
   const std::string path = program.front() == '/' ? program : binary_folder() + "/" + program;
   const std::string out = folder + "/stdout.txt", err = folder + "/stderr.txt";
@@ -28,13 +30,39 @@ Child::Child(const std::string& program, const std::vector<std::string>& argumen
   if (out_file < 0 || err_file < 0 || ::chdir(folder.c_str()) != 0) ::_exit(126);
   ::dup2(out_file, STDOUT_FILENO);
   ::dup2(err_file, STDERR_FILENO);
-  if (max_file_bytes > 0) {
-    ::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{static_cast<rlim_t>(max_file_bytes), static_cast<rlim_t>(max_file_bytes)};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
+  for (const int file : {out_file, err_file}) {
+    if (file > STDERR_FILENO) ::close(file);
   }
+  if (before_start) before_start();
   ::execv(path.c_str(), argv.data());
   ::_exit(127);
+}
+
+void limit(int resource, std::int64_t most) {
+  const rlimit both{static_cast<rlim_t>(most), static_cast<rlim_t>(most)};
+  ::setrlimit(static_cast<__rlimit_resource>(resource), &both);
+}
+
+void replace_stream(int stream, const char* path, int flags) {
+  const int file = ::open(path, flags);
+  ::dup2(file, stream);
+  if (file != stream) ::close(file);
+}
+
+ChildResult Child::wait_at_most(double seconds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  siginfo_t ended{};
+  while (std::chrono::steady_clock::now() < deadline) {
+    ended.si_pid = 0;
+    if (::waitid(P_PID, static_cast<id_t>(id_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == id_) {
+      return wait();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ::kill(id_, SIGKILL);
+  ChildResult result = wait();
+  result.code = -1;
+  return result;
 }
 
 ChildResult Child::wait() {

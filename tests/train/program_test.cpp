@@ -1,5 +1,7 @@
 // The built programs `train` and `evaluate` as a user meets them: exit codes, one clear sentence on stderr, nothing
 // harmed.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -165,8 +167,9 @@ TEST_F(Programs, BadCheckpointsAreCodeFour) {
 TEST_F(Programs, ASaveThatFailsIsCodeFourAndKeepsThePreviousCheckpoint) {
   ASSERT_EQ(train_with({"--stop-after", "2"}).code, 0);
   const auto size = static_cast<std::int64_t>(fs::file_size(state_file(checkpoint("runs/run", 2))));
-  const ChildResult result = run_child("train", {"--config", "run.yaml", "--resume"}, folder, size / 2);
-  expect_refused(result, 4, {"state-00000-of-00001.h5"});
+  const ChildResult result =
+      run_child("train", {"--config", "run.yaml", "--resume"}, folder, [&] { limit(RLIMIT_FSIZE, size / 2); });
+  expect_refused(result, 4, {"state-00000-of-00001.h5", "File too large", "ulimit -f"});
   EXPECT_EQ(open_checkpoint(at("runs/run")).manifest.step, 2);
   EXPECT_EQ(train_with({"--resume"}).code, 0);
   EXPECT_EQ(open_checkpoint(at("runs/run")).manifest.step, 4);

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 
 #include "data/prepare.h"
@@ -99,7 +100,7 @@ bool parse(Arguments& arguments, int argc, char** argv) {
 }
 
 void print(const char* name, const std::string& value) {
-  fmt::print("  {:<22} {}\n", name, value);
+  std::fputs(fmt::format("  {:<22} {}\n", name, value).c_str(), stdout);
 }
 
 std::string grouped(std::int64_t count) {
@@ -113,7 +114,7 @@ std::string grouped(std::int64_t count) {
 }
 
 void print_summary(const std::string& path, const CorpusSummary& summary) {
-  fmt::print("{}\n", path);
+  std::fputs((path + "\n").c_str(), stdout);
   print("documents", grouped(summary.documents));
   print("  for validation", grouped(summary.validation_documents));
   print("tokens", grouped(summary.tokens));

@@ -2,6 +2,7 @@
 
 #if defined(__GLIBC__)
 #include <malloc.h>
+#include <sys/resource.h>
 #endif
 
 #include <cstdio>
@@ -10,6 +11,8 @@
 #include <optional>
 
 #include "framework/error.h"
+#include "framework/standard_streams.h"
+#include "framework/system/signals.h"
 
 namespace ringtrain {
 
@@ -32,36 +35,58 @@ std::optional<Error> error_of(const std::function<void()>& body) {
 /// Lets every block of 128 KiB and more go back to the system when it is freed. Left to itself, glibc keeps blocks up
 /// to the size of the largest one freed so far, in as many heaps as threads once met in malloc: a long run's memory
 /// then grows by the buffers of its saves, again and again.
-void give_back_large_blocks() {
+/// Where address space is limited (ulimit -v), all threads share one heap: glibc would reserve 64 MiB for each thread's
+/// own, and, where the limit forbids that, take a whole page for every small block.
+void set_up_heap() {
 #if defined(__GLIBC__)
   ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  rlimit address_space{};
+  if (::getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY) {
+    ::mallopt(M_ARENA_MAX, 1);
+  }
 #endif
 }
 
 }  // namespace
 
 int run_program(const char* name, const std::function<int()>& body) {
-  give_back_large_blocks();
+  claim_standard_streams();
+  set_program_signals();
+  set_up_heap();
   int code = 0;
-  const std::optional<Error> error = error_of([&] { code = body(); });
+  const std::optional<Error> error = error_of([&] {
+    code = body();
+    flush_results();
+  });
   if (!error) return code;
-  std::fprintf(stderr, "%s: %s\n", name, error->what());
+  write_message(stderr, fmt::format("{}: {}\n", name, error->what()));
   return static_cast<int>(error->code());
 }
 
-int run_rank_program(const char* name, const std::function<int(Launcher& launcher)>& body) {
+int run_rank_program(const char* name, const std::function<int(Launcher& launcher)>& body, OnSignal on_signal) {
   return run_program(name, [&] {
+    // Ranks that are processes end together: a signal that one of them sees early waits until all have come.
+    std::optional<SignalGuard> guard;
+    std::optional<SignalsHeld> held;  // MPI does not end its start when a signal interrupts it
+    if (on_signal == OnSignal::save && Launcher::expects_processes()) {
+      guard.emplace();
+      held.emplace();
+    }
     Launcher launcher = Launcher::from_environment();
+    held.reset();
     int code = 0;
     const std::optional<Error> error = error_of([&] {
       code = body(launcher);
+      flush_results();
       launcher.finish(code);
     });
     if (!error) return code;
     const Launcher::LastWords words = launcher.fail(*error);
     if (!words.told) return static_cast<int>(error->code());
-    if (!words.calls.empty()) std::fprintf(stderr, "%s: what each rank did last:\n%s", name, words.calls.c_str());
-    throw Error(*error);
+    if (!words.calls.empty()) {
+      write_message(stderr, fmt::format("{}: what each rank did last:\n{}", name, words.calls));
+    }
+    throw Error(error->code(), words.sentence);
   });
 }
 

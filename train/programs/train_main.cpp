@@ -7,6 +7,7 @@
 #include "framework/config/config_reference.h"
 #include "framework/config/read_config.h"
 #include "framework/profile/hash_progress.h"
+#include "framework/standard_streams.h"
 #include "layers/model_spec.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/programs/command_line.h"
@@ -23,7 +24,8 @@ int run(int argc, char** argv, Launcher& launcher) {
       "Train a long-context transformer on a mesh of data x sequence ranks: threads of this process, or processes of\n"
       "an MPI launcher (scripts/launch -n N -- train ...).\n"
       "A run's folder holds config.yaml, metrics.jsonl (one object a line) and checkpoints/.\n"
-      "SIGINT or SIGTERM: finish the step, save, and end; a second one ends at once.",
+      "SIGINT or SIGTERM: finish the step, save, and end; a second one ends at once. SIGHUP, SIGUSR1, SIGXCPU and\n"
+      "SIGPWR save and end, too, however often they come.",
       "train"};
   std::string config_path, resume_path, output, trace_steps, verify_path;
   std::vector<std::string> settings;
@@ -94,13 +96,13 @@ int run(int argc, char** argv, Launcher& launcher) {
   }
   if (!trace_steps.empty()) read_trace_steps(trace_steps, options.trace);
   const Note note = [&](const std::string& line) {
-    if (launcher.leads()) std::fprintf(stderr, "train: %s\n", line.c_str());
+    if (launcher.leads()) write_message(stderr, fmt::format("train: {}\n", line));
   };
   const Run prepared = prepare_run(options, note, launcher);
   hashing.reset();
   if (dry_run) {
     if (launcher.leads()) std::fputs(dry_run_report(prepared, launcher).c_str(), stdout);
-    std::fflush(stdout);
+    flush_results();
     require_fitting_plan(prepared, launcher);
     return 0;
   }
@@ -110,5 +112,6 @@ int run(int argc, char** argv, Launcher& launcher) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_rank_program("train", [&](Launcher& launcher) { return run(argc, argv, launcher); });
+  return run_rank_program(
+      "train", [&](Launcher& launcher) { return run(argc, argv, launcher); }, OnSignal::save);
 }

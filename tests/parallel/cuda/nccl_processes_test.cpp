@@ -10,9 +10,8 @@ namespace {
 
 /// variables: NAME=VALUE for the processes.
 Outcome run(const std::string& scenario, const std::string& variables = "") {
-  return run_scenario_by("CUDA_EMULATOR_DEVICES=3 CUDA_EMULATOR_TELL=1 " + variables +
-                         " timeout 60 " + source_folder() + "/scripts/launch -n 3 -- " + binary_folder() +
-                         "/gpu_mpi_tests --scenario " +
+  return run_scenario_by("CUDA_EMULATOR_DEVICES=3 CUDA_EMULATOR_TELL=1 " + variables + " timeout 60 " +
+                         source_folder() + "/scripts/launch -n 3 -- " + binary_folder() + "/gpu_mpi_tests --scenario " +
                          scenario);
 }
 
@@ -38,8 +37,8 @@ TEST(NcclProcesses, AProcessThatIsKilledEndsTheOthers) {
 
 TEST(NcclProcesses, TheFirstErrorIsToldThoughNcclEndsBeforeItIsKnown) {
   // The rank that throws ends its part in NCCL while it unwinds, which the others may see before they hear why.
-  expect_seen_or_not("throw", 5, {"scenario: a bad number"});
-  expect(run("throw-joining"), 3, {"scenario: bad data"});
+  expect_seen_or_not("throw", 5, {": a bad number"});
+  expect(run("throw-joining"), 3, {": bad data"});
 }
 
 TEST(NcclProcesses, WhatNeverEndsTimesOut) {

@@ -1,0 +1,21 @@
+// Descriptors 0, 1 and 2 as a program can rely on them, and the two kinds of output: messages, which a run can do
+// without, and results, which are why a program was started.
+#pragma once
+
+#include <cstdio>
+#include <string_view>
+
+namespace ringtrain {
+
+/// Opens each of the descriptors 0, 1 and 2 that is closed on /dev/null, in the direction that lets every use of it
+/// fail, so that no file of ours takes its number. Call it before anything else opens a file.
+void claim_standard_streams();
+
+/// Writes text to file and flushes it. What cannot be written is dropped: a full disk or a reader that has gone away
+/// never ends a run.
+void write_message(std::FILE* file, std::string_view text);
+
+/// Brings to stdout what has been printed there. Throws Error(usage) if any of it could not be written.
+void flush_results();
+
+}  // namespace ringtrain

@@ -1,0 +1,104 @@
+// Messages that cannot be written end nothing; output that cannot be written is an error; no file of ours becomes a
+// standard stream.
+#include "framework/standard_streams.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "framework/error.h"
+#include "framework/profile/progress.h"
+#include "tests/support/error_of.h"
+
+namespace ringtrain {
+namespace {
+
+/// Returns a stream whose every write fails, without a buffer, as stderr has none.
+std::FILE* full_disk() {
+  std::FILE* file = std::fopen("/dev/full", "w");
+  if (file) std::setvbuf(file, nullptr, _IONBF, 0);
+  return file;
+}
+
+TEST(StandardStreams, MessagesThatCannotBeWrittenAreDropped) {
+  std::FILE* const file = full_disk();
+  ASSERT_NE(file, nullptr);
+  for (int i = 0; i < 2; ++i) {
+    write_message(file, "a message\n");
+    EXPECT_EQ(std::ferror(file), 0);
+  }
+  std::fclose(file);
+}
+
+TEST(StandardStreams, ProgressThatCannotBeWrittenIsDropped) {
+  std::FILE* const file = full_disk();
+  ASSERT_NE(file, nullptr);
+  {
+    Progress progress("train", 2, file);
+    EXPECT_NO_THROW(progress.update(1, "loss=1", 10));
+    EXPECT_NO_THROW(progress.note("saved"));
+    EXPECT_NO_THROW(progress.update(2, "loss=2", 20));
+  }
+  std::fclose(file);
+}
+
+class StandardStreamsDeathTest : public ::testing::Test {
+ protected:
+  StandardStreamsDeathTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+};
+
+TEST_F(StandardStreamsDeathTest, OutputThatCannotBeWrittenIsAnError) {
+  const auto end_with_code_of_flush = [] {
+    try {
+      flush_results();
+      std::_Exit(0);
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::_Exit(static_cast<int>(error.code()));
+    }
+  };
+  EXPECT_EXIT(
+      {
+        const int full = ::open("/dev/full", O_WRONLY);
+        ::dup2(full, STDOUT_FILENO);
+        std::fputs("a result\n", stdout);
+        end_with_code_of_flush();
+      },
+      ::testing::ExitedWithCode(2), "cannot write the output to stdout: No space left on device");
+  EXPECT_EXIT(
+      {
+        const int full = ::open("/dev/full", O_WRONLY);
+        ::dup2(full, STDOUT_FILENO);
+        std::fputs("a result\n", stdout);
+        std::fflush(stdout);  // the error that a later look must still see
+        end_with_code_of_flush();
+      },
+      ::testing::ExitedWithCode(2), "cannot write the output to stdout");
+  EXPECT_EXIT(
+      {
+        const int null = ::open("/dev/null", O_WRONLY);
+        ::dup2(null, STDOUT_FILENO);
+        std::fputs("a result\n", stdout);
+        end_with_code_of_flush();
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(StandardStreamsDeathTest, AClosedStreamIsOpenedAndEveryUseOfItFails) {
+  EXPECT_EXIT(
+      {
+        for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(stream);
+        claim_standard_streams();
+        const int next = ::open("/dev/null", O_RDWR);
+        char byte = 0;
+        const bool fails = ::read(STDIN_FILENO, &byte, 1) < 0 && ::write(STDOUT_FILENO, "x", 1) < 0 &&
+                           ::write(STDERR_FILENO, "x", 1) < 0;
+        std::_Exit(next > STDERR_FILENO && fails ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace ringtrain

@@ -1,0 +1,104 @@
+// What the tests share that start scripts/launch: a run of 4 ranks, and who of its processes is still there.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/config/read_config.h"
+#include "tests/support/paths.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+
+namespace ringtrain::testing {
+
+/// Sets a variable of the environment until it goes.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+class LaunchTest : public TrainTest {
+ protected:
+  static constexpr int ranks = 4;
+
+  void SetUp() override {
+    TrainTest::SetUp();
+    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // of the children: MPI libraries keep memory
+    TextPlan text;
+    text.longest = 200;
+    text.validation_documents = 30;
+    data = write_tokens("text.h5", text);
+    std::ofstream(at("run.yaml")) << to_yaml(
+        tiny(data, {"training.steps=40", "training.global_batch_size=2", "mesh.data=2", "mesh.sequence=2",
+                    "mesh.timeout_seconds=3", "checkpoint.interval=2", "evaluation.interval=2",
+                    "evaluation.context_lengths=[16,32]", "evaluation.target_tokens=8", "evaluation.target_blocks=4"}));
+    token_.emplace("RINGTRAIN_TEST_TOKEN", std::filesystem::path(folder).filename().string());
+  }
+  Child start(const std::vector<std::string>& more = {}, const std::function<void()>& before_start = {}) const {
+    std::vector<std::string> arguments{"-n",      std::to_string(ranks), "--", binary_folder() + "/train", "--config",
+                                       "run.yaml"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Child(source_folder() + "/scripts/launch", arguments, folder, before_start);
+  }
+  /// Return the processes that this test started and that are still there.
+  std::vector<std::string> left_behind() const {
+    const std::string mark = "RINGTRAIN_TEST_TOKEN=" + std::filesystem::path(folder).filename().string();
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename().string();
+      if (!std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); }) ||
+          name == std::to_string(::getpid()))
+        continue;
+      if (content_of(entry.path().string() + "/environ").find(mark) == std::string::npos) continue;
+      std::string command = content_of(entry.path().string() + "/cmdline");
+      std::replace(command.begin(), command.end(), '\0', ' ');
+      found.push_back(name + ": " + command);
+    }
+    return found;
+  }
+  void expect_nothing_left(int tenths = 20) const {
+    for (int i = 0; i < tenths && !left_behind().empty(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    for (const std::string& process : left_behind()) ADD_FAILURE() << "left behind: " << process;
+  }
+  void wait_for_steps(std::size_t steps) const {
+    for (int i = 0; i < 3000 && (!std::filesystem::exists(at("runs/run/metrics.jsonl")) || lines() < steps); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    ASSERT_GE(lines(), steps);
+  }
+  std::size_t lines() const {
+    const std::string text = content_of(at("runs/run/metrics.jsonl"));
+    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  }
+  std::string data;
+
+ private:
+  std::optional<Variable> token_;
+};
+
+inline std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+}  // namespace ringtrain::testing

@@ -1,0 +1,206 @@
+// scripts/launch: whatever signal comes, and whenever, all ranks save or end with the right code, nothing is left
+// behind, and nobody else is signalled. RINGTRAIN_TORTURE_LAUNCHES=N makes N tries at random moments (scripts/torture
+// launch).
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <random>
+
+#include "tests/train/launch_fixture.h"
+#include "train/checkpoint/checkpoint_folder.h"
+
+namespace ringtrain::testing {
+namespace {
+
+const std::vector<std::string> endless{"--set", "training.steps=1000000", "--set", "mesh.timeout_seconds=60"};
+
+class Launched : public LaunchTest {
+ protected:
+  std::int64_t last_step() const { return metrics("runs/run").back().at("step").get<std::int64_t>(); }
+  std::int64_t saved_step() const { return open_checkpoint(at("runs/run")).manifest.step; }
+};
+
+TEST_F(Launched, ASignalLetsAllRanksSave) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const std::string output = signal == SIGTERM ? "terminated" : "interrupted";
+    std::filesystem::remove_all(at("runs"));
+    Child child = start({"--set", "training.steps=1000000", "--set", "checkpoint.interval=0"});
+    wait_for_steps(3);
+    ::kill(child.id(), signal);
+    const ChildResult result = child.wait();
+    EXPECT_EQ(result.code, 128 + signal) << result.err;
+    expect_nothing_left();
+    const std::int64_t last = metrics("runs/run").back().at("step").get<std::int64_t>();
+    EXPECT_EQ(open_checkpoint(at("runs/run")).manifest.step, last) << result.err;
+    EXPECT_EQ(count_of(result.err, "--resume goes on from here"), 1u) << result.err;
+  }
+}
+
+TEST_F(Launched, ASecondSignalEndsAllAtOnce) {
+  // A rank that is slow, after a few steps, keeps the first signal waiting for the end of its step.
+  const Variable variable("RINGTRAIN_FAULT", "1:ring keys and values:300:slow");
+  Child child = start({"--set", "training.steps=1000000", "--set", "training.global_batch_size=24", "--set",
+                       "mesh.timeout_seconds=60"});
+  wait_for_steps(1);
+  ::kill(child.id(), SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const auto second = std::chrono::steady_clock::now();
+  ::kill(child.id(), SIGTERM);
+  const ChildResult result = child.wait();
+  EXPECT_EQ(result.code, 143) << result.err;
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - second).count(), 20);
+  expect_nothing_left();
+}
+
+TEST_F(Launched, ExitCodesComeOut) {
+  EXPECT_EQ(start({"--set", "training.steps=2"}).wait().code, 0);
+  ChildResult result = start().wait();
+  EXPECT_EQ(result.code, 2) << "the folder holds a run\n" << result.err;
+  EXPECT_EQ(count_of(result.err, "already holds a run"), 1u) << result.err;
+  result = start({"--output", "other", "--set", "data.train=missing.h5"}).wait();
+  EXPECT_EQ(result.code, 3) << result.err;
+  result = start({"--resume", "nowhere"}).wait();
+  EXPECT_EQ(result.code, 4) << result.err;
+  expect_nothing_left();
+}
+
+TEST_F(Launched, AKilledLauncherLeavesNothing) {
+  Child child = start({"--set", "training.steps=1000000"});
+  wait_for_steps(3);
+  ::kill(child.id(), SIGKILL);
+  EXPECT_EQ(child.wait().code, 256 + SIGKILL);
+  expect_nothing_left(300);
+}
+
+// --- Warnings.
+
+TEST_F(Launched, WarningsLetAllRanksSave) {
+  for (const int signal : {SIGUSR1, SIGHUP}) {
+    std::filesystem::remove_all(at("runs"));
+    Child child = start(endless, [] { ::signal(SIGHUP, SIG_DFL); });
+    wait_for_steps(3);
+    for (int i = 0; i < 3; ++i) ::kill(child.id(), signal);
+    ::kill(child.id(), SIGTERM);  // as a scheduler goes on
+    const ChildResult result = child.wait_at_most(120);
+    EXPECT_EQ(result.code, 143) << result.err;
+    expect_nothing_left();
+    EXPECT_EQ(saved_step(), last_step()) << result.err;
+  }
+}
+
+// As Slurm does it: scancel --signal=USR1 --full.
+TEST_F(Launched, AWarningToEveryProcessOfTheJobLetsAllRanksSave) {
+  Child child = start(endless);
+  wait_for_steps(3);
+  for (const std::string& process : left_behind()) ::kill(std::stoi(process), SIGUSR1);
+  const ChildResult result = child.wait_at_most(120);
+  EXPECT_EQ(result.code, 143) << result.err;
+  expect_nothing_left();
+  EXPECT_EQ(saved_step(), last_step()) << result.err;
+}
+
+TEST_F(Launched, AWarningToOneRankLetsAllRanksSave) {
+  Child child = start(endless);
+  wait_for_steps(3);
+  int rank = 0;
+  for (const std::string& process : left_behind()) {
+    if (process.find(": " + binary_folder() + "/train ") != std::string::npos) rank = std::stoi(process);
+  }
+  ASSERT_GT(rank, 0);
+  ::kill(rank, SIGUSR1);
+  const ChildResult result = child.wait_at_most(120);
+  EXPECT_EQ(result.code, 143) << result.err;
+  expect_nothing_left();
+  EXPECT_EQ(saved_step(), last_step()) << result.err;
+}
+
+// --- Streams.
+
+TEST_F(Launched, ARunSavesWhateverBecomesOfItsMessages) {
+  const std::vector<std::function<void()>> streams{
+      [] { replace_stream(STDERR_FILENO, "/dev/full", O_WRONLY); },
+      [] {  // a reader that has gone away
+        int ends[2];
+        if (::pipe(ends) != 0) ::_exit(125);
+        ::close(ends[0]);
+        ::dup2(ends[1], STDERR_FILENO);
+        ::close(ends[1]);
+      },
+      [] {
+        for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(stream);
+      }};
+  for (const auto& prepare : streams) {
+    std::filesystem::remove_all(at("runs"));
+    const ChildResult result =
+        start({"--set", "training.steps=3", "--set", "mesh.timeout_seconds=60"}, prepare).wait_at_most(120);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(saved_step(), 3);
+    expect_nothing_left();
+  }
+}
+
+TEST_F(Launched, OutputThatCannotBeWrittenIsCodeTwo) {
+  const ChildResult result =
+      start({"--dry-run"}, [] { replace_stream(STDOUT_FILENO, "/dev/full", O_WRONLY); }).wait_at_most(120);
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_NE(result.err.find("cannot write the output to stdout"), std::string::npos) << result.err;
+}
+
+// --- Any moment.
+
+struct Signal {
+  int number, code;
+};
+
+TEST_F(Launched, ASignalAtAnyMomentSavesOrEnds) {
+  const char* const wanted = std::getenv("RINGTRAIN_TORTURE_LAUNCHES");
+  const int tries = wanted ? std::atoi(wanted) : 10;
+  const std::vector<Signal> signals{{SIGTERM, 143}, {SIGINT, 130},  {SIGKILL, 256 + SIGKILL},
+                                    {SIGTERM, 143}, {SIGUSR1, 143}, {SIGHUP, 143}};
+  std::mt19937 random(std::random_device{}());
+  const Variable temporary("TMPDIR", folder);
+  // Another process of the caller's group, which no signal may reach.
+  Child witness("/bin/sleep", {"36000"}, folder, [] {
+    ::setpgid(0, 0);
+    ::unsetenv("RINGTRAIN_TEST_TOKEN");  // it is no process of the run
+  });
+  const pid_t group = witness.id();
+  ::setpgid(group, group);
+  int saved = 0;
+  for (int i = 0; i < tries && !HasFailure(); ++i) {
+    std::filesystem::remove_all(at("runs"));
+    const Signal signal = signals[static_cast<std::size_t>(i) % signals.size()];
+    // Spread over the 2 seconds, so that a few tries meet the start, too.
+    const double seconds = 2.0 * (i + 1e-9 * static_cast<double>(random() % 1000000000)) / tries;
+    Child child = start(endless, [group] {
+      ::setpgid(0, group);
+      for (const int one : {SIGINT, SIGHUP}) ::signal(one, SIG_DFL);
+    });
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    ::kill(child.id(), signal.number);
+    const ChildResult result = child.wait_at_most(60);
+    const std::string what =
+        fmt::format("try {}: signal {} after {:.3f} s: code {}\n", i, signal.number, seconds, result.code);
+    EXPECT_TRUE(result.code == signal.code || (result.code == 256 + signal.number && !path_exists(at("runs"))))
+        << what << result.err;
+    expect_nothing_left(300);
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      EXPECT_FALSE(entry.path().filename().string().starts_with("launch.")) << what << entry.path();
+    }
+    siginfo_t ended{};
+    ::waitid(P_PID, static_cast<id_t>(group), &ended, WEXITED | WNOHANG | WNOWAIT);
+    EXPECT_EQ(ended.si_pid, 0) << what << "another process of the caller's group was signalled";
+    if (signal.number != SIGKILL && path_exists(at("runs/run/metrics.jsonl")) && lines() > 0) {
+      EXPECT_EQ(saved_step(), last_step()) << what << result.err;
+      ++saved;
+    }
+  }
+  ::kill(group, SIGKILL);
+  witness.wait();
+  std::printf("%d tries, %d of them saved steps\n", tries, saved);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,201 @@
+// The built programs where their process is short of something: streams that cannot be written, signals of a closed
+// terminal or a scheduler, limits of memory, threads and file sizes. A run saves, or ends with a code and a sentence.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "framework/config/read_config.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint/checkpoint_folder.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ProcessLimits : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    TextPlan text;
+    text.longest = 200;
+    text.validation_documents = 30;
+    data = write_tokens("text.h5", text);
+    std::ofstream(at("run.yaml")) << to_yaml(tiny(data, {"training.steps=4", "training.global_batch_size=2"}));
+  }
+  ChildResult train_with(std::vector<std::string> arguments, const std::function<void()>& before_start = {}) const {
+    arguments.insert(arguments.begin(), {"--config", "run.yaml"});
+    return Child("train", arguments, folder, before_start).wait_at_most(300);
+  }
+  std::int64_t saved_step(const std::string& output) const { return open_checkpoint(at(output)).manifest.step; }
+
+  std::string data;
+};
+
+// --- Streams.
+
+/// Makes `stream` a pipe that nobody reads.
+void break_pipe(int stream) {
+  int ends[2];
+  if (::pipe(ends) != 0) ::_exit(125);
+  ::close(ends[0]);
+  ::dup2(ends[1], stream);
+  ::close(ends[1]);
+}
+
+TEST_F(ProcessLimits, ARunSavesWhateverBecomesOfItsMessages) {
+  const std::vector<std::pair<std::string, std::function<void()>>> streams{
+      {"full", [] { replace_stream(STDERR_FILENO, "/dev/full", O_WRONLY); }},
+      {"gone", [] { break_pipe(STDERR_FILENO); }},
+      {"closed",
+       [] {
+         for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(stream);
+       }},
+      {"small", [] { limit(RLIMIT_FSIZE, 20000); }},  // for stderr's file, too
+  };
+  for (const auto& [name, prepare] : streams) {
+    if (name == "small") std::ofstream(at("stderr.txt")) << std::string(20000, ' ');
+    const ChildResult result = train_with({"--output", name}, prepare);
+    if (name == "small") {
+      EXPECT_EQ(result.code, 4) << result.err;  // its state is larger than that: told, not killed
+      continue;
+    }
+    EXPECT_EQ(result.code, 0) << name << "\n" << result.err;
+    EXPECT_EQ(saved_step(name), 4) << name;
+    EXPECT_EQ(metrics(name).size(), 4u) << name;
+  }
+  // Nothing but metrics in the metrics: messages to a closed stream have gone nowhere.
+  const std::string lines = content_of(at("closed/metrics.jsonl"));
+  EXPECT_EQ(lines.find("train:"), std::string::npos) << lines;
+  EXPECT_EQ(content_of(at("closed/config.yaml")), content_of(at("full/config.yaml")));
+}
+
+TEST_F(ProcessLimits, OutputThatCannotBeWrittenIsCodeTwo) {
+  ASSERT_EQ(train_with({}).code, 0);
+  struct Command {
+    std::string program;
+    std::vector<std::string> arguments;
+  };
+  const std::vector<Command> commands{
+      {"train", {"--help"}},
+      {"evaluate", {"--help"}},
+      {"prepare", {"--help"}},
+      {"train", {"--config", "run.yaml", "--output", "other", "--dry-run"}},
+      {"train", {"--verify-checkpoint", "runs/run"}},
+      {"evaluate", {"--checkpoint", "runs/run", "--data", data, "--context-lengths", "16", "--target-tokens", "8"}},
+      {"prepare",
+       {"--synthetic", "recall", "--documents", "2", "--length", "600", "--pairs", "2", "--output", "recall.h5"}},
+  };
+  for (const auto& [program, arguments] : commands) {
+    const std::string what = program + " " + arguments.back();
+    for (const bool full : {true, false}) {
+      fs::remove(at("recall.h5"));
+      fs::remove(at("recall.h5.manifest.json"));
+      const ChildResult result = run_child(program, arguments, folder, [full] {
+        if (full) {
+          replace_stream(STDOUT_FILENO, "/dev/full", O_WRONLY);
+        } else {
+          ::close(STDOUT_FILENO);
+        }
+      });
+      EXPECT_EQ(result.code, 2) << what << "\n" << result.err;
+      EXPECT_NE(result.err.find(program + ": cannot write the output to stdout: "), std::string::npos) << result.err;
+    }
+  }
+}
+
+// --- Signals.
+
+TEST_F(ProcessLimits, WarningsSaveLikeSigterm) {
+  for (const int signal : {SIGHUP, SIGUSR1, SIGXCPU, SIGPWR}) {
+    const std::string output = fmt::format("signal{}", signal);
+    Child child("train", {"--config", "run.yaml", "--output", output, "--set", "training.steps=1000000"}, folder,
+                [] { ::signal(SIGHUP, SIG_DFL); });
+    for (int i = 0; i < 6000 && !(fs::exists(at(output) + "/metrics.jsonl") && metrics(output).size() > 2); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    for (int i = 0; i < 3; ++i) ::kill(child.id(), signal);
+    ::kill(child.id(), SIGTERM);  // as a scheduler goes on; the run has been asked, but nobody has insisted
+    const ChildResult result = child.wait_at_most(120);
+    EXPECT_EQ(result.code, 143) << signal << "\n" << result.err;
+    ASSERT_GT(metrics(output).size(), 2u);
+    EXPECT_EQ(saved_step(output), metrics(output).back().at("step"));
+    EXPECT_NE(result.err.find("stopped by "), std::string::npos) << result.err;
+  }
+}
+
+// --- Limits.
+
+TEST_F(ProcessLimits, ALimitOfAddressSpaceIsACodeWithASentence) {
+#ifdef RINGTRAIN_SANITIZED
+  GTEST_SKIP() << "sanitizers need all of the address space";
+#endif
+  constexpr std::int64_t mib = 1 << 20;
+  const std::vector<std::string> again{"--set", "checkpoint.interval=1", "--set", "mesh.threads_per_rank=1"};
+  const auto code_with = [&](std::int64_t bytes) {
+    fs::remove_all(at("runs"));
+    return train_with(again, [bytes] { limit(RLIMIT_AS, bytes); });
+  };
+  // The least that is enough, and what a few MiB less each time do.
+  std::int64_t low = 0, high = 4096;
+  ASSERT_EQ(code_with(high * mib).code, 0);
+  while (high - low > 1) {
+    const std::int64_t middle = (low + high) / 2;
+    (code_with(middle * mib).code == 0 ? high : low) = middle;
+  }
+  int refused = 0;
+  for (std::int64_t less = 1; less <= 24; ++less) {
+    if (less > high) break;
+    const ChildResult result = code_with(high * mib - less * mib);
+    const bool loaded = result.code != 127;  // libraries are mapped before anything of ours runs
+    EXPECT_TRUE(!loaded || result.code == 0 || result.code == 2 || result.code == 4 || result.code == 6)
+        << less << " MiB less than " << high << ": " << result.code << "\n"
+        << result.err;
+    if (loaded && result.code != 0) {
+      ++refused;
+      EXPECT_NE(result.err.rfind("\ntrain: ") + 1, result.err.size()) << result.err;
+    }
+  }
+  EXPECT_GT(refused, 3);
+}
+
+/// Lets each thread want so much address space for its stack that `threads` of them can be had, and no more.
+void leave_threads(std::int64_t threads) {
+  constexpr std::int64_t gib = std::int64_t{1} << 30;
+  const rlimit stack{std::uint64_t{8} * gib, RLIM_INFINITY};
+  if (::setrlimit(RLIMIT_STACK, &stack) != 0) ::_exit(125);
+  limit(RLIMIT_AS, 8 * gib * threads + 4 * gib);
+}
+
+TEST_F(ProcessLimits, WithoutThreadsTheErrorSaysHowManyWereWanted) {
+#ifdef RINGTRAIN_SANITIZED
+  GTEST_SKIP() << "sanitizers need all of the address space";
+#endif
+  rlimit stack{};
+  if (::getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_max != RLIM_INFINITY) {
+    GTEST_SKIP() << "stacks are limited here, so that threads cannot be made to want more";
+  }
+  if (content_of("/proc/sys/vm/overcommit_memory") == "2\n") GTEST_SKIP() << "all stacks are counted as memory here";
+  ChildResult result = train_with({"--set", "mesh.threads_per_rank=6"}, [] { leave_threads(3); });
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_NE(result.err.find("train: cannot start compute thread "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find(" of the 6 of a rank: "), std::string::npos) << result.err;
+  result = train_with({"--output", "ranks", "--set", "mesh.sequence=4", "--set", "mesh.threads_per_rank=1"},
+                      [] { leave_threads(2); });
+  EXPECT_EQ(result.code, 6) << result.err;
+  EXPECT_NE(result.err.find("cannot start the thread of rank 2 of 4: "), std::string::npos) << result.err;
+  // None for a save in the background: the step waits for it.
+  result = train_with({"--output", "saves", "--set", "mesh.threads_per_rank=1", "--set", "checkpoint.interval=1"},
+                      [] { leave_threads(1); });
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(saved_step("saves"), 4);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
