@@ -1,14 +1,14 @@
 // Opening a token file: sizes and hash against the manifest first, then HDF5, then the content's own rules. Reading it:
-// pread at the tokens' offset, widened through a small buffer on the stack.
+// pread at the tokens' offset, compared with what was hashed, widened through a small buffer on the stack.
 #include "data/token_file.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "data/block_checksums.h"
 #include "data/token_manifest.h"
 #include "framework/storage/files.h"
-#include "framework/storage/hash.h"
 #include "framework/storage/hdf5_file.h"
 
 namespace ringtrain {
@@ -21,23 +21,13 @@ constexpr std::int64_t slice_tokens = 8192;
 constexpr const char* not_ours_now =
     "an earlier version of this program made it so, or another program: make it again with prepare";
 
-/// Calls body(elements, begin) over elements [begin, begin + count) of a dataset, as type Element, in slices.
-template <class Element, class Body>
-void for_slices(const Hdf5Reader& file, const Hdf5Dataset& dataset, std::int64_t begin, std::int64_t count,
-                Body&& body) {
-  Element slice[slice_tokens];
-  for (std::int64_t done = 0; done < count;) {
-    const std::int64_t some = std::min(slice_tokens, count - done);
-    file.read(dataset, begin + done, slice, some);
-    body(std::span<const Element>(slice, static_cast<std::size_t>(some)), done);
-    done += some;
-  }
-}
-
 class Hdf5TokenFile final : public TokenFile {
  public:
-  Hdf5TokenFile(const std::string& path, std::string hash)
-      : path_(path), hash_(std::move(hash)), file_(Hdf5Reader::open(path, ExitCode::data, not_ours_now)) {}
+  /// checksums: of this file.
+  Hdf5TokenFile(File file, std::unique_ptr<const BlockChecksums> checksums)
+      : path_(file.path()),
+        checksums_(std::move(checksums)),
+        file_(Hdf5Reader::open(std::move(file), ExitCode::data, not_ours_now)) {}
 
   const std::string& path() const override { return path_; }
   std::int64_t vocab_size() const override { return vocab_size_; }
@@ -45,7 +35,7 @@ class Hdf5TokenFile final : public TokenFile {
   bool has_weights() const override { return weights_ != nullptr; }
   std::span<const std::int64_t> document_offsets() const override { return offsets_; }
   std::int64_t first_validation_document() const override { return first_validation_document_; }
-  const std::string& hash() const override { return hash_; }
+  const std::string& hash() const override { return checksums_->hash(); }
 
   void read(std::int64_t begin, std::span<std::int32_t> out) const override {
     const auto widen = [&](const auto& slice, std::int64_t done) { std::ranges::copy(slice, out.begin() + done); };
@@ -54,7 +44,7 @@ class Hdf5TokenFile final : public TokenFile {
 
   void read_weights(std::int64_t begin, std::span<float> out) const override {
     if (weights_) {
-      file_.read(*weights_, begin, out.data(), static_cast<std::int64_t>(out.size()));
+      read_elements(*weights_, begin, out.data(), static_cast<std::int64_t>(out.size()));
     } else {
       std::ranges::fill(out, 1.0f);
     }
@@ -64,17 +54,35 @@ class Hdf5TokenFile final : public TokenFile {
   void check_content();
 
  private:
+  /// Reads elements [begin, begin + count) of a dataset into memory of its type.
+  void read_elements(const Hdf5Dataset& dataset, std::int64_t begin, void* data, std::int64_t count) const {
+    ensure(begin >= 0 && count >= 0 && count <= dataset.count() - begin, "a slice within the dataset");
+    const auto element = static_cast<std::int64_t>(size_of(dataset.type));
+    checksums_->read(file_.file(), dataset.offset + begin * element, data, static_cast<std::size_t>(count * element));
+  }
+  /// Calls body(elements, begin) over elements [begin, begin + count) of a dataset, as type Element, in slices.
+  template <class Element, class Body>
+  void for_slices(const Hdf5Dataset& dataset, std::int64_t begin, std::int64_t count, Body&& body) const {
+    Element slice[slice_tokens];
+    for (std::int64_t done = 0; done < count;) {
+      const std::int64_t some = std::min(slice_tokens, count - done);
+      read_elements(dataset, begin + done, slice, some);
+      body(std::span<const Element>(slice, static_cast<std::size_t>(some)), done);
+      done += some;
+    }
+  }
   template <class Body>
   void for_tokens(std::int64_t begin, std::int64_t count, Body&& body) const {
     if (tokens_->type == Hdf5Type::uint16) {
-      for_slices<std::uint16_t>(file_, *tokens_, begin, count, body);
+      for_slices<std::uint16_t>(*tokens_, begin, count, body);
     } else {
-      for_slices<std::uint32_t>(file_, *tokens_, begin, count, body);
+      for_slices<std::uint32_t>(*tokens_, begin, count, body);
     }
   }
   void check_offsets() const;
 
-  std::string path_, hash_;
+  std::string path_;
+  std::unique_ptr<const BlockChecksums> checksums_;
   Hdf5Reader file_;
   const Hdf5Dataset* tokens_ = nullptr;
   const Hdf5Dataset* weights_ = nullptr;
@@ -121,7 +129,7 @@ void Hdf5TokenFile::check_layout(const TokenManifest& manifest) {
     fail(ExitCode::data, "{} says its vocabulary has {} tokens; it must have 2 to {}", path_, vocab_size_, INT32_MAX);
   }
   offsets_.resize(static_cast<std::size_t>(offsets->count()));
-  file_.read(*offsets, 0, offsets_.data(), offsets->count());
+  read_elements(*offsets, 0, offsets_.data(), offsets->count());
   first_validation_document_ = file_.integer("first_validation_document");
 }
 
@@ -153,7 +161,7 @@ void Hdf5TokenFile::check_content() {
          *bad, vocab_size_);
   });
   if (!weights_) return;
-  for_slices<float>(file_, *weights_, 0, token_count(), [&](std::span<const float> slice, std::int64_t begin) {
+  for_slices<float>(*weights_, 0, token_count(), [&](std::span<const float> slice, std::int64_t begin) {
     for (std::size_t i = 0; i < slice.size(); ++i) {
       if (std::isfinite(slice[i]) && slice[i] >= 0) continue;
       fail(ExitCode::data, "{}: the weight of token {} is {}; weights are finite and not negative", path_,
@@ -168,19 +176,20 @@ std::unique_ptr<TokenFile> TokenFile::open(const std::string& path) {
   if (!path_exists(path)) {
     fail(ExitCode::data, "the token file {} does not exist; make it with prepare, or correct the path", path);
   }
-  const std::int64_t bytes = File::open(path, ExitCode::data).size();
+  File opened = File::open(path, ExitCode::data);
+  const std::int64_t bytes = opened.size();
   if (bytes == 0) fail(ExitCode::data, "the token file {} is empty (0 bytes); make it again with prepare", path);
   const TokenManifest manifest = read_manifest(path);
   if (bytes != manifest.bytes) {
     fail(ExitCode::data, "{} has {} bytes where its manifest says {}: it was {}; make it again with prepare", path,
          bytes, manifest.bytes, bytes < manifest.bytes ? "cut short" : "changed");
   }
-  const std::string hash = hash_file(path, ExitCode::data);
-  if (hash != manifest.hash) {
+  auto checksums = std::make_unique<const BlockChecksums>(opened);
+  if (checksums->hash() != manifest.hash) {
     fail(ExitCode::data, "{} is damaged: its XXH3-128 is {}, its manifest says {}; make it again with prepare", path,
-         hash, manifest.hash);
+         checksums->hash(), manifest.hash);
   }
-  auto file = std::make_unique<Hdf5TokenFile>(path, hash);
+  auto file = std::make_unique<Hdf5TokenFile>(std::move(opened), std::move(checksums));
   file->check_layout(manifest);
   file->check_content();
   return file;

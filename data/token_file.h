@@ -1,6 +1,7 @@
 // Token files: FILE.h5 (contiguous datasets `tokens` uint16 or uint32, `document_offsets` int64 [documents + 1],
 // optional `weights` float32) with FILE.h5.manifest.json beside it (size, XXH3-128, where each dataset's bytes lie).
-// The manifest is verified before HDF5 opens anything; tokens are then read at their offset without HDF5.
+// The manifest is verified before HDF5 opens anything; tokens are then read at their offset without HDF5, and what is
+// read is compared with what was hashed (data/block_checksums.h).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ constexpr std::int32_t end_of_document_token(std::int64_t vocab_size) {
 /// A verified, open token file; read-only. read() may be called from several threads.
 class TokenFile {
  public:
-  /// Opens and verifies. Throws Error(data) that names the file and what is wrong: missing, empty, truncated, changed
-  /// (both hashes), a token >= vocab_size, offsets that do not grow.
+  /// Opens and verifies; keeps 8 bytes for each 32 KiB of the file. Throws Error(data) that names the file and what is
+  /// wrong: missing, empty, truncated, changed (both hashes), a token >= vocab_size, offsets that do not grow.
   static std::unique_ptr<TokenFile> open(const std::string& path);
   virtual ~TokenFile() = default;
 
@@ -34,6 +35,7 @@ class TokenFile {
   virtual std::int64_t first_validation_document() const = 0;
   /// Return the hash of the whole file, 32 hexadecimal digits.
   virtual const std::string& hash() const = 0;
+  // Both throw Error(data) if the file is not what it was when it was opened.
   /// Reads tokens [begin, begin + out.size()).
   virtual void read(std::int64_t begin, std::span<std::int32_t> out) const = 0;
   /// Reads their loss weights (1 where the file has none).

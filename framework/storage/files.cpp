@@ -114,6 +114,15 @@ std::int64_t File::size() const {
   return status.st_size;
 }
 
+FileStamp File::stamp() const {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) fail(code_, "cannot ask about {}: {}", path_, text_of(errno));
+  const auto nanoseconds = [](const struct timespec& time) {
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
+  };
+  return {status.st_dev, status.st_ino, status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+}
+
 void File::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
   std::size_t done = 0;
   while (done < bytes) {

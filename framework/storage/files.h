@@ -21,6 +21,15 @@ enum class LockState {
   unknown  // this file system has no locks
 };
 
+/// What the system says of an open file besides its content. If two are equal, the file was most likely not written to
+/// in between; time stamps are as fine as the file system's clock, a few milliseconds.
+struct FileStamp {
+  std::uint64_t device = 0, inode = 0;
+  std::int64_t bytes = 0;
+  std::int64_t modified_ns = 0, changed_ns = 0;  // mtime and ctime
+  friend bool operator==(const FileStamp&, const FileStamp&) = default;
+};
+
 /// An open regular file; movable, closed at the end. Anything else (a folder, a FIFO, a device, a socket) is refused at
 /// once. Only open() follows a link in the last component: nothing is written through one.
 class File {
@@ -43,6 +52,7 @@ class File {
   const std::string& path() const { return path_; }
   bool is_open() const { return descriptor_ >= 0; }
   std::int64_t size() const;
+  FileStamp stamp() const;
   /// Reads exactly `bytes` bytes from `offset`; an end of file before that is an Error.
   void read_at(std::int64_t offset, void* data, std::size_t bytes) const;
   void write_at(std::int64_t offset, const void* data, std::size_t bytes);

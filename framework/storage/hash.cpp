@@ -47,6 +47,10 @@ std::string hash_bytes(std::string_view bytes) {
   return hexadecimal(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
+std::uint64_t hash_block(const void* data, std::size_t bytes) {
+  return XXH3_64bits(data, bytes);
+}
+
 HashListener::HashListener(HashTold told) : told_(std::move(told)), before_(std::exchange(listener, &told_)) {}
 
 HashListener::~HashListener() {
@@ -54,17 +58,21 @@ HashListener::~HashListener() {
 }
 
 std::string hash_file(const std::string& path, ExitCode code) {
-  const File file = File::open(path, code);
+  return hash_file(File::open(path, code), nullptr);
+}
+
+std::string hash_file(const File& file, const SliceRead& slice_read) {
   const std::int64_t size = file.size();
   std::vector<char> slice(static_cast<std::size_t>(std::clamp<std::int64_t>(size, 1, 1 << 20)));
   Hasher hasher;
-  if (listener) (*listener)(path, 0, size);
+  if (listener) (*listener)(file.path(), 0, size);
   for (std::int64_t begin = 0; begin < size;) {
     const std::size_t bytes = static_cast<std::size_t>(std::min<std::int64_t>(size - begin, 1 << 20));
     file.read_at(begin, slice.data(), bytes);
     hasher.update(slice.data(), bytes);
+    if (slice_read) slice_read(slice.data(), bytes);
     begin += static_cast<std::int64_t>(bytes);
-    if (listener) (*listener)(path, begin, size);
+    if (listener) (*listener)(file.path(), begin, size);
   }
   return hasher.digest();
 }

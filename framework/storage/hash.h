@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "framework/error.h"
+#include "framework/storage/files.h"
 
 namespace ringtrain {
 
@@ -30,6 +31,8 @@ class Hasher {
 };
 
 std::string hash_bytes(std::string_view bytes);
+/// Return the XXH3-64 of a block of memory.
+std::uint64_t hash_block(const void* data, std::size_t bytes);
 /// Told by hash_file(), once before the first slice and after each: the bytes that are done, and all of them.
 using HashTold = std::function<void(const std::string& path, std::int64_t done, std::int64_t bytes)>;
 /// Lets hash_file() tell how far it is, in the thread that made this object, until it goes. Other threads are silent.
@@ -47,5 +50,9 @@ class HashListener {
 
 /// Return the hash of a file's content, read in slices of 1 MiB.
 std::string hash_file(const std::string& path, ExitCode code);
+/// Takes a slice of a file that is being hashed: 1 MiB, at the file's end less.
+using SliceRead = std::function<void(const char* data, std::size_t bytes)>;
+/// The same of a file that is open; slice_read (may be null) gets every slice, in order.
+std::string hash_file(const File& file, const SliceRead& slice_read);
 
 }  // namespace ringtrain

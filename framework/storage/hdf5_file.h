@@ -68,6 +68,9 @@ class Hdf5Reader {
   /// Throws Error(code) if it is no HDF5 file or holds what framework/storage/hdf5_header.h does not list; remedy: what
   /// to do then.
   static Hdf5Reader open(const std::string& path, ExitCode code, const std::string& remedy = "");
+  /// The same of a file that is open already.
+  static Hdf5Reader open(File file, ExitCode code, const std::string& remedy = "");
+  const File& file() const { return file_; }
   const std::string& path() const { return file_.path(); }
   const std::vector<Hdf5Dataset>& datasets() const { return datasets_; }  // by name, sorted
   const Hdf5Attributes& attributes() const { return attributes_; }

@@ -63,8 +63,12 @@ std::int64_t Hdf5Dataset::bytes() const {
 // ---- Hdf5Reader ----------------------------------------------------------------------------------------------------
 
 Hdf5Reader Hdf5Reader::open(const std::string& path, ExitCode code, const std::string& remedy) {
+  return open(File::open(path, code), code, remedy);
+}
+
+Hdf5Reader Hdf5Reader::open(File file, ExitCode code, const std::string& remedy) {
   Hdf5Reader reader;
-  reader.file_ = File::open(path, code);
+  reader.file_ = std::move(file);
   reader.code_ = code;
   Hdf5Layout layout = read_hdf5_layout(reader.file_, code, remedy);
   reader.datasets_ = std::move(layout.datasets);
