@@ -218,6 +218,17 @@ LockState File::try_lock() {
   fail(code_, "cannot lock {}: {}", path_, text_of(errno));
 }
 
+bool File::try_share() {
+  return retry([&] { return ::flock(descriptor_, LOCK_SH | LOCK_NB); }) == 0 || errno != EWOULDBLOCK;
+}
+
+bool File::is_at_path() const {
+  struct stat own {
+  }, there{};
+  return ::fstat(descriptor_, &own) == 0 && ::stat(path_.c_str(), &there) == 0 && own.st_dev == there.st_dev &&
+         own.st_ino == there.st_ino;
+}
+
 FileLock FileLock::acquire(const std::string& path, const std::string& what, ExitCode code) {
   constexpr std::int64_t longest = 64;
   FileLock lock;
@@ -260,14 +271,18 @@ std::optional<UniqueName> parse_unique_name(std::string_view name, std::string_v
   return UniqueName{name.substr(0, at), process};
 }
 
-bool path_exists(const std::string& path) {
+bool path_exists(const std::string& path, ExitCode code) {
   struct stat status {};
-  return ::lstat(path.c_str(), &status) == 0;
+  if (::lstat(path.c_str(), &status) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) fail(code, "cannot tell whether {} exists: {}", path, text_of(errno));
+  return false;
 }
 
-bool is_directory(const std::string& path) {
+bool is_directory(const std::string& path, ExitCode code) {
   struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  if (::stat(path.c_str(), &status) == 0) return S_ISDIR(status.st_mode);
+  if (errno != ENOENT && errno != ENOTDIR) fail(code, "cannot tell whether {} is a folder: {}", path, text_of(errno));
+  return false;
 }
 
 std::string parent_directory(const std::string& path) {

@@ -63,6 +63,11 @@ class File {
   void truncate(std::int64_t bytes);
   /// Asks for the file's lock without waiting: of all that have opened the file, one can have it.
   LockState try_lock();
+  /// Holds the file together with others who do so, until it closes: meanwhile nobody's try_lock() gets it. Return
+  /// false if somebody has it locked. Never an Error: where there are no locks, nobody holds anything.
+  bool try_share();
+  /// Return whether its path still leads to this very file: it was not renamed, replaced or removed.
+  bool is_at_path() const;
   /// Returns when content and size have reached the disk.
   void sync();
   /// Closes and reports what the system then finds; the destructor cannot.
@@ -101,9 +106,11 @@ struct UniqueName {
 /// Return the parts of a last component that unique_name() gave with this kind; nothing of any other name.
 std::optional<UniqueName> parse_unique_name(std::string_view name, std::string_view kind);
 
-/// Return whether something stands there, be it a link that leads nowhere.
-bool path_exists(const std::string& path);
-bool is_directory(const std::string& path);
+/// Return whether something stands there, be it a link that leads nowhere. Throws Error(code) if the system cannot
+/// tell: a disk that does not answer is not an empty one.
+bool path_exists(const std::string& path, ExitCode code = ExitCode::usage);
+/// Return whether a folder, or a link to one, stands there. Throws like path_exists().
+bool is_directory(const std::string& path, ExitCode code = ExitCode::usage);
 /// Return "." for a bare name.
 std::string parent_directory(const std::string& path);
 /// Return the last component.

@@ -1,12 +1,14 @@
 // A disk that fails on purpose: preloaded into a program (LD_PRELOAD), it counts the system calls that change files
 // whose path holds RINGTRAIN_FAULT_PATH (in which * stands for any text), and does at one of them what the environment
 // says. The witness from outside for what a save survives: it also sees what libraries do.
+//   RINGTRAIN_FAULT_READS=1        calls that only look or read count as well (open, read, stat, a folder's entries)
 //   RINGTRAIN_FAULT_LOG=FILE       append a line "NUMBER CALL PATH" for each counted call
 //   RINGTRAIN_FAULT_AT=NUMBER      the call (from 1, over all threads) at which
 //   RINGTRAIN_FAULT_ERROR=ERRNO    it fails so, from then on if RINGTRAIN_FAULT_LASTS is set; without it
 //                                  the process is killed as soon as that call has returned
 //   RINGTRAIN_FAULT_SLOW=CALL:MS   every counted call of that name takes so many milliseconds longer
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -57,6 +60,10 @@ static long count(const char* call, const char* path) {
   if (!now || frees) return number;
   errno = atoi(error);
   return -1;
+}
+
+static int reads_count(void) {
+  return getenv("RINGTRAIN_FAULT_READS") != NULL;
 }
 
 static void after(long number) {
@@ -107,15 +114,17 @@ static const char* path_at(int folder, const char* path, char* buffer, size_t si
     RUN(type, #name, path_of(fd, buffer, sizeof buffer), __VA_ARGS__); \
   }
 
-// Opening to read changes nothing, and is not counted.
-#define OPEN(name)                                                                              \
-  int name(const char* path, int flags, ...) {                                                  \
-    NEXT(int, #name, (const char*, int, ...));                                                  \
-    va_list list;                                                                               \
-    va_start(list, flags);                                                                      \
-    const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, mode_t) : 0;               \
-    va_end(list);                                                                               \
-    RUN(int, "open", (flags & (O_CREAT | O_WRONLY | O_RDWR)) ? path : NULL, path, flags, mode); \
+#define CHANGES(flags) ((flags) & (O_CREAT | O_WRONLY | O_RDWR))
+
+// Opening to read changes nothing, and counts where reads do.
+#define OPEN(name)                                                                      \
+  int name(const char* path, int flags, ...) {                                          \
+    NEXT(int, #name, (const char*, int, ...));                                          \
+    va_list list;                                                                       \
+    va_start(list, flags);                                                              \
+    const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, mode_t) : 0;       \
+    va_end(list);                                                                       \
+    RUN(int, "open", CHANGES(flags) || reads_count() ? path : NULL, path, flags, mode); \
   }
 OPEN(open)
 OPEN(open64)
@@ -128,8 +137,8 @@ OPEN(open64)
     const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, mode_t) : 0;                                   \
     va_end(list);                                                                                                   \
     char buffer[4352];                                                                                              \
-    RUN(int, "open", (flags & (O_CREAT | O_WRONLY | O_RDWR)) ? path_at(folder, path, buffer, sizeof buffer) : NULL, \
-        folder, path, flags, mode);                                                                                 \
+    RUN(int, "open", CHANGES(flags) || reads_count() ? path_at(folder, path, buffer, sizeof buffer) : NULL, folder, \
+        path, flags, mode);                                                                                         \
   }
 OPENAT(openat)
 OPENAT(openat64)
@@ -154,3 +163,52 @@ ON_FD(int, ftruncate, (int fd, off_t bytes), fd, bytes)
 ON_FD(int, ftruncate64, (int fd, off64_t bytes), fd, bytes)
 ON_FD(int, fallocate, (int fd, int mode, off_t begin, off_t bytes), fd, mode, begin, bytes)
 ON_FD(int, fallocate64, (int fd, int mode, off64_t begin, off64_t bytes), fd, mode, begin, bytes)
+
+// ---- What only looks or reads ---------------------------------------------------------------------------------------
+
+#define LOOK_ON_PATH(name, parameters, path, ...)              \
+  int name parameters {                                        \
+    NEXT(int, #name, parameters);                              \
+    RUN(int, #name, reads_count() ? path : NULL, __VA_ARGS__); \
+  }
+
+#define LOOK_ON_FD(type, name, parameters, ...)                                               \
+  type name parameters {                                                                      \
+    NEXT(type, #name, parameters);                                                            \
+    char buffer[4096];                                                                        \
+    RUN(type, #name, reads_count() ? path_of(fd, buffer, sizeof buffer) : NULL, __VA_ARGS__); \
+  }
+
+LOOK_ON_PATH(stat, (const char* path, struct stat* status), path, path, status)
+LOOK_ON_PATH(stat64, (const char* path, struct stat64* status), path, path, status)
+LOOK_ON_PATH(lstat, (const char* path, struct stat* status), path, path, status)
+LOOK_ON_PATH(lstat64, (const char* path, struct stat64* status), path, path, status)
+LOOK_ON_FD(int, fstat, (int fd, struct stat* status), fd, status)
+LOOK_ON_FD(int, fstat64, (int fd, struct stat64* status), fd, status)
+LOOK_ON_FD(int, flock, (int fd, int operation), fd, operation)
+LOOK_ON_FD(ssize_t, read, (int fd, void* data, size_t bytes), fd, data, bytes)
+LOOK_ON_FD(ssize_t, pread, (int fd, void* data, size_t bytes, off_t at), fd, data, bytes, at)
+LOOK_ON_FD(ssize_t, pread64, (int fd, void* data, size_t bytes, off64_t at), fd, data, bytes, at)
+
+#define LOOK_FOR_POINTER(type, name, parameters, path, ...)          \
+  type* name parameters {                                            \
+    NEXT(type*, #name, parameters);                                  \
+    const long number = count(#name, reads_count() ? (path) : NULL); \
+    if (number < 0) return NULL;                                     \
+    type* const result = next(__VA_ARGS__);                          \
+    const int error = errno;                                         \
+    after(number);                                                   \
+    errno = error;                                                   \
+    return result;                                                   \
+  }
+
+static __thread char name_buffer[4096];
+
+LOOK_FOR_POINTER(DIR, opendir, (const char* path), path, path)
+LOOK_FOR_POINTER(DIR, fdopendir, (int fd), path_of(fd, name_buffer, sizeof name_buffer), fd)
+LOOK_FOR_POINTER(struct dirent, readdir, (DIR * folder), path_of(dirfd(folder), name_buffer, sizeof name_buffer),
+                 folder)
+LOOK_FOR_POINTER(struct dirent64, readdir64, (DIR * folder), path_of(dirfd(folder), name_buffer, sizeof name_buffer),
+                 folder)
+LOOK_FOR_POINTER(FILE, fopen, (const char* path, const char* mode), path, path, mode)
+LOOK_FOR_POINTER(FILE, fopen64, (const char* path, const char* mode), path, path, mode)
