@@ -16,7 +16,6 @@ namespace ringtrain {
 
 namespace {
 
-constexpr const char* config_name = "config.yaml";
 constexpr double unnoticed = 0.05;  // seconds of waiting that are not told
 
 /// Runs work and return what it throws.
@@ -139,8 +138,15 @@ void CheckpointSaver::advance(double unfinished) {
     });
   } else {
     phase_ = Phase::idle;
+    saved_step_ = manifest_.step;
     if (state_.rank == 0) announce();
   }
+}
+
+std::string CheckpointSaver::what_is_saved() const {
+  const bool resumed = run_.start.checkpoint && !run_.start.weights_only;
+  const std::int64_t step = saved_step_ > 0 ? saved_step_ : resumed ? run_.start.step : 0;
+  return step > 0 ? fmt::format("the last checkpoint, of step {}, is intact", step) : "nothing was saved yet";
 }
 
 void CheckpointSaver::finish() {
@@ -171,6 +177,9 @@ bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own) {
     });
   }
   state_.world->barrier({"end of a failed save"});  // nobody ends the run before the folder is gone
+  if (problem->code() == ExitCode::numeric) {
+    throw Error(ExitCode::numeric, fmt::format("{}; {}", problem->what(), what_is_saved()));
+  }
   if (last_ || problem->code() != ExitCode::checkpoint || run_.config.checkpoint.on_failure == OnFailure::stop) {
     throw Error(*problem);
   }
@@ -203,8 +212,8 @@ void CheckpointSaver::gather_files() {
 /// Rank 0, on its thread: what makes the files a checkpoint.
 void CheckpointSaver::publish() {
   sync_file(run_.folder.metrics_path(), ExitCode::checkpoint);  // a checkpoint never knows more than the metrics do
-  write_and_sync(partial_ + "/" + config_name, to_yaml(run_.config));
-  manifest_.files.push_back(describe_file(partial_, config_name));
+  write_and_sync(partial_ + "/" + config_file_name, to_yaml(run_.config));
+  manifest_.files.push_back(describe_file(partial_, config_file_name));
   write_and_sync(partial_ + "/manifest.json", to_json(manifest_));
   sync_directory(partial_, ExitCode::checkpoint);
   run_.checkpoints.publish(manifest_.step, partial_);

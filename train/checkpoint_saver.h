@@ -43,6 +43,9 @@ class CheckpointSaver {
   /// Return the seconds that the last announced save took, without what it waited for the ends of steps; 0 before the
   /// first. Rank 0 knows.
   double last_seconds() const { return last_seconds_; }
+  /// Return what a sentence about a failure may promise: which checkpoint this run has, or that it has none. Every rank
+  /// knows.
+  std::string what_is_saved() const;
 
   // A save that fails on any rank leaves what was there before; its partial folder is removed. Policy stop: all ranks
   // throw the same Error(checkpoint). Policy warn: rank 0 notes it, and training goes on.
@@ -63,7 +66,8 @@ class CheckpointSaver {
   Phase phase_ = Phase::idle;
   bool last_ = false;
   CheckpointManifest manifest_;
-  std::string partial_;  // the folder of the save under way
+  std::string partial_;          // the folder of the save under way
+  std::int64_t saved_step_ = 0;  // by this run; 0: none yet
   CheckpointFile own_file_;
   StreamMark snapshot_taken_;  // the thread that writes waits for it
   std::vector<std::string> prune_notes_;

@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <fstream>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -25,32 +25,41 @@ std::string number_json(double value) {
   return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null";
 }
 
-/// Return the step that a whole line speaks of, -1 if it is no such line.
-std::int64_t step_of(const std::string& line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return -1;
-  return json["step"].get<std::int64_t>();
+/// Return UTC to the millisecond: "2026-11-22T13:04:05.678Z".
+std::string time_text(WallClock::time_point time) {
+  const auto since = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch());
+  const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(since).count();
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                     utc.tm_hour, utc.tm_min, utc.tm_sec, since.count() - seconds * 1000);
+}
+
+std::string peaks_json(const std::vector<MemoryUse>& ranks) {
+  if (ranks.empty()) return "";
+  std::vector<std::string> peaks;
+  peaks.reserve(ranks.size());
+  for (const MemoryUse& peak : ranks) peaks.push_back(peak_json(peak));
+  return fmt::format(R"(,"peak_bytes":[{}])", fmt::join(peaks, ","));
 }
 
 }  // namespace
 
 std::string metrics_line(const StepRecord& record) {
-  std::vector<std::string> peaks;
-  peaks.reserve(record.peak.size());
-  for (const MemoryUse& peak : record.peak) peaks.push_back(peak_json(peak));
   return fmt::format(
-      R"({{"kind":"train","step":{},"tokens":{},"loss":{},"grad_norm":{},"lr":{:.17g},"skipped_steps":{},)"
-      R"({}"tokens_per_second":{:.6g},"seconds":{:.6g},"ring_wait_seconds":{:.6g},"samples":[{}],"peak_bytes":[{}]{}}})",
-      record.step, record.tokens, number_json(record.loss), number_json(record.grad_norm), record.lr,
-      record.skipped_steps, record.loss_spike ? R"("loss_spike":true,)" : "", record.tokens_per_second, record.seconds,
-      record.ring_wait_seconds, fmt::join(record.samples, ","), fmt::join(peaks, ","),
+      R"({{"kind":"train","step":{},"time":"{}","tokens":{},"loss":{},"grad_norm":{},"lr":{:.17g},"skipped_steps":{},)"
+      R"({}"tokens_per_second":{:.6g},"seconds":{:.6g},"ring_wait_seconds":{:.6g},"samples":[{}]{}{}}})",
+      record.step, time_text(record.time), record.tokens, number_json(record.loss), number_json(record.grad_norm),
+      record.lr, record.skipped_steps, record.loss_spike ? R"("loss_spike":true,)" : "", record.tokens_per_second,
+      record.seconds, record.ring_wait_seconds, fmt::join(record.samples, ","), peaks_json(record.peak),
       record.ring ? ",\"ring\":" + to_json(*record.ring) : "");
 }
 
-std::string metrics_line(std::int64_t step, const EvaluationSummary& summary) {
+std::string metrics_line(std::int64_t step, WallClock::time_point time, const EvaluationSummary& summary) {
   nlohmann::ordered_json json;
   json["kind"] = "evaluation";
   json["step"] = step;
+  json["time"] = time_text(time);
   json.update(evaluation_json(summary));
   return json.dump();
 }
@@ -90,34 +99,6 @@ void MetricsFile::append_waiting() {
     throw;
   }
   waiting_.clear();
-}
-
-bool holds_evaluation(const std::string& path, std::int64_t step) {
-  std::ifstream file(path, std::ios::binary);
-  for (std::string line; std::getline(file, line) && !file.eof();) {  // eof: the last line has no end
-    if (line.starts_with(R"({"kind":"evaluation")") && step_of(line) == step) return true;
-  }
-  return false;
-}
-
-std::int64_t cut_metrics(const std::string& path, std::int64_t step) {
-  if (!path_exists(path)) return 0;
-  std::int64_t keep = 0;
-  {
-    std::ifstream file(path, std::ios::binary);
-    for (std::string line; std::getline(file, line) && !file.eof();) {  // eof: the last line has no end
-      const std::int64_t at = step_of(line);
-      if (at < 0 || at > step) break;
-      keep += static_cast<std::int64_t>(line.size()) + 1;
-    }
-  }
-  const std::int64_t size = file_size(path, ExitCode::usage);
-  if (keep == size) return 0;
-  File file = File::open_for_update(path, ExitCode::usage);
-  file.truncate(keep);
-  file.sync();
-  file.close();
-  return size - keep;
 }
 
 }  // namespace ringtrain

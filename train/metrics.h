@@ -1,7 +1,8 @@
-// metrics.jsonl: one object a line, appended as a run goes. Field names are what users' scripts rely on. Written by
-// rank 0 alone.
+// metrics.jsonl: one object a line, appended as a run goes (docs/metrics.md). Field names are what users' scripts rely
+// on. Written by rank 0 alone.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -16,8 +17,11 @@
 
 namespace ringtrain {
 
+using WallClock = std::chrono::system_clock;
+
 /// One optimizer step.
 struct StepRecord {
+  WallClock::time_point time;              // its end
   std::int64_t step = 0;                   // the first is 1
   std::int64_t tokens = 0;                 // consumed so far
   double loss = 0, grad_norm = 0, lr = 0;  // null in the line where they are not finite
@@ -27,14 +31,14 @@ struct StepRecord {
   double tokens_per_second = 0;
   double ring_wait_seconds = 0;       // rank 0's share of them spent waiting for ring messages
   std::vector<std::int64_t> samples;  // global indices of the step's sequences
-  std::vector<MemoryUse> peak;        // by rank
+  std::vector<MemoryUse> peak;        // by rank; none: unchanged since the last line that has it
   std::optional<RingReport> ring;     // none: a ring of one
 };
 
 /// Return the line of a step, without its end; loss and norm with 17 significant digits.
 std::string metrics_line(const StepRecord& record);
-/// Return the line of an evaluation during training, after `step` steps.
-std::string metrics_line(std::int64_t step, const EvaluationSummary& summary);
+/// Return the line of an evaluation during training, after `step` steps, which ended at `time`.
+std::string metrics_line(std::int64_t step, WallClock::time_point time, const EvaluationSummary& summary);
 
 class MetricsFile {
  public:
@@ -58,12 +62,5 @@ class MetricsFile {
   std::string waiting_;
   bool refused_ = false;  // and told
 };
-
-/// Return whether the file has the evaluation after `step` steps. A missing file has none.
-bool holds_evaluation(const std::string& path, std::int64_t step);
-
-/// Cuts the file from its first line that is later than `step` (or not whole) on: what a resumed run will write again.
-/// Content with a missing file. Return how many bytes were cut.
-std::int64_t cut_metrics(const std::string& path, std::int64_t step);
 
 }  // namespace ringtrain

@@ -34,24 +34,24 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
       grace_(!state_.snapshot.empty()),
       saver_(
           state_, run, [this] { metrics_->flush(); }, [this](const std::string& line) { note(line); }) {
-  if (state_.rank == 0) {
-    metrics_ = std::make_unique<MetricsFile>(run.folder.metrics_path(), run.config.checkpoint.on_failure,
-                                             [this](const std::string& line) { note(line); });
-    progress_ = std::make_unique<Progress>("train", run.last_step);
-  }
+  if (state_.rank == 0) progress_ = std::make_unique<Progress>("train", run.last_step);
 }
 
 RankTrainer::~RankTrainer() = default;
 
 ExitCode RankTrainer::train() {
   ExitCode code = ExitCode::done;
-  abort_on_error(world_, [&] { code = run_steps(); });  // while the buffers of exchanges under way still live
+  abort_on_error(world_, [&] {  // while the buffers of exchanges under way still live
+    if (state_.rank == 0) {
+      metrics_ = std::make_unique<MetricsFile>(run_.folder.metrics_path(), run_.config.checkpoint.on_failure,
+                                               [this](const std::string& line) { note(line); });
+    }
+    code = run_steps();
+  });
   return code;
 }
 
 ExitCode RankTrainer::run_steps() {
-  trace_step(run_.start.step + 1);
-  load_state();
   std::int64_t done = run_.start.step;
   int signal = signal_anywhere();  // one that came during the start has nothing to save
   if (signal == 0 && run_.evaluates_first) signal = evaluate(run_.start.step);
@@ -80,7 +80,15 @@ ExitCode RankTrainer::run_steps() {
   return signal == 0 ? ExitCode::done : signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
 }
 
+void RankTrainer::load() {
+  abort_on_error(world_, [&] {
+    load_state();
+    world_.barrier({"loading the state"});
+  });
+}
+
 void RankTrainer::load_state() {
+  trace_step(run_.start.step + 1);
   const Span span(state_.stream.trace(), "weights");
   const RunStart& start = run_.start;
   if (start.checkpoint) {
@@ -217,22 +225,23 @@ void RankTrainer::handle_nonfinite(std::int64_t step, const StepResult& result) 
   }
   saver_.finish();  // the state that it saves was good
   fail(ExitCode::numeric,
-       "{}{}; the weights are still those of step {}, the last checkpoint is intact; lower optimizer.lr, or look at "
-       "samples {} to {}",
-       what,
+       "{}{}; the weights are still those of step {}, {}; lower optimizer.lr, or look at samples {} to {}", what,
        training.on_nonfinite == OnNonfinite::skip ? fmt::format(", the {}. in a row (training.max_skipped_steps is {})",
                                                                 skipped_in_a_row_, training.max_skipped_steps)
                                                   : "",
-       step - skipped_in_a_row_, samples.front(), samples.back());
+       step - skipped_in_a_row_, saver_.what_is_saved(), samples.front(), samples.back());
 }
 
 void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
-  if (peaks_.empty()) peaks_ = gather_peaks();  // nothing is allocated after the first step, so they stay
+  // Nothing is allocated after the first step, so the peaks stay: they are told once.
+  const std::vector<MemoryUse> peaks = peaks_told_ ? std::vector<MemoryUse>{} : gather_peaks();
+  peaks_told_ = true;
   if (state_.rank != 0) return;
   const TrainingConfig& training = run_.config.training;
   grace_.add_step(seconds);
   StepRecord line;
   line.step = step;
+  line.time = WallClock::now();
   line.tokens = tokens_at(step);
   line.loss = result.loss;
   line.grad_norm = result.norm;
@@ -243,7 +252,7 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.tokens_per_second = static_cast<double>(training.global_batch_size * training.seq_len) / seconds;
   line.ring_wait_seconds = ring_wait_seconds_;
   line.samples = run_.sample_indices(step);
-  line.peak = peaks_;
+  line.peak = peaks;
   line.ring = result.ring;
   if (result.ring) ring_.add(*result.ring, seconds);
   metrics_->write(metrics_line(line));
@@ -278,7 +287,8 @@ int RankTrainer::evaluate(std::int64_t step) {
     return signal;
   }
   if (state_.rank != 0) return 0;
-  metrics_->write(metrics_line(step, summary_of("", run_.config.training.seq_len, *run_.targets, *results)));
+  metrics_->write(
+      metrics_line(step, WallClock::now(), summary_of("", run_.config.training.seq_len, *run_.targets, *results)));
   std::string text = fmt::format("evaluation after step {}:", step);
   for (const LengthResult& result : *results) {
     text +=

@@ -26,8 +26,11 @@ class RankTrainer {
   RankTrainer(const Run& run, Communicator& world, Device device, ThreadPool& pool, RankTrace* trace = nullptr);
   ~RankTrainer();
 
-  /// Trains from the run's start to its last step, or until a signal: then saves and stops. Return done, interrupted or
-  /// terminated, the same on every rank.
+  /// Collective. Brings the run's state into memory: initial, or that of its checkpoint, which all ranks have read
+  /// then. Changes nothing on the disk.
+  void load();
+  /// After load(), once the run's folder is ready. Trains from the run's start to its last step, or until a signal:
+  /// then saves and stops. Return done, interrupted or terminated, the same on every rank.
   ExitCode train();
 
  private:
@@ -71,7 +74,7 @@ class RankTrainer {
   LossWatch loss_watch_;
   double ring_wait_seconds_ = 0;          // this rank's, of the last step
   std::int64_t allocations_;              // by the constructor: there are no more
-  std::vector<MemoryUse> peaks_;          // by rank; gathered after the first step
+  bool peaks_told_ = false;               // of memory, after the first step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
   std::unique_ptr<Progress> progress_;    // rank 0
   RingSummary ring_;                      // rank 0, of a ring of several

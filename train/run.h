@@ -36,6 +36,7 @@ struct Run {
   EvaluationRequest evaluation;
   std::optional<EvaluationTargets> targets;  // none: this run does not evaluate
   RunFolder folder;
+  FolderMark found;  // in the folder, when it was decided how to begin
   CheckpointFolder checkpoints;
   RunStart start;
   std::int64_t last_step = 0;

@@ -1,9 +1,12 @@
 #include "train/run_folder.h"
 
 #include <filesystem>
+#include <string_view>
 
 #include "framework/config/read_config.h"
 #include "framework/error.h"
+#include "layers/model_spec.h"
+#include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain {
 
@@ -19,6 +22,33 @@ void add_files(const std::string& folder, std::vector<std::string>& files) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code unknown;
     if (entry->is_regular_file(unknown)) files.push_back(entry->path().string());
+  }
+}
+
+/// Return whether a text has the form of to_yaml(), in which each key's line ends with what it means. A person's config
+/// has not.
+bool is_resolved_config(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return false;
+    const std::string_view line = text.substr(0, end);
+    if (!line.ends_with(':') && line.find(":") > line.find("  # ")) return false;
+    if (!line.ends_with(':') && line.find("  # ") == std::string_view::npos) return false;
+    text.remove_prefix(end + 1);
+  }
+  return true;
+}
+
+std::optional<Config> read_resolved(const std::string& path) {
+  if (!path_exists(path)) return std::nullopt;
+  const std::string text = read_file(path, ExitCode::usage);
+  if (!is_resolved_config(text)) {
+    fail(ExitCode::usage, "{}: was not written by a run, which would write over it; choose another --output", path);
+  }
+  try {
+    return parse_config(text, path, {}, ConfigUse::know, check_model);
+  } catch (const Error&) {
+    return std::nullopt;
   }
 }
 
@@ -39,22 +69,40 @@ std::vector<std::string> files_of_run(const std::string& path) {
   return files;
 }
 
-bool RunFolder::holds_run() const {
-  return path_exists(config_path()) || path_exists(metrics_path()) || path_exists(checkpoints_path());
+FolderContent RunFolder::look() const {
+  FolderContent content;
+  const CheckpointFolder checkpoints(checkpoints_path());
+  content.checkpoints = checkpoints.steps();
+  content.says_nothing_saved = checkpoints.says_nothing_saved();
+  content.config = read_resolved(config_path());
+  content.metrics = MetricsHistory::read(metrics_path());
+  if (content.metrics.is_foreign()) {
+    fail(ExitCode::usage, "{}: holds no metrics of a run, which would write behind them; choose another --output",
+         metrics_path());
+  }
+  return content;
 }
 
 void RunFolder::check_writable() const {
   ringtrain::check_writable(nearest_existing(path_), ExitCode::usage);
 }
 
-FileLock RunFolder::begin(const Config& config) const {
+FileLock RunFolder::lock() const {
   make_directories(path_, ExitCode::usage);
-  FileLock lock =
-      FileLock::acquire(path_ + "/" + lock_name, path_ + ": is the folder of a run under way, of", ExitCode::usage);
+  return FileLock::acquire(path_ + "/" + lock_name, path_ + ": is the folder of a run under way, of", ExitCode::usage);
+}
+
+void RunFolder::begin(const Config& config) const {
   make_directories(checkpoints_path(), ExitCode::usage);
   ringtrain::check_writable(checkpoints_path(), ExitCode::usage);
+  const CheckpointFolder checkpoints(checkpoints_path());
+  if (checkpoints.steps().empty()) checkpoints.say_nothing_saved();         // before there are metrics
+  for (const std::string& name : list_directory(path_, ExitCode::usage)) {  // of a start that was killed
+    const std::optional<UniqueName> parts = parse_unique_name(name, "partial");
+    const bool ours = parts && (parts->base == file_name(config_path()) || parts->base == file_name(metrics_path()));
+    if (ours) remove_tree(path_ + "/" + name, ExitCode::usage);
+  }
   write_file(config_path(), to_yaml(config), ExitCode::usage);
-  return lock;
 }
 
 }  // namespace ringtrain

@@ -1,17 +1,39 @@
-// The folder of a run: config.yaml, metrics.jsonl, checkpoints/. It is never used for a second run unasked, and never
-// by two at a time (lock).
+// The folder of a run: config.yaml, metrics.jsonl, checkpoints/. It is never used for a second run unasked, never by
+// two at a time (lock), and nothing in it is written over that this program did not write.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/config/config.h"
 #include "framework/storage/files.h"
+#include "train/metrics_history.h"
 
 namespace ringtrain {
 
 /// Return those files that exist of a run at path, or of a checkpoint at path: what no other output may replace.
 std::vector<std::string> files_of_run(const std::string& path);
+
+/// What changes when a run trains into its folder.
+struct FolderMark {
+  std::vector<std::int64_t> checkpoints;
+  std::int64_t metrics_bytes = 0;
+  friend bool operator==(const FolderMark&, const FolderMark&) = default;
+};
+
+/// What stands in a run's folder before a run begins there.
+struct FolderContent {
+  std::vector<std::int64_t> checkpoints;  // steps of the complete ones, by name
+  bool says_nothing_saved = false;        // the run that was here saw no save through
+  MetricsHistory metrics;
+  std::optional<Config> config;  // none: there is none, or it is one of another version of this program
+
+  /// Return whether anything would be lost by a run from step 0.
+  bool empty() const { return checkpoints.empty() && metrics.last_step() == 0; }
+  FolderMark mark() const { return {checkpoints, metrics.bytes()}; }
+};
 
 class RunFolder {
  public:
@@ -21,13 +43,17 @@ class RunFolder {
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
 
-  /// Return whether a run has been here.
-  bool holds_run() const;
+  /// Reads what stands there. Throws Error(usage) if its config.yaml or metrics.jsonl was not written by a run, or
+  /// cannot be read.
+  FolderContent look() const;
   /// Throws Error(usage) unless the folder, or the nearest one above it that exists, can be written. Leaves nothing.
   void check_writable() const;
-  /// Makes the folder, keeps other runs out of it as long as the lock lives, and writes the resolved config into it.
-  /// Throws Error(usage) that names the process if another one trains into it.
-  [[nodiscard]] FileLock begin(const Config& config) const;
+  /// Makes the folder, and keeps other runs out of it as long as the lock lives. Throws Error(usage) that names the
+  /// process if another one trains into it.
+  [[nodiscard]] FileLock lock() const;
+  /// Makes the folder of checkpoints, which then says so if it has none, and writes the resolved config. Needs the lock:
+  /// removes the temporary files that a killed start left.
+  void begin(const Config& config) const;
 
  private:
   std::string path_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
@@ -41,9 +42,45 @@ std::string joined(const std::vector<std::string>& parts) {
   return text;
 }
 
-RunStart resumed(const std::string& path, const Config& config, const std::string& data_hash, const Note& note) {
+/// Return whether two paths lead to one folder that exists.
+bool same_folder(const std::string& one, const std::string& other) {
+  std::error_code error;
+  return std::filesystem::equivalent(one, other, error);
+}
+
+/// Return the sentence's end that says how a run's config differs from this one; "" if it does not.
+std::string differing(const FolderContent& content, const Config& config) {
+  if (!content.config) return "its config cannot be read";
+  std::vector<std::string> changes;
+  for (const ConfigDifference& difference : differences(*content.config, config)) changes.push_back(change(difference));
+  return joined(changes);
+}
+
+/// Return the checkpoint that --resume names.
+Checkpoint open_named(const std::string& path, const Note& note) {
+  if (!is_run_folder(path)) return open_checkpoint(path);
+  std::optional<Checkpoint> newest = CheckpointFolder(path + "/checkpoints").newest_intact(note);
+  if (!newest) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
+  return *std::move(newest);
+}
+
+/// Throws unless the folder is the checkpoint's own run's, or has nothing that this run would mix with its own.
+void check_same_run(const Checkpoint& checkpoint, const RunFolder& folder, const FolderContent& content,
+                    const Config& config) {
+  if (same_folder(parent_directory(checkpoint.path), folder.checkpoints_path()) || content.empty()) return;
+  const bool begun_by_this = content.checkpoints.empty() && content.says_nothing_saved &&
+                             content.metrics.first_step() > checkpoint.manifest.step &&
+                             differing(content, config).empty();
+  if (begun_by_this) return;
+  fail(ExitCode::usage,
+       "{}: holds another run than {}; go on with it by --resume alone, or choose another --output for what begins "
+       "there",
+       folder.path(), checkpoint.path);
+}
+
+RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string& data_hash, const Note& note) {
   RunStart start;
-  start.checkpoint = open_checkpoint(path);
+  start.checkpoint = std::move(checkpoint);
   check_resumable(*start.checkpoint, config, data_hash, note);
   const CheckpointManifest& manifest = start.checkpoint->manifest;
   start.step = manifest.step;
@@ -93,20 +130,45 @@ void check_weights_fit(const Checkpoint& checkpoint, const Config& config, const
   }
 }
 
-RunStart choose_start(const StartRequest& request, const RunFolder& folder, const Config& config,
-                      const std::string& data_hash, const Note& note) {
-  if (folder.holds_run() && !request.resume) {
+void check_folder(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
+                  const Config& config) {
+  const bool of_another = !request.resume_path.empty() && !same_folder(request.resume_path, folder.path());
+  if (content.empty() || of_another) return;
+  if (content.checkpoints.empty() && !content.says_nothing_saved) {
+    fail(ExitCode::checkpoint,
+         "{} has metrics up to step {}, but {} has no checkpoint: is a volume not mounted, or was it moved? Bring it "
+         "back, or choose another --output",
+         folder.metrics_path(), content.metrics.last_step(), folder.checkpoints_path());
+  }
+  if (request.resume) return;
+  if (!content.checkpoints.empty()) {
     fail(ExitCode::usage, "{}: already holds a run; continue it with --resume, or choose another --output",
          folder.path());
   }
-  if (!request.resume_path.empty()) {
-    if (!request.init_from.empty()) fail(ExitCode::usage, "--resume PATH and --init-from exclude each other");
-    return resumed(request.resume_path, config, data_hash, note);
+  if (const std::string changed = differing(content, config); !changed.empty()) {
+    fail(ExitCode::usage,
+         "{}: already holds a run, of {} steps and nothing saved, with another config ({}); begin it anew with "
+         "--resume, or choose another --output",
+         folder.path(), content.metrics.last_step(), changed);
+  }
+}
+
+RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
+                      const Config& config, const std::string& data_hash, const Note& note) {
+  if (!request.resume_path.empty() && !request.init_from.empty()) {
+    fail(ExitCode::usage, "--resume PATH and --init-from exclude each other");
+  }
+  if (!request.resume_path.empty() && !same_folder(request.resume_path, folder.path())) {
+    Checkpoint checkpoint = open_named(request.resume_path, note);
+    check_same_run(checkpoint, folder, content, config);
+    return resumed(std::move(checkpoint), config, data_hash, note);
   }
   if (request.resume) {
-    const std::string newest = CheckpointFolder(folder.checkpoints_path()).newest_intact(note);
-    if (!newest.empty()) return resumed(newest, config, data_hash, note);
+    std::optional<Checkpoint> newest = CheckpointFolder(folder.checkpoints_path()).newest_intact(note);
+    if (newest) return resumed(*std::move(newest), config, data_hash, note);
     note(fmt::format("{}: there is no checkpoint to resume from; starting afresh", folder.path()));
+  } else if (!content.empty()) {
+    note(fmt::format("{}: the run that was here saved nothing; it begins again", folder.path()));
   }
   RunStart start;
   if (!request.init_from.empty()) {

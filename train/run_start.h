@@ -14,7 +14,7 @@ namespace ringtrain {
 /// What the command line says about the beginning.
 struct StartRequest {
   bool resume = false;
-  std::string resume_path;  // "": the newest intact checkpoint of the run's folder
+  std::string resume_path;  // a checkpoint, or a run's folder; "": the newest intact checkpoint of this run's folder
   std::string init_from;    // "": random weights
 };
 
@@ -29,11 +29,17 @@ struct RunStart {
 
 using Note = std::function<void(const std::string&)>;
 
-/// Return how to begin; notes tell what a person should know (a damaged checkpoint passed over, changed keys, a fresh
-/// start). Throws Error(usage) if the folder holds a run and this is no resume, Error(checkpoint) if the checkpoint is
-/// missing, damaged or unlike this config (every differing key with both values).
-RunStart choose_start(const StartRequest& request, const RunFolder& folder, const Config& config,
-                      const std::string& data_hash, const Note& note);
+/// Throws Error(usage) if the request cannot be what its author meant for a folder with this content: a run stands
+/// there and this is no resume. One that never saved anything may begin again, by the same command. Throws
+/// Error(checkpoint) if there are metrics of steps, and the checkpoints are gone.
+void check_folder(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
+                  const Config& config);
+
+/// Return how to begin, after check_folder(); notes tell what a person should know (a damaged checkpoint passed over,
+/// changed keys, a fresh start). Throws Error(usage) if the checkpoint belongs to another run than the folder,
+/// Error(checkpoint) if it is missing, damaged or unlike this config (every differing key with both values).
+RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
+                      const Config& config, const std::string& data_hash, const Note& note);
 
 /// Throws Error(checkpoint) if a key differs that a resume must keep; notes each that differs and may.
 void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash,

@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -18,7 +20,7 @@
 #include "parallel/ring/ring_load.h"
 #include "train/engine/fitting.h"
 #include "train/engine/memory_report.h"
-#include "train/metrics.h"
+#include "train/metrics_history.h"
 #include "train/rank_trainer.h"
 #include "train/slow_section.h"
 #include "train/trace_file.h"
@@ -167,15 +169,29 @@ void check_dump_step(const DumpRequest& dump, std::int64_t done, std::int64_t la
   }
 }
 
-/// Makes the run's folder ready to go on from where the run begins. Return what keeps others out of it.
-FileLock begin_folder(const Run& run, const Note& note) {
-  FileLock lock = run.folder.begin(run.config);
-  run.checkpoints.continue_from(run.start.step, note);
-  if (const std::int64_t cut = cut_metrics(run.folder.metrics_path(), run.start.step); cut > 0) {
-    note(fmt::format("{}: cut {} bytes of steps after {}, which this run makes again", run.folder.metrics_path(), cut,
-                     run.start.step));
+/// Makes the run's folder ready to go on from where the run begins: the first change of what it holds. Needs its lock.
+void begin_folder(const Run& run, const Note& note) {
+  const FolderContent content = run.folder.look();
+  if (content.mark() != run.found) {
+    fail(ExitCode::usage, "{}: another run has trained here while this one was starting; start it again",
+         run.folder.path());
   }
-  return lock;
+  run.folder.begin(run.config);
+  run.checkpoints.continue_from(run.start.step, note);
+  const MetricsHistory::Cut cut = content.metrics.cut(run.start.step);
+  if (cut.bytes > 0) {
+    note(fmt::format("{}: cut {} bytes of steps after {}, which this run makes again", run.folder.metrics_path(),
+                     cut.bytes, run.start.step));
+  }
+  if (!cut.damaged_lines.empty()) {
+    constexpr std::size_t most = 8;
+    const std::size_t shown = std::min(most, cut.damaged_lines.size());
+    note(fmt::format(
+        "{}: line {}{} {} no metrics of a run; kept, and this run goes on behind", run.folder.metrics_path(),
+        fmt::join(cut.damaged_lines.begin(), cut.damaged_lines.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+        shown < cut.damaged_lines.size() ? fmt::format(" and {} more", cut.damaged_lines.size() - shown) : "",
+        cut.damaged_lines.size() == 1 ? "is" : "are"));
+  }
 }
 
 }  // namespace
@@ -189,10 +205,8 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
   const TraceRequest trace = traced(options);
   if (!trace.path.empty()) check_output(trace_path(trace, launcher), trace_rules(trace), ExitCode::usage);
   if (!options.dump.folder.empty() && launcher.leads()) check_dump_folder(options.dump.folder);
-  if (folder.holds_run() && !options.start.resume) {  // before the data is hashed: it may take long
-    fail(ExitCode::usage, "{}: already holds a run; continue it with --resume, or choose another --output",
-         folder.path());
-  }
+  const FolderContent content = folder.look();
+  check_folder(options.start, folder, content, config);  // before the data is hashed: it may take long
   Corpus corpus = open_corpus(config.data, config.model.vocab_size);
   std::string hash = corpus.hash();
   Sampler sampler = make_sampler(corpus, config, note);
@@ -203,14 +217,14 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
     check_request(request, "evaluation");
     targets = choose_targets(corpus.validation(), request);
   }
-  RunStart start = choose_start(options.start, folder, config, hash, note);
+  RunStart start = choose_start(options.start, folder, content, config, hash, note);
   const std::int64_t last =
       options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
   if (!options.dump.folder.empty()) check_dump_step(options.dump, start.step, last);
   // A run that is stopped by a signal saves at once: the next one makes up for the evaluation.
-  const bool evaluates_first = targets && start.step > 0 && path_exists(folder.metrics_path()) &&
+  const bool evaluates_first = targets && start.step > 0 && content.metrics.bytes() > 0 &&
                                start.step % config.evaluation.interval == 0 &&
-                               !holds_evaluation(folder.metrics_path(), start.step);
+                               !content.metrics.holds_evaluation(start.step);
   return {.config = config,
           .table = make_parameter_table(config.model),
           .corpus = std::move(corpus),
@@ -219,6 +233,7 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
           .evaluation = std::move(request),
           .targets = std::move(targets),
           .folder = folder,
+          .found = content.mark(),
           .checkpoints = CheckpointFolder(folder.checkpoints_path()),
           .start = std::move(start),
           .last_step = last,
@@ -262,14 +277,18 @@ ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
     require_agreement(world, facts_of(run));
     const Device device = device_of(run.config.training, world.rank(), here);
     require_carrier(run.config, world, device, launcher.ranks_are_processes());
+    run_on_rank_zero(world, [&] { lock = run.folder.lock(); });
+    ThreadPool pool(compute_threads(run.config.mesh, launcher));
+    RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
+    trainer.load();  // what does not open or does not fit has changed nothing
+    if (run.start.checkpoint && world.rank() == launcher.process()) run.start.checkpoint->release();
     run_on_rank_zero(world, [&] {
-      lock = begin_folder(run, note);
+      begin_folder(run, note);
       if (!run.dump.folder.empty()) {
         dump_lock = begin_dump_folder(run.dump.folder, dump_index_of(run.config, run.dump.step));
       }
     });
-    ThreadPool pool(compute_threads(run.config.mesh, launcher));
-    const ExitCode code = RankTrainer(run, world, device, pool, timeline.rank(world.rank())).train();
+    const ExitCode code = trainer.train();
     if (world.rank() == launcher.process()) result = code;
   });
   return result;

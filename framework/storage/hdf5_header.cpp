@@ -80,6 +80,35 @@ ElementType read_datatype(Hdf5Bytes bytes) {
   refuse("floating-point numbers that are no float32 and no float64");
 }
 
+template <class T>
+T number_of(const std::string& bytes) {
+  T number{};
+  std::memcpy(&number, bytes.data(), sizeof number);
+  return number;
+}
+
+/// Return the value of an attribute, of any of the types: whole numbers as int64, others as double.
+Hdf5Value attribute_value(const ElementType& type, const std::string& bytes) {
+  if (!type.number) return bytes.substr(0, bytes.find('\0'));
+  switch (*type.number) {
+    case Hdf5Type::uint8:
+      return std::int64_t{number_of<std::uint8_t>(bytes)};
+    case Hdf5Type::uint16:
+      return std::int64_t{number_of<std::uint16_t>(bytes)};
+    case Hdf5Type::uint32:
+      return std::int64_t{number_of<std::uint32_t>(bytes)};
+    case Hdf5Type::int32:
+      return std::int64_t{number_of<std::int32_t>(bytes)};
+    case Hdf5Type::int64:
+      return number_of<std::int64_t>(bytes);
+    case Hdf5Type::float32:
+      return double{number_of<float>(bytes)};
+    case Hdf5Type::float64:
+      return number_of<double>(bytes);
+  }
+  refuse("an attribute of an unknown type");
+}
+
 /// Return the dimensions; none: a single element. Section IV.A.2.b.
 std::vector<std::int64_t> read_dataspace(Hdf5Bytes bytes) {
   const unsigned version = bytes.u8(), rank = bytes.u8(), flags = bytes.u8();
@@ -416,7 +445,7 @@ class Reader {
     object.links.emplace_back(std::move(name), bytes.u64());
   }
 
-  /// Section IV.A.2.m. One value of a type that is none of ours is passed over.
+  /// Section IV.A.2.m.
   void read_attribute(Hdf5Bytes bytes) {
     const unsigned version = bytes.u8();
     if (version < 1 || version > 3) refuse("an attribute of an unknown version");
@@ -435,17 +464,7 @@ class Reader {
     const ElementType type = read_datatype(take(type_bytes));
     if (!read_dataspace(take(space_bytes)).empty()) refuse("an attribute that is not a single value");
     const std::string value = bytes.part(type.bytes).text();
-    if (!type.number) {
-      layout_.attributes.emplace(std::move(name), value.substr(0, value.find('\0')));
-    } else if (type.number == Hdf5Type::int64) {
-      std::int64_t number = 0;
-      std::memcpy(&number, value.data(), sizeof number);
-      layout_.attributes.emplace(std::move(name), number);
-    } else if (type.number == Hdf5Type::float64) {
-      double number = 0;
-      std::memcpy(&number, value.data(), sizeof number);
-      layout_.attributes.emplace(std::move(name), number);
-    }
+    layout_.attributes.emplace(std::move(name), attribute_value(type, value));
   }
 
   Hdf5Source source_;

@@ -20,7 +20,7 @@ namespace ringtrain {
 
 struct Hdf5Layout {
   std::vector<Hdf5Dataset> datasets;  // by name, sorted; offsets set
-  Hdf5Attributes attributes;          // of the file itself: those that are one int64, double or fixed text
+  Hdf5Attributes attributes;          // of the file itself: whole numbers as int64, others as double, fixed texts
 };
 
 /// Return the layout of a file. Throws Error(code) that names the file and what is wrong or not on the list, and then

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# kills at random moments, a fault at each system call of a save, cut files and turned bits, a full disk (15 minutes)
+# kills at random moments, a fault at each system call of a save and a resume, cut files and turned bits, a full disk (15 minutes)
 configure release -DRINGTRAIN_TESTS=ON
 build release train_tests train
 RINGTRAIN_TORTURE=1 RINGTRAIN_TORTURE_KILLS=200 RINGTRAIN_TORTURE_MPI_KILLS=100 RINGTRAIN_TORTURE_SEED=$RANDOM \
-  build/release/bin/train_tests --gtest_filter='*EveryCall.*:Killed.*:Saver.*:*Nonfinite.*:BadState.*' --gtest_brief=1
+  build/release/bin/train_tests --gtest_filter='*EveryCall.*:ResumeFaults.*:Killed.*:Saver.*:*Nonfinite.*:BadState.*' --gtest_brief=1
 
 say "Damage, under AddressSanitizer and UndefinedBehaviorSanitizer"
 configure asan -DRINGTRAIN_TESTS=ON

@@ -47,7 +47,7 @@ CheckpointManifest some_manifest() {
           .architecture = "llama",
           .parameters = 99,
           .ranks = 1,
-          .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')}}};
+          .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')}, {"config.yaml", 7, std::string(32, 'e')}}};
 }
 
 TEST(Manifest, SurvivesTheWayThroughJson) {
@@ -60,7 +60,7 @@ TEST(Manifest, SurvivesTheWayThroughJson) {
   EXPECT_EQ(back.dtype, "float32");
   EXPECT_EQ(back.architecture, "llama");
   EXPECT_EQ(back.parameters, 99);
-  ASSERT_EQ(back.files.size(), 1u);
+  ASSERT_EQ(back.files.size(), 2u);
   EXPECT_EQ(back.files[0].bytes, 12);
 }
 
@@ -74,6 +74,26 @@ TEST(Manifest, FindsAnyFlippedBit) {
       error_of(ExitCode::checkpoint, [&] { parse_manifest(damaged, "m"); });
     }
   }
+}
+
+TEST(Manifest, WithCountsThatNoRunHasIsDamagedHoweverWellItIsSealed) {
+  const auto refused = [](const std::function<void(CheckpointManifest&)>& change) {
+    CheckpointManifest manifest = some_manifest();
+    change(manifest);
+    return error_of(ExitCode::checkpoint, [&] { parse_manifest(to_json(manifest), "m"); });
+  };
+  EXPECT_NE(refused([](auto& m) { m.step = 0; }).find("step 0"), std::string::npos);
+  for (const std::int64_t value : {std::int64_t{0}, std::int64_t{1}, std::int64_t{57}, INT64_MAX}) {
+    EXPECT_NE(refused([&](auto& m) { m.samples = value; }).find("samples"), std::string::npos) << value;
+    EXPECT_NE(refused([&](auto& m) { m.tokens = value; }).find("tokens"), std::string::npos) << value;
+  }
+  for (const std::int64_t value : {std::int64_t{0}, std::int64_t{2}, INT64_MAX}) {
+    EXPECT_NE(refused([&](auto& m) { m.ranks = value; }).find("ranks"), std::string::npos) << value;
+  }
+  EXPECT_NE(refused([](auto& m) { m.skipped_steps = 8; }).find("skipped"), std::string::npos);
+  EXPECT_NE(refused([](auto& m) { m.files[0].name = "state-00001-of-00001.h5"; }).find("a file is called"),
+            std::string::npos);
+  EXPECT_NE(refused([](auto& m) { m.files.pop_back(); }).find("files"), std::string::npos);
 }
 
 TEST(Manifest, IsTakenOnlyAsItIsWritten) {

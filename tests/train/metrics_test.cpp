@@ -1,6 +1,10 @@
 #include "train/metrics.h"
 
+#include <fstream>
+
+#include "framework/storage/files.h"
 #include "tests/train/train_fixture.h"
+#include "train/metrics_history.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -10,6 +14,7 @@ class MetricsTest : public TrainTest {
   std::string line(std::int64_t step, double loss = 1.5) const {
     StepRecord record;
     record.step = step;
+    record.time = WallClock::time_point(std::chrono::milliseconds(1767323045678));
     record.tokens = step * 100;
     record.loss = loss;
     record.samples = {3, 1, 2};
@@ -35,11 +40,16 @@ TEST_F(MetricsTest, AStepsLineHasEveryField) {
     EXPECT_TRUE(json.at("peak_bytes").at(0).at(key).is_number_integer()) << key;
   }
   EXPECT_EQ(json.at("peak_bytes").at(1).at("total"), 64);
+  EXPECT_EQ(json.at("time"), "2026-01-02T03:04:05.678Z");
+  StepRecord unchanged;
+  unchanged.step = 8;
+  EXPECT_FALSE(nlohmann::json::parse(metrics_line(unchanged)).contains("peak_bytes"));
 }
 
 TEST_F(MetricsTest, CutKeepsWhatIsNotLaterAndDropsATornLine) {
   const std::string path = at("metrics.jsonl");
-  EXPECT_EQ(cut_metrics(path, 3), 0);  // there is none
+  const auto cut = [&](std::int64_t step) { return MetricsHistory::read(path).cut(step).bytes; };
+  EXPECT_EQ(cut(3), 0);  // there is none
   const auto write = [&](const std::string& tail) {
     remove_tree(path, ExitCode::internal);
     MetricsFile file(path, OnFailure::stop, {});
@@ -48,16 +58,59 @@ TEST_F(MetricsTest, CutKeepsWhatIsNotLaterAndDropsATornLine) {
   };
   const std::size_t whole = line(1).size() + 1;
   write("");
-  EXPECT_EQ(cut_metrics(path, 5), 0);
-  EXPECT_EQ(cut_metrics(path, 3), static_cast<std::int64_t>(2 * whole));
+  EXPECT_EQ(cut(5), 0);
+  EXPECT_EQ(cut(3), static_cast<std::int64_t>(2 * whole));
   EXPECT_EQ(content_of(path), line(1) + "\n" + line(2) + "\n" + line(3) + "\n");
-  write(line(6).substr(0, 40));  // the machine went down while it was written
-  EXPECT_EQ(cut_metrics(path, 100), 40);
+  for (std::size_t length = 1; length < whole - 1; length += 7) {  // the machine went down while it was written
+    write(line(6).substr(0, length));
+    EXPECT_EQ(cut(5), static_cast<std::int64_t>(length));
+    EXPECT_EQ(cut(5), 0);
+  }
   write(line(6));  // whole but for its end
-  EXPECT_EQ(cut_metrics(path, 100), static_cast<std::int64_t>(whole) - 1);
+  EXPECT_EQ(cut(5), static_cast<std::int64_t>(whole) - 1);
+  write(line(6));
+  EXPECT_EQ(cut(6), 0);
+  EXPECT_TRUE(content_of(path).ends_with(line(6) + "\n"));
   write("");
-  EXPECT_EQ(cut_metrics(path, 0), static_cast<std::int64_t>(5 * whole));
+  EXPECT_EQ(cut(0), static_cast<std::int64_t>(5 * whole));
   EXPECT_EQ(content_of(path), "");
+}
+
+TEST_F(MetricsTest, WhatIsNotUnderstoodIsKeptAndTold) {
+  const std::string path = at("metrics.jsonl"), zeros(40, '\0'), end = "\n";
+  const std::vector<std::string> strange{"{\"kind\":\"train\",\"step\":4,\"loss\":1.",
+                                         zeros,
+                                         "",
+                                         R"({"kind":"train","step":-4})",
+                                         R"({"kind":"other","step":9})",
+                                         "[1, 2]"};
+  for (const std::string& one : strange) {
+    std::ofstream(path, std::ios::binary)
+        << line(1) << end << one << end << line(2) << end << line(3) << end << one << end << line(4) << end;
+    const MetricsHistory history = MetricsHistory::read(path);
+    EXPECT_FALSE(history.is_foreign());
+    EXPECT_EQ(history.last_step(), 4);
+    const MetricsHistory::Cut cut = history.cut(2);
+    EXPECT_EQ(cut.damaged_lines, (std::vector<std::int64_t>{2, 5})) << one;
+    EXPECT_EQ(cut.bytes, static_cast<std::int64_t>(line(3).size() + line(4).size() + 2)) << one;
+    EXPECT_EQ(content_of(path), line(1) + end + one + end + line(2) + end + one + end) << one;
+    if (one.empty()) continue;
+    // Without its end, behind lines that are older than the checkpoint: no run writes that again.
+    std::ofstream(path, std::ios::binary) << line(1) << end << one;
+    EXPECT_EQ(MetricsHistory::read(path).cut(7).damaged_lines, (std::vector<std::int64_t>{2})) << one;
+    EXPECT_EQ(content_of(path), line(1) + end + one + end) << one;
+    std::ofstream(path, std::ios::binary) << one << end;
+    EXPECT_TRUE(MetricsHistory::read(path).is_foreign()) << one;
+  }
+}
+
+TEST_F(MetricsTest, AnEvaluationIsFoundByItsStep) {
+  const std::string path = at("metrics.jsonl");
+  std::ofstream(path) << line(2) << "\n" << metrics_line(2, {}, EvaluationSummary{}) << "\n" << line(3) << "\n";
+  const MetricsHistory history = MetricsHistory::read(path);
+  EXPECT_TRUE(history.holds_evaluation(2));
+  EXPECT_FALSE(history.holds_evaluation(3));
+  EXPECT_EQ(history.first_step(), 2);
 }
 
 }  // namespace

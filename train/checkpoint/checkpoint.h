@@ -14,9 +14,6 @@
 
 namespace ringtrain {
 
-/// Return the name of a rank's file.
-std::string state_file_name(int rank, int ranks);
-
 /// Copies this rank's slices of weights and moments to state.snapshot, where they are when the stream has got here.
 void take_snapshot(RankState& state);
 /// Writes this rank's file into a folder that exists, brings it to the disk, and return its size and hash, read back.
@@ -24,12 +21,6 @@ void take_snapshot(RankState& state);
 /// May run on another thread than the rank's. Throws Error(checkpoint); Error(numeric) that names the tensor if a value
 /// is not finite.
 CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step);
-
-/// Throws Error(checkpoint) unless the files hold each element of the state of the checkpoint's model once.
-void check_state(const Checkpoint& checkpoint);
-/// Verifies a checkpoint, or all complete ones of a run's folder: every hash, config, and state. Tells each that is
-/// good or damaged. Throws Error(checkpoint) if there is none, or if one is damaged, with the first one's sentence.
-void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& tell);
 
 /// Reads the weights into this rank: the model's, and the optimizer's where it has its own. Throws Error(checkpoint)
 /// that names the tensor if the checkpoint's model is not this one, or its files do not hold each element once.

@@ -2,27 +2,43 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
+#include <chrono>
+#include <set>
+#include <string_view>
+#include <thread>
 
 #include "framework/config/read_config.h"
 #include "framework/error.h"
-#include "framework/storage/files.h"
+#include "layers/model_parameters.h"
 #include "layers/model_spec.h"
+#include "train/checkpoint/state_files.h"
 
 namespace ringtrain {
 
 namespace {
 
 constexpr std::string_view prefix = "step-", partial_kind = "partial", deleted_kind = "deleted";
+constexpr int most_tries = 100;  // of reading a folder whose run deletes what was just listed
 
-/// Return the step of a complete checkpoint's name.
-std::optional<std::int64_t> step_of(std::string_view name) {
+std::string name_of_step(std::int64_t step) {
+  return fmt::format("{}{:08}", prefix, step);
+}
+
+/// Return the step that a name states: step-DIGITS, or that and a dot and more.
+std::optional<std::int64_t> stated_step(std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());
   std::int64_t step = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (name.size() < 8 || error != std::errc{} || end != name.data() + name.size() || step < 0) return std::nullopt;
+  const auto used = static_cast<std::size_t>(end - name.data());
+  if (error != std::errc{} || step < 0 || (used < name.size() && name[used] != '.')) return std::nullopt;
   return step;
+}
+
+/// Return the step of a complete checkpoint's name.
+std::optional<std::int64_t> step_of(std::string_view name) {
+  const std::optional<std::int64_t> step = stated_step(name);
+  return step && name == name_of_step(*step) ? step : std::nullopt;
 }
 
 /// Return whether a name is that of a checkpoint which was being written or deleted.
@@ -31,32 +47,153 @@ bool is_half(std::string_view name) {
   return (parts && step_of(parts->base)) || (other && step_of(other->base));
 }
 
-}  // namespace
-
-Checkpoint open_checkpoint(const std::string& path) {
-  std::string folder = path;
-  if (is_directory(path + "/checkpoints") && !path_exists(path + "/manifest.json")) {
-    const CheckpointFolder checkpoints(path + "/checkpoints");
-    const auto steps = checkpoints.steps();
-    if (steps.empty()) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
-    folder = checkpoints.complete(steps.back());
-  }
-  Checkpoint checkpoint{folder, verify_checkpoint(folder), {}};
-  try {
-    checkpoint.config = read_config(folder + "/config.yaml", {}, ConfigUse::know, check_model);
-  } catch (const Error& error) {
-    fail(ExitCode::checkpoint, "{}: its config cannot be used: {}", folder, error.what());
-  }
-  return checkpoint;
+void require_name(const std::string& folder, const CheckpointManifest& manifest) {
+  const std::optional<std::int64_t> stated = stated_step(file_name(folder));
+  if (!stated || *stated == manifest.step) return;
+  fail(ExitCode::checkpoint,
+       "{}: its name says step {}, but its manifest step {}: it was copied or renamed; call it {}, or move it away",
+       folder, *stated, manifest.step, name_of_step(manifest.step));
 }
 
+/// The counts of a manifest against the config that made them: what a run keeps from its first step to its last.
+void require_counts(const Checkpoint& checkpoint) {
+  const CheckpointManifest& manifest = checkpoint.manifest;
+  const TrainingConfig& training = checkpoint.config.training;
+  const MeshConfig& mesh = checkpoint.config.mesh;
+  const auto require = [&](bool possible, const char* what, std::int64_t value, const std::string& bound) {
+    if (possible) return;
+    fail(ExitCode::checkpoint, "{}/manifest.json: is damaged: {} is {}, but by the config beside it {}",
+         checkpoint.path, what, value, bound);
+  };
+  require(manifest.step <= training.steps, "step", manifest.step, fmt::format("at most {}", training.steps));
+  require(manifest.samples / manifest.step == training.global_batch_size, "samples", manifest.samples,
+          fmt::format("{} for each of {} steps", training.global_batch_size, manifest.step));
+  require(manifest.tokens / manifest.samples == training.seq_len, "tokens", manifest.tokens,
+          fmt::format("{} for each of {} samples", training.seq_len, manifest.samples));
+  require(manifest.ranks / mesh.data == mesh.sequence && manifest.ranks % mesh.data == 0, "ranks", manifest.ranks,
+          fmt::format("{} x {}", mesh.data, mesh.sequence));
+}
+
+/// Return the checkpoint in a folder; nothing if the run that it belongs to deletes it meanwhile.
+std::optional<Checkpoint> open_folder(const std::string& folder) {
+  try {
+    Checkpoint checkpoint{folder, {}, {}, std::make_shared<File>()};
+    const std::string manifest_path = folder + "/manifest.json";
+    if (path_exists(manifest_path, ExitCode::checkpoint)) {
+      *checkpoint.hold = File::open(manifest_path, ExitCode::checkpoint);
+      if (!checkpoint.hold->try_share() || !checkpoint.hold->is_at_path()) return std::nullopt;
+    }
+    checkpoint.manifest = verify_checkpoint(folder);
+    require_name(folder, checkpoint.manifest);
+    try {
+      checkpoint.config = read_config(folder + "/" + config_file_name, {}, ConfigUse::know, check_model);
+    } catch (const Error& error) {
+      fail(ExitCode::checkpoint, "{}: its config cannot be used: {}", folder, error.what());
+    }
+    require_counts(checkpoint);
+    check_state(checkpoint);
+    return checkpoint;
+  } catch (const Error&) {
+    if (!path_exists(folder, ExitCode::checkpoint)) return std::nullopt;
+    throw;
+  }
+}
+
+/// Calls `attempt` until it returns something. Each time that it does not, a run has deleted what was to be read.
+template <class Attempt>
+auto retry_while_deleted(const std::string& path, Attempt&& attempt) {
+  for (int i = 0; i < most_tries; ++i) {
+    if (auto result = attempt()) return *std::move(result);
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));
+  }
+  fail(ExitCode::checkpoint, "{}: its run deletes checkpoints faster than they can be read; try again later", path);
+}
+
+}  // namespace
+
+bool is_run_folder(const std::string& path) {
+  return is_directory(path + "/checkpoints", ExitCode::checkpoint) &&
+         !path_exists(path + "/manifest.json", ExitCode::checkpoint);
+}
+
+Checkpoint open_checkpoint(const std::string& path) {
+  const bool run = is_run_folder(path);
+  const CheckpointFolder checkpoints(path + "/checkpoints");
+  return retry_while_deleted(path, [&] {
+    std::string folder = path;
+    if (run) {
+      auto steps = checkpoints.steps();
+      if (steps.empty()) steps = checkpoints.steps();  // between two looks one may have come, and the other gone
+      if (steps.empty()) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
+      folder = checkpoints.complete(steps.back());
+    } else if (!path_exists(path, ExitCode::checkpoint)) {
+      fail(ExitCode::checkpoint, "{}: there is no such checkpoint", path);
+    }
+    return open_folder(folder);
+  });
+}
+
+void check_state(const Checkpoint& checkpoint) {
+  const StateFiles files(checkpoint.path, checkpoint.manifest);
+  const ParameterTable table = make_parameter_table(checkpoint.config.model);
+  for (const StateKind kind : all_state_kinds) {
+    for (const Parameter& parameter : table.all()) {
+      files.whole_tensor(kind, parameter, accumulator(checkpoint.config.training.dtype));
+    }
+  }
+}
+
+void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& tell) {
+  std::optional<Error> first;
+  int good = 0;
+  const auto verify = [&](const std::string& folder) {
+    try {
+      const std::optional<Checkpoint> checkpoint = open_folder(folder);
+      if (!checkpoint) return;
+      ++good;
+      std::int64_t bytes = 0;
+      for (const CheckpointFile& file : checkpoint->manifest.files) bytes += file.bytes;
+      tell(fmt::format("{}: good: step {}, {} files of {} bytes", folder, checkpoint->manifest.step,
+                       checkpoint->manifest.files.size(), bytes));
+    } catch (const Error& error) {
+      tell(error.what());
+      if (!first) first = error;
+    }
+  };
+  if (!is_run_folder(path)) {
+    if (!path_exists(path, ExitCode::checkpoint)) {
+      fail(ExitCode::checkpoint, "{}: there is no such checkpoint", path);
+    }
+    verify(path);
+    if (good == 0 && !first) fail(ExitCode::checkpoint, "{}: was deleted while it was read", path);
+  } else {
+    const CheckpointFolder checkpoints(path + "/checkpoints");
+    for (const std::string& name : checkpoints.misnamed()) {
+      first = Error(ExitCode::checkpoint,
+                    fmt::format("{}/{}: no checkpoint has this name, and no run resumes from it: step-00000010 is one",
+                                checkpoints.path(), name));
+      tell(first->what());
+    }
+    retry_while_deleted(path, [&]() -> std::optional<bool> {
+      auto steps = checkpoints.steps();
+      if (steps.empty()) steps = checkpoints.steps();
+      if (steps.empty() && !first) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
+      for (const std::int64_t step : steps) verify(checkpoints.complete(step));
+      return good > 0 || first ? std::optional(true) : std::nullopt;
+    });
+  }
+  if (first) throw Error(*first);
+}
+
+// ---- CheckpointFolder ----------------------------------------------------------------------------------------------
+
 std::string CheckpointFolder::complete(std::int64_t step) const {
-  return fmt::format("{}/{}{:08}", path_, prefix, step);
+  return path_ + "/" + name_of_step(step);
 }
 
 std::vector<std::int64_t> CheckpointFolder::steps() const {
   std::vector<std::int64_t> steps;
-  if (!is_directory(path_)) return steps;
+  if (!is_directory(path_, ExitCode::checkpoint)) return steps;
   for (const std::string& name : list_directory(path_, ExitCode::checkpoint)) {
     if (const auto step = step_of(name)) steps.push_back(*step);
   }
@@ -64,46 +201,87 @@ std::vector<std::int64_t> CheckpointFolder::steps() const {
   return steps;
 }
 
-std::string CheckpointFolder::newest_intact(const Warn& warn) const {
-  const auto all = steps();
-  std::string last_problem;
-  for (auto step = all.rbegin(); step != all.rend(); ++step) {
+std::vector<std::string> CheckpointFolder::misnamed() const {
+  std::vector<std::string> names;
+  if (!is_directory(path_, ExitCode::checkpoint)) return names;
+  for (const std::string& name : list_directory(path_, ExitCode::checkpoint)) {
+    if (stated_step(name) && !step_of(name) && name.find('.') == std::string::npos) names.push_back(name);
+  }
+  return names;
+}
+
+bool CheckpointFolder::says_nothing_saved() const {
+  return path_exists(nothing_saved_path(), ExitCode::checkpoint);
+}
+
+void CheckpointFolder::say_nothing_saved() const {
+  File::open_or_create(nothing_saved_path(), ExitCode::usage).sync();
+  sync_directory(path_, ExitCode::usage);
+}
+
+std::optional<Checkpoint> CheckpointFolder::newest_intact(const Warn& warn) const {
+  std::set<std::int64_t> told;
+  using Found = std::optional<Checkpoint>;
+  Found found = retry_while_deleted(path_, [&]() -> std::optional<Found> {
+    const auto all = steps();
+    std::string last_problem;
+    for (auto step = all.rbegin(); step != all.rend(); ++step) {
+      try {
+        Found checkpoint = open_folder(complete(*step));
+        if (!checkpoint) return std::nullopt;
+        return checkpoint;
+      } catch (const Error& error) {
+        last_problem = error.what();
+        if (told.insert(*step).second) warn(fmt::format("{}; trying the one before it", last_problem));
+      }
+    }
+    if (!all.empty()) {
+      fail(ExitCode::checkpoint,
+           "{}: none of the {} checkpoints is intact ({}); to start afresh, choose another --output", path_, all.size(),
+           last_problem);
+    }
+    return Found{};
+  });
+  tell_misnamed(found ? found->manifest.step : 0, warn);
+  return found;
+}
+
+/// Tells of checkpoints that are passed over because of their names; those later than `chosen` have been told.
+void CheckpointFolder::tell_misnamed(std::int64_t chosen, const Warn& warn) const {
+  for (const std::string& name : misnamed()) {
+    warn(fmt::format("{}/{}: no checkpoint has this name; it is passed over", path_, name));
+  }
+  for (const std::int64_t step : steps()) {
+    if (step >= chosen) break;
+    std::optional<CheckpointManifest> manifest;
     try {
-      verify_checkpoint(complete(*step));
-      return complete(*step);
+      manifest = read_checkpoint_manifest(complete(step));
+      require_name(complete(step), *manifest);
     } catch (const Error& error) {
-      last_problem = error.what();
-      warn(fmt::format("{}; trying the one before it", last_problem));
+      if (manifest) warn(fmt::format("{}; it is passed over", error.what()));  // what else is wrong matters to nobody
     }
   }
-  if (!all.empty()) {
-    fail(ExitCode::checkpoint,
-         "{}: none of the {} checkpoints is intact ({}); to start afresh, choose another --output", path_, all.size(),
-         last_problem);
+}
+
+std::string CheckpointFolder::set_aside(std::int64_t step) const {
+  std::string aside = complete(step) + ".superseded";
+  for (int i = 2; path_exists(aside, ExitCode::checkpoint); ++i) {
+    aside = fmt::format("{}.superseded-{}", complete(step), i);
   }
-  return "";
+  rename_path(complete(step), aside, ExitCode::checkpoint);
+  return file_name(aside);
 }
 
 void CheckpointFolder::continue_from(std::int64_t step, const Warn& warn) const {
-  make_directories(path_, ExitCode::usage);
   for (const std::string& name : list_directory(path_, ExitCode::checkpoint)) {
     if (is_half(name) || is_probe(name)) remove_tree(path_ + "/" + name, ExitCode::checkpoint);
   }
   for (const std::int64_t later : steps()) {
     if (later <= step) continue;
-    std::string to;
-    move_aside(later, &to);
+    const std::string aside = set_aside(later);
     warn(fmt::format("{}: is later than step {}, from which this run goes on; moved to {}", complete(later), step,
-                     file_name(to)));
+                     aside));
   }
-}
-
-/// Renames a complete checkpoint to a name that is free. to: where that is told.
-void CheckpointFolder::move_aside(std::int64_t step, std::string* to) const {
-  std::string free = complete(step) + ".superseded";
-  for (int i = 2; path_exists(free); ++i) free = fmt::format("{}.superseded-{}", complete(step), i);
-  rename_path(complete(step), free, ExitCode::checkpoint);
-  if (to) *to = free;
 }
 
 std::string CheckpointFolder::make_partial(std::int64_t step) const {
@@ -111,20 +289,36 @@ std::string CheckpointFolder::make_partial(std::int64_t step) const {
 }
 
 void CheckpointFolder::publish(std::int64_t step, const std::string& partial) const {
-  if (path_exists(complete(step))) move_aside(step);  // someone put it there since this run began
+  // Someone may have put one there since this run began.
+  if (path_exists(complete(step), ExitCode::checkpoint)) set_aside(step);
   rename_path(partial, complete(step), ExitCode::checkpoint);
 }
 
 void CheckpointFolder::prune(std::int64_t keep, const Warn& warn) const {
+  const auto told = [&](const auto& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      warn(fmt::format("what is no longer needed could not be deleted: {}", error.what()));
+    }
+  };
+  told([&] { remove_tree(nothing_saved_path(), ExitCode::checkpoint); });
   const auto all = steps();
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) {
-    try {
-      const std::string deleted = unique_name(complete(all[i]), deleted_kind);
-      rename_path(complete(all[i]), deleted, ExitCode::checkpoint);  // from here on it is none
+    told([&] {
+      const std::string path = complete(all[i]), manifest = path + "/manifest.json";
+      File lock;
+      if (path_exists(manifest, ExitCode::checkpoint)) {
+        lock = File::open(manifest, ExitCode::checkpoint);
+        if (lock.try_lock() == LockState::taken) {
+          warn(fmt::format("{}: is being read, and stays until a later save", path));
+          return;
+        }
+      }
+      const std::string deleted = unique_name(path, deleted_kind);
+      rename_path(path, deleted, ExitCode::checkpoint);  // from here on it is none
       remove_tree(deleted, ExitCode::checkpoint);
-    } catch (const Error& error) {
-      warn(fmt::format("an old checkpoint could not be deleted: {}", error.what()));
-    }
+    });
   }
 }
 

@@ -2,29 +2,48 @@
 // (step-00000010.partial-PROCESS-RANDOM), of one being deleted (.deleted-PROCESS-RANDOM) and of ones that a resume from
 // an earlier step left behind (step-00000010.superseded, .superseded-2, ...); which to resume from, and which to
 // delete. A name without ending is complete, because it came about by rename and goes by rename. What has another name
-// is not ours, and stays.
+// is not ours, and stays. Until the first one is there, the folder says that this run saved
+// nothing yet: an empty folder alone may be a volume that is not mounted.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/config/config.h"
+#include "framework/storage/files.h"
 #include "train/checkpoint/checkpoint_manifest.h"
 
 namespace ringtrain {
 
-/// A verified checkpoint: its files are what its manifest says.
+/// A verified checkpoint: its files are what its manifest says, and its name, manifest, config and state agree.
 struct Checkpoint {
   std::string path;
   CheckpointManifest manifest;
-  Config config;  // of the run that made it
+  Config config;               // of the run that made it
+  std::shared_ptr<File> hold;  // while it is open, no run deletes the checkpoint
+
+  /// Lets it be deleted again: all of it has been read.
+  void release() const {
+    if (hold) hold->close();
+  }
 };
 
-/// Verifies and describes the checkpoint at path: a checkpoint's folder, or a run's folder, whose newest one is taken.
-/// Throws Error(checkpoint) that names what is wrong.
+/// Verifies, describes and holds the checkpoint at path: a checkpoint's folder, or a run's folder, whose newest one is
+/// taken, also if that run deletes others meanwhile. Throws Error(checkpoint) that names what is wrong.
 Checkpoint open_checkpoint(const std::string& path);
+/// Return whether path is a run's folder, and no checkpoint.
+bool is_run_folder(const std::string& path);
+/// Throws Error(checkpoint) unless the files hold each element of the state of the checkpoint's model once, and are of
+/// its step. (An opened checkpoint has been checked.)
+void check_state(const Checkpoint& checkpoint);
+/// Verifies a checkpoint, or all complete ones of a run's folder, but for those that the run deletes meanwhile: every
+/// hash, config, and state. Tells each that is good or damaged. Throws Error(checkpoint) if there is none, or if one is
+/// damaged, with the first one's sentence.
+void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& tell);
 
 class CheckpointFolder {
  public:
@@ -37,22 +56,32 @@ class CheckpointFolder {
 
   /// Return the steps of the complete checkpoints, ascending; none if there is no folder.
   std::vector<std::int64_t> steps() const;
-  /// Return the path of the newest checkpoint that verifies, "" if there are none at all. Each damaged one on the way
-  /// is told. Throws Error(checkpoint) if all are damaged: a run that has lost everything should not start afresh
-  /// unasked.
-  std::string newest_intact(const Warn& warn) const;
+  /// Return the names like a checkpoint's that none can have, such as step-99 for step-00000099.
+  std::vector<std::string> misnamed() const;
+  /// Return whether the run that made the folder says that it saved nothing yet.
+  bool says_nothing_saved() const;
+  /// Says so. Needs the folder.
+  void say_nothing_saved() const;
+  /// Return the newest checkpoint that opens, nothing if there are none at all. Each damaged or misnamed one is told.
+  /// Throws Error(checkpoint) if all are damaged: a run that has lost everything should not start afresh unasked.
+  std::optional<Checkpoint> newest_intact(const Warn& warn) const;
   /// Makes the folder ready for a run that continues from `step`: removes what a killed run left half-done,
-  /// moves later ones aside (told). Nobody else may write into it.
+  /// moves later ones aside (told). Deletes none. Nobody else may write into it.
   void continue_from(std::int64_t step, const Warn& warn) const;
   /// Makes the folder in which the checkpoint of `step` is written. Return its path.
   std::string make_partial(std::int64_t step) const;
   /// Gives that folder, which is whole by now, its name. What stands there is moved aside.
   void publish(std::int64_t step, const std::string& partial) const;
-  /// Deletes all complete checkpoints but the newest `keep`. A failure to delete is told, not thrown.
+  /// Deletes all complete checkpoints but the newest `keep` and those that somebody reads, which is told and lasts
+  /// until a later time. A failure to delete is told, not thrown. No more says that nothing was saved.
   void prune(std::int64_t keep, const Warn& warn) const;
 
  private:
-  void move_aside(std::int64_t step, std::string* to = nullptr) const;
+  std::string nothing_saved_path() const { return path_ + "/nothing-saved-yet"; }
+  /// Renames a complete checkpoint, to a name that nothing has. Return its last component.
+  std::string set_aside(std::int64_t step) const;
+  void tell_misnamed(std::int64_t chosen, const Warn& warn) const;
+
   std::string path_;
 };
 

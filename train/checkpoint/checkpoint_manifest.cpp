@@ -1,7 +1,10 @@
 #include "train/checkpoint/checkpoint_manifest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "framework/error.h"
 #include "framework/storage/files.h"
@@ -41,6 +44,28 @@ void read_fields(const StrictObject& top, CheckpointManifest& manifest) {
   }
 }
 
+/// Throws what no run can have, however well it is sealed.
+void require_possible(const CheckpointManifest& manifest) {
+  const auto require = [](bool possible, const std::string& what) {
+    if (!possible) throw std::runtime_error(what);
+  };
+  const auto [step, samples, tokens] = std::tuple{manifest.step, manifest.samples, manifest.tokens};
+  require(step >= 1, "it is of step 0, and a run saves after a step");
+  require(samples >= step && samples % step == 0,
+          fmt::format("{} samples in {} steps are not as many in each", samples, step));
+  require(tokens >= samples && tokens % samples == 0,
+          fmt::format("{} tokens in {} samples are not as many in each", tokens, samples));
+  require(manifest.skipped_steps <= step,
+          fmt::format("{} skipped steps are more than its {} steps", manifest.skipped_steps, step));
+  require(manifest.ranks >= 1 && static_cast<std::size_t>(manifest.ranks) + 1 == manifest.files.size(),
+          fmt::format("{} ranks and a config do not leave {} files", manifest.ranks, manifest.files.size()));
+  for (std::int64_t rank = 0; rank <= manifest.ranks; ++rank) {
+    const std::string& name = manifest.files[static_cast<std::size_t>(rank)].name;
+    const std::string expected = rank < manifest.ranks ? state_file_name(rank, manifest.ranks) : config_file_name;
+    require(name == expected, fmt::format("a file is called {}, not {}", name, expected));
+  }
+}
+
 nlohmann::ordered_json without_hash(const CheckpointManifest& manifest) {
   nlohmann::ordered_json json;
   json["format"] = format_name;
@@ -61,6 +86,10 @@ nlohmann::ordered_json without_hash(const CheckpointManifest& manifest) {
 }
 
 }  // namespace
+
+std::string state_file_name(std::int64_t rank, std::int64_t ranks) {
+  return fmt::format("state-{:05}-of-{:05}.h5", rank, ranks);
+}
 
 std::string to_json(const CheckpointManifest& manifest) {
   nlohmann::ordered_json json = without_hash(manifest);
@@ -85,6 +114,7 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
     const StrictObject top(json, 12);
     read_fields(top, manifest);
     stated = top.hash("hash");
+    require_possible(manifest);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {  // of the JSON or of its members
@@ -104,16 +134,24 @@ CheckpointFile describe_file(const std::string& folder, const std::string& name)
   return {name, file_size(path, ExitCode::checkpoint), hash_file(path, ExitCode::checkpoint)};
 }
 
-CheckpointManifest verify_checkpoint(const std::string& folder) {
-  if (!path_exists(folder)) fail(ExitCode::checkpoint, "{}: there is no such checkpoint", folder);
+CheckpointManifest read_checkpoint_manifest(const std::string& folder) {
+  if (!path_exists(folder, ExitCode::checkpoint)) {
+    fail(ExitCode::checkpoint, "{}: there is no such checkpoint", folder);
+  }
   const std::string path = folder + "/manifest.json";
-  if (!is_directory(folder) || !path_exists(path)) {
+  if (!is_directory(folder, ExitCode::checkpoint) || !path_exists(path, ExitCode::checkpoint)) {
     fail(ExitCode::checkpoint, "{}: is no complete checkpoint: it has no manifest.json", folder);
   }
-  CheckpointManifest manifest = parse_manifest(read_file(path, ExitCode::checkpoint, largest_manifest), path);
+  return parse_manifest(read_file(path, ExitCode::checkpoint, largest_manifest), path);
+}
+
+CheckpointManifest verify_checkpoint(const std::string& folder) {
+  CheckpointManifest manifest = read_checkpoint_manifest(folder);
   for (const CheckpointFile& file : manifest.files) {
     const std::string at = folder + "/" + file.name;
-    if (!path_exists(at)) fail(ExitCode::checkpoint, "{}: is missing, but its manifest lists it", at);
+    if (!path_exists(at, ExitCode::checkpoint)) {
+      fail(ExitCode::checkpoint, "{}: is missing, but its manifest lists it", at);
+    }
     if (const std::int64_t bytes = file_size(at, ExitCode::checkpoint); bytes != file.bytes) {
       fail(ExitCode::checkpoint, "{}: has {} bytes, but its manifest says {}: it is damaged", at, bytes, file.bytes);
     }

@@ -15,9 +15,9 @@ struct CheckpointFile {
 };
 
 struct CheckpointManifest {
-  std::int64_t step = 0;           // optimizer steps done
-  std::int64_t samples = 0;        // sequences consumed: the sampler's cursor
-  std::int64_t tokens = 0;         // tokens consumed
+  std::int64_t step = 0;           // optimizer steps done, at least one
+  std::int64_t samples = 0;        // sequences consumed: the sampler's cursor; as many in every step
+  std::int64_t tokens = 0;         // tokens consumed; as many in every sequence
   std::int64_t skipped_steps = 0;  // of the steps: without an update, for a loss or gradient that was not finite
   std::string data_hash;           // of the training data
   std::string dtype;               // of weights and moments
@@ -27,11 +27,20 @@ struct CheckpointManifest {
   std::vector<CheckpointFile> files;
 };
 
+/// Return the name of a rank's file.
+std::string state_file_name(std::int64_t rank, std::int64_t ranks);
+/// The name of the file with the resolved config of the run.
+inline constexpr const char* config_file_name = "config.yaml";
+
 /// Return the manifest as JSON, its own hash included.
 std::string to_json(const CheckpointManifest& manifest);
-/// Return the manifest of the text, which must be what to_json makes of it, to the byte; path only names it. Throws
-/// Error(checkpoint) that says what is wrong with it.
+/// Return the manifest of the text, which must be what to_json makes of it, to the byte, with counts that a run can
+/// have and the state files of as many ranks as it says, and the config; path only names it. Throws Error(checkpoint)
+/// that says what is wrong with it.
 CheckpointManifest parse_manifest(const std::string& text, const std::string& path);
+
+/// Reads the manifest of a checkpoint's folder and nothing else. Throws Error(checkpoint).
+CheckpointManifest read_checkpoint_manifest(const std::string& folder);
 
 /// Return the entry of a file as it is on disk now.
 CheckpointFile describe_file(const std::string& folder, const std::string& name);

@@ -1,9 +1,11 @@
 // Command lines with CLI11, for the mains alone: a mistake is an Error(usage) like every other, in one sentence.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +28,16 @@ inline std::string nearest_flag(const CLI::App& app) {
     if (!nearest.empty()) return "; did you mean " + nearest + "?";
   }
   return "";
+}
+
+/// Return the check of a whole number that has no upper bound of its own.
+inline CLI::Validator at_least(std::int64_t least) {
+  const auto check = [least](std::string& text) {
+    std::int64_t value = 0;
+    if (!CLI::detail::lexical_cast(text, value)) return fmt::format("{} is no whole number", text);
+    return value >= least ? std::string() : fmt::format("{} is less than {}", text, least);
+  };
+  return CLI::Validator(check, fmt::format("{} or more", least));
 }
 
 /// Parses into the app's options. Return false if help (or the version) was asked for and has been printed. prints:

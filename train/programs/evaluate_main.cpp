@@ -73,11 +73,11 @@ int run(int argc, char** argv, Launcher& launcher) {
   app.add_option("--target-tokens", options.request.target_tokens,
                  "tokens that each block scores, at most half of the "
                  "shortest length (default: the checkpoint's evaluation.target_tokens)")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->type_name("M");
   app.add_option("--target-blocks", options.request.target_blocks,
                  "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->type_name("N");
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
       ->capture_default_str()

@@ -19,6 +19,15 @@ using namespace ringtrain;
 
 namespace {
 
+/// Return the folder of the run that a path belongs to, itself or one of its checkpoints; "" if it is no run's.
+std::string run_folder_of(const std::string& path) {
+  if (path.empty()) return "";
+  for (const std::string& folder : {path, parent_directory(parent_directory(path))}) {
+    if (is_directory(folder + "/checkpoints") && path_exists(RunFolder(folder).config_path())) return folder;
+  }
+  return "";
+}
+
 int run(int argc, char** argv, Launcher& launcher) {
   CLI::App app{
       "Train a long-context transformer on a mesh of data x sequence ranks: threads of this process, or processes of\n"
@@ -32,15 +41,16 @@ int run(int argc, char** argv, Launcher& launcher) {
   TrainOptions options;
   bool dry_run = false, help_config = false;
   app.add_flag("--help-config", help_config, "print every key of a config: default, values, meaning; and exit");
-  app.add_option("--config", config_path, "the YAML config of the run; required but for --verify-checkpoint")
+  app.add_option("--config", config_path,
+                 "the YAML config of the run; with --resume, the run's own serves if none is given")
       ->type_name("FILE");
   app.add_option("--output", output, "the run's folder (default: runs/<config's name>)")->type_name("DIR");
   app.add_option("--set", settings, "change one key of the config, e.g. --set mesh.sequence=2; may be repeated")
       ->type_name("KEY.PATH=VALUE")
       ->allow_extra_args(false);
   auto* resume = app.add_option("--resume", resume_path,
-                                "go on from a checkpoint; without a path, from the newest intact one of the run's "
-                                "folder, or afresh if there is none")
+                                "go on from a checkpoint, or from the newest intact one of a run's folder; without a "
+                                "path, of the folder of --output, or afresh if there is none")
                      ->type_name("[PATH]")
                      ->expected(0, 1);
   app.add_option("--init-from", options.start.init_from,
@@ -48,7 +58,7 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->type_name("CHECKPOINT");
   app.add_option("--stop-after", options.stop_after, "save and end after step N; the schedule stays that of the config")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   auto* trace = app.add_option("--trace", options.trace.path,
                                "write a timeline of every rank to FILE (Chrome trace format: open it in "
                                "ui.perfetto.dev); replaces a former one")
@@ -83,7 +93,14 @@ int run(int argc, char** argv, Launcher& launcher) {
     }
     return 0;
   }
-  if (config_path.empty()) fail(ExitCode::usage, "--config is required");
+  if (config_path.empty() && resume->count() > 0) {
+    const std::string run_folder = run_folder_of(resume_path.empty() ? output : resume_path);
+    if (!run_folder.empty()) config_path = RunFolder(run_folder).config_path();
+    if (output.empty()) output = run_folder;
+  }
+  if (config_path.empty()) {
+    fail(ExitCode::usage, "--config is required; only --resume RUN, with a run's folder that has one, needs none");
+  }
 
   if (trace->count() > 0 && options.trace.path.empty()) fail(ExitCode::usage, "--trace is empty; name a file");
   options.trace.inputs = {config_path};

@@ -1,0 +1,184 @@
+// Checkpoints that are not where or what their names say, and readers of a run that deletes its old ones meanwhile.
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "framework/config/read_config.h"
+#include "framework/storage/files.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint/checkpoint_folder.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CheckpointReaders : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    TextPlan text;
+    text.longest = 200;
+    text.validation_documents = 30;
+    data = write_tokens("text.h5", text);
+  }
+  Config config(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> settings{"training.steps=6", "training.global_batch_size=2", "checkpoint.interval=2"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return tiny(data, settings);
+  }
+  ChildResult resume() const {
+    std::ofstream(at("run.yaml")) << to_yaml(config());
+    return run_child("train", {"--config", "run.yaml", "--output", "run", "--resume"}, folder);
+  }
+  ChildResult verify(const std::string& path) const {
+    return run_child("train", {"--verify-checkpoint", path}, folder);
+  }
+  static bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+  static void copy_tree(const std::string& from, const std::string& to) {
+    fs::copy(from, to, fs::copy_options::recursive);
+  }
+  /// Writes a manifest that fits the files of a checkpoint's folder, after the change.
+  static void seal(const std::string& path, const std::function<void(CheckpointManifest&)>& change) {
+    CheckpointManifest manifest = parse_manifest(content_of(path + "/manifest.json"), path);
+    for (CheckpointFile& file : manifest.files) file = describe_file(path, file.name);
+    change(manifest);
+    std::ofstream(path + "/manifest.json", std::ios::binary) << to_json(manifest);
+  }
+  std::string data;
+};
+
+TEST_F(CheckpointReaders, ACopyUnderALaterNameIsToldAndPassedOver) {
+  run(config(), "run", {}, 4);
+  const std::string copy = checkpoint("run", 99), brief = at("run/checkpoints/step-50");
+  copy_tree(checkpoint("run", 4), copy);
+  copy_tree(checkpoint("run", 4), brief);
+  const std::string manifest = content_of(copy + "/manifest.json");
+  const std::string sentence = "step-00000099: its name says step 99, but its manifest step 4";
+  ChildResult result = verify("run");
+  EXPECT_EQ(result.code, 4);
+  EXPECT_TRUE(holds(result.out, sentence)) << result.out;
+  EXPECT_TRUE(holds(result.out, "step-50: no checkpoint has this name")) << result.out;
+  EXPECT_TRUE(holds(result.out, "step-00000004: good")) << result.out;
+  EXPECT_EQ(verify("run/checkpoints/step-00000099").code, 4);
+  result = resume();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.err, sentence)) << result.err;
+  EXPECT_TRUE(holds(result.err, "step-50: no checkpoint has this name; it is passed over")) << result.err;
+  EXPECT_TRUE(holds(result.err, "resuming from run/checkpoints/step-00000004")) << result.err;
+  EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(content_of(copy + ".superseded/manifest.json"), manifest);  // set aside, not deleted
+  EXPECT_TRUE(fs::exists(brief));
+}
+
+TEST_F(CheckpointReaders, NothingIsSetAsideIfNoneOpens) {
+  run(config(), "run", {}, 4);
+  fs::rename(checkpoint("run", 4), checkpoint("run", 99));
+  fs::rename(checkpoint("run", 2), checkpoint("run", 98));
+  const std::string before = content_of(at("run/metrics.jsonl"));
+  const ChildResult result = resume();
+  EXPECT_EQ(result.code, 4) << result.err;
+  EXPECT_TRUE(holds(result.err, "none of the 2 checkpoints is intact")) << result.err;
+  EXPECT_EQ(CheckpointFolder(at("run/checkpoints")).steps(), (std::vector<std::int64_t>{98, 99}));
+  EXPECT_EQ(content_of(at("run/metrics.jsonl")), before);
+}
+
+TEST_F(CheckpointReaders, OneRenamedToAnEarlierStepIsTold) {
+  run(config(), "run", {}, 4);
+  fs::rename(checkpoint("run", 4), checkpoint("run", 1));
+  const ChildResult result = resume();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.err, "step-00000001: its name says step 1, but its manifest step 4")) << result.err;
+  EXPECT_TRUE(holds(result.err, "resuming from run/checkpoints/step-00000002")) << result.err;
+}
+
+TEST_F(CheckpointReaders, StateOfAnotherStepIsFoundHoweverWellItIsSealed) {
+  run(config(), "run", {}, 4);
+  fs::copy_file(state_file(checkpoint("run", 2)), state_file(checkpoint("run", 4)),
+                fs::copy_options::overwrite_existing);
+  seal(checkpoint("run", 4), [](CheckpointManifest&) {});
+  ChildResult result = verify("run");
+  EXPECT_EQ(result.code, 4) << result.out;
+  EXPECT_TRUE(holds(result.out, "is of step 2, but the manifest beside it of step 4")) << result.out;
+  result = resume();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.err, "resuming from run/checkpoints/step-00000002")) << result.err;
+}
+
+TEST_F(CheckpointReaders, CountsThatNoRunHasAreDamage) {
+  run(config(), "run", {}, 4);
+  const std::string good = checkpoint("run", 4), bad = at("run/checkpoints/step-00000006");
+  struct Count {
+    const char* name;
+    std::int64_t CheckpointManifest::*member;
+  };
+  std::ofstream(at("run.yaml")) << to_yaml(config());
+  for (const auto& [name, member] :
+       {Count{"samples", &CheckpointManifest::samples}, Count{"tokens", &CheckpointManifest::tokens},
+        Count{"skipped_steps", &CheckpointManifest::skipped_steps}, Count{"ranks", &CheckpointManifest::ranks}}) {
+    for (const std::int64_t value : {std::int64_t{5}, std::int64_t{1} << 62, INT64_MAX}) {
+      fs::remove_all(bad);
+      copy_tree(good, bad);
+      seal(bad, [&](CheckpointManifest& manifest) { manifest.*member = value; });
+      fs::remove_all(at("copy"));
+      fs::rename(bad, at("copy"));
+      error_of(ExitCode::checkpoint, [&] { open_checkpoint(at("copy")); });
+    }
+    const ChildResult result =
+        run_child("train", {"--config", "run.yaml", "--output", "other", "--resume", "copy"}, folder);
+    EXPECT_EQ(result.code, 4) << name << ": " << result.err;
+    EXPECT_EQ(verify("copy").code, 4) << name;
+  }
+}
+
+TEST_F(CheckpointReaders, WhatIsReadIsNotDeleted) {
+  run(config(), "run", {}, 4);
+  const CheckpointFolder checkpoints(at("run/checkpoints"));
+  std::vector<std::string> told;
+  const auto warn = [&](const std::string& line) { told.push_back(line); };
+  {
+    const Checkpoint reader = open_checkpoint(checkpoint("run", 2));
+    const Checkpoint another = open_checkpoint(checkpoint("run", 2));
+    checkpoints.prune(1, warn);
+    EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{2, 4}));
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_TRUE(holds(told[0], "step-00000002: is being read"));
+    reader.release();
+    checkpoints.prune(1, warn);
+    EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{2, 4}));
+  }
+  checkpoints.prune(1, warn);
+  EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{4}));
+}
+
+TEST_F(CheckpointReaders, OfARunThatKeepsOneFindOne) {
+  // A run that saves at every step and keeps one. Meanwhile every program that reads it gets one.
+  std::ofstream(at("run.yaml")) << to_yaml(
+      config({"training.steps=1000000", "checkpoint.interval=1", "checkpoint.keep=1"}));
+  Child child("train", {"--config", "run.yaml", "--output", "run"}, folder);
+  for (int i = 0; i < 1200 && CheckpointFolder(at("run/checkpoints")).steps().empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  fs::create_directory(at("readers"));  // their output goes there
+  for (int i = 0; i < 100; ++i) EXPECT_NO_THROW(open_checkpoint(at("run")));
+  for (int i = 0; i < 5; ++i) {
+    const std::vector<std::vector<std::string>> commands{
+        {"evaluate", "--checkpoint", "../run", "--data", data, "--context-lengths", "16", "--target-tokens", "8"},
+        {"train", "--verify-checkpoint", "../run"},
+        {"train", "--config", "../run.yaml", "--init-from", "../run", "--output", fmt::format("new{}", i), "--set",
+         "training.steps=1"}};
+    for (const std::vector<std::string>& command : commands) {
+      const ChildResult result = run_child(command[0], {command.begin() + 1, command.end()}, at("readers"));
+      EXPECT_EQ(result.code, 0) << command[0] << " " << command[1] << ": " << result.err << result.out;
+    }
+  }
+  ASSERT_EQ(::kill(child.id(), SIGTERM), 0);
+  EXPECT_EQ(child.wait().code, 143);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,158 @@
+// Which folders a run takes: none that holds what is not a run's, none whose checkpoints are gone, none of another run;
+// and that a run goes on with its own config.
+#include <filesystem>
+#include <fstream>
+
+#include "framework/config/read_config.h"
+#include "framework/storage/files.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint/checkpoint_folder.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunFolders : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    data = write_tokens("text.h5", {});
+    std::ofstream(at("run.yaml")) << to_yaml(config());
+  }
+  Config config(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> settings{"training.steps=4", "training.global_batch_size=2", "checkpoint.interval=2"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return tiny(data, settings);
+  }
+  ChildResult train_into(const std::string& output, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"--config", "run.yaml", "--output", output});
+    return run_child("train", more, folder);
+  }
+  static void expect_refused(const ChildResult& result, int code, const std::vector<std::string>& parts) {
+    EXPECT_EQ(result.code, code) << result.err;
+    for (const std::string& part : parts) {
+      EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
+    }
+  }
+  std::vector<double> steps(const std::string& output) const { return numbers(output, "step"); }
+  std::string data;
+};
+
+TEST_F(RunFolders, WhatIsNotARunsIsNeverWrittenOver) {
+  // A person's config where the run would write its own; metrics of another program.
+  fs::create_directory(at("mine"));
+  const std::string own = "# my notes\ntraining: {steps: 3}\n", others = "{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n";
+  std::ofstream(at("mine/config.yaml")) << own;
+  fs::create_directory(at("others"));
+  std::ofstream(at("others/metrics.jsonl")) << others;
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--resume"}, {}}) {
+    expect_refused(train_into("mine", more), 2, {"mine/config.yaml: was not written by a run", "--output"});
+    expect_refused(train_into("others", more), 2, {"others/metrics.jsonl: holds no metrics of a run", "--output"});
+    EXPECT_EQ(content_of(at("mine/config.yaml")), own);
+    EXPECT_EQ(content_of(at("others/metrics.jsonl")), others);
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(at("mine")), fs::directory_iterator{}), 1);
+}
+
+TEST_F(RunFolders, CheckpointsThatAreGoneAreNoFreshStart) {
+  ASSERT_EQ(train_into("run", {"--stop-after", "2"}).code, 0);
+  const std::string before = content_of(at("run/metrics.jsonl"));
+  fs::rename(at("run/checkpoints"), at("volume"));
+  for (const bool empty : {false, true}) {  // as a mount point is without its volume
+    if (empty) fs::create_directory(at("run/checkpoints"));
+    for (const std::vector<std::string>& more : {std::vector<std::string>{"--resume"}, {"--resume", "run"}, {}}) {
+      expect_refused(train_into("run", more), 4,
+                     {"metrics up to step 2", "run/checkpoints has no checkpoint", "mounted"});
+      EXPECT_EQ(content_of(at("run/metrics.jsonl")), before);
+    }
+  }
+  fs::remove(at("run/checkpoints"));
+  fs::rename(at("volume"), at("run/checkpoints"));
+  EXPECT_EQ(train_into("run", {"--resume"}).code, 0);
+  EXPECT_EQ(steps("run"), (std::vector<double>{1, 2, 3, 4}));
+}
+
+TEST_F(RunFolders, AnotherRunsCheckpointIsRefusedWhereARunIs) {
+  run(config(), "one");
+  run(config({"training.seed=1234"}), "two", {}, 3);
+  const std::string before = content_of(at("two/metrics.jsonl"));
+  for (const std::string path : {"one/checkpoints/step-00000002", "one"}) {
+    expect_refused(train_into("two", {"--resume", path}), 2, {"two: holds another run than one/checkpoints/step-"});
+    EXPECT_EQ(content_of(at("two/metrics.jsonl")), before);
+    EXPECT_EQ(CheckpointFolder(at("two/checkpoints")).steps(), (std::vector<std::int64_t>{2, 3}));
+  }
+  // Where none is, it begins there; and its own checkpoints are its own, whatever the path to them looks like.
+  EXPECT_EQ(train_into("three", {"--resume", "one/checkpoints/step-00000002", "--stop-after", "3"}).code, 0);
+  EXPECT_EQ(train_into("three", {"--resume", "./two/../three/checkpoints/step-00000003/"}).code, 0);
+  EXPECT_EQ(steps("three"), (std::vector<double>{3, 4}));
+}
+
+TEST_F(RunFolders, AFirstStartThatSavedNothingBeginsAgainByTheSameCommand) {
+  const auto fail_to_save = [&](const std::string& output, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"--config", "run.yaml", "--output", output};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ChildResult result = run_child("train", arguments, folder, /*max_file_bytes=*/30000);
+    EXPECT_EQ(result.code, 4) << result.err;
+    EXPECT_GE(metrics(output).size(), 2u) << result.err;
+  };
+  fail_to_save("run", {});
+  const std::string before = content_of(at("run/metrics.jsonl"));
+  expect_refused(train_into("run", {"--set", "optimizer.lr=0.5"}), 2,
+                 {"nothing saved", "optimizer.lr was 0.01, is 0.5"});
+  EXPECT_EQ(content_of(at("run/metrics.jsonl")), before);
+  const ChildResult result = train_into("run");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("saved nothing"), std::string::npos) << result.err;
+  EXPECT_EQ(steps("run"), (std::vector<double>{1, 2, 3, 4}));
+  expect_refused(train_into("run"), 2, {"already holds a run"});  // now it has saved
+  fail_to_save("branch", {"--resume", "run/checkpoints/step-00000002"});
+  EXPECT_EQ(train_into("branch", {"--resume", "run/checkpoints/step-00000002"}).code, 0);
+  EXPECT_EQ(steps("branch"), (std::vector<double>{3, 4}));
+}
+
+TEST_F(RunFolders, ARunGoesOnWithItsOwnConfig) {
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--resume", "run"},
+                                               {"--resume", "run/"},
+                                               {"--output", "run", "--resume"},
+                                               {"--resume", "run/checkpoints/step-00000002"}}) {
+    fs::remove_all(at("run"));
+    ASSERT_EQ(train_into("run", {"--stop-after", "2"}).code, 0);
+    const ChildResult result = run_child("train", more, folder);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(steps("run"), (std::vector<double>{1, 2, 3, 4})) << result.err;
+    EXPECT_FALSE(fs::exists(at("runs")));
+  }
+  // A change by --set, and into another folder.
+  EXPECT_EQ(run_child("train", {"--resume", "run", "--set", "training.steps=5"}, folder).code, 0);
+  EXPECT_EQ(steps("run").back(), 5);
+  EXPECT_EQ(run_child("train", {"--resume", "run", "--output", "on", "--set", "training.steps=6"}, folder).code, 0);
+  EXPECT_EQ(steps("on"), (std::vector<double>{6}));
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--resume"}, {"--resume", "nowhere"}, {"--output", "nowhere", "--resume"}}) {
+    expect_refused(run_child("train", more, folder), 2, {"--config is required"});
+  }
+}
+
+TEST_F(RunFolders, WhatAKilledStartLeftIsSweptAndNothingElse) {
+  fs::create_directory(at("run"));
+  const std::vector<std::string> left{"config.yaml.partial-123-0123abcd", "metrics.jsonl.partial-9-ffffffff"},
+      others{"config.yaml.partial-mine", "config.yaml.partial", "notes.partial-123-0123abcd"};
+  for (const auto& names : {left, others}) {
+    for (const std::string& name : names) std::ofstream(at("run/" + name)) << "x";
+  }
+  run(config(), "run", {}, 1);
+  for (const std::string& name : left) EXPECT_FALSE(fs::exists(at("run/" + name))) << name;
+  for (const std::string& name : others) EXPECT_TRUE(fs::exists(at("run/" + name))) << name;
+}
+
+TEST_F(RunFolders, NumbersOfFlagsAreRefusedInFewWords) {
+  expect_refused(train_into("run", {"--stop-after", "0"}), 2, {"--stop-after", "0 is less than 1"});
+  const ChildResult result = train_into("run", {"--stop-after", "1.5"});
+  expect_refused(result, 2, {"--stop-after", "1.5 is no whole number"});
+  EXPECT_LT(result.err.size(), 200u) << result.err;
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,98 @@
+#include "train/checkpoint/state_files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::array<const char*, 3> kind_names{"weights/", "first_moment/", "second_moment/"};
+
+/// Takes "[BEGIN:END]" from a dataset's name.
+void read_range(const std::string& path, const std::string& name, std::size_t bracket, StateFiles::Piece& piece) {
+  const std::int64_t count = piece.end;
+  const char* const last = name.data() + name.size();
+  const auto begin = std::from_chars(name.data() + bracket + 1, last, piece.begin);
+  bool good = begin.ec == std::errc{} && begin.ptr != last && *begin.ptr == ':' && piece.begin >= 0;
+  if (good) {
+    const auto end = std::from_chars(begin.ptr + 1, last, piece.end);
+    good = end.ec == std::errc{} && last - end.ptr == 1 && *end.ptr == ']' && piece.end >= piece.begin &&
+           piece.end - piece.begin == count;
+  }
+  if (!good) {
+    fail(ExitCode::checkpoint, "{}: its dataset {} has {} elements, which is not what its name says", path, name,
+         count);
+  }
+}
+
+}  // namespace
+
+std::string tensor_name(StateKind kind, const Parameter& parameter) {
+  return kind_names[static_cast<std::size_t>(kind)] + parameter.name;
+}
+
+StateFiles::StateFiles(const std::string& folder, const CheckpointManifest& manifest) : path_(folder) {
+  for (const CheckpointFile& file : manifest.files) {
+    if (file.name != config_file_name) add_file(folder + "/" + file.name, manifest.step);
+  }
+  for (auto& [name, pieces] : pieces_) {
+    std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+  }
+}
+
+const std::vector<StateFiles::Piece>& StateFiles::whole_tensor(StateKind kind, const Parameter& parameter,
+                                                               DType dtype) const {
+  const std::string name = tensor_name(kind, parameter);
+  const auto found = pieces_.find(name);
+  if (found == pieces_.end()) {
+    fail(ExitCode::checkpoint, "{}: has no {}; it is the state of another model", path_, name);
+  }
+  std::int64_t end = 0;
+  for (const Piece& piece : found->second) {
+    if (piece.begin != end) {
+      fail(ExitCode::checkpoint, "{}: elements {} to {} of {} are {} in its files", path_, std::min(end, piece.begin),
+           std::max(end, piece.begin), name, piece.begin > end ? "nowhere" : "twice");
+    }
+    if (piece.type != hdf5_type(dtype)) {
+      fail(ExitCode::checkpoint, "{}: {} is {}, but training.dtype is {}", path_, name, name_of(piece.type),
+           name_of(dtype));
+    }
+    end = piece.end;
+  }
+  if (end != parameter.shape.numel()) {
+    fail(ExitCode::checkpoint, "{}: {} has {} elements, but this model's has {} ({})", path_, name, end,
+         parameter.shape.numel(), parameter.shape.to_string());
+  }
+  return found->second;
+}
+
+void StateFiles::add_file(const std::string& path, std::int64_t step) {
+  const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::checkpoint,
+                                             "an earlier version of this program made it so, or another program: use "
+                                             "it with that one, or train anew into another --output");
+  if (const std::int64_t own = reader.integer("step"); own != step) {
+    fail(ExitCode::checkpoint, "{}: is of step {}, but the manifest beside it of step {}: files of two checkpoints",
+         path, own, step);
+  }
+  for (const Hdf5Dataset& dataset : reader.datasets()) {
+    Piece piece{0, dataset.count(), dataset.type, paths_.size(), dataset.offset};
+    std::string name = dataset.name;
+    if (const std::size_t bracket = name.find('['); bracket != std::string::npos) {
+      read_range(path, name, bracket, piece);
+      name.resize(bracket);
+    }
+    pieces_[name].push_back(piece);
+  }
+  paths_.push_back(path);
+}
+
+const File& StateFiles::open(std::size_t file) {
+  if (!open_.is_open() || open_.path() != paths_[file]) open_ = File::open(paths_[file], ExitCode::checkpoint);
+  return open_;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,50 @@
+// The state files of a checkpoint put together: which slices of which tensors they hold, and where. Knows no rank and
+// no mesh; what it reads, the header of each file, may be hostile.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/parameters.h"
+#include "framework/storage/files.h"
+#include "framework/storage/hdf5_file.h"
+#include "train/checkpoint/checkpoint_manifest.h"
+
+namespace ringtrain {
+
+enum class StateKind : std::int64_t { weight, first_moment, second_moment };
+inline constexpr std::array all_state_kinds{StateKind::weight, StateKind::first_moment, StateKind::second_moment};
+
+/// Return the name under which files hold a tensor's values of a kind.
+std::string tensor_name(StateKind kind, const Parameter& parameter);
+
+class StateFiles {
+ public:
+  struct Piece {
+    std::int64_t begin = 0, end = 0;  // elements of the flattened tensor
+    Hdf5Type type = Hdf5Type::uint8;
+    std::size_t file = 0;
+    std::int64_t offset = 0;  // bytes, in the file
+  };
+
+  /// Reads the headers of all state files of a checkpoint's folder. Throws Error(checkpoint) if one is not plain, or is
+  /// of another step than the manifest.
+  StateFiles(const std::string& folder, const CheckpointManifest& manifest);
+  /// Return the pieces of a tensor after checking that they hold each of its elements once, in the right type.
+  const std::vector<Piece>& whole_tensor(StateKind kind, const Parameter& parameter, DType dtype) const;
+  /// Return a file, opened. One is open at a time: a checkpoint may have more files than a process may open.
+  const File& open(std::size_t file);
+
+ private:
+  void add_file(const std::string& path, std::int64_t step);
+
+  std::string path_;
+  std::vector<std::string> paths_;
+  std::map<std::string, std::vector<Piece>> pieces_;
+  File open_;
+};
+
+}  // namespace ringtrain

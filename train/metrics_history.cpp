@@ -1,0 +1,159 @@
+#include "train/metrics_history.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "framework/storage/files.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::size_t longest_line = std::size_t{64}
+                                     << 20;  // a longer one is no line of ours, and is not kept in memory
+constexpr std::string_view heads[2] = {R"({"kind":"train","step":)", R"({"kind":"evaluation","step":)"};
+
+}  // namespace
+
+MetricsHistory::Line MetricsHistory::understand(const std::string& text, bool ended) {
+  Line line;
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_object() && json.contains("step") && json["step"].is_number_unsigned() && json.contains("kind")) {
+    const auto step = json["step"].get<std::uint64_t>();
+    const bool train = json["kind"] == "train";
+    if ((train || json["kind"] == "evaluation") && step >= 1 && step <= INT64_MAX) {
+      line.step = static_cast<std::int64_t>(step);
+      line.kind = train ? Kind::train : Kind::evaluation;
+      return line;
+    }
+  }
+  if (ended || text.empty()) return line;
+  for (const std::string_view head : heads) {
+    if (head.starts_with(text)) line.kind = Kind::torn;
+    if (!text.starts_with(head)) continue;
+    const char* const last = text.data() + text.size();
+    std::int64_t step = 0;
+    const auto number = std::from_chars(text.data() + head.size(), last, step);
+    if (number.ptr == last) {
+      line.kind = Kind::torn;  // perhaps in the middle of the number
+    } else if (number.ec == std::errc{} && *number.ptr == ',') {
+      line.kind = Kind::torn;
+      line.step = step;
+    }
+  }
+  return line;
+}
+
+MetricsHistory MetricsHistory::read(const std::string& path) {
+  MetricsHistory history;
+  history.path_ = path;
+  if (!path_exists(path)) return history;
+  const File file = File::open(path, ExitCode::usage);
+  history.bytes_ = file.size();
+  std::string chunk, text;
+  std::int64_t begin = 0;
+  bool too_long = false;
+  const auto add_line = [&](std::int64_t end, bool ended) {
+    Line line = too_long ? Line{} : understand(text, ended);
+    line.begin = begin;
+    line.end = end;
+    history.lines_.push_back(line);
+    begin = end;
+    text.clear();
+    too_long = false;
+  };
+  for (std::int64_t at = 0; at < history.bytes_; at += static_cast<std::int64_t>(chunk.size())) {
+    chunk.resize(static_cast<std::size_t>(std::min<std::int64_t>(1 << 20, history.bytes_ - at)));
+    file.read_at(at, chunk.data(), chunk.size());
+    std::size_t from = 0;
+    for (std::size_t end = chunk.find('\n'); end != std::string::npos; end = chunk.find('\n', from)) {
+      text.append(chunk, from, end - from);
+      add_line(at + static_cast<std::int64_t>(end) + 1, /*ended=*/true);
+      from = end + 1;
+    }
+    text.append(chunk, from, std::string::npos);
+    too_long = too_long || text.size() > longest_line;
+    if (too_long) text.clear();
+  }
+  history.ends_with_line_ = begin == history.bytes_;
+  if (!history.ends_with_line_) add_line(history.bytes_, /*ended=*/false);
+  return history;
+}
+
+bool MetricsHistory::is_foreign() const {
+  return !lines_.empty() && std::ranges::all_of(lines_, [](const Line& line) { return line.kind == Kind::damaged; });
+}
+
+std::int64_t MetricsHistory::first_step() const {
+  const auto first = std::ranges::find_if(lines_, [](const Line& line) { return line.step > 0; });
+  return first == lines_.end() ? 0 : first->step;
+}
+
+std::int64_t MetricsHistory::last_step() const {
+  std::int64_t last = 0;
+  for (const Line& line : lines_) {
+    if (line.kind != Kind::torn) last = std::max(last, line.step);
+  }
+  return last;
+}
+
+bool MetricsHistory::holds_evaluation(std::int64_t step) const {
+  return std::ranges::any_of(lines_,
+                             [&](const Line& line) { return line.kind == Kind::evaluation && line.step == step; });
+}
+
+bool MetricsHistory::written_again(const Line& line, std::int64_t step) const {
+  switch (line.kind) {
+    case Kind::train:
+    case Kind::evaluation:
+      return line.step > step;
+    case Kind::torn:  // the last of all: what it says no more, the lines before it tell
+      return line.step > 0 ? line.step > step : last_step() >= step;
+    case Kind::damaged:
+      return false;
+  }
+  return false;
+}
+
+MetricsHistory::Cut MetricsHistory::cut(std::int64_t step) const {
+  Cut cut;
+  std::vector<std::pair<std::int64_t, std::int64_t>> kept;  // bytes, joined
+  std::int64_t number = 0;
+  bool whole_lines = true;
+  for (const Line& line : lines_) {
+    ++number;
+    if (written_again(line, step)) {
+      cut.bytes += line.end - line.begin;
+      if (cut.first_step == 0) cut.first_step = line.step;
+      continue;
+    }
+    if (line.kind == Kind::damaged || line.kind == Kind::torn) cut.damaged_lines.push_back(number);
+    if (kept.empty() || kept.back().second != line.begin) kept.emplace_back(line.begin, line.begin);
+    kept.back().second = line.end;
+    whole_lines = ends_with_line_ || line.end != bytes_;
+  }
+  if (cut.bytes == 0 && whole_lines) return cut;
+  if (kept.size() > 1 || (kept.size() == 1 && kept[0].first > 0)) {  // something stands between what goes
+    const File file = File::open(path_, ExitCode::usage);
+    std::string content;
+    for (const auto& [begin, end] : kept) {
+      const std::size_t at = content.size();
+      content.resize(at + static_cast<std::size_t>(end - begin));
+      file.read_at(begin, content.data() + at, content.size() - at);
+    }
+    if (!whole_lines) content += '\n';
+    write_file(path_, content, ExitCode::usage);
+    return cut;
+  }
+  File file = File::open_for_update(path_, ExitCode::usage);
+  const std::int64_t keep = kept.empty() ? 0 : kept[0].second;
+  if (cut.bytes > 0) file.truncate(keep);
+  if (!whole_lines) file.write_at(keep, "\n", 1);
+  file.sync();
+  file.close();
+  return cut;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,51 @@
+// What metrics.jsonl holds before a run goes on behind it: which lines are this program's, whole and understood, and
+// which a run that goes on from a step will write again. Only these are ever cut.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+
+class MetricsHistory {
+ public:
+  /// Reads the whole file; a missing one is empty. Throws Error(usage) if it cannot be read to its end.
+  static MetricsHistory read(const std::string& path);
+
+  std::int64_t bytes() const { return bytes_; }
+  /// Return whether it has content, and none of it is a metrics file's.
+  bool is_foreign() const;
+  /// Return the first and the last step that lines speak of, 0 if none does.
+  std::int64_t first_step() const;
+  std::int64_t last_step() const;
+  /// Return whether it has the evaluation after `step` steps.
+  bool holds_evaluation(std::int64_t step) const;
+
+  struct Cut {
+    std::int64_t bytes = 0;                   // removed
+    std::int64_t first_step = 0;              // of the lines removed
+    std::vector<std::int64_t> damaged_lines;  // kept; numbers before the cut, from 1
+  };
+  /// Removes from the file, which must be as it was read, what a run that goes on from `step` writes again: lines of
+  /// later steps, and one that it was writing when it ended. All others stay, those that are no lines of this program
+  /// among them; the file then ends with a line's end. After a crash it is as before or done. Throws Error(usage).
+  Cut cut(std::int64_t step) const;
+
+ private:
+  enum class Kind { train, evaluation, torn, damaged };  // torn: the beginning of a line of ours, without its end
+  struct Line {
+    std::int64_t begin = 0, end = 0;  // bytes of the file, its '\n' included
+    std::int64_t step = 0;            // of a torn one: 0 if it does not reach so far
+    Kind kind = Kind::damaged;
+  };
+  static Line understand(const std::string& text, bool ended);
+  bool written_again(const Line& line, std::int64_t step) const;
+
+  std::string path_;
+  std::int64_t bytes_ = 0;
+  bool ends_with_line_ = true;
+  std::vector<Line> lines_;
+};
+
+}  // namespace ringtrain
