@@ -1,5 +1,7 @@
 // Which folders a run takes: none that holds what is not a run's, none whose checkpoints are gone, none of another run;
 // and that a run goes on with its own config.
+#include <sys/resource.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -93,7 +95,7 @@ TEST_F(RunFolders, AFirstStartThatSavedNothingBeginsAgainByTheSameCommand) {
   const auto fail_to_save = [&](const std::string& output, const std::vector<std::string>& more) {
     std::vector<std::string> arguments{"--config", "run.yaml", "--output", output};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const ChildResult result = run_child("train", arguments, folder, /*max_file_bytes=*/30000);
+    const ChildResult result = run_child("train", arguments, folder, [] { limit(RLIMIT_FSIZE, 30000); });
     EXPECT_EQ(result.code, 4) << result.err;
     EXPECT_GE(metrics(output).size(), 2u) << result.err;
   };
