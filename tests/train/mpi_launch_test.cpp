@@ -159,6 +159,8 @@ TEST_F(Launched, ASignalAtAnyMomentSavesOrEnds) {
   const int tries = wanted ? std::atoi(wanted) : 10;
   const std::vector<Signal> signals{{SIGTERM, 143}, {SIGINT, 130},  {SIGKILL, 256 + SIGKILL},
                                     {SIGTERM, 143}, {SIGUSR1, 143}, {SIGHUP, 143}};
+  // A child must never ignore them, not even before its program starts (a shell in the background ignores SIGINT).
+  const auto old_interrupt = ::signal(SIGINT, SIG_DFL), old_hang_up = ::signal(SIGHUP, SIG_DFL);
   std::mt19937 random(std::random_device{}());
   const Variable temporary("TMPDIR", folder);
   // Another process of the caller's group, which no signal may reach.
@@ -174,10 +176,7 @@ TEST_F(Launched, ASignalAtAnyMomentSavesOrEnds) {
     const Signal signal = signals[static_cast<std::size_t>(i) % signals.size()];
     // Spread over the 2 seconds, so that a few tries meet the start, too.
     const double seconds = 2.0 * (i + 1e-9 * static_cast<double>(random() % 1000000000)) / tries;
-    Child child = start(endless, [group] {
-      ::setpgid(0, group);
-      for (const int one : {SIGINT, SIGHUP}) ::signal(one, SIG_DFL);
-    });
+    Child child = start(endless, [group] { ::setpgid(0, group); });
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     ::kill(child.id(), signal.number);
     const ChildResult result = child.wait_at_most(60);
@@ -199,6 +198,8 @@ TEST_F(Launched, ASignalAtAnyMomentSavesOrEnds) {
   }
   ::kill(group, SIGKILL);
   witness.wait();
+  ::signal(SIGINT, old_interrupt);
+  ::signal(SIGHUP, old_hang_up);
   std::printf("%d tries, %d of them saved steps\n", tries, saved);
 }
 
