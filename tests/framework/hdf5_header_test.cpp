@@ -41,6 +41,19 @@ class HeaderTest : public testing::FolderTest {
   }
 };
 
+TEST_F(HeaderTest, AnAttributesWholeNumberMayHaveAnyWidth) {
+  // The attribute of a file by h5py, made an int32: 4 bytes, 32 bits.
+  std::string bytes = content(corpus + "/good-old.h5");
+  const std::string int64_type("\x10\x08\0\0\x08\0\0\0\0\0\x40\0", 12),
+      int32_type("\x10\x08\0\0\x04\0\0\0\0\0\x20\0", 12);
+  const std::size_t type = bytes.find(int64_type, bytes.find("vocab_size"));
+  ASSERT_NE(type, std::string::npos);
+  bytes.replace(type, int32_type.size(), int32_type);
+  const Hdf5Layout layout = layout_of(bytes);
+  ASSERT_TRUE(layout.attributes.contains("vocab_size"));
+  EXPECT_EQ(std::get<std::int64_t>(layout.attributes.at("vocab_size")), 257);
+}
+
 TEST_F(HeaderTest, PlainFilesOfOtherWritersOpen) {
   for (const auto* name : {"good-old", "good-new", "good-1.8", "good-old-groups", "good-weights", "good-text"}) {
     SCOPED_TRACE(name);

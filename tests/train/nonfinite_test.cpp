@@ -65,7 +65,11 @@ TEST_P(Nonfinite, StopEndsAllRanksInThatStepWithTheStateBeforeIt) {
   run(config(), "whole");
   const std::string sentence = error_of(ExitCode::numeric, [&] { run_broken(config(), "run", {5}); });
   EXPECT_NE(sentence.find("step 5: the loss is"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("still those of step 4"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("still those of step 4, the last checkpoint, of step 4, is intact"), std::string::npos)
+      << sentence;
+  const std::string first = error_of(ExitCode::numeric, [&] { run_broken(config(), "none", {1}); });
+  EXPECT_NE(first.find("nothing was saved yet"), std::string::npos) << first;
+  EXPECT_EQ(first.find("checkpoint"), std::string::npos) << first;
   EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4}));
   EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 4);  // also if its save was still under way
   run(config(), "run", resume);
@@ -133,6 +137,7 @@ TEST_F(BadState, IsNeverSaved) {
     };
     const std::string sentence = error_of(ExitCode::numeric, [&] { train(prepared, [](const std::string&) {}); });
     EXPECT_NE(sentence.find("step 3: second_moment/"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("the last checkpoint, of step 2, is intact"), std::string::npos) << sentence;
     EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);
   }
 }
