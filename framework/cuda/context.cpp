@@ -140,6 +140,11 @@ void Context::synchronize() const {
   if (timeline_) timeline_->settle();
 }
 
+void Context::copy_to_host(void* to, const void* from, std::size_t bytes) const {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying to the host");
+  synchronize();
+}
+
 void Context::record_on(RankTrace& trace) {
   timeline_ = std::make_unique<Timeline>(stream_, trace);
 }

@@ -44,8 +44,4 @@ std::size_t free_bytes(int device) {
   return free;
 }
 
-void copy_to_host(void* to, const void* from, std::size_t bytes) {
-  check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "copying from the GPU");
-}
-
 }  // namespace ringtrain::cuda

@@ -1,4 +1,4 @@
-// Memory of a GPU, and host memory that it can read and write by itself (pinned). Used by the Allocator, and by dumps.
+// Memory of a GPU, and host memory that it can read and write by itself (pinned). Used by the Allocator.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,5 @@ void release_pinned(void* data);
 
 /// Return the bytes of GPU `device` that nobody uses now.
 std::size_t free_bytes(int device);
-
-/// Copies from a GPU's memory to the host's and returns when it is done. It is not ordered with any stream.
-void copy_to_host(void* to, const void* from, std::size_t bytes);
 
 }  // namespace ringtrain::cuda

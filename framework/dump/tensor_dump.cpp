@@ -6,7 +6,7 @@
 #include "framework/storage/hash.h"
 
 #if RINGTRAIN_CUDA
-#include "framework/cuda/memory.h"
+#include "framework/cuda/context.h"
 #endif
 
 namespace ringtrain {
@@ -17,12 +17,12 @@ namespace {
 std::vector<std::byte> elements_of(const Stream& stream, const TensorView& x) {
   std::vector<std::byte> bytes(x.bytes());
   if (bytes.empty()) return bytes;
-  stream.synchronize();
   if (x.device.is_cpu()) {
+    stream.synchronize();
     std::memcpy(bytes.data(), x.data, bytes.size());
   } else {
 #if RINGTRAIN_CUDA
-    cuda::copy_to_host(bytes.data(), x.data, bytes.size());
+    stream.cuda().copy_to_host(bytes.data(), x.data, bytes.size());
 #endif
   }
   if (x.dtype != DType::bfloat16) return bytes;
