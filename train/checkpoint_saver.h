@@ -14,7 +14,7 @@
 
 #include "framework/stream_mark.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 namespace ringtrain {
 

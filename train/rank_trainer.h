@@ -16,7 +16,7 @@
 #include "train/grace_time.h"
 #include "train/loss_watch.h"
 #include "train/metrics.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 namespace ringtrain {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/error.h"
-#include "train/run_folder.h"
+#include "train/run/run_folder.h"
 
 namespace ringtrain {
 

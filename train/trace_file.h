@@ -9,7 +9,7 @@
 #include "framework/profile/trace.h"
 #include "framework/storage/output_file.h"
 #include "parallel/launch/launch.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 namespace ringtrain {
 

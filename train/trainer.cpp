@@ -20,7 +20,7 @@
 #include "parallel/ring/ring_load.h"
 #include "train/engine/fitting.h"
 #include "train/engine/memory_report.h"
-#include "train/metrics_history.h"
+#include "train/run/metrics_history.h"
 #include "train/rank_trainer.h"
 #include "train/slow_section.h"
 #include "train/trace_file.h"

@@ -7,7 +7,7 @@
 
 #include "framework/config/config.h"
 #include "parallel/launch/launch.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 namespace ringtrain {
 

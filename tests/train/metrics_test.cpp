@@ -4,7 +4,7 @@
 
 #include "framework/storage/files.h"
 #include "tests/train/train_fixture.h"
-#include "train/metrics_history.h"
+#include "train/run/metrics_history.h"
 
 namespace ringtrain::testing {
 namespace {

@@ -1,5 +1,5 @@
 // The small parts around a run: who gets which samples, waiting for rank 0, memory limits.
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <atomic>
 #include <chrono>

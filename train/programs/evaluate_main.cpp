@@ -13,7 +13,7 @@
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
-#include "train/run_folder.h"
+#include "train/run/run_folder.h"
 
 using namespace ringtrain;
 

@@ -9,7 +9,7 @@
 
 #include "framework/config/config.h"
 #include "framework/storage/files.h"
-#include "train/metrics_history.h"
+#include "train/run/metrics_history.h"
 
 namespace ringtrain {
 

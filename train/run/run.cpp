@@ -1,4 +1,4 @@
-#include "train/run.h"
+#include "train/run/run.h"
 
 namespace ringtrain {
 

@@ -1,4 +1,4 @@
-#include "train/metrics_history.h"
+#include "train/run/metrics_history.h"
 
 #include <algorithm>
 #include <charconv>

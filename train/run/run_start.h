@@ -7,7 +7,7 @@
 #include <string>
 
 #include "train/checkpoint/checkpoint_folder.h"
-#include "train/run_folder.h"
+#include "train/run/run_folder.h"
 
 namespace ringtrain {
 

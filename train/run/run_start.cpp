@@ -1,4 +1,4 @@
-#include "train/run_start.h"
+#include "train/run/run_start.h"
 
 #include <algorithm>
 #include <array>

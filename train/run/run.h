@@ -14,8 +14,8 @@
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/step_dump.h"
 #include "train/evaluation/evaluation_targets.h"
-#include "train/run_folder.h"
-#include "train/run_start.h"
+#include "train/run/run_folder.h"
+#include "train/run/run_start.h"
 
 namespace ringtrain {
 
