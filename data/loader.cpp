@@ -25,6 +25,12 @@ std::int64_t document_of(std::span<const std::int64_t> offsets, std::int64_t tok
   return std::ranges::upper_bound(offsets, token) - offsets.begin() - 1;
 }
 
+/// Return whether the prediction of a token with this weight is a target; document_ends: the token before it is the
+/// last of its document.
+bool is_target(float weight, bool documents, bool document_ends) {
+  return weight > 0 && !(documents && document_ends);
+}
+
 /// The rows of a batch that one sequence fills, as host arrays of T elements.
 template <class Real>
 struct Row {
@@ -54,7 +60,7 @@ void fill_row(Batch& batch, const Row<Real>& row, const TokenFile& file, std::in
         while (at >= offsets[static_cast<std::size_t>(document) + 1]) ++document;
         const bool document_ends = at + 1 == offsets[static_cast<std::size_t>(document) + 1];
         const float weight = file.has_weights() ? weights[at + 1 - begin] : 1.0f;
-        const bool target = at - base >= rules.first_target && weight > 0 && !(rules.documents && document_ends);
+        const bool target = at - base >= rules.first_target && is_target(weight, rules.documents, document_ends);
         row.tokens[t] = tokens[at - begin];
         row.labels[t] = target ? tokens[at + 1 - begin] : -1;
         row.weights[t] = target ? static_cast<Real>(weight) : Real{0};
@@ -141,6 +147,24 @@ void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> sa
     const TokenFile& file = *corpus.files[static_cast<std::size_t>(samples[b].file)];
     fill_sequence(batch, static_cast<std::int64_t>(b), file, samples[b].window * seq_len, rules);
   }
+}
+
+bool window_has_target(const TokenFile& file, std::int64_t window, std::int64_t seq_len, Packing packing) {
+  const std::span<const std::int64_t> offsets = file.document_offsets();
+  const bool documents = packing == Packing::documents;
+  const std::int64_t end = (window + 1) * seq_len;
+  float weights[slice_positions];
+  std::fill_n(weights, slice_positions, 1.0f);
+  std::int64_t at = window * seq_len;
+  for (std::int64_t document = document_of(offsets, at); at < end;) {
+    const std::int64_t count = std::min(slice_positions, end - at);
+    if (file.has_weights()) file.read_weights(at + 1, {weights, static_cast<std::size_t>(count)});
+    for (std::int64_t i = 0; i < count; ++i, ++at) {
+      while (at >= offsets[static_cast<std::size_t>(document) + 1]) ++document;
+      if (is_target(weights[i], documents, at + 1 == offsets[static_cast<std::size_t>(document) + 1])) return true;
+    }
+  }
+  return false;
 }
 
 void load_spans(Batch& batch, const TokenFile& file, std::span<const std::int64_t> begins, std::int64_t length,

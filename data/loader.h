@@ -66,6 +66,10 @@ struct ShardSpec {
 void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
                   Packing packing, const ShardSpec& shard);
 
+/// Return whether a window has a token to learn from, that is whether load_windows finds a target in it. Reads the
+/// file's weights from the window's first token to its first target, no token.
+bool window_has_target(const TokenFile& file, std::int64_t window, std::int64_t seq_len, Packing packing);
+
 /// Fills batch with this rank's shard of one span of `length` tokens from `begin` for each entry, positions from 0, one
 /// document; labels are the next tokens, kept only for the last `targets` positions (weights as in the file).
 void load_spans(Batch& batch, const TokenFile& file, std::span<const std::int64_t> begins, std::int64_t length,

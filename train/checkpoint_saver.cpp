@@ -11,6 +11,7 @@
 #include "framework/storage/files.h"
 #include "framework/threads.h"
 #include "parallel/collectives.h"
+#include "parallel/shared_error.h"
 
 namespace ringtrain {
 
@@ -34,22 +35,6 @@ std::optional<Error> problem_of(const std::function<void()>& work) {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-/// Collective. Return the problem of the lowest rank that has one, the same on every rank.
-std::optional<Error> first_problem(Communicator& world, const std::optional<Error>& own) {
-  const std::int64_t code = own ? static_cast<std::int64_t>(own->code()) : 0;
-  const std::vector<std::int64_t> codes = all_gather(world, {&code, 1}, {"outcome of a save"});
-  const auto first = std::find_if(codes.begin(), codes.end(), [](std::int64_t one) { return one != 0; });
-  if (first == codes.end()) return std::nullopt;
-  const int root = static_cast<int>(first - codes.begin());
-  std::array<std::uint8_t, 1024> text{};
-  if (world.rank() == root && own) {
-    const std::string sentence = own->what();
-    std::copy_n(sentence.begin(), std::min(sentence.size(), text.size() - 1), text.begin());
-  }
-  broadcast(world, host_view(text.data(), {static_cast<std::int64_t>(text.size())}), root, {"failure of a save"});
-  return Error(static_cast<ExitCode>(*first), reinterpret_cast<const char*>(text.data()));
 }
 
 /// Collective. Return rank 0's name of a file on every rank.
@@ -167,7 +152,7 @@ void CheckpointSaver::save_last(const CheckpointManifest& manifest) {
 
 /// Collective. Return whether any rank has a problem, which then is told or thrown, and the partial folder removed.
 bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own) {
-  const std::optional<Error> problem = first_problem(*state_.world, own);
+  const std::optional<SharedError> problem = shared_error(*state_.world, own, {"outcome of a save"});
   if (!problem) return false;
   phase_ = Phase::idle;
   if (state_.rank == 0) {

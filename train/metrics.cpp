@@ -48,10 +48,11 @@ std::string peaks_json(const std::vector<MemoryUse>& ranks) {
 std::string metrics_line(const StepRecord& record) {
   return fmt::format(
       R"({{"kind":"train","step":{},"time":"{}","tokens":{},"loss":{},"grad_norm":{},"lr":{:.17g},"skipped_steps":{},)"
-      R"({}"tokens_per_second":{:.6g},"seconds":{:.6g},"ring_wait_seconds":{:.6g},"samples":[{}]{}{}}})",
+      R"({}{}"tokens_per_second":{:.6g},"seconds":{:.6g},"ring_wait_seconds":{:.6g},"samples":[{}]{}{}}})",
       record.step, time_text(record.time), record.tokens, number_json(record.loss), number_json(record.grad_norm),
-      record.lr, record.skipped_steps, record.loss_spike ? R"("loss_spike":true,)" : "", record.tokens_per_second,
-      record.seconds, record.ring_wait_seconds, fmt::join(record.samples, ","), peaks_json(record.peak),
+      record.lr, record.skipped_steps, record.empty ? R"("empty":true,)" : "",
+      record.loss_spike ? R"("loss_spike":true,)" : "", record.tokens_per_second, record.seconds,
+      record.ring_wait_seconds, fmt::join(record.samples, ","), peaks_json(record.peak),
       record.ring ? ",\"ring\":" + to_json(*record.ring) : "");
 }
 

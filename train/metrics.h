@@ -25,7 +25,8 @@ struct StepRecord {
   std::int64_t step = 0;                   // the first is 1
   std::int64_t tokens = 0;                 // consumed so far
   double loss = 0, grad_norm = 0, lr = 0;  // null in the line where they are not finite
-  std::int64_t skipped_steps = 0;          // so far: without an update, since loss or gradient were not finite
+  std::int64_t skipped_steps = 0;          // so far: without an update, for either reason
+  bool empty = false;                      // this one: no sequence has a target
   bool loss_spike = false;
   double seconds = 0;  // of this step
   double tokens_per_second = 0;

@@ -9,6 +9,7 @@
 #include "framework/system/signals.h"
 #include "parallel/collectives.h"
 #include "parallel/launch/launch.h"
+#include "parallel/shared_error.h"
 #include "parallel/traced_communicator.h"
 #include "train/engine/step_dump.h"
 #include "train/evaluation/evaluation_report.h"
@@ -46,9 +47,21 @@ ExitCode RankTrainer::train() {
       metrics_ = std::make_unique<MetricsFile>(run_.folder.metrics_path(), run_.config.checkpoint.on_failure,
                                                [this](const std::string& line) { note(line); });
     }
-    code = run_steps();
+    try {
+      code = run_steps();
+    } catch (const SharedError& error) {
+      end_with(error);
+    }
   });
   return code;
+}
+
+/// All ranks come here with the same error. A save under way is of a state that was good: it is seen through.
+void RankTrainer::end_with(const SharedError& error) {
+  if (const std::optional<Error> problem = caught([&] { saver_.finish(); })) {
+    note(fmt::format("warning: the save under way failed: {}", problem->what()));
+  }
+  fail(error.code(), "{}; {}", error.what(), saver_.what_is_saved());
 }
 
 ExitCode RankTrainer::run_steps() {
@@ -114,27 +127,23 @@ const Batch& RankTrainer::load_batch(std::int64_t step, std::int64_t micro) {
 }
 
 /// Loads the step's micro-batches. Return the sum of all targets' weights over dp x sp x accumulation: the step's one
-/// denominator. Each rank's batches count its own shard, so the plain sum counts each target once.
+/// denominator. Each rank's batches count its own shard, so the plain sum counts each target once. What one rank cannot
+/// read is a SharedError on all.
 double RankTrainer::load_batches(std::int64_t step) {
   state_.model.wait_for_batch();  // no wait: the step before was read to its loss
-  double weights = 0;
-  for (std::int64_t micro = 0; micro < run_.micro_batches(); ++micro) {
-    weights += load_batch(step, micro).weight_sum;
-  }
-  all_reduce_sum(world_, {&weights, 1}, {"sum of target weights"});
-  if (!(weights > 0)) {
-    fail(ExitCode::data,
-         "step {}: none of its {} sequences has a token to learn from (every weight is 0); raise "
-         "training.global_batch_size or give the token file more weighted tokens",
-         step, run_.config.training.global_batch_size);
-  }
-  return weights;
+  std::array<double, 2> sums{};   // weights, ranks that could not read
+  const std::optional<Error> problem = caught([&] {
+    for (std::int64_t micro = 0; micro < run_.micro_batches(); ++micro) sums[0] += load_batch(step, micro).weight_sum;
+  });
+  if (problem) sums = {0, 1};
+  all_reduce_sum(world_, sums, {"sum of target weights"});
+  if (sums[1] > 0) throw SharedError(*shared_error(world_, problem, {"data that cannot be read"}));
+  return sums[0];
 }
 
-RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
+/// Forward, backward and reduction of the loaded batches.
+RankTrainer::OwnSums RankTrainer::compute_gradients(std::int64_t step, double denominator) {
   TraceTrack* const track = state_.stream.trace();
-  const Span span(track, "step", {{"step", step}});
-  const double denominator = load_batches(step);
   const std::int64_t micro_batches = run_.micro_batches();
   state_.model.zero_gradients();
   StepDump dump(state_, run_.config, run_.dump, step);
@@ -157,20 +166,33 @@ RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
   state_.model.take_loss_sum(loss_sum);
   state_.optimizer->sum_of_squares(squares);
   state_.stream.synchronize();
+  return {*loss_sum.as<double>(), *squares.as<double>()};
+}
+
+RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
+  TraceTrack* const track = state_.stream.trace();
+  const Span span(track, "step", {{"step", step}});
+  const double denominator = load_batches(step);
+  StepResult result;
+  result.empty = !(denominator > 0);
+  const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator);
 
   // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
   // part of a checkpoint: they decide alike.
   // The ring's load travels with it.
   const int signal = requested_signal();
-  std::array<double, 5> sums{*loss_sum.as<double>(), *squares.as<double>(), signal == SIGINT ? 1.0 : 0.0,
+  std::array<double, 5> sums{own.loss, own.squares, signal == SIGINT ? 1.0 : 0.0,
                              signal != 0 && signal != SIGINT ? 1.0 : 0.0, saver_.unfinished()};
-  StepResult result;
-  result.ring = sum_over_ranks(sums);
-  result.loss = sums[0] / denominator;
-  result.norm = std::sqrt(sums[1]);
+  result.ring = sum_over_ranks(sums, /*ring=*/state_.mesh.sequence > 1 && !result.empty);
+  result.loss = sums[0] / denominator;  // of an empty step: no number
+  result.norm = result.empty ? result.loss : std::sqrt(sums[1]);
   result.signal = sums[3] > 0 ? SIGTERM : sums[2] > 0 ? SIGINT : 0;
   result.unfinished_saves = sums[4];
   result.lr = learning_rate(run_.config.lr_scheduler, run_.config.optimizer.lr, run_.config.training.steps, step);
+  if (result.empty) {
+    skip_empty(step);
+    return result;
+  }
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
     handle_nonfinite(step, result);
     return result;
@@ -188,11 +210,11 @@ RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
   return result;
 }
 
-/// Return the report of the ring's load, none of a ring of one. Collective: sums become those of all ranks, in rank
+/// Return the report of the ring's load, none where it has none. Collective: sums become those of all ranks, in rank
 /// order.
-std::optional<RingReport> RankTrainer::sum_over_ranks(std::span<double> sums) {
+std::optional<RingReport> RankTrainer::sum_over_ranks(std::span<double> sums, bool ring) {
   std::vector<double> own(sums.begin(), sums.end());
-  const bool ring = state_.mesh.sequence > 1;
+  ring_wait_seconds_ = 0;
   if (ring) {
     const RingLoad load = state_.model.take_ring_load();
     ring_wait_seconds_ = load.forward.wait_seconds() + load.backward.wait_seconds();
@@ -207,6 +229,17 @@ std::optional<RingReport> RankTrainer::sum_over_ranks(std::span<double> sums) {
   }
   if (!ring) return std::nullopt;
   return ring_report(state_.mesh, loads);
+}
+
+/// All ranks come here in the same step. The step counts, and so do its samples; weights and moments stay.
+void RankTrainer::skip_empty(std::int64_t step) {
+  ++skipped_steps_;
+  const std::int64_t sequences = run_.config.training.global_batch_size;
+  note(fmt::format(
+      "warning: step {}: {} a token to learn from (weights of 0, or documents of one token); skipped: "
+      "weights and moments stay as they are ({} skipped {} so far)",
+      step, sequences == 1 ? "its sequence does not have" : fmt::format("none of its {} sequences has", sequences),
+      skipped_steps_, skipped_steps_ == 1 ? "step" : "steps"));
 }
 
 /// All ranks come here in the same step, since all have the same sums. Weights and moments are still those of the step
@@ -248,6 +281,7 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.lr = result.lr;
   line.skipped_steps = skipped_steps_;
   line.loss_spike = result.loss_spike;
+  line.empty = result.empty;
   line.seconds = seconds;
   line.tokens_per_second = static_cast<double>(training.global_batch_size * training.seq_len) / seconds;
   line.ring_wait_seconds = ring_wait_seconds_;
@@ -257,7 +291,10 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   if (result.ring) ring_.add(*result.ring, seconds);
   metrics_->write(metrics_line(line));
   if (result.loss_spike) note(fmt::format("warning: step {}: a loss spike: {}", step, loss_watch_.last_spike()));
-  progress_->update(step, fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}", result.loss, result.norm, result.lr),
+  progress_->update(step,
+                    result.empty
+                        ? "no token to learn from"
+                        : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}", result.loss, result.norm, result.lr),
                     static_cast<double>(line.tokens - run_.start.tokens));
 }
 

@@ -11,6 +11,7 @@
 
 #include "framework/profile/progress.h"
 #include "framework/profile/trace.h"
+#include "parallel/shared_error.h"
 #include "train/checkpoint_saver.h"
 #include "train/engine/rank_state.h"
 #include "train/grace_time.h"
@@ -37,17 +38,25 @@ class RankTrainer {
   /// What all ranks know after a step.
   struct StepResult {
     double loss = 0, norm = 0, lr = 0;
+    bool empty = false;  // no sequence has a target: nothing was computed
     int signal = 0;
     bool loss_spike = false;
     double unfinished_saves = 0;  // ranks that still write
     std::optional<RingReport> ring;
   };
   ExitCode run_steps();
+  [[noreturn]] void end_with(const SharedError& error);
   void load_state();
   const Batch& load_batch(std::int64_t step, std::int64_t micro);
   double load_batches(std::int64_t step);
+  /// The sums of a step's loss (times its denominator) and of its squared gradients, of this rank.
+  struct OwnSums {
+    double loss = 0, squares = 0;
+  };
+  OwnSums compute_gradients(std::int64_t step, double denominator);
   StepResult run_step(std::int64_t step);
-  std::optional<RingReport> sum_over_ranks(std::span<double> sums);
+  std::optional<RingReport> sum_over_ranks(std::span<double> sums, bool ring);
+  void skip_empty(std::int64_t step);
   void handle_nonfinite(std::int64_t step, const StepResult& result);
   void record(std::int64_t step, const StepResult& result, double seconds);
   /// Return the signal that broke it off, 0 if none did.
@@ -70,7 +79,8 @@ class RankTrainer {
   const std::unique_ptr<Communicator> traced_world_;  // null: not traced
   Communicator& world_;
   RankState state_;
-  std::int64_t skipped_steps_, skipped_in_a_row_ = 0;  // the same on every rank
+  std::int64_t skipped_steps_;         // without an update; this and the next: the same on every rank
+  std::int64_t skipped_in_a_row_ = 0;  // of them: with numbers that are not finite
   LossWatch loss_watch_;
   double ring_wait_seconds_ = 0;          // this rank's, of the last step
   std::int64_t allocations_;              // by the constructor: there are no more

@@ -20,8 +20,8 @@
 #include "parallel/ring/ring_load.h"
 #include "train/engine/fitting.h"
 #include "train/engine/memory_report.h"
-#include "train/run/metrics_history.h"
 #include "train/rank_trainer.h"
+#include "train/run/metrics_history.h"
 #include "train/slow_section.h"
 #include "train/trace_file.h"
 
@@ -127,6 +127,7 @@ std::string data_report(const Run& run) {
       "data: {} windows of {} tokens, hash {}; {} steps of {} sequences are {:.2f} epochs, {} tokens\n",
       run.sampler.windows(), training.seq_len, run.data_hash, training.steps, training.global_batch_size,
       static_cast<double>(sequences) / static_cast<double>(run.sampler.windows()), sequences * training.seq_len);
+  if (const std::string told = empty_steps_text(run.empty_steps); !told.empty()) text += "data: " + told + "\n";
   if (run.targets) {
     text += fmt::format("evaluation: {} blocks of {} tokens from {} documents, hash {}\n", run.targets->blocks.size(),
                         run.evaluation.target_tokens, run.targets->documents, run.targets->hash);
@@ -167,6 +168,20 @@ void check_dump_step(const DumpRequest& dump, std::int64_t done, std::int64_t la
   if (dump.step <= done || dump.step > last) {
     fail(ExitCode::usage, "--dump-step {}: this run does the steps {} to {}", dump.step, done + 1, last);
   }
+}
+
+/// Return the steps to come that teach nothing, and tells of them. Throws Error(usage) if one of them is to be dumped.
+EmptySteps foresee_empty_steps(const Corpus& corpus, const Sampler& sampler, const Config& config,
+                               const RunStart& start, const DumpRequest& dump, const Note& note) {
+  const EmptyWindows windows(corpus, sampler, config);
+  const StepOrigin origin{start.step, start.samples};
+  if (!dump.folder.empty() && is_empty_step(windows, sampler, config.training, origin, dump.step)) {
+    fail(ExitCode::usage, "--dump-step {}: the step has no token to learn from, and is skipped; dump another one",
+         dump.step);
+  }
+  EmptySteps steps = find_empty_steps(windows, sampler, config.training, origin);
+  if (const std::string told = empty_steps_text(steps); !told.empty()) note("data.train: " + told);
+  return steps;
 }
 
 /// Makes the run's folder ready to go on from where the run begins: the first change of what it holds. Needs its lock.
@@ -221,6 +236,7 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
   const std::int64_t last =
       options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
   if (!options.dump.folder.empty()) check_dump_step(options.dump, start.step, last);
+  EmptySteps empty_steps = foresee_empty_steps(corpus, sampler, config, start, options.dump, note);
   // A run that is stopped by a signal saves at once: the next one makes up for the evaluation.
   const bool evaluates_first = targets && start.step > 0 && content.metrics.bytes() > 0 &&
                                start.step % config.evaluation.interval == 0 &&
@@ -236,6 +252,7 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
           .found = content.mark(),
           .checkpoints = CheckpointFolder(folder.checkpoints_path()),
           .start = std::move(start),
+          .empty_steps = std::move(empty_steps),
           .last_step = last,
           .evaluates_first = evaluates_first,
           .before_forward = {},

@@ -297,5 +297,31 @@ TEST_F(LoaderTest, CorpusOpensChecksAndHashes) {
                     "c.h5"));
 }
 
+TEST_F(LoaderTest, AWindowWithoutATargetIsToldFromOneWithATarget) {
+  Allocator allocator(Device::cpu());
+  std::int64_t empty = 0, with_target = 0;
+  for (const std::int64_t seq_len : {1, 2, 3, 7, 5000}) {
+    for (const bool weights : {false, true}) {
+      Content content = make_content({1, 1, 1, 3, 1, 1, 9, 2, 1, 1, 1, 1, 1, 40, 1, 12000, 1, 1, 3}, weights);
+      for (std::size_t t = 0; t < content.weights.size(); ++t) {
+        if (t % 17 < 14 || (t > 300 && t < 11000)) content.weights[t] = 0;
+      }
+      const Corpus corpus = corpus_of(content);
+      for (const Packing packing : {Packing::documents, Packing::concat}) {
+        Batch batch(allocator, 1, seq_len, DType::float32);
+        for (std::int64_t window = 0; window < window_count(*corpus.files[0], seq_len, nullptr); ++window) {
+          const Sample sample{0, window, 0, window};
+          load_windows(batch, corpus, {&sample, 1}, seq_len, packing, {});
+          EXPECT_EQ(window_has_target(*corpus.files[0], window, seq_len, packing), batch.target_count > 0)
+              << window << " of " << seq_len;
+          ++(batch.target_count > 0 ? with_target : empty);
+        }
+      }
+    }
+  }
+  EXPECT_GT(empty, 1000);
+  EXPECT_GT(with_target, 1000);
+}
+
 }  // namespace
 }  // namespace ringtrain

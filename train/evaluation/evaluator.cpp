@@ -5,6 +5,7 @@
 
 #include "framework/error.h"
 #include "parallel/collectives.h"
+#include "parallel/shared_error.h"
 
 namespace ringtrain {
 
@@ -51,9 +52,14 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       stopped = stop && stop();
       if (stopped) break;
       const std::int64_t block = first + data_index;
+      const std::optional<Error> problem = caught([&] {
+        if (block >= blocks) return;
+        const std::int64_t begin = targets.blocks[static_cast<std::size_t>(block)].end - length;
+        load_spans(state.batch, file, {&begin, 1}, length, request.target_tokens, state.shard);
+      });
+      if (const auto shared = shared_error(*state.world, problem, {"data of an evaluation"}))
+        throw SharedError(*shared);
       if (block >= blocks) continue;
-      const std::int64_t begin = targets.blocks[static_cast<std::size_t>(block)].end - length;
-      load_spans(state.batch, file, {&begin, 1}, length, request.target_tokens, state.shard);
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       state.model.evaluate(state.batch, nll);
       const BlockSums sums = sums_of_shard(state.batch, nll, end_of_document_token(file.vocab_size()));

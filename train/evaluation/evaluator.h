@@ -23,7 +23,8 @@ using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t to
 using EvaluationStop = std::function<bool()>;
 
 /// Collective over state.world: all ranks pass the same file, request and targets, and get the same results; none if
-/// stop has said so. Allocates no tensor. progress and stop may be null.
+/// stop has said so. What one rank cannot read is a SharedError on all. Allocates no tensor. progress and stop may be
+/// null.
 std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, const TokenFile& file,
                                                           const EvaluationRequest& request,
                                                           const EvaluationTargets& targets,

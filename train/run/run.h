@@ -14,6 +14,7 @@
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/step_dump.h"
 #include "train/evaluation/evaluation_targets.h"
+#include "train/run/empty_steps.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_start.h"
 
@@ -39,6 +40,7 @@ struct Run {
   FolderMark found;  // in the folder, when it was decided how to begin
   CheckpointFolder checkpoints;
   RunStart start;
+  EmptySteps empty_steps;  // that are still to come
   std::int64_t last_step = 0;
   bool evaluates_first = false;  // a signal broke off the evaluation of the step that the run goes on from
   /// Called by every rank in each step between loading and forward. Empty but in tests, which break things here.

@@ -51,8 +51,8 @@ class RunFolder {
   /// Makes the folder, and keeps other runs out of it as long as the lock lives. Throws Error(usage) that names the
   /// process if another one trains into it.
   [[nodiscard]] FileLock lock() const;
-  /// Makes the folder of checkpoints, which then says so if it has none, and writes the resolved config. Needs the lock:
-  /// removes the temporary files that a killed start left.
+  /// Makes the folder of checkpoints, which then says so if it has none, and writes the resolved config. Needs the
+  /// lock: removes the temporary files that a killed start left.
   void begin(const Config& config) const;
 
  private:

@@ -1,0 +1,33 @@
+// One rank's error becomes that of all ranks at a point that they reach together: they may still communicate, so that
+// they can see a save through, say, before they end.
+#pragma once
+
+#include <optional>
+
+#include "framework/error.h"
+#include "parallel/communicator.h"
+
+namespace ringtrain {
+
+/// An error that every rank throws at the same point.
+class SharedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Collective. Return the error of the lowest rank that has one, the same on every rank (its first 1,023 bytes); none
+/// if no rank has.
+std::optional<SharedError> shared_error(Communicator& world, const std::optional<Error>& own, const CallSite& site);
+
+/// Runs body. Return the Error that it throws.
+template <class Body>
+std::optional<Error> caught(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,113 @@
+// Token files that change while a run reads them: whichever rank finds it, all end together with its error, and a save
+// under way is seen through.
+#include "framework/storage/hdf5_file.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint/checkpoint_folder.h"
+#include "train/engine/rank_state.h"
+
+namespace ringtrain::testing {
+namespace {
+
+thread_local bool changed_here = false;  // what the rank of this thread finds
+
+/// A token file that has been changed, as some ranks see it.
+class ChangedFile final : public TokenFile {
+ public:
+  explicit ChangedFile(std::unique_ptr<TokenFile> file) : file_(std::move(file)) {}
+  const std::string& path() const override { return file_->path(); }
+  std::int64_t vocab_size() const override { return file_->vocab_size(); }
+  std::int64_t token_count() const override { return file_->token_count(); }
+  bool has_weights() const override { return file_->has_weights(); }
+  std::span<const std::int64_t> document_offsets() const override { return file_->document_offsets(); }
+  std::int64_t first_validation_document() const override { return file_->first_validation_document(); }
+  const std::string& hash() const override { return file_->hash(); }
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
+    if (changed_here) fail(ExitCode::data, "{} was changed while it was in use", path());
+    file_->read(begin, out);
+  }
+  void read_weights(std::int64_t begin, std::span<float> out) const override { file_->read_weights(begin, out); }
+
+ private:
+  std::unique_ptr<TokenFile> file_;
+};
+
+class DataFaults : public TrainTest, public ::testing::WithParamInterface<int> {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    data = write_tokens("text.h5", {.documents = 90, .longest = 200, .validation_documents = 30});
+  }
+  Config config(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> settings{"training.global_batch_size=4", "training.steps=9", "mesh.data=2",
+                                      "mesh.sequence=2", "checkpoint.keep=20"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return tiny(data, settings);
+  }
+  /// Trains; after the batches of `step` are loaded, one rank finds the file changed. Return the error's sentence.
+  std::string run_until_changed(const Config& settings, const std::string& output, std::int64_t step) const {
+    ringtrain::Run prepared = prepare_run({.config = settings, .output = at(output)}, [](const std::string&) {});
+    prepared.corpus.files[0] = std::make_unique<ChangedFile>(std::move(prepared.corpus.files[0]));
+    prepared.before_forward = [rank = GetParam(), step](RankState& state, std::int64_t now) {
+      if (state.rank == rank && now == step) changed_here = true;
+    };
+    return error_of(ExitCode::data, [&] { train(prepared, [](const std::string&) {}); });
+  }
+  std::string data;
+  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
+};
+
+TEST_P(DataFaults, OfOneRankEndAllTogetherBehindTheSaveUnderWay) {
+  run(config(), "whole");
+  // The save of step 4 begins at its end, and no step follows in which it could come to its own.
+  const Config settings = config({"checkpoint.interval=4"});
+  const std::string sentence = run_until_changed(settings, "run", 4);
+  EXPECT_NE(sentence.find("text.h5 was changed while it was in use"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("the last checkpoint, of step 4, is intact"), std::string::npos) << sentence;
+  EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 4);
+  run(settings, "run", resume);
+  EXPECT_EQ(losses("run"), losses("whole"));
+  EXPECT_EQ(state(checkpoint("run", 9)), state(checkpoint("whole", 9)));
+}
+
+TEST_P(DataFaults, InAnEvaluationDoTheSame) {
+  const Config settings =
+      config({"checkpoint.interval=2", "evaluation.interval=3", "evaluation.context_lengths=[16,32]",
+              "evaluation.target_tokens=8", "evaluation.target_blocks=5"});
+  const std::string sentence = run_until_changed(settings, "run", 3);
+  EXPECT_NE(sentence.find("text.h5 was changed while it was in use; the last checkpoint, of step 2, is intact"),
+            std::string::npos)
+      << sentence;
+  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);
+}
+
+TEST_P(DataFaults, BeforeAnySaveSayThatNothingWasSaved) {
+  const std::string sentence = run_until_changed(config(), "run", 1);
+  EXPECT_NE(sentence.find("nothing was saved yet"), std::string::npos) << sentence;
+}
+
+INSTANTIATE_TEST_SUITE_P(OfFour, DataFaults, ::testing::Values(0, 3),
+                         [](const auto& one) { return "OnRank" + std::to_string(one.param); });
+
+using FileOfARun = TrainTest;
+
+TEST_F(FileOfARun, ThatIsOverwrittenInPlaceEndsItWithTheLastCheckpointIntact) {
+  const std::string data = write_tokens("text.h5", {});
+  const std::int64_t offset = Hdf5Reader::open(data, ExitCode::data).find("tokens")->offset;
+  const Config config = tiny(data, {"training.global_batch_size=4", "training.steps=9", "mesh.data=2",
+                                    "checkpoint.interval=2", "checkpoint.keep=20"});
+  ringtrain::Run prepared = prepare_run({.config = config, .output = at("run")}, [](const std::string&) {});
+  prepared.before_forward = [&](RankState& state, std::int64_t step) {
+    const std::uint16_t beyond_the_vocabulary = 300;
+    if (state.rank == 1 && step == 4) {
+      File::open_for_update(data, ExitCode::data).write_at(offset, &beyond_the_vocabulary, 2);
+    }
+  };
+  const std::string sentence = error_of(ExitCode::data, [&] { train(prepared, [](const std::string&) {}); });
+  EXPECT_NE(sentence.find("was changed while it was in use"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("is intact"), std::string::npos) << sentence;
+  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 4);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

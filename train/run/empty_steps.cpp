@@ -1,0 +1,87 @@
+#include "train/run/empty_steps.h"
+
+#include <fmt/ranges.h>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Return how many sequences of a step stand before the first that has a target; all of them: the step is empty.
+std::int64_t leading_empty(const EmptyWindows& windows, const Sampler& sampler, const TrainingConfig& training,
+                           const StepOrigin& origin, std::int64_t step) {
+  const std::int64_t first = origin.samples + (step - 1 - origin.step) * training.global_batch_size;
+  std::int64_t i = 0;
+  while (i < training.global_batch_size && windows.contains(sampler.sample(first + i).global_index)) ++i;
+  return i;
+}
+
+}  // namespace
+
+EmptyWindows::EmptyWindows(const Corpus& corpus, const Sampler& sampler, const Config& config)
+    : empty_(static_cast<std::size_t>(sampler.windows()), false) {
+  const std::int64_t seq_len = config.training.seq_len;
+  std::size_t window_of_all = 0;
+  for (const auto& file : corpus.files) {
+    const std::int64_t windows = window_count(*file, seq_len, nullptr);
+    for (std::int64_t window = 0; window < windows; ++window, ++window_of_all) {
+      empty_[window_of_all] = !window_has_target(*file, window, seq_len, config.data.packing);
+      count_ += empty_[window_of_all];
+    }
+  }
+  if (count_ == sampler.windows()) {
+    fail(ExitCode::data,
+         "data.train: none of its {} windows of {} tokens has a token to learn from: every weight is 0, or every token "
+         "ends a document; give the token file weights above 0",
+         count_, seq_len);
+  }
+}
+
+bool is_empty_step(const EmptyWindows& windows, const Sampler& sampler, const TrainingConfig& training,
+                   const StepOrigin& origin, std::int64_t step) {
+  return leading_empty(windows, sampler, training, origin, step) == training.global_batch_size;
+}
+
+EmptySteps find_empty_steps(const EmptyWindows& windows, const Sampler& sampler, const TrainingConfig& training,
+                            const StepOrigin& origin) {
+  EmptySteps result;
+  result.windows = sampler.windows();
+  result.empty_windows = windows.count();
+  result.first = origin.step + 1;
+  result.end = training.steps;
+  result.last = origin.step;
+  if (windows.count() == 0) {
+    result.last = training.steps;
+    return result;
+  }
+  std::int64_t drawn = 0;
+  for (std::int64_t step = result.first; step <= training.steps && drawn < EmptySteps::most_samples; ++step) {
+    result.last = step;
+    const std::int64_t empty = leading_empty(windows, sampler, training, origin, step);
+    drawn += empty + 1;
+    if (empty < training.global_batch_size) continue;
+    ++result.count;
+    if (result.named.size() < EmptySteps::most_named) result.named.push_back(step);
+  }
+  return result;
+}
+
+std::string empty_steps_text(const EmptySteps& steps) {
+  if (steps.empty_windows == 0) return "";
+  std::string text =
+      fmt::format("{} of {} windows have no token to learn from (weights of 0, or documents of one token)",
+                  steps.empty_windows, steps.windows);
+  if (steps.last < steps.first) return text;
+  const std::string range = fmt::format("steps {} to {}", steps.first, steps.last);
+  if (steps.count == 0) {
+    text += fmt::format("; each of the {} has others, too", range);
+  } else {
+    text += fmt::format("; {} of the {} have no other, and are skipped: {}{}", steps.count, range,
+                        fmt::join(steps.named, ", "), steps.count > std::ssize(steps.named) ? ", ..." : "");
+  }
+  if (steps.last < steps.end) text += fmt::format(" (the steps from {} on were not looked at)", steps.last + 1);
+  return text;
+}
+
+}  // namespace ringtrain
