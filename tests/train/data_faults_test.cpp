@@ -45,7 +45,8 @@ class DataFaults : public TrainTest, public ::testing::WithParamInterface<int> {
   }
   /// Trains; after the batches of `step` are loaded, one rank finds the file changed. Return the error's sentence.
   std::string run_until_changed(const Config& settings, const std::string& output, std::int64_t step) const {
-    ringtrain::Run prepared = prepare_run({.config = settings, .output = at(output)}, [](const std::string&) {});
+    ringtrain::Run prepared =
+        prepare_run({.config = settings, .output = at(output), .start = {}}, [](const std::string&) {});
     prepared.corpus.files[0] = std::make_unique<ChangedFile>(std::move(prepared.corpus.files[0]));
     prepared.before_forward = [rank = GetParam(), step](RankState& state, std::int64_t now) {
       if (state.rank == rank && now == step) changed_here = true;
@@ -96,7 +97,8 @@ TEST_F(FileOfARun, ThatIsOverwrittenInPlaceEndsItWithTheLastCheckpointIntact) {
   const std::int64_t offset = Hdf5Reader::open(data, ExitCode::data).find("tokens")->offset;
   const Config config = tiny(data, {"training.global_batch_size=4", "training.steps=9", "mesh.data=2",
                                     "checkpoint.interval=2", "checkpoint.keep=20"});
-  ringtrain::Run prepared = prepare_run({.config = config, .output = at("run")}, [](const std::string&) {});
+  ringtrain::Run prepared =
+      prepare_run({.config = config, .output = at("run"), .start = {}}, [](const std::string&) {});
   prepared.before_forward = [&](RankState& state, std::int64_t step) {
     const std::uint16_t beyond_the_vocabulary = 300;
     if (state.rank == 1 && step == 4) {
