@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "framework/cuda/event_cache.h"
@@ -83,7 +84,7 @@ class Context {
   void limit_blas_elements(std::int64_t most) { most_blas_elements_ = most; }
 
   /// The choices made so far, for each product once.
-  std::map<BlasKey, BlasChoice>& blas_choices() { return blas_choices_; }
+  std::map<BlasKey, std::optional<BlasChoice>>& blas_choices() { return blas_choices_; }
 
   /// Returns when all work given to the stream is done. Throws Error(device) with what went wrong in it.
   void synchronize() const;
@@ -106,7 +107,7 @@ class Context {
   void* scratch_;
   std::int64_t most_blas_elements_ = (std::int64_t{1} << 31) - 1;
   std::map<const void*, std::size_t> shared_bytes_;  // allowed so far
-  std::map<BlasKey, BlasChoice> blas_choices_;
+  std::map<BlasKey, std::optional<BlasChoice>> blas_choices_;
   std::unique_ptr<Timeline> timeline_;  // null: not traced
 };
 

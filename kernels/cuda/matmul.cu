@@ -13,6 +13,7 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/cuda_kernels.h"
@@ -98,12 +99,18 @@ struct Descriptions {
   }
 };
 
-/// Return the largest power of two, up to 256, that divides a pointer.
+/// Returns the largest power of two, up to 16, that divides a pointer. No kernel of cuBLASLt loads more at once. So a
+/// tensor that is kept (rows of a layer's tensor) and the same one recomputed (in a workspace, at a multiple of 256) get
+/// the same algorithm, thus the same bits.
 std::uint32_t alignment_of(const TensorView& view) {
-  return 1U << std::countr_zero(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(view.data)) | 256U);
+  return 1U << std::countr_zero(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(view.data)) | 16U);
 }
 
-BlasChoice ask(const Context& context, const Product& product, const Descriptions& descriptions) {
+/// Asks cuBLASLt for an algorithm that takes pointers of an alignment of up to `at_most` bytes. Returns nothing if it
+/// has none.
+std::optional<BlasChoice> ask(const Context& context, const Product& product, const Descriptions& descriptions,
+                              std::uint32_t at_most) {
+  const auto alignment = [&](const TensorView& view) { return std::min(alignment_of(view), at_most); };
   Preference preference;
   product.check(cublasLtMatmulPreferenceCreate(&preference));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -112,15 +119,19 @@ BlasChoice ask(const Context& context, const Product& product, const Description
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, Context::blas_workspace_bytes);
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.a.view));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.b.view));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.d.view));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.d.view));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product.a.view));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product.b.view));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(product.d.view));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(product.d.view));
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
-  product.check(cublasLtMatmulAlgoGetHeuristic(context.blas(), descriptions.operation, descriptions.a, descriptions.b,
-                                               descriptions.d, descriptions.d, preference, 1, &result, &found));
-  product.check(found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : result.state);
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(context.blas(), descriptions.operation, descriptions.a, descriptions.b,
+                                     descriptions.d, descriptions.d, preference, 1, &result, &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
+  product.check(status);
+  if (found == 0 || result.state == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
+  product.check(result.state);
   BlasChoice choice;
   static_assert(sizeof(choice.algorithm) == sizeof(result.algo));
   std::memcpy(&choice.algorithm, &result.algo, sizeof(result.algo));
@@ -128,7 +139,8 @@ BlasChoice ask(const Context& context, const Product& product, const Description
   return choice;
 }
 
-void multiply(Context& context, const Product& product) {
+/// Multiplies, or returns false, having done nothing, if cuBLASLt has no algorithm for this product.
+bool try_multiply(Context& context, const Product& product) {
   const Descriptions descriptions(product);
   const BlasKey key{product.m,
                     product.n,
@@ -143,9 +155,15 @@ void multiply(Context& context, const Product& product) {
                     alignment_of(product.d.view)};
   auto found = context.blas_choices().find(key);
   if (found == context.blas_choices().end()) {
-    found = context.blas_choices().emplace(key, ask(context, product, descriptions)).first;
+    std::optional<BlasChoice> choice = ask(context, product, descriptions, 16);
+    if (!choice) {  // a shape whose leading dimension is odd, perhaps: one that loads element by element
+      const auto element = static_cast<std::uint32_t>(size_of(product.a.view.dtype));
+      choice = ask(context, product, descriptions, element);
+    }
+    found = context.blas_choices().emplace(key, choice).first;
   }
-  const BlasChoice& choice = found->second;
+  if (!found->second) return false;
+  const BlasChoice& choice = *found->second;
   cublasLtMatmulAlgo_t algorithm;
   std::memcpy(&algorithm, &choice.algorithm, sizeof(algorithm));
   const float alpha = 1;
@@ -154,6 +172,11 @@ void multiply(Context& context, const Product& product) {
                                product.b.view.data, descriptions.b, &product.beta, to, descriptions.d, to,
                                descriptions.d, &algorithm, context.blas_workspace(), choice.workspace_bytes,
                                context.stream()));
+  return true;
+}
+
+void multiply(Context& context, const Product& product) {
+  if (!try_multiply(context, product)) product.check(CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
 /// Calls body(begin, end) for runs of T rows whose matrices, of up to `width` columns, are of a size that cuBLASLt
@@ -193,27 +216,34 @@ void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, co
                     const TensorView& bias) {
   const std::int64_t I = x.dim(1), O = w.dim(0);
   if (y.numel() == 0) return;
-  const bool bias_first = !bias.empty() && (I == 0 || alignment_of(bias) < bias_alignment);
-  if (bias_first) {
+  const auto fill_with_bias = [&](const TensorView& rows) {
     dispatch_storage(y.dtype, [&]<class S>() {
-      launch(stream.cuda(), bias_kernel<S>, blocks_for(y.numel(), bias_threads), bias_threads, 0, y.as<S>(),
-             bias.as<S>(), y.numel(), O);
+      launch(stream.cuda(), bias_kernel<S>, blocks_for(rows.numel(), bias_threads), bias_threads, 0, rows.as<S>(),
+             bias.as<S>(), rows.numel(), O);
     });
-  } else if (I == 0) {
-    fill(stream, y, 0);
+  };
+  if (I == 0) {
+    bias.empty() ? fill(stream, y, 0) : fill_with_bias(y);
+    return;
   }
-  if (I == 0) return;
   for_rows(stream.cuda(), x.dim(0), std::max(I, O), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t T = end - begin;
-    multiply(stream.cuda(), {"a linear layer",
-                             {w, I, O, true},
-                             {x.rows(begin, end), I, T, false},
-                             {y.rows(begin, end), O, T, false},
-                             O,
-                             T,
-                             I,
-                             bias_first ? TensorView{} : bias,
-                             bias_first ? 1.0f : 0.0f});
+    Product product{"a linear layer",
+                    {w, I, O, true},
+                    {x.rows(begin, end), I, T, false},
+                    {y.rows(begin, end), O, T, false},
+                    O,
+                    T,
+                    I,
+                    bias,
+                    0};
+    // cuBLASLt adds no bias that is not aligned, and perhaps none to a single row or column.
+    if (bias.empty()) return multiply(stream.cuda(), product);
+    if (alignment_of(bias) >= bias_alignment && try_multiply(stream.cuda(), product)) return;
+    fill_with_bias(y.rows(begin, end));
+    product.bias = {};
+    product.beta = 1;
+    multiply(stream.cuda(), product);
   });
 }
 

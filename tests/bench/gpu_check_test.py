@@ -34,6 +34,8 @@ RUN = textwrap.dedent("""\
             if not match(name, wanted) or match(name, unwanted):
                 continue
             print(f"[ RUN      ] {name}", flush=True)
+            with (here / "portable.txt").open("a") as log:
+                log.write(f"{name} {os.environ.get('RINGTRAIN_PORTABLE_ATTENTION', '0')}\\n")
             if what == "hang":
                 signal.signal(signal.SIGTERM, lambda *_: (print(f"[  FAILED  ] {name} (1 ms)", flush=True), sys.exit(1)))
                 time.sleep(1000)
@@ -127,8 +129,10 @@ class GpuCheck(unittest.TestCase):
         code, text = self.check({"tests": GOOD})
         self.assertEqual(code, 0, text)
         parts = self.parts()
-        self.assertEqual(list(parts)[:3], ["libraries", "kernels", "attention"])
-        for part, passed in (("kernels", 1), ("attention", 2), ("models and runs", 2)):
+        self.assertEqual(list(parts)[:5], ["libraries", "Hopper's attention", "portable attention", "attention as called",
+                                           "other kernels"])
+        for part, passed in ((list(parts)[1], 1), (list(parts)[2], 1), (list(parts)[3], 1), ("other kernels", 1),
+                             ("models and runs", 2)):
             self.assertEqual(parts[part]["result"], "passed")
             self.assertEqual(parts[part]["detail"].split()[0], str(passed), part)
         self.assertEqual(parts["memcheck"]["result"], "skipped")
@@ -145,18 +149,41 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 1, text)
         report = self.report()
         self.assertEqual(sorted(report["troubles"]),
-                         ["kernels: GpuMapTest.Breaks failed", "kernels: GpuMapTest.Crashes CRASHED: code 134",
-                          "kernels: GpuMapTest.Fails failed", "kernels: GpuNormTest.Hangs HUNG: no word for 2 s"])
-        self.assertIn("3 passed, 2 failed, 0 skipped, 2 did not end", self.parts()["kernels"]["detail"])
+                         ["other kernels: GpuMapTest.Breaks failed", "other kernels: GpuMapTest.Crashes CRASHED: code 134",
+                          "other kernels: GpuMapTest.Fails failed", "other kernels: GpuNormTest.Hangs HUNG: no word for 2 s"])
+        self.assertIn("3 passed, 2 failed, 0 skipped, 2 did not end", self.parts()["other kernels"]["detail"])
         self.assertEqual(self.parts()["ladder"]["result"], "passed")
         self.assertIn("HUNG", text[text.index("What passed"):])
+
+    def portable(self):
+        """Return the tests that ran, in turn, and whether with the portable attention."""
+        return [line.split() for line in (self.bundle / "portable.txt").read_text(encoding="utf-8").splitlines()]
+
+    def test_the_portable_attention_has_a_part_of_its_own(self):
+        self.check({"tests": GOOD})
+        self.assertEqual([portable for name, portable in self.portable() if "GpuAttention" in name], ["1", "0"])
+        self.assertEqual([portable for name, portable in self.portable() if name == "GpuModel.D"], ["0"])
+
+    def test_where_hoppers_attention_hangs_later_parts_take_the_portable_one(self):
+        code, text = self.check({"tests": GOOD | {"HopperAttention.Hangs": "hang"}}, "--stall", 2)
+        self.assertEqual(code, 1, text)
+        self.assertEqual([portable for name, portable in self.portable() if "GpuAttention" in name], ["1", "1"])
+        self.assertEqual([portable for name, portable in self.portable() if name == "GpuModel.D"], ["1"])
+        self.assertEqual(self.parts()["models and runs"]["result"], "passed")
+        self.assertIn("run gpu_tests --gtest_filter=HopperAttention.Hangs", text[text.index("What to run next"):])
+
+    def test_the_short_form_has_the_kernels_and_says_what_to_run_next(self):
+        code, text = self.check({"tests": GOOD}, "--short")
+        self.assertEqual(code, 0, text)
+        self.assertEqual(list(self.parts())[-1], "machine, attention")
+        self.assertTrue(text.rstrip().endswith("bundle/gpu-check"), text)
 
     def test_every_part_is_bounded(self):
         slow = {f"GpuNormTest.T{i}": "slow" for i in range(100)}
         code, text = self.check({"tests": GOOD | slow, "bench": {"attention": "hang"}}, "--seconds", 8)
         self.assertEqual(code, 1, text)
         self.assertLess(self.seconds, 25)
-        self.assertIn("not done in time", self.parts()["kernels"]["detail"])
+        self.assertIn("not done in time", self.parts()["other kernels"]["detail"])
         self.assertTrue(any("was running when the part's time was up" in trouble for trouble in self.report()["troubles"]))
         self.assertIn("no time left", self.parts()["ladder"]["detail"])
 
@@ -169,7 +196,7 @@ class GpuCheck(unittest.TestCase):
         report = self.report()
         self.assertEqual(report["state"], "stopped by a signal")
         self.assertEqual(self.parts()["machine, attention"]["result"], "failed")
-        self.assertEqual(self.parts()["kernels"]["result"], "passed")
+        self.assertEqual(self.parts()["other kernels"]["result"], "passed")
         self.assertIn("targets: of machine", text)
         self.assertEqual(self.processes(), [], "its command still runs")
 
@@ -181,7 +208,7 @@ class GpuCheck(unittest.TestCase):
         for process_id in self.processes():
             os.kill(process_id, signal.SIGKILL)  # a group of its own, which nobody ended
         process.communicate(timeout=10)
-        self.assertEqual(self.parts()["attention"]["result"], "passed")
+        self.assertEqual(self.parts()["attention as called"]["result"], "passed")
         self.assertEqual(len(json.loads((self.out / "bench.json").read_text())["rows"]), 2)
 
     def test_missing_libraries_and_a_sanitizer_that_finds_something(self):
@@ -195,8 +222,9 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 1, text)
         parts = self.parts()
         self.assertEqual(parts["libraries"]["result"], "failed")
-        self.assertEqual(parts["memcheck"]["detail"], "clean in 16 of 1 kernel tests")
-        self.assertEqual(parts["racecheck"]["result"], "failed")
+        self.assertEqual(parts["memcheck"]["detail"], "clean in 8 of 1 tests")
+        self.assertEqual(parts["racecheck"]["result"], "advice")
+        self.assertFalse(any("racecheck" in trouble for trouble in self.report()["troubles"]))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,10 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <fmt/format.h>
 
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <list>
 #include <memory>
@@ -60,6 +63,20 @@ class GpuKernelTest : public GpuTest {
   }
   Stream& gpu() { return *stream_; }
   Stream& cpu() { return cpu_; }
+
+  /// Lets go of every tensor so far: a case's end. on_gpu reads all of them, so that a test of many cases that keeps
+  /// them takes time with the square of their number. Says now and then that the test goes on.
+  void forget() {
+    blocks_.clear();
+    doubles_.clear();
+    integers_.clear();
+    ++cases_;
+    if (const auto now = std::chrono::steady_clock::now(); now - said_ > std::chrono::seconds(3)) {
+      said_ = now;
+      fmt::print("             case {}\n", cases_);
+      std::fflush(stdout);
+    }
+  }
 
   /// Return a tensor of these values, rounded to dtype, for both; `skip` elements past a boundary of 256 bytes.
   Both values(const std::vector<double>& x, const Shape& shape, DType dtype, std::int64_t skip = 0) {
@@ -209,6 +226,8 @@ class GpuKernelTest : public GpuTest {
   std::unique_ptr<cuda::Context> context_;
   std::unique_ptr<Stream> stream_;
   std::list<Block> blocks_;
+  std::int64_t cases_ = 0;
+  std::chrono::steady_clock::time_point said_ = std::chrono::steady_clock::now();
   std::list<std::vector<double>> doubles_;
   std::list<std::vector<std::int32_t>> integers_;
 };

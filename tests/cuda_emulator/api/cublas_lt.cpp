@@ -1,6 +1,7 @@
 // cuBLASLt's interface: descriptors, checks, and the product queued on its stream.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -9,8 +10,10 @@
 
 #include "api/matrix_product.h"
 #include "api/runtime.h"
+#include "api/settings.h"
 #include "cublasLt.h"
 
+using cuda_emulator::BlasRefusal;
 using cuda_emulator::MatrixLayout;
 using cuda_emulator::MatrixProduct;
 using cuda_emulator::Runtime;
@@ -294,6 +297,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     const MatrixProduct product = product_of(*description, a->layout, b->layout, c->layout, d->layout);
     const cublasStatus_t status = check(*description, product);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
+    const auto* const widest = std::max_element(preference->alignment.begin(), preference->alignment.end());
+    const BlasRefusal refusal = cuda_emulator::settings().blas_refusal;
+    if ((refusal == BlasRefusal::bias && product.epilogue == CUBLASLT_EPILOGUE_BIAS) ||
+        (refusal == BlasRefusal::alignment && *widest > sizeof(float))) {
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
     const std::uint64_t wanted = product.m() * product.n() * sizeof(float);
     const std::uint64_t given = wanted <= preference->workspace_bytes ? wanted : 0;
     results[0] = {algorithm_of(product, given, preference->alignment), given, CUBLAS_STATUS_SUCCESS, 1.0f, {}};

@@ -106,6 +106,11 @@ void set_copy_landing(CopyLanding landing) {
   settings().copies = landing;
 }
 
+void set_blas_refusal(BlasRefusal refusal) {
+  const std::lock_guard lock(runtime().mutex);
+  settings().blas_refusal = refusal;
+}
+
 void set_proxy_checks(bool on) {
   const std::lock_guard lock(runtime().mutex);
   settings().proxies = on;

@@ -15,6 +15,7 @@ struct Settings {
   StreamOrder streams = StreamOrder::lazy;
   std::uint64_t streams_seed = 0;
   CopyLanding copies = CopyLanding::late;
+  BlasRefusal blas_refusal = BlasRefusal::nothing;
   bool proxies = false;  // whether every write that TMA or wgmma reads is held against its thread's fence
   Durations durations{};
 };

@@ -54,6 +54,11 @@ void set_stream_order(StreamOrder order, std::uint64_t seed = 0);
 enum class CopyLanding { late, early };
 void set_copy_landing(CopyLanding landing);
 
+/// Which products the emulated cuBLASLt has no algorithm for, though it is asked rightly: those with a bias, or those
+/// whose pointers must be aligned to more than an element.
+enum class BlasRefusal { nothing, bias, alignment };
+void set_blas_refusal(BlasRefusal refusal);
+
 /// Whether the emulator keeps account of who wrote each word of dynamic shared memory, so that it sees every read by
 /// TMA or wgmma of what a thread wrote without a fence_proxy_async of its own behind. Off, it sees only that no thread
 /// has called one. Costs a comparison of the block's shared memory whenever threads change.

@@ -17,6 +17,7 @@ TEST_F(GpuActivationTest, Swiglu) {
     for (std::int64_t n : sizes) {
       for (double deviation : {1.0, 30.0}) {
         for (std::int64_t skip : {0, 3}) {
+          forget();
           const std::string what = fmt::format("{} elements of {}, deviation {}", n, name_of(dtype), deviation);
           const Both gate = random({n}, dtype, 1, deviation, skip), up = random({n}, dtype, 2, 1, skip);
           const Both dy = random({n}, dtype, 3, 1, skip), y = output({n}, dtype, skip);
@@ -41,6 +42,7 @@ TEST_F(GpuActivationTest, Gelu) {
     for (std::int64_t n : sizes) {
       for (double deviation : {1.0, 30.0}) {
         for (std::int64_t skip : {0, 3}) {
+          forget();
           const std::string what = fmt::format("{} elements of {}, deviation {}", n, name_of(dtype), deviation);
           const Both x = random({n}, dtype, 1, deviation, skip), dy = random({n}, dtype, 3, 1, skip);
           const Both y = output({n}, dtype, skip), dx = output({n}, dtype, skip);

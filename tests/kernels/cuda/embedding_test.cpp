@@ -14,6 +14,7 @@ class GpuEmbeddingTest : public GpuKernelTest {
   void expect_token_order(DType dtype, const std::vector<std::int32_t>& ids, std::int64_t rows, std::int64_t C,
                           std::int64_t skip = 0) {
     const auto T = static_cast<std::int64_t>(ids.size());
+    forget();
     const std::string what = fmt::format("{} tokens, {} rows of {} {}", T, rows, C, name_of(dtype));
     const Both tokens = integers(ids), dy = random({T, C}, dtype, 2, 1, skip);
     const Both dtable = random({rows, C}, DType::float32, 3, 1, skip);
@@ -37,6 +38,7 @@ TEST_F(GpuEmbeddingTest, LooksUp) {
   for (DType dtype : storage_types) {
     for (std::int64_t T : {0, 1, 3, 100}) {
       for (std::int64_t C : {1, 17, 64, 520, 2056}) {
+        forget();
         const std::string what = fmt::format("{} x {} of {}", T, C, name_of(dtype));
         const std::int64_t rows = 13, skip = T == 3 ? 1 : 0;
         const Both ids = integers(random_integers(T, 1, rows)), table = random({rows, C}, dtype, 2, 1, skip);

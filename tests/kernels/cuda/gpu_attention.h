@@ -303,10 +303,14 @@ inline void expect_exact(const Numbers& x, const Numbers& exact, const std::stri
   EXPECT_LE(d.most, float32_tolerance * std::max(d.largest, d.largest == 0 ? 1.0 : 0.0)) << what;
 }
 
-/// bfloat16: what rounding alone does, times 1.5 (rms) and 2 (maximum); where it does nothing, what float32 sums do.
+/// bfloat16: what rounding alone does, times 1.5 (rms) and 2 (maximum); where it does nothing, what a tensor core's sums
+/// do. It aligns and truncates 16 products and the sum so far, toward zero: 2^-23 of the sum's magnitude for each of D/16
+/// steps. Where dS = P (dP - delta) is 0 in exact sums (each row sees one key), dP and delta are summed in two ways: for
+/// D = 128 a difference of 8 * 2^-23 * |dP| with |dP| about sqrt(D), times a key of size 1, 1.1e-5 at the very most. Draws
+/// of such rounding gave 1.7e-6 in the median and 3.3e-6 at worst.
 inline void expect_rounded(const Numbers& x, const Numbers& exact, const Numbers& rounded, const std::string& what) {
   const Difference d = difference(x, exact), allowed = difference(rounded, exact);
-  const double sums = 3e-6 * std::max(1.0, d.largest);
+  const double sums = 1e-5 * std::max(1.0, d.largest);
   EXPECT_LE(d.rms, 1.5 * allowed.rms + sums) << what << ", rms";
   EXPECT_LE(d.most, 2 * allowed.most + sums) << what << ", maximum";
 }

@@ -24,6 +24,7 @@ class GpuNormTest : public GpuKernelTest {
   };
 
   void expect_agreement(const Case& c) {
+    forget();
     const std::string what =
         fmt::format("{} of {} x {} {}, {} skipped, deviation {}", c.layer ? "LayerNorm" : "RMSNorm", c.T, c.C,
                     name_of(c.dtype), c.skip, c.deviation);
@@ -99,8 +100,8 @@ TEST_F(GpuNormTest, ManyTokens) {
   for (DType dtype : storage_types) {
     for (bool layer : {false, true}) {
       expect_agreement({dtype, 513 * 8 + 3, 16, layer, 1});  // more than 512 chunks of 8 tokens: longer ones
-      expect_agreement({dtype, 100000, 64, layer});
-      expect_agreement({dtype, 20000, 2048, layer});
+      expect_agreement({dtype, 20000, 64, layer});
+      expect_agreement({dtype, 2000, 2048, layer});
     }
   }
 }

@@ -14,6 +14,7 @@ class GpuRotaryTest : public GpuKernelTest {};
 TEST_F(GpuRotaryTest, Table) {
   for (std::int64_t D : {2, 64, 300}) {
     for (std::int64_t T : {0, 1, 70}) {
+      forget();
       std::vector<std::int32_t> position = random_integers(T, 1, std::uint64_t{1} << 31);
       for (std::size_t t = 0; t < position.size() / 2; ++t) position[t] = static_cast<std::int32_t>(t);
       const RotaryFrequencies frequencies = rotary_frequencies(D, 500000, {RotaryScalingType::yarn, 8, 8192});
@@ -29,6 +30,7 @@ TEST_F(GpuRotaryTest, Rotates) {
     for (std::int64_t D : {2, 6, 64, 128, 256, 600}) {
       for (std::int64_t H : {1, 3, 16, 33}) {
         for (std::int64_t T : {0, 1, 5}) {
+          forget();
           const std::string what = fmt::format("{} x {} x {} of {}", T, H, D, name_of(dtype));
           const std::int64_t skip = H == 3 ? 1 : 0;
           const Both x = random({T, H, D}, dtype, 1, 1, skip), gradient = random({T, H, D}, DType::float32, 2, 1, skip);

@@ -23,13 +23,13 @@ namespace ringtrain::cuda::hopper {
 
 namespace {
 
-constexpr int key_tile = 128, stages = 2, groups = 2;
+constexpr int stages = 2, groups = 2;
 constexpr int threads = (1 + groups) * warpgroup, computing_warps = 4 * groups;
 constexpr int sum_columns = 32;  // float32 columns of a swizzled block: 128 bytes
 
 template <int D>
 struct BackwardPlan {
-  static constexpr int queries = D == 64 ? 128 : 64;
+  static constexpr int queries = backward_query_tile(D);
   static constexpr int loading_registers = D == 64 ? 40 : 24;
   static constexpr int computing_registers = D == 64 ? 232 : 240;
   static_assert(registers_suffice(loading_registers, computing_registers, groups));
@@ -459,14 +459,15 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
   Context& context = stream.cuda();
   a.q = head_map(q, Plan::queries), a.dout = head_map(dout, Plan::queries), a.dq = head_map(dq, Plan::queries);
   a.k = head_map(k, key_tile), a.v = head_map(v, key_tile);
-  a.order.tiles = tile_count(a.keys, key_tile);
+  a.order = backward_order(shape.B, shape.H, shape.G, D, tile_count(a.keys, key_tile), a.queries.tokens,
+                           a.deterministic, context.multiprocessors());
   a.turns = turns_in(workspace, shape, a.queries.tokens, Plan::queries);
   if (a.deterministic) {
     prepare_turns(context, a.turns, shape, a.queries, a.keys, Plan::queries, key_tile);
   } else {
     check(cudaMemsetAsync(a.turns.ticket, 0, sizeof(int), context.stream()), "zeroing attention's tile counter");
   }
-  const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.tiles * a.order.all_heads));
+  const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.count()));
   launch(context, backward_kernel<D>, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
 }
 
@@ -476,20 +477,13 @@ void backward(Stream& stream, const AttentionShape& shape, const TensorView& q, 
               const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
               const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq, const TensorView& dk,
               const TensorView& dv, void* workspace) {
-  const std::int64_t B = shape.B, H = shape.H, G = shape.G, D = shape.D;
   BackwardArguments a{};
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
   a.lse = lse.as<float>(), a.delta = delta.as<float>();
   a.dk = dk.as<float>(), a.dv = dv.as<float>();
   a.deterministic = shape.deterministic;
-  // As many heads side by side as have their queries, dout and dq in the second cache. With turns, at least so many
-  // that few blocks work on the same head at a time and wait for each other.
-  constexpr std::int64_t cache_bytes = std::int64_t{24} << 20, apart = 32;
-  const std::int64_t cached = cache_bytes / (8 * a.queries.tokens * D * (H / G));
-  const std::int64_t heads = std::max<std::int64_t>(cached, shape.deterministic ? apart : 1);
-  a.order = {0, static_cast<int>(std::min(B * G, heads)), static_cast<int>(B * G)};
-  D == 64 ? run_backward<64>(stream, shape, workspace, q, k, v, dout, dq, a)
-          : run_backward<128>(stream, shape, workspace, q, k, v, dout, dq, a);
+  shape.D == 64 ? run_backward<64>(stream, shape, workspace, q, k, v, dout, dq, a)
+                : run_backward<128>(stream, shape, workspace, q, k, v, dout, dq, a);
 }
 
 std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq) {

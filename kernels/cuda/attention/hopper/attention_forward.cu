@@ -17,12 +17,13 @@ namespace ringtrain::cuda::hopper {
 
 namespace {
 
-constexpr int key_tile = 128, stages = 2;
+constexpr int stages = 2;
 
 template <int D>
 struct ForwardPlan {
   static constexpr int groups = D == 64 ? 3 : 2;  // warpgroups that compute
   static constexpr int queries = groups * group_rows;
+  static_assert(queries == forward_query_tile(D));
   static constexpr int threads = (1 + groups) * warpgroup;
   static constexpr int loading_registers = D == 64 ? 32 : 40;
   static constexpr int computing_registers = D == 64 ? 160 : 232;
@@ -374,14 +375,16 @@ __global__ void __launch_bounds__(ForwardPlan<D>::threads, 1)
 }
 
 template <int D>
-void run_forward(Stream& stream, const TensorView& q, const TensorView& k, const TensorView& v, ForwardArguments& a) {
+void run_forward(Stream& stream, const TensorView& q, const TensorView& k, const TensorView& v,
+                 const AttentionShape& shape, ForwardArguments& a) {
   using Plan = ForwardPlan<D>;
   Context& context = stream.cuda();
   a.q = head_map(q, Plan::queries);
   a.k = head_map(k, key_tile);
   a.v = head_map(v, key_tile);
-  a.order.tiles = tile_count(a.queries, Plan::queries);
-  const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.tiles * a.order.all_heads));
+  a.order = forward_order(shape.B, shape.H, shape.G, D, tile_count(a.queries, Plan::queries), a.keys.tokens,
+                          context.multiprocessors());
+  const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.count()));
   launch(context, forward_kernel<D>, dim3(blocks), dim3(Plan::threads), sizeof(ForwardShared<D>), a);
 }
 
@@ -390,19 +393,14 @@ void run_forward(Stream& stream, const TensorView& q, const TensorView& k, const
 void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
              const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
              const AttentionEnds& ends, void* workspace) {
-  const std::int64_t B = shape.B, H = shape.H, G = shape.G, D = shape.D;
   ForwardArguments a{};
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
   a.first = ends.first, a.last = ends.last;
   a.o = state.o.as<float>(), a.m = state.m.as<float>(), a.l = state.l.as<float>();
   if (ends.last) a.out = static_cast<__nv_bfloat16*>(ends.out.data), a.lse = ends.lse.as<float>();
   a.counter = static_cast<int*>(workspace);
-  // As many heads side by side as have their keys and values in the second cache.
-  constexpr std::int64_t cache_bytes = std::int64_t{24} << 20;
-  const std::int64_t shared_heads = std::max<std::int64_t>(1, cache_bytes / (4 * a.keys.tokens * D));
-  a.order = {0, static_cast<int>(std::min(B * H, shared_heads * (H / G))), static_cast<int>(B * H)};
   check(cudaMemsetAsync(a.counter, 0, sizeof(int), stream.cuda().stream()), "zeroing attention's tile counter");
-  D == 64 ? run_forward<64>(stream, q, k, v, a) : run_forward<128>(stream, q, k, v, a);
+  shape.D == 64 ? run_forward<64>(stream, q, k, v, shape, a) : run_forward<128>(stream, q, k, v, shape, a);
 }
 
 }  // namespace ringtrain::cuda::hopper

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "kernels/cuda/attention/attention_mask.cuh"
+#include "kernels/cuda/attention/hopper/tile_order.h"
 #include "kernels/cuda/attention/hopper/wgmma.cuh"
 
 namespace ringtrain::cuda::hopper {
@@ -70,21 +71,6 @@ __device__ __forceinline__ void load_blocks(unsigned char* shared, const CUtenso
     tma_load_4d(shared + block * rows * row_bytes, map, barrier, block * block_columns, head, token, b);
   }
 }
-
-/// Order of tiles: `heads` heads at a time, so that what they share stays in the second cache; of these, tile by tile.
-struct TileOrder {
-  int tiles, heads, all_heads;
-  struct Choice {
-    int tile, head;
-  };
-  __device__ int count() const { return tiles * all_heads; }
-  __device__ Choice operator[](int ticket) const {
-    const int section = ticket / (tiles * heads), first = section * heads;
-    const int width = all_heads - first < heads ? all_heads - first : heads;
-    const int rest = ticket - section * tiles * heads;
-    return {rest / width, first + rest % width};
-  }
-};
 
 /// What the arguments of forward's and backward's kernels begin with. The sides' tiles and their order: the launch's.
 struct CallArguments {
