@@ -15,15 +15,20 @@ namespace {
 
 /// Return how far pair i of a head is from being left as trained (0) to being interpolated (1): a linear ramp between
 /// the pairs that turn beta_fast and beta_slow times over the trained length (YaRN, section 3.2, eq. 17 to 19, with
-/// the ends rounded outwards as the published code does).
-std::vector<double> yarn_ramp(std::int64_t D, double theta, const RotaryScaling& scaling) {
+/// the ends rounded outwards, unless told otherwise, as the published code does).
+std::vector<double> yarn_ramp(std::int64_t D, double theta, const RopeScalingConfig& scaling) {
   const auto length = static_cast<double>(scaling.original_max_position_embeddings);
   const auto width = static_cast<double>(D);
   const auto pair_of_rotations = [&](double rotations) {
     return width * std::log(length / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
   };
-  const double low = std::max(std::floor(pair_of_rotations(scaling.beta_fast)), 0.0);
-  double high = std::min(std::ceil(pair_of_rotations(scaling.beta_slow)), width - 1);
+  double low = pair_of_rotations(scaling.beta_fast), high = pair_of_rotations(scaling.beta_slow);
+  if (scaling.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, width - 1);
   if (low == high) high += 0.001;
   std::vector<double> ramp(static_cast<std::size_t>(D / 2));
   for (std::size_t i = 0; i < ramp.size(); ++i) {
@@ -32,30 +37,86 @@ std::vector<double> yarn_ramp(std::int64_t D, double theta, const RotaryScaling&
   return ramp;
 }
 
+/// YaRN, section 3.4, eq. 22. With mscale and mscale_all_dim it is the quotient that DeepSeek-V2's code has.
+double yarn_magnitude(const RopeScalingConfig& scaling) {
+  if (scaling.attention_factor > 0) return scaling.attention_factor;
+  const auto magnitude = [&](double mscale) {
+    return scaling.factor > 1 ? 0.1 * mscale * std::log(scaling.factor) + 1 : 1.0;
+  };
+  if (scaling.mscale > 0 && scaling.mscale_all_dim > 0) {
+    return magnitude(scaling.mscale) / magnitude(scaling.mscale_all_dim);
+  }
+  return magnitude(1);
+}
+
+void scale_yarn(RotaryFrequencies& frequencies, std::int64_t D, double theta, const RopeScalingConfig& scaling) {
+  const std::vector<double> ramp = yarn_ramp(D, theta, scaling);
+  for (std::size_t i = 0; i < ramp.size(); ++i) {
+    const double kept = frequencies.inverse[i], interpolated = kept / scaling.factor;
+    frequencies.inverse[i] = interpolated * ramp[i] + kept * (1 - ramp[i]);
+  }
+  frequencies.magnitude = yarn_magnitude(scaling);
+}
+
+/// Wavelengths above trained / low_freq_factor are interpolated, those below trained / high_freq_factor left alone.
+void scale_llama3(RotaryFrequencies& frequencies, const RopeScalingConfig& scaling) {
+  const auto length = static_cast<double>(scaling.original_max_position_embeddings);
+  const double low = scaling.low_freq_factor, high = scaling.high_freq_factor;
+  for (double& inverse : frequencies.inverse) {
+    const double rotations = length * inverse / (2 * std::numbers::pi);  // over the trained length
+    const double kept = std::clamp((rotations - low) / (high - low), 0.0, 1.0);
+    inverse = (1 - kept) * inverse / scaling.factor + kept * inverse;
+  }
+}
+
+/// LongRoPE, section 3.3, with the attention factor of Phi-3's code.
+void scale_longrope(RotaryFrequencies& frequencies, const RopeScalingConfig& scaling, std::int64_t sequence_length) {
+  const bool is_long = sequence_length > scaling.original_max_position_embeddings;
+  const std::vector<double>& divisors = is_long ? scaling.long_factor : scaling.short_factor;
+  ensure(divisors.size() == frequencies.inverse.size(), "longrope has a divisor for every pair of a head");
+  for (std::size_t i = 0; i < divisors.size(); ++i) frequencies.inverse[i] /= divisors[i];
+  if (scaling.attention_factor > 0) {
+    frequencies.magnitude = scaling.attention_factor;
+  } else if (scaling.factor > 1) {
+    const auto length = static_cast<double>(scaling.original_max_position_embeddings);
+    frequencies.magnitude = std::sqrt(1 + std::log(scaling.factor) / std::log(length));
+  }
+}
+
 }  // namespace
 
-RotaryFrequencies rotary_frequencies(std::int64_t D, double theta, const RotaryScaling& scaling) {
+RotaryFrequencies rotary_frequencies(std::int64_t D, double theta, const RopeScalingConfig& scaling,
+                                     std::int64_t sequence_length) {
+  const RopeType type = scaling.type;
   ensure(D >= 2 && D % 2 == 0, "a rotary head has an even number of elements");
-  ensure(theta > 1 && scaling.factor > 0, "rotary theta is above 1 and its factor positive");
+  ensure(theta > 1 && (type == RopeType::none || scaling.factor > 0), "rotary theta is above 1, its factor positive");
+  ensure((type != RopeType::yarn && type != RopeType::llama3 && type != RopeType::longrope) ||
+             scaling.original_max_position_embeddings > 0,
+         "a scaling by trained wavelengths knows the length that was trained");
   const auto width = static_cast<double>(D);
   // A head of two elements has one frequency, 1, whatever theta is.
-  if (scaling.type == RotaryScalingType::ntk && D > 2) theta *= std::pow(scaling.factor, width / (width - 2));
+  if (type == RopeType::ntk && D > 2) theta *= std::pow(scaling.factor, width / (width - 2));
   RotaryFrequencies frequencies;
   frequencies.inverse.resize(static_cast<std::size_t>(D / 2));
   for (std::size_t i = 0; i < frequencies.inverse.size(); ++i) {
     frequencies.inverse[i] = 1 / std::pow(theta, 2 * static_cast<double>(i) / width);
   }
-  if (scaling.type == RotaryScalingType::linear) {
-    for (double& inverse : frequencies.inverse) inverse /= scaling.factor;
-  }
-  if (scaling.type == RotaryScalingType::yarn) {
-    ensure(scaling.original_max_position_embeddings > 0, "yarn knows the length its frequencies were trained at");
-    const std::vector<double> ramp = yarn_ramp(D, theta, scaling);
-    for (std::size_t i = 0; i < ramp.size(); ++i) {
-      const double kept = frequencies.inverse[i], interpolated = kept / scaling.factor;
-      frequencies.inverse[i] = interpolated * ramp[i] + kept * (1 - ramp[i]);
-    }
-    if (scaling.factor > 1) frequencies.magnitude = 0.1 * std::log(scaling.factor) + 1;
+  switch (type) {
+    case RopeType::none:
+    case RopeType::ntk:
+      break;
+    case RopeType::linear:
+      for (double& inverse : frequencies.inverse) inverse /= scaling.factor;
+      break;
+    case RopeType::yarn:
+      scale_yarn(frequencies, D, theta, scaling);
+      break;
+    case RopeType::llama3:
+      scale_llama3(frequencies, scaling);
+      break;
+    case RopeType::longrope:
+      scale_longrope(frequencies, scaling, sequence_length);
+      break;
   }
   return frequencies;
 }

@@ -1,32 +1,32 @@
 // Rotary position embedding (Su et al., RoFormer, 2021, eq. 34), in the half-split form of Llama checkpoints: element i
-// of a head is paired with element i + D/2. Scaling as in Hugging Face: linear, ntk (fixed factor) and yarn (Peng et
-// al., 2023, section 3.4). Positions are those of the original document, never local indices.
+// of a head is paired with element i + D/2. Positions are those of the original document, never local indices. Pair i
+// turns by the angle position * theta^(-2i/D), which a scaling changes, as in Hugging Face:
+//   linear    all angles / factor (Chen et al., "Extending Context Window ...", 2023, section 2.3)
+//   ntk       theta * factor^(D/(D-2)) for theta, whatever the length
+//   yarn      fast pairs as they are, slow ones / factor, a ramp between (Peng et al., 2023, section 3.2 to 3.4)
+//   llama3    the same with a ramp over the wavelength (Grattafiori et al., "The Llama 3 Herd of Models", 2024)
+//   longrope  each pair has a divisor of its own, from a set for short sequences or one for long (Ding et al., 2024)
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "framework/config/config.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
 
 namespace ringtrain {
 
-enum class RotaryScalingType { none, linear, ntk, yarn };
-
-struct RotaryScaling {
-  RotaryScalingType type = RotaryScalingType::none;
-  double factor = 1.0;                                // trained length times factor is the new length
-  std::int64_t original_max_position_embeddings = 0;  // yarn: the length the frequencies were trained at
-  double beta_fast = 32.0, beta_slow = 1.0;           // yarn: rotations that bound the ramp
-};
-
 struct RotaryFrequencies {
   std::vector<double> inverse;  // [D / 2], radians a position
-  double magnitude = 1.0;       // of cos and sin; yarn: 0.1 ln(factor) + 1
+  double magnitude = 1.0;       // of cos and sin (attention_factor; yarn and longrope)
 };
 
-/// Return the frequencies of a head of D elements (D even).
-RotaryFrequencies rotary_frequencies(std::int64_t D, double theta, const RotaryScaling& scaling);
+/// Return the frequencies of a head of D elements (D even), of a resolved scaling. sequence_length: of the whole
+/// sequences that they will turn; longrope takes its long set where that is beyond the trained length, and no other
+/// type asks for it.
+RotaryFrequencies rotary_frequencies(std::int64_t D, double theta, const RopeScalingConfig& scaling,
+                                     std::int64_t sequence_length = 0);
 
 /// table[T, D] (the accumulator of the dtype of what it rotates) = cos of the D/2 angles, then sin, of positions[T]
 /// (int32); angles are computed in double.

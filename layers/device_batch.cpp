@@ -1,6 +1,7 @@
 #include "layers/device_batch.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "framework/dump/tensor_dump.h"
 #include "kernels/elementwise.h"
@@ -9,25 +10,13 @@ namespace ringtrain {
 
 namespace {
 
-RotaryScaling rotary_scaling(const RopeScalingConfig& config) {
-  RotaryScaling scaling;
-  switch (config.type) {
-    case RopeType::none:
-      scaling.type = RotaryScalingType::none;
-      break;
-    case RopeType::linear:
-      scaling.type = RotaryScalingType::linear;
-      break;
-    case RopeType::ntk:
-      scaling.type = RotaryScalingType::ntk;
-      break;
-    case RopeType::yarn:
-      scaling.type = RotaryScalingType::yarn;
-      break;
-  }
-  scaling.factor = config.factor;
-  scaling.original_max_position_embeddings = config.original_max_position_embeddings;
-  return scaling;
+constexpr std::int64_t unbounded = std::numeric_limits<std::int64_t>::max();
+
+/// Return the tokens of the whole sequences that a batch is a shard of.
+std::int64_t sequence_length(const Batch& batch) {
+  std::int64_t length = 0;
+  for (const SegmentList& shard : batch.ring_segments) length += token_count(shard);
+  return length;
 }
 
 }  // namespace
@@ -43,7 +32,10 @@ DeviceBatch::DeviceBatch(Allocator& allocator, const ModelSpec& spec, const Exec
   if (shape.documents) documents_ = make("batch documents", DType::int32);
   weights_ = make("batch weights", accumulator(shape.dtype));
   if (spec.positions == Positions::rope) {
-    frequencies_ = rotary_frequencies(head_dim_, spec.rope_theta, rotary_scaling(spec.rope_scaling));
+    frequencies_ = rotary_frequencies(head_dim_, spec.rope_theta, spec.rope_scaling);
+    long_frequencies_ = rotary_frequencies(head_dim_, spec.rope_theta, spec.rope_scaling, unbounded);
+    short_length_ =
+        spec.rope_scaling.type == RopeType::longrope ? spec.rope_scaling.original_max_position_embeddings : unbounded;
     rotary_ = allocator.make(Tag::activations, "rotary table", accumulator(shape.dtype), {tokens, head_dim_});
   }
 }
@@ -64,7 +56,9 @@ void DeviceBatch::load(Stream& stream, const Batch& batch) {
   dump(stream, {.name = "input.positions"}, position_ids());
   dump(stream, {.name = "input.weights"}, weights());
   if (batch.has_documents) dump(stream, {.name = "input.documents"}, documents().flat());
-  if (!rotary_.empty()) rotary_table(stream, rotary(), position_ids(), frequencies_);
+  if (rotary_.empty()) return;
+  const bool is_long = sequence_length(batch) > short_length_;
+  rotary_table(stream, rotary(), position_ids(), is_long ? long_frequencies_ : frequencies_);
 }
 
 bool DeviceBatch::has_target(std::int64_t begin, std::int64_t end) const {

@@ -39,7 +39,8 @@ class DeviceBatch {
 
  private:
   std::int64_t head_dim_;
-  RotaryFrequencies frequencies_;
+  RotaryFrequencies frequencies_, long_frequencies_;  // the second for sequences of more than short_length_ tokens
+  std::int64_t short_length_ = 0;
   Tensor tokens_, labels_, positions_, documents_, weights_, rotary_;
   StreamMark copied_;
   const Batch* host_ = nullptr;

@@ -13,7 +13,9 @@ namespace {
 /// Sets the traits of an architecture. The one switch: an architecture that is not here does not build.
 void set_traits(ModelSpec& spec, Architecture architecture) {
   switch (architecture) {
-    case Architecture::llama:    // Touvron et al., 2023
+    case Architecture::llama:  // Touvron et al., 2023
+      spec.optional_biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
+      return;
     case Architecture::mistral:  // Jiang et al., 2023: Llama, mostly with a sliding window, which is a key of its own
       return;
     case Architecture::gpt2:  // Radford et al., 2019
@@ -29,6 +31,7 @@ void set_traits(ModelSpec& spec, Architecture architecture) {
       return;
     case Architecture::qwen3:  // Yang et al., 2025, section 2
       spec.query_key_norm = true;
+      spec.optional_biases = {.query_key_value = true, .attention_output = true};
       return;
   }
   fail(ExitCode::internal, "model.architecture holds a value that names no architecture");
@@ -60,6 +63,8 @@ ModelSpec model_spec(const ModelConfig& config) {
   spec.max_position_embeddings = config.max_position_embeddings;
   spec.rope_theta = config.rope_theta;
   spec.rope_scaling = config.rope_scaling;
+  if (config.attention_bias) spec.biases.query_key_value = spec.biases.attention_output = true;
+  if (config.mlp_bias) spec.biases.feedforward = true;
   spec.tied_head = config.tie_word_embeddings;
   spec.initializer_range = config.initializer_range;
   spec.layers.assign(static_cast<std::size_t>(config.num_hidden_layers),
@@ -80,7 +85,6 @@ void check_spec(const ModelSpec& spec) {
             "a gated feedforward has silu alone, no other activation has a gated kernel");
   refuse_if(!spec.gated_feedforward && spec.activation != Activation::gelu,
             "a feedforward without a gate has gelu alone, no other activation has a kernel of its own");
-  refuse_if(spec.gated_feedforward && spec.biases.feedforward, "a gated feedforward has no biases");
   refuse_if(spec.positions == Positions::learned && spec.max_position_embeddings < 1,
             "learned positions need a table of at least one row (model.max_position_embeddings)");
   refuse_if(spec.positions != Positions::rope && any_layer(rotates),
@@ -119,15 +123,7 @@ void check_rope_keys(const ModelSpec& traits, const ModelConfig& model, ConfigPr
 void check_table_keys(const ModelSpec& traits, const Config& config, ConfigProblems& problems) {
   const std::int64_t rows = config.model.max_position_embeddings;
   if (!problems.clean({"model.max_position_embeddings"})) return;
-  if (traits.positions != Positions::learned) {
-    if (rows != 0) {
-      problems.add("model.max_position_embeddings",
-                   fmt::format("{} has no effect with model.architecture {}, whose positions need no table; leave it "
-                               "out",
-                               rows, traits.architecture));
-    }
-    return;
-  }
+  if (traits.positions != Positions::learned) return;
   if (problems.clean({"training.seq_len"}) && rows < config.training.seq_len) {
     problems.add("model.max_position_embeddings",
                  fmt::format("{}'s table of {} positions is shorter than training.seq_len = {}; make it at least that",
@@ -142,6 +138,17 @@ void check_table_keys(const ModelSpec& traits, const Config& config, ConfigProbl
   }
 }
 
+void check_bias_keys(const ModelSpec& traits, const ModelConfig& model, ConfigProblems& problems) {
+  const auto check = [&](const char* key, bool asked, bool possible) {
+    if (!asked || possible || !problems.clean({key})) return;
+    problems.add(key, fmt::format("true has no effect with model.architecture {}, whose biases are not a choice; leave "
+                                  "it out",
+                                  traits.architecture));
+  };
+  check("model.attention_bias", model.attention_bias, traits.optional_biases.query_key_value);
+  check("model.mlp_bias", model.mlp_bias, traits.optional_biases.feedforward);
+}
+
 }  // namespace
 
 void check_model(const Config& config, ConfigProblems& problems) {
@@ -149,6 +156,7 @@ void check_model(const Config& config, ConfigProblems& problems) {
   const ModelSpec traits = traits_of(config.model);
   check_rope_keys(traits, config.model, problems);
   check_table_keys(traits, config, problems);
+  check_bias_keys(traits, config.model, problems);
 }
 
 }  // namespace ringtrain

@@ -39,6 +39,7 @@ struct ModelSpec {
   double norm_eps = 0;          // of every norm
   bool query_key_norm = false;  // an RMSNorm over each head of queries and keys, before they are rotated
   Biases biases;
+  Biases optional_biases;         // those that checkpoints of the architecture have or have not, as a config says
   bool gated_feedforward = true;  // down(act(gate(x)) * up(x)), else down(act(up(x)))
   Activation activation = Activation::silu;
   Positions positions = Positions::rope;

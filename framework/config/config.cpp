@@ -20,6 +20,24 @@ const char* name_of(Architecture architecture) {
   fail(ExitCode::internal, "an architecture without a name");
 }
 
+const char* name_of(RopeType type) {
+  switch (type) {
+    case RopeType::none:
+      return "none";
+    case RopeType::linear:
+      return "linear";
+    case RopeType::ntk:
+      return "ntk";
+    case RopeType::yarn:
+      return "yarn";
+    case RopeType::llama3:
+      return "llama3";
+    case RopeType::longrope:
+      return "longrope";
+  }
+  fail(ExitCode::internal, "a rope type without a name");
+}
+
 const char* name_of(Recompute policy) {
   switch (policy) {
     case Recompute::none:

@@ -17,7 +17,10 @@ inline constexpr std::array all_architectures{Architecture::llama, Architecture:
                                               Architecture::qwen2, Architecture::qwen3};
 const char* name_of(Architecture architecture);
 
-enum class RopeType { none, linear, ntk, yarn };
+enum class RopeType { none, linear, ntk, yarn, llama3, longrope };  // kernels/rotary.h says what each computes
+inline constexpr std::array all_rope_types{RopeType::none, RopeType::linear, RopeType::ntk,
+                                           RopeType::yarn, RopeType::llama3, RopeType::longrope};
+const char* name_of(RopeType type);
 enum class Packing { documents, concat };
 enum class Backend { automatic, threads, mpi, nccl };
 enum class Offload { none, activations, activations_and_optimizer };
@@ -29,10 +32,17 @@ enum class Recompute { none, keep_attention, full };
 inline constexpr std::array all_recompute_policies{Recompute::none, Recompute::keep_attention, Recompute::full};
 const char* name_of(Recompute policy);
 
+/// Rotary positions beyond the trained length. Keys and meaning are those of Hugging Face, except ntk, which is ours.
 struct RopeScalingConfig {
   RopeType type = RopeType::none;
-  double factor = 1.0;
-  std::int64_t original_max_position_embeddings = 0;
+  double factor = 0;  // new length / trained length; 0 in the file: 1, or of the two lengths; resolved by the reader
+  std::int64_t original_max_position_embeddings = 0;  // the trained length: yarn, llama3, longrope
+  double attention_factor = 0;                        // of cosines and sines: yarn, longrope; 0: from the factor
+  double beta_fast = 32, beta_slow = 1;               // yarn: rotations that bound the ramp
+  double mscale = 0, mscale_all_dim = 0;              // yarn: of the attention factor; 0: not used
+  bool truncate = true;                               // yarn: the ramp's ends are whole numbers
+  double low_freq_factor = 1, high_freq_factor = 4;   // llama3: wavelengths that bound the ramp
+  std::vector<double> short_factor, long_factor;      // longrope: [head_dim / 2]
 };
 
 struct ModelConfig {
@@ -46,11 +56,14 @@ struct ModelConfig {
   std::int64_t intermediate_size = 768;
   double rope_theta = 500000.0;
   RopeScalingConfig rope_scaling;
-  std::int64_t max_position_embeddings = 0;  // rows of the table of learned positions
+  std::int64_t max_position_embeddings =
+      0;  // learned positions: rows of their table; rope: the length meant, 0: unsaid
   std::int64_t sliding_window = 0;
   double rms_norm_eps = 1.0e-5;
   double initializer_range = 0.02;
   bool tie_word_embeddings = true;
+  bool attention_bias = false;  // of q, k, v and o: llama, qwen3
+  bool mlp_bias = false;        // of gate, up and down: llama
 };
 
 struct DataSource {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "framework/config/rope_scaling_check.h"
 #include "framework/device.h"
 
 namespace ringtrain {
@@ -38,33 +39,6 @@ void check_heads(ModelConfig& model, ConfigProblems& problems) {
       return;
     }
     model.head_dim = model.hidden_size / heads;
-  }
-}
-
-void check_rope(const ModelConfig& model, ConfigProblems& problems) {
-  const RopeScalingConfig& scaling = model.rope_scaling;
-  if (!problems.clean({"model.rope_scaling.type", "model.rope_scaling.factor",
-                       "model.rope_scaling.original_max_position_embeddings"})) {
-    return;
-  }
-  if (scaling.type == RopeType::none) {
-    if (scaling.factor != 1) {
-      problems.add(
-          "model.rope_scaling.factor",
-          fmt::format("{} has no effect with model.rope_scaling.type none; choose linear, ntk or yarn, or leave "
-                      "it out",
-                      scaling.factor));
-    }
-    if (scaling.original_max_position_embeddings != 0) {
-      problems.add(
-          "model.rope_scaling.original_max_position_embeddings",
-          fmt::format("{} has no effect with model.rope_scaling.type none; choose linear, ntk or yarn, or leave "
-                      "it out",
-                      scaling.original_max_position_embeddings));
-    }
-  } else if (scaling.type == RopeType::yarn && scaling.original_max_position_embeddings == 0) {
-    problems.add("model.rope_scaling.original_max_position_embeddings",
-                 "yarn needs the length that the weights were trained at");
   }
 }
 
@@ -164,7 +138,7 @@ void check_build(const Config& config, ConfigProblems& problems) {
 
 void resolve_and_check(Config& config, ConfigUse use, ConfigProblems& problems) {
   check_heads(config.model, problems);
-  check_rope(config.model, problems);
+  check_rope_scaling(config.model, problems);
   check_batch(config, problems);
   check_evaluation(config.evaluation, problems);
   check_optimizer(config, problems);

@@ -113,6 +113,26 @@ ConfigKey text(const char* path, Get get, const char* doc) {
           "text"};
 }
 
+/// A list of positive numbers.
+template <class Get>
+ConfigKey factors(const char* path, Get get, const char* doc) {
+  return {path,
+          doc,
+          false,
+          [=](Config& config, const YamlValue& value, const Complain& complain) {
+            if (value.kind != YamlValue::Kind::list) {
+              return complain(value.line, fmt::format("is {}, but must be a list of numbers", described(value)));
+            }
+            std::vector<double> numbers(value.items.size());
+            for (std::size_t i = 0; i < numbers.size(); ++i) {
+              read_real(value.items[i], {0, 1e9, true}, numbers[i], complain);
+            }
+            get(config) = std::move(numbers);
+          },
+          [=](const Config& config) { return fmt::format("[{}]", fmt::join(get(config), ", ")); },
+          "list of numbers above 0"};
+}
+
 // The three keys with a shape of their own.
 
 void read_source(const YamlValue& value, std::vector<DataSource>& sources, const Complain& complain) {
@@ -220,22 +240,42 @@ std::vector<ConfigKey> make_table() {
       integer("model.head_dim", MEMBER(model.head_dim), {0, 1 * k}, "0: hidden_size / num_attention_heads"),
       integer("model.intermediate_size", MEMBER(model.intermediate_size), {1, 1 * m}, "width of the feedforward"),
       real("model.rope_theta", MEMBER(model.rope_theta), {0, 1e15, true}, "base of the rotary frequencies"),
-      word<>(
-          "model.rope_scaling.type", MEMBER(model.rope_scaling.type),
-          std::vector<std::pair<std::string, RopeType>>{
-              {"none", RopeType::none}, {"linear", RopeType::linear}, {"ntk", RopeType::ntk}, {"yarn", RopeType::yarn}},
-          "none | linear | ntk | yarn"),
-      real("model.rope_scaling.factor", MEMBER(model.rope_scaling.factor), {1, 1e6}, "new length / trained length"),
+      word<>("model.rope_scaling.type", MEMBER(model.rope_scaling.type), named(all_rope_types),
+             names_of(all_rope_types)),
+      real("model.rope_scaling.factor", MEMBER(model.rope_scaling.factor), {0, 1e6},
+           "new length / trained length; 0 with yarn or longrope: from the two lengths"),
       integer("model.rope_scaling.original_max_position_embeddings",
               MEMBER(model.rope_scaling.original_max_position_embeddings), {0, 1024 * m},
-              "yarn: the length that was trained"),
+              "yarn, llama3, longrope: the length that was trained"),
+      real("model.rope_scaling.attention_factor", MEMBER(model.rope_scaling.attention_factor), {0, 1000},
+           "yarn, longrope: of cosines and sines; 0: what the papers derive from factor"),
+      real("model.rope_scaling.beta_fast", MEMBER(model.rope_scaling.beta_fast), {0, 1e6, true},
+           "yarn: what turns more often over the trained length is left as it is"),
+      real("model.rope_scaling.beta_slow", MEMBER(model.rope_scaling.beta_slow), {0, 1e6, true},
+           "yarn: what turns less often is interpolated"),
+      real("model.rope_scaling.mscale", MEMBER(model.rope_scaling.mscale), {0, 1000},
+           "yarn: with mscale_all_dim, of the derived attention factor; 0: not used"),
+      real("model.rope_scaling.mscale_all_dim", MEMBER(model.rope_scaling.mscale_all_dim), {0, 1000},
+           "yarn: see mscale"),
+      flag("model.rope_scaling.truncate", MEMBER(model.rope_scaling.truncate),
+           "yarn: the ends of the ramp are rounded outwards to whole pairs"),
+      real("model.rope_scaling.low_freq_factor", MEMBER(model.rope_scaling.low_freq_factor), {0, 1e6, true},
+           "llama3: what turns less often over the trained length is interpolated"),
+      real("model.rope_scaling.high_freq_factor", MEMBER(model.rope_scaling.high_freq_factor), {0, 1e6, true},
+           "llama3: what turns more often is left as it is"),
+      factors("model.rope_scaling.short_factor", MEMBER(model.rope_scaling.short_factor),
+              "longrope: divides each frequency, for sequences up to the trained length"),
+      factors("model.rope_scaling.long_factor", MEMBER(model.rope_scaling.long_factor),
+              "longrope: the same for longer sequences"),
       integer("model.max_position_embeddings", MEMBER(model.max_position_embeddings), {0, 1024 * m},
-              "gpt2: the size of its position table"),
+              "gpt2: the size of its position table; others: the length the model is meant for, 0: unsaid"),
       integer("model.sliding_window", MEMBER(model.sliding_window), {0, 1024 * m},
               "a token sees itself and the W - 1 before it; 0: all"),
       real("model.rms_norm_eps", MEMBER(model.rms_norm_eps), {0, 1, true}, "of every norm"),
       real("model.initializer_range", MEMBER(model.initializer_range), {0, 10}, "deviation of the initial weights"),
       flag("model.tie_word_embeddings", MEMBER(model.tie_word_embeddings), "the head is the embedding's transpose"),
+      flag("model.attention_bias", MEMBER(model.attention_bias), "llama, qwen3: q, k, v and o projections have biases"),
+      flag("model.mlp_bias", MEMBER(model.mlp_bias), "llama: gate, up and down projections have biases"),
 
       {"data.train", "a path, or a list of {path, weight}", true,
        [](Config& config, const YamlValue& value, const Complain& complain) {

@@ -318,18 +318,61 @@ INSTANTIATE_TEST_SUITE_P(
                 with("model", "rope_scaling: {factor: 2}"),
                 {},
                 "x.yaml:7: model.rope_scaling.factor: 2 has no effect with model.rope_scaling.type none; choose "
-                "linear, ntk or "
-                "yarn, or leave it out"},
+                "linear, ntk, yarn, llama3 or longrope, or leave it out"},
         Mistake{"FactorBelowOne",
                 with("model", "rope_scaling: {type: linear, factor: 0.5}"),
                 {},
-                "x.yaml:7: model.rope_scaling.factor: 0.5 is out of range; it must be a number in [1, 1000000]"},
+                "x.yaml:7: model.rope_scaling.factor: 0.5 would shorten the length that was trained; it must be at "
+                "least 1"},
+        Mistake{"LinearNeedsAFactor",
+                with("model", "rope_scaling: {type: linear}"),
+                {},
+                "x.yaml: model.rope_scaling.factor: linear needs the new length / the trained length"},
+        Mistake{"FactorFromLengthsThatShrink",
+                with("model",
+                     "rope_scaling: {type: yarn, original_max_position_embeddings: 64}\n"
+                     "  max_position_embeddings: 32"),
+                {},
+                "x.yaml: model.rope_scaling.factor: yarn takes it from model.max_position_embeddings / "
+                "model.rope_scaling.original_max_position_embeddings = 32 / 64, which must be at least 1; give the "
+                "factor, or the length that the model is meant for"},
+        Mistake{"KeyOfAnotherType",
+                with("model", "rope_scaling: {type: linear, factor: 2, beta_fast: 31, truncate: false}"),
+                {},
+                "x.yaml:7: model.rope_scaling.beta_fast: 31 has no effect with model.rope_scaling.type linear; choose "
+                "yarn, or leave it out\n"
+                "x.yaml:7: model.rope_scaling.truncate: false has no effect with model.rope_scaling.type linear; "
+                "choose yarn, or leave it out"},
+        Mistake{"Llama3NeedsOriginal",
+                with("model", "rope_scaling: {type: llama3, factor: 8}"),
+                {},
+                "x.yaml: model.rope_scaling.original_max_position_embeddings: llama3 needs the length that the weights "
+                "were trained at"},
+        Mistake{"Llama3FactorsAscend",
+                with("model",
+                     "rope_scaling: {type: llama3, factor: 8, original_max_position_embeddings: 64, "
+                     "low_freq_factor: 4}"),
+                {},
+                "x.yaml: model.rope_scaling.high_freq_factor: 4 must be above model.rope_scaling.low_freq_factor = 4"},
+        Mistake{"LongRopeListsHaveAHeadsPairs",
+                with("model",
+                     "head_dim: 4\n  rope_scaling: {type: longrope, factor: 2, short_factor: [1], "
+                     "long_factor: [1, 2], original_max_position_embeddings: 1}"),
+                {},
+                "x.yaml:8: model.rope_scaling.original_max_position_embeddings: longrope takes the logarithm of this "
+                "length, which must be 2 or more\n"
+                "x.yaml:8: model.rope_scaling.short_factor: has 1 numbers, but longrope needs one for each of the "
+                "model.head_dim / 2 = 2 pairs"},
+        Mistake{"FactorsAreAList",
+                with("model", "rope_scaling: {short_factor: 1, long_factor: [1, x]}"),
+                {},
+                "x.yaml:7: model.rope_scaling.short_factor: is the text \"1\", but must be a list of numbers\n"
+                "x.yaml:7: model.rope_scaling.long_factor: is the text \"x\", but must be a number in (0, 1000000000]"},
         Mistake{"OriginalWithoutType",
                 with("model", "rope_scaling: {original_max_position_embeddings: 2}"),
                 {},
                 "x.yaml:7: model.rope_scaling.original_max_position_embeddings: 2 has no effect with "
-                "model.rope_scaling.type "
-                "none; choose linear, ntk or yarn, or leave it out"},
+                "model.rope_scaling.type none; choose linear, ntk, yarn, llama3 or longrope, or leave it out"},
         Mistake{
             "YarnNeedsOriginal",
             with("model", "rope_scaling: {type: yarn, factor: 2}"),

@@ -37,6 +37,31 @@ class Draw {
   std::uint64_t seed_, index_ = 0;
 };
 
+/// Return a resolved scaling of a head of some pairs, with every key that its type uses.
+RopeScalingConfig random_scaling(Draw& draw, std::int64_t pairs) {
+  RopeScalingConfig s;
+  s.type = draw.one_of(all_rope_types);
+  s.factor = s.type == RopeType::none ? 1 : draw.real(1, 64);
+  if (s.type != RopeType::none) s.original_max_position_embeddings = 2 + draw.below(10000);
+  if (s.type == RopeType::yarn || s.type == RopeType::longrope) s.attention_factor = draw.real(0, 3);
+  if (s.type == RopeType::yarn) {
+    s.beta_fast = draw.real(1, 64);
+    s.beta_slow = draw.real(0.1, 2);
+    s.mscale = draw.real(0, 2);
+    s.mscale_all_dim = draw.real(0, 2);
+    s.truncate = draw.flag();
+  }
+  if (s.type == RopeType::llama3) {
+    s.low_freq_factor = draw.real(0.5, 2);
+    s.high_freq_factor = draw.real(3, 9);
+  }
+  for (std::int64_t i = 0; s.type == RopeType::longrope && i < pairs; ++i) {
+    s.short_factor.push_back(draw.real(1, 2));
+    s.long_factor.push_back(draw.real(1, 60));
+  }
+  return s;
+}
+
 Config random_config(std::uint64_t seed) {
   Draw draw(seed);
   Config c;
@@ -50,16 +75,14 @@ Config random_config(std::uint64_t seed) {
   m.num_hidden_layers = 1 + draw.below(10);
   m.intermediate_size = 1 + draw.below(5000);
   m.rope_theta = std::exp(draw.real(0, 20));
-  m.rope_scaling.type = static_cast<RopeType>(draw.below(4));
-  if (m.rope_scaling.type != RopeType::none) {
-    m.rope_scaling.factor = draw.real(1, 64);
-    m.rope_scaling.original_max_position_embeddings = 1 + draw.below(10000);
-  }
+  m.rope_scaling = random_scaling(draw, m.head_dim / 2);
   m.max_position_embeddings = draw.below(1000);
   m.sliding_window = draw.below(1000);
   m.rms_norm_eps = std::exp(draw.real(-30, -1));
   m.initializer_range = draw.real(0, 1);
   m.tie_word_embeddings = draw.flag();
+  m.attention_bias = draw.flag();
+  m.mlp_bias = draw.flag();
   for (std::int64_t n = 1 + draw.below(3); n > 0; --n) {
     c.data.train.push_back({draw.text(), draw.flag() ? 1.0 : draw.real(1e-9, 5)});
   }
@@ -113,6 +136,7 @@ TEST(Config, WhatIsWrittenIsReadBackToTheSameValues) {
     EXPECT_EQ(config.optimizer.eps, back.optimizer.eps);
     EXPECT_EQ(config.optimizer.beta1, back.optimizer.beta1);
     EXPECT_EQ(config.model.rope_theta, back.model.rope_theta);
+    EXPECT_EQ(config.model.rope_scaling.long_factor, back.model.rope_scaling.long_factor);
     EXPECT_EQ(config.mesh.timeout_seconds, back.mesh.timeout_seconds);
     EXPECT_EQ(config.training.seed, back.training.seed);
     EXPECT_EQ(config.training.steps, back.training.steps);

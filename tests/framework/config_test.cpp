@@ -21,12 +21,37 @@ TEST(Config, TheLeastConfigHasTheDefaults) {
   EXPECT_EQ(config.data.train[0].weight, 1.0);
 }
 
+TEST(Config, TheRotaryKeysOfOtherTypesReachTheirMembers) {
+  const RopeScalingConfig llama3 = parse_config(with("model",
+                                                     "rope_scaling: {type: llama3, factor: 8, low_freq_factor: "
+                                                     "0.5, high_freq_factor: 3, "
+                                                     "original_max_position_embeddings: 64}"),
+                                                "x.yaml", {})
+                                       .model.rope_scaling;
+  EXPECT_EQ(llama3.type, RopeType::llama3);
+  EXPECT_EQ(llama3.low_freq_factor, 0.5);
+  EXPECT_EQ(llama3.high_freq_factor, 3);
+  const RopeScalingConfig longrope = parse_config(with("model",
+                                                       "head_dim: 4\n  max_position_embeddings: 512\n"
+                                                       "  rope_scaling: {type: longrope, short_factor: [1, 2], "
+                                                       "long_factor: [1.5, 30], "
+                                                       "original_max_position_embeddings: 64}"),
+                                                  "x.yaml", {})
+                                         .model.rope_scaling;
+  EXPECT_EQ(longrope.type, RopeType::longrope);
+  EXPECT_EQ(longrope.short_factor, (std::vector<double>{1, 2}));
+  EXPECT_EQ(longrope.long_factor, (std::vector<double>{1.5, 30}));
+  EXPECT_EQ(longrope.factor, 8);  // of the two lengths
+}
+
 TEST(Config, EveryKeyReachesItsOwnMember) {
   const Config c = parse_config(R"(
 model: {architecture: llama, vocab_size: 300, hidden_size: 96, num_hidden_layers: 3, num_attention_heads: 6,
         num_key_value_heads: 2, head_dim: 20, intermediate_size: 160, rope_theta: 1.5e4,
-        rope_scaling: {type: yarn, factor: 2.5, original_max_position_embeddings: 77}, max_position_embeddings: 0,
-        sliding_window: 33, rms_norm_eps: 1.0e-6, initializer_range: 0.03, tie_word_embeddings: false}
+        rope_scaling: {type: yarn, factor: 2.5, original_max_position_embeddings: 77, attention_factor: 1.25,
+                       beta_fast: 30, beta_slow: 2, mscale: 0.75, mscale_all_dim: 0.5, truncate: false},
+        max_position_embeddings: 99, sliding_window: 33, rms_norm_eps: 1.0e-6, initializer_range: 0.03,
+        tie_word_embeddings: false, attention_bias: true, mlp_bias: true}
 data: {train: [{path: a.h5, weight: 2}, b.h5], validation: v.h5, packing: concat}
 mesh: {data: 3, sequence: 5, layout: striped, backend: threads, threads_per_rank: 7, timeout_seconds: 1.5}
 training: {seq_len: 101, global_batch_size: 12, micro_batch_size: 4, steps: 9, seed: 18446744073709551615, device: cpu,
@@ -49,6 +74,15 @@ evaluation: {interval: 23, context_lengths: [64, 128], target_tokens: 24, target
   EXPECT_EQ(c.model.rope_scaling.type, RopeType::yarn);
   EXPECT_EQ(c.model.rope_scaling.factor, 2.5);
   EXPECT_EQ(c.model.rope_scaling.original_max_position_embeddings, 77);
+  EXPECT_EQ(c.model.rope_scaling.attention_factor, 1.25);
+  EXPECT_EQ(c.model.rope_scaling.beta_fast, 30);
+  EXPECT_EQ(c.model.rope_scaling.beta_slow, 2);
+  EXPECT_EQ(c.model.rope_scaling.mscale, 0.75);
+  EXPECT_EQ(c.model.rope_scaling.mscale_all_dim, 0.5);
+  EXPECT_FALSE(c.model.rope_scaling.truncate);
+  EXPECT_EQ(c.model.max_position_embeddings, 99);
+  EXPECT_TRUE(c.model.attention_bias);
+  EXPECT_TRUE(c.model.mlp_bias);
   EXPECT_EQ(c.model.sliding_window, 33);
   EXPECT_EQ(c.model.rms_norm_eps, 1e-6);
   EXPECT_EQ(c.model.initializer_range, 0.03);

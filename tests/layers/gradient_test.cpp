@@ -22,9 +22,11 @@ struct Case {
 ModelConfig with_window(ModelConfig config) {
   config.sliding_window = 5;
   config.tie_word_embeddings = false;
-  config.rope_scaling = {.type = model_spec(config).positions == Positions::rope ? RopeType::yarn : RopeType::none,
-                         .factor = 2.0,
-                         .original_max_position_embeddings = 16};
+  if (model_spec(config).positions == Positions::rope) {
+    config.rope_scaling.type = RopeType::yarn;
+    config.rope_scaling.factor = 2.0;
+    config.rope_scaling.original_max_position_embeddings = 16;
+  }
   return config;
 }
 

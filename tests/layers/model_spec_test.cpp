@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <tuple>
 
 #include "tests/framework/config_text.h"
 #include "tests/layers/harness.h"
@@ -106,16 +107,38 @@ TEST(ModelKeys, RotaryTurnsPairs) {
             "");
 }
 
-TEST(ModelKeys, OnlyLearnedPositionsHaveATable) {
+TEST(ModelKeys, ALengthThatIsMeantIsNoLimitOfRotaryPositions) {
   for (const Architecture architecture : all_architectures) {
     const std::string name = name_of(architecture);
     const std::string found =
-        model_complaint(with("model", "architecture: " + name + "\n  max_position_embeddings: 64"));
-    const std::string expected = "x.yaml:8: model.max_position_embeddings: 64 has no effect with model.architecture " +
-                                 name + ", whose positions need no table; leave it out";
+        model_complaint(with("model", "architecture: " + name + "\n  max_position_embeddings: 63"));
     const bool learned = model_spec(small_model(architecture)).positions == Positions::learned;
-    EXPECT_EQ(found, learned ? "" : expected);
+    EXPECT_EQ(found.empty(), !learned) << found;
   }
+}
+
+TEST(ModelKeys, BiasesAreAChoiceOfSomeArchitectures) {
+  const auto refused = [](const std::string& key, const std::string& name) {
+    return "x.yaml:8: model." + key + ": true has no effect with model.architecture " + name +
+           ", whose biases are not a choice; leave it out";
+  };
+  for (const auto& [name, attention, mlp] : std::vector<std::tuple<std::string, bool, bool>>{
+           {"llama", true, true}, {"mistral", false, false}, {"qwen2", false, false}, {"qwen3", true, false}}) {
+    const std::string architecture = "architecture: " + name + "\n  ";
+    EXPECT_EQ(model_complaint(with("model", architecture + "attention_bias: true")),
+              attention ? "" : refused("attention_bias", name));
+    EXPECT_EQ(model_complaint(with("model", architecture + "mlp_bias: true")), mlp ? "" : refused("mlp_bias", name));
+  }
+}
+
+TEST(ModelSpec, ChosenBiasesAreTraits) {
+  ModelConfig config = small_llama();
+  config.attention_bias = true;
+  EXPECT_TRUE(model_spec(config).biases.query_key_value);
+  EXPECT_TRUE(model_spec(config).biases.attention_output);
+  EXPECT_FALSE(model_spec(config).biases.feedforward);
+  config.mlp_bias = true;
+  EXPECT_TRUE(model_spec(config).biases.feedforward);
 }
 
 TEST(ModelKeys, ATableHoldsEveryLength) {

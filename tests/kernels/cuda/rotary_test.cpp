@@ -12,12 +12,16 @@ using namespace ringtrain::testing;
 class GpuRotaryTest : public GpuKernelTest {};
 
 TEST_F(GpuRotaryTest, Table) {
+  RopeScalingConfig yarn;
+  yarn.type = RopeType::yarn;
+  yarn.factor = 8;
+  yarn.original_max_position_embeddings = 8192;
   for (std::int64_t D : {2, 64, 300}) {
     for (std::int64_t T : {0, 1, 70}) {
       forget();
       std::vector<std::int32_t> position = random_integers(T, 1, std::uint64_t{1} << 31);
       for (std::size_t t = 0; t < position.size() / 2; ++t) position[t] = static_cast<std::int32_t>(t);
-      const RotaryFrequencies frequencies = rotary_frequencies(D, 500000, {RotaryScalingType::yarn, 8, 8192});
+      const RotaryFrequencies frequencies = rotary_frequencies(D, 500000, yarn);
       const Both positions = integers(position), table = output({T, D}, DType::float32);
       on_both([&](Stream& stream, auto at) { rotary_table(stream, at(table), at(positions), frequencies); });
       expect_agrees(table, fmt::format("{} x {}", T, D), 1e-7);

@@ -1,0 +1,390 @@
+// config.json of a Hugging Face folder: what each class takes it for, old and new rotary keys, what is refused and in
+// which words, and that what is written is read back.
+#include "train/models/hugging_face_config.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "framework/config/read_config.h"
+#include "framework/error.h"
+
+namespace ringtrain::testing {
+namespace {
+
+using nlohmann::json;
+
+/// A file of a class, small enough to be read by eye, changed by a merge patch (RFC 7396: null removes a key).
+json file(const std::string& model_type, const char* changes = "{}") {
+  json base = {{"model_type", model_type}, {"vocab_size", 96}};
+  if (model_type == "gpt2") {
+    base.update({{"n_embd", 48}, {"n_layer", 2}, {"n_head", 4}, {"n_positions", 64}});
+  } else {
+    base.update({{"hidden_size", 48},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2},
+                 {"intermediate_size", 80}});
+  }
+  base.merge_patch(json::parse(changes));
+  return base;
+}
+
+HuggingFaceConfig read(const json& content) {
+  return parse_hugging_face_config(content.dump(), "DIR/config.json");
+}
+
+std::string refusal(const json& content) {
+  try {
+    read(content);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::checkpoint);
+    return error.what();
+  }
+  return "";
+}
+
+/// The keys of a model that differ, as text: for messages.
+std::string difference(const ModelConfig& a, const ModelConfig& b) {
+  Config one, other;
+  one.model = a;
+  other.model = b;
+  std::string text;
+  for (const ConfigDifference& d : differences(one, other)) text += d.key + " " + d.before + " " + d.after + "\n";
+  return text;
+}
+
+const std::vector<std::string> all_types{"llama", "mistral", "qwen2", "qwen3", "gpt2"};
+
+TEST(HuggingFaceConfigTest, AbsentKeysHaveTheDefaultsOfTheClass) {
+  const auto of = [](const char* type) { return read(json{{"model_type", type}}).model; };
+  const ModelConfig llama = of("llama"), mistral = of("mistral"), qwen2 = of("qwen2"), qwen3 = of("qwen3"),
+                    gpt2 = of("gpt2");
+  EXPECT_EQ(llama.vocab_size, 32000);
+  EXPECT_EQ(llama.hidden_size, 4096);
+  EXPECT_EQ(llama.intermediate_size, 11008);
+  EXPECT_EQ(llama.num_hidden_layers, 32);
+  EXPECT_EQ(llama.num_key_value_heads, 32);
+  EXPECT_EQ(llama.head_dim, 128);
+  EXPECT_EQ(llama.max_position_embeddings, 2048);
+  EXPECT_EQ(llama.rms_norm_eps, 1e-6);
+  EXPECT_EQ(llama.rope_theta, 10000);
+  EXPECT_FALSE(llama.tie_word_embeddings);
+  EXPECT_EQ(mistral.sliding_window, 4096);
+  EXPECT_EQ(mistral.num_key_value_heads, 8);
+  EXPECT_EQ(mistral.intermediate_size, 14336);
+  EXPECT_EQ(mistral.max_position_embeddings, 131072);
+  EXPECT_EQ(qwen2.vocab_size, 151936);
+  EXPECT_EQ(qwen2.sliding_window, 0);
+  EXPECT_EQ(qwen2.max_position_embeddings, 32768);
+  EXPECT_EQ(qwen3.head_dim, 128);
+  EXPECT_EQ(read(file("qwen3")).model.head_dim, 128);
+  EXPECT_EQ(read(file("qwen2")).model.head_dim, 12);
+  EXPECT_EQ(gpt2.vocab_size, 50257);
+  EXPECT_EQ(gpt2.hidden_size, 768);
+  EXPECT_EQ(gpt2.intermediate_size, 3072);
+  EXPECT_EQ(gpt2.max_position_embeddings, 1024);
+  EXPECT_EQ(gpt2.rms_norm_eps, 1e-5);
+  EXPECT_TRUE(gpt2.tie_word_embeddings);
+}
+
+TEST(HuggingFaceConfigTest, NullMeansWhatTheClassMeansByIt) {
+  EXPECT_EQ(read(file("mistral", R"({"sliding_window": 7})")).model.sliding_window, 7);
+  json open = file("mistral"), grouped = file("qwen2"), wide = file("gpt2");
+  open["sliding_window"] = nullptr;
+  EXPECT_EQ(read(open).model.sliding_window, 0);
+  grouped["num_key_value_heads"] = nullptr;
+  EXPECT_EQ(read(grouped).model.num_key_value_heads, 4);
+  wide["n_inner"] = nullptr;
+  EXPECT_EQ(read(wide).model.intermediate_size, 192);
+  open["num_hidden_layers"] = nullptr;
+  EXPECT_EQ(refusal(open), "DIR/config.json: num_hidden_layers: is null, but must be a whole number");
+}
+
+TEST(HuggingFaceConfigTest, TheWindowOfQwenIsInAllLayersOrNone) {
+  const char* const on = R"({"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 0})";
+  EXPECT_EQ(read(file("qwen2", R"({"sliding_window": 9, "max_window_layers": 0})")).model.sliding_window, 0);
+  EXPECT_EQ(read(file("qwen2", on)).model.sliding_window, 9);
+  EXPECT_EQ(read(file("qwen2", R"({"use_sliding_window": true})")).model.sliding_window, 0);  // from layer 28 on
+  json listed = file("qwen3", on);
+  listed["layer_types"] = {"full_attention", "full_attention"};  // what counts in transformers 5
+  EXPECT_EQ(read(listed).model.sliding_window, 0);
+  listed["layer_types"] = {"sliding_attention", "full_attention"};
+  EXPECT_EQ(refusal(listed),
+            "DIR/config.json: layer_types: 1 of 2 layers have a sliding window and the others have none, but here all "
+            "layers share one mask");
+  EXPECT_EQ(refusal(file("qwen2", R"({"use_sliding_window": true, "max_window_layers": 1})")),
+            "DIR/config.json: max_window_layers: 1 of 2 layers have a sliding window and the others have none, but "
+            "here all layers share one mask");
+}
+
+TEST(HuggingFaceConfigTest, OldAndNewRotaryKeysSayTheSame) {
+  const ModelConfig old = read(file("llama", R"({"rope_theta": 500000.0, "rope_scaling":
+      {"type": "yarn", "factor": 4, "original_max_position_embeddings": 512, "beta_fast": null}})"))
+                              .model;
+  const ModelConfig current = read(file("llama", R"({"rope_parameters":
+      {"rope_type": "yarn", "rope_theta": 500000, "factor": 4.0, "original_max_position_embeddings": 512}})"))
+                                  .model;
+  EXPECT_EQ(difference(old, current), "");
+  EXPECT_EQ(old.rope_theta, 500000);
+  EXPECT_EQ(old.rope_scaling.type, RopeType::yarn);
+  EXPECT_EQ(old.rope_scaling.factor, 4);
+  EXPECT_EQ(old.rope_scaling.original_max_position_embeddings, 512);
+  EXPECT_EQ(old.rope_scaling.beta_fast, 32);
+}
+
+TEST(HuggingFaceConfigTest, TheInnerThetaGoesBeforeTheOuterOne) {
+  const char* const both = R"({"rope_theta": 7.5, "rope_parameters": {"rope_type": "default", "rope_theta": 8.5}})";
+  EXPECT_EQ(read(file("llama", both)).model.rope_theta, 8.5);
+  EXPECT_EQ(read(file("llama", R"({"rope_theta": 7.5, "rope_parameters": {}})")).model.rope_theta, 7.5);
+  EXPECT_EQ(read(file("llama", R"({"rope_theta": 7.5})")).model.rope_theta, 7.5);
+}
+
+TEST(HuggingFaceConfigTest, EveryKeyOfYarnIsRead) {
+  const RopeScalingConfig s = read(file("qwen3", R"({"rope_scaling": {"rope_type": "yarn", "factor": 32,
+      "original_max_position_embeddings": 4096, "attention_factor": 1.5, "beta_fast": 16, "beta_slow": 2,
+      "mscale": 0.7, "mscale_all_dim": 0.9, "truncate": false}})"))
+                                  .model.rope_scaling;
+  EXPECT_EQ(s.attention_factor, 1.5);
+  EXPECT_EQ(s.beta_fast, 16);
+  EXPECT_EQ(s.beta_slow, 2);
+  EXPECT_EQ(s.mscale, 0.7);
+  EXPECT_EQ(s.mscale_all_dim, 0.9);
+  EXPECT_FALSE(s.truncate);
+}
+
+TEST(HuggingFaceConfigTest, AFactorThatIsNullIsThatOfTheTwoLengths) {
+  json content = file("llama", R"({"max_position_embeddings": 4096, "rope_scaling": {"rope_type": "yarn",
+      "original_max_position_embeddings": 512}})");
+  content["rope_scaling"]["factor"] = nullptr;
+  EXPECT_EQ(read(content).model.rope_scaling.factor, 8);
+}
+
+TEST(HuggingFaceConfigTest, Llama3AndLongRope) {
+  const ModelConfig llama3 = read(file("llama", R"({"rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3",
+      "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}})"))
+                                 .model;
+  EXPECT_EQ(llama3.rope_scaling.type, RopeType::llama3);
+  EXPECT_EQ(llama3.rope_scaling.high_freq_factor, 4);
+  const json longrope = file("llama", R"({"head_dim": 4, "max_position_embeddings": 131072,
+      "original_max_position_embeddings": 4096, "rope_scaling": {"type": "su", "short_factor": [1.0, 1.25],
+      "long_factor": [1, 40.5], "original_max_position_embeddings": 1}})");
+  const RopeScalingConfig scaling = read(longrope).model.rope_scaling;
+  EXPECT_EQ(scaling.type, RopeType::longrope);
+  EXPECT_EQ(scaling.original_max_position_embeddings, 4096);  // the outer one
+  EXPECT_EQ(scaling.factor, 32);
+  EXPECT_EQ(scaling.short_factor, (std::vector<double>{1, 1.25}));
+  EXPECT_EQ(scaling.long_factor, (std::vector<double>{1, 40.5}));
+}
+
+TEST(HuggingFaceConfigTest, AMissingTrainedLengthIsNoted) {
+  const HuggingFaceConfig config = read(file("llama", R"({"rope_scaling": {"rope_type": "yarn", "factor": 2}})"));
+  EXPECT_EQ(config.model.rope_scaling.original_max_position_embeddings, 2048);
+  ASSERT_EQ(config.notes.size(), 1U);
+  EXPECT_EQ(config.notes[0],
+            "DIR/config.json: original_max_position_embeddings is missing, so it is max_position_embeddings = 2048, as "
+            "in transformers; if that is the extended length, set "
+            "model.rope_scaling.original_max_position_embeddings yourself");
+}
+
+TEST(HuggingFaceConfigTest, DropoutIsNotedAndRemarksAreNot) {
+  const HuggingFaceConfig config = read(file("gpt2", R"({"resid_pdrop": 0.1, "attn_pdrop": 0.0, "use_cache": true,
+      "task_specific_params": {"text-generation": {"do_sample": true}}, "n_ctx": 64, "summary_type": "cls_index",
+      "bos_token_id": 50256, "eos_token_id": 50256, "some_flag_nobody_set": false})"));
+  ASSERT_EQ(config.notes.size(), 1U);
+  EXPECT_EQ(config.notes[0], "DIR/config.json: dropout (resid_pdrop 0.1) has no effect: training here has none");
+  EXPECT_EQ(config.bos_token_id, 50256);
+  EXPECT_EQ(config.eos_token_ids, std::vector<std::int64_t>{50256});
+  EXPECT_EQ(read(file("llama", R"({"eos_token_id": [3, 5]})")).eos_token_ids, (std::vector<std::int64_t>{3, 5}));
+}
+
+struct Refused {
+  const char* name;
+  const char* model_type;
+  const char* changes;
+  const char* sentence;
+};
+class RefusedFile : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(RefusedFile, InOneSentenceThatNamesTheKey) {
+  EXPECT_EQ(refusal(file(GetParam().model_type, GetParam().changes)),
+            std::string("DIR/config.json: ") + GetParam().sentence);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, RefusedFile,
+    ::testing::Values(
+        Refused{"Class", "llama", R"({"architectures": ["LlamaForSequenceClassification"]})",
+                R"(architectures: ["LlamaForSequenceClassification"] is not computed here; what is: LlamaForCausalLM, )"
+                "MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, GPT2LMHeadModel"},
+        Refused{"ModelType", "mixtral", "{}",
+                R"(model_type: "mixtral" is not computed here; what is: LlamaForCausalLM, MistralForCausalLM, )"
+                "Qwen2ForCausalLM, Qwen3ForCausalLM, GPT2LMHeadModel"},
+        Refused{"ClassesThatDiffer", "llama", R"({"architectures": ["MistralForCausalLM"]})",
+                "architectures: is MistralForCausalLM, but model_type is llama"},
+        Refused{"Quantized", "llama", R"({"quantization_config": {"bits": 4}})",
+                R"(quantization_config: is {"bits":4}; quantized weights are not read; take the model's unquantized )"
+                "folder"},
+        Refused{"Experts", "qwen2", R"({"num_experts": 8})",
+                "num_experts: is 8; mixtures of experts are not computed here"},
+        Refused{"Softcap", "qwen3", R"({"final_logit_softcapping": 30.0})",
+                "final_logit_softcapping: is 30.0; a softcap on logits is not computed here"},
+        Refused{"Activation", "llama", R"({"hidden_act": "gelu"})",
+                R"(hidden_act: "gelu" is not computed here; what is: silu, swish)"},
+        Refused{"ScaledByLayer", "gpt2", R"({"scale_attn_by_inverse_layer_idx": true})",
+                "scale_attn_by_inverse_layer_idx: is true; attention scores are scaled by 1 / sqrt(head_dim) alone"},
+        Refused{"Unscaled", "gpt2", R"({"scale_attn_weights": false})",
+                "scale_attn_weights: is false; attention scores are scaled by 1 / sqrt(head_dim)"},
+        Refused{"CrossAttention", "gpt2", R"({"add_cross_attention": true})",
+                "add_cross_attention: is true; cross attention is not computed here"},
+        Refused{"Bias", "qwen2", R"({"attention_bias": true})",
+                "attention_bias: Qwen2ForCausalLM has no such biases in transformers"},
+        Refused{"MlpBias", "qwen3", R"({"mlp_bias": true})",
+                "mlp_bias: Qwen3ForCausalLM has no such biases in transformers"},
+        Refused{"LlamaWindow", "llama", R"({"sliding_window": 4096})",
+                "sliding_window: has no effect in a LlamaForCausalLM; with a window it is a Mistral"},
+        Refused{"Dynamic", "llama", R"({"rope_scaling": {"type": "dynamic", "factor": 2}})",
+                "rope_scaling.rope_type: dynamic frequencies change with the length of each batch, so they cannot be "
+                "trained with; put yarn there, or default, and for a config of your own model.rope_scaling.type ntk"},
+        Refused{"Proportional", "llama", R"({"rope_parameters": {"rope_type": "proportional"}})",
+                R"(rope_parameters.rope_type: "proportional" is not computed here; what is: default, linear, yarn, )"
+                "llama3, longrope"},
+        Refused{"Partial", "llama", R"({"partial_rotary_factor": 0.5})",
+                "partial_rotary_factor: 0.5: heads that are rotated in part are not computed here"},
+        Refused{"PartialInside", "llama", R"({"rope_parameters": {"rope_type": "default",
+                                                                  "partial_rotary_factor": 0.25}})",
+                "rope_parameters.partial_rotary_factor: 0.25: heads that are rotated in part are not computed here"},
+        Refused{"Nested", "qwen3", R"({"rope_parameters": {"full_attention": {"rope_type": "default"},
+                                                           "sliding_attention": {"rope_type": "default"}}})",
+                "rope_parameters.full_attention: rotary frequencies that differ from layer to layer are not computed "
+                "here"},
+        Refused{"FactorMissing", "llama", R"({"rope_scaling": {"type": "linear"}})",
+                "rope_scaling.factor: is missing, but rope_type linear needs it"},
+        Refused{"TwoRopes", "llama", R"({"rope_scaling": {"type": "linear", "factor": 2},
+                                         "rope_parameters": {"rope_type": "linear", "factor": 4}})",
+                "rope_scaling: says otherwise than rope_parameters; remove the one that is not meant"},
+        Refused{"UnknownRopeKey", "llama", R"({"rope_scaling": {"type": "linear", "factor": 2, "mrope_section": [1]}})",
+                "rope_scaling.mrope_section: is no rotary key that is known here"},
+        Refused{"LongRopeLists", "llama", R"({"max_position_embeddings": 64, "rope_scaling": {"type": "longrope",
+             "short_factor": [1], "long_factor": [1, 1, 1, 1, 1, 1], "original_max_position_embeddings": 32}})",
+                "model.rope_scaling.short_factor: has 1 numbers, but longrope needs one for each of the model.head_dim "
+                "/ 2 = 6 pairs"},
+        Refused{"Unknown", "llama", R"({"logit_tilt": 0.5})",
+                "logit_tilt: 0.5 is not known here, and may change what the model computes; if it does not, remove it "
+                "from the file"},
+        Refused{"Text", "llama", R"({"hidden_size": "48"})", R"(hidden_size: is "48", but must be a whole number)"},
+        Refused{"Fraction", "llama", R"({"hidden_size": 48.0})", "hidden_size: is 48.0, but must be a whole number"},
+        Refused{"Range", "llama", R"({"vocab_size": -3})",
+                "model.vocab_size: -3 is out of range; it must be an integer from 2 to 16777216"},
+        Refused{"Heads", "mistral", R"({"num_key_value_heads": 3})",
+                "model.num_key_value_heads: model.num_attention_heads = 4 is not a multiple of it (3); every key/value "
+                "head serves the same number of query heads"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(HuggingFaceConfigTest, AFileThatIsNoObjectIsRefused) {
+  const auto of = [](const char* text) {
+    try {
+      parse_hugging_face_config(text, "c.json");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::checkpoint);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(of("[1]"), "c.json: is [1], but must be an object");
+  EXPECT_EQ(of("{}"), "c.json: model_type: is missing, and so is architectures: is it a model's file?");
+  EXPECT_TRUE(of("{\"model_type\": ").starts_with("c.json: is no JSON: "));
+}
+
+TEST(HuggingFaceConfigTest, WhatIsWrittenIsReadBack) {
+  const std::vector<const char*> ropes{
+      R"({})",
+      R"({"rope_scaling": {"type": "linear", "factor": 2.5}})",
+      R"({"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 512, "beta_fast": 16,
+          "beta_slow": 2, "mscale": 0.7, "mscale_all_dim": 0.9, "truncate": false}})",
+      R"({"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 512,
+          "attention_factor": 1.25}})",
+      R"({"rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+          "original_max_position_embeddings": 64}})",
+      R"({"rope_scaling": {"type": "longrope", "short_factor": [1, 1.5], "long_factor": [2, 3.75], "factor": 2,
+          "original_max_position_embeddings": 64}})"};
+  for (const std::string& type : all_types) {
+    for (const char* const rope : ropes) {
+      for (const bool tied : {false, true}) {
+        json content = file(type, type == "gpt2" ? "{}" : rope);
+        if (type != "gpt2") content.update({{"head_dim", 4}, {"rope_theta", 12345.5}});
+        content["tie_word_embeddings"] = tied;
+        const ModelConfig model = read(content).model;
+        const std::string text = write_hugging_face_config(
+            model, {.dtype = "bfloat16", .context_length = 0, .bos_token_id = 1, .eos_token_ids = {2, 3}});
+        const HuggingFaceConfig again = parse_hugging_face_config(text, "again");
+        EXPECT_EQ(difference(model, again.model), "") << text;
+        EXPECT_EQ(again.notes, std::vector<std::string>{});
+        EXPECT_EQ(again.bos_token_id, 1);
+        EXPECT_EQ(again.eos_token_ids, (std::vector<std::int64_t>{2, 3}));
+        EXPECT_EQ(json::parse(text)["torch_dtype"], "bfloat16");
+        EXPECT_EQ(json::parse(text)["dtype"], "bfloat16");
+      }
+    }
+  }
+}
+
+TEST(HuggingFaceConfigTest, WindowsAndBiasesAreReadBack) {
+  for (const auto& [type, changes] : std::vector<std::pair<std::string, const char*>>{
+           {"llama", R"({"attention_bias": true})"},
+           {"llama", R"({"mlp_bias": true})"},
+           {"qwen3", R"({"attention_bias": true})"},
+           {"mistral", R"({"sliding_window": 7})"},
+           {"qwen2", R"({"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 0})"},
+           {"qwen3", R"({"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 0})"}}) {
+    const ModelConfig model = read(file(type, changes)).model;
+    EXPECT_EQ(difference(model, parse_hugging_face_config(write_hugging_face_config(model, {}), "again").model), "");
+  }
+}
+
+TEST(HuggingFaceConfigTest, NtkIsWrittenAsItsTheta) {
+  ModelConfig model = read(file("llama", R"({"rope_theta": 10000, "head_dim": 16})")).model;
+  model.rope_scaling.type = RopeType::ntk;
+  model.rope_scaling.factor = 4;
+  const ModelConfig again = parse_hugging_face_config(write_hugging_face_config(model, {}), "again").model;
+  EXPECT_EQ(again.rope_scaling.type, RopeType::none);
+  EXPECT_NEAR(again.rope_theta / 48760.54616817902, 1, 1e-14);  // 10000 * 4^(16 / 14)
+}
+
+TEST(HuggingFaceConfigTest, ALlamaWithAWindowIsWrittenAsAMistral) {
+  ModelConfig model = read(file("llama")).model;
+  model.sliding_window = 9;
+  const json text = json::parse(write_hugging_face_config(model, {}));
+  EXPECT_EQ(text["architectures"][0], "MistralForCausalLM");
+  EXPECT_EQ(text["model_type"], "mistral");
+  EXPECT_EQ(text["sliding_window"], 9);
+}
+
+TEST(HuggingFaceConfigTest, WhatNoClassComputesIsNotWritten) {
+  const auto refused = [](const ModelConfig& model) {
+    try {
+      write_hugging_face_config(model,
+                                {.dtype = "float32", .context_length = 64, .bos_token_id = {}, .eos_token_ids = {}});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  ModelConfig model = read(file("gpt2")).model;
+  EXPECT_EQ(refused(model), "");
+  model.sliding_window = 4;
+  EXPECT_EQ(refused(model),
+            "a model of architecture gpt2 cannot be written for transformers: its GPT-2 has no sliding window "
+            "(model.sliding_window)");
+  model = read(file("llama", R"({"mlp_bias": true})")).model;
+  model.sliding_window = 4;
+  EXPECT_EQ(refused(model),
+            "a model of architecture llama cannot be written for transformers: its Llama has no sliding window "
+            "(model.sliding_window), and its Mistral no biases");
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

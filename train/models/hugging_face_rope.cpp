@@ -1,0 +1,240 @@
+#include "train/models/hugging_face_rope.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+namespace ringtrain {
+
+namespace {
+
+using nlohmann::json;
+
+/// What one section says.
+struct Rope {
+  double theta = 0;
+  RopeScalingConfig scaling;
+};
+
+bool same(const RopeScalingConfig& a, const RopeScalingConfig& b) {
+  return a.type == b.type && a.factor == b.factor &&
+         a.original_max_position_embeddings == b.original_max_position_embeddings &&
+         a.attention_factor == b.attention_factor && a.beta_fast == b.beta_fast && a.beta_slow == b.beta_slow &&
+         a.mscale == b.mscale && a.mscale_all_dim == b.mscale_all_dim && a.truncate == b.truncate &&
+         a.low_freq_factor == b.low_freq_factor && a.high_freq_factor == b.high_freq_factor &&
+         a.short_factor == b.short_factor && a.long_factor == b.long_factor;
+}
+
+RopeType read_type(JsonKeys& section) {
+  std::string type = "default";
+  if (section.has("type")) type = section.text("type", type);
+  if (section.has("rope_type")) {
+    const std::string current = section.text("rope_type", type);
+    if (section.has("type") && current != type) {
+      section.refuse("type", fmt::format("is {}, but rope_type is {}; keep one of them", shown(type), shown(current)));
+    }
+    type = current;
+  }
+  if (type == "default") return RopeType::none;
+  if (type == "linear") return RopeType::linear;
+  if (type == "yarn") return RopeType::yarn;
+  if (type == "llama3") return RopeType::llama3;
+  if (type == "longrope" || type == "su") return RopeType::longrope;  // su: its name of 2024
+  if (type == "dynamic") {
+    section.refuse("rope_type",
+                   "dynamic frequencies change with the length of each batch, so they cannot be trained with; put "
+                   "yarn there, or default, and for a config of your own model.rope_scaling.type ntk");
+  }
+  section.refuse("rope_type",
+                 fmt::format("{} is not computed here; what is: default, linear, yarn, llama3, longrope", shown(type)));
+}
+
+/// Return a number that must be there.
+double required(JsonKeys& section, const char* key, RopeType type) {
+  if (!section.has(key)) section.refuse(key, fmt::format("is missing, but rope_type {} needs it", name_of(type)));
+  return section.real(key, 0);
+}
+
+/// Return a number, or `other` where it is absent or null.
+double optional(JsonKeys& section, const char* key, double other) {
+  return section.has(key) ? section.real(key, other) : other;
+}
+
+double read_attention_factor(JsonKeys& section) {
+  const double factor = optional(section, "attention_factor", 0);
+  if (section.has("attention_factor") && factor <= 0) section.refuse("attention_factor", "must be above 0");
+  return factor;
+}
+
+void refuse_partial(JsonKeys& keys) {
+  if (keys.has("partial_rotary_factor") && keys.real("partial_rotary_factor", 1) != 1) {
+    keys.refuse("partial_rotary_factor", fmt::format("{}: heads that are rotated in part are not computed here",
+                                                     shown(keys.at("partial_rotary_factor"))));
+  }
+}
+
+void read_trained_length(JsonKeys& keys, JsonKeys& section, const ModelConfig& model, RopeScalingConfig& scaling,
+                         std::vector<std::string>& notes) {
+  const char* const key = "original_max_position_embeddings";
+  const bool inside = section.has(key);
+  if (keys.has(key)) {  // transformers, too, lets the outer one win
+    scaling.original_max_position_embeddings = keys.integer(key, 0);
+  } else if (inside) {
+    scaling.original_max_position_embeddings = section.integer(key, 0);
+  } else {
+    scaling.original_max_position_embeddings = model.max_position_embeddings;
+    notes.push_back(
+        fmt::format("{}: {} is missing, so it is max_position_embeddings = {}, as in transformers; if that "
+                    "is the extended length, set model.rope_scaling.{} yourself",
+                    keys.path(), key, model.max_position_embeddings, key));
+  }
+}
+
+/// Reads what the type uses. Other keys of these names are passed over, as in transformers, and a note says so.
+void read_scaling(JsonKeys& keys, JsonKeys& section, const ModelConfig& model, RopeScalingConfig& scaling,
+                  std::vector<std::string>& notes) {
+  const RopeScalingConfig defaults;
+  switch (scaling.type) {
+    case RopeType::none:
+    case RopeType::ntk:
+      break;
+    case RopeType::linear:
+      scaling.factor = required(section, "factor", scaling.type);
+      break;
+    case RopeType::yarn:
+      scaling.factor = optional(section, "factor", 0);  // null: of the two lengths
+      scaling.attention_factor = read_attention_factor(section);
+      scaling.beta_fast = optional(section, "beta_fast", defaults.beta_fast);
+      scaling.beta_slow = optional(section, "beta_slow", defaults.beta_slow);
+      scaling.mscale = optional(section, "mscale", 0);
+      scaling.mscale_all_dim = optional(section, "mscale_all_dim", 0);
+      scaling.truncate = section.flag("truncate", true);
+      break;
+    case RopeType::llama3:
+      scaling.factor = required(section, "factor", scaling.type);
+      scaling.low_freq_factor = required(section, "low_freq_factor", scaling.type);
+      scaling.high_freq_factor = required(section, "high_freq_factor", scaling.type);
+      break;
+    case RopeType::longrope:
+      scaling.factor = optional(section, "factor", 0);
+      scaling.attention_factor = read_attention_factor(section);
+      scaling.short_factor = section.reals("short_factor");
+      scaling.long_factor = section.reals("long_factor");
+      break;
+  }
+  const bool trained =
+      scaling.type == RopeType::yarn || scaling.type == RopeType::llama3 || scaling.type == RopeType::longrope;
+  if (trained) read_trained_length(keys, section, model, scaling, notes);
+}
+
+void settle_other_keys(JsonKeys& section, RopeType type, std::vector<std::string>& notes) {
+  constexpr std::array<std::string_view, 11> known{"factor",           "original_max_position_embeddings",
+                                                   "attention_factor", "beta_fast",
+                                                   "beta_slow",        "mscale",
+                                                   "mscale_all_dim",   "truncate",
+                                                   "low_freq_factor",  "high_freq_factor",
+                                                   "short_factor"};
+  section.names("finetuned");  // a remark of YaRN's authors
+  for (const std::string& key : section.unasked()) {
+    if (key == "long_factor" || std::find(known.begin(), known.end(), key) != known.end()) {
+      notes.push_back(fmt::format("{}: {} has no effect with rope_type {}, as in transformers", section.path(), key,
+                                  type == RopeType::none ? "default" : name_of(type)));
+    } else if (key == "full_attention" || key == "sliding_attention") {
+      section.refuse(key, "rotary frequencies that differ from layer to layer are not computed here");
+    } else {
+      section.refuse(key, "is no rotary key that is known here");
+    }
+  }
+}
+
+Rope read_section(JsonKeys& keys, const char* name, double theta, const ModelConfig& model,
+                  std::vector<std::string>& notes) {
+  const json& object = keys.at(name);
+  if (!object.is_object()) keys.refuse(name, fmt::format("is {}, but must be an object", shown(object)));
+  JsonKeys section(object, keys.path(), std::string(name) + ".");
+  Rope rope;
+  rope.theta = section.has("rope_theta") ? section.real("rope_theta", theta) : theta;
+  refuse_partial(section);
+  const bool nested = object.contains("full_attention") || object.contains("sliding_attention");
+  if (!nested) {
+    rope.scaling.type = read_type(section);
+    read_scaling(keys, section, model, rope.scaling, notes);
+  }
+  settle_other_keys(section, rope.scaling.type, notes);
+  return rope;
+}
+
+bool filled(JsonKeys& keys, const char* name) {
+  return keys.has(name) && !keys.at(name).empty();
+}
+
+/// Return the section that transformers has for a model's scaling, without theta.
+json section_of(const RopeScalingConfig& scaling) {
+  json section;
+  section["rope_type"] = name_of(scaling.type);
+  section["factor"] = scaling.factor;
+  if (scaling.type == RopeType::linear) return section;
+  section["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+  if (scaling.attention_factor > 0) section["attention_factor"] = scaling.attention_factor;
+  if (scaling.type == RopeType::yarn) {
+    section["beta_fast"] = scaling.beta_fast;
+    section["beta_slow"] = scaling.beta_slow;
+    if (scaling.mscale > 0) section["mscale"] = scaling.mscale;
+    if (scaling.mscale_all_dim > 0) section["mscale_all_dim"] = scaling.mscale_all_dim;
+    if (!scaling.truncate) section["truncate"] = false;
+  } else if (scaling.type == RopeType::llama3) {
+    section["low_freq_factor"] = scaling.low_freq_factor;
+    section["high_freq_factor"] = scaling.high_freq_factor;
+  } else {
+    section["short_factor"] = scaling.short_factor;
+    section["long_factor"] = scaling.long_factor;
+  }
+  return section;
+}
+
+}  // namespace
+
+void read_rope(JsonKeys& keys, double theta, ModelConfig& model, std::vector<std::string>& notes) {
+  Rope rope{.theta = keys.has("rope_theta") ? keys.real("rope_theta", theta) : theta, .scaling = {}};
+  refuse_partial(keys);
+  const bool older = filled(keys, "rope_scaling"), newer = filled(keys, "rope_parameters");
+  const double outer_theta = rope.theta;
+  if (newer) rope = read_section(keys, "rope_parameters", outer_theta, model, notes);
+  if (older) {
+    std::vector<std::string> own_notes;
+    const Rope other = read_section(keys, "rope_scaling", newer ? rope.theta : outer_theta, model, own_notes);
+    if (newer && (other.theta != rope.theta || !same(other.scaling, rope.scaling))) {
+      keys.refuse("rope_scaling", "says otherwise than rope_parameters; remove the one that is not meant");
+    }
+    if (!newer) notes.insert(notes.end(), own_notes.begin(), own_notes.end());
+    rope = other;
+  }
+  keys.names("original_max_position_embeddings");  // without a scaling that uses it, it says nothing
+  model.rope_theta = rope.theta;
+  model.rope_scaling = rope.scaling;
+}
+
+void write_rope(const ModelConfig& model, json& out) {
+  const RopeScalingConfig& scaling = model.rope_scaling;
+  double theta = model.rope_theta;
+  if (scaling.type == RopeType::ntk && model.head_dim > 2) {
+    const auto width = static_cast<double>(model.head_dim);
+    theta *= std::pow(scaling.factor, width / (width - 2));
+  }
+  const bool plain = scaling.type == RopeType::none || scaling.type == RopeType::ntk;
+  json section = plain ? json{{"rope_type", "default"}} : section_of(scaling);
+  if (plain) {
+    out["rope_scaling"] = nullptr;
+  } else {
+    out["rope_scaling"] = section;
+    out["rope_scaling"]["type"] = section["rope_type"];  // for what was written before transformers 4.43
+  }
+  section["rope_theta"] = theta;
+  out["rope_parameters"] = section;
+  out["rope_theta"] = theta;
+}
+
+}  // namespace ringtrain
