@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Writes hugging_face.json for tests/train/hugging_face_golden_test.cpp: tiny models of transformers' own classes in
+float64, with every kind of rotary scaling, tied and untied heads, windows and biases. Of each: config.json as
+save_pretrained writes it, the nll of every token, and for one model of each class every gradient.
+
+Run as `python make_hugging_face.py` with PyTorch and transformers; neither the build nor the tests need it. Weights come
+from splitmix64, in ringtrain's order and layout of parameters, so that the test makes them itself. The classes compute
+norms and rotary angles in float32 whatever the model's dtype, so while they run, "float32" means float64."""
+import json
+import os
+import tempfile
+
+import torch
+import transformers
+
+from make_golden import splitmix64, weight
+
+CLASSES = {"llama": ("LlamaConfig", "LlamaForCausalLM"), "mistral": ("MistralConfig", "MistralForCausalLM"),
+           "qwen2": ("Qwen2Config", "Qwen2ForCausalLM"), "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
+           "gpt2": ("GPT2Config", "GPT2LMHeadModel")}
+V, C, F, L, H, G, D = 29, 20, 24, 2, 2, 1, 16
+B, S = 2, 40  # between the two trained lengths of the longrope cases
+PAIRS = range(D // 2)
+ROPES = {
+    "default": {"rope_type": "default"},
+    "linear": {"rope_type": "linear", "factor": 2.5},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+    "yarn_keys": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0,
+                  "beta_slow": 0.5, "mscale": 0.7, "mscale_all_dim": 1.3, "truncate": False},
+    "yarn_attention": {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 32,
+                       "attention_factor": 1.2},
+    "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 64},
+    "longrope_short": {"rope_type": "longrope", "original_max_position_embeddings": 64, "factor": None,
+                       "short_factor": [1 + i / 8 for i in PAIRS], "long_factor": [2 + 1.5 * i for i in PAIRS]},
+    "longrope_long": {"rope_type": "longrope", "original_max_position_embeddings": 32, "factor": 4.0,
+                      "short_factor": [1 + i / 8 for i in PAIRS], "long_factor": [2 + 1.5 * i for i in PAIRS]},
+}
+
+
+def make_config(kind, rope, tied, layers):
+    if kind == "gpt2":
+        options = {"n_embd": C, "n_layer": layers, "n_head": H, "n_positions": 64, "n_inner": F}
+    else:
+        options = {"hidden_size": C, "num_hidden_layers": layers, "num_attention_heads": H, "num_key_value_heads": G,
+                   "head_dim": D, "intermediate_size": F, "max_position_embeddings": 256,
+                   "rope_parameters": {"rope_theta": 100.0, **{k: v for k, v in ROPES[rope].items()}}}
+        if rope == "longrope_short":
+            options["rope_parameters"].pop("factor")  # absent is null
+    window = 11 if not tied else None
+    if kind == "mistral":
+        options["sliding_window"] = window
+    if kind.startswith("qwen"):
+        options.update(use_sliding_window=window is not None, sliding_window=window, max_window_layers=0)
+    if kind in ("llama", "qwen3"):
+        options["attention_bias"] = not tied
+    if kind == "llama":
+        options["mlp_bias"] = not tied
+    return getattr(transformers, CLASSES[kind][0])(vocab_size=V, tie_word_embeddings=tied, bos_token_id=1,
+                                                   eos_token_id=2, **options)
+
+
+def saved_config(model):
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        with open(os.path.join(folder, "config.json")) as file:
+            return json.load(file)
+
+
+def parameters_of(model, kind):
+    """(name, shape, parts) in ringtrain's order; parts: (tensor's name, a function to the part that this is)."""
+    if kind != "gpt2":
+        order = ["input_layernorm.weight", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                 "self_attn.o_proj", "self_attn.q_norm.weight", "self_attn.k_norm.weight",
+                 "post_attention_layernorm.weight", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
+        names = ["model.embed_tokens.weight"]
+        for layer in range(model.config.num_hidden_layers):
+            for name in order:
+                full = f"model.layers.{layer}.{name}"
+                names += [full] if full.endswith(".weight") else [full + ".weight", full + ".bias"]
+        names += ["model.norm.weight", "lm_head.weight"]
+        known = dict(model.named_parameters())
+        return [(name, name, lambda t: t) for name in names if name in known]
+    parts = [("model.embed_tokens.weight", "transformer.wte.weight", lambda t: t),
+             ("model.embed_positions.weight", "transformer.wpe.weight", lambda t: t)]
+
+    def norm(name, theirs):
+        for end in (".weight", ".bias"):
+            parts.append((name + end, theirs + end, lambda t: t))
+
+    def linear(name, theirs, columns=slice(None)):  # Conv1D: [in, out]
+        parts.append((name + ".weight", theirs + ".weight", lambda t: t[:, columns].T))
+        parts.append((name + ".bias", theirs + ".bias", lambda t: t[columns]))
+
+    for layer in range(model.config.n_layer):
+        p, t = f"model.layers.{layer}.", f"transformer.h.{layer}."
+        norm(p + "input_layernorm", t + "ln_1")
+        for i, which in enumerate("qkv"):
+            linear(p + f"self_attn.{which}_proj", t + "attn.c_attn", slice(i * C, (i + 1) * C))
+        linear(p + "self_attn.o_proj", t + "attn.c_proj")
+        norm(p + "post_attention_layernorm", t + "ln_2")
+        linear(p + "mlp.up_proj", t + "mlp.c_fc")
+        linear(p + "mlp.down_proj", t + "mlp.c_proj")
+    norm("model.norm", "transformer.ln_f")
+    if not model.config.tie_word_embeddings:
+        parts.append(("lm_head.weight", "lm_head.weight", lambda t: t))
+    return parts
+
+
+def make_case(kind, rope, tied, layers, gradients):
+    config = make_config(kind, rope, tied, layers)
+    model = getattr(transformers, CLASSES[kind][1])(config).double().eval()
+    tensors, parts = dict(model.named_parameters()), parameters_of(model, kind)
+    assert {theirs for _, theirs, _ in parts} == set(tensors), (kind, set(tensors))
+    with torch.no_grad():
+        for place, (name, theirs, part) in enumerate(parts):
+            view = part(tensors[theirs])
+            view.copy_(weight(place, name, list(view.shape)))
+    draw = torch.tensor([[splitmix64((77 << 32) + b * (S + 1) + i) % V for i in range(S + 1)] for b in range(B)])
+    logits = model(input_ids=draw[:, :S], use_cache=False).logits
+    assert logits.dtype == torch.float64
+    nll = torch.nn.functional.cross_entropy(logits.flatten(0, 1), draw[:, 1:].flatten(), reduction="none")
+    case = {"name": f"{kind}_{rope}_{'tied' if tied else 'untied'}", "config": saved_config(model),
+            "tokens": draw.tolist(), "nll": nll.tolist(), "gradients": []}
+    if gradients:
+        case["name"] += "_gradients"
+        nll.mean().backward()
+        case["gradients"] = [{"name": name, "values": part(tensors[theirs].grad).flatten().tolist()}
+                             for name, theirs, part in parts]
+    return case
+
+
+if __name__ == "__main__":
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_default_dtype(torch.float64)
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+    cases = []
+    for kind in CLASSES:
+        for rope in ROPES if kind != "gpt2" else ["default"]:
+            for tied in (True, False):
+                cases.append(make_case(kind, rope, tied, L, False))
+        rope = {"llama": "llama3", "mistral": "linear", "qwen2": "longrope_long", "qwen3": "yarn_keys",
+                "gpt2": "default"}[kind]
+        cases.append(make_case(kind, rope, False, 1, True))
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hugging_face.json")
+    with open(path, "w") as file:
+        file.write("[\n" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases) + "\n]\n")
+    print(f"{len(cases)} cases, {os.path.getsize(path)} bytes")
