@@ -3,9 +3,9 @@
 float64, with every kind of rotary scaling, tied and untied heads, windows and biases. Of each: config.json as
 save_pretrained writes it, the nll of every token, and for one model of each class every gradient.
 
-Run as `python make_hugging_face.py` with PyTorch and transformers; neither the build nor the tests need it. Weights come
-from splitmix64, in ringtrain's order and layout of parameters, so that the test makes them itself. The classes compute
-norms and rotary angles in float32 whatever the model's dtype, so while they run, "float32" means float64."""
+Run as `python make_hugging_face.py` with PyTorch and transformers; neither the build nor the tests need it. Weights
+come from splitmix64, in ringtrain's order and layout of parameters, so that the test makes them itself. The classes
+compute norms and rotary angles in float32 whatever the model's dtype, so while they run, "float32" means float64."""
 import json
 import os
 import tempfile
