@@ -9,7 +9,7 @@
 #include <string>
 
 #include "bench/attention_case.h"
-#include "bench/large_product.h"
+#include "bench/gemm.h"
 
 namespace {
 
@@ -25,7 +25,7 @@ double seconds_of(const auto& body) {
 template <class T>
 void attention(benchmark::State& state, const AttentionSetting& setting, bool backward, int threads) {
   ThreadPool pool(threads);
-  LargeProduct<T> product(pool);
+  Gemm<T> product(pool);
   AttentionCase problem(setting, pool);
   double best = std::numeric_limits<double>::max(), best_product = best;
   for (auto _ : state) {
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
   for (const int threads : {1, 2}) add({.H = 1, .G = 1}, threads);  // one head of one sequence
   add({.H = 1, .G = 1, .D = 128, .causal = false}, 2);
   add({.H = 8, .G = 2});
-  add({.H = 8, .G = 8, .D = 128, .causal = false});  // rows 4 KiB apart: one set of a first cache
+  add({.H = 8, .G = 8, .D = 128, .causal = false});  // rows 4 KiB apart: one set of an L1 cache
   add({.S = 16384, .window = 1024});
   add({.S = 8192, .documents = 8});
   add({.layout = Layout::striped});

@@ -68,7 +68,7 @@ class AttentionCase {
   void forward() {
     const AttentionState running{out_, lse_, l_};
     attention_forward(stream_, shape_, q_, k_, v_, tokens(), tokens(), running,
-                      {.first = true, .last = true, .out = out_, .lse = lse_}, workspace_);
+                      {.init = true, .finalize = true, .out = out_, .lse = lse_}, workspace_);
   }
   void backward() {
     attention_delta(stream_, delta_, dout_, out_);

@@ -4,7 +4,7 @@
 //   {"kind": "attention", "pass": "forward", "B": 1, "S": 4096, "H": 2, "G": 2, "D": 64, "causal": true,
 //    "threads": 1, "seconds": 0.3}
 //     -> {"seconds": of the fastest call, "calls": how many were made, "flops": of one call}
-// A measurement calls until `seconds` have gone by, at least three times. Peers (bench/peers) answer the same
+// A measurement calls until `seconds` have gone by, at least three times. Baselines (bench/baselines) answer the same
 // questions, so that the driver can ask ours and theirs in turn. Ends at the end of stdin.
 #include <chrono>
 #include <cstdio>
@@ -16,7 +16,7 @@
 #include <string>
 
 #include "bench/attention_case.h"
-#include "bench/large_product.h"
+#include "bench/gemm.h"
 
 namespace {
 
@@ -58,7 +58,7 @@ class Bench {
 
  private:
   ThreadPool pool_;
-  LargeProduct<float> product_;
+  Gemm<float> product_;
   std::map<AttentionSetting, std::unique_ptr<AttentionCase>> attention_;
 };
 

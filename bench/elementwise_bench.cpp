@@ -19,7 +19,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/norm.h"
-#include "kernels/rotary.h"
+#include "kernels/rope.h"
 
 namespace {
 
@@ -31,9 +31,9 @@ constexpr std::int64_t parameters = std::int64_t{8} << 20;
 /// A kernel ready to run, and the bytes it must move. It owns its tensors.
 struct Case {
   explicit Case(ThreadPool& pool) : stream(pool) {}
-  Tensor make(const Shape& shape, double deviation = 1) {
+  Tensor make(const Shape& shape, double stddev = 1) {
     Tensor x = allocator.make(Tag::activations, "x", DType::float32, shape);
-    fill_normal(stream, x, deviation, /*seed=*/1, /*first_index=*/0);
+    fill_normal(stream, x, stddev, /*seed=*/1, /*first_index=*/0);
     return x;
   }
   Tensor make_ids(std::int64_t count, std::int64_t rows) {
@@ -77,14 +77,14 @@ void layernorm_backward(Case& c) {
   c.elements = 4 * T * C;
   c.run = [&c] { ringtrain::layernorm_backward(c.stream, c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], true); };
 }
-void rotary_forward(Case& c) {
+void rope_forward(Case& c) {
   give(c, Shape{T, H, D}, Shape{T, D});
   c.elements = 2 * T * C + T * D;
-  c.run = [&c] { ringtrain::rotary_forward(c.stream, c[0], c[1]); };
+  c.run = [&c] { ringtrain::rope_forward(c.stream, c[0], c[1]); };
 }
-void rotary_backward(Case& c) {
-  rotary_forward(c);
-  c.run = [&c] { ringtrain::rotary_backward(c.stream, c[0], c[0], c[1]); };
+void rope_backward(Case& c) {
+  rope_forward(c);
+  c.run = [&c] { ringtrain::rope_backward(c.stream, c[0], c[0], c[1]); };
 }
 void swiglu_forward(Case& c) {
   give(c, wide, wide, wide);
@@ -174,8 +174,8 @@ int main(int argc, char** argv) {
       {"rmsnorm_backward", rmsnorm_backward},
       {"layernorm_forward", layernorm_forward},
       {"layernorm_backward", layernorm_backward},
-      {"rotary_forward", rotary_forward},
-      {"rotary_backward", rotary_backward},
+      {"rope_forward", rope_forward},
+      {"rope_backward", rope_backward},
       {"swiglu_forward", swiglu_forward},
       {"swiglu_backward", swiglu_backward},
       {"gelu_forward", gelu_forward},

@@ -1,5 +1,5 @@
 // Which engine multiplies an attention tile fastest on one core: C[M, N] = A[M, K] B[K, N], operands with contiguous
-// rows in the first caches, M and N the tile's queries and keys, K the head size. Engines: our attention_gemm.h
+// rows in the L1 caches, M and N the tile's queries and keys, K the head size. Engines: our attention_gemm.h
 // (registers over all of K, nothing packed), Eigen, and where they are installed libxsmm (code made at run time for the
 // shape) and oneDNN. GFLOP/s, the best of five repetitions; names are engine/M/N/K. The table in bench/results/cpu.md
 // is this program's output.

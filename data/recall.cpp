@@ -12,7 +12,7 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::int64_t most_pairs = recall_keys - recall_practice;
+constexpr std::int64_t max_pairs = recall_keys - recall_practice;
 
 /// The random numbers of one document: its own stretch of 2^32 indices.
 class Draw {
@@ -43,12 +43,12 @@ Range far_range(std::int64_t length, std::int64_t pairs) {
 }
 
 void check(const RecallOptions& options) {
-  constexpr std::int64_t most_documents = 100'000'000;  // each has its stretch of random numbers
-  if (options.documents < 1 || options.documents > most_documents) {
-    fail(ExitCode::usage, "--documents {} is not between 1 and {}", options.documents, most_documents);
+  constexpr std::int64_t max_documents = 100'000'000;  // each has its stretch of random numbers
+  if (options.documents < 1 || options.documents > max_documents) {
+    fail(ExitCode::usage, "--documents {} is not between 1 and {}", options.documents, max_documents);
   }
-  if (options.pairs < 1 || options.pairs > most_pairs) {
-    fail(ExitCode::usage, "--pairs {} is not between 1 and {}", options.pairs, most_pairs);
+  if (options.pairs < 1 || options.pairs > max_pairs) {
+    fail(ExitCode::usage, "--pairs {} is not between 1 and {}", options.pairs, max_pairs);
   }
   if (options.length < 1 || options.length > INT32_MAX) {
     fail(ExitCode::usage, "--length {} is not between 1 and {}", options.length, INT32_MAX);

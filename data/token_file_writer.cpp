@@ -14,7 +14,7 @@ constexpr std::size_t tokens_dataset = 0, offsets_dataset = 1, weights_dataset =
 constexpr const char* hashes_name = "source_hashes";
 
 bool hashes_are_a_dataset(const TokenFilePlan& plan) {
-  return plan.source_hashes.size() > most_attribute_text;
+  return plan.source_hashes.size() > max_attribute_text;
 }
 
 Hdf5Writer create_file(const std::string& path, const TokenFilePlan& plan) {

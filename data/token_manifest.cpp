@@ -8,7 +8,7 @@ namespace ringtrain {
 namespace {
 
 constexpr const char* format_name = "ringtrain-tokens";
-constexpr std::int64_t most_bytes = 1 << 20;
+constexpr std::int64_t max_bytes = 1 << 20;
 
 TokenManifest parse(const std::string& text, const std::string& path) {
   const nlohmann::json json = parse_strict_json(text);
@@ -44,7 +44,7 @@ TokenManifest read_manifest(const std::string& token_file) {
          path);
   }
   try {
-    return parse(read_file(path, ExitCode::data, most_bytes), path);
+    return parse(read_file(path, ExitCode::data, max_bytes), path);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -54,7 +54,7 @@ TokenManifest read_manifest(const std::string& token_file) {
 
 bool is_token_manifest(const std::string& path) {
   try {
-    const nlohmann::json json = parse_strict_json(read_file(path, ExitCode::data, most_bytes));
+    const nlohmann::json json = parse_strict_json(read_file(path, ExitCode::data, max_bytes));
     const auto format = json.is_object() ? json.find("format") : json.end();
     return format != json.end() && *format == format_name;
   } catch (const std::exception&) {

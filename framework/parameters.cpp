@@ -9,26 +9,26 @@ constexpr std::int64_t alignment = 16;  // elements
 }
 
 int ParameterTable::add(Parameter parameter) {
-  ensure(parameters_.empty() || parameters_.back().group <= parameter.group, "parameters are added group by group");
+  ensure(parameters_.empty() || parameters_.back().bucket <= parameter.bucket, "parameters are added bucket by bucket");
   parameter.offset = size_;
   size_ += (parameter.shape.numel() + alignment - 1) / alignment * alignment;
   parameters_.push_back(std::move(parameter));
   return static_cast<int>(parameters_.size()) - 1;
 }
 
-int ParameterTable::groups() const {
-  return parameters_.empty() ? 0 : parameters_.back().group + 1;
+int ParameterTable::buckets() const {
+  return parameters_.empty() ? 0 : parameters_.back().bucket + 1;
 }
 
-std::int64_t ParameterTable::group_begin(int group) const {
+std::int64_t ParameterTable::bucket_begin(int bucket) const {
   for (const Parameter& parameter : parameters_) {
-    if (parameter.group >= group) return parameter.offset;
+    if (parameter.bucket >= bucket) return parameter.offset;
   }
   return size_;
 }
 
-std::int64_t ParameterTable::group_end(int group) const {
-  return group_begin(group + 1);
+std::int64_t ParameterTable::bucket_end(int bucket) const {
+  return bucket_begin(bucket + 1);
 }
 
 std::int64_t ParameterTable::count() const {
@@ -42,11 +42,11 @@ Parameters::Parameters(Allocator& allocator, const ParameterTable& table, DType 
   if (with_gradients) gradients_ = allocator.make(Tag::gradients, "gradients", accumulator(dtype), {table.flat_size()});
 }
 
-void Parameters::acquire(int group) {
-  ensure(group >= 0 && group < table_->groups(), "a group that exists");
+void Parameters::acquire(int bucket) {
+  ensure(bucket >= 0 && bucket < table_->buckets(), "a bucket that exists");
 }
-void Parameters::release(int group) {
-  ensure(group >= 0 && group < table_->groups(), "a group that exists");
+void Parameters::release(int bucket) {
+  ensure(bucket >= 0 && bucket < table_->buckets(), "a bucket that exists");
 }
 
 TensorView Parameters::weight(int id) const {
@@ -59,12 +59,12 @@ TensorView Parameters::gradient(int id) const {
   return gradients_.view().flat(parameter.offset, parameter.offset + parameter.shape.numel()).reshape(parameter.shape);
 }
 
-TensorView Parameters::group_weights(int group) const {
-  return weights_.view().flat(table_->group_begin(group), table_->group_end(group));
+TensorView Parameters::bucket_weights(int bucket) const {
+  return weights_.view().flat(table_->bucket_begin(bucket), table_->bucket_end(bucket));
 }
 
-TensorView Parameters::group_gradients(int group) const {
-  return gradients_.view().flat(table_->group_begin(group), table_->group_end(group));
+TensorView Parameters::bucket_gradients(int bucket) const {
+  return gradients_.view().flat(table_->bucket_begin(bucket), table_->bucket_end(bucket));
 }
 
 }  // namespace ringtrain

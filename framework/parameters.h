@@ -1,6 +1,7 @@
-// The parameter table: every weight of a model by global name, in one fixed order, grouped into buckets. A group is the
-// unit in which a layer asks for its weights and in which gradients are reduced. Weights and gradients of a group stand
-// side by side in one flat buffer each, every parameter starting at a multiple of 16 elements (padding stays zero).
+// The parameter table: every weight of a model by global name, in one fixed order, grouped into buckets. A bucket is
+// the unit in which a layer asks for its weights and in which gradients are reduced. Weights and gradients of a bucket
+// stand side by side in one flat buffer each, every parameter starting at a multiple of 16 elements (padding stays
+// zero).
 #pragma once
 
 #include <cstdint>
@@ -15,23 +16,23 @@ namespace ringtrain {
 struct Parameter {
   std::string name;  // e.g. "model.layers.0.self_attn.q_proj.weight"
   Shape shape;
-  int group = 0;          // 0: embedding, 1..L: blocks, L+1: final norm and head
+  int bucket = 0;         // 0: embedding, 1..L: blocks, L+1: final norm and head
   bool decay = true;      // false for norms and biases
-  double init_value = 0;  // where init_deviation is 0
-  double init_deviation = 0;
+  double init_value = 0;  // where init_stddev is 0
+  double init_stddev = 0;
   std::int64_t offset = 0;  // elements from the start of the flat buffer; set by ParameterTable
 };
 
 class ParameterTable {
  public:
-  /// Appends a parameter; groups must not decrease. Return its id.
+  /// Appends a parameter; buckets must not decrease. Return its id.
   int add(Parameter parameter);
   const std::vector<Parameter>& all() const { return parameters_; }
   const Parameter& operator[](int id) const { return parameters_[static_cast<std::size_t>(id)]; }
-  int groups() const;
-  /// Return elements [begin, end) of the flat buffer that group holds, padding included.
-  std::int64_t group_begin(int group) const;
-  std::int64_t group_end(int group) const;
+  int buckets() const;
+  /// Return elements [begin, end) of the flat buffer that bucket holds, padding included.
+  std::int64_t bucket_begin(int bucket) const;
+  std::int64_t bucket_end(int bucket) const;
   /// Return the elements of the flat buffer, padding included.
   std::int64_t flat_size() const { return size_; }
   /// Return the number of parameters proper (no padding).
@@ -43,7 +44,7 @@ class ParameterTable {
 };
 
 /// Storage of weights and, if asked, gradients (in the accumulator of the weights' dtype) of one rank (replicated for
-/// now: a layer still acquires a group's weights before use and releases them after, so that sharding them will touch
+/// now: a layer still acquires a bucket's weights before use and releases them after, so that sharding them will touch
 /// this class alone).
 class Parameters {
  public:
@@ -51,13 +52,13 @@ class Parameters {
   const ParameterTable& table() const { return *table_; }
   bool has_gradients() const { return !gradients_.empty(); }
 
-  /// Makes a group's weights usable until release(group).
-  void acquire(int group);
-  void release(int group);
+  /// Makes a bucket's weights usable until release(bucket).
+  void acquire(int bucket);
+  void release(int bucket);
   TensorView weight(int id) const;
   TensorView gradient(int id) const;
-  TensorView group_weights(int group) const;    // flat
-  TensorView group_gradients(int group) const;  // flat
+  TensorView bucket_weights(int bucket) const;    // flat
+  TensorView bucket_gradients(int bucket) const;  // flat
   TensorView all_gradients() const { return gradients_; }
   TensorView all_weights() const { return weights_; }
 
@@ -66,12 +67,12 @@ class Parameters {
   Tensor weights_, gradients_;
 };
 
-/// Told by a model's backward, once per group and step, when the last micro-batch's gradients of that group are
+/// Told by a model's backward, once per bucket and step, when the last micro-batch's gradients of that bucket are
 /// complete, always in the same order (head, blocks from last to first, embedding).
 class GradientObserver {
  public:
   virtual ~GradientObserver() = default;
-  virtual void group_complete(int group) = 0;
+  virtual void bucket_complete(int bucket) = 0;
 };
 
 }  // namespace ringtrain

@@ -24,7 +24,7 @@ class Context;  // framework/cuda/context.h
 
 class Stream {
  public:
-  /// Twice the second cache of the machines we know: bounds what a matrix product packs at a time.
+  /// Twice L2 of the machines we know: bounds what a matrix product packs at a time.
   static constexpr std::size_t scratch_bytes = std::size_t{4} << 20;
 
   /// A CPU stream over pool with the scratch_bytes of `scratch`, 64-byte aligned. All must outlive it.

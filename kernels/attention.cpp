@@ -85,17 +85,17 @@ void attention_reset(Stream& stream, const AttentionState& state) {
 
 void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
                        const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
-                       const AttentionState& state, const AttentionEnds& ends, const TensorView& workspace) {
+                       const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace) {
   const auto [Tq, Tk] = check_call(shape, q, k, v, queries, keys);
   check_state(state);
   check_tensor(state.o, q.shape, accumulator(q.dtype), "attention state o is shaped as q");
-  if (ends.last) check_finished(state, ends.out, ends.lse, q.dtype);
+  if (phase.finalize) check_finished(state, phase.out, phase.lse, q.dtype);
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) {
-      return cuda::attention_forward(stream, shape, q, k, v, queries, keys, state, ends, workspace);
+      return cuda::attention_forward(stream, shape, q, k, v, queries, keys, state, phase, workspace);
     }
   }
-  if (ends.first) cpu::attention_reset(stream.pool(), state);
+  if (phase.init) cpu::attention_reset(stream.pool(), state);
   if (shape.B > 0 && Tq > 0 && Tk > 0) {
     std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
     const std::int64_t query_tile = cpu::queries_a_task(shape.B * shape.H * Tq, stream.pool().workers());
@@ -116,16 +116,16 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const Tensor
       cpu::attention_forward(stream.pool(), call, memory);
     });
   }
-  if (ends.last) cpu::attention_finish(stream.pool(), state, ends.out, ends.lse);
+  if (phase.finalize) cpu::attention_finalize(stream.pool(), state, phase.out, phase.lse);
 }
 
-void attention_finish(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse) {
+void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse) {
   check_state(state);
   check_finished(state, out, lse, out.dtype);
   if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::attention_finish(stream, state, out, lse);
+    if (stream.on_cuda()) return cuda::attention_finalize(stream, state, out, lse);
   }
-  cpu::attention_finish(stream.pool(), state, out, lse);
+  cpu::attention_finalize(stream.pool(), state, out, lse);
 }
 
 void attention_delta(Stream& stream, const TensorView& delta, const TensorView& dout, const TensorView& out) {

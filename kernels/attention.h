@@ -7,7 +7,7 @@
 // on the number of threads: tasks are cut by the problem. Tile order is fixed: forward and dq visit key tiles from the
 // last position downwards; dk and dv add query tiles from the first position upwards. On CUDA forward does the same; dk
 // and dv add query tiles from the last downwards and, deterministic, dq adds key tiles from the first upwards
-// (kernels/cuda/attention/attention_turns.cuh says why).
+// (kernels/cuda/attention/dq_semaphore.cuh says why).
 //
 // A row that has seen no key has m = -inf, l = 0, o = 0; finished: O = 0, LSE = -inf; in backward its P is 0. Never
 // NaN.
@@ -56,9 +56,9 @@ void attention_reset(Stream& stream, const AttentionState& state);
 
 /// Where a block stands among those that a state meets: a device need not write and read again a state that begins or
 /// ends with the call.
-struct AttentionEnds {
-  bool first = false;  // the state's content does not count: it is that of no key seen
-  bool last = false;   // out and lse are filled as by attention_finish; the state's content is spent
+struct AttentionPhase {
+  bool init = false;      // the state's content does not count: it is that of no key seen
+  bool finalize = false;  // out and lse are filled as by attention_finalize; the state's content is spent
   TensorView out, lse;
 };
 
@@ -66,11 +66,11 @@ struct AttentionEnds {
 /// workspace: uint8, at least attention_workspace_bytes; its content does not matter before or after.
 void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
                        const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
-                       const AttentionState& state, const AttentionEnds& ends, const TensorView& workspace);
+                       const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace);
 
 /// out[B, Tq, H, D] = o / l; lse[B, H, Tq] = m + log(l). out may be o's memory if it has its dtype, lse may be m's.
 /// Rows without a key: 0 and -inf.
-void attention_finish(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse);
+void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse);
 
 /// delta[B, H, Tq] = sum over D of dout * out (both [B, Tq, H, D]). FlashAttention-2, Algorithm 2, line 4.
 void attention_delta(Stream& stream, const TensorView& delta, const TensorView& dout, const TensorView& out);

@@ -93,16 +93,16 @@ void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& 
   });
 }
 
-void fill_normal(Stream& stream, const TensorView& x, double deviation, std::uint64_t seed, std::uint64_t first_index) {
+void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64_t seed, std::uint64_t first_index) {
   if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::fill_normal(stream, x, deviation, seed, first_index);
+    if (stream.on_cuda()) return cuda::fill_normal(stream, x, stddev, seed, first_index);
   }
   dispatch_float(x.dtype, [&]<class T>() {
     T* const data = x.as<T>();
     cpu::for_chunks(stream.pool(), x.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const double normal = random_normal(seed, Purpose::weights, first_index + static_cast<std::uint64_t>(i));
-        data[i] = static_cast<T>(deviation * normal);
+        data[i] = static_cast<T>(stddev * normal);
       }
     });
   });

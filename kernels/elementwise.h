@@ -9,7 +9,7 @@ namespace ringtrain {
 void fill(Stream& stream, const TensorView& x, double value);
 /// y = x; same dtype and numel; on CUDA either side may be the host's. A copy into host memory is finished when the
 /// call returns. Any other is ordered with the stream, so the host memory that it reads stays as it is until the stream
-/// has passed it (Stream::synchronize, StreamMark).
+/// has passed it (Stream::synchronize, Event).
 void copy(Stream& stream, const TensorView& y, const TensorView& x);
 /// The same, but ordered with the stream even into host memory, which nobody reads before the stream has passed it.
 /// (The call itself waits where the host's memory is not pinned.)
@@ -25,6 +25,6 @@ void scale(Stream& stream, const TensorView& y, double factor);
 void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& x, bool accumulate);
 /// Fills x with mean 0 normals of the given standard deviation; element i uses random index first_index + i. On a
 /// device the numbers are made on the host and copied, so that they are the same everywhere.
-void fill_normal(Stream& stream, const TensorView& x, double deviation, std::uint64_t seed, std::uint64_t first_index);
+void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64_t seed, std::uint64_t first_index);
 
 }  // namespace ringtrain

@@ -98,7 +98,7 @@ void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& me
       R* const to = y_data + t * C;         // [C]
       const auto width = static_cast<double>(C);
       const double average = cpu::sum_in_double(0, C, [=](auto at) { return at(row); }) / width;
-      // The second pass over the row (still in the first cache) keeps rows of a large mean exact.
+      // The second pass over the row (still in L1) keeps rows of a large mean exact.
       const double squares = cpu::sum_in_double(0, C, [=](auto at) {
         const auto value = at(row) - average;
         return value * value;

@@ -10,7 +10,7 @@ namespace ringtrain {
 
 namespace {
 
-Kept kept_by(Recompute policy) {
+Saved saved_by(Recompute policy) {
   switch (policy) {
     case Recompute::none:
       return {.attention = true, .everything = true};
@@ -24,7 +24,7 @@ Kept kept_by(Recompute policy) {
 
 }  // namespace
 
-std::int64_t Activations::most_tokens(const ExecutionShape& shape) {
+std::int64_t Activations::max_batch_tokens(const ExecutionShape& shape) {
   return std::max(shape.max_sequences * shape.max_tokens, shape.max_evaluation_sequences * shape.max_evaluation_tokens);
 }
 
@@ -36,7 +36,7 @@ void Activations::PerLayer::make(Allocator& allocator, const char* name, DType d
   }
   const std::int64_t resident = offload ? std::min(layers, resident_layers) : layers;
   for (std::int64_t layer = 0; layer + resident < layers; ++layer) {
-    at_home_.push_back(
+    host_copies_.push_back(
         allocator.host().make(Tag::activations, fmt::format("offloaded layer {} {}", layer, name), dtype, training));
   }
   for (std::int64_t layer = 0; layer < resident; ++layer) {
@@ -51,24 +51,24 @@ TensorView Activations::PerLayer::of(std::int64_t layer, const Shape& shape) con
 }
 
 TensorView Activations::PerLayer::resident(std::int64_t layer) const {
-  return of(layer, at_home(layer).shape);
+  return of(layer, host_copy(layer).shape);
 }
 
 void Activations::before_forward(Stream& stream, std::int64_t layer) {
   if (!offload_) return;
-  if (copies_.stream() == nullptr) copies_.order_with(stream);
+  if (copies_.stream() == nullptr) copies_.set_stream(stream);
   // It also fills the input of the layer above it, where the oldest resident layer's was.
   const std::int64_t oldest = layer + 1 - resident_layers;
-  if (oldest >= 0 && offloads(oldest)) copies_.follow(sent_[static_cast<std::size_t>(oldest)]);
+  if (oldest >= 0 && offloads(oldest)) copies_.wait(sent_[static_cast<std::size_t>(oldest)]);
 }
 
 void Activations::after_forward(std::int64_t layer) {
   if (!offloads(layer)) return;
-  const SideCopies::Mark done = copies_.mark();
-  for (const PerLayer* tensors : all_kept()) {
+  const CopyStream::Event done = copies_.record();
+  for (const PerLayer* tensors : all_saved()) {
     if (!tensors->offloaded()) continue;
     sent_[static_cast<std::size_t>(layer)] =
-        copies_.copy(tensors->at_home(layer), tensors->resident(layer), /*ready=*/done, /*free=*/{},
+        copies_.copy(tensors->host_copy(layer), tensors->resident(layer), /*ready=*/done, /*free=*/{},
                      {.name = "to host memory", .layer = layer});
   }
 }
@@ -78,15 +78,15 @@ void Activations::before_backward(std::int64_t layer) {
   // The layer above is done: into its place comes the one that is next in it.
   const std::int64_t next = layer + 1 - resident_layers;
   if (layer + 1 < layers_ && next >= 0) {
-    const SideCopies::Mark free = copies_.mark();
-    for (const PerLayer* tensors : all_kept()) {
+    const CopyStream::Event free = copies_.record();
+    for (const PerLayer* tensors : all_saved()) {
       if (!tensors->offloaded()) continue;
       fetched_[static_cast<std::size_t>(next)] =
-          copies_.copy(tensors->resident(next), tensors->at_home(next), /*ready=*/{}, free,
+          copies_.copy(tensors->resident(next), tensors->host_copy(next), /*ready=*/{}, free,
                        {.name = "from host memory", .layer = next});
     }
   }
-  if (offloads(layer)) copies_.follow(fetched_[static_cast<std::size_t>(layer)]);
+  if (offloads(layer)) copies_.wait(fetched_[static_cast<std::size_t>(layer)]);
 }
 
 Activations::Activations(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, bool trains)
@@ -97,7 +97,7 @@ Activations::Activations(Allocator& allocator, const ModelSpec& spec, const Exec
       G_(spec.num_key_value_heads),
       D_(spec.head_dim),
       norm_statistics_(Norm::statistics_per_token(spec.norm)),
-      kept_(trains ? kept_by(shape.recompute) : Kept{}),
+      saved_(trains ? saved_by(shape.recompute) : Saved{}),
       trains_(trains),
       gated_(spec.gated_feedforward),
       query_key_norm_(spec.query_key_norm),
@@ -105,7 +105,7 @@ Activations::Activations(Allocator& allocator, const ModelSpec& spec, const Exec
       sent_(static_cast<std::size_t>(layers_)),
       fetched_(static_cast<std::size_t>(layers_)) {
   const DType dtype = shape.dtype, sums = accumulator(dtype);
-  const std::int64_t most = most_tokens(shape), training = trains ? shape.max_sequences * shape.max_tokens : 0;
+  const std::int64_t most = max_batch_tokens(shape), training = trains ? shape.max_sequences * shape.max_tokens : 0;
   const auto make = [&](PerLayer& tensors, const char* name, std::int64_t width, bool keep) {
     tensors.make(allocator, name, dtype, {training, width}, {most, width}, layers_, keep, offload_);
   };
@@ -113,25 +113,25 @@ Activations::Activations(Allocator& allocator, const ModelSpec& spec, const Exec
     return allocator.make(Tag::activations, fmt::format("shared {}", name), type, {tokens, width});
   };
   make(input_, "input", C_, trains);
-  make(query_, "query", H_ * D_, kept_.everything && !query_key_norm_);
-  make(key_value_, "key and value", 2 * G_ * D_, kept_.everything);
-  make(attention_, "attention out", H_ * D_, kept_.attention);
-  logsumexp_.make(allocator, "attention logsumexp", sums, {training, H_}, {most, H_}, layers_, kept_.attention,
+  make(query_, "query", H_ * D_, saved_.everything && !query_key_norm_);
+  make(key_value_, "key and value", 2 * G_ * D_, saved_.everything);
+  make(attention_, "attention out", H_ * D_, saved_.attention);
+  logsumexp_.make(allocator, "attention logsumexp", sums, {training, H_}, {most, H_}, layers_, saved_.attention,
                   offload_);
-  make(after_attention_, "after attention", C_, kept_.everything);
-  if (kept_.everything) {
+  make(after_attention_, "after attention", C_, saved_.everything);
+  if (saved_.everything) {
     if (gated_) make(gate_, "feedforward gate", F_, true);
     make(up_, "feedforward up", F_, true);
   }
   if (query_key_norm_) {
-    make(query_projection_, "query before its norm", H_ * D_, kept_.everything);
-    make(key_projection_, "key before its norm", G_ * D_, kept_.everything);
+    make(query_projection_, "query before its norm", H_ * D_, saved_.everything);
+    make(key_projection_, "key before its norm", G_ * D_, saved_.everything);
     query_statistics_ = make_shared("query norm statistics", sums, most, H_);
     key_statistics_ = make_shared("key norm statistics", sums, most, G_);
   }
   normed_ = make_shared("normed", dtype, most, C_);
   statistics_ = make_shared("norm statistics", sums, most, norm_statistics_);
-  row_sum_ = make_shared("attention row sum", sums, most, H_);
+  row_sum_and_delta_ = make_shared("attention row sum and delta", sums, most, H_);
   if (sums != dtype) attention_sum_ = make_shared("attention sum", sums, most, H_ * D_);
   if (trains) {
     residual_gradient_ = make_shared("residual gradient", dtype, training, C_);
@@ -141,28 +141,28 @@ Activations::Activations(Allocator& allocator, const ModelSpec& spec, const Exec
 }
 
 BlockTensors Activations::block(std::int64_t layer, std::int64_t B, std::int64_t T, bool training) const {
-  const std::int64_t n = B * T, home = training ? layer : 0;
+  const std::int64_t n = B * T, slot = training ? layer : 0;
   const Shape width{n, C_}, heads{n, H_ * D_}, rows{B, H_, T}, pair{2, B, T, G_, D_};
   BlockTensors t;
-  t.input = input_.of(home, width);
+  t.input = input_.of(slot, width);
   t.normed = normed_.view().prefix(width);
   t.statistics = statistics_.view().prefix({n, norm_statistics_});
-  t.query = query_.of(home, heads);
-  t.key_value = key_value_.of(home, pair);
+  t.query = query_.of(slot, heads);
+  t.key_value = key_value_.of(slot, pair);
   if (query_key_norm_) {
-    t.query_projection = query_projection_.of(home, heads);
-    t.key_projection = key_projection_.of(home, {n, G_ * D_});
+    t.query_projection = query_projection_.of(slot, heads);
+    t.key_projection = key_projection_.of(slot, {n, G_ * D_});
     t.query_statistics = query_statistics_.view().prefix({n * H_});
     t.key_statistics = key_statistics_.view().prefix({n * G_});
   }
-  t.attention = attention_.of(home, heads);
+  t.attention = attention_.of(slot, heads);
   t.attention_sum = attention_sum_.empty() ? t.attention : attention_sum_.view().prefix(heads);
-  t.logsumexp = logsumexp_.of(home, rows);
-  t.row_sum = row_sum_.view().prefix(rows);
-  t.after_attention = after_attention_.of(home, width);
-  if (kept_.everything) {
-    if (gated_) t.gate = gate_.of(home, {n, F_});
-    t.up = up_.of(home, {n, F_});
+  t.logsumexp = logsumexp_.of(slot, rows);
+  t.delta = t.row_sum = row_sum_and_delta_.view().prefix(rows);
+  t.after_attention = after_attention_.of(slot, width);
+  if (saved_.everything) {
+    if (gated_) t.gate = gate_.of(slot, {n, F_});
+    t.up = up_.of(slot, {n, F_});
   }
   if (!training) {
     t.output = t.input;

@@ -5,7 +5,7 @@
 // Offloaded, what is kept waits in host memory: a few layers' worth is on the device, forward sends each layer's on its
 // way when the layer is done, and backward has it fetched two layers ahead of its use.
 //
-// Kept by policy, beside the layer's input:  none: all of BlockTensors that says so below;
+// Saved by policy, beside the layer's input:  none: all of BlockTensors that says so below;
 // keep_attention: attention and logsumexp;  full: nothing.  Where queries and keys are normed, none keeps what the
 // norms read in place of the queries, which are made again. Under every policy the norms' outputs and the feedforward's
 // activation product are made again: elementwise work on what is kept.
@@ -15,14 +15,14 @@
 #include <vector>
 
 #include "framework/allocator.h"
-#include "framework/side_copies.h"
+#include "framework/copy_stream.h"
 #include "layers/execution_shape.h"
 #include "layers/model_spec.h"
 
 namespace ringtrain {
 
 /// What backward finds as forward left it.
-struct Kept {
+struct Saved {
   bool attention = false;   // attention, logsumexp
   bool everything = false;  // query, key_value, after_attention, gate, up as well
 };
@@ -35,12 +35,13 @@ struct BlockTensors {
   TensorView output;           // [n, C], the next layer's input
   TensorView normed;           // [n, C], norm of the input; shared
   TensorView statistics;       // of that norm; shared
-  TensorView query;            // [n, H * D], after rotary; kept by none, but shared where it is normed
-  TensorView key_value;        // [2, B, T, G, D], keys after rotary; kept by none
+  TensorView query;            // [n, H * D], after rope; kept by none, but shared where it is normed
+  TensorView key_value;        // [2, B, T, G, D], keys after rope; kept by none
   TensorView attention;        // [n, H * D], O; kept by none and keep_attention. Later: its gradient's share dq
   TensorView attention_sum;    // [n, H * D], the accumulator of what `attention` holds, and its memory if of one dtype
   TensorView logsumexp;        // [B, H, T]; kept like attention
-  TensorView row_sum;          // [B, H, T]; shared. Forward: the running sum l. Backward: delta
+  TensorView row_sum;          // [B, H, T]; shared. Forward: the running sum l
+  TensorView delta;            // [B, H, T]; backward, in row_sum's memory
   TensorView after_attention;  // [n, C], the residual stream between the halves; kept by none. Later: d normed
   TensorView gate, up;         // [n, F]; kept by none, else empty (the feedforward has chunk-sized ones)
   TensorView query_projection, key_projection;  // [n, H * D], [n, G * D], before their norms, or empty; kept by none
@@ -57,12 +58,12 @@ class Activations {
   Activations(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, bool trains);
 
   /// Return the most tokens B * T of a micro-batch of any use.
-  static std::int64_t most_tokens(const ExecutionShape& shape);
+  static std::int64_t max_batch_tokens(const ExecutionShape& shape);
 
   /// Return a layer's tensors. In evaluation (not training) all layers work in those of layer 0, and a layer's output
   /// takes the place of its input.
   BlockTensors block(std::int64_t layer, std::int64_t B, std::int64_t T, bool training) const;
-  const Kept& kept() const { return kept_; }
+  const Saved& saved() const { return saved_; }
 
   // The way to the host and back, around a layer's forward and backward in training; nothing where nothing is
   // offloaded.
@@ -84,30 +85,30 @@ class Activations {
     void make(Allocator& allocator, const char* name, DType dtype, const Shape& training, const Shape& largest,
               std::int64_t layers, bool keep, bool offload);
     TensorView of(std::int64_t layer, const Shape& shape) const;
-    bool offloaded() const { return !at_home_.empty(); }
+    bool offloaded() const { return !host_copies_.empty(); }
     /// The whole of a layer's tensor, on the device and on the host.
     TensorView resident(std::int64_t layer) const;
-    TensorView at_home(std::int64_t layer) const { return at_home_[static_cast<std::size_t>(layer)]; }
+    TensorView host_copy(std::int64_t layer) const { return host_copies_[static_cast<std::size_t>(layer)]; }
 
    private:
-    std::vector<Tensor> tensors_;  // of layer i: i modulo their number
-    std::vector<Tensor> at_home_;  // on the host, of the layers that are offloaded
+    std::vector<Tensor> tensors_;      // of layer i: i modulo their number
+    std::vector<Tensor> host_copies_;  // on the host, of the layers that are offloaded
   };
-  std::array<const PerLayer*, 10> all_kept() const {
+  std::array<const PerLayer*, 10> all_saved() const {
     return {&input_,          &query_, &key_value_, &attention_, &logsumexp_, &after_attention_, &query_projection_,
             &key_projection_, &gate_,  &up_};
   }
 
   std::int64_t layers_, C_, F_, H_, G_, D_, norm_statistics_;
-  Kept kept_;
+  Saved saved_;
   bool trains_, gated_, query_key_norm_, offload_;
   PerLayer input_, query_, key_value_, attention_, logsumexp_, after_attention_, gate_, up_;
   PerLayer query_projection_, key_projection_;
-  Tensor normed_, statistics_, row_sum_, query_statistics_, key_statistics_;
+  Tensor normed_, statistics_, row_sum_and_delta_, query_statistics_, key_statistics_;
   Tensor residual_gradient_, attention_gradient_, key_value_gradient_sum_;
-  SideCopies copies_;
-  std::vector<SideCopies::Mark> sent_, fetched_;  // by layer
-  Tensor attention_sum_;                          // empty where sums have the model's dtype
+  CopyStream copies_;
+  std::vector<CopyStream::Event> sent_, fetched_;  // by layer
+  Tensor attention_sum_;                           // empty where sums have the model's dtype
 };
 
 }  // namespace ringtrain

@@ -14,34 +14,34 @@ class Block {
   Block(const ModelSpec& spec, Parameters& parameters, const BlockIds& ids, Ring& ring,
         const TensorView& attention_workspace, const FeedforwardWorkspace& feedforward_workspace, bool deterministic)
       : parameters_(&parameters),
-        group_(ids.group),
-        attention_(spec, parameters, ids, ids.group - 1, ring, attention_workspace, deterministic),
+        bucket_(ids.bucket),
+        attention_(spec, parameters, ids, ids.bucket - 1, ring, attention_workspace, deterministic),
         feedforward_(spec, parameters, ids, feedforward_workspace) {}
 
-  /// Return the parameter group whose gradients backward completes.
-  int group() const { return group_; }
+  /// Return the bucket whose gradients backward completes.
+  int bucket() const { return bucket_; }
 
   /// Fills t.output from t.input.
   void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
-    const Span span(stream.trace(), "layer forward", {{"layer", group_ - 1}});
-    const WeightsInUse weights(*parameters_, group_);
+    const Span span(stream.trace(), "layer forward", {{"layer", bucket_ - 1}});
+    const WeightsGuard weights(*parameters_, bucket_);
     attention_.forward(stream, batch, t);
     feedforward_.forward(stream, t);
-    dump(stream, {.name = "output", .layer = group_ - 1}, t.output);
+    dump(stream, {.name = "output", .layer = bucket_ - 1}, t.output);
   }
   /// t.residual_gradient, the gradient of t.output, becomes that of t.input; adds the weights' gradients.
-  void backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Kept& kept) {
-    const Span span(stream.trace(), "layer backward", {{"layer", group_ - 1}});
-    const WeightsInUse weights(*parameters_, group_);
-    dump(stream, {.name = "output", .layer = group_ - 1, .gradient = true}, t.residual_gradient);
-    attention_.restore(stream, batch, t, kept);
-    feedforward_.backward(stream, t, kept);
+  void backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Saved& saved) {
+    const Span span(stream.trace(), "layer backward", {{"layer", bucket_ - 1}});
+    const WeightsGuard weights(*parameters_, bucket_);
+    dump(stream, {.name = "output", .layer = bucket_ - 1, .gradient = true}, t.residual_gradient);
+    attention_.restore(stream, batch, t, saved);
+    feedforward_.backward(stream, t, saved);
     attention_.backward(stream, batch, t);
   }
 
  private:
   Parameters* parameters_;
-  int group_;
+  int bucket_;
   RingAttention attention_;
   Feedforward feedforward_;
 };

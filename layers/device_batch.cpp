@@ -32,11 +32,11 @@ DeviceBatch::DeviceBatch(Allocator& allocator, const ModelSpec& spec, const Exec
   if (shape.documents) documents_ = make("batch documents", DType::int32);
   weights_ = make("batch weights", accumulator(shape.dtype));
   if (spec.positions == Positions::rope) {
-    frequencies_ = rotary_frequencies(head_dim_, spec.rope_theta, spec.rope_scaling);
-    long_frequencies_ = rotary_frequencies(head_dim_, spec.rope_theta, spec.rope_scaling, unbounded);
+    frequencies_ = rope_frequencies(head_dim_, spec.rope_theta, spec.rope_scaling);
+    long_frequencies_ = rope_frequencies(head_dim_, spec.rope_theta, spec.rope_scaling, unbounded);
     short_length_ =
         spec.rope_scaling.type == RopeType::longrope ? spec.rope_scaling.original_max_position_embeddings : unbounded;
-    rotary_ = allocator.make(Tag::activations, "rotary table", accumulator(shape.dtype), {tokens, head_dim_});
+    rope_table_ = allocator.make(Tag::activations, "rope table", accumulator(shape.dtype), {tokens, head_dim_});
   }
 }
 
@@ -56,9 +56,9 @@ void DeviceBatch::load(Stream& stream, const Batch& batch) {
   dump(stream, {.name = "input.positions"}, position_ids());
   dump(stream, {.name = "input.weights"}, weights());
   if (batch.has_documents) dump(stream, {.name = "input.documents"}, documents().flat());
-  if (rotary_.empty()) return;
+  if (rope_table_.empty()) return;
   const bool is_long = sequence_length(batch) > short_length_;
-  rotary_table(stream, rotary(), position_ids(), is_long ? long_frequencies_ : frequencies_);
+  ringtrain::rope_table(stream, rope_table(), position_ids(), is_long ? long_frequencies_ : frequencies_);
 }
 
 bool DeviceBatch::has_target(std::int64_t begin, std::int64_t end) const {
@@ -70,8 +70,8 @@ TensorView DeviceBatch::documents() const {
   return host_->has_documents ? documents_.view().prefix({B_, T_}) : TensorView{};
 }
 
-TensorView DeviceBatch::rotary() const {
-  return rotary_.empty() ? TensorView{} : rotary_.view().prefix({tokens(), head_dim_});
+TensorView DeviceBatch::rope_table() const {
+  return rope_table_.empty() ? TensorView{} : rope_table_.view().prefix({tokens(), head_dim_});
 }
 
 }  // namespace ringtrain

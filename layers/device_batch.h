@@ -4,9 +4,9 @@
 
 #include "data/batch.h"
 #include "framework/allocator.h"
-#include "framework/stream_mark.h"
+#include "framework/event.h"
 #include "kernels/attention.h"
-#include "kernels/rotary.h"
+#include "kernels/rope.h"
 #include "layers/execution_shape.h"
 #include "layers/model_spec.h"
 
@@ -31,18 +31,18 @@ class DeviceBatch {
   TensorView weights() const { return weights_.view().prefix({tokens()}); }         // [B * T], of the loss
   TensorView documents() const;                                                     // int32 [B, T], or empty: one
   /// Return [B * T, D], or an empty view of a model that rotates nothing.
-  TensorView rotary() const;
+  TensorView rope_table() const;
   /// Return whether any of tokens [begin, end) has a label.
   bool has_target(std::int64_t begin, std::int64_t end) const;
   /// Return where this rank's tokens stand.
-  AttentionTokens places() const { return {host_->segments, documents()}; }
+  AttentionTokens token_positions() const { return {host_->segments, documents()}; }
 
  private:
   std::int64_t head_dim_;
-  RotaryFrequencies frequencies_, long_frequencies_;  // the second for sequences of more than short_length_ tokens
+  RopeFrequencies frequencies_, long_frequencies_;  // the second for sequences of more than short_length_ tokens
   std::int64_t short_length_ = 0;
-  Tensor tokens_, labels_, positions_, documents_, weights_, rotary_;
-  StreamMark copied_;
+  Tensor tokens_, labels_, positions_, documents_, weights_, rope_table_;
+  Event copied_;
   const Batch* host_ = nullptr;
   std::int64_t B_ = 0, T_ = 0;
 };

@@ -8,7 +8,7 @@ namespace ringtrain {
 
 void Embedding::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x) const {
   const Span span(stream.trace(), "embedding");
-  const WeightsInUse weights(*parameters_, group);
+  const WeightsGuard weights(*parameters_, bucket);
   embedding_forward(stream, x, batch.token_ids(), parameters_->weight(tokens_), /*accumulate=*/false);
   if (positions_ >= 0) {
     embedding_forward(stream, x, batch.position_ids(), parameters_->weight(positions_), /*accumulate=*/true);

@@ -18,7 +18,7 @@ class Embedding {
   void backward(Stream& stream, const DeviceBatch& batch, const TensorView& dx) const;
 
  private:
-  static constexpr int group = 0;
+  static constexpr int bucket = 0;
   Parameters* parameters_;
   int tokens_, positions_;
 };

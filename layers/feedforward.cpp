@@ -10,10 +10,10 @@
 namespace ringtrain {
 
 FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape,
-                                           const Kept& kept, bool trains)
+                                           const Saved& saved, bool trains)
     : C_(spec.hidden_size), F_(spec.intermediate_size), norm_statistics_(Norm::statistics_per_token(spec.norm)) {
   const bool whole = shape.feedforward_chunk == 0;
-  const std::int64_t most = Activations::most_tokens(shape);
+  const std::int64_t most = Activations::max_batch_tokens(shape);
   chunk_ = whole ? most : std::min(most, shape.feedforward_chunk);
   const auto make = [&](const char* name, std::int64_t width) {
     return allocator.make(whole ? Tag::activations : Tag::workspace, name, shape.dtype, {chunk_, width});
@@ -21,7 +21,7 @@ FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelSpec
   normed_ = make("feedforward chunk normed", C_);
   statistics_ = allocator.make(whole ? Tag::activations : Tag::workspace, "feedforward chunk norm statistics",
                                accumulator(shape.dtype), {chunk_, norm_statistics_});
-  if (!kept.everything) {  // else chunks are rows of what a layer keeps
+  if (!saved.everything) {  // else chunks are rows of what a layer keeps
     if (spec.gated_feedforward) gate_ = make("feedforward chunk gate", F_);
     up_ = make("feedforward chunk up", F_);
   }
@@ -31,7 +31,7 @@ FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelSpec
 
 Feedforward::Feedforward(const ModelSpec& spec, const Parameters& parameters, const BlockIds& ids,
                          const FeedforwardWorkspace& workspace)
-    : layer_(ids.group - 1),
+    : layer_(ids.bucket - 1),
       gated_(spec.gated_feedforward),
       norm_(parameters, ids.feedforward_norm, spec.norm, spec.norm_eps),
       gate_(parameters, ids.gate),
@@ -96,7 +96,7 @@ void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
   }
 }
 
-void Feedforward::backward(Stream& stream, const BlockTensors& t, const Kept& kept) const {
+void Feedforward::backward(Stream& stream, const BlockTensors& t, const Saved& saved) const {
   const Span span(stream.trace(), "feedforward backward");
   const std::int64_t tokens = t.after_attention.dim(0);
   for (std::int64_t begin = 0; begin < tokens; begin += workspace_->chunk()) {
@@ -104,7 +104,7 @@ void Feedforward::backward(Stream& stream, const BlockTensors& t, const Kept& ke
     const Chunk c = chunk_of(t, begin, end);
     const TensorView gradient = t.residual_gradient.rows(begin, end);
     normalise(stream, c);
-    if (!kept.everything) expand(stream, c);
+    if (!saved.everything) expand(stream, c);
     activate(stream, c);
 
     down_.backward_weight(stream, gradient, c.product);

@@ -13,7 +13,7 @@ namespace ringtrain {
 /// Tag::workspace, or, where a chunk is all tokens, under Tag::activations. Without training: no gradient.
 class FeedforwardWorkspace {
  public:
-  FeedforwardWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, const Kept& kept,
+  FeedforwardWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, const Saved& saved,
                        bool trains);
 
   /// Return the tokens of a chunk.
@@ -38,7 +38,7 @@ class Feedforward {
   /// Fills t.output from t.after_attention; the two may not be the same memory.
   void forward(Stream& stream, const BlockTensors& t) const;
   /// t.residual_gradient, the gradient of t.output, becomes that of t.after_attention. Overwrites t.gate and t.up.
-  void backward(Stream& stream, const BlockTensors& t, const Kept& kept) const;
+  void backward(Stream& stream, const BlockTensors& t, const Saved& saved) const;
 
  private:
   /// One chunk's tensors, each [n, C] or [n, F].

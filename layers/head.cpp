@@ -12,7 +12,7 @@ namespace ringtrain {
 Head::Head(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens,
            Parameters& parameters, const ModelIds& ids)
     : parameters_(&parameters),
-      group_(ids.head_group),
+      bucket_(ids.head_bucket),
       tied_(ids.tied),
       norm_(parameters, ids.final_norm, spec.norm, spec.norm_eps),
       head_(parameters, ids.head),

@@ -37,11 +37,11 @@ class Head {
   };
   /// What a pass holds of the weights: a tied head's own are the embedding's.
   struct Weights {
-    explicit Weights(const Head& head) : norm(*head.parameters_, head.group_) {
+    explicit Weights(const Head& head) : norm(*head.parameters_, head.bucket_) {
       if (head.tied_) embedding.emplace(*head.parameters_, 0);
     }
-    WeightsInUse norm;
-    std::optional<WeightsInUse> embedding;
+    WeightsGuard norm;
+    std::optional<WeightsGuard> embedding;
   };
   Chunk chunk_from(std::int64_t begin, std::int64_t tokens) const;
   /// Fills logits and nll; with gradient: logits becomes its own.
@@ -49,7 +49,7 @@ class Head {
                bool gradient);
 
   Parameters* parameters_;
-  int group_;
+  int bucket_;
   bool tied_;
   Norm norm_;
   Linear head_;

@@ -13,24 +13,24 @@ namespace {
 class TableWriter {
  public:
   TableWriter(const ModelSpec& spec, ParameterTable& table)
-      : table_(table), norm_bias_(spec.norm == NormKind::layer_norm), deviation_(spec.initializer_range) {}
+      : table_(table), norm_bias_(spec.norm == NormKind::layer_norm), stddev_(spec.initializer_range) {}
 
-  void begin_group(int group) { group_ = group; }
+  void begin_bucket(int bucket) { bucket_ = bucket; }
 
-  int matrix(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation) {
+  int matrix(const std::string& name, std::int64_t rows, std::int64_t columns, double stddev) {
     return table_.add({.name = name + ".weight",
                        .shape = {rows, columns},
-                       .group = group_,
+                       .bucket = bucket_,
                        .decay = true,
                        .init_value = 0,
-                       .init_deviation = deviation});
+                       .init_stddev = stddev});
   }
   int matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    return matrix(name, rows, columns, deviation_);
+    return matrix(name, rows, columns, stddev_);
   }
   LinearIds linear(const std::string& name, std::int64_t out, std::int64_t in, bool bias, double factor = 1.0) {
     LinearIds ids;
-    ids.weight = matrix(name, out, in, deviation_ * factor);
+    ids.weight = matrix(name, out, in, stddev_ * factor);
     if (bias) ids.bias = vector(name + ".bias", out, 0.0);
     return ids;
   }
@@ -46,12 +46,12 @@ class TableWriter {
  private:
   int vector(const std::string& name, std::int64_t size, double value) {
     return table_.add(
-        {.name = name, .shape = {size}, .group = group_, .decay = false, .init_value = value, .init_deviation = 0});
+        {.name = name, .shape = {size}, .bucket = bucket_, .decay = false, .init_value = value, .init_stddev = 0});
   }
   ParameterTable& table_;
   bool norm_bias_;
-  double deviation_;
-  int group_ = 0;
+  double stddev_;
+  int bucket_ = 0;
 };
 
 BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t layer) {
@@ -64,8 +64,8 @@ BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t
       spec.scaled_residual_init ? 1.0 / std::sqrt(2.0 * static_cast<double>(spec.num_hidden_layers())) : 1.0;
   const std::string prefix = "model.layers." + std::to_string(layer);
   BlockIds ids;
-  ids.group = static_cast<int>(layer) + 1;
-  writer.begin_group(ids.group);
+  ids.bucket = static_cast<int>(layer) + 1;
+  writer.begin_bucket(ids.bucket);
   ids.attention_norm = writer.norm(prefix + ".input_layernorm", C);
   ids.query = writer.linear(prefix + ".self_attn.q_proj", queries, C, biases.query_key_value);
   ids.key = writer.linear(prefix + ".self_attn.k_proj", keys, C, biases.query_key_value);
@@ -89,7 +89,7 @@ ModelParameters describe_parameters(const ModelSpec& spec) {
   ModelParameters model;
   ModelIds& ids = model.ids;
   TableWriter writer(spec, model.table);
-  writer.begin_group(0);
+  writer.begin_bucket(0);
   ids.token_embedding = writer.matrix("model.embed_tokens", V, C);
   if (spec.positions == Positions::learned) {
     ids.position_embedding = writer.matrix("model.embed_positions", spec.max_position_embeddings, C);
@@ -97,9 +97,9 @@ ModelParameters describe_parameters(const ModelSpec& spec) {
   for (std::int64_t layer = 0; layer < spec.num_hidden_layers(); ++layer) {
     ids.blocks.push_back(describe_block(writer, spec, layer));
   }
-  ids.head_group = static_cast<int>(spec.num_hidden_layers()) + 1;
+  ids.head_bucket = static_cast<int>(spec.num_hidden_layers()) + 1;
   ids.tied = spec.tied_head;
-  writer.begin_group(ids.head_group);
+  writer.begin_bucket(ids.head_bucket);
   ids.final_norm = writer.norm("model.norm", C);
   ids.head.weight = ids.tied ? ids.token_embedding : writer.matrix("lm_head", V, C);
   return model;
@@ -116,10 +116,10 @@ ParameterTable make_parameter_table(const ModelConfig& config) {
 void initialise_parameter(Stream& stream, const ParameterTable& table, int id, std::uint64_t seed, std::int64_t begin,
                           const TensorView& part) {
   const Parameter& parameter = table[id];
-  if (parameter.init_deviation == 0) {
+  if (parameter.init_stddev == 0) {
     fill(stream, part, parameter.init_value);
   } else {
-    fill_normal(stream, part, parameter.init_deviation, seed,
+    fill_normal(stream, part, parameter.init_stddev, seed,
                 (static_cast<std::uint64_t>(id) << 40) + static_cast<std::uint64_t>(begin));
   }
 }

@@ -1,4 +1,4 @@
-// Which parameters a model has: their names, shapes, groups and initial values (the table), and where each layer finds
+// Which parameters a model has: their names, shapes, buckets and initial values (the table), and where each layer finds
 // its own (the ids). Both come from one walk over the config, so they cannot disagree. Pure.
 #pragma once
 
@@ -22,7 +22,7 @@ struct NormIds {
 };
 
 struct BlockIds {
-  int group = 0;
+  int bucket = 0;
   NormIds attention_norm, feedforward_norm;
   LinearIds query, key, value, attention_output;
   NormIds query_norm, key_norm;  // [D], shared by all heads
@@ -36,7 +36,7 @@ struct ModelIds {
   std::vector<BlockIds> blocks;
   NormIds final_norm;
   LinearIds head;  // tied: the token embedding's id
-  int head_group = 0;
+  int head_bucket = 0;
   bool tied = false;
 };
 
@@ -53,19 +53,19 @@ ModelParameters describe_parameters(const ModelSpec& spec);
 ParameterTable make_parameter_table(const ModelSpec& spec);
 ParameterTable make_parameter_table(const ModelConfig& config);
 
-/// A group's weights, usable for the lifetime of this object.
-class WeightsInUse {
+/// A bucket's weights, usable for the lifetime of this object.
+class WeightsGuard {
  public:
-  WeightsInUse(Parameters& parameters, int group) : parameters_(parameters), group_(group) {
-    parameters_.acquire(group_);
+  WeightsGuard(Parameters& parameters, int bucket) : parameters_(parameters), bucket_(bucket) {
+    parameters_.acquire(bucket_);
   }
-  ~WeightsInUse() { parameters_.release(group_); }
-  WeightsInUse(const WeightsInUse&) = delete;
-  WeightsInUse& operator=(const WeightsInUse&) = delete;
+  ~WeightsGuard() { parameters_.release(bucket_); }
+  WeightsGuard(const WeightsGuard&) = delete;
+  WeightsGuard& operator=(const WeightsGuard&) = delete;
 
  private:
   Parameters& parameters_;
-  int group_;
+  int bucket_;
 };
 
 /// Sets elements [begin, begin + part.numel()) of parameter `id` to what a new model has there: a pure function of

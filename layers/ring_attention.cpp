@@ -7,7 +7,7 @@
 #include "framework/profile/trace.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
-#include "kernels/rotary.h"
+#include "kernels/rope.h"
 
 namespace ringtrain {
 
@@ -74,15 +74,15 @@ void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const Bloc
   add_to_residual(stream, t);
 }
 
-void RingAttention::restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Kept& kept) {
+void RingAttention::restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Saved& saved) {
   const Span span(stream.trace(), "recompute");
   normalise(stream, t);
-  if (kept.everything) {
+  if (saved.everything) {
     if (query_key_norm_) finish_heads(stream, batch, t);
     return;
   }
   project(stream, batch, t);
-  if (!kept.attention) attend(stream, batch, t);
+  if (!saved.attention) attend(stream, batch, t);
   add_to_residual(stream, t);
 }
 
@@ -117,8 +117,8 @@ void RingAttention::finish_heads(Stream& stream, const DeviceBatch& batch, const
     key_norm_.forward(stream, head_rows(key, D), t.key_statistics, head_rows(t.key_projection, D));
   }
   if (rope_) {
-    rotary_forward(stream, split_heads(t.query, D), batch.rotary());
-    rotary_forward(stream, split_heads(key, D), batch.rotary());
+    rope_forward(stream, split_heads(t.query, D), batch.rope_table());
+    rope_forward(stream, split_heads(key, D), batch.rope_table());
   }
   dump_tensor(stream, "query", t.query);
   dump_tensor(stream, "key", key);
@@ -136,9 +136,10 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
   ring_->forward(stream, layer_, t.key_value, batch.documents(), [&](const RingBlock& block) {
     const Span span(stream.trace(), "attention kernel",
                     {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/2)}});
-    const AttentionEnds ends{
-        .first = block.first, .last = block.last, .out = t.attention.reshape(heads), .lse = t.logsumexp};
-    attention_forward(stream, shape_, query, block.k, block.v, batch.places(), block.tokens, state, ends, workspace_);
+    const AttentionPhase phase{
+        .init = block.first, .finalize = block.last, .out = t.attention.reshape(heads), .lse = t.logsumexp};
+    attention_forward(stream, shape_, query, block.k, block.v, batch.token_positions(), block.tokens, state, phase,
+                      workspace_);
   });
   dump_tensor(stream, "attention", t.attention);
   dump_tensor(stream, "logsumexp", t.logsumexp);
@@ -161,16 +162,16 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   dump_gradient(stream, "attention", t.attention_gradient);
 
   // Delta and the logsumexp are those of the whole row, never of a block.
-  const TensorView query = t.query.reshape(heads), dout = t.attention_gradient.reshape(heads), &delta = t.row_sum;
+  const TensorView query = t.query.reshape(heads), dout = t.attention_gradient.reshape(heads), &delta = t.delta;
   attention_delta(stream, delta, dout, t.attention.reshape(heads));
   dump_tensor(stream, "delta", delta);
   const TensorView &dquery = t.attention, &dquery_sum = t.attention_sum;  // O is not needed any more
   const TensorView& dkv_sum = t.key_value_gradient_sum;
   const TensorView dkey = half(t.key_value_gradient, 0), dvalue = half(t.key_value_gradient, 1);
   const TensorView& dnormed = t.after_attention;  // the feedforward's backward was its last reader
-  const auto turn_back = [&](const TensorView& gradient, const TensorView& sum) {
+  const auto apply_rope_backward = [&](const TensorView& gradient, const TensorView& sum) {
     if (rope_) {
-      rotary_backward(stream, split_heads(gradient, shape_.D), split_heads(sum, shape_.D), batch.rotary());
+      rope_backward(stream, split_heads(gradient, shape_.D), split_heads(sum, shape_.D), batch.rope_table());
     } else {
       convert(stream, gradient, sum);
     }
@@ -182,14 +183,14 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
                       {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/5)}});
     AttentionShape shape = shape_;
     shape.B = block.sequences;
-    const AttentionTokens own{batch.places().segments, block.sequences_of(batch.documents())};
+    const AttentionTokens own{batch.token_positions().segments, block.sequences_of(batch.documents())};
     const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
     attention_backward(stream, shape, of(query), block.k, block.v, of(dout), of(t.logsumexp), of(delta), own,
                        block.tokens, of(dquery_sum.reshape(heads)), block.dk, block.dv, workspace_);
   };
-  const auto while_keys_come_home = [&] {
+  const auto while_keys_return = [&] {
     dump_gradient(stream, "query", dquery_sum);
-    turn_back(dquery, dquery_sum);
+    apply_rope_backward(dquery, dquery_sum);
     if (query_key_norm_) {
       const TensorView gradient = head_rows(dquery, shape_.D);
       query_norm_.backward(stream, gradient, gradient, head_rows(t.query_projection, shape_.D), t.query_statistics,
@@ -199,11 +200,11 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
     query_.backward_weight(stream, dquery, t.normed);
     query_.backward_input(stream, dnormed, dquery, /*accumulate=*/false);
   };
-  ring_->backward(stream, layer_, t.key_value, batch.documents(), dkv_sum, visit, while_keys_come_home);
+  ring_->backward(stream, layer_, t.key_value, batch.documents(), dkv_sum, visit, while_keys_return);
 
   dump_gradient(stream, "key", half(dkv_sum, 0));
   dump_gradient(stream, "value", half(dkv_sum, 1));
-  turn_back(dkey, half(dkv_sum, 0));
+  apply_rope_backward(dkey, half(dkv_sum, 0));
   if (query_key_norm_) {
     const TensorView gradient = head_rows(dkey, shape_.D);
     key_norm_.backward(stream, gradient, gradient, head_rows(t.key_projection, shape_.D), t.key_statistics,

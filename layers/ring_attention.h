@@ -23,7 +23,7 @@ class RingAttention {
   /// Fills t.after_attention from t.input, and on the way all that backward can use.
   void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
   /// Makes again, before backward, what forward made and the plan did not keep.
-  void restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Kept& kept);
+  void restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Saved& saved);
   /// Adds to t.residual_gradient, which holds the gradient of t.after_attention, that of the path through attention:
   /// it becomes the gradient of t.input. Overwrites t.attention, t.key_value and t.after_attention.
   void backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);

@@ -31,20 +31,20 @@ RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, b
 
 struct Transformer::State {
   State(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, Parameters& model_parameters,
-        Stream& model_stream, Communicator* ring_ranks)
+        Stream& model_stream, Communicator* sequence_group)
       : mask(spec.layers[0].mask),
         parameters(model_parameters),
         stream(model_stream),
         ids(describe_parameters(spec).ids),
         activations(allocator, spec, shape, parameters.has_gradients()),
-        batch(allocator, spec, shape, Activations::most_tokens(shape)),
-        ring(allocator, ring_ranks, shape.ring_size, ring_capacity(spec, shape, parameters.has_gradients())),
+        batch(allocator, spec, shape, Activations::max_batch_tokens(shape)),
+        ring(allocator, sequence_group, shape.ring_size, ring_capacity(spec, shape, parameters.has_gradients())),
         attention_workspace(
             allocator.make(Tag::workspace, "attention workspace", DType::uint8,
                            {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream, spec, shape))})),
-        feedforward_workspace(allocator, spec, shape, activations.kept(), parameters.has_gradients()),
+        feedforward_workspace(allocator, spec, shape, activations.saved(), parameters.has_gradients()),
         embedding(parameters, ids),
-        head(allocator, spec, shape, Activations::most_tokens(shape), parameters, ids) {
+        head(allocator, spec, shape, Activations::max_batch_tokens(shape), parameters, ids) {
     for (const BlockIds& block : ids.blocks) {
       blocks.emplace_back(spec, parameters, block, ring, attention_workspace.view(), feedforward_workspace,
                           shape.deterministic);
@@ -85,11 +85,12 @@ struct Transformer::State {
 };
 
 Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
-                         Parameters& parameters, Stream& stream, Communicator* ring) {
+                         Parameters& parameters, Stream& stream, Communicator* sequence_group) {
   check_spec(spec);
-  ensure(ring ? ring->size() == shape.ring_size : allocator.planning(), "the ring's communicator fits ring_size");
+  ensure(sequence_group ? sequence_group->size() == shape.ring_size : allocator.planning(),
+         "the ring's communicator fits ring_size");
   ensure(parameters.table().flat_size() == make_parameter_table(spec).flat_size(), "parameters of this very model");
-  state_ = std::make_unique<State>(spec, shape, allocator, parameters, stream, ring);
+  state_ = std::make_unique<State>(spec, shape, allocator, parameters, stream, sequence_group);
 }
 
 Transformer::~Transformer() = default;
@@ -98,11 +99,11 @@ void Transformer::initialise(std::uint64_t seed) {
   Parameters& parameters = state_->parameters;
   Stream& stream = state_->stream;
   const ParameterTable& table = parameters.table();
-  for (int group = 0; group < table.groups(); ++group) {
-    const WeightsInUse weights(parameters, group);
-    fill(stream, parameters.group_weights(group), 0.0);  // the padding too
+  for (int bucket = 0; bucket < table.buckets(); ++bucket) {
+    const WeightsGuard weights(parameters, bucket);
+    fill(stream, parameters.bucket_weights(bucket), 0.0);  // the padding too
     for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
-      if (table[id].group == group) initialise_parameter(stream, table, id, seed, 0, parameters.weight(id).flat());
+      if (table[id].bucket == bucket) initialise_parameter(stream, table, id, seed, 0, parameters.weight(id).flat());
     }
   }
 }
@@ -113,17 +114,17 @@ void Transformer::zero_gradients() {
 
 void Transformer::train_step(const Batch& batch, double denominator, GradientObserver* observer) {
   State& s = *state_;
-  const auto complete = [&](int group) {
-    if (observer) observer->group_complete(group);
+  const auto complete = [&](int bucket) {
+    if (observer) observer->bucket_complete(bucket);
   };
   s.load(batch);
   const TensorView output = s.run_forward(/*training=*/true);
   s.head.train(s.stream, s.batch, output, s.tensors(0, true).residual_gradient, denominator);
-  complete(s.ids.head_group);
+  complete(s.ids.head_bucket);
   for (std::size_t layer = s.blocks.size(); layer-- > 0;) {
     s.activations.before_backward(static_cast<std::int64_t>(layer));
-    s.blocks[layer].backward(s.stream, s.batch, s.tensors(layer, true), s.activations.kept());
-    complete(s.blocks[layer].group());
+    s.blocks[layer].backward(s.stream, s.batch, s.tensors(layer, true), s.activations.saved());
+    complete(s.blocks[layer].bucket());
   }
   s.embedding.backward(s.stream, s.batch, s.tensors(0, true).residual_gradient);
   complete(0);

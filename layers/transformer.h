@@ -22,10 +22,10 @@ class Transformer {
  public:
   /// parameters and stream must outlive it. ring: this rank's sequence-parallel group; null only when planning.
   Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, Parameters& parameters,
-              Stream& stream, Communicator* ring);
+              Stream& stream, Communicator* sequence_group);
   Transformer(const ModelConfig& config, const ExecutionShape& shape, Allocator& allocator, Parameters& parameters,
-              Stream& stream, Communicator* ring)
-      : Transformer(model_spec(config), shape, allocator, parameters, stream, ring) {}
+              Stream& stream, Communicator* sequence_group)
+      : Transformer(model_spec(config), shape, allocator, parameters, stream, sequence_group) {}
   ~Transformer();
 
   /// Sets all weights from (seed, parameter, element): the same on every mesh.
@@ -35,7 +35,7 @@ class Transformer {
 
   /// Runs forward and backward of one micro-batch: adds the gradients of sum(weight * nll) / denominator to the
   /// parameters' gradients, and this rank's sum(weight * nll) to loss_sum() (ring communication in every layer).
-  /// denominator: the sum of weights over dp x sp x accumulation. observer (may be null): told as groups complete.
+  /// denominator: the sum of weights over dp x sp x accumulation. observer (may be null): told as buckets complete.
   void train_step(const Batch& batch, double denominator, GradientObserver* observer);
 
   /// Returns when the batch of the last call may be filled anew: the device has its own copy.

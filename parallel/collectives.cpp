@@ -10,16 +10,16 @@ namespace ringtrain {
 namespace {
 
 /// The k-th partner of a rank: in round k all ranks send to the one k further, so that none is everybody's target.
-int further(const Communicator& communicator, int k) {
+int next_rank(const Communicator& communicator, int k) {
   return (communicator.rank() + k) % communicator.size();
 }
-int behind(const Communicator& communicator, int k) {
+int prev_rank(const Communicator& communicator, int k) {
   return (communicator.rank() - k + communicator.size()) % communicator.size();
 }
 
-void wait_all(Communicator& communicator, std::vector<Ticket>& tickets) {
-  for (const Ticket ticket : tickets) communicator.wait(ticket);
-  tickets.clear();
+void wait_all(Communicator& communicator, std::vector<Request>& requests) {
+  for (const Request request : requests) communicator.wait(request);
+  requests.clear();
 }
 
 /// Return every rank's values, in rank order.
@@ -30,13 +30,13 @@ std::vector<T> gather(Communicator& communicator, std::span<const T> values, con
   std::vector<T> all(n * static_cast<std::size_t>(communicator.size()));
   const auto part = [&](int rank) { return all.data() + n * static_cast<std::size_t>(rank); };
   std::copy(values.begin(), values.end(), part(communicator.rank()));
-  std::vector<Ticket> tickets;
+  std::vector<Request> requests;
   for (int k = 1; k < communicator.size(); ++k) {
-    const int to = further(communicator, k), from = behind(communicator, k);
-    tickets.push_back(
+    const int to = next_rank(communicator, k), from = prev_rank(communicator, k);
+    requests.push_back(
         communicator.exchange(host_view(values.data(), shape), to, host_view(part(from), shape), from, site));
   }
-  wait_all(communicator, tickets);
+  wait_all(communicator, requests);
   return all;
 }
 
@@ -77,15 +77,15 @@ std::vector<double> all_gather(Communicator& communicator, std::span<const doubl
 
 void broadcast(Communicator& communicator, const TensorView& x, int root, const CallSite& site) {
   ensure(root >= 0 && root < communicator.size(), "a broadcast has a root among the ranks");
-  std::vector<Ticket> tickets;
+  std::vector<Request> requests;
   if (communicator.rank() == root) {
     for (int k = 1; k < communicator.size(); ++k) {
-      tickets.push_back(communicator.exchange(x, further(communicator, k), {}, no_peer, site));
+      requests.push_back(communicator.exchange(x, next_rank(communicator, k), {}, no_peer, site));
     }
   } else {
-    tickets.push_back(communicator.exchange({}, no_peer, x, root, site));
+    requests.push_back(communicator.exchange({}, no_peer, x, root, site));
   }
-  wait_all(communicator, tickets);
+  wait_all(communicator, requests);
 }
 
 Slice slice_of(std::int64_t n, int ranks, int rank) {
@@ -107,7 +107,7 @@ void ReduceScatter::start(Communicator& communicator, const TensorView& x, const
   order_ = order;
   communicator_ = &communicator;
   if (order == SumOrder::by_communicator) {
-    tickets_.push_back(communicator.reduce_slices(x_, site));
+    requests_.push_back(communicator.reduce_scatter(x_, site));
     return;
   }
   ensure(ranks == 1 || (staging.dtype == x.dtype && staging.device == x.device), "staging is like x");
@@ -116,10 +116,10 @@ void ReduceScatter::start(Communicator& communicator, const TensorView& x, const
   staging_ = staging.prefix({ranks - 1, count});  // in rank order, without this rank
   post_together(communicator, [&] {
     for (int k = 1; k < ranks; ++k) {
-      const int to = further(communicator, k), from = behind(communicator, k);
+      const int to = next_rank(communicator, k), from = prev_rank(communicator, k);
       const Slice theirs = slice_of(n, ranks, to);
       const int row = from < rank ? from : from - 1;
-      tickets_.push_back(
+      requests_.push_back(
           communicator.exchange(x_.flat(theirs.begin, theirs.end), to, staging_.rows(row, row + 1), from, site));
     }
   });
@@ -128,7 +128,7 @@ void ReduceScatter::start(Communicator& communicator, const TensorView& x, const
 void ReduceScatter::finish(Stream& stream) {
   ensure(pending(), "a reduce-scatter was started");
   Communicator& communicator = *std::exchange(communicator_, nullptr);
-  wait_all(communicator, tickets_);
+  wait_all(communicator, requests_);
   if (order_ == SumOrder::by_communicator) return;
   const int ranks = communicator.size(), rank = communicator.rank();
   const Slice own = slice_of(x_.numel(), ranks, rank);
@@ -144,20 +144,20 @@ void all_gather_slices(Communicator& communicator, const TensorView& x, const Ca
   const int ranks = communicator.size();
   const TensorView flat = x.flat();
   if (communicator.reduces_gpu_memory() && !x.device.is_cpu()) {
-    return communicator.wait(communicator.gather_slices(flat, site));
+    return communicator.wait(communicator.all_gather(flat, site));
   }
   const auto part = [&](int rank) {
     const Slice slice = slice_of(flat.numel(), ranks, rank);
     return flat.flat(slice.begin, slice.end);
   };
-  std::vector<Ticket> tickets;
+  std::vector<Request> requests;
   post_together(communicator, [&] {
     for (int k = 1; k < ranks; ++k) {
-      const int to = further(communicator, k), from = behind(communicator, k);
-      tickets.push_back(communicator.exchange(part(communicator.rank()), to, part(from), from, site));
+      const int to = next_rank(communicator, k), from = prev_rank(communicator, k);
+      requests.push_back(communicator.exchange(part(communicator.rank()), to, part(from), from, site));
     }
   });
-  wait_all(communicator, tickets);
+  wait_all(communicator, requests);
 }
 
 }  // namespace ringtrain

@@ -50,7 +50,7 @@ class ReduceScatter {
   Communicator* communicator_ = nullptr;
   TensorView x_, staging_;
   SumOrder order_ = SumOrder::by_rank;
-  std::vector<Ticket> tickets_;
+  std::vector<Request> requests_;
 };
 
 /// x's slices, each correct on its owner, become correct on every rank. In place, no staging.

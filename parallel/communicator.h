@@ -22,7 +22,7 @@ struct CallSite {
 };
 
 /// Names one exchange under way. 0 is "nothing under way" and may be waited on.
-struct Ticket {
+struct Request {
   std::uint64_t id = 0;
 };
 
@@ -40,12 +40,12 @@ class Communicator {
   /// order. Sizes and call sites of the two sides must agree: ranks that do different things end with Error(rank) that
   /// names both. 0 bytes are a message too. Of several exchanges that begin together, those that send come first: then
   /// messages in both directions between two processes move at once (see MpiWorld::exchange).
-  virtual Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from,
-                          const CallSite& site) = 0;
+  virtual Request exchange(const TensorView& send, int to, const TensorView& receive, int from,
+                           const CallSite& site) = 0;
   /// Exchanges of GPU memory, in this communicator and in those split off it later, belong to this stream: they begin
   /// behind what it was given when they are posted, and what it is given after wait() runs behind them; wait() itself
   /// does not wait for the GPU. stream must outlive them. Without it a communicator exchanges host memory alone.
-  virtual void order_with(Stream& stream) = 0;
+  virtual void set_stream(Stream& stream) = 0;
   /// Exchanges posted between the two are one act: what a rank posts in a round may depend on what others post in the
   /// same round, in any order. None of them may be waited for before the end. (post_together calls both.)
   virtual void begin_group() {}
@@ -53,16 +53,16 @@ class Communicator {
   /// Whether it sums and gathers GPU memory by itself, too: faster than exchanges, and without staging.
   virtual bool reduces_gpu_memory() const { return false; }
   /// Begin one act, as exchange does, on the slices (slice_of in parallel/collectives.h) of x, a flat tensor in GPU
-  /// memory as long on every rank. reduce_slices: this rank's slice becomes the sum over ranks, in any order, which
-  /// rounds to x's type at every addition; the other slices are lost. gather_slices: every slice becomes its owner's.
+  /// memory as long on every rank. reduce_scatter: this rank's slice becomes the sum over ranks, in any order, which
+  /// rounds to x's type at every addition; the other slices are lost. all_gather: every slice becomes its owner's.
   /// Neither is part of a group. Only where reduces_gpu_memory().
-  virtual Ticket reduce_slices([[maybe_unused]] const TensorView& x, [[maybe_unused]] const CallSite& site) {
+  virtual Request reduce_scatter([[maybe_unused]] const TensorView& x, [[maybe_unused]] const CallSite& site) {
     fail(ExitCode::internal, "a communicator without reductions of its own is asked for one");
   }
-  virtual Ticket gather_slices(const TensorView& x, const CallSite& site) { return reduce_slices(x, site); }
+  virtual Request all_gather(const TensorView& x, const CallSite& site) { return reduce_scatter(x, site); }
   /// Returns when both halves are done. Throws Error(rank) that names rank, peer, operation, layer and hop when it
   /// waits longer than the timeout, and the first error of any rank once one has aborted.
-  virtual void wait(Ticket ticket) = 0;
+  virtual void wait(Request request) = 0;
   /// Returns when all ranks have called it.
   virtual void barrier(const CallSite& site) = 0;
   /// Return a communicator of the ranks that gave the same colour, ordered by this one's rank. All ranks must call it.

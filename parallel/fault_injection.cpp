@@ -62,20 +62,18 @@ class FaultyCommunicator final : public Communicator {
 
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
-  Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
+  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
     return inner_.exchange(send, to, receive, from, passed(site));
   }
   bool reduces_gpu_memory() const override { return inner_.reduces_gpu_memory(); }
-  Ticket reduce_slices(const TensorView& x, const CallSite& site) override {
-    return inner_.reduce_slices(x, passed(site));
+  Request reduce_scatter(const TensorView& x, const CallSite& site) override {
+    return inner_.reduce_scatter(x, passed(site));
   }
-  Ticket gather_slices(const TensorView& x, const CallSite& site) override {
-    return inner_.gather_slices(x, passed(site));
-  }
-  void order_with(Stream& stream) override { inner_.order_with(stream); }
+  Request all_gather(const TensorView& x, const CallSite& site) override { return inner_.all_gather(x, passed(site)); }
+  void set_stream(Stream& stream) override { inner_.set_stream(stream); }
   void begin_group() override { inner_.begin_group(); }
   void end_group() override { inner_.end_group(); }
-  void wait(Ticket ticket) override { inner_.wait(ticket); }
+  void wait(Request request) override { inner_.wait(request); }
   void barrier(const CallSite& site) override { inner_.barrier(site); }
   std::unique_ptr<Communicator> split(int colour) override {
     auto inner = inner_.split(colour);

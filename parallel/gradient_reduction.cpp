@@ -15,12 +15,12 @@ GradientReduction::GradientReduction(Allocator& allocator, Communicator* world, 
   if (size_ == 1) return;
   if (world) {
     communicator_ = world->split(0);
-    communicator_->order_with(stream);
+    communicator_->set_stream(stream);
   }
   const ParameterTable& table = parameters.table();
   std::int64_t largest = 0;
-  for (int group = 0; group < table.groups(); ++group) {
-    largest = std::max(largest, table.group_end(group) - table.group_begin(group));
+  for (int bucket = 0; bucket < table.buckets(); ++bucket) {
+    largest = std::max(largest, table.bucket_end(bucket) - table.bucket_begin(bucket));
   }
   slots_.resize(buffers);
   if (order == SumOrder::by_communicator) return;
@@ -35,34 +35,34 @@ GradientReduction::~GradientReduction() {
   communicator_.reset();
 }
 
-void GradientReduction::group_complete(int group) {
-  ensure(group >= 0 && group < parameters_->table().groups(), "a group that exists");
-  const std::int64_t bucket = issued_++;
+void GradientReduction::bucket_complete(int bucket) {
+  ensure(bucket >= 0 && bucket < parameters_->table().buckets(), "a bucket that exists");
+  const std::int64_t issue = issued_++;
   if (size_ == 1) return;
-  Slot& slot = slots_[static_cast<std::size_t>(bucket % buffers)];
+  Slot& slot = slots_[static_cast<std::size_t>(issue % buffers)];
   if (slot.reduction.pending()) slot.reduction.finish(*stream_);
-  slot.reduction.start(*communicator_, parameters_->group_gradients(group), slot.staging,
-                       {.operation = "gradient reduction of a parameter group", .layer = group}, order_);
+  slot.reduction.start(*communicator_, parameters_->bucket_gradients(bucket), slot.staging,
+                       {.operation = "gradient reduction of a bucket", .layer = bucket}, order_);
 }
 
 void GradientReduction::finish() {
-  ensure(issued_ == parameters_->table().groups(), "every group is reduced once a step");
-  for (std::int64_t bucket = issued_; bucket < issued_ + std::ssize(slots_); ++bucket) {  // oldest first
-    Slot& slot = slots_[static_cast<std::size_t>(bucket % buffers)];
+  ensure(issued_ == parameters_->table().buckets(), "every bucket is reduced once a step");
+  for (std::int64_t issue = issued_; issue < issued_ + std::ssize(slots_); ++issue) {  // oldest first
+    Slot& slot = slots_[static_cast<std::size_t>(issue % buffers)];
     if (slot.reduction.pending()) slot.reduction.finish(*stream_);
   }
   issued_ = 0;
 }
 
-Slice GradientReduction::owned(const ParameterTable& table, int group, int world_size, int rank) {
-  return slice_of(table.group_end(group) - table.group_begin(group), world_size, rank);
+Slice GradientReduction::owned(const ParameterTable& table, int bucket, int world_size, int rank) {
+  return slice_of(table.bucket_end(bucket) - table.bucket_begin(bucket), world_size, rank);
 }
 
 void GradientReduction::gather_weights() {
   if (size_ == 1) return;
-  for (int group = 0; group < parameters_->table().groups(); ++group) {
-    all_gather_slices(*communicator_, parameters_->group_weights(group),
-                      {.operation = "gathering the weights of a parameter group", .layer = group});
+  for (int bucket = 0; bucket < parameters_->table().buckets(); ++bucket) {
+    all_gather_slices(*communicator_, parameters_->bucket_weights(bucket),
+                      {.operation = "gathering the weights of a bucket", .layer = bucket});
   }
 }
 

@@ -1,4 +1,4 @@
-// Sums weight gradients over all dp x sp ranks, a bucket (parameter group) at a time: a bucket is issued at a fixed
+// Sums weight gradients over all dp x sp ranks, a bucket of parameters at a time: a bucket is issued at a fixed
 // point of the last micro-batch's backward and finished two buckets later, or at the end. Each rank ends with its slice
 // summed; all_gather_slices brings updated weights back.
 #pragma once
@@ -19,13 +19,13 @@ class GradientReduction : public GradientObserver {
   GradientReduction(Allocator& allocator, Communicator* world, int world_size, const Parameters& parameters,
                     Stream& stream, SumOrder order = SumOrder::by_rank);
   ~GradientReduction() override;
-  /// Starts the reduce-scatter of a group's gradients.
-  void group_complete(int group) override;
-  /// Finishes what is under way; every group of the step must have been issued.
+  /// Starts the reduce-scatter of a bucket's gradients.
+  void bucket_complete(int bucket) override;
+  /// Finishes what is under way; every bucket of the step must have been issued.
   void finish();
-  /// Return the slice of a group's flat buffer that this rank owns (relative to the group's begin).
-  static Slice owned(const ParameterTable& table, int group, int world_size, int rank);
-  /// Brings the owners' updated weights of every group to all ranks.
+  /// Return the slice of a bucket's flat buffer that this rank owns (relative to the bucket's begin).
+  static Slice owned(const ParameterTable& table, int bucket, int world_size, int rank);
+  /// Brings the owners' updated weights of every bucket to all ranks.
   void gather_weights();
 
  private:

@@ -20,11 +20,11 @@ class TracedCommunicator final : public Communicator {
   int size() const override { return inner_.size(); }
   void abort(const Error& error) override { inner_.abort(error); }
   void throw_if_aborted() override { inner_.throw_if_aborted(); }
-  void order_with(Stream& stream) override { inner_.order_with(stream); }
+  void set_stream(Stream& stream) override { inner_.set_stream(stream); }
   void begin_group() override { inner_.begin_group(); }
   void end_group() override { inner_.end_group(); }
 
-  Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
+  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
     const TensorView& message = to == no_peer ? receive : send;
     const bool on_device = !message.device.is_cpu();
     TraceEntry* entry = nullptr;
@@ -37,29 +37,29 @@ class TracedCommunicator final : public Communicator {
       entry = on_device ? trace_.begin_transfer(site.operation, arguments)
                         : trace_.communication.begin(site.operation, nullptr, arguments);
     }
-    const Ticket ticket = inner_.exchange(send, to, receive, from, site);
-    if (ticket.id != 0 && (on_device || recorded_ == Recorded::host_memory)) {
-      pending_.emplace(ticket.id, Pending{entry, site});
+    const Request request = inner_.exchange(send, to, receive, from, site);
+    if (request.id != 0 && (on_device || recorded_ == Recorded::host_memory)) {
+      pending_.emplace(request.id, Pending{entry, site});
     }
-    return ticket;
+    return request;
   }
 
   bool reduces_gpu_memory() const override { return inner_.reduces_gpu_memory(); }
-  Ticket reduce_slices(const TensorView& x, const CallSite& site) override {
-    return collective(x, site, &Communicator::reduce_slices);
+  Request reduce_scatter(const TensorView& x, const CallSite& site) override {
+    return collective(x, site, &Communicator::reduce_scatter);
   }
-  Ticket gather_slices(const TensorView& x, const CallSite& site) override {
-    return collective(x, site, &Communicator::gather_slices);
+  Request all_gather(const TensorView& x, const CallSite& site) override {
+    return collective(x, site, &Communicator::all_gather);
   }
 
-  void wait(Ticket ticket) override {
-    const auto found = pending_.find(ticket.id);
-    if (found == pending_.end()) return inner_.wait(ticket);
+  void wait(Request request) override {
+    const auto found = pending_.find(request.id);
+    if (found == pending_.end()) return inner_.wait(request);
     const Pending pending = found->second;
     pending_.erase(found);
     const Span span(&trace_.work, "wait", {{"layer", pending.site.layer}, {"hop", pending.site.hop}},
                     pending.site.operation);
-    inner_.wait(ticket);
+    inner_.wait(request);
     if (recorded_ == Recorded::device_memory) {
       trace_.end_transfer(pending.entry);
     } else {
@@ -84,13 +84,13 @@ class TracedCommunicator final : public Communicator {
     TraceEntry* entry;
     CallSite site;
   };
-  Ticket collective(const TensorView& x, const CallSite& site,
-                    Ticket (Communicator::*begin)(const TensorView&, const CallSite&)) {
+  Request collective(const TensorView& x, const CallSite& site,
+                     Request (Communicator::*begin)(const TensorView&, const CallSite&)) {
     TraceEntry* const entry =
         trace_.begin_transfer(site.operation, {{"layer", site.layer}, {"bytes", static_cast<std::int64_t>(x.bytes())}});
-    const Ticket ticket = (inner_.*begin)(x, site);
-    if (ticket.id != 0) pending_.emplace(ticket.id, Pending{entry, site});
-    return ticket;
+    const Request request = (inner_.*begin)(x, site);
+    if (request.id != 0) pending_.emplace(request.id, Pending{entry, site});
+    return request;
   }
   /// Return where calls without a message stand; null: the one beneath shows them.
   TraceTrack* own_row() { return recorded_ == Recorded::host_memory ? &trace_.work : nullptr; }

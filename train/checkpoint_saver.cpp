@@ -56,8 +56,8 @@ void write_and_sync(const std::string& path, const std::string& content) {
 
 }  // namespace
 
-CheckpointSaver::CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Note note)
-    : state_(state), run_(run), prepare_(std::move(prepare)), note_(std::move(note)) {}
+CheckpointSaver::CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Log log)
+    : state_(state), run_(run), prepare_(std::move(prepare)), log_(std::move(log)) {}
 
 CheckpointSaver::~CheckpointSaver() = default;  // the future waits for its thread
 
@@ -81,7 +81,7 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
     finish();
     const double waited = seconds_since(start);
     if (state_.rank == 0 && waited > unnoticed) {
-      note_(
+      log_(
           fmt::format("step {} waited {:.2f} s for the save of step {}, which was still under way; saves come "
                       "faster than the disk takes them: consider a larger checkpoint.interval",
                       manifest.step, waited, before));
@@ -169,8 +169,8 @@ bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own) {
     throw Error(*problem);
   }
   if (state_.rank == 0) {
-    note_(fmt::format("warning: the save of step {} failed, and training goes on (checkpoint.on_failure: warn): {}",
-                      manifest_.step, problem->what()));
+    log_(fmt::format("warning: the save of step {} failed, and training goes on (checkpoint.on_failure: warn): {}",
+                     manifest_.step, problem->what()));
   }
   return true;
 }
@@ -202,15 +202,14 @@ void CheckpointSaver::publish() {
   write_and_sync(partial_ + "/manifest.json", to_json(manifest_));
   sync_directory(partial_, ExitCode::checkpoint);
   run_.checkpoints.publish(manifest_.step, partial_);
-  prune_notes_.clear();
-  run_.checkpoints.prune(run_.config.checkpoint.keep,
-                         [this](const std::string& line) { prune_notes_.push_back(line); });
+  prune_logs_.clear();
+  run_.checkpoints.prune(run_.config.checkpoint.keep, [this](const std::string& line) { prune_logs_.push_back(line); });
 }
 
 void CheckpointSaver::announce() {
   last_seconds_ = seconds_ + work_seconds_;  // the latter of publishing
-  note_(fmt::format("saved {} in {:.2f} s", run_.checkpoints.complete(manifest_.step), last_seconds_));
-  for (const std::string& line : prune_notes_) note_(line);
+  log_(fmt::format("saved {} in {:.2f} s", run_.checkpoints.complete(manifest_.step), last_seconds_));
+  for (const std::string& line : prune_logs_) log_(line);
 }
 
 }  // namespace ringtrain

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/stream_mark.h"
+#include "framework/event.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run/run.h"
 
@@ -20,9 +20,9 @@ namespace ringtrain {
 
 class CheckpointSaver {
  public:
-  /// prepare and note are called on rank 0 alone, by the thread that calls the methods: prepare before a save begins,
+  /// prepare and log are called on rank 0 alone, by the thread that calls the methods: prepare before a save begins,
   /// which fails if it throws an Error. state and run must outlive it.
-  CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Note note);
+  CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Log log);
   /// Waits for this rank's thread. A save that was not finished leaves a partial folder, which the next resume sweeps.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -48,7 +48,7 @@ class CheckpointSaver {
   std::string what_is_saved() const;
 
   // A save that fails on any rank leaves what was there before; its partial folder is removed. Policy stop: all ranks
-  // throw the same Error(checkpoint). Policy warn: rank 0 notes it, and training goes on.
+  // throw the same Error(checkpoint). Policy warn: rank 0 logs it, and training goes on.
   // A state with a value that is not finite is never saved: Error(numeric) under both.
 
  private:
@@ -62,15 +62,15 @@ class CheckpointSaver {
   RankState& state_;
   const Run& run_;
   const std::function<void()> prepare_;
-  const Note note_;
+  const Log log_;
   Phase phase_ = Phase::idle;
   bool last_ = false;
   CheckpointManifest manifest_;
   std::string partial_;          // the folder of the save under way
   std::int64_t saved_step_ = 0;  // by this run; 0: none yet
   CheckpointFile own_file_;
-  StreamMark snapshot_taken_;  // the thread that writes waits for it
-  std::vector<std::string> prune_notes_;
+  Event snapshot_taken_;  // the thread that writes waits for it
+  std::vector<std::string> prune_logs_;
   double seconds_ = 0, last_seconds_ = 0;   // of the save under way: snapshot, the slowest rank's writing, publishing
   double work_seconds_ = 0;                 // of this rank's thread; valid when it has ended
   std::future<std::optional<Error>> work_;  // last to be made, first to go: it uses all of the above

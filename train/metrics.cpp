@@ -74,7 +74,7 @@ void MetricsFile::write(const std::string& line) {
   try {
     append_waiting();
   } catch (const Error& error) {
-    if (on_failure_ == OnFailure::stop || waiting_.size() > most_waiting) throw;
+    if (on_failure_ == OnFailure::stop || waiting_.size() > max_waiting) throw;
     if (!refused_) {
       warn_(fmt::format("warning: metrics wait in memory, and training goes on (checkpoint.on_failure: warn): {}",
                         error.what()));

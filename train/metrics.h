@@ -55,7 +55,7 @@ class MetricsFile {
 
  private:
   /// Most bytes of lines that wait.
-  static constexpr std::size_t most_waiting = std::size_t{16} << 20;
+  static constexpr std::size_t max_waiting = std::size_t{16} << 20;
   void append_waiting();
   File file_;
   OnFailure on_failure_;

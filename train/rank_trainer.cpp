@@ -34,7 +34,7 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
       allocations_(state_.allocator.allocation_count()),
       grace_(!state_.snapshot.empty()),
       saver_(
-          state_, run, [this] { metrics_->flush(); }, [this](const std::string& line) { note(line); }) {
+          state_, run, [this] { metrics_->flush(); }, [this](const std::string& line) { log(line); }) {
   if (state_.rank == 0) progress_ = std::make_unique<Progress>("train", run.last_step);
 }
 
@@ -45,7 +45,7 @@ ExitCode RankTrainer::train() {
   abort_on_error(world_, [&] {  // while the buffers of exchanges under way still live
     if (state_.rank == 0) {
       metrics_ = std::make_unique<MetricsFile>(run_.folder.metrics_path(), run_.config.checkpoint.on_failure,
-                                               [this](const std::string& line) { note(line); });
+                                               [this](const std::string& line) { log(line); });
     }
     try {
       code = run_steps();
@@ -59,7 +59,7 @@ ExitCode RankTrainer::train() {
 /// All ranks come here with the same error. A save under way is of a state that was good: it is seen through.
 void RankTrainer::end_with(const SharedError& error) {
   if (const std::optional<Error> problem = caught([&] { saver_.finish(); })) {
-    note(fmt::format("warning: the save under way failed: {}", problem->what()));
+    log(fmt::format("warning: the save under way failed: {}", problem->what()));
   }
   fail(error.code(), "{}; {}", error.what(), saver_.what_is_saved());
 }
@@ -80,16 +80,16 @@ ExitCode RankTrainer::run_steps() {
     if (run_.targets && step % run_.config.evaluation.interval == 0 && signal == 0) signal = evaluate(step);
     done = step;
     save(step, step == run_.last_step || signal != 0, result.unfinished_saves);
-    tell_grace(/*again=*/false);
+    log_grace(/*again=*/false);
     require_no_allocation("a save");
   }
   if (signal != 0) {
-    note(fmt::format("stopped by {} after step {} of {}; --resume goes on from here",
-                     signal_name(requested_signal() != 0 ? requested_signal() : signal), done,
-                     run_.config.training.steps));
+    log(fmt::format("stopped by {} after step {} of {}; --resume goes on from here",
+                    signal_name(requested_signal() != 0 ? requested_signal() : signal), done,
+                    run_.config.training.steps));
   }
-  tell_grace(/*again=*/true);
-  for (const std::string& line : ring_.lines()) note(line);
+  log_grace(/*again=*/true);
+  for (const std::string& line : ring_.lines()) log(line);
   return signal == 0 ? ExitCode::done : signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
 }
 
@@ -159,7 +159,7 @@ RankTrainer::OwnSums RankTrainer::compute_gradients(std::int64_t step, double de
     const Span finish(track, "gradient reduction");
     state_.reduction->finish();
   }
-  if (const std::string told = dump.finish(world_); !told.empty()) note(told);
+  if (const std::string told = dump.finish(world_); !told.empty()) log(told);
 
   // Here the host waits for the device, once a step: all before it was ordered, none of it waited for.
   const TensorView loss_sum = state_.step_sums.view().rows(0, 1), squares = state_.step_sums.view().rows(1, 2);
@@ -198,7 +198,7 @@ RankTrainer::StepResult RankTrainer::run_step(std::int64_t step) {
     return result;
   }
   skipped_in_a_row_ = 0;
-  result.loss_spike = loss_watch_.is_spike(result.loss);
+  result.loss_spike = loss_spike_.is_spike(result.loss);
   {
     const Span update(track, "optimizer");
     // The optimizer counts its own updates: a skipped step has left no trace in it.
@@ -235,7 +235,7 @@ std::optional<RingReport> RankTrainer::sum_over_ranks(std::span<double> sums, bo
 void RankTrainer::skip_empty(std::int64_t step) {
   ++skipped_steps_;
   const std::int64_t sequences = run_.config.training.global_batch_size;
-  note(fmt::format(
+  log(fmt::format(
       "warning: step {}: {} a token to learn from (weights of 0, or documents of one token); skipped: "
       "weights and moments stay as they are ({} skipped {} so far)",
       step, sequences == 1 ? "its sequence does not have" : fmt::format("none of its {} sequences has", sequences),
@@ -252,8 +252,8 @@ void RankTrainer::handle_nonfinite(std::int64_t step, const StepResult& result) 
   ++skipped_steps_;
   ++skipped_in_a_row_;
   if (training.on_nonfinite == OnNonfinite::skip && skipped_in_a_row_ <= training.max_skipped_steps) {
-    note(fmt::format("warning: {}; skipped: weights and moments stay as they are ({} skipped steps so far)", what,
-                     skipped_steps_));
+    log(fmt::format("warning: {}; skipped: weights and moments stay as they are ({} skipped steps so far)", what,
+                    skipped_steps_));
     return;
   }
   saver_.finish();  // the state that it saves was good
@@ -290,7 +290,7 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.ring = result.ring;
   if (result.ring) ring_.add(*result.ring, seconds);
   metrics_->write(metrics_line(line));
-  if (result.loss_spike) note(fmt::format("warning: step {}: a loss spike: {}", step, loss_watch_.last_spike()));
+  if (result.loss_spike) log(fmt::format("warning: step {}: a loss spike: {}", step, loss_spike_.last_spike()));
   progress_->update(step,
                     result.empty
                         ? "no token to learn from"
@@ -320,7 +320,7 @@ int RankTrainer::evaluate(std::int64_t step) {
       evaluate_targets(state_, run_.corpus.validation(), run_.evaluation, *run_.targets, nullptr, stop);
   require_no_allocation("an evaluation");
   if (!results) {
-    note(fmt::format("the evaluation after step {} is broken off; --resume makes up for it", step));
+    log(fmt::format("the evaluation after step {} is broken off; --resume makes up for it", step));
     return signal;
   }
   if (state_.rank != 0) return 0;
@@ -332,7 +332,7 @@ int RankTrainer::evaluate(std::int64_t step) {
         fmt::format(" {}: nll {:.4f} perplexity {:.3f};", result.context_length, result.nll.value, result.perplexity);
   }
   text.pop_back();
-  note(text);
+  log(text);
   return 0;
 }
 
@@ -350,12 +350,12 @@ void RankTrainer::save(std::int64_t step, bool last, double unfinished) {
 }
 
 /// Tells what grace time the run needs: after the first save, and again if it has become more.
-void RankTrainer::tell_grace(bool again) {
+void RankTrainer::log_grace(bool again) {
   if (saver_.last_seconds() == 0) return;
   grace_.add_save(saver_.last_seconds());
   if (grace_.seconds() <= grace_told_ || (grace_told_ > 0 && !again)) return;
   grace_told_ = grace_.seconds();
-  note(grace_.line());
+  log(grace_.line());
 }
 
 CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
@@ -387,8 +387,8 @@ std::vector<MemoryUse> RankTrainer::gather_peaks() {
   return peaks;
 }
 
-void RankTrainer::note(const std::string& line) {
-  if (progress_) progress_->note(line);
+void RankTrainer::log(const std::string& line) {
+  if (progress_) progress_->log(line);
 }
 
 void RankTrainer::trace_step(std::int64_t step) {

@@ -15,7 +15,7 @@
 #include "train/checkpoint_saver.h"
 #include "train/engine/rank_state.h"
 #include "train/grace_time.h"
-#include "train/loss_watch.h"
+#include "train/loss_spike.h"
 #include "train/metrics.h"
 #include "train/run/run.h"
 
@@ -62,12 +62,12 @@ class RankTrainer {
   /// Return the signal that broke it off, 0 if none did.
   int evaluate(std::int64_t step);
   void save(std::int64_t step, bool last, double unfinished);
-  void tell_grace(bool again);
+  void log_grace(bool again);
   CheckpointManifest manifest_at(std::int64_t step) const;
   std::vector<MemoryUse> gather_peaks();
   /// Collective. Return SIGTERM or SIGINT if any rank has seen one, else 0.
   int signal_anywhere();
-  void note(const std::string& line);
+  void log(const std::string& line);
   /// Records from here on if the timeline wants this step.
   void trace_step(std::int64_t step);
   void require_no_allocation(const char* when) const;
@@ -81,7 +81,7 @@ class RankTrainer {
   RankState state_;
   std::int64_t skipped_steps_;         // without an update; this and the next: the same on every rank
   std::int64_t skipped_in_a_row_ = 0;  // of them: with numbers that are not finite
-  LossWatch loss_watch_;
+  LossSpike loss_spike_;
   double ring_wait_seconds_ = 0;          // this rank's, of the last step
   std::int64_t allocations_;              // by the constructor: there are no more
   bool peaks_told_ = false;               // of memory, after the first step

@@ -62,12 +62,12 @@ void add_to(RingPassReport& sum, const RingPassReport& pass) {
 
 /// Return a pass's line, from sums over so many steps.
 std::string line_of(const char* name, const RingPassReport& sum, double seconds, int steps) {
-  constexpr std::size_t most_hops = 9;  // of a longer ring, those with the longest waits
+  constexpr std::size_t max_hops = 9;  // of a longer ring, those with the longest waits
   std::vector<std::size_t> hops(sum.hop_waits.size());
   std::iota(hops.begin(), hops.end(), std::size_t{0});
-  if (hops.size() > most_hops) {
+  if (hops.size() > max_hops) {
     std::ranges::stable_sort(hops, [&](std::size_t a, std::size_t b) { return sum.hop_waits[a] > sum.hop_waits[b]; });
-    hops.resize(most_hops);
+    hops.resize(max_hops);
     std::ranges::sort(hops);
   }
   std::string by_hop;

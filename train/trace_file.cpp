@@ -50,7 +50,7 @@ void read_trace_steps(const std::string& text, TraceRequest& request) {
   if (request.path.empty()) fail(ExitCode::usage, "--trace-steps {}: needs --trace FILE.json", text);
 }
 
-TraceFile::TraceFile(const Run& run, const Launcher& launcher, Note note) : note_(std::move(note)) {
+TraceFile::TraceFile(const Run& run, const Launcher& launcher, Log log) : log_(std::move(log)) {
   if (run.trace.path.empty()) return;
   const std::string path = trace_path(run.trace, launcher);
   make_directories(parent_directory(path), ExitCode::usage);
@@ -67,9 +67,9 @@ TraceFile::~TraceFile() {
       dropped = fmt::format("; {} spans were dropped because a rank keeps {} at most: choose steps with --trace-steps",
                             count, Trace::default_capacity);
     }
-    note_(fmt::format("timeline in {}, to be opened in ui.perfetto.dev{}", file_->path(), dropped));
+    log_(fmt::format("timeline in {}, to be opened in ui.perfetto.dev{}", file_->path(), dropped));
   } catch (const std::exception& error) {
-    note_(fmt::format("the timeline is lost: {}", error.what()));
+    log_(fmt::format("the timeline is lost: {}", error.what()));
   }
 }
 

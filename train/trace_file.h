@@ -26,7 +26,7 @@ OutputRules trace_rules(const TraceRequest& request);
 class TraceFile {
  public:
   /// Claims the file, in a folder that is made. Throws Error(usage) as OutputFile does.
-  TraceFile(const Run& run, const Launcher& launcher, Note note);
+  TraceFile(const Run& run, const Launcher& launcher, Log log);
   /// Writes the file. What the disk refuses is told, not thrown: the run's own result stands.
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;
@@ -36,7 +36,7 @@ class TraceFile {
   RankTrace* rank(int rank) { return trace_ ? &trace_->rank(rank) : nullptr; }
 
  private:
-  const Note note_;
+  const Log log_;
   std::optional<OutputFile> file_;
   std::unique_ptr<Trace> trace_;
 };

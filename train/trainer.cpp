@@ -18,11 +18,11 @@
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/launch.h"
 #include "parallel/ring/ring_load.h"
-#include "train/engine/fitting.h"
+#include "train/engine/memory_check.h"
 #include "train/engine/memory_report.h"
 #include "train/rank_trainer.h"
+#include "train/rank_zero.h"
 #include "train/run/metrics_history.h"
-#include "train/slow_section.h"
 #include "train/trace_file.h"
 
 namespace ringtrain {
@@ -34,7 +34,7 @@ LaunchOptions launch_options(const MeshConfig& mesh) {
   return {static_cast<int>(mesh.data * mesh.sequence), mesh.timeout_seconds, mesh.backend, unwinding_seconds};
 }
 
-RanksAround ranks_around(const MeshConfig& mesh, const Launcher& launcher) {
+LocalRanks local_ranks(const MeshConfig& mesh, const Launcher& launcher) {
   const int ranks = static_cast<int>(mesh.data * mesh.sequence);
   return {launcher.ranks_here(ranks), launcher.ranks_of_process(ranks)};
 }
@@ -46,10 +46,10 @@ int compute_threads(const MeshConfig& mesh, const Launcher& launcher) {
 }
 
 /// Tells if there are more compute threads than cores. (Processes that a launcher has bound see their own cores alone.)
-void tell_crowding(const MeshConfig& mesh, const Launcher& launcher, const Note& note) {
+void log_oversubscription(const MeshConfig& mesh, const Launcher& launcher, const Log& log) {
   const int ranks = launcher.ranks_are_processes() ? 1 : launch_options(mesh).ranks;
-  const std::string told = crowding(ranks, compute_threads(mesh, launcher), available_cores());
-  if (!told.empty()) note(told);
+  const std::string told = oversubscription(ranks, compute_threads(mesh, launcher), available_cores());
+  if (!told.empty()) log(told);
 }
 
 /// A rank without a token is legal for a kernel, but nobody wants it: refuse a ring longer than its sequences.
@@ -67,12 +67,12 @@ void check_ring(const Config& config) {
   }
 }
 
-Sampler make_sampler(const Corpus& corpus, const Config& config, const Note& note) {
+Sampler make_sampler(const Corpus& corpus, const Config& config, const Log& log) {
   std::vector<std::int64_t> windows;
   for (const auto& file : corpus.files) {
     std::int64_t dropped = 0;
     windows.push_back(window_count(*file, config.training.seq_len, &dropped));
-    note(
+    log(
         fmt::format("{}: {} windows of {} tokens; the last {} tokens of its training part fill no window and are never "
                     "seen",
                     file->path(), windows.back(), config.training.seq_len, dropped));
@@ -100,8 +100,8 @@ std::string mesh_report(const Config& config, const Launcher& launcher) {
   std::string text = fmt::format("mesh: {} data x {} sequence = {} ranks, {}; {} compute threads a rank; layout {}\n",
                                  mesh.data, mesh.sequence, mesh.size(), launcher.description(),
                                  compute_threads(config.mesh, launcher), name_of(config.mesh.layout));
-  constexpr int most_told = 64, few = 8;
-  const int told = mesh.size() <= most_told ? mesh.size() : few;
+  constexpr int max_listed = 64, few = 8;
+  const int told = mesh.size() <= max_listed ? mesh.size() : few;
   for (int rank = 0; rank < told; ++rank) {
     const SegmentList segments =
         shard_segments(config.mesh.layout, config.training.seq_len, mesh.sequence, mesh.sequence_index(rank));
@@ -172,7 +172,7 @@ void check_dump_step(const DumpRequest& dump, std::int64_t done, std::int64_t la
 
 /// Return the steps to come that teach nothing, and tells of them. Throws Error(usage) if one of them is to be dumped.
 EmptySteps foresee_empty_steps(const Corpus& corpus, const Sampler& sampler, const Config& config,
-                               const RunStart& start, const DumpRequest& dump, const Note& note) {
+                               const RunStart& start, const DumpRequest& dump, const Log& log) {
   const EmptyWindows windows(corpus, sampler, config);
   const StepOrigin origin{start.step, start.samples};
   if (!dump.folder.empty() && is_empty_step(windows, sampler, config.training, origin, dump.step)) {
@@ -180,28 +180,28 @@ EmptySteps foresee_empty_steps(const Corpus& corpus, const Sampler& sampler, con
          dump.step);
   }
   EmptySteps steps = find_empty_steps(windows, sampler, config.training, origin);
-  if (const std::string told = empty_steps_text(steps); !told.empty()) note("data.train: " + told);
+  if (const std::string told = empty_steps_text(steps); !told.empty()) log("data.train: " + told);
   return steps;
 }
 
 /// Makes the run's folder ready to go on from where the run begins: the first change of what it holds. Needs its lock.
-void begin_folder(const Run& run, const Note& note) {
+void begin_folder(const Run& run, const Log& log) {
   const FolderContent content = run.folder.look();
   if (content.mark() != run.found) {
     fail(ExitCode::usage, "{}: another run has trained here while this one was starting; start it again",
          run.folder.path());
   }
   run.folder.begin(run.config);
-  run.checkpoints.continue_from(run.start.step, note);
+  run.checkpoints.continue_from(run.start.step, log);
   const MetricsHistory::Cut cut = content.metrics.cut(run.start.step);
   if (cut.bytes > 0) {
-    note(fmt::format("{}: cut {} bytes of steps after {}, which this run makes again", run.folder.metrics_path(),
-                     cut.bytes, run.start.step));
+    log(fmt::format("{}: cut {} bytes of steps after {}, which this run makes again", run.folder.metrics_path(),
+                    cut.bytes, run.start.step));
   }
   if (!cut.damaged_lines.empty()) {
     constexpr std::size_t most = 8;
     const std::size_t shown = std::min(most, cut.damaged_lines.size());
-    note(fmt::format(
+    log(fmt::format(
         "{}: line {}{} {} no metrics of a run; kept, and this run goes on behind", run.folder.metrics_path(),
         fmt::join(cut.damaged_lines.begin(), cut.damaged_lines.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
         shown < cut.damaged_lines.size() ? fmt::format(" and {} more", cut.damaged_lines.size() - shown) : "",
@@ -211,20 +211,20 @@ void begin_folder(const Run& run, const Note& note) {
 
 }  // namespace
 
-Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& launcher) {
+Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& launcher) {
   const Config& config = options.config;
   launcher.check(launch_options(config.mesh));
   check_ring(config);
   const RunFolder folder(options.output);
-  if (launcher.leads()) folder.check_writable();  // no other process writes into it
+  if (launcher.is_rank_zero()) folder.check_writable();  // no other process writes into it
   const TraceRequest trace = traced(options);
   if (!trace.path.empty()) check_output(trace_path(trace, launcher), trace_rules(trace), ExitCode::usage);
-  if (!options.dump.folder.empty() && launcher.leads()) check_dump_folder(options.dump.folder);
+  if (!options.dump.folder.empty() && launcher.is_rank_zero()) check_dump_folder(options.dump.folder);
   const FolderContent content = folder.look();
   check_folder(options.start, folder, content, config);  // before the data is hashed: it may take long
   Corpus corpus = open_corpus(config.data, config.model.vocab_size);
   std::string hash = corpus.hash();
-  Sampler sampler = make_sampler(corpus, config, note);
+  Sampler sampler = make_sampler(corpus, config, log);
   EvaluationRequest request{config.evaluation.context_lengths, config.evaluation.target_tokens,
                             config.evaluation.target_blocks};
   std::optional<EvaluationTargets> targets;
@@ -232,11 +232,11 @@ Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& l
     check_request(request, "evaluation");
     targets = choose_targets(corpus.validation(), request);
   }
-  RunStart start = choose_start(options.start, folder, content, config, hash, note);
+  RunStart start = choose_start(options.start, folder, content, config, hash, log);
   const std::int64_t last =
       options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
   if (!options.dump.folder.empty()) check_dump_step(options.dump, start.step, last);
-  EmptySteps empty_steps = foresee_empty_steps(corpus, sampler, config, start, options.dump, note);
+  EmptySteps empty_steps = foresee_empty_steps(corpus, sampler, config, start, options.dump, log);
   // A run that is stopped by a signal saves at once: the next one makes up for the evaluation.
   const bool evaluates_first = targets && start.step > 0 && content.metrics.bytes() > 0 &&
                                start.step % config.evaluation.interval == 0 &&
@@ -266,25 +266,25 @@ std::string dry_run_report(const Run& run, const Launcher& launcher) {
   text += fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(),
                       human_count(static_cast<double>(run.table.count())), run.table.all().size());
   text += data_report(run) + mesh_report(run.config, launcher) + memory_report(plans);
-  return text + available_text(run.config, ranks_around(run.config.mesh, launcher));
+  return text + available_text(run.config, local_ranks(run.config.mesh, launcher));
 }
 
-void require_fitting_plan(const Run& run, const Launcher& launcher) {
+void check_plan_memory(const Run& run, const Launcher& launcher) {
   const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config));
-  require_fitting(run.config, plans, ranks_around(run.config.mesh, launcher));
+  check_memory(run.config, plans, local_ranks(run.config.mesh, launcher));
 }
 
-ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
-  require_fitting_plan(run, launcher);
+ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
+  check_plan_memory(run, launcher);
   if (run.start.step >= run.last_step && !run.evaluates_first) {
-    note(fmt::format("step {} is done already, and the run ends after step {}: nothing to do", run.start.step,
-                     run.last_step));
+    log(fmt::format("step {} is done already, and the run ends after step {}: nothing to do", run.start.step,
+                    run.last_step));
     return ExitCode::done;
   }
   require_runnable(std::ssize(launcher.ranks_here(launch_options(run.config.mesh).ranks)),
                    compute_threads(run.config.mesh, launcher));
-  tell_crowding(run.config.mesh, launcher, note);
-  TraceFile timeline(run, launcher, note);
+  log_oversubscription(run.config.mesh, launcher, log);
+  TraceFile timeline(run, launcher, log);
   std::optional<SignalGuard> guard;
   if (!SignalGuard::lives()) guard.emplace();
   std::atomic<ExitCode> result{ExitCode::done};
@@ -300,7 +300,7 @@ ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
     trainer.load();  // what does not open or does not fit has changed nothing
     if (run.start.checkpoint && world.rank() == launcher.process()) run.start.checkpoint->release();
     run_on_rank_zero(world, [&] {
-      begin_folder(run, note);
+      begin_folder(run, log);
       if (!run.dump.folder.empty()) {
         dump_lock = begin_dump_folder(run.dump.folder, dump_index_of(run.config, run.dump.step));
       }
@@ -311,9 +311,9 @@ ExitCode train(const Run& run, const Note& note, Launcher& launcher) {
   return result;
 }
 
-ExitCode train(const Run& run, const Note& note) {
+ExitCode train(const Run& run, const Log& log) {
   Launcher threads;
-  return train(run, note, threads);
+  return train(run, log, threads);
 }
 
 }  // namespace ringtrain

@@ -22,16 +22,16 @@ struct TrainOptions {
 
 /// Opens and verifies data and checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong. Of ranks
 /// that are processes each prepares the run for itself; no communication.
-Run prepare_run(const TrainOptions& options, const Note& note, const Launcher& launcher = {});
+Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& launcher = {});
 
 /// Return what --dry-run prints: resolved config, parameters, data, mesh with everybody's positions, memory plan.
 std::string dry_run_report(const Run& run, const Launcher& launcher = {});
 /// Throws Error(usage), with the numbers and what to change, if the plan of the ranks on this machine does not fit it.
-void require_fitting_plan(const Run& run, const Launcher& launcher = {});
+void check_plan_memory(const Run& run, const Launcher& launcher = {});
 
 /// Refuses a plan that cannot fit and ranks that do not agree about the run, makes the folder, trains. Return the
 /// program's exit code, the same in every process.
-ExitCode train(const Run& run, const Note& note, Launcher& launcher);
-ExitCode train(const Run& run, const Note& note);  // ranks are threads
+ExitCode train(const Run& run, const Log& log, Launcher& launcher);
+ExitCode train(const Run& run, const Log& log);  // ranks are threads
 
 }  // namespace ringtrain

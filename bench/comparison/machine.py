@@ -26,7 +26,7 @@ def cpu_model():
     return platform.machine()
 
 
-def describe(threads, peer_python):
+def describe(threads, baseline_python):
     commit = output_of(["git", "rev-parse", "--short=12", "HEAD"])
     changed = output_of(["git", "status", "--porcelain", "--untracked-files=no"])
     return {
@@ -36,7 +36,7 @@ def describe(threads, peer_python):
         "commit": commit + (" with changes" if changed else ""),
         "date": time.strftime("%Y-%m-%d %H:%M %Z"),
         "compiler": output_of(["c++", "--version"]).split("\n", maxsplit=1)[0],
-        "peer": output_of([peer_python or "false", "-c", "import torch; print('PyTorch', torch.__version__)"]),
+        "baseline": output_of([baseline_python or "false", "-c", "import torch; print('PyTorch', torch.__version__)"]),
     }
 
 

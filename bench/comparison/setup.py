@@ -1,4 +1,4 @@
-"""Makes what a comparison needs: our programs, the peer's virtual environment, a token file. All of it under build/."""
+"""Makes what a comparison needs: our programs, the baseline's virtual environment, a token file. All of it under build/."""
 import os
 import pathlib
 import random
@@ -27,7 +27,7 @@ def build():
          "build release train prepare compare_worker ring_error"])
 
 
-def peer_python():
+def baseline_python():
     """Return the interpreter that has PyTorch: RINGTRAIN_PEER_PYTHON, else that of build/venv-peer, made if absent.
     None, with a word about it, if it cannot be made: the rows that need it are then not measured."""
     given = os.environ.get("RINGTRAIN_PEER_PYTHON")

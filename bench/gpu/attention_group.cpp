@@ -64,7 +64,7 @@ class AttentionProblem {
   void forward(int set) {
     const Inputs& x = inputs(set);
     attention_forward(stream_, shape(false), x.q, x.k, x.v, tokens(), tokens(), {o_, x.lse, l_},
-                      {.first = true, .last = true, .out = x.out, .lse = x.lse}, workspace_);
+                      {.init = true, .finalize = true, .out = x.out, .lse = x.lse}, workspace_);
   }
   void backward(int set, bool deterministic) {
     const Inputs& x = inputs(set);

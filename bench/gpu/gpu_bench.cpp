@@ -27,7 +27,7 @@ constexpr bool emulated = false;
 
 using Group = void (*)(Results&, const Settings&);
 const std::vector<std::pair<std::string, Group>> all_groups{
-    {"machine", machine_group}, {"attention", attention_group}, {"ring", ring_group}, {"ladder", ladder_group}};
+    {"machine", machine_group}, {"attention", attention_group}, {"ring", ring_group}, {"scaling", scaling_group}};
 
 Json read_json(const std::string& path) {
   const Json json = Json::parse(read_file(path, ExitCode::data), nullptr, /*allow_exceptions=*/false);
@@ -35,9 +35,9 @@ Json read_json(const std::string& path) {
   return json;
 }
 
-int print_targets(const std::string& bench, const std::string& peer, const std::string& output) {
+int print_targets(const std::string& bench, const std::string& baseline, const std::string& output) {
   const Json report = read_json(bench);
-  const Verdicts verdicts = judge(report, peer.empty() ? Json() : read_json(peer));
+  const Verdicts verdicts = judge(report, baseline.empty() ? Json() : read_json(baseline));
   std::fputs(text_of(verdicts).c_str(), stdout);
   if (report.value("emulated", false)) {
     std::puts("These figures are the emulator's, on a CPU: nothing measured there counts.");
@@ -75,12 +75,12 @@ int run(int argc, char** argv) {
   CLI::App app{
       "Measures the GPU half of ringtrain: copies and matrix products (machine), attention (attention), rings of "
       "ranks\n"
-      "that share the card (ring), steps of a 1B model at 8K to 2M tokens (ladder).\n"
+      "that share the card (ring), steps of a 1B model at 8K to 2M tokens (scaling).\n"
       "Ends with 7 if a group failed or an output was not written.",
       "gpu_bench"};
   std::vector<std::string> wanted, names;
   for (const auto& group : all_groups) names.push_back(group.first);
-  std::string output, targets, peer;
+  std::string output, targets, baseline;
   Settings settings{.quick = false, .tiny = emulated};
   app.add_option("--only", wanted, "one group, may be repeated: " + fmt::format("{}", fmt::join(names, ", ")))
       ->type_name("GROUP")
@@ -91,16 +91,18 @@ int run(int argc, char** argv) {
   app.add_flag("--append", append, "with --json: keep what FILE holds of groups that are not measured now");
   app.add_flag("--quick", settings.quick, "fewer sizes and repetitions");
   app.add_option("--longest-step", settings.longest_step,
-                 "seconds: steps of the ladder that should take longer are extrapolated")
+                 "seconds: steps of the scaling group that should take longer are extrapolated")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   auto* judged = app.add_option("--targets", targets,
                                 "measure nothing: print what must be reached beside what this report says; ends with 3 "
                                 "if something is missed or not in it")
                      ->type_name("REPORT.json");
-  app.add_option("--peer", peer, "with --targets: what sdpa_peer.py wrote")->type_name("PEER.json")->needs(judged);
+  app.add_option("--peer", baseline, "with --targets: what sdpa_baseline.py wrote")
+      ->type_name("PEER.json")
+      ->needs(judged);
   if (!parse_command_line(app, argc, argv)) return 0;
-  return targets.empty() ? measure(wanted, settings, output, append) : print_targets(targets, peer, output);
+  return targets.empty() ? measure(wanted, settings, output, append) : print_targets(targets, baseline, output);
 }
 
 }  // namespace

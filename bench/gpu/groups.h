@@ -19,6 +19,6 @@ void attention_group(Results& results, const Settings& settings);
 /// Rings of thread ranks that share the card against one rank, and what a hop's communication costs.
 void ring_group(Results& results, const Settings& settings);
 /// Steps of the 1B model at growing contexts, and what they hold.
-void ladder_group(Results& results, const Settings& settings);
+void scaling_group(Results& results, const Settings& settings);
 
 }  // namespace ringtrain::bench

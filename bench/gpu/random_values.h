@@ -14,10 +14,10 @@ namespace ringtrain::bench {
 
 class RandomValues {
  public:
-  /// count normals with mean 0 of the given deviation, in dtype, on the allocator's device. The stream must outlive it.
-  RandomValues(Allocator& allocator, Stream& stream, DType dtype, double deviation, std::int64_t count)
+  /// count normals with mean 0 of the given stddev, in dtype, on the allocator's device. The stream must outlive it.
+  RandomValues(Allocator& allocator, Stream& stream, DType dtype, double stddev, std::int64_t count)
       : stream_(stream), values_(allocator.make(Tag::workspace, "random values", dtype, {count})) {
-    ringtrain::fill_normal(stream, values_, deviation, /*seed=*/20, 0);
+    ringtrain::fill_normal(stream, values_, stddev, /*seed=*/20, 0);
   }
 
   /// Fills x, of the dtype of these values, on the stream. Every call begins elsewhere among them.

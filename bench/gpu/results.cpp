@@ -55,7 +55,7 @@ void Results::fact(const std::string& name, Json value) {
   std::printf("%-10s %-34s %s\n", "machine", name.c_str(), text.c_str());
   std::fflush(stdout);
   facts_[name] = std::move(value);
-  tell();
+  print();
 }
 
 void Results::add(Row row) {
@@ -65,12 +65,12 @@ void Results::add(Row row) {
               row.note.c_str());
   std::fflush(stdout);
   rows_.push_back(std::move(row));
-  tell();
+  print();
 }
 
 void Results::attach(const std::string& group, const std::string& name, Json value) {
   attached_[group][name] = std::move(value);
-  tell();
+  print();
 }
 
 void Results::check(const std::string& group, const std::string& what, bool holds) {
@@ -82,7 +82,7 @@ void Results::failed(const std::string& group, const std::string& sentence) {
   failures_.push_back(group + ": " + sentence);
   std::printf("%-10s FAILED: %s\n", group.c_str(), sentence.c_str());
   std::fflush(stdout);
-  tell();
+  print();
 }
 
 Json Results::json() const {

@@ -46,7 +46,7 @@ class Results {
   Json json() const;
 
  private:
-  void tell() const {
+  void print() const {
     if (changed_) changed_(json());
   }
 

@@ -136,7 +136,7 @@ class RingAttentionCase {
 
  private:
   Communicator* ordered(Communicator& world) {
-    world.order_with(stream_);
+    world.set_stream(stream_);
     return &world;
   }
   RingCapacity capacity(const Communicator& world, std::int64_t S) const {
@@ -157,7 +157,7 @@ class RingAttentionCase {
   }
   void meet(const TensorView& k, const TensorView& v, const AttentionTokens& keys, bool first, bool last) {
     attention_forward(stream_, shape_, q_, k, v, own_, keys, {o_, lse_, l_},
-                      {.first = first, .last = last, .out = out_, .lse = lse_}, workspace_);
+                      {.init = first, .finalize = last, .out = out_, .lse = lse_}, workspace_);
   }
   void meet_backward(const TensorView& k, const TensorView& v, const AttentionTokens& keys, const TensorView& dk,
                      const TensorView& dv) {

@@ -67,7 +67,7 @@ void SyntheticRank::fill_weights() {
   fill(stream, state_.parameters.all_weights(), 0);  // the padding too
   const ParameterTable& table = state_.parameters.table();
   for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
-    if (table[id].init_deviation == 0) {
+    if (table[id].init_stddev == 0) {
       fill(stream, state_.parameters.weight(id), table[id].init_value);
     } else {
       random.fill(state_.parameters.weight(id));

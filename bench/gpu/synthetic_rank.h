@@ -1,5 +1,5 @@
-// The 1B model of the ladder, and one rank of its training on synthetic tokens: what `train` runs in a step, without
-// files. Weights and tokens are random; nothing is learned.
+// The 1B model of the scaling group, and one rank of its training on synthetic tokens: what `train` runs in a step,
+// without files. Weights and tokens are random; nothing is learned.
 #pragma once
 
 #include "framework/config/config.h"

@@ -51,7 +51,7 @@ class Table {
     verdicts_.rows.push_back(row);
   }
   /// A figure without a bound.
-  void tell(const std::string& what, const std::optional<Found>& found) {
+  void print(const std::string& what, const std::optional<Found>& found) {
     if (!found) return;
     verdicts_.rows.push_back(
         {{"what", what}, {"must", nullptr}, {"aim", nullptr}, {"measured", found->value}, {"verdict", ""}});
@@ -66,11 +66,11 @@ std::string number(const Json& value) {
   return value.is_null() ? "" : fmt::format("{:.4g}", value.get<double>());
 }
 
-/// Return the faster of the peer's backends for a shape.
-std::optional<Found> fastest_peer(const Json& peer, const std::string& direction, const Json& shape) {
+/// Return the faster of the baseline's backends for a shape.
+std::optional<Found> fastest_baseline(const Json& baseline, const std::string& direction, const Json& shape) {
   std::optional<Found> best;
   for (const char* const backend : {"cudnn", "flash"}) {
-    const auto found = find(peer, "sdpa", std::string(backend) + " " + direction, shape);
+    const auto found = find(baseline, "sdpa", std::string(backend) + " " + direction, shape);
     if (found && (!best || found->value > best->value)) best = found;
   }
   return best;
@@ -78,7 +78,7 @@ std::optional<Found> fastest_peer(const Json& peer, const std::string& direction
 
 }  // namespace
 
-Verdicts judge(const Json& bench, const Json& peer) {
+Verdicts judge(const Json& bench, const Json& baseline) {
   Table table;
   const Json shape{{"causal", true}, {"D", 128}, {"S", 8192}, {"H", 16}, {"G", 16}};
   table.add("attention forward, head 128, causal, 8K, TFLOP/s", 450, 660, Better::higher,
@@ -90,7 +90,7 @@ Verdicts judge(const Json& bench, const Json& peer) {
   for (const auto& [name, context, aim] :
        {std::tuple{"8K", 8192, 50.0}, {"64K", 65536, 48.0}, {"256K", 262144, 48.0}}) {
     table.add(fmt::format("1B model, MFU at {}, %", name), 35, aim, Better::higher,
-              find(bench, "ladder", "MFU", {{"context", context}}));
+              find(bench, "scaling", "MFU", {{"context", context}}));
   }
   std::optional<Found> longest;
   for (const Json& row : bench["rows"]) {
@@ -108,10 +108,10 @@ Verdicts judge(const Json& bench, const Json& peer) {
     for (const int S : {2048, 8192, 32768}) {
       Json at = shape;
       at["S"] = S;
-      const auto ours = find(bench, "attention", direction, at), theirs = fastest_peer(peer, direction, at);
+      const auto ours = find(bench, "attention", direction, at), theirs = fastest_baseline(baseline, direction, at);
       if (!ours || !theirs) continue;
-      table.tell(fmt::format("attention {}, head 128, causal, S {}: over PyTorch's faster SDPA", direction, S),
-                 Found{ours->value / theirs->value, ""});
+      table.print(fmt::format("attention {}, head 128, causal, S {}: over PyTorch's faster SDPA", direction, S),
+                  Found{ours->value / theirs->value, ""});
     }
   }
   return table.take();

@@ -10,8 +10,8 @@ struct Verdicts {
   int missed = 0, unmeasured = 0;
 };
 
-/// bench: what `gpu_bench --json` wrote; peer: what sdpa_peer.py wrote, or null.
-Verdicts judge(const Json& bench, const Json& peer);
+/// bench: what `gpu_bench --json` wrote; baseline: what sdpa_baseline.py wrote, or null.
+Verdicts judge(const Json& bench, const Json& baseline);
 
 /// Return the table for people.
 std::string text_of(const Verdicts& verdicts);

@@ -17,7 +17,7 @@ inline constexpr std::array all_architectures{Architecture::llama, Architecture:
                                               Architecture::qwen2, Architecture::qwen3};
 const char* name_of(Architecture architecture);
 
-enum class RopeType { none, linear, ntk, yarn, llama3, longrope };  // kernels/rotary.h says what each computes
+enum class RopeType { none, linear, ntk, yarn, llama3, longrope };  // kernels/rope.h says what each computes
 inline constexpr std::array all_rope_types{RopeType::none, RopeType::linear, RopeType::ntk,
                                            RopeType::yarn, RopeType::llama3, RopeType::longrope};
 const char* name_of(RopeType type);

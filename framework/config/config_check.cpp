@@ -55,10 +55,10 @@ void check_batch(const Config& config, ConfigProblems& problems) {
                     nearest_multiples(training.global_batch_size, unit)));
   }
   if (!problems.clean({"training.seq_len", "training.steps"})) return;
-  constexpr double most_tokens = 4e18;  // consumed tokens are counted in 63 bits
+  constexpr double max_tokens = 4e18;  // consumed tokens are counted in 63 bits
   const double tokens = static_cast<double>(training.seq_len) * static_cast<double>(training.global_batch_size) *
                         static_cast<double>(training.steps);
-  if (tokens > most_tokens) {
+  if (tokens > max_tokens) {
     problems.add(
         "training.steps",
         fmt::format("training.steps * training.global_batch_size * training.seq_len = {} * {} * {} tokens are more "

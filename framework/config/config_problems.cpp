@@ -43,9 +43,9 @@ void ConfigProblems::throw_if_any() const {
   };
   std::stable_sort(sorted.begin(), sorted.end(), [&](const Problem& a, const Problem& b) { return rank(a) < rank(b); });
   std::string text;
-  for (std::size_t i = 0; i < std::min(sorted.size(), most_told); ++i) text += (i ? "\n" : "") + sorted[i].text;
-  if (sorted.size() > most_told) {
-    text += fmt::format("\n{}: {} more problems; mend these first", path_, sorted.size() - most_told);
+  for (std::size_t i = 0; i < std::min(sorted.size(), max_listed); ++i) text += (i ? "\n" : "") + sorted[i].text;
+  if (sorted.size() > max_listed) {
+    text += fmt::format("\n{}: {} more problems; mend these first", path_, sorted.size() - max_listed);
   }
   throw Error(ExitCode::usage, text);
 }

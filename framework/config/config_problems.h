@@ -20,7 +20,7 @@ struct Origin {
 class ConfigProblems {
  public:
   /// About a page.
-  static constexpr std::size_t most_told = 30;
+  static constexpr std::size_t max_listed = 30;
 
   ConfigProblems(std::string path, const std::vector<std::string>& settings)
       : path_(std::move(path)), settings_(settings) {}
@@ -34,9 +34,9 @@ class ConfigProblems {
   /// Return whether none of the keys has had a problem: else a check of them would only repeat it.
   bool clean(std::initializer_list<const char*> keys) const;
   /// Return whether there are more than will be told.
-  bool fill_a_page() const { return problems_.size() > most_told; }
+  bool fill_a_page() const { return problems_.size() > max_listed; }
   /// Throws Error(usage) with the problems, a line each, in the order of the file, then of the settings: the first
-  /// most_told of them, and how many more there are.
+  /// max_listed of them, and how many more there are.
   void throw_if_any() const;
 
  private:

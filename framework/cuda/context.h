@@ -80,8 +80,8 @@ class Context {
   void* partial_sums() const { return static_cast<std::byte*>(scratch_) + blas_workspace_bytes; }
 
   /// The most elements that an operand of a product may have (see kernels/cuda/matmul.cu); tests lower it.
-  std::int64_t most_blas_elements() const { return most_blas_elements_; }
-  void limit_blas_elements(std::int64_t most) { most_blas_elements_ = most; }
+  std::int64_t max_blas_elements() const { return max_blas_elements_; }
+  void limit_blas_elements(std::int64_t most) { max_blas_elements_ = most; }
 
   /// The choices made so far, for each product once.
   std::map<BlasKey, std::optional<BlasChoice>>& blas_choices() { return blas_choices_; }
@@ -105,7 +105,7 @@ class Context {
   cudaStream_t stream_ = nullptr;
   cublasLtContext* blas_ = nullptr;
   void* scratch_;
-  std::int64_t most_blas_elements_ = (std::int64_t{1} << 31) - 1;
+  std::int64_t max_blas_elements_ = (std::int64_t{1} << 31) - 1;
   std::map<const void*, std::size_t> shared_bytes_;  // allowed so far
   std::map<BlasKey, std::optional<BlasChoice>> blas_choices_;
   std::unique_ptr<Timeline> timeline_;  // null: not traced

@@ -34,7 +34,7 @@ class Event {
 
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
   /// What `stream` is given from now on runs after what was recorded last.
-  void hold_back(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "ordering two streams"); }
+  void make_wait(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "ordering two streams"); }
   /// Returns when the stream has passed what was recorded last.
   void synchronize() const {
     if (!passed()) check(cudaEventSynchronize(event_), "waiting for the GPU's work");

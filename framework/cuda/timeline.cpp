@@ -21,40 +21,40 @@ Timeline::~Timeline() {
 void Timeline::begin(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments) {
   TraceEntry* const entry = trace_.device_work.add(name, detail, arguments);
   open_.push_back(entry);
-  if (entry) mark(work_, stream_, entry->begin);
+  if (entry) record(work_, stream_, entry->begin);
 }
 
 void Timeline::end() {
   if (open_.empty()) return;  // it began before this timeline
   TraceEntry* const entry = open_.back();
   open_.pop_back();
-  if (entry) mark(work_, stream_, entry->end);
+  if (entry) record(work_, stream_, entry->end);
 }
 
 TraceEntry* Timeline::begin_transfer(const char* name, std::initializer_list<TraceArgument> arguments) {
   TraceEntry* const entry = trace_.device_communication.add(name, nullptr, arguments);
-  if (entry) mark(work_, stream_, entry->begin);
+  if (entry) record(work_, stream_, entry->begin);
   return entry;
 }
 
 void Timeline::end_transfer(TraceEntry* entry) {
-  if (entry) mark(work_, stream_, entry->end);
+  if (entry) record(work_, stream_, entry->end);
 }
 
-void Timeline::mark(std::deque<Mark>& marks, cudaStream_t stream, std::int64_t& time) {
-  marks.push_back({Event(Event::Timing::on), &time});
-  marks.back().event.record(stream);
+void Timeline::record(std::deque<TimedEvent>& events, cudaStream_t stream, std::int64_t& time) {
+  events.push_back({Event(Event::Timing::on), &time});
+  events.back().event.record(stream);
 }
 
-std::optional<Timeline::Last> Timeline::read(std::deque<Mark>& marks) {
+std::optional<Timeline::Last> Timeline::read(std::deque<TimedEvent>& events) {
   std::optional<Last> last;
-  while (!marks.empty()) {
-    Mark& mark = marks.front();
-    const auto seconds = mark.event.seconds_since(reference_);
+  while (!events.empty()) {
+    TimedEvent& timed = events.front();
+    const auto seconds = timed.event.seconds_since(reference_);
     if (!seconds) break;
-    *mark.time = reference_time_ + std::llround(*seconds * 1e9);
-    last.emplace(std::move(mark.event), *mark.time);
-    marks.pop_front();
+    *timed.time = reference_time_ + std::llround(*seconds * 1e9);
+    last.emplace(std::move(timed.event), *timed.time);
+    events.pop_front();
   }
   return last;
 }

@@ -34,32 +34,32 @@ class Timeline final : public SpanMirror {
   void transfer(cudaStream_t carrier, const char* name, std::initializer_list<TraceArgument> arguments,
                 const Give& give) {
     TraceEntry* const entry = trace_.device_communication.add(name, nullptr, arguments);
-    if (entry) mark(transfers_, carrier, entry->begin);
+    if (entry) record(transfers_, carrier, entry->begin);
     give();
-    if (entry) mark(transfers_, carrier, entry->end);
+    if (entry) record(transfers_, carrier, entry->end);
   }
 
   /// Reads the times of all that has passed.
   void settle();
 
  private:
-  struct Mark {
+  struct TimedEvent {
     Event event;
     std::int64_t* time;
   };
-  void mark(std::deque<Mark>& marks, cudaStream_t stream, std::int64_t& time);
+  void record(std::deque<TimedEvent>& events, cudaStream_t stream, std::int64_t& time);
   struct Last {
     Event event;
     std::int64_t time;
   };
-  /// Reads marks as far as they have passed. Return the last of them, if there was any.
-  std::optional<Last> read(std::deque<Mark>& marks);
+  /// Reads events as far as they have passed. Return the last of them, if there was any.
+  std::optional<Last> read(std::deque<TimedEvent>& events);
 
   cudaStream_t stream_;
   RankTrace& trace_;
-  std::vector<TraceEntry*> open_;      // spans of the rank's work; null: not recorded
-  std::deque<Mark> work_, transfers_;  // in the order in which they were recorded
-  Event reference_;                    // the last moment of the compute stream that was read
+  std::vector<TraceEntry*> open_;            // spans of the rank's work; null: not recorded
+  std::deque<TimedEvent> work_, transfers_;  // in the order in which they were recorded
+  Event reference_;                          // the last moment of the compute stream that was read
   std::int64_t reference_time_ = 0;
 };
 

@@ -7,7 +7,7 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::size_t most_lines = 30;  // of the table
+constexpr std::size_t max_lines = 30;  // of the table
 
 std::string place_of(const DumpIndex& index, const DumpedTensor& tensor, std::int64_t element) {
   if (tensor.kind == DumpKind::parameter) return "element " + place_text(tensor.shape, element);
@@ -115,9 +115,9 @@ std::string report(const DumpComparison& comparison, const DumpReader& a, const 
     if (tensor.values.differing > 0) width = std::max(width, tensor.name.size());
   }
   for (const ComparedTensor& tensor : comparison.tensors) {
-    if (tensor.values.differing > 0 && lines++ < most_lines) text += line_of(tensor, width);
+    if (tensor.values.differing > 0 && lines++ < max_lines) text += line_of(tensor, width);
   }
-  if (lines > most_lines) text += fmt::format("  and {} more\n", lines - most_lines);
+  if (lines > max_lines) text += fmt::format("  and {} more\n", lines - max_lines);
   return text;
 }
 

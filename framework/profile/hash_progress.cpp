@@ -17,9 +17,9 @@ HashProgress::HashProgress(std::string task, double patience, std::FILE* file)
     : task_(std::move(task)),
       patience_(patience),
       file_(file),
-      listener_([this](const std::string& path, std::int64_t done, std::int64_t bytes) { tell(path, done, bytes); }) {}
+      listener_([this](const std::string& path, std::int64_t done, std::int64_t bytes) { show(path, done, bytes); }) {}
 
-void HashProgress::tell(const std::string& path, std::int64_t done, std::int64_t bytes) {
+void HashProgress::show(const std::string& path, std::int64_t done, std::int64_t bytes) {
   if (done == 0) {
     begun_ = now();
     progress_.reset();

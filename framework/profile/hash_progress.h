@@ -17,7 +17,7 @@ class HashProgress {
   explicit HashProgress(std::string task, double patience = 1, std::FILE* file = stderr);
 
  private:
-  void tell(const std::string& path, std::int64_t done, std::int64_t bytes);
+  void show(const std::string& path, std::int64_t done, std::int64_t bytes);
 
   std::string task_;
   double patience_;

@@ -118,7 +118,7 @@ void Progress::show(const ProgressState& state) {
   }
 }
 
-void Progress::note(const std::string& line) {
+void Progress::log(const std::string& line) {
   write_message(file_, open_ ? fmt::format("\r{}\x1b[K\n{}", line, last_line_) : line + "\n");
 }
 

@@ -43,7 +43,7 @@ class Progress {
   /// the rate is made. The time left follows from the pace since the first call.
   void update(std::int64_t done, const std::string& fields, double units, const std::string& unit = "tokens");
   /// Writes a whole line of its own above the progress line ("saved checkpoints/step-00000010").
-  void note(const std::string& line);
+  void log(const std::string& line);
   /// Ends the terminal's line, so that other output can follow. Called by the destructor, too.
   void finish();
 

@@ -15,7 +15,7 @@ struct StreamClock::State {
   std::vector<std::chrono::steady_clock::time_point> times;  // on a CPU
 #if RINGTRAIN_CUDA
   bool on_cuda = false;
-  std::vector<cuda::Event> events;  // as many as there ever were moments
+  std::vector<cuda::Event> events;  // as many as there ever were events
 #endif
 };
 
@@ -24,7 +24,7 @@ StreamClock::~StreamClock() = default;
 StreamClock::StreamClock(StreamClock&&) noexcept = default;
 StreamClock& StreamClock::operator=(StreamClock&&) noexcept = default;
 
-StreamClock::Moment StreamClock::mark([[maybe_unused]] Stream& stream) {
+StreamClock::Event StreamClock::record([[maybe_unused]] Stream& stream) {
   State& s = *state_;
 #if RINGTRAIN_CUDA
   s.on_cuda = stream.on_cuda();
@@ -55,11 +55,11 @@ void StreamClock::wait() const {
 #endif
 }
 
-double StreamClock::seconds(Moment from, Moment to) const {
+double StreamClock::seconds(Event from, Event to) const {
 #if RINGTRAIN_CUDA
   if (state_->on_cuda) {
     const auto seconds = state_->events[to].seconds_since(state_->events[from]);
-    ensure(seconds.has_value(), "times are read of moments that have passed");
+    ensure(seconds.has_value(), "times are read of events that have passed");
     return *seconds;
   }
 #endif

@@ -1,6 +1,6 @@
-// Moments of a stream's work, for times that are read when a value is logged. On a GPU calls are ordered, not finished:
-// the host's clock would time the giving of work. There a moment is an event in the stream, and nobody waits for it
-// before the times are read; events are used again. On a CPU a call is done when it returns: a moment is the time.
+// Events of a stream's work, for times that are read when a value is logged. On a GPU calls are ordered, not finished:
+// the host's clock would time the giving of work. There it is a CUDA event, and nobody waits for it
+// before the times are read; events are used again. On a CPU a call is done when it returns: it is the time.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,25 @@ namespace ringtrain {
 
 class StreamClock {
  public:
-  /// Counts the moments of a clock since clear().
-  using Moment = std::size_t;
+  /// Counts the events of a clock since clear().
+  using Event = std::size_t;
 
   StreamClock();
   ~StreamClock();
   StreamClock(StreamClock&&) noexcept;
   StreamClock& operator=(StreamClock&&) noexcept;
 
-  /// Return the moment at which the stream has done what it was given so far. All moments of a clock are of one stream.
-  Moment mark(Stream& stream);
-  /// Return how many moments it keeps.
+  /// Records that the stream has done what it was given so far. All events of a clock are of one stream.
+  Event record(Stream& stream);
+  /// Return how many events it keeps.
   std::size_t size() const;
   /// Return whether all of them have passed; asks, and does not wait.
   bool passed() const;
   /// Returns when all have passed: at once where the host has waited for the stream before.
   void wait() const;
-  /// Return the seconds between two moments that have passed.
-  double seconds(Moment from, Moment to) const;
-  /// Forgets all moments, passed or not.
+  /// Return the seconds between two events that have passed.
+  double seconds(Event from, Event to) const;
+  /// Forgets all events, passed or not.
   void clear();
 
  private:

@@ -115,7 +115,7 @@ TraceEntry* TraceTrack::add(const char* name, const char* detail, std::initializ
   Entry& entry = blocks_.back()[size_++ % block_spans];
   entry.name = name;
   entry.detail = detail;
-  std::copy_n(arguments.begin(), std::min(arguments.size(), TraceEntry::most_arguments), entry.arguments.begin());
+  std::copy_n(arguments.begin(), std::min(arguments.size(), TraceEntry::max_arguments), entry.arguments.begin());
   return &entry;
 }
 

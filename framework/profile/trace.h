@@ -33,12 +33,12 @@ struct TraceArgument {
 
 /// A span as it is recorded.
 struct TraceEntry {
-  static constexpr std::size_t most_arguments = 5;
+  static constexpr std::size_t max_arguments = 5;
   static constexpr std::int64_t still_open = -1;
   const char* name = nullptr;
   const char* detail = nullptr;                       // what it is for; may be null
   std::int64_t begin = still_open, end = still_open;  // nanoseconds since the trace began
-  std::array<TraceArgument, most_arguments> arguments{};
+  std::array<TraceArgument, max_arguments> arguments{};
 };
 
 /// Records spans a second time, by the clock of the device that does what they give to it.

@@ -86,7 +86,7 @@ class Hdf5Source {
   /// Return `count` bytes from `address`; refuses what is not all within the file, or beyond the budget.
   Hdf5Bytes read(std::uint64_t address, std::uint64_t count) {
     if (count > left(address, 0)) refuse("a header that points beyond the file's end");
-    if (count > most_at_once) refuse("a header larger than any of ours");
+    if (count > max_at_once) refuse("a header larger than any of ours");
     if (count > bytes_left_) refuse("headers that point to each other without end");
     bytes_left_ -= count;
     auto memory = std::make_shared<std::string>(static_cast<std::size_t>(count), '\0');
@@ -100,7 +100,7 @@ class Hdf5Source {
   }
 
  private:
-  static constexpr std::uint64_t most_at_once = std::uint64_t{64} << 20;
+  static constexpr std::uint64_t max_at_once = std::uint64_t{64} << 20;
   const File* file_;
   std::uint64_t size_, bytes_left_;
   std::int64_t names_left_ = 1'000'000;

@@ -127,7 +127,7 @@ void write_attribute(const Context& context, hid_t file, const std::string& name
   context.check<hid_t>(type, "attribute type");
   if (text) {
     ensure(text->find('\0') == std::string::npos, "an HDF5 text attribute cannot hold a NUL");
-    ensure(text->size() <= most_attribute_text, "an attribute's text fits an object's header");
+    ensure(text->size() <= max_attribute_text, "an attribute's text fits an object's header");
     context.check(H5Tset_size(type, text->size() + 1), "attribute size");
     context.check(H5Tset_cset(type, H5T_CSET_UTF8), "attribute encoding");
   }

@@ -37,7 +37,7 @@ struct Hdf5Dataset {
 using Hdf5Value = std::variant<std::int64_t, double, std::string>;
 using Hdf5Attributes = std::map<std::string, Hdf5Value>;
 /// The longest text of an attribute, in bytes.
-inline constexpr std::size_t most_attribute_text = 60000;
+inline constexpr std::size_t max_attribute_text = 60000;
 
 /// Where a file is laid out: in one that does not exist yet, or in one that is there and empty.
 enum class Hdf5Place { new_file, empty_file };
@@ -47,7 +47,7 @@ class Hdf5Writer {
  public:
   Hdf5Writer() = default;  // empty: only to be assigned to
   /// Lays out the file and reserves its bytes. Throws Error(code): a folder that cannot be
-  /// written, a full disk (with the bytes needed). An attribute's text has at most most_attribute_text bytes, none NUL.
+  /// written, a full disk (with the bytes needed). An attribute's text has at most max_attribute_text bytes, none NUL.
   static Hdf5Writer create(const std::string& path, std::vector<Hdf5Dataset> datasets, const Hdf5Attributes& attributes,
                            ExitCode code, Hdf5Place place = Hdf5Place::new_file);
   const std::vector<Hdf5Dataset>& datasets() const { return datasets_; }

@@ -25,7 +25,7 @@ std::int64_t padded_head(std::int64_t D) {
 /// P is D rounded up to whole vectors. Keys: packed once a task. Queries: packed for each pair of tiles.
 template <class T>
 struct BackwardScratch {
-  static constexpr std::int64_t keys = most_keys_a_task, queries = backward_query_tile;
+  static constexpr std::int64_t keys = max_keys_a_task, queries = backward_query_tile;
   T *k_columns, *v_columns;        // [keys / width, D, width]: K^T and V^T by panel
   T *k, *dk, *dv;                  // [keys, P]
   T *q, *dout;                     // [queries, P]
@@ -58,15 +58,16 @@ using Counter = std::atomic_ref<std::int64_t>;
 template <class T>
 class BackwardTask {
  public:
-  /// Tile `index` of the keys of key/value head g of sequence b; turns: one counter for each key tile of this head.
-  BackwardTask(const BackwardCall<T>& call, std::int64_t b, std::int64_t g, std::int64_t index, std::int64_t* turns,
-               std::byte* scratch)
+  /// Tile `index` of the keys of key/value head g of sequence b; dq_counters: one counter for each key tile of this
+  /// head.
+  BackwardTask(const BackwardCall<T>& call, std::int64_t b, std::int64_t g, std::int64_t index,
+               std::int64_t* dq_counters, std::byte* scratch)
       : call_(call),
         b_(b),
         g_(g),
         index_(index),
         tile_(call.keys[index]),
-        turns_(turns),
+        dq_counters_(dq_counters),
         scratch_(scratch, call.shape.D) {
     query_documents_ = call.query_documents ? call.query_documents + b * call.Tq : nullptr;
     key_documents_ = call.key_documents ? call.key_documents + b * call.Tk : nullptr;
@@ -96,7 +97,7 @@ class BackwardTask {
         add_queries(g_ * group + member, queries, run);
         if (before >= 0) wait_for(before, turn);
         add_dq(g_ * group + member, queries, run);
-        Counter(turns_[index_]).store(turn, std::memory_order_release);
+        Counter(dq_counters_[index_]).store(turn, std::memory_order_release);
       }
     }
     if (loaded) store_keys();
@@ -119,7 +120,7 @@ class BackwardTask {
 
   /// Returns when key tile `other` has added its share of turn `turn`.
   void wait_for(std::int64_t other, std::int64_t turn) const {
-    const Counter counter(turns_[other]);
+    const Counter counter(dq_counters_[other]);
     for (int spins = 0; counter.load(std::memory_order_acquire) < turn; ++spins) {
       if (spins > 1000) std::this_thread::yield();
     }
@@ -159,7 +160,7 @@ class BackwardTask {
       transpose(k_columns, width, k + first * row, row, n, D());
       transpose(v_columns, width, v + first * row, row, n, D());
     }
-    for (std::int64_t j = 0; j < most_keys_a_task; ++j) {
+    for (std::int64_t j = 0; j < max_keys_a_task; ++j) {
       scratch_.position[j] = static_cast<Integer<T>>(tile_.stride * j);
       scratch_.document[j] = j < tile_.count && key_documents_ ? key_documents_[tile_.begin + j] : 0;
     }
@@ -216,7 +217,7 @@ class BackwardTask {
                                                    width, scratch_.ds + at, score_row);
     }
     const LocalRange used{keys.begin, (keys.end + W - 1) / W * W};
-    if (!all_visible(call_.shape.mask, seen_from, extent_)) hide(queries, run, used);
+    if (!all_visible(call_.shape.mask, seen_from, extent_)) mask_scores(queries, run, used);
     softmax(n, used);
     for (std::int64_t at = 0; at < P; at += width) {
       prefetch_queries(share++, shares);
@@ -235,7 +236,7 @@ class BackwardTask {
   }
 
   /// Sets the scores of pairs that the mask or the documents forbid to -inf, on lanes `used`.
-  void hide(const Tile& queries, LocalRange run, LocalRange used) {
+  void mask_scores(const Tile& queries, LocalRange run, LocalRange used) {
     constexpr std::int64_t bound = std::int64_t{1} << 30;
     for (std::int64_t i = run.begin; i < run.end; ++i) {
       const std::int64_t query = queries.position(i);
@@ -245,12 +246,12 @@ class BackwardTask {
       T* s = scratch_.p + (i - run.begin) * call_.keys.size();
       for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
         const Integers<T> position = load_integers<T>(scratch_.position + lane);
-        Integers<T> sees = (position >= from) & (position <= to);
+        Integers<T> visible_lanes = (position >= from) & (position <= to);
         if (query_documents_) {
           const auto document = static_cast<Integer<T>>(query_documents_[queries.begin + i]);
-          sees &= load_integers<T>(scratch_.document + lane) == document;
+          visible_lanes &= load_integers<T>(scratch_.document + lane) == document;
         }
-        store(s + lane, sees ? load(s + lane) : broadcast<T>(-infinity));
+        store(s + lane, visible_lanes ? load(s + lane) : broadcast<T>(-infinity));
       }
     }
   }
@@ -284,7 +285,7 @@ class BackwardTask {
   const BackwardCall<T>& call_;
   const std::int64_t b_, g_, index_;
   const Tile tile_;
-  std::int64_t* turns_;
+  std::int64_t* dq_counters_;
   BackwardScratch<T> scratch_;
   const std::int32_t *query_documents_, *key_documents_;
   Extent extent_;
@@ -308,8 +309,8 @@ std::size_t backward_counter_bytes(const AttentionShape& shape, std::int64_t Tk)
 template <class T>
 void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte* workspace) {
   const std::int64_t tiles = call.keys.count(), heads = call.shape.B * call.shape.G;
-  auto* turns = reinterpret_cast<std::int64_t*>(workspace);
-  std::fill_n(turns, heads * tiles, std::int64_t{0});
+  auto* dq_counters = reinterpret_cast<std::int64_t*>(workspace);
+  std::fill_n(dq_counters, heads * tiles, std::int64_t{0});
   std::byte* scratch = workspace + backward_counter_bytes(call.shape, call.Tk);
   const std::int64_t together = std::min<std::int64_t>(heads, pool.workers());
   const std::size_t scratch_bytes = backward_scratch_bytes<T>(call.shape.D);
@@ -319,7 +320,7 @@ void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte
     const std::int64_t first = task / (tiles * together) * together, members = std::min(together, heads - first);
     const std::int64_t index = tiles - 1 - (task - first * tiles) / members,
                        head = first + (task - first * tiles) % members;
-    BackwardTask<T>(call, head / call.shape.G, head % call.shape.G, index, turns + head * tiles,
+    BackwardTask<T>(call, head / call.shape.G, head % call.shape.G, index, dq_counters + head * tiles,
                     scratch + static_cast<std::size_t>(worker) * scratch_bytes)
         .run();
   });

@@ -18,17 +18,17 @@ inline constexpr std::int64_t forward_key_tile = 256, backward_query_tile = 64, 
 
 /// What a task takes at once is not: rows of forward know nothing of each other, and a task of backward adds to dq in
 /// steps of backward_key_tile. The larger it is, the less is packed; but the workers need tasks enough to share.
-inline constexpr std::int64_t most_queries_a_task = 512, most_keys_a_task = 2 * backward_key_tile;
+inline constexpr std::int64_t max_queries_a_task = 512, max_keys_a_task = 2 * backward_key_tile;
 
 /// rows: tokens times heads of the whole call.
 constexpr bool enough_for_large_tasks(std::int64_t rows, int workers) {
   return rows >= 4096 * std::max<std::int64_t>(2, workers);
 }
 constexpr std::int64_t queries_a_task(std::int64_t rows, int workers) {
-  return enough_for_large_tasks(rows, workers) ? most_queries_a_task : rows >= 1024 * workers ? 256 : 128;
+  return enough_for_large_tasks(rows, workers) ? max_queries_a_task : rows >= 1024 * workers ? 256 : 128;
 }
 constexpr std::int64_t keys_a_task(std::int64_t rows, int workers) {
-  return enough_for_large_tasks(rows, workers) ? most_keys_a_task : backward_key_tile;
+  return enough_for_large_tasks(rows, workers) ? max_keys_a_task : backward_key_tile;
 }
 
 template <class T>
@@ -65,7 +65,7 @@ template <class T>
 void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte* workspace);
 
 void attention_reset(ThreadPool& pool, const AttentionState& state);
-void attention_finish(ThreadPool& pool, const AttentionState& state, const TensorView& out, const TensorView& lse);
+void attention_finalize(ThreadPool& pool, const AttentionState& state, const TensorView& out, const TensorView& lse);
 void attention_delta(ThreadPool& pool, const TensorView& delta, const TensorView& dout, const TensorView& out);
 
 }  // namespace ringtrain::cpu

@@ -17,7 +17,7 @@ namespace {
 template <class T>
 struct ForwardScratch {
   static constexpr std::int64_t width = panel_width<T>;
-  static constexpr std::int64_t padded = most_queries_a_task;
+  static constexpr std::int64_t padded = max_queries_a_task;
   T *q, *o;                        // [panels, D, width]
   T *k, *v;                        // [forward_key_tile, D]
   T* s;                            // [forward_key_tile, width], one panel's scores, then probabilities
@@ -148,14 +148,14 @@ class ForwardTask {
     T* o = scratch_.o + panel * width * D;
     gemm_panel<T, Order::rows, Store::overwrite>(count, lanes_used(panel), D, scratch_.k + first, D, q, width,
                                                  scratch_.s, width);
-    if (!all_visible(call_.shape.mask, queries, extent_of(keys, run, key_documents_))) hide(panel, keys, run);
+    if (!all_visible(call_.shape.mask, queries, extent_of(keys, run, key_documents_))) mask_scores(panel, keys, run);
     softmax(panel, count, o);
     gemm_panel<T, Order::columns, Store::add>(D, lanes_used(panel), count, scratch_.v + first, D, scratch_.s, width, o,
                                               width);
   }
 
   /// Sets the scores of pairs that the mask or the documents forbid to -inf.
-  void hide(std::int64_t panel, const Tile& keys, LocalRange run) {
+  void mask_scores(std::int64_t panel, const Tile& keys, LocalRange run) {
     // Queries that see a key are an interval; relative to the tile's first position it fits any lane type once clamped.
     constexpr std::int64_t bound = std::int64_t{1} << 30;
     for (std::int64_t j = run.begin; j < run.end; ++j) {
@@ -166,12 +166,12 @@ class ForwardTask {
       T* s = scratch_.s + (j - run.begin) * width;
       for (std::int64_t lane = 0; lane < width; lane += W) {
         const Integers<T> position = load_integers<T>(scratch_.position + panel * width + lane);
-        Integers<T> sees = (position >= from) & (position <= to);
+        Integers<T> visible_lanes = (position >= from) & (position <= to);
         if (key_documents_) {
           const auto document = static_cast<Integer<T>>(key_documents_[keys.begin + j]);
-          sees &= load_integers<T>(scratch_.document + panel * width + lane) == document;
+          visible_lanes &= load_integers<T>(scratch_.document + panel * width + lane) == document;
         }
-        store(s + lane, sees ? load(s + lane) : broadcast<T>(-infinity));
+        store(s + lane, visible_lanes ? load(s + lane) : broadcast<T>(-infinity));
       }
     }
   }

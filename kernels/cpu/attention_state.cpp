@@ -50,8 +50,8 @@ void attention_reset(ThreadPool& pool, const AttentionState& state) {
   });
 }
 
-void attention_finish(ThreadPool& pool, const AttentionState& state, const TensorView& out_view,
-                      const TensorView& lse_view) {
+void attention_finalize(ThreadPool& pool, const AttentionState& state, const TensorView& out_view,
+                        const TensorView& lse_view) {
   dispatch_float(state.o.dtype, [&]<class T>() {
     const std::int64_t B = state.o.dim(0), Tq = state.o.dim(1), H = state.o.dim(2), D = state.o.dim(3);
     T *out = out_view.as<T>(), *lse = lse_view.as<T>();

@@ -5,7 +5,7 @@
 //
 // As in Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): a part of B is packed into
 // panels that are read straight through and shared by all threads; a tile packs its rows of A. A panel of B stays in
-// the first cache, A in the second; panel_height x 2 vectors of C stay in registers over a whole depth_block.
+// L1, A in L2; panel_height x 2 vectors of C stay in registers over a whole depth_block.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline constexpr std::int64_t panel_width = column_vectors* lanes<T>;
 template <class T>
 inline constexpr std::int64_t panel_slot = (panel_height + lanes<T> - 1) / lanes<T>* lanes<T>;
 
-/// The most rows of a tile: a block of them, packed, stays in the second cache.
+/// The most rows of a tile: a block of them, packed, stays in L2.
 inline constexpr std::int64_t max_rows = 18 * panel_height;
 template <class T>
 inline constexpr std::int64_t panel_elements = depth_block* panel_width<T>;
@@ -121,7 +121,7 @@ template <class T, int MR>
     for (int j = 0; j < NR; ++j) __builtin_prefetch(c + i * c_stride + j * W, 1, 3);
   }
   Vector<T> sum[MR][NR] = {};
-  // In k: the panels stream from the second cache, some 15 cycles away.
+  // In k: the panels stream from L2, some 15 cycles away.
   constexpr std::int64_t a_ahead = 16, b_ahead = 12;
   for (std::int64_t p = 0; p < K; ++p) {
     __builtin_prefetch(a + panel_slot<T> * a_ahead, 0, 3);
@@ -221,10 +221,10 @@ struct Grid {
 /// it.
 inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int workers) {
   constexpr double pack_row = 16;  // packing a row of A costs about as much as multiplying it with so many columns
-  const std::int64_t heights = parts_of(M, panel_height), least_down = parts_of(M, max_rows);
+  const std::int64_t heights = parts_of(M, panel_height), min_down = parts_of(M, max_rows);
   Grid best{};
   double best_cost = 0;
-  for (std::int64_t down = least_down; down <= std::min(heights, least_down + 4 * workers); ++down) {
+  for (std::int64_t down = min_down; down <= std::min(heights, min_down + 4 * workers); ++down) {
     for (std::int64_t across = 1; across <= std::min<std::int64_t>(panels, 4 * workers); ++across) {
       const Grid grid{parts_of(heights, down) * panel_height, parts_of(panels, across)};
       const std::int64_t tiles = parts_of(M, grid.rows) * parts_of(panels, grid.panels);

@@ -11,7 +11,7 @@ namespace ringtrain::cuda {
 
 namespace {
 
-constexpr int most_slices = 60, tile_threads = 256, tile_packs = 2, W = 4;
+constexpr int max_slices = 60, tile_threads = 256, tile_packs = 2, W = 4;
 constexpr std::int64_t tile_elements = tile_threads * tile_packs * W;
 
 struct Slice {
@@ -25,7 +25,7 @@ struct Slice {
 };
 
 struct Slices {
-  Slice at[most_slices];
+  Slice at[max_slices];
   int count;
   float b1, one_minus_b1, b2, one_minus_b2, m_correction, v_correction, scale, eps, lr;
 };
@@ -54,7 +54,7 @@ struct Loaded {
 
 __global__ void __launch_bounds__(tile_threads) adamw_kernel(const __grid_constant__ Slices all) {
   int index = 0;  // the last slice that begins at this tile or before
-  for (int step = std::bit_ceil(unsigned{most_slices}) / 2; step > 0; step /= 2) {
+  for (int step = std::bit_ceil(unsigned{max_slices}) / 2; step > 0; step /= 2) {
     if (index + step < all.count && all.at[index + step].first_tile <= blockIdx.x) index += step;
   }
   const Slice& slice = all.at[index];
@@ -103,7 +103,7 @@ void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const Adam
     to.whole = aligned_to(16, {to.w, to.m, to.v, to.g}) && aligned_to(8, {to.rounded});
     to.first_tile = tiles;
     tiles += blocks_for(to.n, tile_elements);
-    if (all.count == most_slices) flush();
+    if (all.count == max_slices) flush();
   }
   flush();
 }

@@ -9,7 +9,7 @@
 
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
-#include "kernels/rotary.h"
+#include "kernels/rope.h"
 
 namespace ringtrain::cuda {
 
@@ -20,7 +20,7 @@ void convert(Stream& stream, const TensorView& y, const TensorView& x);
 void add(Stream& stream, const TensorView& y, const TensorView& x);
 void scale(Stream& stream, const TensorView& y, double factor);
 void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& x, bool accumulate);
-void fill_normal(Stream& stream, const TensorView& x, double deviation, std::uint64_t seed, std::uint64_t first_index);
+void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64_t seed, std::uint64_t first_index);
 
 // kernels/activation.h
 void swiglu_forward(Stream& stream, const TensorView& y, const TensorView& gate, const TensorView& up);
@@ -38,8 +38,8 @@ std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape
 void attention_reset(Stream& stream, const AttentionState& state);
 void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
                        const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
-                       const AttentionState& state, const AttentionEnds& ends, const TensorView& workspace);
-void attention_finish(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse);
+                       const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace);
+void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse);
 void attention_delta(Stream& stream, const TensorView& delta, const TensorView& dout, const TensorView& out);
 void attention_backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
                         const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
@@ -76,10 +76,10 @@ void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& 
                         const TensorView& dy, const TensorView& x, const TensorView& w, const TensorView& mean,
                         const TensorView& rstd, bool accumulate);
 
-// kernels/rotary.h
-void rotary_table(Stream& stream, const TensorView& table, const TensorView& positions,
-                  const RotaryFrequencies& frequencies);
-void rotary_forward(Stream& stream, const TensorView& x, const TensorView& table);
-void rotary_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table);
+// kernels/rope.h
+void rope_table(Stream& stream, const TensorView& table, const TensorView& positions,
+                const RopeFrequencies& frequencies);
+void rope_forward(Stream& stream, const TensorView& x, const TensorView& table);
+void rope_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table);
 
 }  // namespace ringtrain::cuda

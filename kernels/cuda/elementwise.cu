@@ -99,7 +99,7 @@ void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& 
   });
 }
 
-void fill_normal(Stream& stream, const TensorView& x, double deviation, std::uint64_t seed, std::uint64_t first_index) {
+void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64_t seed, std::uint64_t first_index) {
   constexpr std::int64_t chunk = std::int64_t{1} << 20, grain = 4096;
   dispatch_storage(x.dtype, [&]<class T>() {
     std::vector<T> numbers(static_cast<std::size_t>(std::min(chunk, x.numel())));
@@ -109,7 +109,7 @@ void fill_normal(Stream& stream, const TensorView& x, double deviation, std::uin
         for (std::int64_t i = task * grain; i < std::min(count, (task + 1) * grain); ++i) {
           const double normal =
               random_normal(seed, Purpose::weights, first_index + static_cast<std::uint64_t>(begin + i));
-          numbers[static_cast<std::size_t>(i)] = static_cast<T>(static_cast<float>(deviation * normal));
+          numbers[static_cast<std::size_t>(i)] = static_cast<T>(static_cast<float>(stddev * normal));
         }
       });
       // From memory that is not pinned: the call has read it when it returns.

@@ -12,11 +12,11 @@ namespace ringtrain::cuda {
 
 namespace {
 
-constexpr int most_row_threads = 256;
+constexpr int max_row_threads = 256;
 
 /// blockDim.x threads share a row, blockDim.y rows a block.
 template <class T, int W>
-__global__ void __launch_bounds__(most_row_threads)
+__global__ void __launch_bounds__(max_row_threads)
     look_up_kernel(T* const y,                     // [tokens, C]
                    const std::int32_t* const ids,  // [tokens]
                    const T* const table,           // [rows, C]
@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(32 * segment_warps)
 template <class T, int W>
 void look_up(Context& context, const TensorView& y, const TensorView& ids, const TensorView& table, bool accumulate) {
   const std::int64_t tokens = ids.numel(), C = table.dim(1);
-  const auto across = static_cast<unsigned>(std::clamp<std::int64_t>((C / W + 31) / 32 * 32, 32, most_row_threads));
-  const dim3 block(across, most_row_threads / across);
+  const auto across = static_cast<unsigned>(std::clamp<std::int64_t>((C / W + 31) / 32 * 32, 32, max_row_threads));
+  const dim3 block(across, max_row_threads / across);
   launch(context, look_up_kernel<T, W>, blocks_for(tokens, block.y), block, 0, y.as<T>(), ids.as<std::int32_t>(),
          table.as<T>(), tokens, C, accumulate);
 }
@@ -112,8 +112,8 @@ void embedding_backward(Stream& stream, const TensorView& dtable, const TensorVi
   dispatch_storage(dy.dtype, [&]<class T>() {
     constexpr int W = pack_width<T>;
     const bool whole = C % W == 0 && aligned_to(16, {to, dy.data});
-    for (std::int64_t begin = 0; begin < tokens; begin += most_sorted) {
-      const auto n = static_cast<int>(std::min<std::int64_t>(most_sorted, tokens - begin));
+    for (std::int64_t begin = 0; begin < tokens; begin += max_sorted) {
+      const auto n = static_cast<int>(std::min<std::int64_t>(max_sorted, tokens - begin));
       const Sorted sorted = sort(stream.cuda(), ids.as<std::int32_t>() + begin, n, rows);
       const T* const from = dy.as<T>() + begin * C;
       if (whole) {

@@ -100,8 +100,8 @@ struct Descriptions {
 };
 
 /// Returns the largest power of two, up to 16, that divides a pointer. No kernel of cuBLASLt loads more at once. So a
-/// tensor that is kept (rows of a layer's tensor) and the same one recomputed (in a workspace, at a multiple of 256) get
-/// the same algorithm, thus the same bits.
+/// tensor that is kept (rows of a layer's tensor) and the same one recomputed (in a workspace, at a multiple of 256)
+/// get the same algorithm, thus the same bits.
 std::uint32_t alignment_of(const TensorView& view) {
   return 1U << std::countr_zero(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(view.data)) | 16U);
 }
@@ -184,7 +184,7 @@ void multiply(Context& context, const Product& product) {
 template <class Body>
 void for_rows(const Context& context, std::int64_t T, std::int64_t width, const Body& body) {
   constexpr std::int64_t grain = 128;  // so that pieces are aligned like the whole
-  const std::int64_t fit = context.most_blas_elements() / width;
+  const std::int64_t fit = context.max_blas_elements() / width;
   const std::int64_t rows = std::max<std::int64_t>(1, fit >= grain ? fit / grain * grain : fit);
   for (std::int64_t begin = 0; begin < T; begin += rows) body(begin, std::min(T, begin + rows));
 }

@@ -75,10 +75,10 @@ struct Forward {
   float eps;
 };
 
-constexpr int forward_packs = 4, most_forward_threads = 1024, loop_threads = 256;
+constexpr int forward_packs = 4, max_forward_threads = 1024, loop_threads = 256;
 
 template <class T, bool layer, int W, int P>
-__global__ void __launch_bounds__(P == 0 ? loop_threads : most_forward_threads) forward_kernel(const Forward<T> call) {
+__global__ void __launch_bounds__(P == 0 ? loop_threads : max_forward_threads) forward_kernel(const Forward<T> call) {
   const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (t >= call.T_) return;  // a whole warp, or with one group a block: none
   const int packs = static_cast<int>(call.C / W);
@@ -129,7 +129,7 @@ template <class T, bool layer>
 void forward(Context& context, const Forward<T>& call) {
   constexpr int W = pack_width<T>;
   const std::int64_t packs = call.C / W;
-  if (call.C % W == 0 && packs <= most_forward_threads * forward_packs &&
+  if (call.C % W == 0 && packs <= max_forward_threads * forward_packs &&
       aligned_to(16, {call.y, call.x, call.w, call.b})) {
     const dim3 block = groups_for(packs, forward_packs);
     launch(context, forward_kernel<T, layer, W, forward_packs>, blocks_for(call.T_, block.y), block, 0, call);
@@ -150,14 +150,14 @@ struct Backward {
 
 /// Threads of a block at most: each keeps the sums of W columns, or two or four times as many.
 template <int W>
-constexpr int most_backward_threads = 2048 / W;
-constexpr std::int64_t most_backward_columns = 8192;
+constexpr int max_backward_threads = 2048 / W;
+constexpr std::int64_t max_backward_columns = 8192;
 
 /// dx of the rows of one chunk a group, and partial[2, chunks, C], the chunk's sums of dw and db. With n = (x - mean)
 /// rstd, the normalised row, and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum of dy n, db = sum of dy;
 /// RMSNorm has no means.
 template <class T, bool layer, int W, int P>
-__global__ void __launch_bounds__(most_backward_threads<W>, P > 1 ? 1 : (W == 8 && !layer ? 3 : 2))
+__global__ void __launch_bounds__(max_backward_threads<W>, P > 1 ? 1 : (W == 8 && !layer ? 3 : 2))
     backward_kernel(const Backward<T> call, float* const partial, const std::int64_t tokens, const unsigned chunks) {
   const std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   const std::int64_t begin = group * tokens, end = min(call.T_, begin + tokens);
@@ -265,9 +265,9 @@ void backward(Context& context, const Backward<T>& call) {
   constexpr int W = pack_width<T>;
   if (call.T_ == 0 || call.C == 0) return;
   const std::int64_t packs = call.C / W;
-  if (call.C % W == 0 && call.C <= most_backward_columns && aligned_to(16, {call.dx, call.dy, call.x, call.w})) {
-    if (packs > 2 * most_backward_threads<W>) return launch_backward<T, layer, 4>(context, call);
-    if (packs > most_backward_threads<W>) return launch_backward<T, layer, 2>(context, call);
+  if (call.C % W == 0 && call.C <= max_backward_columns && aligned_to(16, {call.dx, call.dy, call.x, call.w})) {
+    if (packs > 2 * max_backward_threads<W>) return launch_backward<T, layer, 4>(context, call);
+    if (packs > max_backward_threads<W>) return launch_backward<T, layer, 2>(context, call);
     return launch_backward<T, layer, 1>(context, call);
   }
   // First the parameters' gradients, then dx: dx may be the memory of dy.

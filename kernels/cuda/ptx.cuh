@@ -68,7 +68,7 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-/// Copies 16 bytes, both addresses 16-byte aligned, past the first cache; it has arrived when the wait says so. Not
+/// Copies 16 bytes, both addresses 16-byte aligned, past L1; it has arrived when the wait says so. Not
 /// valid: writes zeros, and global is not read.
 __device__ __forceinline__ void cp_async_16(void* shared, const void* global, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),

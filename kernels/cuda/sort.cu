@@ -15,7 +15,7 @@ constexpr int digit_bits = 8, digits = 1 << digit_bits;
 constexpr int tile_threads = 256, tile_warps = tile_threads / 32, rounds = 8;
 constexpr int warp_keys = 32 * rounds, tile_keys = tile_warps * warp_keys;
 static_assert(tile_threads == digits);
-constexpr int most_tiles = most_sorted / tile_keys;
+constexpr int max_tiles = max_sorted / tile_keys;
 
 /// keys == null: the input's place is its value, as before the first digit.
 struct Keys {
@@ -116,12 +116,12 @@ __global__ void __launch_bounds__(tile_threads)
 }  // namespace
 
 Sorted sort(Context& context, const std::int32_t* input, int n, std::int64_t bound) {
-  ensure(n >= 1 && n <= most_sorted, "a sort's numbers fit its memory");
-  static_assert((4 * std::size_t{most_sorted} + digits * most_tiles) * sizeof(std::uint32_t) <=
+  ensure(n >= 1 && n <= max_sorted, "a sort's numbers fit its memory");
+  static_assert((4 * std::size_t{max_sorted} + digits * max_tiles) * sizeof(std::uint32_t) <=
                 Context::partial_sums_bytes);
   auto* const memory = static_cast<std::uint32_t*>(context.partial_sums());
-  const Keys sides[2] = {{memory, memory + most_sorted}, {memory + 2 * most_sorted, memory + 3 * most_sorted}};
-  std::uint32_t* const counts = memory + 4 * most_sorted;
+  const Keys sides[2] = {{memory, memory + max_sorted}, {memory + 2 * max_sorted, memory + 3 * max_sorted}};
+  std::uint32_t* const counts = memory + 4 * max_sorted;
   const unsigned tiles = blocks_for(n, tile_keys);
   Keys from{const_cast<std::uint32_t*>(reinterpret_cast<const std::uint32_t*>(input)), nullptr};
   const int bits = std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(bound - 1))));

@@ -10,7 +10,7 @@
 namespace ringtrain::cuda {
 
 /// Numbers that one sort takes; its memory is part of the context's partial sums.
-inline constexpr int most_sorted = 1 << 18;
+inline constexpr int max_sorted = 1 << 18;
 
 /// keys[n], ascending, and where each stood before: keys[i] = input[places[i]].
 struct Sorted {
@@ -18,7 +18,7 @@ struct Sorted {
   const std::uint32_t* places;
 };
 
-/// Sorts input[n] (device memory, each in [0, bound)), 1 <= n <= most_sorted. The result stands in the context's
+/// Sorts input[n] (device memory, each in [0, bound)), 1 <= n <= max_sorted. The result stands in the context's
 /// partial sums until the next call that uses them.
 Sorted sort(Context& context, const std::int32_t* input, int n, std::int64_t bound);
 

@@ -121,7 +121,7 @@ void require_runnable(std::int64_t ranks, std::int64_t threads) {
        ranks, threads, threads == 1 ? "thread" : "threads", ranks * threads, most);
 }
 
-std::string crowding(int ranks, int threads, int cores) {
+std::string oversubscription(int ranks, int threads, int cores) {
   if (ranks * threads <= cores) return "";
   return fmt::format(
       "{} ranks of {} compute {} are {} on {} {}, so they take turns: right results, but no faster than {} would be",

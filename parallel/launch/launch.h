@@ -38,7 +38,7 @@ int threads_per_rank(std::int64_t wanted, int ranks);
 /// Throws Error(usage), with the numbers, if so many ranks of so many compute threads are more than one machine runs.
 void require_runnable(std::int64_t ranks, std::int64_t threads);
 /// Return what a person should know, with the numbers, if ranks of so many threads are more than the cores; else "".
-std::string crowding(int ranks, int threads, int cores);
+std::string oversubscription(int ranks, int threads, int cores);
 
 class MpiWorld;
 
@@ -61,7 +61,7 @@ class Launcher {
   int process() const;
   int processes() const;
   /// Return whether this is the process that prints, and writes files.
-  bool leads() const { return process() == 0; }
+  bool is_rank_zero() const { return process() == 0; }
   /// Return which of `ranks` ranks share this machine's memory and cores with this process.
   std::vector<int> ranks_here(int ranks) const;
   /// Return which of `ranks` ranks run in this process.
@@ -80,12 +80,12 @@ class Launcher {
   /// What a process does with the error it ends with. told: it is this process that tells the user; sentence: the first
   /// error, with rank and host where ranks are processes; calls: what each rank did last, as lines, if it is one of
   /// ranks.
-  struct LastWords {
+  struct ErrorReport {
     bool told = true;
     std::string sentence;
     std::string calls;
   };
-  LastWords fail(const Error& error);
+  ErrorReport fail(const Error& error);
 
  private:
   std::unique_ptr<MpiWorld> world_;  // null: ranks are threads

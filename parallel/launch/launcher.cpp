@@ -136,7 +136,7 @@ void Launcher::finish(int exit_code) {
   if (world_) world_->finish(exit_code);
 }
 
-Launcher::LastWords Launcher::fail(const Error& error) {
+Launcher::ErrorReport Launcher::fail(const Error& error) {
   const bool of_ranks = error.code() == ExitCode::rank;
   if (!world_) return {true, error.what(), of_ranks ? calls_ : ""};
   world_->abort(error);
@@ -161,7 +161,7 @@ void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
       options, [&](Communicator& world) { run_rank(world, body); }, &calls_);
 }
 void Launcher::finish(int) {}
-Launcher::LastWords Launcher::fail(const Error& error) {
+Launcher::ErrorReport Launcher::fail(const Error& error) {
   return {true, error.what(), error.code() == ExitCode::rank ? calls_ : ""};
 }
 

@@ -23,8 +23,8 @@ class MpiCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
-  Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
-  void order_with(Stream& stream) override {
+  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  void set_stream(Stream& stream) override {
     if (stream.on_cuda()) {
       fail(ExitCode::usage,
            "mesh.backend mpi carries host memory alone, but this rank computes on {}; use nccl, or ranks that are "
@@ -33,7 +33,7 @@ class MpiCommunicator final : public Communicator {
            stream.device().name());
     }
   }
-  void wait(Ticket ticket) override { world_.wait(ticket); }
+  void wait(Request request) override { world_.wait(request); }
   void barrier(const CallSite& site) override { world_.barrier(members_, context_, site, this); }
   std::unique_ptr<Communicator> split(int colour) override;
   void abort(const Error& error) override { world_.abort(error); }
@@ -47,8 +47,8 @@ class MpiCommunicator final : public Communicator {
   const int rank_, context_;
 };
 
-Ticket MpiCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
-                                 const CallSite& site) {
+Request MpiCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
+                                  const CallSite& site) {
   if (to == no_peer && from == no_peer) return {};
   check_exchange(send, to, receive, from, size(), /*device_memory=*/false);
   return world_.exchange(
@@ -60,7 +60,7 @@ Ticket MpiCommunicator::exchange(const TensorView& send, int to, const TensorVie
 /// have no rank in common.
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour) {
   const std::array<std::int64_t, 2> own{colour, world_.next_context()};
-  const std::vector<std::int64_t> all = all_gather(*this, own, {"split"});
+  const std::vector<std::int64_t> all = ringtrain::all_gather(*this, own, {"split"});
   std::vector<std::int64_t> colours;
   std::vector<int> members;
   std::int64_t begin = 0;

@@ -14,8 +14,8 @@ namespace ringtrain {
 
 namespace {
 
-// How often the watch looks while messages are under way: soon after one is posted, since the other side mostly posts
-// at the same time, then ever more rarely. One that spins takes half of a core from ranks that compute (measured:
+// How often the watchdog polls while messages are under way: soon after one is posted, since the other side mostly
+// posts at the same time, then ever more rarely. One that spins takes half of a core from ranks that compute (measured:
 // docs/architecture.md).
 constexpr double first_pause = 50e-6, longest_pause = 1e-3, pause_growth = 1.5;
 constexpr int idle_rounds = 20;  // without anything under way, before it sleeps
@@ -25,7 +25,7 @@ constexpr int header_tags = 1 << 14;  // half of what every MPI has
 
 constexpr double report_seconds = 1;       // for the other ranks' last calls
 constexpr double lingering_seconds = 2.5;  // for a lower rank to tell the error and end
-constexpr double unwinding_seconds = 3;    // from the first error to the process's end, else the watch ends it
+constexpr double unwinding_seconds = 3;    // from the first error to the process's end, else the watchdog ends it
 constexpr double leaving_seconds = 5;      // for MPI to end, once all ranks have said goodbye
 
 /// A rank that waits looks again after this many seconds: at once, then ever more rarely.
@@ -75,7 +75,8 @@ MpiWorld::MpiWorld()
     : sockets_(session_.rank(), session_.size(),
                [this](const void* own, void* all, std::size_t bytes) { session_.all_gather(own, all, bytes); }),
       peers_(static_cast<std::size_t>(session_.size())),
-      watch_thread_(start_thread(ExitCode::rank, fmt::format("the watch of {}", name(rank())), [this] { watch(); })) {}
+      watchdog_thread_(
+          start_thread(ExitCode::rank, fmt::format("the watchdog of {}", name(rank())), [this] { watchdog(); })) {}
 
 MpiWorld::~MpiWorld() {
   {
@@ -83,7 +84,7 @@ MpiWorld::~MpiWorld() {
     stopping_ = true;
   }
   sockets_.wake();
-  watch_thread_.join();
+  watchdog_thread_.join();
 }
 
 void MpiWorld::set_timeout(double seconds) {
@@ -95,9 +96,9 @@ std::string MpiWorld::name(int rank) const {
   return fmt::format("rank {} of {}", rank, size());
 }
 
-// --- The watch.
+// --- The watchdog.
 
-void MpiWorld::watch() {
+void MpiWorld::watchdog() {
   Lock lock(mutex_);
   for (int idle = 0; !stopping_;) {
     if (!failure_ && !frozen_ && !rank_waits_) {
@@ -109,8 +110,8 @@ void MpiWorld::watch() {
     }
     end_if_overdue();
     idle = pending_.empty() || failure_ || frozen_ ? idle + 1 : 0;
-    watch_pause_ = idle > idle_rounds ? idle_pause : std::min(watch_pause_ * pause_growth, longest_pause);
-    const double pause = watch_pause_;
+    poll_pause_ = idle > idle_rounds ? idle_pause : std::min(poll_pause_ * pause_growth, longest_pause);
+    const double pause = poll_pause_;
     lock.unlock();
     const std::vector<RankMessage> messages = sockets_.receive(pause);
     lock.lock();
@@ -255,7 +256,7 @@ void MpiWorld::finish(int exit_code) {
   exit_code_ = exit_code;
   leaving_since_ = Clock::now();
   lock.unlock();
-  sockets_.wake();  // the watch looks at the time from now on
+  sockets_.wake();  // the watchdog looks at the time from now on
   session_.finish();
   lock.lock();
   exit_code_.reset();
@@ -273,12 +274,12 @@ void MpiWorld::guarded(const Action& action) {
   }
 }
 
-Ticket MpiWorld::exchange(const TensorView& send, const TensorView& receive, const Peers& peers, const CallSite& site,
-                          const void* owner) {
+Request MpiWorld::exchange(const TensorView& send, const TensorView& receive, const Peers& peers, const CallSite& site,
+                           const void* owner) {
   const Lock lock(mutex_);
   throw_if_failed();
-  const Ticket ticket{++tickets_};
-  Exchange& act = pending_[ticket.id];
+  const Request request{++requests_};
+  Exchange& act = pending_[request.id];
   act.site = site;
   act.owner = owner;
   act.call = history_.started(site, peers.to, peers.to == no_peer ? 0 : send.bytes(), peers.from,
@@ -290,9 +291,9 @@ Ticket MpiWorld::exchange(const TensorView& send, const TensorView& receive, con
     if (peers.to != no_peer) post(act.send, /*sends=*/true, send, peers.to, peers.context, site);
     if (peers.from != no_peer) post(act.receive, /*sends=*/false, receive, peers.from, peers.context, site);
   });
-  if (watch_pause_ > 4 * first_pause) sockets_.wake();
-  watch_pause_ = first_pause;
-  return ticket;
+  if (poll_pause_ > 4 * first_pause) sockets_.wake();
+  poll_pause_ = first_pause;
+  return request;
 }
 
 void MpiWorld::post(Half& half, bool sends, const TensorView& buffer, int peer, int context, const CallSite& site) {
@@ -390,12 +391,12 @@ std::string MpiWorld::unfinished(const Exchange& exchange) const {
   return text;
 }
 
-void MpiWorld::wait(Ticket ticket) {
-  if (ticket.id == 0) return;
+void MpiWorld::wait(Request request) {
+  if (request.id == 0) return;
   Lock lock(mutex_);
   throw_if_failed();
-  const auto found = pending_.find(ticket.id);
-  ensure(found != pending_.end(), "a ticket is waited on once");
+  const auto found = pending_.find(request.id);
+  ensure(found != pending_.end(), "a request is waited on once");
   Exchange& exchange = found->second;
   history_.waits_for(exchange.call);
   await(
@@ -406,39 +407,40 @@ void MpiWorld::wait(Ticket ticket) {
       },
       [&] { return unfinished(exchange); });
   history_.finished(exchange.call);
-  pending_.erase(ticket.id);
+  pending_.erase(request.id);
 }
 
 /// Everyone sends everyone a message without bytes: no rank leaves before all have come, and each knows who has not.
 void MpiWorld::barrier(const std::vector<int>& members, int context, const CallSite& site, const void* owner) {
-  std::vector<Ticket> tickets;
+  std::vector<Request> requests;
   for (const int other : members) {
     if (other == rank()) continue;
     const TensorView nothing{nullptr, {0}, DType::uint8, {}};
-    tickets.push_back(exchange(nothing, nothing, {context, other, other}, site, owner));
+    requests.push_back(exchange(nothing, nothing, {context, other, other}, site, owner));
   }
   Lock lock(mutex_);
-  const auto exchange_of = [&](Ticket ticket) -> Exchange& { return pending_.at(ticket.id); };
+  const auto exchange_of = [&](Request request) -> Exchange& { return pending_.at(request.id); };
   const std::uint64_t call = history_.started(site);
   history_.waits_for(call);
   await(
       lock,
       [&] {
         progress_all();
-        return std::all_of(tickets.begin(), tickets.end(), [&](Ticket ticket) { return exchange_of(ticket).done(); });
+        return std::all_of(requests.begin(), requests.end(),
+                           [&](Request request) { return exchange_of(request).done(); });
       },
       [&] {
         std::string missing;
-        for (const Ticket ticket : tickets) {
-          const Half& receive = exchange_of(ticket).receive;
+        for (const Request request : requests) {
+          const Half& receive = exchange_of(request).receive;
           if (!receive.done) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", receive.peer);
         }
         return fmt::format("{}: not there yet: rank {}", described(site), missing);
       });
   history_.finished(call);
-  for (const Ticket ticket : tickets) {
-    history_.finished(exchange_of(ticket).call);
-    pending_.erase(ticket.id);
+  for (const Request request : requests) {
+    history_.finished(exchange_of(request).call);
+    pending_.erase(request.id);
   }
 }
 

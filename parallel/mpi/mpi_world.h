@@ -2,10 +2,10 @@
 // here, under one lock, and none of them blocks but the first and the last: whatever a rank waits for, it waits for in
 // a loop of our own that knows the time and the first error.
 //
-// A thread of each rank, the watch, lets MPI make progress while the rank computes, and listens to the other ranks'
+// A thread of each rank, the watchdog, lets MPI make progress while the rank computes, and listens to the other ranks'
 // sockets. From the first error on (an abort, a timeout, a message that disagrees, a process that dies) no data moves
 // any more: every pending and later call throws that error, and buffers may be freed. A rank that does not come out of
-// a long computation by then is ended by its watch.
+// a long computation by then is ended by its watchdog.
 #pragma once
 
 #include <chrono>
@@ -61,9 +61,9 @@ class MpiWorld {
     int context = 0;
     int to = no_peer, from = no_peer;
   };
-  Ticket exchange(const TensorView& send, const TensorView& receive, const Peers& peers, const CallSite& site,
-                  const void* owner);
-  void wait(Ticket ticket);
+  Request exchange(const TensorView& send, const TensorView& receive, const Peers& peers, const CallSite& site,
+                   const void* owner);
+  void wait(Request request);
   void barrier(const std::vector<int>& members, int context, const CallSite& site, const void* owner);
   /// Return the first context that this rank has no part in; all from begin on are free for it after
   /// use_contexts(begin).
@@ -99,7 +99,7 @@ class MpiWorld {
     bool done() const { return send.done && receive.done; }
   };
 
-  void watch();
+  void watchdog();
   void end_if_overdue();
   void take(const RankMessage& message);
   void fail_with(ExitCode code, const std::string& sentence);
@@ -125,9 +125,9 @@ class MpiWorld {
   double timeout_seconds_ = 60;
   CallHistory history_;
   std::unordered_map<std::uint64_t, Exchange> pending_;  // its elements do not move
-  std::uint64_t tickets_ = 0;
+  std::uint64_t requests_ = 0;
   int next_context_ = 1;
-  double watch_pause_ = 0;   // seconds from one look of the watch to the next
+  double poll_pause_ = 0;    // seconds from one poll of the watchdog to the next
   bool rank_waits_ = false;  // and lets MPI work itself
   bool frozen_ = false;      // buffers may be gone, or MPI ends: no more calls
   bool stopping_ = false;
@@ -150,7 +150,7 @@ class MpiWorld {
   std::optional<int> exit_code_;  // MPI is being left, all is done
   Clock::time_point leaving_since_;
 
-  std::thread watch_thread_;  // last: it uses all of the above
+  std::thread watchdog_thread_;  // last: it uses all of the above
 };
 
 }  // namespace ringtrain

@@ -50,14 +50,14 @@ class NcclCommunicator final : public Communicator {
 
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
-  void order_with(Stream& stream) override {
+  void set_stream(Stream& stream) override {
     ensure(&stream == &nccl_->stream(), "NCCL is ordered with the stream that it was made for");
   }
-  Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
   bool reduces_gpu_memory() const override { return true; }
-  Ticket reduce_slices(const TensorView& x, const CallSite& site) override;
-  Ticket gather_slices(const TensorView& x, const CallSite& site) override;
-  void wait(Ticket ticket) override;
+  Request reduce_scatter(const TensorView& x, const CallSite& site) override;
+  Request all_gather(const TensorView& x, const CallSite& site) override;
+  void wait(Request request) override;
   void begin_group() override;
   void end_group() override;
   void barrier(const CallSite& site) override { host_.barrier(site); }
@@ -65,29 +65,29 @@ class NcclCommunicator final : public Communicator {
     ensure(acts_.empty() && !group_, "all exchanges are waited for before a split");
     return std::make_unique<NcclCommunicator>(*this, host_.split(colour));
   }
-  void abort(const Error& error) override { host_.abort(error); }  // upon which the watch aborts NCCL
+  void abort(const Error& error) override { host_.abort(error); }  // upon which the watchdog aborts NCCL
   void throw_if_aborted() override { nccl_->throw_if_aborted(); }
 
  private:
   template <class Operation>
-  Ticket collective(const TensorView& x, const CallSite& site, Operation operation);
-  /// Tickets of the host's communicator and of NCCL's acts are told apart by their last bit.
-  static Ticket of_host(Ticket ticket) { return {ticket.id << 1}; }
-  static Ticket of_act(std::uint64_t id) { return {id << 1 | 1}; }
+  Request collective(const TensorView& x, const CallSite& site, Operation operation);
+  /// Requests of the host's communicator and of NCCL's acts are told apart by their last bit.
+  static Request of_host(Request request) { return {request.id << 1}; }
+  static Request of_act(std::uint64_t id) { return {id << 1 | 1}; }
 
   const std::shared_ptr<NcclRank> nccl_;  // which all that were split from one another share
   const std::unique_ptr<Communicator> part_;
   Communicator& host_;
   NcclMember member_;
   const int exceptions_ = std::uncaught_exceptions();
-  std::uint64_t tickets_ = 0;
+  std::uint64_t requests_ = 0;
   std::unordered_map<std::uint64_t, std::shared_ptr<NcclAct>> acts_;  // not waited for yet
   int group_depth_ = 0;
   std::shared_ptr<NcclAct> group_;  // the open group's, once it has messages
 };
 
-Ticket NcclCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
-                                  const CallSite& site) {
+Request NcclCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
+                                   const CallSite& site) {
   if (to == no_peer && from == no_peer) return {};
   const Device device = to != no_peer ? send.device : receive.device;
   if (device.is_cpu()) return of_host(host_.exchange(send, to, receive, from, site));
@@ -112,14 +112,14 @@ Ticket NcclCommunicator::exchange(const TensorView& send, int to, const TensorVi
   } else {
     nccl_->launch(member_, act);
   }
-  acts_.emplace(++tickets_, act);
-  return of_act(tickets_);
+  acts_.emplace(++requests_, act);
+  return of_act(requests_);
 }
 
 /// One act on the slices of x: operation(slice, owner), of all where they are as long as each other (owner: this rank),
 /// else one for each.
 template <class Operation>
-Ticket NcclCommunicator::collective(const TensorView& x, const CallSite& site, Operation operation) {
+Request NcclCommunicator::collective(const TensorView& x, const CallSite& site, Operation operation) {
   ensure(group_depth_ == 0 && !x.device.is_cpu(), "a collective is of GPU memory, and an act by itself");
   if (size() == 1 || x.numel() == 0) return {};
   nccl_->throw_if_aborted();
@@ -137,11 +137,11 @@ Ticket NcclCommunicator::collective(const TensorView& x, const CallSite& site, O
     }
   }
   nccl_->launch(member_, act);
-  acts_.emplace(++tickets_, act);
-  return of_act(tickets_);
+  acts_.emplace(++requests_, act);
+  return of_act(requests_);
 }
 
-Ticket NcclCommunicator::reduce_slices(const TensorView& x, const CallSite& site) {
+Request NcclCommunicator::reduce_scatter(const TensorView& x, const CallSite& site) {
   const ncclDataType_t type = summed_type(x.dtype);
   return collective(x, site, [&](const TensorView& slice, int owner) {
     const auto count = static_cast<std::size_t>(slice.numel());
@@ -150,20 +150,20 @@ Ticket NcclCommunicator::reduce_slices(const TensorView& x, const CallSite& site
   });
 }
 
-Ticket NcclCommunicator::gather_slices(const TensorView& x, const CallSite& site) {
+Request NcclCommunicator::all_gather(const TensorView& x, const CallSite& site) {
   return collective(x, site, [&](const TensorView& slice, int owner) {
     return owner == no_peer ? NcclOperation{Kind::all_gather, slice.data, x.data, slice.bytes(), ncclUint8, no_peer}
                             : NcclOperation{Kind::broadcast, slice.data, slice.data, slice.bytes(), ncclUint8, owner};
   });
 }
 
-void NcclCommunicator::wait(Ticket ticket) {
-  if (ticket.id == 0) return;
-  if ((ticket.id & 1) == 0) return host_.wait({ticket.id >> 1});
+void NcclCommunicator::wait(Request request) {
+  if (request.id == 0) return;
+  if ((request.id & 1) == 0) return host_.wait({request.id >> 1});
   ensure(group_depth_ == 0, "a group is closed before one of its exchanges is waited for");
-  const auto found = acts_.find(ticket.id >> 1);
-  ensure(found != acts_.end(), "a ticket is waited on once");
-  nccl_->follow(*found->second);
+  const auto found = acts_.find(request.id >> 1);
+  ensure(found != acts_.end(), "a request is waited on once");
+  nccl_->wait(*found->second);
   acts_.erase(found);
 }
 

@@ -1,6 +1,6 @@
-// Ranks with a GPU each, whose GPU memory NCCL carries. NCCL brings the data alone: host memory, barriers, and the news
-// of an error go through the communicator beneath it (threads of one process, or MPI processes), which also hands round
-// NCCL's unique ids.
+// Ranks with a GPU each, whose GPU memory NCCL carries. NCCL brings the data alone: host memory, barriers, and error
+// reports of an error go through the communicator beneath it (threads of one process, or MPI processes), which also
+// hands round NCCL's unique ids.
 //
 // Exchanges run on a stream of their own, ordered with the rank's stream by events; the host does not wait for them,
 // only for the other side to come to the first message between two ranks, which connects them. The first error of any

@@ -15,8 +15,8 @@ namespace ringtrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto between_looks = std::chrono::milliseconds(20);
-constexpr auto most_for_news = std::chrono::seconds(2);  // a rank may end its part in NCCL before it tells why
+constexpr auto poll_interval = std::chrono::milliseconds(20);
+constexpr auto error_report_wait = std::chrono::seconds(2);  // a rank may end its part in NCCL before it tells why
 
 bool failed(ncclResult_t result) {
   return result != ncclSuccess && result != ncclInProgress;
@@ -68,8 +68,8 @@ std::string described(const std::vector<CallSite>& sites) {
 }
 
 /// Lets NCCL's own threads work: what it does most often takes some ten microseconds.
-void pause(int looks) {
-  if (looks < 50) {
+void pause(int polls) {
+  if (polls < 50) {
     std::this_thread::yield();
   } else {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -82,7 +82,7 @@ NcclRank::NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double ti
     : host_(std::move(host)), stream_(stream), timeout_(timeout_seconds) {
   load();
   own_stream_ = cuda::make_urgent_stream("making a stream for NCCL");
-  watch_ = start_thread(ExitCode::rank, fmt::format("the watch of {} over NCCL", name()), [this] { watch(); });
+  watchdog_ = start_thread(ExitCode::rank, fmt::format("the watchdog of {} over NCCL", name()), [this] { watchdog(); });
 }
 
 NcclRank::~NcclRank() {
@@ -91,7 +91,7 @@ NcclRank::~NcclRank() {
     stop_ = true;
   }
   stop_changed_.notify_all();
-  watch_.join();
+  watchdog_.join();
   cuda::ignore(cudaStreamSynchronize(own_stream_));
   cuda::ignore(cudaStreamDestroy(own_stream_));
 }
@@ -113,7 +113,7 @@ void NcclRank::load() {
 void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclMember& member, const std::string& what) {
   const Error own(result == ncclRemoteError ? ExitCode::rank : ExitCode::device,
                   fmt::format("{}: {} ({})", what, ncclGetErrorString(result), ncclGetLastError(member.handle)));
-  const auto deadline = Clock::now() + most_for_news;
+  const auto deadline = Clock::now() + error_report_wait;
   while (result == ncclRemoteError && Clock::now() < deadline) {
     host_->throw_if_aborted();
     lock.unlock();
@@ -130,15 +130,15 @@ void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclMember& memb
 void NcclRank::await(Lock& lock, const NcclMember& member, ncclResult_t result, const CallSite& site) {
   const auto deadline = Clock::now() + timeout_;
   if (!failed(result)) result = state_of(member);
-  for (int looks = 0; result == ncclInProgress; ++looks) {
+  for (int polls = 0; result == ncclInProgress; ++polls) {
     if (Clock::now() > deadline) {
       fail(ExitCode::rank, "{} waited {} s for the other ranks to come to {} (mesh.timeout_seconds)", name(),
            timeout_.count(), described(site));
     }
     lock.unlock();
-    pause(looks);
+    pause(polls);
     lock.lock();
-    throw_if_given_up();
+    throw_if_members_aborted();
     result = state_of(member);
   }
   if (result != ncclSuccess) {
@@ -146,14 +146,14 @@ void NcclRank::await(Lock& lock, const NcclMember& member, ncclResult_t result, 
   }
 }
 
-/// Waits until the GPU has done all that NCCL was given. (The watch sees if it does not.)
+/// Waits until the GPU has done all that NCCL was given. (The watchdog sees if it does not.)
 void NcclRank::await_idle(Lock& lock) {
   const auto passed = [](const std::shared_ptr<NcclAct>& act) { return act->done.passed(); };
-  for (int looks = 0; !std::all_of(under_way_.begin(), under_way_.end(), passed); ++looks) {
+  for (int polls = 0; !std::all_of(under_way_.begin(), under_way_.end(), passed); ++polls) {
     lock.unlock();
-    pause(looks);
+    pause(polls);
     lock.lock();
-    throw_if_given_up();
+    throw_if_members_aborted();
   }
 }
 
@@ -164,7 +164,7 @@ void NcclRank::enter(NcclMember& member, Body body) {
   config.blocking = 0;
   Lock lock(mutex_);
   try {
-    throw_if_given_up();
+    throw_if_members_aborted();
     body(lock, config);
   } catch (...) {
     lock.unlock();
@@ -211,17 +211,17 @@ void NcclRank::split(NcclMember& whole, int rank, Communicator& part, NcclMember
 
 void NcclRank::leave(NcclMember& member, bool in_order) noexcept {
   Lock lock(mutex_);
-  if (in_order && !given_up_) {
+  if (in_order && !aborted_) {
     try {
       await(lock, member, ncclCommFinalize(member.handle), {"leaving the ranks"});
       ncclCommDestroy(std::exchange(member.handle, nullptr));
-    } catch (const Error&) {  // the others do not leave, which they or the watch know better to tell
+    } catch (const Error&) {  // the others do not leave, which they or the watchdog know better to tell
       in_order = false;
     }
   }
-  if (!in_order) give_up(lock);
+  if (!in_order) abort_members(lock);
   std::erase(members_, &member);
-  const bool aborted = given_up_;
+  const bool aborted = aborted_;
   lock.unlock();
   if (aborted) cuda::ignore(cudaStreamSynchronize(own_stream_));  // kernels are leaving
 }
@@ -229,8 +229,8 @@ void NcclRank::leave(NcclMember& member, bool in_order) noexcept {
 /// All at once: the abort of one frees GPU memory, which may wait for the GPU, and there a kernel of another one stands
 /// until that is aborted, too (NVIDIA/nccl 549, 564). But the part of a split that did not come to its end after the
 /// whole, whose abort ends the split and writes to the part (NVIDIA/nccl 2373).
-void NcclRank::give_up(Lock&) {
-  given_up_ = true;
+void NcclRank::abort_members(Lock&) {
+  aborted_ = true;
   std::vector<std::thread> aborts;
   for (NcclMember* member : members_) {
     const ncclComm_t handle = std::exchange(member->handle, nullptr);
@@ -248,8 +248,8 @@ void NcclRank::give_up(Lock&) {
   for (std::thread& one : aborts) one.join();
 }
 
-void NcclRank::throw_if_given_up() const {
-  if (!given_up_) return;
+void NcclRank::throw_if_members_aborted() const {
+  if (!aborted_) return;
   host_->throw_if_aborted();
   fail(ExitCode::rank, "{} has ended its part in NCCL, with exchanges under way, and goes on calling", name());
 }
@@ -257,7 +257,7 @@ void NcclRank::throw_if_given_up() const {
 void NcclRank::throw_if_aborted() {
   host_->throw_if_aborted();
   const Lock lock(mutex_);
-  throw_if_given_up();
+  throw_if_members_aborted();
 }
 
 // --- Acts.
@@ -265,41 +265,41 @@ void NcclRank::throw_if_aborted() {
 void NcclRank::launch(NcclMember& member, const std::shared_ptr<NcclAct>& act) {
   host_->throw_if_aborted();
   Lock lock(mutex_);
-  throw_if_given_up();
+  throw_if_members_aborted();
   act->ready.record(stream_.cuda().stream());
-  act->ready.hold_back(own_stream_);
+  act->ready.make_wait(own_stream_);
   act->begun.record(own_stream_);
   await(lock, member, post(member, *act, own_stream_), act->sites.front());
-  if (unfollowed_ == 0) act->begun.hold_back(stream_.cuda().stream());
-  ++unfollowed_;
+  if (unwaited_ == 0) act->begun.make_wait(stream_.cuda().stream());
+  ++unwaited_;
   act->done.record(own_stream_);
   under_way_.push_back(act);
 }
 
-void NcclRank::follow(NcclAct& act) {
+void NcclRank::wait(NcclAct& act) {
   throw_if_aborted();
-  act.done.hold_back(stream_.cuda().stream());
-  if (!std::exchange(act.followed, true)) --unfollowed_;
+  act.done.make_wait(stream_.cuda().stream());
+  if (!std::exchange(act.waited_for, true)) --unwaited_;
 }
 
-// --- The watch.
+// --- The watchdog.
 
-void NcclRank::watch() {
+void NcclRank::watchdog() {
   cuda::ignore(cudaSetDevice(stream_.cuda().device()));
   Lock lock(mutex_);
-  while (!given_up_ && !stop_changed_.wait_for(lock, between_looks, [&] { return stop_; })) {
-    if (given_up_) return;
+  while (!aborted_ && !stop_changed_.wait_for(lock, poll_interval, [&] { return stop_; })) {
+    if (aborted_) return;
     try {
-      look(lock);
+      poll(lock);
     } catch (const Error& error) {
       host_->abort(error);
-      give_up(lock);
+      abort_members(lock);
     }
   }
 }
 
 /// Throws what ends all ranks.
-void NcclRank::look(Lock& lock) {
+void NcclRank::poll(Lock& lock) {
   host_->throw_if_aborted();
   for (const NcclMember* member : members_) {
     if (member->handle == nullptr) continue;

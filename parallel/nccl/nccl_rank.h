@@ -1,4 +1,5 @@
-// What one rank has of NCCL: the communicators that it is a member of, one stream for all their exchanges, and a watch.
+// What one rank has of NCCL: the communicators that it is a member of, one stream for all their exchanges, and a
+// watchdog.
 //
 // NCCL wants the operations of all communicators on a GPU in one order, the same on every rank: two that wait for
 // each other's room on the GPUs would wait for ever. Here they share a stream, so the order is that in which the rank
@@ -9,12 +10,12 @@
 // NCCL moves data by kernels, and a kernel of attention is on all multiprocessors to its end, with all their registers
 // or shared memory. So that messages move beside it and not behind it, NCCL's stream has the highest priority, and what
 // the rank's stream is given behind an act waits until it is the act's turn: it is the first to be placed. But only
-// where that stream has followed all acts before, so that the turn comes at once; it does not wait for what it need
+// where that stream has waited for all acts before, so that the turn comes at once; it does not wait for what it need
 // not.
 //
-// Communicators do not block: NCCL goes on in the background, and the rank looks until it is done, without the lock in
-// between. So the watch, a thread, can always look, too: for the first error of any rank, NCCL's own errors, and for an
-// act that could run but has not ended within the timeout. Any of them ends all ranks, and aborts every communicator
+// Communicators do not block: NCCL goes on in the background, and the rank polls until it is done, without the lock in
+// between. So the watchdog, a thread, can always poll, too: for the first error of any rank, NCCL's own errors, and for
+// an act that could run but has not ended within the timeout. Any of them ends all ranks, and aborts every communicator
 // here, so that no kernel of NCCL's stays on the GPU.
 //
 // A process that ends is noticed by NCCL over a network, and not within a machine. Either way the host's communicator
@@ -54,12 +55,12 @@ struct NcclAct {
   std::vector<NcclOperation> operations;
   std::vector<CallSite> sites;     // what they are for; each once
   cuda::Event ready, begun, done;  // what they wait for, their turn on NCCL's stream, and their end
-  bool followed = false;           // by the rank's stream
+  bool waited_for = false;         // by the rank's stream
   bool could_run = false;
   std::chrono::steady_clock::time_point since{};  // when it was first seen that it could run
 };
 
-/// A place in one of NCCL's communicators; null handle: not joined, or given up.
+/// A place in one of NCCL's communicators; null handle: not joined, or aborted.
 struct NcclMember {
   ncclComm_t handle = nullptr;
   ncclComm_t part = nullptr;  // that is being split off: NCCL's to write, at any time, until the split has ended
@@ -85,14 +86,14 @@ class NcclRank {
   /// the end of what NCCL was given. All ranks of whole must call it.
   void split(NcclMember& whole, int rank, Communicator& part, NcclMember& member);
   /// Ends a membership; when it returns, nothing uses the memory of its exchanges. in_order: all of them were waited
-  /// for and no error is under way. Then it is collective; else the rank gives up NCCL.
+  /// for and no error is under way. Then it is collective; else the rank aborts NCCL.
   void leave(NcclMember& member, bool in_order) noexcept;
 
   /// Starts the operations of act, behind what the rank's stream was given so far. Waits for the other side where two
   /// ranks exchange for the first time, never for the GPU. Throws the first error of any rank.
   void launch(NcclMember& member, const std::shared_ptr<NcclAct>& act);
   /// What the rank's stream is given from now on runs behind act. Throws the first error of any rank.
-  void follow(NcclAct& act);
+  void wait(NcclAct& act);
   void throw_if_aborted();
 
  private:
@@ -104,23 +105,23 @@ class NcclRank {
   void enter(NcclMember& member, Body body);
   void load();
   [[noreturn]] void fail_with(Lock& lock, ncclResult_t result, const NcclMember& member, const std::string& what);
-  void give_up(Lock& lock);
-  void throw_if_given_up() const;
-  void watch();
-  void look(Lock& lock);
+  void abort_members(Lock& lock);
+  void throw_if_members_aborted() const;
+  void watchdog();
+  void poll(Lock& lock);
   std::string name() const;
 
   const std::unique_ptr<Communicator> host_;
   Stream& stream_;
   const std::chrono::duration<double> timeout_;
   cudaStream_t own_stream_ = nullptr;
-  int unfollowed_ = 0;  // acts that were posted; used by the rank's thread alone
-  std::mutex mutex_;    // of all below, and of calls into NCCL
+  int unwaited_ = 0;  // acts that were posted; used by the rank's thread alone
+  std::mutex mutex_;  // of all below, and of calls into NCCL
   std::condition_variable stop_changed_;
-  bool stop_ = false, given_up_ = false;
+  bool stop_ = false, aborted_ = false;
   std::vector<NcclMember*> members_;
   std::deque<std::shared_ptr<NcclAct>> under_way_;  // in the order of the stream
-  std::thread watch_;
+  std::thread watchdog_;
 };
 
 }  // namespace ringtrain

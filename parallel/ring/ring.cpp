@@ -16,20 +16,20 @@ namespace ringtrain {
 
 // Messages move in rounds, one a hop, and in a round a pair of ranks has at most one message of a kind (and of a part,
 // for gradients), so both sides post in the same order. In round h a rank posts the keys and values for hop h + 1,
-// computes hop h, part by part, and behind each part posts its gradients (to the right or home) together with those of
-// the same part that it continues at hop h + 1. What it waits for in part p of round h, its peers post in part p of
-// their round h - 1, whatever they compute: by induction nothing waits in a circle.
+// computes hop h, part by part, and behind each part posts its gradients (to the right or to the owner) together with
+// those of the same part that it continues at hop h + 1. What it waits for in part p of round h, its peers post in part
+// p of their round h - 1, whatever they compute: by induction nothing waits in a circle.
 
 namespace {
 
-/// Moments kept before those of passes that are done are read in between: a long evaluation has many.
-constexpr std::size_t many_moments = 8192;
+/// Events kept before those of passes that are done are read in between: a long evaluation has many.
+constexpr std::size_t many_events = 8192;
 /// More tokens than there are: a block is one part.
 constexpr std::int64_t whole = std::numeric_limits<std::int64_t>::max();
 
 /// Return the tokens of the least part of a block (parallel/ring/ring_parts.h). A GPU of 132 processors computes on 128
 /// keys of a head in each at a time: less would leave some idle. A CPU's cores are busy with far less.
-std::int64_t default_least_part(Device device, std::int64_t G) {
+std::int64_t default_min_part(Device device, std::int64_t G) {
   const std::int64_t rows = device.is_cpu() ? 8192 : 16384;
   return std::max<std::int64_t>(256, rows / std::max<std::int64_t>(1, G));
 }
@@ -41,8 +41,8 @@ constexpr std::size_t buffer_of(int hop) {
 int block_buffers(int ring_size) {
   return std::min(ring_size - 1, 2);
 }
-/// Only a ring of three or more has legs that start away from the owner and are added at home.
-bool has_home_buffer(int ring_size) {
+/// Only a ring of three or more has runs of hops that start away from the owner, who adds them.
+bool has_return_buffer(int ring_size) {
   return ring_size > 2;
 }
 
@@ -70,9 +70,9 @@ struct Ring::State {
   RingCapacity capacity;
   int size = 1, rank = 0;
   std::vector<Tensor> blocks, documents, gradients;  // double buffers
-  Tensor home;                                       // gradients that came home and are to be added
+  Tensor returned;                                   // gradients that came back to their owner and are to be added
   std::unique_ptr<Communicator> key_ranks, gradient_ranks;
-  std::int64_t least_part = 1;  // tokens
+  std::int64_t min_part = 1;  // tokens
   RingLoad load;
 
   // Of the micro-batch.
@@ -86,7 +86,7 @@ struct Ring::State {
   struct Round {
     const RingStep* step = nullptr;
     const RingDelivery* delivery = nullptr;
-    const RingReturn* home = nullptr;
+    const RingReturn* returned = nullptr;
   };
   std::vector<Round> rounds;        // by hop; one more than there are hops
   int first_hop = 0, last_hop = 0;  // at which this rank meets a block
@@ -95,11 +95,11 @@ struct Ring::State {
   int layer = 0;
   bool backward = false;
   TensorView own_kv, own_documents, own_dkv;
-  std::vector<Ticket> arriving;   // keys and values for the next hop, and what is sent on for it
-  std::vector<Ticket> departing;  // own block to starts of legs: not waited for before the pass ends
+  std::vector<Request> arriving;   // keys and values for the next hop, and what is sent on for it
+  std::vector<Request> departing;  // own block to starts of runs: not waited for before the pass ends
   struct GradientRound {
-    std::vector<Ticket> tickets = {};
-    const RingReturn* home = nullptr;  // among them
+    std::vector<Request> requests = {};
+    const RingReturn* returned = nullptr;  // among them
   };
   std::vector<GradientRound> gradient_rounds;  // by part: the last one
 
@@ -111,7 +111,7 @@ struct Ring::State {
 
   const Round& round(int hop) const { return rounds[static_cast<std::size_t>(hop)]; }
   /// Return B * T of the largest shard.
-  std::int64_t most_tokens() const { return B * longest(); }
+  std::int64_t max_batch_tokens() const { return B * longest(); }
   std::int64_t longest() const { return *std::max_element(tokens.begin(), tokens.end()); }
   std::int64_t tokens_of(int owner) const { return tokens[static_cast<std::size_t>(owner)]; }
   const SegmentList& segments_of(int owner) const { return segments[static_cast<std::size_t>(owner)]; }
@@ -145,8 +145,8 @@ struct Ring::State {
     const RingPart own = part_of_shard(parts[part], x.dim(2));
     return {part_of(half(x, 0), own), part_of(half(x, 1), own), parts.size() == 1 ? x : TensorView{}};
   }
-  PartGradients coming_home(const RingReturn& of, std::size_t part) const {
-    return part_of_pair(of.replaces ? own_dkv : home.view().prefix(own_dkv.shape), part);
+  PartGradients returned_gradients(const RingReturn& of, std::size_t part) const {
+    return part_of_pair(of.replaces ? own_dkv : returned.view().prefix(own_dkv.shape), part);
   }
   /// Return the gradients of a part of the block met at a step. In a buffer a part's place is that of the largest
   /// shard.
@@ -163,7 +163,7 @@ struct Ring::State {
   struct Timed {
     bool backward, is_wait;
     int hop;
-    StreamClock::Moment from, to;
+    StreamClock::Event from, to;
   };
   StreamClock clock;
   std::vector<Timed> timed;
@@ -183,9 +183,9 @@ struct Ring::State {
   template <class Body>
   void time(Stream& stream, bool is_wait, int hop, const Body& body) {
     if (size == 1) return body();
-    const StreamClock::Moment from = clock.mark(stream);
+    const StreamClock::Event from = clock.record(stream);
     body();
-    timed.push_back({backward, is_wait, hop, from, clock.mark(stream)});
+    timed.push_back({backward, is_wait, hop, from, clock.record(stream)});
   }
   void reset_load() {
     for (RingPassLoad* one : {&load.forward, &load.backward}) {
@@ -196,12 +196,12 @@ struct Ring::State {
   }
 
   /// hop: which one cannot go on before; size: the end of the pass.
-  void wait(Stream& stream, Communicator& communicator, std::vector<Ticket>& tickets, int hop) {
-    if (tickets.empty()) return;
+  void wait(Stream& stream, Communicator& communicator, std::vector<Request>& requests, int hop) {
+    if (requests.empty()) return;
     time(stream, /*is_wait=*/true, hop, [&] {
-      for (const Ticket ticket : tickets) communicator.wait(ticket);
+      for (const Request request : requests) communicator.wait(request);
     });
-    tickets.clear();
+    requests.clear();
   }
 
   void post_keys(int hop);
@@ -210,8 +210,8 @@ struct Ring::State {
   void visit(Stream& stream, const RingBlock& block, const Visitor& visitor);
   void forward_hop(Stream& stream, const RingStep& step, const Visitor& visitor);
   void backward_hop(Stream& stream, int hop, const Visitor& visitor);
-  void pass(Stream& stream, const Visitor& visitor, const std::function<void()>& meanwhile);
-  void run(Stream& stream, const Visitor& visitor, const std::function<void()>& meanwhile);
+  void pass(Stream& stream, const Visitor& visitor, const std::function<void()>& overlap);
+  void run(Stream& stream, const Visitor& visitor, const std::function<void()>& overlap);
 };
 
 /// Posts what this rank sends and receives so that blocks are where hop `hop` needs them.
@@ -221,14 +221,14 @@ void Ring::State::post_keys(int hop) {
   const int to = before ? before->forward_to : no_peer, from = next ? next->receive_from : no_peer;
   const CallSite site{.operation = "ring keys and values", .layer = layer, .hop = hop};
   const CallSite documents_site{.operation = "ring document ids", .layer = layer, .hop = hop};
-  const auto exchange = [&](std::vector<Ticket>& tickets, const RingStep* sent, int receiver, const RingStep* received,
-                            int sender) {
-    tickets.push_back(key_ranks->exchange(receiver == no_peer ? TensorView{} : kv_of(*sent), receiver,
-                                          sender == no_peer ? TensorView{} : kv_of(*received), sender, site));
+  const auto exchange = [&](std::vector<Request>& requests, const RingStep* sent, int receiver,
+                            const RingStep* received, int sender) {
+    requests.push_back(key_ranks->exchange(receiver == no_peer ? TensorView{} : kv_of(*sent), receiver,
+                                           sender == no_peer ? TensorView{} : kv_of(*received), sender, site));
     if (own_documents.empty()) return;
-    tickets.push_back(key_ranks->exchange(receiver == no_peer ? TensorView{} : documents_of(*sent), receiver,
-                                          sender == no_peer ? TensorView{} : documents_of(*received), sender,
-                                          documents_site));
+    requests.push_back(key_ranks->exchange(receiver == no_peer ? TensorView{} : documents_of(*sent), receiver,
+                                           sender == no_peer ? TensorView{} : documents_of(*received), sender,
+                                           documents_site));
   };
   post_together(*key_ranks, [&] {
     // What is sent comes first: see Communicator::exchange.
@@ -240,7 +240,7 @@ void Ring::State::post_keys(int hop) {
 }
 
 /// Posts a part's gradients: of the block met at `hop`, of that which this rank continues at the next, and of its own
-/// that come home.
+/// that return.
 void Ring::State::post_gradients(int hop, std::size_t part) {
   const RingStep* step = round(hop).step;
   const RingStep* next = round(hop + 1).step;
@@ -253,27 +253,27 @@ void Ring::State::post_gradients(int hop, std::size_t part) {
                             int sender) {
     const CallSite site{.operation = "ring gradients", .layer = layer, .hop = hop};
     for (std::size_t i = 0; i < std::max(sent.size(), received.size()); ++i) {
-      of.tickets.push_back(gradient_ranks->exchange(sent.empty() ? TensorView{} : sent[i], receiver,
-                                                    received.empty() ? TensorView{} : received[i], sender, site));
+      of.requests.push_back(gradient_ranks->exchange(sent.empty() ? TensorView{} : sent[i], receiver,
+                                                     received.empty() ? TensorView{} : received[i], sender, site));
     }
   };
-  of.home = round(hop).home;
+  of.returned = round(hop).returned;
   post_together(*gradient_ranks, [&] {
     exchange(messages(step, to), to, messages(next, from), from);
-    if (of.home) exchange({}, no_peer, coming_home(*of.home, part).messages(), of.home->from);
+    if (of.returned) exchange({}, no_peer, returned_gradients(*of.returned, part).messages(), of.returned->from);
   });
 }
 
 /// Ends the part's round before `hop`.
 void Ring::State::finish_gradients(Stream& stream, int hop, std::size_t part) {
   GradientRound& of = gradient_rounds[part];
-  if (gradient_ranks) wait(stream, *gradient_ranks, of.tickets, hop);
-  if (of.home && !of.home->replaces) {
-    const PartGradients own = part_of_pair(own_dkv, part), came = coming_home(*of.home, part);
+  if (gradient_ranks) wait(stream, *gradient_ranks, of.requests, hop);
+  if (of.returned && !of.returned->replaces) {
+    const PartGradients own = part_of_pair(own_dkv, part), came = returned_gradients(*of.returned, part);
     add(stream, own.dk, came.dk);
     add(stream, own.dv, came.dv);
   }
-  of.home = nullptr;
+  of.returned = nullptr;
 }
 
 void Ring::State::visit(Stream& stream, const RingBlock& block, const Visitor& visitor) {
@@ -303,7 +303,7 @@ void Ring::State::backward_hop(Stream& stream, int hop, const Visitor& visitor) 
     finish_gradients(stream, hop, i);
     if (step) {
       const RingPart part = part_of_block(step->owner, i);
-      const SegmentList places = segments_of(step->owner, part);
+      const SegmentList positions = segments_of(step->owner, part);
       const TensorView kv = kv_of(*step);
       const PartGradients sums = gradients_of(*step, i);
       if (step->gradient_from == no_peer) {
@@ -321,14 +321,14 @@ void Ring::State::backward_hop(Stream& stream, int hop, const Visitor& visitor) 
              .v = part_of(half(kv, 1), part),
              .dk = sums.dk,
              .dv = sums.dv,
-             .tokens = {places, part_of(documents_of(*step), part)}},
+             .tokens = {positions, part_of(documents_of(*step), part)}},
             visitor);
     }
     if (size > 1) post_gradients(hop, i);
   }
 }
 
-void Ring::State::pass(Stream& stream, const Visitor& visitor, const std::function<void()>& meanwhile) {
+void Ring::State::pass(Stream& stream, const Visitor& visitor, const std::function<void()>& overlap) {
   for (int hop = 0; hop < size; ++hop) {
     const RingStep* step = round(hop).step;
     const Span span(
@@ -342,7 +342,7 @@ void Ring::State::pass(Stream& stream, const Visitor& visitor, const std::functi
       forward_hop(stream, *step, visitor);
     }
   }
-  if (meanwhile) meanwhile();
+  if (overlap) overlap();
   if (backward) {
     for (std::size_t i = 0; i < parts.size(); ++i) finish_gradients(stream, size, i);
   }
@@ -350,11 +350,11 @@ void Ring::State::pass(Stream& stream, const Visitor& visitor, const std::functi
 }
 
 /// A pass that fails ends all ranks before the caller can free what they are reading.
-void Ring::State::run(Stream& stream, const Visitor& visitor, const std::function<void()>& meanwhile) {
+void Ring::State::run(Stream& stream, const Visitor& visitor, const std::function<void()>& overlap) {
   ensure(!rounds.empty(), "Ring::begin comes before the first pass");
   const Span span(stream.trace(), backward ? "ring backward" : "ring forward", {{"layer", layer}});
   try {
-    pass(stream, visitor, meanwhile);
+    pass(stream, visitor, overlap);
   } catch (const Error& error) {
     if (key_ranks) key_ranks->abort(error);
     throw;
@@ -364,20 +364,20 @@ void Ring::State::run(Stream& stream, const Visitor& visitor, const std::functio
   }
 }
 
-Ring::Ring(Allocator& allocator, Communicator* ring, int ring_size, const RingCapacity& capacity)
+Ring::Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, const RingCapacity& capacity)
     : state_(std::make_unique<State>()) {
-  ensure(ring ? ring->size() == ring_size : ring_size == 1 || allocator.planning(),
+  ensure(sequence_group ? sequence_group->size() == ring_size : ring_size == 1 || allocator.planning(),
          "the ring's communicator fits ring_size");
   State& s = *state_;
   s.capacity = capacity;
   s.size = ring_size;
-  s.rank = ring ? ring->rank() : 0;
-  s.least_part = capacity.least_part > 0 ? capacity.least_part : default_least_part(allocator.device(), capacity.G);
+  s.rank = sequence_group ? sequence_group->rank() : 0;
+  s.min_part = capacity.min_part > 0 ? capacity.min_part : default_min_part(allocator.device(), capacity.G);
   s.reset_load();
   if (ring_size == 1) return;
-  if (ring) {
-    s.key_ranks = ring->split(0);
-    s.gradient_ranks = ring->split(0);
+  if (sequence_group) {
+    s.key_ranks = sequence_group->split(0);
+    s.gradient_ranks = sequence_group->split(0);
   }
   const Shape block = block_shape(1, capacity.tokens, capacity);
   const Shape gradients = block_shape(1, capacity.gradient_tokens, capacity);
@@ -392,7 +392,7 @@ Ring::Ring(Allocator& allocator, Communicator* ring, int ring_size, const RingCa
     }
     if (capacity.backward) s.gradients.push_back(make(fmt::format("ring gradients {}", i), sums, gradients));
   }
-  if (capacity.backward && has_home_buffer(ring_size)) s.home = make("ring gradients home", sums, gradients);
+  if (capacity.backward && has_return_buffer(ring_size)) s.returned = make("ring gradients returned", sums, gradients);
 }
 
 Ring::~Ring() = default;
@@ -404,7 +404,7 @@ void Ring::begin(const AttentionMask& mask, std::span<const ShardExtents> extent
   const auto N = static_cast<std::size_t>(s.size);
   ensure(N == 1 || s.key_ranks, "a ring that was only planned does not run");
   ensure(extents.size() == N && segments.size() == N, "the shards of all ring ranks");
-  if (s.clock.size() > many_moments && s.clock.passed()) s.read_times();
+  if (s.clock.size() > many_events && s.clock.passed()) s.read_times();
   s.B = sequences;
   s.mask = mask;
   s.pairs.assign(N, {});
@@ -413,9 +413,9 @@ void Ring::begin(const AttentionMask& mask, std::span<const ShardExtents> extent
   s.tokens.clear();
   for (const SegmentList& list : s.segments) s.tokens.push_back(token_count(list));
   const auto largest = std::max_element(s.tokens.begin(), s.tokens.end()) - s.tokens.begin();
-  s.parts = ring_parts(s.segments[static_cast<std::size_t>(largest)], sequences, N == 1 ? whole : s.least_part);
+  s.parts = ring_parts(s.segments[static_cast<std::size_t>(largest)], sequences, N == 1 ? whole : s.min_part);
   s.gradient_rounds.assign(s.parts.size(), {});
-  ensure(N == 1 || s.most_tokens() <= s.capacity.tokens, "a micro-batch within the ring's capacity");
+  ensure(N == 1 || s.max_batch_tokens() <= s.capacity.tokens, "a micro-batch within the ring's capacity");
 
   plan_ = ring_plan(ring_needs(mask, extents), s.size, s.rank);
   s.rounds.assign(N + 1, {});
@@ -425,7 +425,7 @@ void Ring::begin(const AttentionMask& mask, std::span<const ShardExtents> extent
   for (const RingDelivery& delivery : plan_.deliveries) {
     s.rounds[static_cast<std::size_t>(delivery.hop)].delivery = &delivery;
   }
-  for (const RingReturn& home : plan_.returns) s.rounds[static_cast<std::size_t>(home.hop)].home = &home;
+  for (const RingReturn& back : plan_.returns) s.rounds[static_cast<std::size_t>(back.hop)].returned = &back;
 }
 
 void Ring::forward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents,
@@ -439,15 +439,16 @@ void Ring::forward(Stream& stream, int layer, const TensorView& kv, const Tensor
 }
 
 void Ring::backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
-                    const Visitor& visitor, const std::function<void()>& meanwhile) {
-  ensure(state_->size == 1 || (state_->capacity.backward && state_->most_tokens() <= state_->capacity.gradient_tokens),
+                    const Visitor& visitor, const std::function<void()>& overlap) {
+  ensure(state_->size == 1 ||
+             (state_->capacity.backward && state_->max_batch_tokens() <= state_->capacity.gradient_tokens),
          "a micro-batch within the ring's gradient buffers");
   state_->layer = layer;
   state_->backward = true;
   state_->own_kv = kv;
   state_->own_documents = documents;
   state_->own_dkv = dkv;
-  state_->run(stream, visitor, meanwhile);
+  state_->run(stream, visitor, overlap);
 }
 
 std::size_t Ring::ring_bytes(const RingCapacity& capacity, int ring_size) {
@@ -463,8 +464,8 @@ std::size_t Ring::ring_bytes(const RingCapacity& capacity, int ring_size) {
   std::size_t bytes = buffers * block(capacity.tokens, capacity.dtype);
   if (capacity.documents) bytes += buffers * ids;
   if (capacity.backward) {
-    bytes +=
-        (buffers + (has_home_buffer(ring_size) ? 1 : 0)) * block(capacity.gradient_tokens, accumulator(capacity.dtype));
+    bytes += (buffers + (has_return_buffer(ring_size) ? 1 : 0)) *
+             block(capacity.gradient_tokens, accumulator(capacity.dtype));
   }
   return bytes;
 }

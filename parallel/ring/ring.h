@@ -45,16 +45,17 @@ struct RingCapacity {
   DType dtype = DType::float32;  // of keys and values; their gradients have its accumulator
   bool backward = true;          // else no gradient buffers
   bool documents = true;         // else no buffers for document ids
-  std::int64_t least_part = 0;   // tokens of a part of a block in backward; 0: what keeps the device busy
+  std::int64_t min_part = 0;     // tokens of a part of a block in backward; 0: what keeps the device busy
 };
 
 class Ring {
  public:
   using Visitor = std::function<void(const RingBlock&)>;
 
-  /// Makes buffers under Tag::ring (their bytes: ring_bytes) and splits two communicators off `ring` (keys and values;
-  /// gradients), so it is collective unless `ring` is null: then planning only. A ring of one allocates nothing.
-  Ring(Allocator& allocator, Communicator* ring, int ring_size, const RingCapacity& capacity);
+  /// Makes buffers under Tag::ring (their bytes: ring_bytes) and splits two communicators off `sequence_group` (keys
+  /// and values; gradients), so it is collective unless that is null: then planning only. A ring of one allocates
+  /// nothing.
+  Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, const RingCapacity& capacity);
   ~Ring();
 
   /// Sets the schedule of a micro-batch: what every ring rank holds. Pure: all ranks pass the same values; no
@@ -67,9 +68,9 @@ class Ring {
   void forward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const Visitor& visitor);
   /// The same, with gradients: dkv [2, B, T, G, D], of the accumulator, is zeroed first and holds this rank's complete
   /// dk and dv at return. Blocks come in parts, so that gradients move while others are added to; and while the last
-  /// ones come home, what `meanwhile` computes, which must not need dkv, if given.
+  /// ones return, what `overlap` computes, which must not need dkv, if given.
   void backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
-                const Visitor& visitor, const std::function<void()>& meanwhile = {});
+                const Visitor& visitor, const std::function<void()>& overlap = {});
 
   /// Return the plan of the current micro-batch.
   const RingPlan& plan() const { return plan_; }

@@ -41,7 +41,7 @@ RingPlan ring_plan(std::span<const char> needed, int ranks, int rank) {
     }
     plan.steps.push_back(step);
   }
-  bool from_owner = true;  // every hop so far was made: this leg carries the owner's own share
+  bool from_owner = true;  // every hop so far was made: this run carries the owner's own share
   for (int hop = 1; hop < N; ++hop) {
     const int other = (rank + hop) % N;
     if (!met(rank, hop)) {

@@ -3,9 +3,10 @@
 // for sender and receiver at once.
 //
 // Keys and values reach rank i from its left neighbour if that one holds the block (it met it one hop before), else
-// straight from the owner; so a maximal run of neighbours that need a block is a leg. dk and dv travel along the leg
-// with the block and go straight home from its end. The leg that starts next to the owner carries the owner's own
-// share, so it comes home whole (it replaces); a later leg starts from zero and is added, in order of its hop.
+// straight from the owner; so a maximal run of neighbours that need a block is a run of hops. dk and dv travel along
+// the run with the block and go straight back to the owner from its end. The run that starts next to the owner carries
+// the owner's own share, so it returns whole (it replaces); a later run starts from zero and is added, in order of its
+// hop.
 #pragma once
 
 #include <span>
@@ -22,24 +23,24 @@ struct RingStep {
   int receive_from = -1;   // who sends k and v (hop > 0): the left neighbour, or the owner
   int forward_to = -1;     // who receives this block's k and v next, after this rank: the right neighbour
   int gradient_from = -1;  // whose dk and dv this rank continues; -1: starts from zero (or from its own, at hop 0)
-  int gradient_to = -1;    // who receives them: the right neighbour, or at the leg's end the owner; hop 0: see below
+  int gradient_to = -1;    // who receives them: the right neighbour, or at the run's end the owner; hop 0: see below
 };
 
-/// A block of this rank's own that it sends straight to a rank which starts a leg, and what comes home from legs.
+/// A block of this rank's own that it sends straight to a rank which starts a run, and what returns from runs.
 struct RingDelivery {
   int hop = 0;  // at which the receiver meets it
   int to = -1;
 };
 struct RingReturn {
-  int hop = 0;  // the hop at whose end it is sent home
+  int hop = 0;  // the hop at whose end it is sent back
   int from = -1;
-  bool replaces = false;  // the leg carried the owner's own share; else it is added
+  bool replaces = false;  // the run carried the owner's own share; else it is added
 };
 
 struct RingPlan {
   std::vector<RingStep> steps;  // of this rank, by hop; steps[0] is its own block (kept even if nothing is visible)
   std::vector<RingDelivery>
-      deliveries;                   // own k and v to starts of legs (hop >= 1), by hop; includes the right neighbour
+      deliveries;                   // own k and v to starts of runs (hop >= 1), by hop; includes the right neighbour
   std::vector<RingReturn> returns;  // by hop
 };
 

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "framework/side_copies.h"
+#include "framework/copy_stream.h"
 #include "parallel/call_history.h"
 #include "parallel/check_exchange.h"
 
@@ -30,7 +30,7 @@ struct Half {
   TensorView buffer;
   CallSite site;
   // Of a message between GPUs: behind what its rank's stream was given when it was posted, and behind the copy.
-  SideCopies::Mark posted, copied;
+  CopyStream::Event posted, copied;
 };
 
 struct Exchange {
@@ -121,9 +121,9 @@ class ThreadCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
-  Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
-  void order_with(Stream& stream) override { device_.order_with(stream); }
-  void wait(Ticket ticket) override;
+  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  void set_stream(Stream& stream) override { device_.set_stream(stream); }
+  void wait(Request request) override;
   void barrier(const CallSite& site) override;
   std::unique_ptr<Communicator> split(int colour) override;
   void abort(const Error& error) override;
@@ -148,8 +148,8 @@ class ThreadCommunicator final : public Communicator {
   World& world_;
   World::Rank& self_;
   const int rank_;
-  SideCopies device_;  // of messages between GPUs
-  std::uint64_t tickets_ = 0, splits_ = 0;
+  CopyStream device_;  // of messages between GPUs
+  std::uint64_t requests_ = 0, splits_ = 0;
   std::unordered_map<std::uint64_t, Exchange> pending_;  // mailboxes point into it: its elements do not move
 };
 
@@ -163,26 +163,26 @@ ThreadCommunicator::~ThreadCommunicator() {
   self_.wake.wait(lock, [&] { return self_.copying == 0; });
 }
 
-Ticket ThreadCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
-                                    const CallSite& site) {
+Request ThreadCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
+                                     const CallSite& site) {
   if (to == no_peer && from == no_peer) return {};
   check_exchange(send, to, receive, from, size(), on_gpu());
   Lock lock(world_.mutex);
-  const Ticket ticket{++tickets_};
-  Exchange& act = pending_[ticket.id];
+  const Request request{++requests_};
+  Exchange& act = pending_[request.id];
   act.call = self_.history.started(
       site, to == no_peer ? no_peer : group_->world_rank(to), to == no_peer ? 0 : send.bytes(),
       from == no_peer ? no_peer : group_->world_rank(from), from == no_peer ? 0 : receive.bytes());
   if (to != no_peer) post(lock, act.send, /*sends=*/true, send, to, site);
   if (from != no_peer) post(lock, act.receive, /*sends=*/false, receive, from, site);
-  return ticket;
+  return request;
 }
 
 void ThreadCommunicator::post(Lock& lock, Half& half, bool sends, const TensorView& buffer, int peer,
                               const CallSite& site) {
   throw_if_failed(lock);
   half = {Half::State::posted, sends, rank_, peer, buffer, site, {}, {}};
-  if (!buffer.device.is_cpu()) half.posted = device_.mark();
+  if (!buffer.device.is_cpu()) half.posted = device_.record();
   std::deque<Half*>& mailbox = group_->mailbox(half);
   if (mailbox.empty() || mailbox.front()->sends == sends) {
     mailbox.push_back(&half);
@@ -279,18 +279,18 @@ std::string ThreadCommunicator::unfinished(const Exchange& exchange) const {
   return text;
 }
 
-void ThreadCommunicator::wait(Ticket ticket) {
-  if (ticket.id == 0) return;
+void ThreadCommunicator::wait(Request request) {
+  if (request.id == 0) return;
   Lock lock(world_.mutex);
-  const auto found = pending_.find(ticket.id);
-  ensure(found != pending_.end(), "a ticket is waited on once");
+  const auto found = pending_.find(request.id);
+  ensure(found != pending_.end(), "a request is waited on once");
   const Exchange& exchange = found->second;
   self_.history.waits_for(exchange.call);
   await(
       lock, [&] { return exchange.done(); }, [&] { return unfinished(exchange); });
   self_.history.finished(exchange.call);
   for (const Half* half : {&exchange.send, &exchange.receive}) {
-    if (half->copied) device_.follow(half->copied);
+    if (half->copied) device_.wait(half->copied);
   }
   pending_.erase(found);
 }
@@ -350,7 +350,7 @@ std::unique_ptr<Communicator> ThreadCommunicator::split(int colour) {
   const auto place = std::find(group->members.begin(), group->members.end(), group_->world_rank(rank_));
   const int rank = static_cast<int>(place - group->members.begin());
   auto communicator = std::make_unique<ThreadCommunicator>(std::move(group), rank);
-  if (device_.stream() != nullptr) communicator->order_with(*device_.stream());
+  if (device_.stream() != nullptr) communicator->set_stream(*device_.stream());
   return communicator;
 }
 

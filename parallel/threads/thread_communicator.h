@@ -1,6 +1,6 @@
 // The communicator whose ranks are threads of one process. A message moves as soon as both sides have posted it: the
 // second one copies, straight from the sender's buffer to the receiver's, outside the lock. No spinning, no staging.
-// Between GPUs (or within one, that ranks share) it gives the copy to a stream (framework/side_copies.h).
+// Between GPUs (or within one, that ranks share) it gives the copy to a stream (framework/copy_stream.h).
 //
 // Everything can be poisoned: the first error of any rank (abort, a timeout, sizes that disagree) ends every pending
 // and later call on every communicator split from the same world. Once such a call has thrown, no other thread touches

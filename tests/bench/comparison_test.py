@@ -1,4 +1,4 @@
-"""bench/compare judges what it is given: verdicts, exit codes, formulas, and what happens when a peer fails.
+"""bench/compare judges what it is given: verdicts, exit codes, formulas, and what happens when a baseline fails.
 
 Run by CTest with RINGTRAIN_BIN, the folder of the programs under test.
 """
@@ -46,7 +46,7 @@ class Verdicts(unittest.TestCase):
 
     def test_what_was_not_measured_never_passes(self):
         self.assertEqual(self.verdict([]), "not measured")
-        self.assertEqual(Row("x", why="no peer").verdict, "not measured")
+        self.assertEqual(Row("x", why="no baseline").verdict, "not measured")
 
     def test_exit_codes(self):
         good, bad, absent = Row("x", 1, pairs=[2]), Row("x", 1, pairs=[0.5]), Row("x", 1)
@@ -56,9 +56,9 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(table.exit_code([good, absent]), 3)
 
     def test_the_table_shows_every_row(self):
-        text = table.text([Row("fast", 1.2, 1.5, pairs=[1.3, 1.1, 1.4]), Row("absent", 1.2, why="no peer")])
+        text = table.text([Row("fast", 1.2, 1.5, pairs=[1.3, 1.1, 1.4]), Row("absent", 1.2, why="no baseline")])
         self.assertRegex(text, r"fast +\| 1\.2 +\| 1\.5 +\| 1\.300 +\| 1\.100–1\.400 of 3 +\| reached")
-        self.assertRegex(text, r"absent +\| 1\.2 +\| - +\| - +\| no peer +\| not measured")
+        self.assertRegex(text, r"absent +\| 1\.2 +\| - +\| - +\| no baseline +\| not measured")
 
 
 class Workers(unittest.TestCase):

@@ -39,7 +39,7 @@ class Measures(unittest.TestCase):
     def test_every_group_runs_to_its_end(self):
         self.assertEqual(self.done.returncode, 0, self.done.stdout + self.done.stderr)
         self.assertEqual(self.report["failures"], [])
-        self.assertGreaterEqual(self.report["checks"], 3 + 4 + 2 + 5)  # products, attention, ring, ladder
+        self.assertGreaterEqual(self.report["checks"], 3 + 4 + 2 + 5)  # products, attention, ring, scaling
         self.assertTrue(self.report["emulated"])
         self.assertIn("nothing measured here counts", self.done.stdout)
 
@@ -73,43 +73,43 @@ class Measures(unittest.TestCase):
         for direction in ("forward", "backward"):
             self.one("ring", f"exposed communication a hop, {direction}", ranks=2)
 
-    def test_ladder_times_extrapolates_and_says_which(self):
-        contexts = [row["parameters"]["context"] for row in self.rows("ladder", "step")]
-        notes = [self.one("ladder", "step", context=context)["note"] for context in contexts]
+    def test_scaling_times_extrapolates_and_says_which(self):
+        contexts = [row["parameters"]["context"] for row in self.rows("scaling", "step")]
+        notes = [self.one("scaling", "step", context=context)["note"] for context in contexts]
         self.assertEqual(len(contexts), 4)
         for note, how in zip(notes, ("all 3 layers timed", "steps of 1 and 2 layers", "a step of 1 layer", "a T + b T^2")):
             self.assertIn(how, note)
         for context in contexts:
-            step, tokens = (self.one("ladder", name, context=context)["value"] for name in ("step", "tokens"))
+            step, tokens = (self.one("scaling", name, context=context)["value"] for name in ("step", "tokens"))
             self.assertAlmostEqual(tokens, context / step, delta=1e-6 * abs(tokens))
-            self.assertIn("989 TFLOP/s dense", self.one("ladder", "MFU", context=context)["note"])
-            rung = self.report["attached"]["ladder"][str(context)]
+            self.assertIn("989 TFLOP/s dense", self.one("scaling", "MFU", context=context)["note"])
+            rung = self.report["attached"]["scaling"][str(context)]
             self.assertTrue(rung["fits"])
             planned = rung["planned"]
             self.assertEqual(planned["total"], sum(planned[tag] for tag in planned if tag != "total"))
             self.assertIn("layer * input", rung["plan"])
 
     def test_a_step_of_all_layers_holds_what_its_plan_says(self):
-        rung = self.report["attached"]["ladder"]["32"]
-        measured = self.report["attached"]["ladder measured"]["32 tokens, 3 layers"]["peak"]
+        rung = self.report["attached"]["scaling"]["32"]
+        measured = self.report["attached"]["scaling measured"]["32 tokens, 3 layers"]["peak"]
         for tag in ("weights", "gradients", "optimizer", "activations"):
             self.assertEqual(measured[tag], rung["planned"][tag])
 
     def test_other_groups_of_a_report_are_kept(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "bench.json"
-            other = {"group": "ladder", "name": "MFU", "value": 41, "unit": "%", "parameters": {"context": 8192}}
+            other = {"group": "scaling", "name": "MFU", "value": 41, "unit": "%", "parameters": {"context": 8192}}
             stale = {"group": "machine", "name": "old", "value": 1, "unit": "?", "parameters": {}}
-            path.write_text(json.dumps({"rows": [other, stale], "failures": ["ladder: x", "machine: y"], "checks": 2,
-                                        "attached": {"ladder measured": {"a": 1}, "machine": {"b": 2}}}), encoding="utf-8")
+            path.write_text(json.dumps({"rows": [other, stale], "failures": ["scaling: x", "machine: y"], "checks": 2,
+                                        "attached": {"scaling measured": {"a": 1}, "machine": {"b": 2}}}), encoding="utf-8")
             done = run("--only", "machine", "--append", "--json", path)
             self.assertEqual(done.returncode, 0, done.stderr)
             report = json.loads(path.read_text(encoding="utf-8"))
         self.assertEqual([row for row in report["rows"] if row["group"] != "machine"], [other])
         self.assertEqual({row["name"] for row in report["rows"]} - {"MFU"},
                          {row["name"] for row in self.report["rows"] if row["group"] == "machine"})
-        self.assertEqual(report["failures"], ["ladder: x"])
-        self.assertEqual(report["attached"]["ladder measured"], {"a": 1})
+        self.assertEqual(report["failures"], ["scaling: x"])
+        self.assertEqual(report["attached"]["scaling measured"], {"a": 1})
         self.assertGreater(report["checks"], 2)
 
     def test_its_own_report_is_judged_and_not_believed(self):
@@ -122,21 +122,21 @@ class Measures(unittest.TestCase):
 class Judges(unittest.TestCase):
     SHAPE = {"causal": True, "D": 128, "S": 8192, "H": 16, "G": 16}
 
-    def judge(self, changes=(), peer=None):
+    def judge(self, changes=(), baseline=None):
         rows = [("attention", "forward", self.SHAPE, 500), ("attention", "backward", self.SHAPE, 600),
                 ("attention", "deterministic over default", self.SHAPE, 0.9),
-                *(("ladder", "MFU", {"context": context}, 40) for context in (8192, 65536, 262144)),
-                *(("ladder", "plan fits", {"context": 1 << power}, float(power < 21)) for power in (13, 20, 21)),
+                *(("scaling", "MFU", {"context": context}, 40) for context in (8192, 65536, 262144)),
+                *(("scaling", "plan fits", {"context": 1 << power}, float(power < 21)) for power in (13, 20, 21)),
                 *(("ring", "pass over one rank", {"ranks": ranks, "S": 32768}, 1.01) for ranks in (2, 4, 8))]
         rows = [{"group": group, "name": name, "parameters": parameters, "value": dict(changes).get(name, value),
                  "unit": "?"} for group, name, parameters, value in rows if dict(changes).get(name, 1) is not None]
         with tempfile.TemporaryDirectory() as folder:
-            path, peer_path, out = (pathlib.Path(folder) / name for name in ("bench.json", "peer.json", "out.json"))
+            path, baseline_path, out = (pathlib.Path(folder) / name for name in ("bench.json", "peer.json", "out.json"))
             path.write_text(json.dumps({"rows": rows}), encoding="utf-8")
             arguments = ["--targets", path, "--json", out]
-            if peer:
-                peer_path.write_text(json.dumps({"rows": peer}), encoding="utf-8")
-                arguments += ["--peer", peer_path]
+            if baseline:
+                baseline_path.write_text(json.dumps({"rows": baseline}), encoding="utf-8")
+                arguments += ["--peer", baseline_path]
             done = run(*arguments)
             verdicts = json.loads(out.read_text(encoding="utf-8"))["targets"]
         return done.returncode, {row["what"]: row for row in verdicts}
@@ -157,9 +157,9 @@ class Judges(unittest.TestCase):
                                                                     "same tokens"]["verdict"], "MISSED")
 
     def test_the_faster_peer_counts(self):
-        peer = [{"group": "sdpa", "name": f"{backend} forward", "parameters": self.SHAPE, "value": value}
+        baseline = [{"group": "sdpa", "name": f"{backend} forward", "parameters": self.SHAPE, "value": value}
                 for backend, value in (("cudnn", 1000), ("flash", 400))]
-        rows = self.judge(peer=peer)[1]
+        rows = self.judge(baseline=baseline)[1]
         self.assertAlmostEqual(rows["attention forward, head 128, causal, S 8192: over PyTorch's faster SDPA"]["measured"],
                                0.5)
 

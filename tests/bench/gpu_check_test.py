@@ -137,8 +137,8 @@ class GpuCheck(unittest.TestCase):
             self.assertEqual(parts[part]["detail"].split()[0], str(passed), part)
         self.assertEqual(parts["memcheck"]["result"], "skipped")
         self.assertEqual([row["group"] for row in json.loads((self.out / "bench.json").read_text())["rows"]],
-                         ["machine", "attention", "ring", "ladder"])
-        self.assertIn("targets: of machine, of attention, of ring, of ladder", text)
+                         ["machine", "attention", "ring", "scaling"])
+        self.assertIn("targets: of machine, of attention, of ring, of scaling", text)
         self.assertEqual(self.report()["state"], "done")
         self.assertLessEqual(len(list(self.out.iterdir())), 8)
 
@@ -152,7 +152,7 @@ class GpuCheck(unittest.TestCase):
                          ["other kernels: GpuMapTest.Breaks failed", "other kernels: GpuMapTest.Crashes CRASHED: code 134",
                           "other kernels: GpuMapTest.Fails failed", "other kernels: GpuNormTest.Hangs HUNG: no word for 2 s"])
         self.assertIn("3 passed, 2 failed, 0 skipped, 2 did not end", self.parts()["other kernels"]["detail"])
-        self.assertEqual(self.parts()["ladder"]["result"], "passed")
+        self.assertEqual(self.parts()["scaling"]["result"], "passed")
         self.assertIn("HUNG", text[text.index("What passed"):])
 
     def portable(self):
@@ -185,7 +185,7 @@ class GpuCheck(unittest.TestCase):
         self.assertLess(self.seconds, 25)
         self.assertIn("not done in time", self.parts()["other kernels"]["detail"])
         self.assertTrue(any("was running when the part's time was up" in trouble for trouble in self.report()["troubles"]))
-        self.assertIn("no time left", self.parts()["ladder"]["detail"])
+        self.assertIn("no time left", self.parts()["scaling"]["detail"])
 
     def test_a_bench_that_hangs_loses_no_figure(self):
         process = self.start({"tests": GOOD, "bench": {"attention": "hang"}}, "--seconds", 60)

@@ -61,7 +61,7 @@ TEST_F(Hdf5Test, RoundTripOfEveryTypeInSlices) {
 }
 
 TEST_F(Hdf5Test, AttributesOfEveryKindAlsoLongOnes) {
-  const std::string text(most_attribute_text - 40, 'x');
+  const std::string text(max_attribute_text - 40, 'x');
   Hdf5Writer::create(path, {{"d", Hdf5Type::int32, {1}, 0}},
                      {{"count", std::int64_t{-7}},
                       {"floor", 1.0 / 3.0},

@@ -1,4 +1,4 @@
-// The parameter table's order, offsets and groups; weights and gradients as views of two flat buffers.
+// The parameter table's order, offsets and buckets; weights and gradients as views of two flat buffers.
 #include "framework/parameters.h"
 
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 namespace ringtrain {
 namespace {
 
-Parameter parameter(const char* name, const Shape& shape, int group) {
+Parameter parameter(const char* name, const Shape& shape, int bucket) {
   Parameter result;
   result.name = name;
   result.shape = shape;
-  result.group = group;
+  result.bucket = bucket;
   return result;
 }
 
@@ -22,7 +22,7 @@ class ParametersTest : public testing::Test {
     embedding = table.add(parameter("embedding", {3, 5}, 0));
     query = table.add(parameter("query", {4, 4}, 1));
     norm = table.add(parameter("norm", {17}, 1));
-    head = table.add(parameter("head", {1}, 3));  // group 2 has none
+    head = table.add(parameter("head", {1}, 3));  // bucket 2 has none
   }
   ParameterTable table;
   int embedding, query, norm, head;
@@ -40,17 +40,17 @@ TEST_F(ParametersTest, EveryParameterStartsAtAMultipleOf16) {
 }
 
 TEST_F(ParametersTest, GroupsTileTheFlatBuffer) {
-  EXPECT_EQ(table.groups(), 4);
-  EXPECT_EQ(table.group_begin(0), 0);
+  EXPECT_EQ(table.buckets(), 4);
+  EXPECT_EQ(table.bucket_begin(0), 0);
   std::int64_t end = 0;
-  for (int group = 0; group < table.groups(); ++group) {
-    EXPECT_EQ(table.group_begin(group), end);
-    end = table.group_end(group);
+  for (int bucket = 0; bucket < table.buckets(); ++bucket) {
+    EXPECT_EQ(table.bucket_begin(bucket), end);
+    end = table.bucket_end(bucket);
   }
   EXPECT_EQ(end, table.flat_size());
-  EXPECT_EQ(table.group_end(1), 64);
-  EXPECT_EQ(table.group_begin(2), table.group_end(2));
-  EXPECT_EQ(ParameterTable{}.groups(), 0);
+  EXPECT_EQ(table.bucket_end(1), 64);
+  EXPECT_EQ(table.bucket_begin(2), table.bucket_end(2));
+  EXPECT_EQ(ParameterTable{}.buckets(), 0);
   EXPECT_EQ(ParameterTable{}.flat_size(), 0);
 }
 
@@ -68,10 +68,10 @@ TEST_F(ParametersTest, ViewsLieWhereTheTableSays) {
   EXPECT_EQ(parameters.weight(query).shape, (Shape{4, 4}));
   EXPECT_EQ(parameters.gradient(norm).as<double>(), gradients + 32);
   EXPECT_EQ(parameters.gradient(norm).shape, (Shape{17}));
-  EXPECT_EQ(parameters.group_weights(1).as<double>(), weights + 16);
-  EXPECT_EQ(parameters.group_weights(1).shape, (Shape{48}));
-  EXPECT_EQ(parameters.group_gradients(3).as<double>(), gradients + 64);
-  EXPECT_EQ(parameters.group_gradients(3).shape, (Shape{16}));
+  EXPECT_EQ(parameters.bucket_weights(1).as<double>(), weights + 16);
+  EXPECT_EQ(parameters.bucket_weights(1).shape, (Shape{48}));
+  EXPECT_EQ(parameters.bucket_gradients(3).as<double>(), gradients + 64);
+  EXPECT_EQ(parameters.bucket_gradients(3).shape, (Shape{16}));
   EXPECT_EQ(allocator.current()[Tag::weights], 640u);
   EXPECT_EQ(allocator.current()[Tag::gradients], 640u);
 }

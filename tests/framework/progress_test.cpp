@@ -73,7 +73,7 @@ TEST(Progress, InAPipeItWritesTheFirstAndTheLastLineAndNotes) {
     Progress progress("train", 1000, file);
     for (int step = 1; step <= 1000; ++step) {
       progress.update(step, "loss=" + std::to_string(step), step * 10);
-      if (step == 500) progress.note("saved");
+      if (step == 500) progress.log("saved");
     }
   }
   std::rewind(file);
@@ -102,7 +102,7 @@ TEST(Progress, OnATerminalItRewritesOneLineThatFitsTheWidth) {
   {
     Progress progress("train", 10, file);
     progress.update(1, "a very long field that does not fit", 10);
-    progress.note("saved");
+    progress.log("saved");
     progress.update(10, "ok", 100);
   }
   std::fclose(file);

@@ -53,7 +53,7 @@ TEST(Random, UniformNumbersHaveTheirMomentsAndRange) {
   EXPECT_GT(highest, 1 - 1e-4);
   double chi2 = 0;
   for (int cell : cells) chi2 += (cell - n / 16.0) * (cell - n / 16.0) / (n / 16.0);
-  EXPECT_LT(chi2, 50);  // 15 degrees of freedom: mean 15, deviation 5.5
+  EXPECT_LT(chi2, 50);  // 15 degrees of freedom: mean 15, stddev 5.5
 }
 
 TEST(Random, NormalNumbersHaveTheirMomentsAndTails) {
@@ -71,13 +71,13 @@ TEST(Random, NormalNumbersHaveTheirMomentsAndTails) {
     previous = x;
     beyond += std::abs(x) > 1.959963984540054;
   }
-  const double deviation = 1 / std::sqrt(static_cast<double>(n));
-  EXPECT_NEAR(m1 / n, 0, 5 * deviation);
-  EXPECT_NEAR(m2 / n, 1, 5 * std::sqrt(2.0) * deviation);
-  EXPECT_NEAR(m3 / n, 0, 5 * std::sqrt(15.0) * deviation);
-  EXPECT_NEAR(m4 / n, 3, 5 * std::sqrt(96.0) * deviation);
-  EXPECT_NEAR(neighbours / n, 0, 5 * deviation);
-  EXPECT_NEAR(static_cast<double>(beyond) / n, 0.05, 5 * std::sqrt(0.05 * 0.95) * deviation);
+  const double stddev = 1 / std::sqrt(static_cast<double>(n));
+  EXPECT_NEAR(m1 / n, 0, 5 * stddev);
+  EXPECT_NEAR(m2 / n, 1, 5 * std::sqrt(2.0) * stddev);
+  EXPECT_NEAR(m3 / n, 0, 5 * std::sqrt(15.0) * stddev);
+  EXPECT_NEAR(m4 / n, 3, 5 * std::sqrt(96.0) * stddev);
+  EXPECT_NEAR(neighbours / n, 0, 5 * stddev);
+  EXPECT_NEAR(static_cast<double>(beyond) / n, 0.05, 5 * std::sqrt(0.05 * 0.95) * stddev);
 }
 
 TEST(Random, BelowReachesEveryValueEvenly) {

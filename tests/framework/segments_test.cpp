@@ -88,7 +88,7 @@ TEST(Layouts, BeyondTheEndIsAnInternalError) {
 }
 
 // Written out once more, so that the product's visible() is not its own witness.
-bool sees(bool causal, std::int64_t window, std::int64_t query, std::int64_t key) {
+bool is_visible(bool causal, std::int64_t window, std::int64_t query, std::int64_t key) {
   if (causal && query < key) return false;
   if (window == 0) return true;
   return std::abs(query - key) <= window - 1;
@@ -99,7 +99,7 @@ TEST(Visibility, AWindowOfWHoldsTheTokenAndTheWMinusOneBeforeIt) {
     for (const std::int64_t window : {0, 1, 2, 5}) {
       for (std::int64_t q = 0; q < 12; ++q) {
         for (std::int64_t k = 0; k < 12; ++k) {
-          EXPECT_EQ(visible({causal, window}, q, k), sees(causal, window, q, k));
+          EXPECT_EQ(visible({causal, window}, q, k), is_visible(causal, window, q, k));
         }
       }
     }
@@ -121,8 +121,8 @@ TEST(Visibility, IntervalsHoldWhatAnyAndWhatEveryTokenSees) {
           for (std::int64_t other = -9; other < 18; ++other) {
             int keys = 0, queries = 0;
             for (std::int64_t at = first; at <= last; ++at) {
-              keys += sees(causal, window, at, other);
-              queries += sees(causal, window, other, at);
+              keys += is_visible(causal, window, at, other);
+              queries += is_visible(causal, window, other, at);
             }
             const PositionRange tokens{first, last};
             const auto all = static_cast<int>(last - first + 1);
@@ -146,7 +146,7 @@ TEST(Visibility, OfATileIsThatOfAllItsPairs) {
             for (std::int64_t k1 = k0; k1 < 9; ++k1) {
               std::int64_t pairs = 0;
               for (std::int64_t q = q0; q <= q1; ++q) {
-                for (std::int64_t k = k0; k <= k1; ++k) pairs += sees(causal, window, q, k);
+                for (std::int64_t k = k0; k <= k1; ++k) pairs += is_visible(causal, window, q, k);
               }
               const std::int64_t all = (q1 - q0 + 1) * (k1 - k0 + 1);
               const TileVisibility expected = pairs == 0     ? TileVisibility::none
@@ -200,7 +200,7 @@ TEST(Visibility, AShardThatMayNotSeeAnotherSeesNoneOfItsTokens) {
             key_extents.push_back(extents(keys, ids));
             for (const std::int64_t q : positions(queries)) {
               for (const std::int64_t k : positions(keys)) {
-                any |= sees(mask.causal, mask.window, q, k) &&
+                any |= is_visible(mask.causal, mask.window, q, k) &&
                        ids[static_cast<std::size_t>(q)] == ids[static_cast<std::size_t>(k)];
               }
             }

@@ -38,7 +38,7 @@ TEST(StandardStreams, ProgressThatCannotBeWrittenIsDropped) {
   {
     Progress progress("train", 2, file);
     EXPECT_NO_THROW(progress.update(1, "loss=1", 10));
-    EXPECT_NO_THROW(progress.note("saved"));
+    EXPECT_NO_THROW(progress.log("saved"));
     EXPECT_NO_THROW(progress.update(2, "loss=2", 20));
   }
   std::fclose(file);

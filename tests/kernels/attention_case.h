@@ -119,7 +119,7 @@ void compute(Problem<T>& run, const AttentionCase& c, int workers) {
     attention_forward(stream, s, q, host_view(run.k[i].data(), kv), host_view(run.v[i].data(), kv), queries.tokens(s.B),
                       keys.tokens(s.B), state, {}, workspace);
   }
-  attention_finish(stream, state, out, lse);
+  attention_finalize(stream, state, out, lse);
   const TensorView dout = host_view(run.dout.data(), by_token), delta = host_view(run.delta.data(), by_row);
   attention_delta(stream, delta, dout, out);
   run.dk.resize(c.blocks.size()), run.dv.resize(c.blocks.size());

@@ -97,7 +97,7 @@ TYPED_TEST(NormTest, ForwardAgreesWithTheFormula) {
       EXPECT_LE(relative_difference(norm.y, norm.reference_y()), tolerance<TypeParam>) << size;
     }
   }
-  Norm<TypeParam> offset(5, 100, true, 1, 1000);  // the deviation of a row far from 0
+  Norm<TypeParam> offset(5, 100, true, 1, 1000);  // the stddev of a row far from 0
   offset.forward(stream);
   EXPECT_LE(relative_difference(offset.y, offset.reference_y()), 100 * tolerance<TypeParam>);
 }

@@ -102,7 +102,7 @@ TEST_P(Equalities, RanksWithoutTokensTakePart) {
 TEST_P(Equalities, GroupsCompleteInOneOrderOnEveryRank) {
   const Sequences sequences = random_sequences(config(), 1, 3, false, 8);
   const RunResult result = run_training(config(), {.ranks = 5}, sequences, 1.0);
-  for (const std::vector<int>& told : result.groups_told) EXPECT_EQ(told, (std::vector<int>{4, 3, 2, 1, 0}));
+  for (const std::vector<int>& told : result.buckets_seen) EXPECT_EQ(told, (std::vector<int>{4, 3, 2, 1, 0}));
 }
 
 TEST_P(Equalities, MicroBatchesAddInTheSameBuffers) {

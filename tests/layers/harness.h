@@ -210,7 +210,7 @@ struct RankModel {
   RankModel(const ModelConfig& config, const RunOptions& run_options, const Sequences& largest,
             Communicator& ring_ranks)
       : options(run_options),
-        ring(ring_ranks),
+        sequence_group(ring_ranks),
         table(make_parameter_table(config)),
         pool(options.threads),
         allocator(options.device),
@@ -218,30 +218,31 @@ struct RankModel {
         stream(compute.stream()),
         parameters(allocator, table, options.dtype, true),
         batch(allocator.host(), largest.B, (largest.S + options.ranks - 1) / options.ranks, options.dtype),
-        model(config, shape_of(options, largest, ring.rank()), allocator, parameters, stream, ordered(ring, stream)) {
+        model(config, shape_of(options, largest, sequence_group.rank()), allocator, parameters, stream,
+              ordered(sequence_group, stream)) {
     set_test_weights(stream, parameters);
     model.zero_gradients();
   }
   void train(const Sequences& sequences, double denominator, GradientObserver* observer = nullptr) {
     model.wait_for_batch();
-    cut(batch, sequences, options.layout, options.ranks, ring.rank());
+    cut(batch, sequences, options.layout, options.ranks, sequence_group.rank());
     model.train_step(batch, denominator, observer);
   }
   /// Return the nll of this rank's tokens.
   std::vector<double> evaluate(const Sequences& sequences) {
-    cut(batch, sequences, options.layout, options.ranks, ring.rank());
+    cut(batch, sequences, options.layout, options.ranks, sequence_group.rank());
     std::vector<double> nll(static_cast<std::size_t>(batch.B * batch.T), -1.0);
     model.evaluate(batch, host_view(nll.data(), {batch.B, batch.T}));
     return nll;
   }
 
   static Communicator* ordered(Communicator& ranks, Stream& stream) {
-    ranks.order_with(stream);
+    ranks.set_stream(stream);
     return &ranks;
   }
 
   RunOptions options;
-  Communicator& ring;
+  Communicator& sequence_group;
   ParameterTable table;
   ThreadPool pool;
   Allocator allocator;
@@ -263,16 +264,16 @@ inline void on_ring(const ModelConfig& config, const RunOptions& options, const 
 
 /// What a ring made of one micro-batch.
 struct RunResult {
-  double loss_sum = 0;                        // over ranks, in rank order
-  std::vector<double> gradients;              // flat, summed over ranks in rank order
-  std::vector<double> rank_losses;            // [N]
-  std::vector<std::vector<double>> by_rank;   // gradients of each
-  std::vector<std::vector<int>> groups_told;  // to each rank's observer, in order
+  double loss_sum = 0;                         // over ranks, in rank order
+  std::vector<double> gradients;               // flat, summed over ranks in rank order
+  std::vector<double> rank_losses;             // [N]
+  std::vector<std::vector<double>> by_rank;    // gradients of each
+  std::vector<std::vector<int>> buckets_seen;  // to each rank's observer, in order
 };
 
 struct RecordingObserver : GradientObserver {
-  std::vector<int> groups;
-  void group_complete(int group) override { groups.push_back(group); }
+  std::vector<int> buckets;
+  void bucket_complete(int bucket) override { buckets.push_back(bucket); }
 };
 
 /// Runs one train_step and puts the ranks' results together.
@@ -282,14 +283,14 @@ inline RunResult run_training(const ModelConfig& config, const RunOptions& optio
   const auto N = static_cast<std::size_t>(options.ranks);
   result.rank_losses.resize(N);
   result.by_rank.resize(N);
-  result.groups_told.resize(N);
+  result.buckets_seen.resize(N);
   on_ring(config, options, sequences, [&](RankModel& rank) {
-    const auto r = static_cast<std::size_t>(rank.ring.rank());
+    const auto r = static_cast<std::size_t>(rank.sequence_group.rank());
     RecordingObserver observer;
     rank.train(sequences, denominator, &observer);
     result.rank_losses[r] = rank.model.take_loss_sum();
     result.by_rank[r] = elements(rank.stream, rank.parameters.all_gradients());
-    result.groups_told[r] = observer.groups;
+    result.buckets_seen[r] = observer.buckets;
   });
   result.gradients.assign(result.by_rank[0].size(), 0.0);
   for (std::size_t r = 0; r < N; ++r) {
@@ -318,7 +319,7 @@ inline EvaluationResult run_evaluation(const ModelConfig& config, const RunOptio
         result.nll[static_cast<std::size_t>(at)] = nll[static_cast<std::size_t>(t)];
       }
     }
-    losses[static_cast<std::size_t>(rank.ring.rank())] = rank.model.take_loss_sum();
+    losses[static_cast<std::size_t>(rank.sequence_group.rank())] = rank.model.take_loss_sum();
   });
   for (double loss : losses) result.loss_sum += loss;
   return result;

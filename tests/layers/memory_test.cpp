@@ -63,7 +63,7 @@ void check_activations(const ModelConfig& c, Recompute policy) {
   // With norms of queries and keys: what they read, in place of the queries kept; the queries once; statistics.
   const std::int64_t heads = spec.query_key_norm ? rest * G * D + Q + H + G : 0;
   // Per token: layer inputs; O and LSE; q, k, v and the stream after attention; gate and up; shared scratch; gradients
-  // of the stream, of O, of k and v; the batch (4 int32, a weight) and the rotary table.
+  // of the stream, of O, of k and v; the batch (4 int32, a weight) and the rope table.
   const std::int64_t floats = L * C + attention * (Q + H) + rest * (Q + K + C) + kept_feedforward + heads +
                               (C + statistics + H) + (C + Q + K) + (5 + rotary);
   EXPECT_EQ(p.use[Tag::activations], static_cast<std::size_t>(4 * floats * T));
@@ -108,7 +108,7 @@ TEST_P(MemoryTest, PlanIsWhatARunAllocatesAndAStepAllocatesNothing) {
   const Sequences sequences = random_sequences(config, 2, 26, true, 1);
   const RunOptions options{.ranks = 2, .dtype = DType::float32, .recompute = GetParam()};
   on_ring(config, options, sequences, [&](RankModel& rank) {
-    const Plan planned = plan(config, shape_of(options, sequences, rank.ring.rank()));
+    const Plan planned = plan(config, shape_of(options, sequences, rank.sequence_group.rank()));
     std::map<std::string, std::size_t> expected, found;
     for (const PlannedTensor& tensor : planned.tensors) expected[tensor.name] += tensor.bytes;
     for (const PlannedTensor& tensor : rank.allocator.live()) {

@@ -1,4 +1,4 @@
-// The parameter table: groups, decay, initial values, and that they are the same on every rank.
+// The parameter table: buckets, decay, initial values, and that they are the same on every rank.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,15 +19,15 @@ std::map<std::string, Parameter> by_name(const ModelConfig& config) {
 
 TEST(ModelParameters, GroupsAreEmbeddingBlocksHead) {
   const auto llama = by_name(small_llama());
-  EXPECT_EQ(llama.at("model.embed_tokens.weight").group, 0);
-  EXPECT_EQ(llama.at("model.layers.0.self_attn.q_proj.weight").group, 1);
-  EXPECT_EQ(llama.at("model.layers.2.mlp.down_proj.weight").group, 3);
-  EXPECT_EQ(llama.at("model.norm.weight").group, 4);
+  EXPECT_EQ(llama.at("model.embed_tokens.weight").bucket, 0);
+  EXPECT_EQ(llama.at("model.layers.0.self_attn.q_proj.weight").bucket, 1);
+  EXPECT_EQ(llama.at("model.layers.2.mlp.down_proj.weight").bucket, 3);
+  EXPECT_EQ(llama.at("model.norm.weight").bucket, 4);
   EXPECT_FALSE(llama.contains("lm_head.weight"));
   ModelConfig untied = small_llama();
   untied.tie_word_embeddings = false;
-  EXPECT_EQ(by_name(untied).at("lm_head.weight").group, 4);
-  EXPECT_EQ(make_parameter_table(untied).groups(), 5);
+  EXPECT_EQ(by_name(untied).at("lm_head.weight").bucket, 4);
+  EXPECT_EQ(make_parameter_table(untied).buckets(), 5);
 }
 
 TEST(ModelParameters, CountsAreThoseOfTheFormula) {
@@ -49,12 +49,12 @@ TEST(ModelParameters, QwenAddsBiasesOrNormsToQueriesAndKeysAlone) {
   EXPECT_EQ(qwen2.size(), llama.size() + 3 * 3);
   EXPECT_EQ(qwen3.size(), llama.size() + 2 * 3);
   for (const char* name : {"q_proj.bias", "k_proj.bias", "v_proj.bias"}) {
-    EXPECT_EQ(qwen2.at(std::string("model.layers.2.self_attn.") + name).group, 3);
+    EXPECT_EQ(qwen2.at(std::string("model.layers.2.self_attn.") + name).bucket, 3);
   }
   for (const char* name : {"q_norm.weight", "k_norm.weight"}) {
     const Parameter& parameter = qwen3.at(std::string("model.layers.2.self_attn.") + name);
     EXPECT_EQ(parameter.shape, (Shape{small_llama().head_dim}));
-    EXPECT_EQ(parameter.group, 3);
+    EXPECT_EQ(parameter.bucket, 3);
   }
 }
 
@@ -64,7 +64,7 @@ TEST(ModelParameters, NormsAndBiasesDoNotDecay) {
       EXPECT_EQ(parameter.decay, parameter.shape.rank() == 2) << name;
       const bool norm_weight = name.ends_with("norm.weight");
       EXPECT_EQ(parameter.init_value, norm_weight ? 1.0 : 0.0) << name;
-      EXPECT_EQ(parameter.init_deviation > 0, parameter.shape.rank() == 2) << name;
+      EXPECT_EQ(parameter.init_stddev > 0, parameter.shape.rank() == 2) << name;
     }
   }
 }
@@ -72,10 +72,10 @@ TEST(ModelParameters, NormsAndBiasesDoNotDecay) {
 TEST(ModelParameters, Gpt2StartsWhatAddsToTheResidualSmaller) {
   const auto gpt2 = by_name(small_gpt2());
   const double range = small_gpt2().initializer_range, scaled = range / std::sqrt(2.0 * 3);
-  EXPECT_DOUBLE_EQ(gpt2.at("model.layers.1.self_attn.o_proj.weight").init_deviation, scaled);
-  EXPECT_DOUBLE_EQ(gpt2.at("model.layers.1.mlp.down_proj.weight").init_deviation, scaled);
-  EXPECT_DOUBLE_EQ(gpt2.at("model.layers.1.mlp.up_proj.weight").init_deviation, range);
-  EXPECT_DOUBLE_EQ(by_name(small_llama()).at("model.layers.1.mlp.down_proj.weight").init_deviation, range);
+  EXPECT_DOUBLE_EQ(gpt2.at("model.layers.1.self_attn.o_proj.weight").init_stddev, scaled);
+  EXPECT_DOUBLE_EQ(gpt2.at("model.layers.1.mlp.down_proj.weight").init_stddev, scaled);
+  EXPECT_DOUBLE_EQ(gpt2.at("model.layers.1.mlp.up_proj.weight").init_stddev, range);
+  EXPECT_DOUBLE_EQ(by_name(small_llama()).at("model.layers.1.mlp.down_proj.weight").init_stddev, range);
 }
 
 TEST(ModelParameters, InitialWeightsAreThoseOfTheTableAndTheSameOnEveryRank) {
@@ -87,7 +87,7 @@ TEST(ModelParameters, InitialWeightsAreThoseOfTheTableAndTheSameOnEveryRank) {
     const TensorView all = rank.parameters.all_weights();
     for (std::int64_t i = 0; i < all.numel(); ++i) set_element(all, i, -9.0);  // fresh memory may hold anything
     rank.model.initialise(77);
-    weights[static_cast<std::size_t>(rank.ring.rank())] = elements(rank.parameters.all_weights());
+    weights[static_cast<std::size_t>(rank.sequence_group.rank())] = elements(rank.parameters.all_weights());
   });
   EXPECT_EQ(weights[0], weights[1]);
   EXPECT_EQ(weights[0], weights[2]);
@@ -101,14 +101,14 @@ TEST(ModelParameters, InitialWeightsAreThoseOfTheTableAndTheSameOnEveryRank) {
       is_parameter[static_cast<std::size_t>(parameter.offset + i)] = 1;
       sum += w;
       squares += w * w;
-      if (parameter.init_deviation == 0) {
+      if (parameter.init_stddev == 0) {
         EXPECT_EQ(w, parameter.init_value) << parameter.name;
       }
     }
-    if (parameter.init_deviation > 0) {
+    if (parameter.init_stddev > 0) {
       const auto count = static_cast<double>(n);
-      EXPECT_NEAR(std::sqrt(squares / count) / parameter.init_deviation, 1.0, 4 / std::sqrt(2 * count));
-      EXPECT_NEAR(sum / count / parameter.init_deviation, 0.0, 4.5 / std::sqrt(count)) << parameter.name;
+      EXPECT_NEAR(std::sqrt(squares / count) / parameter.init_stddev, 1.0, 4 / std::sqrt(2 * count));
+      EXPECT_NEAR(sum / count / parameter.init_stddev, 0.0, 4.5 / std::sqrt(count)) << parameter.name;
     }
   }
   for (std::size_t i = 0; i < is_parameter.size(); ++i) {
@@ -131,7 +131,7 @@ TEST(ModelParameters, EveryParameterHasItsOwnRandomNumbers) {
   std::map<double, std::string> seen;
   const ParameterTable table = make_parameter_table(config);
   for (const Parameter& parameter : table.all()) {
-    if (parameter.init_deviation == 0) continue;
+    if (parameter.init_stddev == 0) continue;
     for (std::int64_t i = 0; i < parameter.shape.numel(); ++i) {
       const auto at = static_cast<std::size_t>(parameter.offset + i);
       ASSERT_NE(weights[at], others[at]) << parameter.name << " does not depend on the seed";

@@ -56,15 +56,15 @@ TEST(Communicator, RingOfMessagesOfEverySizeAtOnce) {
   run_ranks({.ranks = 3}, [&](Communicator& world) {
     const int right = (world.rank() + 1) % 3, left = (world.rank() + 2) % 3;
     std::vector<std::vector<std::uint8_t>> sent, received;
-    std::vector<Ticket> tickets;
+    std::vector<Request> requests;
     for (const std::size_t size : sizes) {
       sent.emplace_back(size, static_cast<std::uint8_t>(17 * world.rank() + 1 + sent.size()));
       received.emplace_back(size, std::uint8_t{0});
     }
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      tickets.push_back(world.exchange(view_of(sent[i]), right, view_of(received[i]), left, test_site));
+      requests.push_back(world.exchange(view_of(sent[i]), right, view_of(received[i]), left, test_site));
     }
-    for (const Ticket ticket : tickets) world.wait(ticket);
+    for (const Request request : requests) world.wait(request);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const auto expected = static_cast<std::uint8_t>(17 * left + 1 + i);
       EXPECT_TRUE(std::all_of(received[i].begin(), received[i].end(), [&](auto byte) { return byte == expected; }));
@@ -85,7 +85,7 @@ TEST(Communicator, KeepsTheOrderBetweenTwoRanks) {
       std::vector<std::int32_t> sent, received;
       int from;
       int index;
-      Ticket ticket;
+      Request request;
     };
     std::vector<std::vector<Box>> boxes(N);
     std::vector<int> next(N, 0);
@@ -97,7 +97,7 @@ TEST(Communicator, KeepsTheOrderBetweenTwoRanks) {
       if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
       const int to = (world.rank() + shift) % N, from = (world.rank() - shift + N) % N, i = next[s]++;
       Box& box = boxes[s].emplace_back(Box{content(world.rank(), to, i), content(0, 0, i), from, i, {}});
-      box.ticket = world.exchange(view_of(box.sent), to, view_of(box.received), from, test_site);
+      box.request = world.exchange(view_of(box.sent), to, view_of(box.received), from, test_site);
       --left;
     }
     std::vector<Box*> order;
@@ -106,7 +106,7 @@ TEST(Communicator, KeepsTheOrderBetweenTwoRanks) {
     }
     std::shuffle(order.begin(), order.end(), random);
     for (Box* box : order) {
-      world.wait(box->ticket);
+      world.wait(box->request);
       EXPECT_EQ(box->received, content(box->from, world.rank(), box->index));
     }
   });
@@ -164,7 +164,7 @@ TEST(Communicator, SplitsByColourInRankOrderAndAgain) {
     std::vector<int> a(1), b(1);
     const std::vector<int> one{1}, two{2};
     const int right = (row->rank() + 1) % 3, left = (row->rank() + 2) % 3;
-    Ticket first, second;
+    Request first, second;
     if (row->rank() == 0) {
       first = row->exchange(view_of(one), right, view_of(a), left, test_site);
       second = again->exchange(view_of(two), right, view_of(b), left, test_site);
@@ -303,10 +303,10 @@ TEST(ThreadCommunicatorFailure, UnwindingLeavesNoBufferInUse) {
       const auto own = world.split(0);
       std::vector<std::vector<std::uint8_t>> received(4, std::vector<std::uint8_t>(size));
       const std::vector<std::uint8_t> sent(size, 7);
-      std::vector<Ticket> tickets;
-      for (auto& buffer : received) tickets.push_back(own->exchange(view_of(sent), 0, view_of(buffer), 0, test_site));
-      for (std::size_t i = 0; i < tickets.size(); ++i) {
-        own->wait(tickets[i]);
+      std::vector<Request> requests;
+      for (auto& buffer : received) requests.push_back(own->exchange(view_of(sent), 0, view_of(buffer), 0, test_site));
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        own->wait(requests[i]);
         EXPECT_TRUE(std::all_of(received[i].begin(), received[i].end(), [](auto byte) { return byte == 42; }));
       }
       world.barrier(test_site);
@@ -325,9 +325,9 @@ TEST(ThreadCommunicatorFailure, MisuseIsAnInternalError) {
   internal([&](Communicator& world) { world.exchange({nullptr, {2}, DType::float64, {}}, 0, {}, no_peer, test_site); });
   internal([&](Communicator& world) { world.wait({99}); });
   internal([&](Communicator& world) {
-    const Ticket ticket = world.exchange(view_of(buffer), 0, view_of(buffer), 0, test_site);
-    world.wait(ticket);
-    world.wait(ticket);
+    const Request request = world.exchange(view_of(buffer), 0, view_of(buffer), 0, test_site);
+    world.wait(request);
+    world.wait(request);
   });
 }
 

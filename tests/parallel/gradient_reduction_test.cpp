@@ -1,4 +1,4 @@
-// Gradient reduction over the groups of a parameter table: exact sums in rank order on every owner, the same bits
+// Gradient reduction over the buckets of a parameter table: exact sums in rank order on every owner, the same bits
 // whatever the timing, buckets that are issued while others are under way, and weights that come back to everyone.
 #include "parallel/gradient_reduction.h"
 
@@ -16,11 +16,11 @@ namespace {
 
 ParameterTable make_table() {
   ParameterTable table;
-  const auto add = [&](const char* name, const Shape& shape, int group) {
+  const auto add = [&](const char* name, const Shape& shape, int bucket) {
     Parameter parameter;
     parameter.name = name;
     parameter.shape = shape;
-    parameter.group = group;
+    parameter.bucket = bucket;
     table.add(parameter);
   };
   add("embedding", {57, 8}, 0);
@@ -55,7 +55,7 @@ std::vector<std::vector<float>> reduce(int ranks, int steps, unsigned jitter_see
       for (std::int64_t i = 0; i < table.flat_size(); ++i) {
         gradients[i] = static_cast<float>(gradient_of(world.rank(), i, step));
       }
-      for (int group = table.groups() - 1; group >= 0; --group) reduction.group_complete(group);
+      for (int bucket = table.buckets() - 1; bucket >= 0; --bucket) reduction.bucket_complete(bucket);
       reduction.finish();
     }
     EXPECT_EQ(allocator.allocation_count(), allocations);
@@ -71,17 +71,17 @@ TEST(GradientReduction, OwnersHoldSumsInRankOrder) {
     const auto results = reduce(ranks, 3, 0);
     for (int rank = 0; rank < ranks; ++rank) {
       std::int64_t owned = 0;
-      for (int group = 0; group < table.groups(); ++group) {
-        const Slice own = GradientReduction::owned(table, group, ranks, rank);
+      for (int bucket = 0; bucket < table.buckets(); ++bucket) {
+        const Slice own = GradientReduction::owned(table, bucket, ranks, rank);
         owned += own.count();
-        for (std::int64_t i = table.group_begin(group) + own.begin; i < table.group_begin(group) + own.end; ++i) {
+        for (std::int64_t i = table.bucket_begin(bucket) + own.begin; i < table.bucket_begin(bucket) + own.end; ++i) {
           float sum = static_cast<float>(gradient_of(0, i, 2));
           for (int other = 1; other < ranks; ++other) sum += static_cast<float>(gradient_of(other, i, 2));
           ASSERT_EQ(results[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)], sum)
-              << "ranks " << ranks << ", rank " << rank << ", group " << group << ", element " << i;
+              << "ranks " << ranks << ", rank " << rank << ", bucket " << bucket << ", element " << i;
         }
       }
-      EXPECT_NEAR(static_cast<double>(owned), static_cast<double>(table.flat_size()) / ranks, table.groups());
+      EXPECT_NEAR(static_cast<double>(owned), static_cast<double>(table.flat_size()) / ranks, table.buckets());
     }
   }
 }
@@ -101,17 +101,17 @@ TEST(GradientReduction, IssuesTwoBucketsBeforeItWaitsForAny) {
     const Parameters parameters(allocator, table, DType::float64, true);
     GradientReduction reduction(allocator, &world, 3, parameters, stream);
     if (world.rank() != 0) world.barrier({});
-    for (int group = table.groups() - 1; group >= 0; --group) {
-      if (world.rank() == 0 && group == table.groups() - 3) world.barrier({});
-      const TensorView own = parameters.group_gradients(group);
+    for (int bucket = table.buckets() - 1; bucket >= 0; --bucket) {
+      if (world.rank() == 0 && bucket == table.buckets() - 3) world.barrier({});
+      const TensorView own = parameters.bucket_gradients(bucket);
       std::fill(own.as<double>(), own.as<double>() + own.numel(), 1.0 + world.rank());
-      reduction.group_complete(group);
+      reduction.bucket_complete(bucket);
     }
     reduction.finish();
-    for (int group = 0; group < table.groups(); ++group) {
-      const Slice own = GradientReduction::owned(table, group, 3, world.rank());
+    for (int bucket = 0; bucket < table.buckets(); ++bucket) {
+      const Slice own = GradientReduction::owned(table, bucket, 3, world.rank());
       for (std::int64_t i = own.begin; i < own.end; ++i) {
-        EXPECT_EQ(parameters.group_gradients(group).as<double>()[i], 6.0);
+        EXPECT_EQ(parameters.bucket_gradients(bucket).as<double>()[i], 6.0);
       }
     }
   });
@@ -128,9 +128,9 @@ TEST(GradientReduction, GathersTheOwnersWeights) {
       GradientReduction reduction(allocator, &world, ranks, parameters, stream);
       float* weights = parameters.all_weights().as<float>();
       std::fill(weights, weights + table.flat_size(), -1.0F);
-      for (int group = 0; group < table.groups(); ++group) {
-        const std::int64_t begin = table.group_begin(group);
-        const Slice own = GradientReduction::owned(table, group, ranks, world.rank());
+      for (int bucket = 0; bucket < table.buckets(); ++bucket) {
+        const std::int64_t begin = table.bucket_begin(bucket);
+        const Slice own = GradientReduction::owned(table, bucket, ranks, world.rank());
         for (std::int64_t i = begin + own.begin; i < begin + own.end; ++i) weights[i] = static_cast<float>(i);
       }
       reduction.gather_weights();
@@ -142,8 +142,8 @@ TEST(GradientReduction, GathersTheOwnersWeights) {
 TEST(GradientReduction, PlansWhatItAllocates) {
   const ParameterTable table = make_table();
   std::size_t largest = 0;  // elements
-  for (int group = 0; group < table.groups(); ++group) {
-    largest = std::max(largest, static_cast<std::size_t>(table.group_end(group) - table.group_begin(group)));
+  for (int bucket = 0; bucket < table.buckets(); ++bucket) {
+    largest = std::max(largest, static_cast<std::size_t>(table.bucket_end(bucket) - table.bucket_begin(bucket)));
   }
   ThreadPool pool(1);
   Stream stream(pool);
@@ -174,11 +174,11 @@ TEST(GradientReductionFailure, AnErrorWithBucketsUnderWayEndsAllRanks) {
       Allocator allocator(Device::cpu());
       const Parameters parameters(allocator, table, DType::float64, true);
       GradientReduction reduction(allocator, &world, 3, parameters, stream);
-      for (int group = table.groups() - 1; group >= 0; --group) {
-        const TensorView own = parameters.group_gradients(group);
+      for (int bucket = table.buckets() - 1; bucket >= 0; --bucket) {
+        const TensorView own = parameters.bucket_gradients(bucket);
         std::fill(own.as<double>(), own.as<double>() + own.numel(), 1.0);
-        reduction.group_complete(group);
-        if (world.rank() == 1 && group == 3) fail(ExitCode::numeric, "rank 1 sees NaN");
+        reduction.bucket_complete(bucket);
+        if (world.rank() == 1 && bucket == 3) fail(ExitCode::numeric, "rank 1 sees NaN");
       }
       reduction.finish();
     });

@@ -127,9 +127,9 @@ TEST(Launch, ThreadsPerRank) {
 }
 
 TEST(Launch, MoreThreadsThanCoresAreTold) {
-  EXPECT_EQ(crowding(2, 2, 4), "");
-  EXPECT_EQ(crowding(1, 1, 1), "");
-  const std::string told = crowding(4, 2, 6);
+  EXPECT_EQ(oversubscription(2, 2, 4), "");
+  EXPECT_EQ(oversubscription(1, 1, 1), "");
+  const std::string told = oversubscription(4, 2, 6);
   EXPECT_TRUE(told.starts_with("4 ranks of 2 compute threads are 8 on 6 cores")) << told;
 }
 

@@ -69,10 +69,10 @@ TEST_P(RingAttention, EqualsTheReference) {
   std::size_t turn = static_cast<std::size_t>(N);
   for (const Problem& p : problems()) {
     // Blocks go back whole, or in parts: each problem in each way on some ring.
-    const std::int64_t least_part = std::array{0, 1, 9}[turn++ % 3];
-    const Result found = run_ring(p, {.N = N, .layout = layout, .least_part = least_part});
+    const std::int64_t min_part = std::array{0, 1, 9}[turn++ % 3];
+    const Result found = run_ring(p, {.N = N, .layout = layout, .min_part = min_part});
     const double error = worst_error(found, reference_result(p));
-    EXPECT_LE(error, 1e-11) << p.name() << ", parts of " << least_part;
+    EXPECT_LE(error, 1e-11) << p.name() << ", parts of " << min_part;
     worst = std::max(worst, error);
   }
   RecordProperty("worst_error", fmt::format("{:.2e}", worst));
@@ -121,9 +121,9 @@ TEST(RingAttentionBits, ContiguousCausalRingAddsInTheOrderOfOneDevice) {
       make_inputs(p, 5);
       const Result one = run_ring(p, {.N = 1, .dtype = dtype});
       for (const int N : {2, 3, 6}) {  // shards are multiples of the kernel's tiles, of 256 and 128
-        for (const std::int64_t least_part : {0, 256}) {
-          EXPECT_TRUE(run_ring(p, {.N = N, .dtype = dtype, .least_part = least_part}) == one)
-              << "N " << N << ", window " << window << ", parts of " << least_part;
+        for (const std::int64_t min_part : {0, 256}) {
+          EXPECT_TRUE(run_ring(p, {.N = N, .dtype = dtype, .min_part = min_part}) == one)
+              << "N " << N << ", window " << window << ", parts of " << min_part;
         }
       }
     }
@@ -135,7 +135,7 @@ TEST(RingAttentionBits, TimingChangesNothing) {
     for (const bool causal : {true, false}) {
       Problem p{.S = 131, .B = 2, .H = 4, .G = 2, .mask = {causal, 40}, .with_documents = true};
       make_inputs(p, 11);
-      RunOptions options{.N = 5, .layout = layout, .dtype = DType::float32, .passes = 3, .least_part = 13};
+      RunOptions options{.N = 5, .layout = layout, .dtype = DType::float32, .passes = 3, .min_part = 13};
       const Result calm = run_ring(p, options);
       EXPECT_LE(worst_error(calm, reference_result(p)), 4e-6);
       for (unsigned seed = 1; seed <= 4; ++seed) {
@@ -147,7 +147,7 @@ TEST(RingAttentionBits, TimingChangesNothing) {
 }
 
 TEST(RingAttentionTraffic, IsWhatTheScheduleNeeds) {
-  // Causal contiguous, 4 ranks of 32 tokens: 6 transfers of blocks in each direction, 6 of gradients and 3 ways home.
+  // Causal contiguous, 4 ranks of 32 tokens: 6 transfers of blocks in each direction, 6 of gradients and 3 returns.
   Problem p{.S = 128, .H = 4, .G = 2, .D = 8, .mask = {.causal = true}};
   make_inputs(p, 3);
   std::vector<testing::Traffic> traffic;
@@ -160,10 +160,10 @@ TEST(RingAttentionTraffic, IsWhatTheScheduleNeeds) {
   const std::size_t block = 2 * 32 * 2 * 8 * sizeof(double);
   EXPECT_EQ(sum.messages, 6 + 6 + 6 + 3);
   EXPECT_EQ(sum.bytes, (6 + 6 + 6 + 3) * block);
-  EXPECT_EQ(traffic[3].messages, 3);  // the last rank only sends three blocks' gradients home
+  EXPECT_EQ(traffic[3].messages, 3);  // the last rank only sends three blocks' gradients back
 
   // In two parts gradients are as many bytes: dk and dv of either by themselves.
-  run_ring(p, {.N = 4, .least_part = 16, .traffic = &traffic});
+  run_ring(p, {.N = 4, .min_part = 16, .traffic = &traffic});
   testing::Traffic in_parts;
   for (const auto& own : traffic) {
     in_parts.messages += own.messages;
@@ -176,7 +176,7 @@ TEST(RingAttentionTraffic, IsWhatTheScheduleNeeds) {
   p.mask.window = 33;
   run_ring(p, {.N = 4, .traffic = &traffic});
   EXPECT_EQ(traffic[0].messages, 3);  // keys and values twice, its gradients once
-  EXPECT_EQ(traffic[3].messages, 1);  // the way home
+  EXPECT_EQ(traffic[3].messages, 1);  // the return
   p.mask.window = 1;
   run_ring(p, {.N = 4, .traffic = &traffic});
   for (const auto& own : traffic) EXPECT_EQ(own.messages, 0);

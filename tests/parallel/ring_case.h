@@ -95,7 +95,7 @@ struct RunOptions {
   DType dtype = DType::float64;
   unsigned jitter_seed = 0;
   int passes = 1;                           // the last one counts
-  std::int64_t least_part = 0;              // of a block in backward; 0: the ring's own
+  std::int64_t min_part = 0;                // of a block in backward; 0: the ring's own
   std::vector<Traffic>* traffic = nullptr;  // [N], of all passes
 };
 
@@ -140,13 +140,13 @@ class RankRun {
       : p_(p), pool_(1), stream_(pool_), allocator_(Device::cpu()), result_(result) {
     for (int rank = 0; rank < options.N; ++rank) {
       segments_.push_back(shard_segments(options.layout, p.S, options.N, rank));
-      most_ = std::max(most_, token_count(segments_.back()));
+      max_tokens_ = std::max(max_tokens_, token_count(segments_.back()));
     }
-    capacity_.tokens = capacity_.gradient_tokens = p.B * most_;
+    capacity_.tokens = capacity_.gradient_tokens = p.B * max_tokens_;
     capacity_.G = p.G;
     capacity_.D = p.D;
     capacity_.dtype = DTypeOf<T>::value;
-    capacity_.least_part = options.least_part;
+    capacity_.min_part = options.min_part;
     own_ = &segments_[static_cast<std::size_t>(world.rank())];
     T_ = token_count(*own_);
     ring_ = std::make_unique<Ring>(allocator_, &world, options.N, capacity_);
@@ -174,7 +174,7 @@ class RankRun {
     dkv_ = make("dkv", dtype, pair);
     if (p_.with_documents) documents_ = make("documents", DType::int32, {p_.B, T_});
     workspace_ = make("workspace", DType::uint8,
-                      {static_cast<std::int64_t>(attention_workspace_bytes(stream_, shape(), dtype, T_, most_))});
+                      {static_cast<std::int64_t>(attention_workspace_bytes(stream_, shape(), dtype, T_, max_tokens_))});
   }
   AttentionShape shape() const { return {p_.B, p_.H, p_.G, p_.D, p_.scale(), p_.mask}; }
 
@@ -207,7 +207,7 @@ class RankRun {
     ring_->forward(stream_, layer, kv_, documents_, [&](const RingBlock& block) {
       attention_forward(stream_, shape(), q_, block.k, block.v, own, block.tokens, state, {}, workspace_);
     });
-    attention_finish(stream_, state, o_, m_);
+    attention_finalize(stream_, state, o_, m_);
     attention_delta(stream_, l_, dout_, o_);
     fill(stream_, dq_, 0.0);
     fill(stream_, dkv_, 1e30);  // the ring must zero it
@@ -233,7 +233,7 @@ class RankRun {
   Result& result_;
   std::vector<SegmentList> segments_;
   const SegmentList* own_ = nullptr;
-  std::int64_t T_ = 0, most_ = 0;  // of this rank, of any
+  std::int64_t T_ = 0, max_tokens_ = 0;  // of this rank, of any
   RingCapacity capacity_;
   std::unique_ptr<Ring> ring_;
   Tensor q_, o_, dout_, dq_, m_, l_, kv_, dkv_, documents_, workspace_;

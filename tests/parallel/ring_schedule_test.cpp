@@ -42,7 +42,7 @@ class Play {
 
   void run() {
     blocks_met_.assign(static_cast<std::size_t>(N_) * static_cast<std::size_t>(N_), 0);
-    home_.assign(static_cast<std::size_t>(N_), {});
+    returned_.assign(static_cast<std::size_t>(N_), {});
     carried_.assign(static_cast<std::size_t>(N_), {});
     for (int rank = 0; rank < N_; ++rank) {
       const RingPlan& plan = plan_of(rank);
@@ -70,7 +70,7 @@ class Play {
       for (int rank = 0; rank < N_; ++rank) {
         if (needed_[index(rank, owner)]) expected.insert(rank);
       }
-      EXPECT_EQ(home_[static_cast<std::size_t>(owner)], expected) << "gradients of block " << owner;
+      EXPECT_EQ(returned_[static_cast<std::size_t>(owner)], expected) << "gradients of block " << owner;
     }
   }
 
@@ -88,8 +88,8 @@ class Play {
       EXPECT_TRUE(hop == 0 || holds_.count({rank, step->owner})) << "rank " << rank << " hop " << hop;
       ++blocks_met_[index(rank, step->owner)];
       auto& sum =
-          hop == 0 ? home_[static_cast<std::size_t>(rank)] : carried_[static_cast<std::size_t>(rank)][step->owner];
-      EXPECT_TRUE(hop == 0 || step->gradient_from >= 0 || sum.empty()) << "a leg starts from zero";
+          hop == 0 ? returned_[static_cast<std::size_t>(rank)] : carried_[static_cast<std::size_t>(rank)][step->owner];
+      EXPECT_TRUE(hop == 0 || step->gradient_from >= 0 || sum.empty()) << "a run starts from zero";
       sum.insert(rank);
     }
   }
@@ -134,14 +134,14 @@ class Play {
     for (int rank = 0; rank < N_; ++rank) {
       const RingStep* step = step_at(plan_of(rank), hop);
       if (step && step->gradient_to >= 0) {
-        auto& sum =
-            hop == 0 ? home_[static_cast<std::size_t>(rank)] : carried_[static_cast<std::size_t>(rank)][step->owner];
+        auto& sum = hop == 0 ? returned_[static_cast<std::size_t>(rank)]
+                             : carried_[static_cast<std::size_t>(rank)][step->owner];
         sent.push_back({rank, step->gradient_to, step->owner, sum});
       }
       const RingStep* next = step_at(plan_of(rank), hop + 1);
       if (next && next->gradient_from >= 0) received.push_back({next->gradient_from, rank, next->owner, {}});
-      for (const RingReturn& home : plan_of(rank).returns) {
-        if (home.hop == hop) received.push_back({home.from, rank, rank, {}});
+      for (const RingReturn& returned : plan_of(rank).returns) {
+        if (returned.hop == hop) received.push_back({returned.from, rank, rank, {}});
       }
     }
     expect_matched(sent, received);
@@ -150,14 +150,14 @@ class Play {
         carried_[static_cast<std::size_t>(message.to)][message.owner] = message.contributions;
         continue;
       }
-      auto& home = home_[static_cast<std::size_t>(message.owner)];
+      auto& returned = returned_[static_cast<std::size_t>(message.owner)];
       const auto& returns = plan_of(message.owner).returns;
       const auto at = std::find_if(returns.begin(), returns.end(), [&](const RingReturn& r) { return r.hop == hop; });
       ASSERT_NE(at, returns.end());
       if (at->replaces) {
-        home = message.contributions;
+        returned = message.contributions;
       } else {
-        home.insert(message.contributions.begin(), message.contributions.end());
+        returned.insert(message.contributions.begin(), message.contributions.end());
       }
     }
   }
@@ -167,7 +167,7 @@ class Play {
   const std::vector<RingPlan> plans_;
   std::vector<int> blocks_met_;
   std::set<std::pair<int, int>> holds_;
-  std::vector<std::multiset<int>> home_;                    // [owner]
+  std::vector<std::multiset<int>> returned_;                // [owner]
   std::vector<std::map<int, std::multiset<int>>> carried_;  // [rank][owner]
 };
 
@@ -245,13 +245,13 @@ std::pair<int, int> transfers(const Needs& needed, int N) {
 TEST(RingSchedule, CausalContiguousMeetsWhatIsBeforeIt) {
   const auto needed = ring_needs({.causal = true}, shards(Layout::contiguous, 64, 4));
   EXPECT_EQ(meetings(needed, 4), "0|10|210|3210");
-  EXPECT_EQ(transfers(needed, 4),
-            std::make_pair(6, 6 + 3));  // N (N - 1) / 2, and a way home for all blocks but the last
+  EXPECT_EQ(transfers(needed, 4), std::make_pair(6, 6 + 3));  // N (N - 1) / 2, and a return for all blocks but the last
   const RingPlan last = ring_plan(needed, 4, 3), first = ring_plan(needed, 4, 0);
   EXPECT_TRUE(last.deliveries.empty());
   EXPECT_TRUE(last.returns.empty());
   for (const RingStep& step : last.steps) {
-    EXPECT_EQ(step.gradient_to, step.hop == 0 ? -1 : step.owner);  // every block ends here and goes straight home
+    EXPECT_EQ(step.gradient_to,
+              step.hop == 0 ? -1 : step.owner);  // every block ends here and goes straight to the owner
   }
   ASSERT_EQ(first.returns.size(), 1u);
   EXPECT_EQ(first.returns[0].hop, 3);
@@ -311,7 +311,7 @@ TEST(RingSchedule, DocumentsEndTheReach) {
 TEST(RingSchedule, EmptyShardsMeetNobody) {
   const auto needed = ring_needs({.causal = false}, shards(Layout::contiguous, 2, 4));  // tokens on ranks 0 and 1
   EXPECT_EQ(meetings(needed, 4), "01|10|2|3");
-  EXPECT_EQ(transfers(needed, 4), std::make_pair(2, 3));  // block 1 starts its leg away from home
+  EXPECT_EQ(transfers(needed, 4), std::make_pair(2, 3));  // block 1 starts its run away from the owner
 }
 
 }  // namespace

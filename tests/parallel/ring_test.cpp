@@ -33,9 +33,9 @@ TEST(Ring, BuffersFollowTheFormulaAndThePlan) {
           };
           const std::size_t block = rounded(2 * 3 * tokens * 3 * 5 * 4), gradient = rounded(2 * 2 * tokens * 3 * 5 * 4);
           const std::size_t ids = rounded(3 * tokens * 4);
-          const std::size_t buffers = N == 1 ? 0 : N == 2 ? 1 : 2, home = N > 2 ? 1 : 0;
+          const std::size_t buffers = N == 1 ? 0 : N == 2 ? 1 : 2, returns = N > 2 ? 1 : 0;
           const std::size_t expected =
-              buffers * block + (documents ? buffers * ids : 0) + (backward ? (buffers + home) * gradient : 0);
+              buffers * block + (documents ? buffers * ids : 0) + (backward ? (buffers + returns) * gradient : 0);
           EXPECT_EQ(Ring::ring_bytes(capacity, N), expected);
           EXPECT_EQ(plan.current()[Tag::ring], expected);
           testing::run_ranks({.ranks = N}, [&](Communicator& world) {
@@ -53,15 +53,18 @@ TEST(Ring, BuffersFollowTheFormulaAndThePlan) {
 /// A rank with its own small ring: keys are 1000 * owner + index, values their negatives, documents the owner's rank.
 class Rank {
  public:
-  Rank(Communicator& world, Layout layout, std::int64_t S, std::int64_t most_tokens, std::int64_t least_part = 0)
+  Rank(Communicator& world, Layout layout, std::int64_t S, std::int64_t max_batch_tokens, std::int64_t min_part = 0)
       : world_(world),
         pool_(1),
         stream_(pool_),
         allocator_(Device::cpu()),
         layout_(layout),
-        ring_(
-            allocator_, &world, world.size(),
-            {.tokens = 2 * most_tokens, .gradient_tokens = 2 * most_tokens, .G = 1, .D = 2, .least_part = least_part}) {
+        ring_(allocator_, &world, world.size(),
+              {.tokens = 2 * max_batch_tokens,
+               .gradient_tokens = 2 * max_batch_tokens,
+               .G = 1,
+               .D = 2,
+               .min_part = min_part}) {
     begin(S, 1, {.causal = true});
   }
 
@@ -102,9 +105,9 @@ class Rank {
   void forward(const Ring::Visitor& visitor) {
     ring_.forward(stream_, 7, host_view(kv_.data(), shape()), documents(), visitor);
   }
-  void backward(const Ring::Visitor& visitor, const std::function<void()>& meanwhile = {}) {
+  void backward(const Ring::Visitor& visitor, const std::function<void()>& overlap = {}) {
     ring_.backward(stream_, 7, host_view(kv_.data(), shape()), documents(), host_view(dkv_.data(), shape()), visitor,
-                   meanwhile);
+                   overlap);
   }
   /// Checks that a block, or a part of one, is its owner's in every element.
   void check(const RingBlock& block, bool backward) const {

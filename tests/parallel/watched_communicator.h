@@ -24,7 +24,7 @@ class WatchedCommunicator final : public Communicator {
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
-  Ticket exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
+  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
     dawdle();
     if (to != no_peer) {
       ++traffic_.messages;
@@ -32,12 +32,12 @@ class WatchedCommunicator final : public Communicator {
     }
     return inner_->exchange(send, to, receive, from, site);
   }
-  void order_with(Stream& stream) override { inner_->order_with(stream); }
+  void set_stream(Stream& stream) override { inner_->set_stream(stream); }
   void begin_group() override { inner_->begin_group(); }
   void end_group() override { inner_->end_group(); }
-  void wait(Ticket ticket) override {
+  void wait(Request request) override {
     dawdle();
-    inner_->wait(ticket);
+    inner_->wait(request);
   }
   void barrier(const CallSite& site) override { inner_->barrier(site); }
   std::unique_ptr<Communicator> split(int colour) override {

@@ -89,8 +89,8 @@ class GpuKernelTest : public GpuTest {
     upload(both.gpu.data, bytes);
     return both;
   }
-  Both random(const Shape& shape, DType dtype, std::uint64_t seed, double deviation = 1, std::int64_t skip = 0) {
-    return values(random_vector<double>(shape.numel(), seed, deviation), shape, dtype, skip);
+  Both random(const Shape& shape, DType dtype, std::uint64_t seed, double stddev = 1, std::int64_t skip = 0) {
+    return values(random_vector<double>(shape.numel(), seed, stddev), shape, dtype, skip);
   }
   Both integers(const std::vector<std::int32_t>& x) {
     const Shape shape{static_cast<std::int64_t>(x.size())};

@@ -13,11 +13,11 @@
 
 namespace ringtrain::testing {
 
-/// Return n normals of the given deviation; other seeds give other numbers.
+/// Return n normals of the given stddev; other seeds give other numbers.
 template <class T>
-std::vector<T> random_vector(std::int64_t n, std::uint64_t seed, double deviation = 1) {
+std::vector<T> random_vector(std::int64_t n, std::uint64_t seed, double stddev = 1) {
   std::vector<T> x(static_cast<std::size_t>(n));
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(deviation * random_normal(seed, Purpose::test, i));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(stddev * random_normal(seed, Purpose::test, i));
   return x;
 }
 

@@ -39,7 +39,7 @@ Softmax softmax(const Attention& a, const ConstHeads& q, const ConstHeads& k, co
   Softmax result{Matrix::Zero(q.rows(), k.rows()), Eigen::VectorXd::Constant(q.rows(), none)};
   for (Eigen::Index i = 0; i < q.rows(); ++i) {
     for (Eigen::Index j = 0; j < k.rows(); ++j) {
-      if (!sees(a, queries, keys, b, i, j)) scores(i, j) = none;
+      if (!is_visible(a, queries, keys, b, i, j)) scores(i, j) = none;
     }
     if (k.rows() == 0) continue;
     const double largest = scores.row(i).maxCoeff();
@@ -54,8 +54,8 @@ Softmax softmax(const Attention& a, const ConstHeads& q, const ConstHeads& k, co
 
 }  // namespace
 
-bool sees(const Attention& a, const Tokens& queries, const Tokens& keys, std::int64_t b, std::int64_t i,
-          std::int64_t j) {
+bool is_visible(const Attention& a, const Tokens& queries, const Tokens& keys, std::int64_t b, std::int64_t i,
+                std::int64_t j) {
   const auto document = [b](const Tokens& tokens, std::int64_t t) {
     if (tokens.documents.empty()) return 0;
     return static_cast<int>(

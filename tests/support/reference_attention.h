@@ -30,8 +30,8 @@ struct Backward {
 };
 
 /// Return whether query token i sees key token j of sequence b.
-bool sees(const Attention& attention, const Tokens& queries, const Tokens& keys, std::int64_t b, std::int64_t i,
-          std::int64_t j);
+bool is_visible(const Attention& attention, const Tokens& queries, const Tokens& keys, std::int64_t b, std::int64_t i,
+                std::int64_t j);
 
 Forward forward(const Attention& attention, const std::vector<double>& q, const std::vector<double>& k,
                 const std::vector<double>& v, const Tokens& queries, const Tokens& keys);

@@ -29,7 +29,7 @@ Rounded rounded_attention(const Attention& a, const std::vector<double>& q, cons
         double largest = -INFINITY, sum = 0;
         for (std::int64_t j = 0; j < Tk; ++j) {
           double score = -INFINITY;
-          if (sees(a, queries, keys, b, i, j)) {
+          if (is_visible(a, queries, keys, b, i, j)) {
             score = 0;
             for (std::size_t d = 0; d < element(a.D); ++d) score += q[query + d] * k[kv(j) + d];
             score *= a.scale;

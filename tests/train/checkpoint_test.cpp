@@ -160,8 +160,8 @@ TEST_F(CheckpointTest, ResumeTakesTheOlderOneIfTheNewestIsDamagedAndFailsIfAllAr
   const auto whole = losses("run");
   flip_bit(state_file(checkpoint("run", 6)), 5000);
   const Outcome outcome = run(few(8), "run", resume);
-  EXPECT_NE(outcome.noted("trying the one before it"), "");
-  EXPECT_NE(outcome.noted("resuming from " + checkpoint("run", 4)), "");
+  EXPECT_NE(outcome.logged("trying the one before it"), "");
+  EXPECT_NE(outcome.logged("resuming from " + checkpoint("run", 4)), "");
   EXPECT_EQ(metrics("run").size(), 8u);
   for (const std::int64_t step : CheckpointFolder(at("run") + "/checkpoints").steps()) {
     flip_bit(state_file(checkpoint("run", step)), 5000);
@@ -184,14 +184,14 @@ TEST_F(CheckpointTest, AHalfWrittenOneIsNoCheckpointAndIsSweptAway) {
   for (const std::string name : {".partial", ".deleted", ".partial-12-0123abc", ".partial-a-0123abcd", ".superseded"}) {
     users.push_back(checkpoint("run", 4) + name);
   }
-  users.push_back(at("run/checkpoints/notes.partial-12-0123abcd"));
-  users.push_back(at("run/checkpoints/.writable-notes"));
+  users.push_back(at("run/checkpoints/logs.partial-12-0123abcd"));
+  users.push_back(at("run/checkpoints/.writable-logs"));
   for (const std::string& name : users) {
     fs::create_directory(name);
     std::ofstream(name + "/precious") << "mine";
   }
   const Outcome outcome = run(few(6), "run", resume);
-  EXPECT_NE(outcome.noted("resuming from " + checkpoint("run", 2)), "");
+  EXPECT_NE(outcome.logged("resuming from " + checkpoint("run", 2)), "");
   EXPECT_FALSE(fs::exists(half));
   EXPECT_FALSE(fs::exists(gone));
   // Steps 4 and 6 are made and set aside again, twice.

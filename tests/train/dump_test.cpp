@@ -32,10 +32,10 @@ class DumpedStep : public TrainTest {
     options.config = config;
     options.output = at(name);
     options.dump = {.folder = at(name) + ".dump", .step = step};
-    const auto note = [&](const std::string&) {};
-    ringtrain::Run prepared = prepare_run(options, note);
+    const auto log = [&](const std::string&) {};
+    ringtrain::Run prepared = prepare_run(options, log);
     prepared.before_forward = hook;
-    EXPECT_EQ(train(prepared, note), ExitCode::done);
+    EXPECT_EQ(train(prepared, log), ExitCode::done);
     return options.dump.folder;
   }
   static DumpComparison compare(const std::string& a, const std::string& b) {
@@ -45,12 +45,12 @@ class DumpedStep : public TrainTest {
     if (!comparison.agree()) ::testing::Test::RecordProperty("report", report(comparison, of_a, of_b, tolerance));
     return comparison;
   }
-  static void expect_agreement(const std::string& a, const std::string& b, std::size_t least_tensors) {
+  static void expect_agreement(const std::string& a, const std::string& b, std::size_t min_tensors) {
     const DumpReader of_a(a), of_b(b);
     const Tolerance tolerance = default_tolerance(of_a.index(), of_b.index());
     const DumpComparison comparison = compare_dumps(of_a, of_b, tolerance);
     EXPECT_TRUE(comparison.agree()) << report(comparison, of_a, of_b, tolerance);
-    EXPECT_GE(comparison.tensors.size(), least_tensors);
+    EXPECT_GE(comparison.tensors.size(), min_tensors);
   }
   /// Gives the first `count` float64 of a dumped tensor's file another sign.
   static void turn_sign(const std::string& dump, int rank, const std::string& dataset, std::size_t count) {

@@ -44,7 +44,7 @@ class EmptyStepsTest : public TrainTest {
   }
   ringtrain::Run prepared(const Config& settings, Outcome& outcome) const {
     return prepare_run({.config = settings, .output = at("unused"), .start = {}},
-                       [&](const std::string& line) { outcome.notes.push_back(line); });
+                       [&](const std::string& line) { outcome.logs.push_back(line); });
   }
   /// Return the steps of a run of which all sequences lie in these windows.
   static std::set<std::int64_t> empty_steps(const ringtrain::Run& run, const std::set<std::int64_t>& empty) {
@@ -97,7 +97,7 @@ TEST_F(EmptyStepsTest, AreSkippedCountedAndForeseen) {
         "4 of 12 windows have no token to learn from (weights of 0, or documents "
         "of one token); {} of the steps 1 to 18 have no other, and are skipped: {}, ",
         expected.size(), *expected.begin());
-    EXPECT_NE(start.noted(foreseen), "") << foreseen;
+    EXPECT_NE(start.logged(foreseen), "") << foreseen;
     EXPECT_NE(dry_run_report(ready).find(foreseen), std::string::npos);
 
     const std::string output = mesh;
@@ -154,7 +154,7 @@ TEST_F(EmptyStepsTest, RatesAndSamplesGoOnAlsoAcrossAResume) {
     begun = stop;
   }
   const Outcome rest = run(settings, "parts", resume);
-  EXPECT_NE(rest.noted(fmt::format("of the steps {} to {} have no other", begun + 1, steps)), "") << "to the end";
+  EXPECT_NE(rest.logged(fmt::format("of the steps {} to {} have no other", begun + 1, steps)), "") << "to the end";
   EXPECT_EQ(lines("parts"), lines("whole"));
   EXPECT_EQ(state(checkpoint("parts", steps)), state(checkpoint("whole", steps)));
 }
@@ -165,7 +165,7 @@ TEST_F(EmptyStepsTest, AreNoneWhereABatchHasOneTarget) {
   Outcome start;
   const ringtrain::Run ready = prepared(config({"training.global_batch_size=6", "training.steps=4"}), start);
   EXPECT_EQ(empty_steps(ready, empty).size(), 0u);
-  EXPECT_NE(start.noted("each of the steps 1 to 4 has others, too"), "");
+  EXPECT_NE(start.logged("each of the steps 1 to 4 has others, too"), "");
   const Outcome outcome = run(ready.config, "run");
   EXPECT_EQ(open_checkpoint(at("run")).manifest.skipped_steps, 0);
 }

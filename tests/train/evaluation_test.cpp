@@ -291,7 +291,7 @@ TEST(Statistics, EqualDocumentsGiveTheIntervalOfAMean) {
   }
   const auto results = summarise(lengths, sums, documents);
   EXPECT_DOUBLE_EQ(results[0].nll.value, 2.0);
-  const double deviation = std::sqrt((1.0 + 1.0 + 0.25 + 0.25) / 3), half = student_t(0.95, 3) * deviation / 2;
+  const double stddev = std::sqrt((1.0 + 1.0 + 0.25 + 0.25) / 3), half = student_t(0.95, 3) * stddev / 2;
   EXPECT_NEAR(results[0].nll.ci95.low, 2.0 - half, 1e-12);
   EXPECT_NEAR(results[0].nll.ci95.high, 2.0 + half, 1e-12);
   EXPECT_DOUBLE_EQ(results[0].perplexity, std::exp(2.0));

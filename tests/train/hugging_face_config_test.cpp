@@ -182,8 +182,8 @@ TEST(HuggingFaceConfigTest, Llama3AndLongRope) {
 TEST(HuggingFaceConfigTest, AMissingTrainedLengthIsNoted) {
   const HuggingFaceConfig config = read(file("llama", R"({"rope_scaling": {"rope_type": "yarn", "factor": 2}})"));
   EXPECT_EQ(config.model.rope_scaling.original_max_position_embeddings, 2048);
-  ASSERT_EQ(config.notes.size(), 1U);
-  EXPECT_EQ(config.notes[0],
+  ASSERT_EQ(config.logs.size(), 1U);
+  EXPECT_EQ(config.logs[0],
             "DIR/config.json: original_max_position_embeddings is missing, so it is max_position_embeddings = 2048, as "
             "in transformers; if that is the extended length, set "
             "model.rope_scaling.original_max_position_embeddings yourself");
@@ -193,8 +193,8 @@ TEST(HuggingFaceConfigTest, DropoutIsNotedAndRemarksAreNot) {
   const HuggingFaceConfig config = read(file("gpt2", R"({"resid_pdrop": 0.1, "attn_pdrop": 0.0, "use_cache": true,
       "task_specific_params": {"text-generation": {"do_sample": true}}, "n_ctx": 64, "summary_type": "cls_index",
       "bos_token_id": 50256, "eos_token_id": 50256, "some_flag_nobody_set": false})"));
-  ASSERT_EQ(config.notes.size(), 1U);
-  EXPECT_EQ(config.notes[0], "DIR/config.json: dropout (resid_pdrop 0.1) has no effect: training here has none");
+  ASSERT_EQ(config.logs.size(), 1U);
+  EXPECT_EQ(config.logs[0], "DIR/config.json: dropout (resid_pdrop 0.1) has no effect: training here has none");
   EXPECT_EQ(config.bos_token_id, 50256);
   EXPECT_EQ(config.eos_token_ids, std::vector<std::int64_t>{50256});
   EXPECT_EQ(read(file("llama", R"({"eos_token_id": [3, 5]})")).eos_token_ids, (std::vector<std::int64_t>{3, 5}));
@@ -321,7 +321,7 @@ TEST(HuggingFaceConfigTest, WhatIsWrittenIsReadBack) {
             model, {.dtype = "bfloat16", .context_length = 0, .bos_token_id = 1, .eos_token_ids = {2, 3}});
         const HuggingFaceConfig again = parse_hugging_face_config(text, "again");
         EXPECT_EQ(difference(model, again.model), "") << text;
-        EXPECT_EQ(again.notes, std::vector<std::string>{});
+        EXPECT_EQ(again.logs, std::vector<std::string>{});
         EXPECT_EQ(again.bos_token_id, 1);
         EXPECT_EQ(again.eos_token_ids, (std::vector<std::int64_t>{2, 3}));
         EXPECT_EQ(json::parse(text)["torch_dtype"], "bfloat16");

@@ -78,7 +78,7 @@ TEST_F(RankMemory, RingBuffersAndMomentsFollowTheirFormulas) {
   };
   EXPECT_EQ(ring(1), 0);
   EXPECT_EQ(ring(2), block + ids + block);            // one block is away, and its gradient
-  EXPECT_EQ(ring(3), 2 * (block + ids) + 3 * block);  // two buffers of each, and what comes home
+  EXPECT_EQ(ring(3), 2 * (block + ids) + 3 * block);  // two buffers of each, and what comes back
   EXPECT_EQ(ring(8), ring(3));                        // whatever the ring
   // Several short sequences to train on, one long to evaluate: neither's buffers are as many times as long.
   const auto with_evaluation = [&](std::int64_t times) {

@@ -26,7 +26,7 @@ struct Trial {
 
 const std::vector<std::pair<std::string, std::string>> places{{"Forward", "ring keys and values"},
                                                               {"Backward", "ring gradients"},
-                                                              {"Reduction", "gradient reduction of a parameter group"},
+                                                              {"Reduction", "gradient reduction of a bucket"},
                                                               {"Save", "files of a checkpoint"},
                                                               {"Evaluation", "evaluation"}};
 

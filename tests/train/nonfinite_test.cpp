@@ -8,7 +8,7 @@
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/rank_state.h"
-#include "train/loss_watch.h"
+#include "train/loss_spike.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -40,9 +40,9 @@ class Nonfinite : public TrainTest, public ::testing::WithParamInterface<Injecti
   Outcome run_broken(const Config& settings, const std::string& output, const std::set<std::int64_t>& steps,
                      const StartRequest& start = {}) const {
     Outcome outcome;
-    const Note note = [&](const std::string& line) { outcome.notes.push_back(line); };
+    const Log log = [&](const std::string& line) { outcome.logs.push_back(line); };
     ringtrain::Run prepared =
-        prepare_run({.config = settings, .output = at(output), .start = start, .stop_after = 0, .trace = {}}, note);
+        prepare_run({.config = settings, .output = at(output), .start = start, .stop_after = 0, .trace = {}}, log);
     const Injection injection = GetParam();
     prepared.before_forward = [&steps, injection](RankState& state, std::int64_t step) {
       if (state.rank != 3 || !steps.contains(step)) return;
@@ -54,7 +54,7 @@ class Nonfinite : public TrainTest, public ::testing::WithParamInterface<Injecti
         state.parameters.gradient(last).as<double>()[0] = injection.value;
       }
     };
-    outcome.code = train(prepared, note);
+    outcome.code = train(prepared, log);
     return outcome;
   }
   std::string data;
@@ -142,19 +142,19 @@ TEST_F(BadState, IsNeverSaved) {
   }
 }
 
-TEST(LossWatch, TellsASpikeFromNoiseAndFromASlope) {
-  LossWatch watch;
-  for (int i = 0; i < 19; ++i) EXPECT_FALSE(watch.is_spike(2.0 + 0.01 * (i % 5)));
-  EXPECT_FALSE(watch.is_spike(100)) << "fewer than 20 before it";
-  LossWatch steady;
+TEST(LossSpike, TellsASpikeFromNoiseAndFromASlope) {
+  LossSpike spikes;
+  for (int i = 0; i < 19; ++i) EXPECT_FALSE(spikes.is_spike(2.0 + 0.01 * (i % 5)));
+  EXPECT_FALSE(spikes.is_spike(100)) << "fewer than 20 before it";
+  LossSpike steady;
   for (int i = 0; i < 60; ++i) EXPECT_FALSE(steady.is_spike(2.0 + 0.02 * (i % 5)));
   EXPECT_FALSE(steady.is_spike(2.3)) << "more than 6 deviations, but less than a fifth of the mean";
   EXPECT_TRUE(steady.is_spike(3.0));
   EXPECT_NE(steady.last_spike().find("3.0000, where the mean of the last 50"), std::string::npos);
   EXPECT_FALSE(steady.is_spike(2.04));
-  LossWatch slope;
+  LossSpike slope;
   for (int i = 0; i < 300; ++i) EXPECT_FALSE(slope.is_spike(4.0 * std::exp(-0.02 * i) + 1)) << i;
-  LossWatch noisy;
+  LossSpike noisy;
   for (int i = 0; i < 300; ++i) EXPECT_FALSE(noisy.is_spike(2 + std::sin(1.7 * i))) << "half of the mean up and down";
   int told = 0;
   for (int i = 0; i < 60; ++i) told += noisy.is_spike(30) ? 1 : 0;

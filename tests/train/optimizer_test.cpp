@@ -13,10 +13,10 @@ namespace {
 
 ParameterTable small_table() {
   ParameterTable table;
-  table.add({.name = "embedding", .shape = {7, 5}, .group = 0, .decay = true});
-  table.add({.name = "norm", .shape = {5}, .group = 1, .decay = false});
-  table.add({.name = "linear", .shape = {9, 5}, .group = 1, .decay = true});
-  table.add({.name = "bias", .shape = {3}, .group = 2, .decay = false});
+  table.add({.name = "embedding", .shape = {7, 5}, .bucket = 0, .decay = true});
+  table.add({.name = "norm", .shape = {5}, .bucket = 1, .decay = false});
+  table.add({.name = "linear", .shape = {9, 5}, .bucket = 1, .decay = true});
+  table.add({.name = "bias", .shape = {3}, .bucket = 2, .decay = false});
   return table;
 }
 

@@ -63,7 +63,7 @@ class Outputs : public TrainTest {
   void make_obstacles(const std::string& output) const {
     fs::create_directory(at(output + ".partial"));
     std::ofstream(at(output + ".partial/precious")) << "mine";
-    std::ofstream(at("notes.txt")) << "mine";
+    std::ofstream(at("logs.txt")) << "mine";
     fs::create_symlink("text.h5", at("link"));
     ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
   }
@@ -89,18 +89,18 @@ TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
     expect_refused(evaluate_to("", flag), 2, "is empty");
   }
   expect_refused(evaluate_to("run.yaml"), 2, "run.yaml: exists and is not the results of an evaluation");
-  expect_refused(evaluate_to("notes.txt"), 2, "give --overwrite");
+  expect_refused(evaluate_to("logs.txt"), 2, "give --overwrite");
   EXPECT_EQ(snapshot(), before);
   for (int i = 0; i < 2; ++i) {  // new, then over the former one
     const ChildResult result = evaluate_to("result.json");
     EXPECT_EQ(result.code, 0) << result.err;
   }
-  EXPECT_EQ(evaluate_to("notes.txt", {"--overwrite"}).code, 0);
+  EXPECT_EQ(evaluate_to("logs.txt", {"--overwrite"}).code, 0);
   auto after = snapshot();
-  EXPECT_EQ(after.at("notes.txt"), after.at("result.json"));
+  EXPECT_EQ(after.at("logs.txt"), after.at("result.json"));
   EXPECT_TRUE(nlohmann::json::parse(after.at("result.json")).contains("results"));
   after.erase("result.json");
-  after["notes.txt"] = "mine";
+  after["logs.txt"] = "mine";
   EXPECT_EQ(after, before);
 }
 
@@ -123,7 +123,7 @@ TEST_F(Outputs, ATimelineReplacesAFormerOneAndNothingElse) {
     refused(".", "it is a folder");
     refused("", "is empty");
   }
-  expect_refused(train_with({"--trace", "notes.txt"}), 2, "notes.txt: exists and is not a timeline of ringtrain");
+  expect_refused(train_with({"--trace", "logs.txt"}), 2, "logs.txt: exists and is not a timeline of ringtrain");
   EXPECT_EQ(snapshot(), before);
   for (const std::string run : {"one", "two"}) {
     const ChildResult result = train_with({"--trace", "trace.json", "--output", run});

@@ -93,7 +93,7 @@ TEST_F(Resume, AtTheExactEndOfAnEpoch) {
   const std::string data = write_tokens("text.h5", {});
   // As many sequences a step as make an epoch of four steps, or nearly so: the stop lies within the step that ends it.
   const Config probe = tiny(data, {"training.global_batch_size=6"});
-  const Note quiet = [](const std::string&) {};
+  const Log quiet = [](const std::string&) {};
   TrainOptions options{.config = probe, .output = at("probe"), .start = {}, .stop_after = 0};
   const std::int64_t windows = prepare_run(options, quiet).sampler.windows();
   std::int64_t divisor = 2;
@@ -134,7 +134,7 @@ TEST_F(Resume, OnAnotherMeshGoesOnWithTheSameSamplesAndLosses) {
     const Outcome outcome = run(on(data_ranks, sequence, layout), name,
                                 {.resume = true, .resume_path = checkpoint("saved", 20), .init_from = ""});
     if (std::string_view(layout) != "zigzag") {
-      EXPECT_NE(outcome.noted("mesh.layout was zigzag"), "");
+      EXPECT_NE(outcome.logged("mesh.layout was zigzag"), "");
     }
     const auto found = losses(name);
     ASSERT_EQ(found.size(), 20u);
@@ -153,7 +153,7 @@ TEST_F(Resume, CutsSupersededMetricsAndMovesLaterCheckpointsAside) {
   const auto before = losses("run");
   const Outcome outcome = run(config, "run", {.resume = true, .resume_path = checkpoint("run", 4), .init_from = ""}, 6);
   EXPECT_EQ(steps("run"), counted(6));
-  EXPECT_NE(outcome.noted("step-00000012.superseded"), "");
+  EXPECT_NE(outcome.logged("step-00000012.superseded"), "");
   EXPECT_EQ(CheckpointFolder(at("run") + "/checkpoints").steps(), (std::vector<std::int64_t>{4, 6}));
   run(config, "run", resume);
   EXPECT_EQ(steps("run"), counted(12));
@@ -190,17 +190,17 @@ TEST_F(Resume, AllowedChangesAreNotedAndForbiddenOnesRefusedWithBothValues) {
   const Outcome outcome =
       run(changed({"training.steps=6", "training.recompute=full", "optimizer.lr=2e-2", "training.loss_chunk=64"}),
           "run", resume);
-  EXPECT_NE(outcome.noted("training.steps was 4, is 6"), "");
-  EXPECT_NE(outcome.noted("optimizer.lr was 0.01, is 0.02"), "");
-  EXPECT_NE(outcome.noted("training.recompute was keep_attention, is full"), "");
+  EXPECT_NE(outcome.logged("training.steps was 4, is 6"), "");
+  EXPECT_NE(outcome.logged("optimizer.lr was 0.01, is 0.02"), "");
+  EXPECT_NE(outcome.logged("training.recompute was keep_attention, is full"), "");
   EXPECT_EQ(steps("run"), counted(6));
 }
 
 TEST_F(Resume, WithoutACheckpointStartsAfreshAndSaysSo) {
   const Config config = tiny(write_tokens("text.h5", {}), {"training.steps=2", "training.global_batch_size=2"});
-  EXPECT_NE(run(config, "run", resume).noted("starting afresh"), "");
+  EXPECT_NE(run(config, "run", resume).logged("starting afresh"), "");
   EXPECT_EQ(steps("run"), counted(2));
-  EXPECT_NE(run(config, "run", resume).noted("nothing to do"), "");
+  EXPECT_NE(run(config, "run", resume).logged("nothing to do"), "");
   error_of(ExitCode::usage, [&] { run(config, "run"); });  // holds a run
 }
 

@@ -45,7 +45,7 @@ class RunFolders : public TrainTest {
 TEST_F(RunFolders, WhatIsNotARunsIsNeverWrittenOver) {
   // A person's config where the run would write its own; metrics of another program.
   fs::create_directory(at("mine"));
-  const std::string own = "# my notes\ntraining: {steps: 3}\n", others = "{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n";
+  const std::string own = "# my logs\ntraining: {steps: 3}\n", others = "{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n";
   std::ofstream(at("mine/config.yaml")) << own;
   fs::create_directory(at("others"));
   std::ofstream(at("others/metrics.jsonl")) << others;
@@ -140,7 +140,7 @@ TEST_F(RunFolders, ARunGoesOnWithItsOwnConfig) {
 TEST_F(RunFolders, WhatAKilledStartLeftIsSweptAndNothingElse) {
   fs::create_directory(at("run"));
   const std::vector<std::string> left{"config.yaml.partial-123-0123abcd", "metrics.jsonl.partial-9-ffffffff"},
-      others{"config.yaml.partial-mine", "config.yaml.partial", "notes.partial-123-0123abcd"};
+      others{"config.yaml.partial-mine", "config.yaml.partial", "logs.partial-123-0123abcd"};
   for (const auto& names : {left, others}) {
     for (const std::string& name : names) std::ofstream(at("run/" + name)) << "x";
   }

@@ -8,7 +8,7 @@
 #include "framework/system/system_memory.h"
 #include "parallel/launch/launch.h"
 #include "tests/train/train_fixture.h"
-#include "train/slow_section.h"
+#include "train/rank_zero.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -37,7 +37,7 @@ TEST_F(RunTest, DataRanksTakeContiguousBlocksOfAStepInOrder) {
   }
 }
 
-TEST(SlowSection, MayOutlastTheTimeout) {
+TEST(RankZero, MayOutlastTheTimeout) {
   std::atomic<bool> done{false};
   launch_threads({.ranks = 3, .timeout_seconds = 1}, [&](Communicator& world) {
     run_on_rank_zero(world, [&] {
@@ -48,7 +48,7 @@ TEST(SlowSection, MayOutlastTheTimeout) {
   });
 }
 
-TEST(SlowSection, AnErrorOfRankZeroEndsAllRanks) {
+TEST(RankZero, AnErrorOfRankZeroEndsAllRanks) {
   const std::string sentence = error_of(ExitCode::checkpoint, [] {
     launch_threads({.ranks = 3, .timeout_seconds = 10}, [&](Communicator& world) {
       run_on_rank_zero(world, [] { fail(ExitCode::checkpoint, "the disk is full"); });

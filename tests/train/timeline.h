@@ -84,9 +84,9 @@ class TimelineTest : public TrainTest {
 
   Outcome run_traced(const Config& config, const std::string& output, const TraceRequest& trace) const {
     Outcome outcome;
-    const Note note = [&](const std::string& line) { outcome.notes.push_back(line); };
+    const Log log = [&](const std::string& line) { outcome.logs.push_back(line); };
     const TrainOptions options{.config = config, .output = at(output), .start = {}, .stop_after = 0, .trace = trace};
-    outcome.code = train(prepare_run(options, note), note);
+    outcome.code = train(prepare_run(options, log), log);
     return outcome;
   }
 };

@@ -42,7 +42,7 @@ TEST_P(TimelineOnMeshes, ShowsEveryHopOfThePlanAndItsWaits) {
                               fmt::format("mesh.layout={}", layout), "training.steps=3", "training.global_batch_size=4",
                               "data.packing=concat", "training.recompute=full", "checkpoint.interval=2"});
   const Outcome outcome = run_traced(config, "run", {.path = at("trace.json")});
-  EXPECT_NE(outcome.noted("timeline in " + at("trace.json")), "");
+  EXPECT_NE(outcome.logged("timeline in " + at("trace.json")), "");
   const auto rows = rows_of(at("trace.json"));
   const std::size_t steps = 3, micro = static_cast<std::size_t>(4 / data), layers = 2;
   for (const auto& [key, row] : rows) EXPECT_EQ(row.name.find("GPU"), std::string::npos) << row.name;

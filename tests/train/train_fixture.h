@@ -37,8 +37,8 @@ class TrainTest : public FolderTest {
 
   struct Outcome {
     ExitCode code = ExitCode::done;
-    std::vector<std::string> notes;
-    std::string noted(const std::string& part) const;  // the first note that holds part, "" if none does
+    std::vector<std::string> logs;
+    std::string logged(const std::string& part) const;  // the first log that holds part, "" if none does
   };
   /// Runs a training into the folder of this name.
   Outcome run(const Config& config, const std::string& output, const StartRequest& start = {},

@@ -64,9 +64,9 @@ lr_scheduler: {{type: cosine, warmup_steps: 3, min_lr_ratio: 0.1}}
   return parse_config(text, "tiny.yaml", settings);
 }
 
-std::string TrainTest::Outcome::noted(const std::string& part) const {
-  for (const std::string& note : notes) {
-    if (note.find(part) != std::string::npos) return note;
+std::string TrainTest::Outcome::logged(const std::string& part) const {
+  for (const std::string& log : logs) {
+    if (log.find(part) != std::string::npos) return log;
   }
   return "";
 }
@@ -74,13 +74,13 @@ std::string TrainTest::Outcome::noted(const std::string& part) const {
 TrainTest::Outcome TrainTest::run(const Config& config, const std::string& output, const StartRequest& start,
                                   std::int64_t stop_after) const {
   Outcome outcome;
-  const Note note = [&](const std::string& line) { outcome.notes.push_back(line); };
+  const Log log = [&](const std::string& line) { outcome.logs.push_back(line); };
   TrainOptions options;
   options.config = config;
   options.output = at(output);
   options.start = start;
   options.stop_after = stop_after;
-  outcome.code = train(prepare_run(options, note), note);
+  outcome.code = train(prepare_run(options, log), log);
   return outcome;
 }
 

@@ -18,7 +18,7 @@ namespace ringtrain {
 namespace {
 
 constexpr std::string_view prefix = "step-", partial_kind = "partial", deleted_kind = "deleted";
-constexpr int most_tries = 100;  // of reading a folder whose run deletes what was just listed
+constexpr int max_tries = 100;  // of reading a folder whose run deletes what was just listed
 
 std::string name_of_step(std::int64_t step) {
   return fmt::format("{}{:08}", prefix, step);
@@ -102,7 +102,7 @@ std::optional<Checkpoint> open_folder(const std::string& folder) {
 /// Calls `attempt` until it returns something. Each time that it does not, a run has deleted what was to be read.
 template <class Attempt>
 auto retry_while_deleted(const std::string& path, Attempt&& attempt) {
-  for (int i = 0; i < most_tries; ++i) {
+  for (int i = 0; i < max_tries; ++i) {
     if (auto result = attempt()) return *std::move(result);
     std::this_thread::sleep_for(std::chrono::milliseconds(i));
   }
@@ -143,7 +143,7 @@ void check_state(const Checkpoint& checkpoint) {
   }
 }
 
-void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& tell) {
+void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& report) {
   std::optional<Error> first;
   int good = 0;
   const auto verify = [&](const std::string& folder) {
@@ -153,10 +153,10 @@ void verify_checkpoints(const std::string& path, const std::function<void(const 
       ++good;
       std::int64_t bytes = 0;
       for (const CheckpointFile& file : checkpoint->manifest.files) bytes += file.bytes;
-      tell(fmt::format("{}: good: step {}, {} files of {} bytes", folder, checkpoint->manifest.step,
-                       checkpoint->manifest.files.size(), bytes));
+      report(fmt::format("{}: good: step {}, {} files of {} bytes", folder, checkpoint->manifest.step,
+                         checkpoint->manifest.files.size(), bytes));
     } catch (const Error& error) {
-      tell(error.what());
+      report(error.what());
       if (!first) first = error;
     }
   };
@@ -172,7 +172,7 @@ void verify_checkpoints(const std::string& path, const std::function<void(const 
       first = Error(ExitCode::checkpoint,
                     fmt::format("{}/{}: no checkpoint has this name, and no run resumes from it: step-00000010 is one",
                                 checkpoints.path(), name));
-      tell(first->what());
+      report(first->what());
     }
     retry_while_deleted(path, [&]() -> std::optional<bool> {
       auto steps = checkpoints.steps();
@@ -242,12 +242,12 @@ std::optional<Checkpoint> CheckpointFolder::newest_intact(const Warn& warn) cons
     }
     return Found{};
   });
-  tell_misnamed(found ? found->manifest.step : 0, warn);
+  warn_of_misnamed(found ? found->manifest.step : 0, warn);
   return found;
 }
 
 /// Tells of checkpoints that are passed over because of their names; those later than `chosen` have been told.
-void CheckpointFolder::tell_misnamed(std::int64_t chosen, const Warn& warn) const {
+void CheckpointFolder::warn_of_misnamed(std::int64_t chosen, const Warn& warn) const {
   for (const std::string& name : misnamed()) {
     warn(fmt::format("{}/{}: no checkpoint has this name; it is passed over", path_, name));
   }

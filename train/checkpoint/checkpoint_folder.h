@@ -43,7 +43,7 @@ void check_state(const Checkpoint& checkpoint);
 /// Verifies a checkpoint, or all complete ones of a run's folder, but for those that the run deletes meanwhile: every
 /// hash, config, and state. Tells each that is good or damaged. Throws Error(checkpoint) if there is none, or if one is
 /// damaged, with the first one's sentence.
-void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& tell);
+void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& report);
 
 class CheckpointFolder {
  public:
@@ -80,7 +80,7 @@ class CheckpointFolder {
   std::string nothing_saved_path() const { return path_ + "/nothing-saved-yet"; }
   /// Renames a complete checkpoint, to a name that nothing has. Return its last component.
   std::string set_aside(std::int64_t step) const;
-  void tell_misnamed(std::int64_t chosen, const Warn& warn) const;
+  void warn_of_misnamed(std::int64_t chosen, const Warn& warn) const;
 
   std::string path_;
 };

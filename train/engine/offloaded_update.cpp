@@ -13,12 +13,12 @@ OffloadedUpdate::OffloadedUpdate(Allocator& allocator, Stream& stream, DType dty
     places_[i] = {make("weights"), make("first moment"), make("second moment"), {}};
   }
   if (allocator.planning()) return;
-  coming_.order_with(stream);
-  going_.order_with(stream);
+  coming_.set_stream(stream);
+  going_.set_stream(stream);
 }
 
 void OffloadedUpdate::run(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper) {
-  const SideCopies::Mark begun = coming_.mark();
+  const CopyStream::Event begun = coming_.record();
   std::size_t next = 0;
   for (const AdamWSlice& slice : slices) {
     for (std::int64_t begin = 0; begin < slice.w.numel(); begin += piece_elements) {
@@ -32,24 +32,24 @@ void OffloadedUpdate::run(Stream& stream, std::span<const AdamWSlice> slices, co
       update(stream, places_[next++ % places_.size()], piece, hyper, begun);
     }
   }
-  going_.follow(gone_);
+  going_.wait(gone_);
 }
 
 void OffloadedUpdate::update(Stream& stream, Place& place, const AdamWSlice& piece, const AdamW& hyper,
-                             const SideCopies::Mark& begun) {
+                             const CopyStream::Event& begun) {
   const bool master = !piece.rounded.empty();  // else the weights are the model's, on the device
   AdamWSlice here = piece;
   here.m = place.m.view().prefix(piece.m.shape);
   here.v = place.v.view().prefix(piece.v.shape);
   if (master) here.w = place.w.view().prefix(piece.w.shape);
 
-  const SideCopies::Label fetch{.name = "optimizer state from host memory"};
-  const SideCopies::Label send{.name = "optimizer state to host memory"};
+  const CopyStream::Label fetch{.name = "optimizer state from host memory"};
+  const CopyStream::Label send{.name = "optimizer state to host memory"};
   coming_.copy(here.m, piece.m, begun, place.free, fetch);
   if (master) coming_.copy(here.w, piece.w, begun, place.free, fetch);
-  coming_.follow(coming_.copy(here.v, piece.v, begun, place.free, fetch));
+  coming_.wait(coming_.copy(here.v, piece.v, begun, place.free, fetch));
   adamw_update(stream, {&here, 1}, hyper);
-  const SideCopies::Mark updated = going_.mark();
+  const CopyStream::Event updated = going_.record();
   going_.copy(piece.m, here.m, updated, {}, send);
   if (master) going_.copy(piece.w, here.w, updated, {}, send);
   place.free = gone_ = going_.copy(piece.v, here.v, updated, {}, send);

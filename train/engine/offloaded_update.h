@@ -8,7 +8,7 @@
 #include <span>
 
 #include "framework/allocator.h"
-#include "framework/side_copies.h"
+#include "framework/copy_stream.h"
 #include "kernels/adamw.h"
 
 namespace ringtrain {
@@ -28,13 +28,14 @@ class OffloadedUpdate {
  private:
   struct Place {
     Tensor w, m, v;
-    SideCopies::Mark free;  // behind what took its last piece back
+    CopyStream::Event free;  // behind what took its last piece back
   };
-  void update(Stream& stream, Place& place, const AdamWSlice& piece, const AdamW& hyper, const SideCopies::Mark& begun);
+  void update(Stream& stream, Place& place, const AdamWSlice& piece, const AdamW& hyper,
+              const CopyStream::Event& begun);
 
   std::array<Place, 2> places_;
-  SideCopies coming_, going_;
-  SideCopies::Mark gone_;  // behind the last piece
+  CopyStream coming_, going_;
+  CopyStream::Event gone_;  // behind the last piece
 };
 
 }  // namespace ringtrain

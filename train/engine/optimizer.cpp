@@ -14,10 +14,10 @@ std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks,
   std::int64_t moment = 0;
   const auto& all = table.all();
   std::size_t id = 0;
-  for (int group = 0; group < table.groups(); ++group) {
-    const std::int64_t start = table.group_begin(group);
-    const Slice owned = GradientReduction::owned(table, group, ranks, rank);  // relative to the group
-    for (; id < all.size() && all[id].group == group; ++id) {
+  for (int bucket = 0; bucket < table.buckets(); ++bucket) {
+    const std::int64_t start = table.bucket_begin(bucket);
+    const Slice owned = GradientReduction::owned(table, bucket, ranks, rank);  // relative to the bucket
+    for (; id < all.size() && all[id].bucket == bucket; ++id) {
       const std::int64_t offset = all[id].offset, count = all[id].shape.numel();
       const std::int64_t begin = std::max(offset, start + owned.begin) - offset;
       const std::int64_t end = std::min(offset + count, start + owned.end) - offset;
@@ -33,13 +33,13 @@ std::vector<std::int64_t> owned_elements(const ParameterTable& table, int ranks)
   std::vector<std::int64_t> elements(static_cast<std::size_t>(ranks), 0);
   const auto& all = table.all();
   std::size_t id = 0;
-  for (int group = 0; group < table.groups(); ++group) {
+  for (int bucket = 0; bucket < table.buckets(); ++bucket) {
     // Parameters and slices both ascend: the last rank of one parameter may be the first of the next.
     int rank = 0;
-    for (; id < all.size() && all[id].group == group; ++id) {
-      const std::int64_t begin = all[id].offset - table.group_begin(group), end = begin + all[id].shape.numel();
-      for (Slice owned = GradientReduction::owned(table, group, ranks, rank);;
-           owned = GradientReduction::owned(table, group, ranks, ++rank)) {
+    for (; id < all.size() && all[id].bucket == bucket; ++id) {
+      const std::int64_t begin = all[id].offset - table.bucket_begin(bucket), end = begin + all[id].shape.numel();
+      for (Slice owned = GradientReduction::owned(table, bucket, ranks, rank);;
+           owned = GradientReduction::owned(table, bucket, ranks, ++rank)) {
         elements[static_cast<std::size_t>(rank)] +=
             std::max<std::int64_t>(0, std::min(end, owned.end) - std::max(begin, owned.begin));
         if (owned.end >= end || rank + 1 == ranks) break;
@@ -56,10 +56,10 @@ Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parame
       stream_(&stream),
       slices_(owned_slices(parameters.table(), ranks, rank)) {
   const DType model_dtype = parameters.all_weights().dtype, dtype = accumulator(model_dtype);
-  Allocator& home = offload ? allocator.host() : allocator;
-  first_ = home.make(Tag::optimizer, "first moment", dtype, {elements()});
-  second_ = home.make(Tag::optimizer, "second moment", dtype, {elements()});
-  if (dtype != model_dtype) master_ = home.make(Tag::optimizer, "master weights", dtype, {elements()});
+  Allocator& memory = offload ? allocator.host() : allocator;
+  first_ = memory.make(Tag::optimizer, "first moment", dtype, {elements()});
+  second_ = memory.make(Tag::optimizer, "second moment", dtype, {elements()});
+  if (dtype != model_dtype) master_ = memory.make(Tag::optimizer, "master weights", dtype, {elements()});
   if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, dtype, elements());
   for (const ParameterSlice& slice : slices_) {
     const Parameter& parameter = parameters.table()[slice.parameter];

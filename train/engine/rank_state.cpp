@@ -56,7 +56,7 @@ std::int64_t batch_tokens(const ExecutionShape& shape) {
 
 /// Return ranks whose GPU memory is exchanged in the order of this stream's work.
 std::unique_ptr<Communicator> ordered(std::unique_ptr<Communicator> ranks, Stream& stream) {
-  ranks->order_with(stream);
+  ranks->set_stream(stream);
   return ranks;
 }
 
@@ -112,9 +112,10 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
       compute(allocator, pool, trace),
       stream(compute.stream()),
       gpus(world ? gpu_ranks(config, *world, stream, trace) : nullptr),
-      ring(world ? ordered((gpus ? gpus.get() : world)->split(mesh.data_index(rank)), stream) : nullptr),
+      sequence_group(world ? ordered((gpus ? gpus.get() : world)->split(mesh.data_index(rank)), stream) : nullptr),
       parameters(allocator, table, config.training.dtype, purpose.training),
-      model(config.model, execution_shape(config, purpose, shard.ring_rank), allocator, parameters, stream, ring.get()),
+      model(config.model, execution_shape(config, purpose, shard.ring_rank), allocator, parameters, stream,
+            sequence_group.get()),
       batch(allocator.host(), execution_shape(config, purpose, shard.ring_rank).max_sequences,
             batch_tokens(execution_shape(config, purpose, shard.ring_rank)), config.training.dtype) {
   const std::int64_t evaluated = execution_shape(config, purpose, shard.ring_rank).max_evaluation_tokens;

@@ -49,7 +49,7 @@ class RankState {
   ComputeDevice compute;
   Stream& stream;
   std::unique_ptr<Communicator> gpus;  // all ranks, their GPU memory carried by NCCL; null: world carries it too
-  std::unique_ptr<Communicator> ring;
+  std::unique_ptr<Communicator> sequence_group;
   Parameters parameters;
   Transformer model;
   Batch batch;                       // of the first micro-batch, and of evaluation

@@ -14,7 +14,7 @@
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/launch.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/engine/fitting.h"
+#include "train/engine/memory_check.h"
 #include "train/evaluation/evaluator.h"
 
 namespace ringtrain {
@@ -92,7 +92,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
 
   const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
   const ParameterTable table = make_parameter_table(config.model);
-  require_fitting(config, plan_ranks(config, table, purpose), {here, launcher.ranks_of_process(launch.ranks)});
+  check_memory(config, plan_ranks(config, table, purpose), {here, launcher.ranks_of_process(launch.ranks)});
 
   std::vector<LengthResult> results;
   const auto evaluate_rank = [&](Communicator& world) {

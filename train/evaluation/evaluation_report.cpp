@@ -50,7 +50,7 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
   json["target_blocks"] = summary.target_blocks;
   json["target_tokens"] = summary.target_tokens;
   json["target_hash"] = summary.target_hash;
-  json["interval_meaningful"] = summary.documents >= fewest_documents;
+  json["interval_meaningful"] = summary.documents >= min_documents;
   json["results"] = nlohmann::ordered_json::array();
   for (const LengthResult& result : summary.results) {
     json["results"].push_back({{"context_length", result.context_length},
@@ -66,9 +66,9 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
 }
 
 bool is_evaluation_file(const std::string& path) {
-  constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
+  constexpr std::int64_t max_bytes = std::int64_t{16} << 20;
   try {
-    const auto json = nlohmann::json::parse(read_file(path, ExitCode::usage, most_bytes));
+    const auto json = nlohmann::json::parse(read_file(path, ExitCode::usage, max_bytes));
     constexpr std::array keys{"checkpoint", "trained_length", "documents", "target_tokens", "target_hash", "results"};
     return json.is_object() && std::ranges::all_of(keys, [&](const char* key) { return json.contains(key); });
   } catch (const std::exception&) {
@@ -97,9 +97,9 @@ std::string evaluation_table(const EvaluationSummary& summary) {
       "\nnll in nats a target token; change: nll minus that of the shortest context, paired by document; intervals:\n"
       "ratio estimator over documents with Student's t\n";
   if (beyond) text += fmt::format("*: longer than the {} tokens this model was trained on\n", summary.trained_length);
-  if (summary.documents < fewest_documents) {
+  if (summary.documents < min_documents) {
     text += fmt::format("With {} documents, fewer than {}, a confidence interval over documents would mean nothing.\n",
-                        summary.documents, fewest_documents);
+                        summary.documents, min_documents);
   }
   return text;
 }

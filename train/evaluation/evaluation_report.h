@@ -23,7 +23,7 @@ struct EvaluationSummary {
 };
 
 /// Below so many documents an interval over documents means nothing.
-inline constexpr std::int64_t fewest_documents = 20;
+inline constexpr std::int64_t min_documents = 20;
 
 EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained_length,
                              const EvaluationTargets& targets, std::vector<LengthResult> results);

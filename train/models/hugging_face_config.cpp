@@ -224,7 +224,7 @@ void read_window(JsonKeys& keys, const ModelClass& known, ModelConfig& model) {
   model.sliding_window = sliding > 0 ? window : 0;
 }
 
-void read_llama_family(JsonKeys& keys, const ModelClass& known, ModelConfig& model, std::vector<std::string>& notes) {
+void read_llama_family(JsonKeys& keys, const ModelClass& known, ModelConfig& model, std::vector<std::string>& logs) {
   model.hidden_size = keys.integer("hidden_size", known.hidden_size);
   model.num_hidden_layers = keys.integer("num_hidden_layers", known.layers);
   model.num_attention_heads = keys.integer("num_attention_heads", known.heads);
@@ -246,7 +246,7 @@ void read_llama_family(JsonKeys& keys, const ModelClass& known, ModelConfig& mod
   model.attention_bias = bias("attention_bias", llama || known.architecture == Architecture::qwen3);
   model.mlp_bias = bias("mlp_bias", llama);
   read_window(keys, known, model);
-  read_rope(keys, default_theta, model, notes);
+  read_rope(keys, default_theta, model, logs);
 }
 
 void read_gpt2(JsonKeys& keys, const ModelClass& known, ModelConfig& model) {
@@ -264,7 +264,7 @@ void read_gpt2(JsonKeys& keys, const ModelClass& known, ModelConfig& model) {
   require_activation(keys, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});
 }
 
-void settle_other_keys(JsonKeys& keys, std::vector<std::string>& notes) {
+void settle_other_keys(JsonKeys& keys, std::vector<std::string>& logs) {
   for (const Refusal& refusal : refusals) {
     if (!keys.has(refusal.key) || keys.at(refusal.key) == nlohmann::json::parse(refusal.harmless)) continue;
     keys.refuse(refusal.key, fmt::format("is {}; {}", shown(keys.at(refusal.key)), refusal.why));
@@ -275,7 +275,7 @@ void settle_other_keys(JsonKeys& keys, std::vector<std::string>& notes) {
     if (keys.has(key) && keys.real(key, 0) != 0) dropped.push_back(fmt::format("{} {}", key, keys.real(key, 0)));
   }
   if (!dropped.empty()) {
-    notes.push_back(
+    logs.push_back(
         fmt::format("{}: dropout ({}) has no effect: training here has none", keys.path(), fmt::join(dropped, ", ")));
   }
   for (const std::string_view key : harmless) keys.names(std::string(key));
@@ -349,10 +349,10 @@ HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::
   if (known.architecture == Architecture::gpt2) {
     read_gpt2(keys, known, model);
   } else {
-    read_llama_family(keys, known, model, config.notes);
+    read_llama_family(keys, known, model, config.logs);
   }
   read_ends(keys, config);
-  settle_other_keys(keys, config.notes);
+  settle_other_keys(keys, config.logs);
   check(model, path);
   return config;
 }

@@ -17,7 +17,7 @@ struct HuggingFaceConfig {
   ModelConfig model;  // resolved, and one that the layers compute
   std::optional<std::int64_t> bos_token_id;
   std::vector<std::int64_t> eos_token_ids;  // a model may end its text in several ways
-  std::vector<std::string> notes;           // what a person should know of it, a sentence each
+  std::vector<std::string> logs;            // what a person should know of it, a sentence each
 };
 
 /// Return whether a folder has a config.json, and so is to be read as a Hugging Face folder.

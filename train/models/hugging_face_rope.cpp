@@ -77,7 +77,7 @@ void refuse_partial(JsonKeys& keys) {
 }
 
 void read_trained_length(JsonKeys& keys, JsonKeys& section, const ModelConfig& model, RopeScalingConfig& scaling,
-                         std::vector<std::string>& notes) {
+                         std::vector<std::string>& logs) {
   const char* const key = "original_max_position_embeddings";
   const bool inside = section.has(key);
   if (keys.has(key)) {  // transformers, too, lets the outer one win
@@ -86,16 +86,16 @@ void read_trained_length(JsonKeys& keys, JsonKeys& section, const ModelConfig& m
     scaling.original_max_position_embeddings = section.integer(key, 0);
   } else {
     scaling.original_max_position_embeddings = model.max_position_embeddings;
-    notes.push_back(
+    logs.push_back(
         fmt::format("{}: {} is missing, so it is max_position_embeddings = {}, as in transformers; if that "
                     "is the extended length, set model.rope_scaling.{} yourself",
                     keys.path(), key, model.max_position_embeddings, key));
   }
 }
 
-/// Reads what the type uses. Other keys of these names are passed over, as in transformers, and a note says so.
+/// Reads what the type uses. Other keys of these names are passed over, as in transformers, and a log says so.
 void read_scaling(JsonKeys& keys, JsonKeys& section, const ModelConfig& model, RopeScalingConfig& scaling,
-                  std::vector<std::string>& notes) {
+                  std::vector<std::string>& logs) {
   const RopeScalingConfig defaults;
   switch (scaling.type) {
     case RopeType::none:
@@ -127,10 +127,10 @@ void read_scaling(JsonKeys& keys, JsonKeys& section, const ModelConfig& model, R
   }
   const bool trained =
       scaling.type == RopeType::yarn || scaling.type == RopeType::llama3 || scaling.type == RopeType::longrope;
-  if (trained) read_trained_length(keys, section, model, scaling, notes);
+  if (trained) read_trained_length(keys, section, model, scaling, logs);
 }
 
-void settle_other_keys(JsonKeys& section, RopeType type, std::vector<std::string>& notes) {
+void settle_other_keys(JsonKeys& section, RopeType type, std::vector<std::string>& logs) {
   constexpr std::array<std::string_view, 11> known{"factor",           "original_max_position_embeddings",
                                                    "attention_factor", "beta_fast",
                                                    "beta_slow",        "mscale",
@@ -140,8 +140,8 @@ void settle_other_keys(JsonKeys& section, RopeType type, std::vector<std::string
   section.names("finetuned");  // a remark of YaRN's authors
   for (const std::string& key : section.unasked()) {
     if (key == "long_factor" || std::find(known.begin(), known.end(), key) != known.end()) {
-      notes.push_back(fmt::format("{}: {} has no effect with rope_type {}, as in transformers", section.path(), key,
-                                  type == RopeType::none ? "default" : name_of(type)));
+      logs.push_back(fmt::format("{}: {} has no effect with rope_type {}, as in transformers", section.path(), key,
+                                 type == RopeType::none ? "default" : name_of(type)));
     } else if (key == "full_attention" || key == "sliding_attention") {
       section.refuse(key, "rotary frequencies that differ from layer to layer are not computed here");
     } else {
@@ -151,7 +151,7 @@ void settle_other_keys(JsonKeys& section, RopeType type, std::vector<std::string
 }
 
 Rope read_section(JsonKeys& keys, const char* name, double theta, const ModelConfig& model,
-                  std::vector<std::string>& notes) {
+                  std::vector<std::string>& logs) {
   const json& object = keys.at(name);
   if (!object.is_object()) keys.refuse(name, fmt::format("is {}, but must be an object", shown(object)));
   JsonKeys section(object, keys.path(), std::string(name) + ".");
@@ -161,9 +161,9 @@ Rope read_section(JsonKeys& keys, const char* name, double theta, const ModelCon
   const bool nested = object.contains("full_attention") || object.contains("sliding_attention");
   if (!nested) {
     rope.scaling.type = read_type(section);
-    read_scaling(keys, section, model, rope.scaling, notes);
+    read_scaling(keys, section, model, rope.scaling, logs);
   }
-  settle_other_keys(section, rope.scaling.type, notes);
+  settle_other_keys(section, rope.scaling.type, logs);
   return rope;
 }
 
@@ -197,19 +197,19 @@ json section_of(const RopeScalingConfig& scaling) {
 
 }  // namespace
 
-void read_rope(JsonKeys& keys, double theta, ModelConfig& model, std::vector<std::string>& notes) {
+void read_rope(JsonKeys& keys, double theta, ModelConfig& model, std::vector<std::string>& logs) {
   Rope rope{.theta = keys.has("rope_theta") ? keys.real("rope_theta", theta) : theta, .scaling = {}};
   refuse_partial(keys);
   const bool older = filled(keys, "rope_scaling"), newer = filled(keys, "rope_parameters");
   const double outer_theta = rope.theta;
-  if (newer) rope = read_section(keys, "rope_parameters", outer_theta, model, notes);
+  if (newer) rope = read_section(keys, "rope_parameters", outer_theta, model, logs);
   if (older) {
     std::vector<std::string> own_notes;
     const Rope other = read_section(keys, "rope_scaling", newer ? rope.theta : outer_theta, model, own_notes);
     if (newer && (other.theta != rope.theta || !same(other.scaling, rope.scaling))) {
       keys.refuse("rope_scaling", "says otherwise than rope_parameters; remove the one that is not meant");
     }
-    if (!newer) notes.insert(notes.end(), own_notes.begin(), own_notes.end());
+    if (!newer) logs.insert(logs.end(), own_notes.begin(), own_notes.end());
     rope = other;
   }
   keys.names("original_max_position_embeddings");  // without a scaling that uses it, it says nothing

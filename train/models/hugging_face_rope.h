@@ -13,8 +13,8 @@ namespace ringtrain {
 
 /// Sets rope_theta and rope_scaling of a model whose max_position_embeddings is set, as transformers 5 would: what
 /// stands in the section goes before the file's own rope_theta, and that before theta, the class's default. Where the
-/// trained length is not given it is max_position_embeddings, which a note says. Throws Error(checkpoint).
-void read_rope(JsonKeys& keys, double theta, ModelConfig& model, std::vector<std::string>& notes);
+/// trained length is not given it is max_position_embeddings, which a log says. Throws Error(checkpoint).
+void read_rope(JsonKeys& keys, double theta, ModelConfig& model, std::vector<std::string>& logs);
 
 /// Adds rope_parameters, rope_theta and rope_scaling.
 void write_rope(const ModelConfig& model, nlohmann::json& json);

@@ -19,7 +19,7 @@ using namespace ringtrain;
 
 namespace {
 
-constexpr std::int64_t most_ranks = 1024, most_threads = 1024;  // as in a config
+constexpr std::int64_t max_ranks = 1024, max_threads = 1024;  // as in a config
 
 /// Reads "DATAxSEQUENCE" into the mesh.
 void read_mesh(std::string_view text, MeshConfig& mesh) {
@@ -28,11 +28,11 @@ void read_mesh(std::string_view text, MeshConfig& mesh) {
   if (data.ec == std::errc{} && data.ptr != end && *data.ptr == 'x') {
     const auto sequence = std::from_chars(data.ptr + 1, end, mesh.sequence);
     if (sequence.ec == std::errc{} && sequence.ptr == end && mesh.data >= 1 && mesh.sequence >= 1 &&
-        mesh.data <= most_ranks && mesh.sequence <= most_ranks) {
+        mesh.data <= max_ranks && mesh.sequence <= max_ranks) {
       return;
     }
   }
-  fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, two numbers from 1 to {}, e.g. 1x2", text, most_ranks);
+  fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, two numbers from 1 to {}, e.g. 1x2", text, max_ranks);
 }
 
 /// Return what `--output` may replace.
@@ -81,7 +81,7 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->type_name("N");
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, most_threads))
+      ->check(CLI::Range(std::int64_t{0}, max_threads))
       ->type_name("N");
   app.add_option("--device", options.device,
                  "cpu | cuda | auto: cuda if the checkpoint was made there and this build has it")
@@ -92,18 +92,18 @@ int run(int argc, char** argv, Launcher& launcher) {
           ->type_name("FILE.json");
   app.add_flag("--overwrite", overwrite, "let --output replace any file that this evaluation does not read")
       ->needs(output_option);
-  if (!parse_command_line(app, argc, argv, launcher.leads())) return 0;
+  if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
 
   read_mesh(mesh, options.mesh);
   check_context_lengths(options.request.context_lengths, "--context-lengths");
   std::optional<OutputFile> file;
-  if (output_option->count() > 0 && launcher.leads()) {
+  if (output_option->count() > 0 && launcher.is_rank_zero()) {
     file.emplace(output, output_rules(options, overwrite), ExitCode::usage);
   }
   std::optional<HashProgress> hashing;
-  if (launcher.leads()) hashing.emplace("evaluate");
+  if (launcher.is_rank_zero()) hashing.emplace("evaluate");
   const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
-  if (!launcher.leads()) return 0;
+  if (!launcher.is_rank_zero()) return 0;
   std::fputs(evaluation_table(summary).c_str(), stdout);
   if (file) {
     file->file().write(evaluation_json(summary).dump(2) + "\n");

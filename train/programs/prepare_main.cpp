@@ -49,7 +49,7 @@ bool parse(Arguments& arguments, int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  prepare --input /usr/include --output headers.h5\n"
-      "  prepare --input book.txt notes/ --output text.h5 --validation-fraction 0.05\n"
+      "  prepare --input book.txt logs/ --output text.h5 --validation-fraction 0.05\n"
       "  prepare --synthetic recall --documents 500 --length 4096 --output recall.h5\n\n"
       "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read, "
       "130 or 143 after SIGINT or SIGTERM. Whatever the end, but for 0 nothing is left.");
@@ -153,7 +153,7 @@ void prepare_text_corpus(const Arguments& arguments) {
                     sources.duplicates, sources.binary, sources.empty, sources.unreadable, sources.special,
                     sources.links));
   if (summary.validation_documents == 0 && arguments.validation_fraction > 0) {
-    print("note", "one document alone cannot be split: there is no validation part");
+    print("log", "one document alone cannot be split: there is no validation part");
   }
 }
 

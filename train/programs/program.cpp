@@ -89,7 +89,7 @@ int run_rank_program(const char* name, const std::function<int(Launcher& launche
       launcher.finish(code);
     });
     if (!error) return code;
-    const Launcher::LastWords words = launcher.fail(*error);
+    const Launcher::ErrorReport words = launcher.fail(*error);
     if (!words.told) return static_cast<int>(error->code());
     if (!words.calls.empty()) {
       write_message(stderr, fmt::format("{}: what each rank did last:\n{}", name, words.calls));

@@ -80,15 +80,15 @@ int run(int argc, char** argv, Launcher& launcher) {
                      "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
                      "else; ends with 4 if one is damaged")
           ->type_name("PATH");
-  if (!parse_command_line(app, argc, argv, launcher.leads())) return 0;
+  if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
   if (help_config) {
-    if (launcher.leads()) std::fputs(config_reference().c_str(), stdout);
+    if (launcher.is_rank_zero()) std::fputs(config_reference().c_str(), stdout);
     return 0;
   }
   std::optional<HashProgress> hashing;  // of data and checkpoints, before the run begins
-  if (launcher.leads()) hashing.emplace("train");
+  if (launcher.is_rank_zero()) hashing.emplace("train");
   if (verify->count() > 0) {
-    if (launcher.leads()) {
+    if (launcher.is_rank_zero()) {
       verify_checkpoints(verify_path, [](const std::string& line) { std::printf("%s\n", line.c_str()); });
     }
     return 0;
@@ -112,18 +112,18 @@ int run(int argc, char** argv, Launcher& launcher) {
     fail(ExitCode::usage, "--dump-step {}: needs --dump DIR", options.dump.step);
   }
   if (!trace_steps.empty()) read_trace_steps(trace_steps, options.trace);
-  const Note note = [&](const std::string& line) {
-    if (launcher.leads()) write_message(stderr, fmt::format("train: {}\n", line));
+  const Log log = [&](const std::string& line) {
+    if (launcher.is_rank_zero()) write_message(stderr, fmt::format("train: {}\n", line));
   };
-  const Run prepared = prepare_run(options, note, launcher);
+  const Run prepared = prepare_run(options, log, launcher);
   hashing.reset();
   if (dry_run) {
-    if (launcher.leads()) std::fputs(dry_run_report(prepared, launcher).c_str(), stdout);
+    if (launcher.is_rank_zero()) std::fputs(dry_run_report(prepared, launcher).c_str(), stdout);
     flush_results();
-    require_fitting_plan(prepared, launcher);
+    check_plan_memory(prepared, launcher);
     return 0;
   }
-  return static_cast<int>(train(prepared, note, launcher));
+  return static_cast<int>(train(prepared, log, launcher));
 }
 
 }  // namespace

@@ -56,13 +56,13 @@ EmptySteps find_empty_steps(const EmptyWindows& windows, const Sampler& sampler,
     return result;
   }
   std::int64_t drawn = 0;
-  for (std::int64_t step = result.first; step <= training.steps && drawn < EmptySteps::most_samples; ++step) {
+  for (std::int64_t step = result.first; step <= training.steps && drawn < EmptySteps::max_samples; ++step) {
     result.last = step;
     const std::int64_t empty = leading_empty(windows, sampler, training, origin, step);
     drawn += empty + 1;
     if (empty < training.global_batch_size) continue;
     ++result.count;
-    if (result.named.size() < EmptySteps::most_named) result.named.push_back(step);
+    if (result.named.size() < EmptySteps::max_named) result.named.push_back(step);
   }
   return result;
 }

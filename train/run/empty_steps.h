@@ -40,12 +40,12 @@ bool is_empty_step(const EmptyWindows& windows, const Sampler& sampler, const Tr
 
 /// What a look ahead finds.
 struct EmptySteps {
-  static constexpr std::int64_t most_samples = 10'000'000;  // that the look ahead draws: a few seconds
-  static constexpr std::size_t most_named = 8;
+  static constexpr std::int64_t max_samples = 10'000'000;  // that the look ahead draws: a few seconds
+  static constexpr std::size_t max_named = 8;
 
   std::int64_t windows = 0;          // of the corpus
   std::int64_t empty_windows = 0;    // of them
-  std::int64_t first = 0, last = 0;  // steps looked at, both included; all that are left but for most_samples
+  std::int64_t first = 0, last = 0;  // steps looked at, both included; all that are left but for max_samples
   std::int64_t end = 0;              // training.steps
   std::int64_t count = 0;            // of them: empty
   std::vector<std::int64_t> named;   // the first of these

@@ -57,9 +57,9 @@ std::string differing(const FolderContent& content, const Config& config) {
 }
 
 /// Return the checkpoint that --resume names.
-Checkpoint open_named(const std::string& path, const Note& note) {
+Checkpoint open_named(const std::string& path, const Log& log) {
   if (!is_run_folder(path)) return open_checkpoint(path);
-  std::optional<Checkpoint> newest = CheckpointFolder(path + "/checkpoints").newest_intact(note);
+  std::optional<Checkpoint> newest = CheckpointFolder(path + "/checkpoints").newest_intact(log);
   if (!newest) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
   return *std::move(newest);
 }
@@ -78,29 +78,28 @@ void check_same_run(const Checkpoint& checkpoint, const RunFolder& folder, const
        folder.path(), checkpoint.path);
 }
 
-RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string& data_hash, const Note& note) {
+RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
   RunStart start;
   start.checkpoint = std::move(checkpoint);
-  check_resumable(*start.checkpoint, config, data_hash, note);
+  check_resumable(*start.checkpoint, config, data_hash, log);
   const CheckpointManifest& manifest = start.checkpoint->manifest;
   start.step = manifest.step;
   start.samples = manifest.samples;
   start.tokens = manifest.tokens;
   start.skipped_steps = manifest.skipped_steps;
-  note(fmt::format("resuming from {}: {} steps, {} tokens done", start.checkpoint->path, start.step, start.tokens));
+  log(fmt::format("resuming from {}: {} steps, {} tokens done", start.checkpoint->path, start.step, start.tokens));
   return start;
 }
 
 }  // namespace
 
-void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash,
-                     const Note& note) {
+void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
   std::vector<std::string> refused;
   for (const ConfigDifference& difference : differences(checkpoint.config, config)) {
     if (any_above(difference.key, kept_on_resume)) {
       refused.push_back(change(difference));
     } else {
-      note("changed since the checkpoint: " + change(difference));
+      log("changed since the checkpoint: " + change(difference));
     }
   }
   if (checkpoint.manifest.data_hash != data_hash) {
@@ -114,13 +113,13 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
   }
 }
 
-void check_weights_fit(const Checkpoint& checkpoint, const Config& config, const Note& note) {
+void check_weights_fit(const Checkpoint& checkpoint, const Config& config, const Log& log) {
   std::vector<std::string> refused;
   for (const ConfigDifference& difference : differences(checkpoint.config, config)) {
     if (!is_or_below(difference.key, "model")) {
-      if (difference.key == "training.seq_len") note("not that of the weights: " + change(difference));
+      if (difference.key == "training.seq_len") log("not that of the weights: " + change(difference));
     } else if (any_above(difference.key, free_with_weights)) {
-      note("not that of the weights: " + change(difference));
+      log("not that of the weights: " + change(difference));
     } else {
       refused.push_back(change(difference));
     }
@@ -154,28 +153,28 @@ void check_folder(const StartRequest& request, const RunFolder& folder, const Fo
 }
 
 RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
-                      const Config& config, const std::string& data_hash, const Note& note) {
+                      const Config& config, const std::string& data_hash, const Log& log) {
   if (!request.resume_path.empty() && !request.init_from.empty()) {
     fail(ExitCode::usage, "--resume PATH and --init-from exclude each other");
   }
   if (!request.resume_path.empty() && !same_folder(request.resume_path, folder.path())) {
-    Checkpoint checkpoint = open_named(request.resume_path, note);
+    Checkpoint checkpoint = open_named(request.resume_path, log);
     check_same_run(checkpoint, folder, content, config);
-    return resumed(std::move(checkpoint), config, data_hash, note);
+    return resumed(std::move(checkpoint), config, data_hash, log);
   }
   if (request.resume) {
-    std::optional<Checkpoint> newest = CheckpointFolder(folder.checkpoints_path()).newest_intact(note);
-    if (newest) return resumed(*std::move(newest), config, data_hash, note);
-    note(fmt::format("{}: there is no checkpoint to resume from; starting afresh", folder.path()));
+    std::optional<Checkpoint> newest = CheckpointFolder(folder.checkpoints_path()).newest_intact(log);
+    if (newest) return resumed(*std::move(newest), config, data_hash, log);
+    log(fmt::format("{}: there is no checkpoint to resume from; starting afresh", folder.path()));
   } else if (!content.empty()) {
-    note(fmt::format("{}: the run that was here saved nothing; it begins again", folder.path()));
+    log(fmt::format("{}: the run that was here saved nothing; it begins again", folder.path()));
   }
   RunStart start;
   if (!request.init_from.empty()) {
     start.checkpoint = open_checkpoint(request.init_from);
     start.weights_only = true;
-    check_weights_fit(*start.checkpoint, config, note);
-    note(fmt::format("starting with the weights of {}", start.checkpoint->path));
+    check_weights_fit(*start.checkpoint, config, log);
+    log(fmt::format("starting with the weights of {}", start.checkpoint->path));
   }
   return start;
 }

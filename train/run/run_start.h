@@ -27,7 +27,7 @@ struct RunStart {
   std::int64_t skipped_steps = 0;  // of the steps done: without an update
 };
 
-using Note = std::function<void(const std::string&)>;
+using Log = std::function<void(const std::string&)>;
 
 /// Throws Error(usage) if the request cannot be what its author meant for a folder with this content: a run stands
 /// there and this is no resume. One that never saved anything may begin again, by the same command. Throws
@@ -35,17 +35,16 @@ using Note = std::function<void(const std::string&)>;
 void check_folder(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
                   const Config& config);
 
-/// Return how to begin, after check_folder(); notes tell what a person should know (a damaged checkpoint passed over,
+/// Return how to begin, after check_folder(); logs tell what a person should know (a damaged checkpoint passed over,
 /// changed keys, a fresh start). Throws Error(usage) if the checkpoint belongs to another run than the folder,
 /// Error(checkpoint) if it is missing, damaged or unlike this config (every differing key with both values).
 RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
-                      const Config& config, const std::string& data_hash, const Note& note);
+                      const Config& config, const std::string& data_hash, const Log& log);
 
-/// Throws Error(checkpoint) if a key differs that a resume must keep; notes each that differs and may.
-void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash,
-                     const Note& note);
+/// Throws Error(checkpoint) if a key differs that a resume must keep; logs each that differs and may.
+void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log);
 /// Throws Error(checkpoint) if the weights belong to another model; rope scaling and theta, window, and everything
 /// outside model may differ.
-void check_weights_fit(const Checkpoint& checkpoint, const Config& config, const Note& note);
+void check_weights_fit(const Checkpoint& checkpoint, const Config& config, const Log& log);
 
 }  // namespace ringtrain

@@ -2,7 +2,7 @@
 import dataclasses
 import typing
 
-from comparison.groups import accuracy, kernels, memory, peer_attention, ring, steps
+from comparison.groups import accuracy, kernels, memory, baseline_attention, ring, steps
 from comparison.groups.context import Context
 
 __all__ = ["Context", "GROUPS", "Group", "names", "run"]
@@ -12,17 +12,17 @@ __all__ = ["Context", "GROUPS", "Group", "names", "run"]
 class Group:
     title: str
     measure: typing.Callable  # (context) -> rows, figures
-    needs_peer: bool = False
+    needs_baseline: bool = False
     has_targets: bool = True
 
 
 GROUPS = {
     "attention": Group("attention over a large product, one core", kernels.attention),
     "scaling": Group("attention on all cores over one", kernels.scaling),
-    "peer-attention": Group("attention over PyTorch's on all cores", peer_attention.measure, needs_peer=True),
-    "gpt2": Group("a training step of GPT-2 124M", lambda context: steps.measure(context, "gpt2"), needs_peer=True),
+    "peer-attention": Group("attention over PyTorch's on all cores", baseline_attention.measure, needs_baseline=True),
+    "gpt2": Group("a training step of GPT-2 124M", lambda context: steps.measure(context, "gpt2"), needs_baseline=True),
     "llama": Group("a training step of a Llama of 124M", lambda context: steps.measure(context, "llama"),
-                   needs_peer=True, has_targets=False),
+                   needs_baseline=True, has_targets=False),
     "ring": Group("a training step on a ring over one rank", ring.measure),
     "memory": Group("what a rank holds as the ring grows", memory.measure),
     "accuracy": Group("the error of a ring over that of one rank", accuracy.measure),

@@ -6,7 +6,7 @@ from comparison import machine
 from comparison.table import Figure
 from comparison.workers import Worker, WorkerError
 
-PEERS = pathlib.Path(__file__).resolve().parents[2] / "peers"
+BASELINES = pathlib.Path(__file__).resolve().parents[2] / "baselines"
 
 
 @dataclasses.dataclass
@@ -14,7 +14,7 @@ class Context:
     quick: bool
     pairs: int | None  # None: the group's own number
     threads: int
-    peer_python: str | None
+    baseline_python: str | None
     bin: pathlib.Path
     _ours: Worker | None = None
 
@@ -29,11 +29,11 @@ class Context:
             self._ours = Worker([self.bin / "compare_worker"], self.threads, library_threads=1)
         return self._ours
 
-    def peer(self, script, *arguments):
-        """Return a new process of a peer; whoever asks for it closes it."""
-        if self.peer_python is None:
+    def baseline(self, script, *arguments):
+        """Return a new process of a baseline; whoever asks for it closes it."""
+        if self.baseline_python is None:
             raise WorkerError("there is no interpreter with PyTorch")
-        return Worker([self.peer_python, "-u", PEERS / script, *arguments], self.threads, self.threads)
+        return Worker([self.baseline_python, "-u", BASELINES / script, *arguments], self.threads, self.threads)
 
     def product(self, threads, seconds=0.25):
         """Return the rate of the fastest library's large product, measured now, and the rates of all by name."""
@@ -77,7 +77,7 @@ class Figures:
 
 def measure_pairs(rows, count, pair, figures):
     """Calls pair() until each row has `count` ratios: pair returns one a row. A pair beside a busy neighbour is thrown
-    away and measured again, `count` times at most; what is disturbed after that is kept and counted. When a peer fails,
+    away and measured again, `count` times at most; what is disturbed after that is kept and counted. When a baseline fails,
     no row keeps any."""
     spare = count
     try:

@@ -15,7 +15,7 @@ TARGETS = {
     ("backward", True, 64): (0.82, 0.90),
     ("backward", True, 128): (0.82, 0.90),
 }
-HEADS = (2, 8)  # with 8 of 128 a head's rows are 4 KiB apart, which maps them all to one set of a first cache
+HEADS = (2, 8)  # with 8 of 128 a head's rows are 4 KiB apart, which maps them all to one set of an L1 cache
 
 
 def named(direction, head, causal):

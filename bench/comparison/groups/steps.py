@@ -26,27 +26,27 @@ def measure(context, model):
     flops = training.flops_per_token(report) * SEQUENCES * LENGTH
     figures.add(f"{name}: model FLOPs of a step, (6 N + 6 L C T) a token", "TFLOP", flops * 1e-12)
 
-    peers = {}
+    baselines = {}
     for mode in modes:
         try:
-            peers[mode] = context.peer("training.py", model, mode)
-            peers[mode].ask(kind="steps", count=1, sequences=SEQUENCES, length=LENGTH, timeout=1200)  # warm-up
+            baselines[mode] = context.baseline("training.py", model, mode)
+            baselines[mode].ask(kind="steps", count=1, sequences=SEQUENCES, length=LENGTH, timeout=1200)  # warm-up
         except WorkerError as error:
             rows[mode].why = str(error)
-            peers.pop(mode, None)
+            baselines.pop(mode, None)
 
     def pair():
         ours, of_product = our_step(context, config, settings, flops, figures, name)
         ratios = [of_product]
-        for mode, peer in peers.items():
-            theirs = peer.ask(kind="steps", count=1, sequences=SEQUENCES, length=LENGTH)["seconds"]
+        for mode, baseline in baselines.items():
+            theirs = baseline.ask(kind="steps", count=1, sequences=SEQUENCES, length=LENGTH)["seconds"]
             figures.add(f"{name} step, PyTorch {mode}", "s", theirs)
             ratios.append(theirs / ours)
         return ratios
 
-    measure_pairs([product_row, *(rows[mode] for mode in peers)], context.count(), pair, figures)
-    for peer in peers.values():
-        peer.close()
+    measure_pairs([product_row, *(rows[mode] for mode in baselines)], context.count(), pair, figures)
+    for baseline in baselines.values():
+        baseline.close()
     return [product_row, *rows.values()], figures.all()
 
 

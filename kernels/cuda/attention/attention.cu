@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "kernels/cuda/attention/attention_calls.cuh"
-#include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace ringtrain::cuda {
 
@@ -48,7 +48,7 @@ void* aligned_workspace(const TensorView& workspace, std::size_t needed) {
 template <class T>
 ForwardCall<T> forward_call(const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
                             const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
-                            const AttentionEnds& ends) {
+                            const AttentionPhase& phase) {
   return {shape,
           token_map(queries),
           token_map(keys),
@@ -58,10 +58,10 @@ ForwardCall<T> forward_call(const AttentionShape& shape, const TensorView& q, co
           state.o.as<float>(),
           state.m.as<float>(),
           state.l.as<float>(),
-          ends.first,
-          ends.last,
-          ends.last ? static_cast<T*>(ends.out.data) : nullptr,
-          ends.last ? ends.lse.as<float>() : nullptr};
+          phase.init,
+          phase.finalize,
+          phase.finalize ? static_cast<T*>(phase.out.data) : nullptr,
+          phase.finalize ? phase.lse.as<float>() : nullptr};
 }
 
 template <class T>
@@ -97,21 +97,21 @@ std::size_t attention_workspace_bytes(const Stream&, const AttentionShape& shape
 
 void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
                        const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
-                       const AttentionState& state, const AttentionEnds& ends, const TensorView& workspace) {
+                       const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace) {
   check_head(shape.D);
   const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
-  if (hopper_takes(stream, shape, q.dtype, Tq, Tk) && aligned({q.data, k.data, v.data, state.o.data, ends.out.data})) {
+  if (hopper_takes(stream, shape, q.dtype, Tq, Tk) && aligned({q.data, k.data, v.data, state.o.data, phase.out.data})) {
     void* const memory = aligned_workspace(workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
-    return hopper::forward(stream, shape, q, k, v, queries, keys, state, ends, memory);
+    return hopper::forward(stream, shape, q, k, v, queries, keys, state, phase, memory);
   }
-  if (tensor_cores_take(q.dtype, shape.D) && aligned({q.data, k.data, v.data, state.o.data, ends.out.data})) {
-    return tensor_forward(stream.cuda(), forward_call<__nv_bfloat16>(shape, q, k, v, queries, keys, state, ends));
+  if (tensor_cores_take(q.dtype, shape.D) && aligned({q.data, k.data, v.data, state.o.data, phase.out.data})) {
+    return tensor_forward(stream.cuda(), forward_call<__nv_bfloat16>(shape, q, k, v, queries, keys, state, phase));
   }
   if (q.dtype == DType::bfloat16) {
-    return general_forward(stream.cuda(), forward_call<__nv_bfloat16>(shape, q, k, v, queries, keys, state, ends));
+    return general_forward(stream.cuda(), forward_call<__nv_bfloat16>(shape, q, k, v, queries, keys, state, phase));
   }
   ensure(q.dtype == DType::float32, "attention on CUDA takes bfloat16 and float32");
-  general_forward(stream.cuda(), forward_call<float>(shape, q, k, v, queries, keys, state, ends));
+  general_forward(stream.cuda(), forward_call<float>(shape, q, k, v, queries, keys, state, phase));
 }
 
 void attention_backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,

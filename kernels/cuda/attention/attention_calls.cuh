@@ -1,6 +1,6 @@
 // One call of attention as its kernels receive it: typed device pointers and the maps of tokens, one kernel argument by
-// value. What kernels/cuda/attention/attention.cu chooses between: the tensor-core path (bfloat16, heads of 64 and 128) and the
-// general one. Hopper's has a header of its own (hopper/attention_hopper.h).
+// value. What kernels/cuda/attention/attention.cu chooses between: the tensor-core path (bfloat16, heads of 64 and 128)
+// and the general one. Hopper's has a header of its own (hopper/attention_hopper.h).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,7 +21,7 @@ struct ForwardCall {
   TokenMap queries, keys;
   const T *q, *k, *v;  // [B, Tq, H, D], [B, Tk, G, D] twice
   float *o, *m, *l;    // [B, Tq, H, D], [B, H, Tq] twice
-  bool first, last;    // of a state's blocks: AttentionEnds
+  bool first, last;    // of a state's blocks: AttentionPhase
   T* out;              // [B, Tq, H, D]; null but at the last
   float* lse;          // [B, H, Tq]; the same
 };

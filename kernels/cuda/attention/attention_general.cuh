@@ -77,10 +77,10 @@ __device__ __forceinline__ void add_weighted(float (&sum)[C::elements], const fl
 
 /// Return whether query i of one tile sees key j of another. The documents are those of the tiles' first tokens, or
 /// null.
-__device__ __forceinline__ bool visible(const Sight& sight, int i, int j, int queries,
+__device__ __forceinline__ bool visible(const TileMask& tile_mask, int i, int j, int queries,
                                         const std::int32_t* query_documents, const std::int32_t* key_documents) {
-  if (sight.all) return true;
-  if (!sight.sees(i, j)) return false;
+  if (tile_mask.all) return true;
+  if (!tile_mask.is_visible(i, j)) return false;
   return query_documents == nullptr || i >= queries || __ldg(query_documents + i) == __ldg(key_documents + j);
 }
 

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constan
   float dk[C::elements] = {}, dv[C::elements] = {};
   do {
     const Tile queries = cursor.tile(call.queries, C::tile);
-    const Sight sight = sight_of(call.shape.mask, queries, tile, C::tile, shared.seen.documents, queries);
+    const TileMask tile_mask = tile_mask_of(call.shape.mask, queries, tile, C::tile, shared.seen.documents, queries);
     for (int h = g * group; h < (g + 1) * group; ++h) {
       const std::int64_t q = ((std::int64_t{b} * call.queries.tokens + queries.begin) * H + h) * D;
       const std::int64_t row = (std::int64_t{b} * H + h) * call.queries.tokens + queries.begin;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constan
 #pragma unroll
       for (int i = 0; i < C::scores; ++i) {
         const int query = at.sub + C::per_row * i;
-        const bool seen = visible(sight, query, at.row, queries.count, documents_at(call.queries, b, queries.begin),
+        const bool seen = visible(tile_mask, query, at.row, queries.count, documents_at(call.queries, b, queries.begin),
                                   documents_at(call.keys, b, tile.begin));
         const Gradient gradient = gradient_of<C>(shared, query, at.row, seen, scale, D);
         shared.p[at.row][query] = gradient.p;
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(C::threads, 1) query_kernel(const __grid_const
   float dq[C::elements] = {};
   do {
     const Tile keys = cursor.tile(call.keys, C::tile);
-    const Sight sight = sight_of(call.shape.mask, tile, keys, C::tile, shared.seen.documents, keys);
+    const TileMask tile_mask = tile_mask_of(call.shape.mask, tile, keys, C::tile, shared.seen.documents, keys);
     const std::int64_t kv = ((std::int64_t{b} * call.keys.tokens + keys.begin) * G + g) * D;
     __syncthreads();  // all are done with the keys before
     load_rows<C>(shared.k, call.k + kv, std::int64_t{G} * D, keys.count, D);
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(C::threads, 1) query_kernel(const __grid_const
 #pragma unroll
     for (int i = 0; i < C::scores; ++i) {
       const int key = at.sub + C::per_row * i;
-      const bool seen = visible(sight, at.row, key, tile.count, documents_at(call.queries, b, tile.begin),
+      const bool seen = visible(tile_mask, at.row, key, tile.count, documents_at(call.queries, b, tile.begin),
                                 documents_at(call.keys, b, keys.begin));
       shared.ds[at.row][key] = gradient_of<C>(shared, at.row, key, seen, scale, D).ds;
     }

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_con
 
   for (; more; more = cursor.next(shared.seen)) {
     const Tile keys = cursor.tile(call.keys, C::tile);
-    const Sight sight = sight_of(call.shape.mask, tile, keys, C::tile, shared.seen.documents, keys);
+    const TileMask tile_mask = tile_mask_of(call.shape.mask, tile, keys, C::tile, shared.seen.documents, keys);
     const std::int64_t kv = ((std::int64_t{b} * call.keys.tokens + keys.begin) * G + g) * D;
     load_rows<C>(shared.kv, call.k + kv, std::int64_t{G} * D, keys.count, D);
     __syncthreads();
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_con
     for (int i = 0; i < C::scores; ++i) {
       const int key = at.sub + C::per_row * i;
       const bool seen =
-          visible(sight, at.row, key, tile.count, query_documents, documents_at(call.keys, b, keys.begin));
+          visible(tile_mask, at.row, key, tile.count, query_documents, documents_at(call.keys, b, keys.begin));
       s[i] = seen ? scale * dot(shared.q[at.row], shared.kv[key], D) : -INFINITY;
       largest = fmaxf(largest, s[i]);
     }

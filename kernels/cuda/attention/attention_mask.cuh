@@ -206,12 +206,12 @@ struct TileCursor {
 };
 
 /// The pairs (i, j) of a tile of queries and a tile of keys. all: every one is visible, whatever i is and for j below
-/// the key tile's size; else ask sees(), and compare the two documents if there are any.
-struct Sight {
+/// the key tile's size; else ask is_visible(), and compare the two documents if there are any.
+struct TileMask {
   int low, high, query_stride, key_stride, keys;
   bool all;
   /// i, j: offsets in the tiles.
-  __host__ __device__ bool sees(int i, int j) const {
+  __host__ __device__ bool is_visible(int i, int j) const {
     const int ahead = query_stride * i - key_stride * j;
     return ahead >= low && ahead <= high && j < keys;
   }
@@ -222,10 +222,10 @@ __host__ __device__ inline int clamped(std::int64_t x) {
   return static_cast<int>(x < -most ? -most : x > most ? most : x);
 }
 
-/// Return the sight of two tiles. key_tile: the full size of a tile of keys. documents: the range that was found for
+/// Return the mask of two tiles. key_tile: the full size of a tile of keys. documents: the range that was found for
 /// one of the two, `ranged` being the other, of which it holds tokens.
-__host__ __device__ inline Sight sight_of(const AttentionMask& mask, const Tile& queries, const Tile& keys,
-                                          int key_tile, const DocumentRange& documents, const Tile& ranged) {
+__host__ __device__ inline TileMask tile_mask_of(const AttentionMask& mask, const Tile& queries, const Tile& keys,
+                                                 int key_tile, const DocumentRange& documents, const Tile& ranged) {
   const bool all = tile_visibility(mask, queries.positions(), keys.positions()) == TileVisibility::all &&
                    keys.count == key_tile && documents.one && ranged.begin >= documents.begin &&
                    ranged.begin + ranged.count <= documents.end;

@@ -2,7 +2,7 @@
 // block holds a tile of keys of one key/value head, 16 a warp, and walks the query tiles that see them, from the last
 // downwards, for every query head of the group in turn. So dk and dv have one owner, who sums them in registers and
 // adds them once to global memory; dq is added to by every block that a query tile sees, by atomics
-// (attention_turns.cuh: in a fixed order, where the call is deterministic).
+// (dq_semaphore.cuh: in a fixed order, where the call is deterministic).
 //
 // Scores are computed transposed, keys by queries: then the probabilities and dS that a warp has in registers are
 // already the left operand of its dv and dk, and only dS goes through shared memory, for dq, which sums over all keys.
@@ -11,7 +11,7 @@
 
 #include "kernels/cuda/attention/attention_calls.cuh"
 #include "kernels/cuda/attention/attention_mma.cuh"
-#include "kernels/cuda/attention/attention_turns.cuh"
+#include "kernels/cuda/attention/dq_semaphore.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace ringtrain::cuda {
@@ -61,12 +61,12 @@ struct Step {
   }
 };
 
-/// Fills `work`. ticket: which of the key tiles, heads and sequences; those of the first keys come first.
+/// Fills `work`. work_index: which of the key tiles, heads and sequences; those of the first keys come first.
 template <class C>
-__device__ __forceinline__ void take_work(Work& work, const BackwardCall<bf16>& call, int ticket, int lane) {
+__device__ __forceinline__ void take_work(Work& work, const BackwardCall<bf16>& call, int work_index, int lane) {
   const int B = static_cast<int>(call.shape.B), G = static_cast<int>(call.shape.G);
-  const int g = ticket % G, b = ticket / G % B;
-  const Tile tile = tile_at(call.keys, C::key_tile, ticket / G / B);
+  const int g = work_index % G, b = work_index / G % B;
+  const Tile tile = tile_at(call.keys, C::key_tile, work_index / G / B);
   find_tiles(work.seen, call.keys, tile, call.queries, C::query_tile,
              queries_that_see(call.shape.mask, tile.positions()), b);
   if (lane != 0) return;
@@ -171,19 +171,19 @@ __device__ __forceinline__ void probabilities(float (&s)[C::query_tile / 8][4], 
       s[n][e] = exp2_approx(fmaf(s[n][e], scale, e % 2 == 0 ? -of_query.x : -of_query.y));
     }
   }
-  const Sight sight = sight_of(mask, queries, work.tile, C::key_tile, work.seen.documents, queries);
-  if (sight.all) return;
+  const TileMask tile_mask = tile_mask_of(mask, queries, work.tile, C::key_tile, work.seen.documents, queries);
+  if (tile_mask.all) return;
   const int key = warp * 16 + lane / 4;
 #pragma unroll
   for (int n = 0; n < C::query_tile / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      if (!sight.sees(8 * n + 2 * (lane % 4) + e % 2, key + e / 2 * 8)) s[n][e] = 0.0F;
+      if (!tile_mask.is_visible(8 * n + 2 * (lane % 4) + e % 2, key + e / 2 * 8)) s[n][e] = 0.0F;
     }
   }
   if (work.key_documents == nullptr) return;
-  const std::int32_t upper = key < sight.keys ? __ldg(work.key_documents + key) : 0;
-  const std::int32_t lower = key + 8 < sight.keys ? __ldg(work.key_documents + key + 8) : 0;
+  const std::int32_t upper = key < tile_mask.keys ? __ldg(work.key_documents + key) : 0;
+  const std::int32_t lower = key + 8 < tile_mask.keys ? __ldg(work.key_documents + key + 8) : 0;
 #pragma unroll
   for (int n = 0; n < C::query_tile / 8; ++n) {
 #pragma unroll
@@ -281,18 +281,18 @@ __device__ __forceinline__ void add_to_tile(float* to, std::int64_t stride, cons
 /// Grid: a block a tile of keys, key/value head and sequence.
 template <class C, bool Ordered>
 __global__ void __launch_bounds__(C::threads, 1)
-    backward_kernel(const __grid_constant__ BackwardCall<bf16> call, const Turns turns) {
+    backward_kernel(const __grid_constant__ BackwardCall<bf16> call, const DqSemaphore semaphore) {
   Shared<C>& shared = *dynamic_shared<Shared<C>>();
   Work& work = shared.work;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   int lane = static_cast<int>(threadIdx.x) % 32;
   if (warp == 0) {
-    int ticket = static_cast<int>(blockIdx.x);
+    int work_index = static_cast<int>(blockIdx.x);
     if constexpr (Ordered) {
-      if (lane == 0) ticket = draw_ticket(turns);
-      ticket = __shfl_sync(0xFFFFFFFFU, ticket, 0);
+      if (lane == 0) work_index = take_work_index(semaphore);
+      work_index = __shfl_sync(0xFFFFFFFFU, work_index, 0);
     }
-    take_work<C>(work, call, ticket, lane);
+    take_work<C>(work, call, work_index, lane);
   }
   __syncthreads();
   const int group = static_cast<int>(call.shape.H / call.shape.G);
@@ -344,10 +344,10 @@ __global__ void __launch_bounds__(C::threads, 1)
     if constexpr (Ordered) {
       const int slot = slot_of(queries, C::query_tile);
       const std::int64_t h = work.g * group + step.head;
-      int* const mine = turn_of(turns, work.b * call.shape.H + h, slot);
+      int* const mine = counter_of(semaphore, work.b * call.shape.H + h, slot);
       if (threadIdx.x == 0) {
-        if (turn != nullptr) pass_turn(turn);
-        await_turn(mine, rank_of(turns, work.b, slot, work.cursor));
+        if (turn != nullptr) semaphore_release(turn);
+        semaphore_acquire(mine, rank_of(semaphore, work.b, slot, work.cursor));
       }
       __syncwarp();
       turn = mine;
@@ -362,7 +362,7 @@ __global__ void __launch_bounds__(C::threads, 1)
   if constexpr (Ordered) {
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) pass_turn(turn);
+    if (threadIdx.x == 0) semaphore_release(turn);
   }
   add_to_tile<C>(call.dk + work.kv_begin, kv_stride, dk, work.tile.count, work.scale, warp, lane);
   add_to_tile<C>(call.dv + work.kv_begin, kv_stride, dv, work.tile.count, 1.0F, warp, lane);
@@ -373,11 +373,11 @@ void launch_backward(Context& context, const BackwardCall<bf16>& call, void* wor
   const std::int64_t blocks = tile_count(call.keys, C::key_tile) * call.shape.B * call.shape.G;
   const dim3 grid(blocks_for(blocks, 1)), block(C::threads);
   if (!call.shape.deterministic) {
-    return launch(context, backward_kernel<C, false>, grid, block, sizeof(Shared<C>), call, Turns{});
+    return launch(context, backward_kernel<C, false>, grid, block, sizeof(Shared<C>), call, DqSemaphore{});
   }
-  const Turns turns = turns_in(workspace, call.shape, call.queries.tokens, C::query_tile);
-  prepare_turns(context, turns, call.shape, call.queries, call.keys, C::query_tile, C::key_tile);
-  launch(context, backward_kernel<C, true>, grid, block, sizeof(Shared<C>), call, turns);
+  const DqSemaphore semaphore = semaphore_in(workspace, call.shape, call.queries.tokens, C::query_tile);
+  prepare_semaphore(context, semaphore, call.shape, call.queries, call.keys, C::query_tile, C::key_tile);
+  launch(context, backward_kernel<C, true>, grid, block, sizeof(Shared<C>), call, semaphore);
 }
 
 using Cut64 = Cut<64, 128, 64>;
@@ -396,7 +396,7 @@ void tensor_backward(Context& context, const BackwardCall<bf16>& call, void* wor
 }
 
 std::size_t tensor_workspace_bytes(const AttentionShape& shape, std::int64_t Tq) {
-  return shape.deterministic ? turns_bytes(shape, Tq, SmallCut128::query_tile) : 0;
+  return shape.deterministic ? semaphore_bytes(shape, Tq, SmallCut128::query_tile) : 0;
 }
 
 }  // namespace ringtrain::cuda

@@ -95,21 +95,21 @@ __device__ __forceinline__ void multiply_scores(Scores& s, const bf16* q, const 
 }
 
 /// Scores of pairs whose positions hide them become -infinity.
-__device__ __forceinline__ void hide(Scores& s, const Sight& sight, int warp, int lane) {
+__device__ __forceinline__ void mask_scores(Scores& s, const TileMask& tile_mask, int warp, int lane) {
 #pragma unroll
   for (int n = 0; n < key_tile / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
 #pragma unroll
       for (int r = 0; r < row_tiles; ++r) {
-        if (!sight.sees(row_of(warp, r, e / 2, lane), 8 * n + 2 * (lane % 4) + e % 2)) s[r][n][e] = -INFINITY;
+        if (!tile_mask.is_visible(row_of(warp, r, e / 2, lane), 8 * n + 2 * (lane % 4) + e % 2)) s[r][n][e] = -INFINITY;
       }
     }
   }
 }
 
 /// The same for pairs of two documents. The pointers are those of the tiles' first tokens.
-__device__ __forceinline__ void hide_other_documents(Scores& s, const std::int32_t* query_documents, int queries,
+__device__ __forceinline__ void mask_other_documents(Scores& s, const std::int32_t* query_documents, int queries,
                                                      const std::int32_t* key_documents, int keys, int warp, int lane) {
   std::int32_t mine[row_tiles][2];
 #pragma unroll
@@ -291,11 +291,11 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const __grid_consta
     Scores s;
     multiply_scores<D>(s, q_tile, ring + slot * key_tile * D, warp, lane);
     const Tile keys = cursor.tile(call.keys, key_tile);
-    const Sight sight = sight_of(call.shape.mask, work.tile, keys, key_tile, work.seen.documents, keys);
-    if (!sight.all) {
-      hide(s, sight, warp, lane);
+    const TileMask tile_mask = tile_mask_of(call.shape.mask, work.tile, keys, key_tile, work.seen.documents, keys);
+    if (!tile_mask.all) {
+      mask_scores(s, tile_mask, warp, lane);
       if (work.key_documents != nullptr) {
-        hide_other_documents(s, work.query_documents, work.tile.count, work.key_documents + keys.begin, keys.count,
+        mask_other_documents(s, work.query_documents, work.tile.count, work.key_documents + keys.begin, keys.count,
                              warp, lane);
       }
     }

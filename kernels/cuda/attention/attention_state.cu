@@ -10,7 +10,7 @@ namespace ringtrain::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr std::int64_t most_blocks = 1 << 16;  // of a kernel whose threads go round
+constexpr std::int64_t max_blocks = 1 << 16;  // of a kernel whose threads go round
 
 /// `Width` elements of T that are loaded and stored as one.
 template <class T, int Width>
@@ -20,7 +20,7 @@ struct alignas(sizeof(T) * Width) Pack {
 
 dim3 grid_for(std::int64_t items) {
   const std::int64_t blocks = (items + threads - 1) / threads;
-  return dim3(static_cast<unsigned>(blocks < most_blocks ? blocks : most_blocks));
+  return dim3(static_cast<unsigned>(blocks < max_blocks ? blocks : max_blocks));
 }
 
 __device__ __forceinline__ std::int64_t first_item() {
@@ -111,7 +111,7 @@ void attention_reset(Stream& stream, const AttentionState& state) {
   }
 }
 
-void attention_finish(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse) {
+void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse) {
   const std::int64_t T = out.dim(1), H = out.dim(2), D = out.dim(3);
   with_packs(out.dtype, D, aligned(out.data) && aligned(state.o.data), [&]<class E, int Width>() {
     const std::int64_t items = out.numel() / Width;

@@ -16,7 +16,7 @@ using Lock = cuda_emulator::Streams::Lock;
 namespace {
 
 constexpr int version = CUDART_VERSION;
-constexpr int most_threads = 1024, registers = 65536, l2_bytes = 50 << 20;
+constexpr int max_threads = 1024, registers = 65536, l2_bytes = 50 << 20;
 constexpr std::size_t default_shared_bytes = std::size_t{48} << 10, reserved_shared_bytes = 1024;
 
 bool exists(const Runtime& state, int device) {
@@ -86,7 +86,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->sharedMemPerBlock = default_shared_bytes;
     properties->regsPerBlock = registers;
     properties->warpSize = 32;
-    properties->maxThreadsPerBlock = most_threads;
+    properties->maxThreadsPerBlock = max_threads;
     std::copy_n(std::initializer_list<int>{1024, 1024, 64}.begin(), 3, properties->maxThreadsDim);
     std::copy_n(std::initializer_list<int>{0x7fffffff, 65535, 65535}.begin(), 3, properties->maxGridSize);
     properties->major = state.devices.compute_capability / 10;
@@ -112,7 +112,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       case cudaDevAttrMaxThreadsPerBlock:
       case cudaDevAttrMaxBlockDimX:
       case cudaDevAttrMaxBlockDimY:
-        *value = most_threads;
+        *value = max_threads;
         return cudaSuccess;
       case cudaDevAttrMaxBlockDimZ:
         *value = 64;

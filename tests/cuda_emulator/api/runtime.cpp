@@ -2,7 +2,7 @@
 #include "api/runtime.h"
 
 #include "api/settings.h"
-#include "nccl/nccl_cliques.h"
+#include "nccl/nccl_communicators.h"
 
 namespace cuda_emulator {
 

@@ -27,7 +27,7 @@ namespace {
 
 Block* the_block = nullptr;  // while a kernel runs
 
-constexpr int most_spins = 1000;
+constexpr int max_spins = 1000;
 
 // Ends the threads of a block in which another has failed.
 struct Unwind {};
@@ -137,7 +137,7 @@ void Block::run(const Launch& launch, uint3 index) {
 bool Block::go_on_after_stall() {
   try {
     if (loads_.land_one_awaited()) return true;
-    if (!spinning_.empty() && ++spins_ < most_spins) {
+    if (!spinning_.empty() && ++spins_ < max_spins) {
       for (const int thread : spinning_) make_ready(thread);
       spinning_.clear();
       return true;

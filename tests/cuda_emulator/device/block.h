@@ -52,7 +52,7 @@ struct Waiting {
 
 class Block {
  public:
-  static constexpr int most_threads = 1024;
+  static constexpr int max_threads = 1024;
   static constexpr int warp_lanes = 32;
 
   /// Runs block `index` of the launch to its end.
@@ -130,8 +130,8 @@ class Block {
   const Launch* launch_ = nullptr;
   uint3 index_{};
   int threads_ = 0, finished_ = 0, current_ = -1;
-  std::array<Thread, most_threads> thread_{};
-  std::array<std::uint64_t, most_threads / 64> ready_{};
+  std::array<Thread, max_threads> thread_{};
+  std::array<std::uint64_t, max_threads / 64> ready_{};
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Worker*> idle_;
   std::exception_ptr error_;

@@ -10,8 +10,8 @@ namespace cuda_emulator {
 
 namespace {
 
-constexpr std::uint32_t most_arrivals = (1u << 20) - 1;
-constexpr std::int64_t most_bytes = (1 << 20) - 1;
+constexpr std::uint32_t max_arrivals = (1u << 20) - 1;
+constexpr std::int64_t max_bytes = (1 << 20) - 1;
 // Stands in a barrier's word, so that it shows when something else is written there.
 constexpr std::uint64_t mark = 0x6d62617272696572u;
 
@@ -19,8 +19,8 @@ constexpr std::uint64_t mark = 0x6d62617272696572u;
 
 void Mbarriers::init(std::uint64_t* word, std::uint32_t arrivals, const std::source_location& where) {
   if (reinterpret_cast<std::uintptr_t>(word) % 8 != 0) block_.fail("an mbarrier must be aligned to 8 bytes", where);
-  if (arrivals < 1 || arrivals > most_arrivals) {
-    block_.fail(fmt::format("an mbarrier for {} arrivals: 1 to {} are possible", arrivals, most_arrivals), where);
+  if (arrivals < 1 || arrivals > max_arrivals) {
+    block_.fail(fmt::format("an mbarrier for {} arrivals: 1 to {} are possible", arrivals, max_arrivals), where);
   }
   *word = mark;
   Barrier barrier;
@@ -66,8 +66,8 @@ void Mbarriers::arrive(std::uint64_t* word, std::uint32_t bytes, const std::sour
                 where);
   }
   barrier.bytes += bytes;
-  if (barrier.bytes > most_bytes) {
-    block_.fail(fmt::format("{} bytes announced to an mbarrier: {} are possible", barrier.bytes, most_bytes), where);
+  if (barrier.bytes > max_bytes) {
+    block_.fail(fmt::format("{} bytes announced to an mbarrier: {} are possible", barrier.bytes, max_bytes), where);
   }
   --barrier.pending;
   end_phase_if_done(barrier);

@@ -16,7 +16,7 @@ void SharedWrites::reset(const void* memory, std::size_t bytes, bool on) {
   known_.resize(bytes / sizeof(Word));
   std::memcpy(known_.data(), memory_, known_.size() * sizeof(Word));
   writers_.assign(known_.size(), fenced);
-  of_thread_.assign(Block::most_threads, {});
+  of_thread_.assign(Block::max_threads, {});
 }
 
 std::size_t SharedWrites::offset_of(const void* address) const {

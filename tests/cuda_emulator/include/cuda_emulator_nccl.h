@@ -9,8 +9,8 @@
 
 namespace cuda_emulator {
 
-/// What communicators begin answers "in progress" so often at least, whenever somebody looks; 3 unless set.
-void set_nccl_looks(int looks);
+/// What communicators begin answers "in progress" so often at least, whenever somebody polls; 3 unless set.
+void set_nccl_polls(int polls);
 
 /// The `nth` call from now (1: the next) of the function of this name, by any rank, returns `result` and does nothing.
 void fail_nccl_call(const std::string& function, int nth, ncclResult_t result);

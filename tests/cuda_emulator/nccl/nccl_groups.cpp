@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "device/device_memory.h"
-#include "nccl/nccl_far_ranks.h"
+#include "nccl/nccl_remote_ranks.h"
 
 namespace cuda_emulator::nccl {
 
@@ -36,20 +36,20 @@ std::pair<int, int> lane_of(const ncclComm& communicator, const Group::Message& 
 }
 
 /// Return the other ranks' part of the communicator if the message's peer is in another process, else null.
-FarRanks* far_of(const ncclComm& communicator, const Group::Message& message) {
-  return communicator.far && communicator.far->has(message.peer) ? communicator.far.get() : nullptr;
+RemoteRanks* remote_of(const ncclComm& communicator, const Group::Message& message) {
+  return communicator.remote && communicator.remote->has(message.peer) ? communicator.remote.get() : nullptr;
 }
 
 /// Posts what the thread's group holds. The communicator is in progress from now on.
 ncclResult_t begin_posting(std::shared_ptr<Group> group) {
   ncclComm& communicator = group->communicator;
   for (const Group::Message& message : group->messages) {
-    Clique::Lane& lane = communicator.clique->lanes[lane_of(communicator, message)];
+    RankSet::Lane& lane = communicator.rank_set->lanes[lane_of(communicator, message)];
     (message.sends ? lane.sender_came : lane.receiver_came) = true;
-    if (FarRanks* const far = far_of(communicator, message)) far->come(message);
+    if (RemoteRanks* const remote = remote_of(communicator, message)) remote->come(message);
   }
   communicator.phase = ncclComm::Phase::posting;
-  communicator.looks = state().looks;
+  communicator.polls = state().polls;
   communicator.posting = std::move(group);
   return ncclInProgress;
 }
@@ -79,7 +79,7 @@ void inject_fault(Group& group) {
     }
     group.hangs = true;
     group.communicator.error_to_come = fault->error;
-    group.communicator.looks_to_error = 2;  // who posts may look once more: another one is to find it
+    group.communicator.polls_to_error = 2;  // who posts may look once more: another one is to find it
     fault = faults.erase(fault);
   }
 }
@@ -91,11 +91,11 @@ void launch(Runtime& runtime, const std::shared_ptr<Group>& group, Streams::Lock
   for (std::size_t i = 0; i < group->messages.size(); ++i) {
     Group::Message& message = group->messages[i];
     if (message.sends) bytes += message.bytes;
-    if (FarRanks* const far = far_of(communicator, message)) {
-      far->post(message);
+    if (RemoteRanks* const remote = remote_of(communicator, message)) {
+      remote->post(message);
       continue;
     }
-    auto& waiting = communicator.clique->lanes[lane_of(communicator, message)].waiting;
+    auto& waiting = communicator.rank_set->lanes[lane_of(communicator, message)].waiting;
     const auto other_side = [&](const Half& half) {
       const auto other = half.group.lock();
       return other && !other->aborted && other->messages[half.index].sends != message.sends;
@@ -162,7 +162,7 @@ Meeting::Progress Group::advance() {
     begun = true;
     for (const Message& one : messages) {
       if (!one.sends) std::memset(one.data, 0xff, one.bytes);
-      if (FarRanks* const far = far_of(communicator, one)) far->begin(one);
+      if (RemoteRanks* const remote = remote_of(communicator, one)) remote->begin(one);
     }
     for (const Closing& one : closings) one.begin();
     progress = Progress::some;
@@ -177,8 +177,8 @@ bool Group::move() {
   bool moved = false;
   for (Message& one : messages) {
     if (one.done) continue;
-    if (FarRanks* const far = far_of(communicator, one)) {
-      moved = far->move(one) || moved;
+    if (RemoteRanks* const remote = remote_of(communicator, one)) {
+      moved = remote->move(one) || moved;
       continue;
     }
     const auto theirs = one.other.group.lock();
@@ -207,11 +207,11 @@ bool in_group() {
 
 bool go_on_posting(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock) {
   for (const Group::Message& message : communicator.posting->messages) {
-    const Clique::Lane& lane = communicator.clique->lanes[lane_of(communicator, message)];
-    const FarRanks* const far = far_of(communicator, message);
-    if (far != nullptr ? !far->connected(message) : !lane.sender_came || !lane.receiver_came) return false;
+    const RankSet::Lane& lane = communicator.rank_set->lanes[lane_of(communicator, message)];
+    const RemoteRanks* const remote = remote_of(communicator, message);
+    if (remote != nullptr ? !remote->connected(message) : !lane.sender_came || !lane.receiver_came) return false;
   }
-  if (--communicator.looks > 0) return false;
+  if (--communicator.polls > 0) return false;
   launch(runtime, std::exchange(communicator.posting, nullptr), lock);
   return communicator.error == ncclSuccess;
 }
@@ -223,7 +223,7 @@ ncclResult_t group_start() {
   return ncclSuccess;
 }
 
-ncclResult_t group_end() {
+ncclResult_t bucket_end() {
   const CallGuard guard(runtime());
   OpenGroup& open = open_group();
   if (open.depth == 0) return misuse("ncclGroupEnd without ncclGroupStart");
@@ -271,7 +271,7 @@ ncclResult_t post(const char* function, bool sends, void* data, std::size_t coun
                   ncclComm_t communicator, cudaStream_t stream) {
   return post_operation(function, communicator, stream, [&](Runtime& runtime, ncclComm& one, Group& group) {
     const std::size_t bytes = count * size_of(type);
-    if (peer < 0 || peer >= one.clique->size) return fmt::format("peer {} of {} ranks", peer, one.clique->size);
+    if (peer < 0 || peer >= one.rank_set->size) return fmt::format("peer {} of {} ranks", peer, one.rank_set->size);
     std::string fault = fault_of_memory(runtime, one, data, bytes);
     if (fault.empty()) group.messages.push_back({sends, data, bytes, type, peer});
     return fault;

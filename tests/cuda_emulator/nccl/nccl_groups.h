@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "nccl/nccl_cliques.h"
+#include "nccl/nccl_communicators.h"
 
 namespace cuda_emulator::nccl {
 
@@ -57,7 +57,7 @@ struct Side {
 std::string disagreement(int sender, const Side& sent, int receiver, const Side& received);
 
 ncclResult_t group_start();
-ncclResult_t group_end();
+ncclResult_t bucket_end();
 /// A send or a receive: of the thread's open group, or a group by itself.
 ncclResult_t post(const char* function, bool sends, void* data, std::size_t count, ncclDataType_t type, int peer,
                   ncclComm_t communicator, cudaStream_t stream);
@@ -72,7 +72,7 @@ std::string fault_of_memory(Runtime& runtime, const ncclComm& communicator, cons
 bool in_group();
 
 /// Goes on with the group that the communicator is posting: once both sides of every connection have come, and enough
-/// looks were taken, puts it on its stream. Return whether that is done.
+/// polls were taken, puts it on its stream. Return whether that is done.
 bool go_on_posting(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock);
 
 }  // namespace cuda_emulator::nccl

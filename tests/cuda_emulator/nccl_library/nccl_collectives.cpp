@@ -120,7 +120,7 @@ template <class Make>
 ncclResult_t post_collective(const char* function, Kind kind, const void* from, void* to, std::size_t count,
                              ncclDataType_t type, int root, ncclComm_t communicator, cudaStream_t stream, Make make) {
   return post_operation(function, communicator, stream, [&](Runtime& runtime, ncclComm& one, Group& group) {
-    const int ranks = one.clique->size;
+    const int ranks = one.rank_set->size;
     const Call call{function, kind, from, to, count * size_of(type), type, one.rank, ranks};
     const bool sums = kind == Kind::reduce_scatter || kind == Kind::reduce;
     const auto all = static_cast<std::size_t>(ranks);

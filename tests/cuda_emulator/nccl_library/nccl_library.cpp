@@ -1,7 +1,7 @@
 // libnccl.so.2 of the emulator: passes NCCL's functions on to the emulator in the program that loads it. So programs
 // look for NCCL, and find it, as they do where there is one.
 #include "nccl.h"
-#include "nccl/nccl_cliques.h"
+#include "nccl/nccl_communicators.h"
 #include "nccl/nccl_groups.h"
 #include "nccl_collectives.h"
 
@@ -36,7 +36,7 @@ ncclResult_t ncclGroupStart() {
   return nccl::group_start();
 }
 ncclResult_t ncclGroupEnd() {
-  return nccl::group_end();
+  return nccl::bucket_end();
 }
 ncclResult_t ncclSend(const void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
                       cudaStream_t stream) {

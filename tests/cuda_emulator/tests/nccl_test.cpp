@@ -17,7 +17,7 @@ using cuda_emulator::nccl_misuses;
 /// Asks until what was begun is done.
 ncclResult_t settled(ncclComm_t communicator) {
   ncclResult_t state = ncclInProgress;
-  for (int looks = 0; looks < 1000 && state == ncclInProgress; ++looks) {
+  for (int polls = 0; polls < 1000 && state == ncclInProgress; ++polls) {
     EXPECT_EQ(ncclCommGetAsyncError(communicator, &state), ncclSuccess);
   }
   return state;
@@ -66,9 +66,9 @@ class NcclTest : public EmulatorTest {
     EXPECT_OK(cudaMemcpy(&value, ranks_[r].received + place, 4, cudaMemcpyDeviceToHost));
     return value;
   }
-  /// Return whether the stream has nothing left to do, after enough looks for what can run to have run.
+  /// Return whether the stream has nothing left to do, after enough polls for what can run to have run.
   bool ends(int r) {
-    for (int looks = 0; looks < 100; ++looks) {
+    for (int polls = 0; polls < 100; ++polls) {
       if (cudaStreamQuery(ranks_[r].stream) == cudaSuccess) return true;
     }
     return false;
@@ -296,7 +296,7 @@ TEST_F(NcclTest, FaultsComeWhereTheyAreWanted) {
   EXPECT_FALSE(ends(0));
   EXPECT_FALSE(ends(1));
   ASSERT_EQ(send(0), ncclInProgress);
-  for (int looks = 0; looks < 2; ++looks) EXPECT_EQ(settled(ranks_[0].communicator), ncclSuccess);
+  for (int polls = 0; polls < 2; ++polls) EXPECT_EQ(settled(ranks_[0].communicator), ncclSuccess);
   EXPECT_EQ(settled(ranks_[0].communicator), ncclRemoteError);
   cuda_emulator::fail_nccl_call("ncclGroupStart", 2, ncclSystemError);
   EXPECT_EQ(ncclGroupStart(), ncclSuccess);

@@ -15,11 +15,11 @@ constexpr std::int64_t sizes[] = {0, 1, 9, 4096, 8195};
 TEST_F(GpuActivationTest, Swiglu) {
   for (DType dtype : storage_types) {
     for (std::int64_t n : sizes) {
-      for (double deviation : {1.0, 30.0}) {
+      for (double stddev : {1.0, 30.0}) {
         for (std::int64_t skip : {0, 3}) {
           forget();
-          const std::string what = fmt::format("{} elements of {}, deviation {}", n, name_of(dtype), deviation);
-          const Both gate = random({n}, dtype, 1, deviation, skip), up = random({n}, dtype, 2, 1, skip);
+          const std::string what = fmt::format("{} elements of {}, stddev {}", n, name_of(dtype), stddev);
+          const Both gate = random({n}, dtype, 1, stddev, skip), up = random({n}, dtype, 2, 1, skip);
           const Both dy = random({n}, dtype, 3, 1, skip), y = output({n}, dtype, skip);
           const Both dgate = output({n}, dtype, skip), dup = output({n}, dtype);
           on_both([&](Stream& stream, auto at) {
@@ -40,11 +40,11 @@ TEST_F(GpuActivationTest, Swiglu) {
 TEST_F(GpuActivationTest, Gelu) {
   for (DType dtype : storage_types) {
     for (std::int64_t n : sizes) {
-      for (double deviation : {1.0, 30.0}) {
+      for (double stddev : {1.0, 30.0}) {
         for (std::int64_t skip : {0, 3}) {
           forget();
-          const std::string what = fmt::format("{} elements of {}, deviation {}", n, name_of(dtype), deviation);
-          const Both x = random({n}, dtype, 1, deviation, skip), dy = random({n}, dtype, 3, 1, skip);
+          const std::string what = fmt::format("{} elements of {}, stddev {}", n, name_of(dtype), stddev);
+          const Both x = random({n}, dtype, 1, stddev, skip), dy = random({n}, dtype, 3, 1, skip);
           const Both y = output({n}, dtype, skip), dx = output({n}, dtype, skip);
           on_both([&](Stream& stream, auto at) {
             gelu_forward(stream, at(y), at(x));

@@ -11,11 +11,11 @@ using namespace ringtrain::testing;
 
 class GpuCrossEntropyTest : public GpuKernelTest {
  protected:
-  void expect_agreement(DType dtype, std::int64_t n, std::int64_t V, double deviation, std::int64_t skip,
+  void expect_agreement(DType dtype, std::int64_t n, std::int64_t V, double stddev, std::int64_t skip,
                         double offset = 0) {
     forget();
-    const std::string what = fmt::format("{} x {} of {}, deviation {}", n, V, name_of(dtype), deviation);
-    std::vector<double> numbers = random_vector<double>(n * V, 1, deviation);
+    const std::string what = fmt::format("{} x {} of {}, stddev {}", n, V, name_of(dtype), stddev);
+    std::vector<double> numbers = random_vector<double>(n * V, 1, stddev);
     for (double& x : numbers) x += offset;
     const Both logits = values(numbers, {n, V}, dtype, skip), kept = values(numbers, {n, V}, dtype, skip);
     auto ids = random_integers(n, 2, static_cast<std::uint64_t>(V));

@@ -221,11 +221,11 @@ inline Outputs run(Gpu& gpu, const Case& c, DType dtype, const Outputs* begun = 
   const AttentionState state{o, m, l};
   if (!c.first) attention_reset(stream, state);
   for (std::size_t i = 0; i < c.blocks.size(); ++i) {
-    AttentionEnds ends{c.first && i == 0, c.last && i + 1 == c.blocks.size(), {}, {}};
-    if (ends.last) ends.out = out, ends.lse = lse;
-    attention_forward(stream, s, q, k[i], v[i], queries, keys[i], state, ends, workspace);
+    AttentionPhase phase{c.first && i == 0, c.last && i + 1 == c.blocks.size(), {}, {}};
+    if (phase.finalize) phase.out = out, phase.lse = lse;
+    attention_forward(stream, s, q, k[i], v[i], queries, keys[i], state, phase, workspace);
   }
-  if (!c.last) attention_finish(stream, state, out, lse);
+  if (!c.last) attention_finalize(stream, state, out, lse);
   attention_delta(stream, delta, dout, out);
   const DeviceTensor dq(gpu, DType::float32, by_token, Numbers(static_cast<std::size_t>(by_token.numel()), 0.0));
   for (std::size_t i = 0; i < c.blocks.size(); ++i) {
@@ -303,11 +303,11 @@ inline void expect_exact(const Numbers& x, const Numbers& exact, const std::stri
   EXPECT_LE(d.most, float32_tolerance * std::max(d.largest, d.largest == 0 ? 1.0 : 0.0)) << what;
 }
 
-/// bfloat16: what rounding alone does, times 1.5 (rms) and 2 (maximum); where it does nothing, what a tensor core's sums
-/// do. It aligns and truncates 16 products and the sum so far, toward zero: 2^-23 of the sum's magnitude for each of D/16
-/// steps. Where dS = P (dP - delta) is 0 in exact sums (each row sees one key), dP and delta are summed in two ways: for
-/// D = 128 a difference of 8 * 2^-23 * |dP| with |dP| about sqrt(D), times a key of size 1, 1.1e-5 at the very most. Draws
-/// of such rounding gave 1.7e-6 in the median and 3.3e-6 at worst.
+/// bfloat16: what rounding alone does, times 1.5 (rms) and 2 (maximum); where it does nothing, what a tensor core's
+/// sums do. It aligns and truncates 16 products and the sum so far, toward zero: 2^-23 of the sum's magnitude for each
+/// of D/16 steps. Where dS = P (dP - delta) is 0 in exact sums (each row sees one key), dP and delta are summed in two
+/// ways: for D = 128 a difference of 8 * 2^-23 * |dP| with |dP| about sqrt(D), times a key of size 1, 1.1e-5 at the
+/// very most. Draws of such rounding gave 1.7e-6 in the median and 3.3e-6 at worst.
 inline void expect_rounded(const Numbers& x, const Numbers& exact, const Numbers& rounded, const std::string& what) {
   const Difference d = difference(x, exact), allowed = difference(rounded, exact);
   const double sums = 1e-5 * std::max(1.0, d.largest);

@@ -63,7 +63,7 @@ TEST_F(GpuMatmulTest, LargeShapes) {
 }
 
 TEST_F(GpuMatmulTest, SizesBeyondCublasGoInPieces) {
-  const std::int64_t most = gpu().cuda().most_blas_elements();
+  const std::int64_t most = gpu().cuda().max_blas_elements();
   EXPECT_EQ(most, 2147483647);
   for (DType dtype : storage_types) {
     gpu().cuda().limit_blas_elements(300 * 24);  // two pieces of 256 rows, and one of 88

@@ -19,17 +19,16 @@ class GpuNormTest : public GpuKernelTest {
     std::int64_t T, C;
     bool layer;
     std::int64_t skip = 0;
-    double deviation = 1, offset = 0, tolerance = 1e-5;
+    double stddev = 1, offset = 0, tolerance = 1e-5;
     bool forward_only = false;
   };
 
   void expect_agreement(const Case& c) {
     forget();
-    const std::string what =
-        fmt::format("{} of {} x {} {}, {} skipped, deviation {}", c.layer ? "LayerNorm" : "RMSNorm", c.T, c.C,
-                    name_of(c.dtype), c.skip, c.deviation);
+    const std::string what = fmt::format("{} of {} x {} {}, {} skipped, stddev {}", c.layer ? "LayerNorm" : "RMSNorm",
+                                         c.T, c.C, name_of(c.dtype), c.skip, c.stddev);
     const Shape shape{c.T, c.C};
-    std::vector<double> numbers = random_vector<double>(c.T * c.C, 1, c.deviation);
+    std::vector<double> numbers = random_vector<double>(c.T * c.C, 1, c.stddev);
     for (double& x : numbers) x += c.offset;
     const Both x = values(numbers, shape, c.dtype, c.skip);
     const Both w = random({c.C}, c.dtype, 2, 1, c.skip), b = random({c.C}, c.dtype, 3, 1, c.skip);
@@ -48,7 +47,7 @@ class GpuNormTest : public GpuKernelTest {
     if (c.forward_only) return;
 
     const Both dy = random(shape, c.dtype, 4, 1, c.skip), dx = output(shape, c.dtype, c.skip);
-    const Both sum = random(shape, c.dtype, 5, 1 / c.deviation, c.skip);
+    const Both sum = random(shape, c.dtype, 5, 1 / c.stddev, c.skip);
     const Both dw = random({c.C}, DType::float32, 6), db = random({c.C}, DType::float32, 7);
     const auto backward = [&](Stream& stream, auto at, const Both& to, bool accumulate) {
       if (c.layer) {

@@ -62,9 +62,9 @@ TEST_P(DeviceExchange, FollowsTheWorkOfBothRanks) {
     const Tensor sum = rank.make(n, 0), sent = rank.make(n, r + 1), received = rank.make(n, -1e30);
     double expected = 0;
     for (int round = 0; round < rounds; ++round) {
-      const Ticket ticket = rank.ranks->exchange(sent, right, received, left, {"test"});
+      const Request request = rank.ranks->exchange(sent, right, received, left, {"test"});
       scale(rank.stream, sum, 2);  // beside the message
-      rank.ranks->wait(ticket);
+      rank.ranks->wait(request);
       add(rank.stream, sum, received);
       copy(rank.stream, sent, received);  // the next round sends it on
       fill(rank.stream, received, -1e30);
@@ -74,18 +74,18 @@ TEST_P(DeviceExchange, FollowsTheWorkOfBothRanks) {
   });
 }
 
-TEST_P(DeviceExchange, WaitsForEachTicketOnItsOwn) {
+TEST_P(DeviceExchange, WaitsForEachRequestOnItsOwn) {
   // Exchanges under way at a time, waited for in another order; what an unfinished one brings is not needed yet.
   run(2, [&](GpuRank& rank, int r) {
     std::vector<Tensor> sent, received;
-    std::vector<Ticket> tickets;
+    std::vector<Request> requests;
     for (int i = 0; i < 4; ++i) {
       sent.push_back(rank.make(100 + i, 10 * r + i));
       received.push_back(rank.make(100 + i, -1));
-      tickets.push_back(rank.ranks->exchange(sent.back(), 1 - r, received.back(), 1 - r, {"test"}));
+      requests.push_back(rank.ranks->exchange(sent.back(), 1 - r, received.back(), 1 - r, {"test"}));
     }
     for (const std::size_t i : {2, 0, 3, 1}) {
-      rank.ranks->wait(tickets[i]);
+      rank.ranks->wait(requests[i]);
       EXPECT_EQ(rank.read(received[i]),
                 std::vector<float>(100 + i, static_cast<float>(10 * (1 - r)) + static_cast<float>(i)));
     }
@@ -113,25 +113,25 @@ TEST_P(DeviceExchange, AGroupIsOneActInAnyOrder) {
         }
       }
       const Tensor nothing = rank.allocator.make(Tag::workspace, "nothing", DType::float32, {0});
-      std::vector<Ticket> tickets;
+      std::vector<Request> requests;
       post_together(*rank.ranks, [&] {
-        tickets.push_back(rank.ranks->exchange(nothing, (r + 1) % ranks, nothing, (r + 3) % ranks, {"nothing"}));
+        requests.push_back(rank.ranks->exchange(nothing, (r + 1) % ranks, nothing, (r + 3) % ranks, {"nothing"}));
         for (const Message& one : sent) {
           if (one.peer == r) continue;
-          tickets.push_back(rank.ranks->exchange(one.memory, one.peer, {}, no_peer, {"test"}));
+          requests.push_back(rank.ranks->exchange(one.memory, one.peer, {}, no_peer, {"test"}));
         }
         for (const Message& one : received) {
           if (one.peer == r) continue;
-          tickets.push_back(rank.ranks->exchange({}, no_peer, one.memory, one.peer, {"test"}));
+          requests.push_back(rank.ranks->exchange({}, no_peer, one.memory, one.peer, {"test"}));
         }
         for (const Message& one : sent) {
           for (const Message& own : received) {
             if (one.peer != r || own.peer != r || one.index != own.index) continue;
-            tickets.push_back(rank.ranks->exchange(one.memory, r, own.memory, r, {"to itself"}));
+            requests.push_back(rank.ranks->exchange(one.memory, r, own.memory, r, {"to itself"}));
           }
         }
       });
-      for (const Ticket ticket : tickets) rank.ranks->wait(ticket);
+      for (const Request request : requests) rank.ranks->wait(request);
       for (const auto& [memory, from, i] : received) {
         EXPECT_EQ(rank.read(memory), std::vector<float>(static_cast<std::size_t>(size(from, r, i)),
                                                         static_cast<float>(value(from, r, i))));
@@ -193,7 +193,7 @@ TEST_P(DeviceExchange, SlicesMoveBesideAndInOrderWithExchanges) {
   constexpr std::int64_t n = 999;
   run(ranks, [&](GpuRank& rank, int r) {
     const auto gradients = rank.ranks->split(0);  // as in training, another communicator than the ring's
-    gradients->order_with(rank.stream);
+    gradients->set_stream(rank.stream);
     const int right = (r + 1) % ranks, left = (r + ranks - 1) % ranks;
     const Tensor x = rank.make(n, 1), sent = rank.make(n, r), received = rank.make(n, -1);
     const Tensor staging = rank.make(reduce_scatter_staging(n, ranks), -1e30);
@@ -201,10 +201,10 @@ TEST_P(DeviceExchange, SlicesMoveBesideAndInOrderWithExchanges) {
     for (int round = 0; round < rounds; ++round) {
       ReduceScatter reduction;
       reduction.start(*gradients, x, staging, {"sum"}, orders_of(GetParam()).back());
-      const Ticket ticket = rank.ranks->exchange(sent, right, received, left, {"test"});
+      const Request request = rank.ranks->exchange(sent, right, received, left, {"test"});
       scale(rank.stream, rank.make(n, round), 2);  // beside both
       reduction.finish(rank.stream);
-      rank.ranks->wait(ticket);
+      rank.ranks->wait(request);
       all_gather_slices(*gradients, x, {"gather"});
       copy(rank.stream, sent, received);
       expected *= ranks;
@@ -233,8 +233,8 @@ TEST_P(DeviceExchange, LargeMessagesArriveWhole) {
   constexpr std::int64_t n = (std::int64_t{3} << 20) + 1;
   run(2, [&](GpuRank& rank, int r) {
     const Tensor sent = rank.make(n, r + 1), received = rank.make(n, -1);
-    const Ticket ticket = rank.ranks->exchange(sent, 1 - r, received, 1 - r, {"large"});
-    rank.ranks->wait(ticket);
+    const Request request = rank.ranks->exchange(sent, 1 - r, received, 1 - r, {"large"});
+    rank.ranks->wait(request);
     EXPECT_EQ(rank.read(received), std::vector<float>(n, static_cast<float>(2 - r)));
   });
 }
@@ -261,12 +261,12 @@ TEST_P(DeviceExchange, BroadcastsAndSplits) {
 TEST_P(DeviceExchange, HostMemoryGoesAtOnceBesideIt) {
   run(2, [&](GpuRank& rank, int r) {
     const Tensor sent = rank.make(500, r + 1), received = rank.make(500, -1);
-    Ticket ticket;
+    Request request;
     double value = r + 1;
     std::vector<double> theirs(3), mine(3, r + 1);
     post_together(*rank.ranks, [&] {
-      ticket = rank.ranks->exchange(sent, 1 - r, received, 1 - r, {"device"});
-      const Ticket host =
+      request = rank.ranks->exchange(sent, 1 - r, received, 1 - r, {"device"});
+      const Request host =
           rank.ranks->exchange(host_view(mine.data(), {3}), 1 - r, host_view(theirs.data(), {3}), 1 - r, {"host"});
       rank.ranks->wait(host);  // host memory is no part of the group's act on the GPU
     });
@@ -274,7 +274,7 @@ TEST_P(DeviceExchange, HostMemoryGoesAtOnceBesideIt) {
     all_reduce_sum(*rank.ranks, {&value, 1}, {"host"});
     EXPECT_EQ(value, 3);
     rank.ranks->barrier({"host"});
-    rank.ranks->wait(ticket);
+    rank.ranks->wait(request);
     EXPECT_EQ(rank.read(received), std::vector<float>(500, static_cast<float>(2 - r)));
   });
 }

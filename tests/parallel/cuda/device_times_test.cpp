@@ -29,8 +29,8 @@ class DeviceTimes : public GpuTest {
 constexpr std::int64_t T = 8;
 
 /// Passes of a contiguous ring, where a visit is two kernels. Return each rank's load.
-std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy, std::int64_t least_part = T,
-                               bool causal = true, bool meanwhile = false) {
+std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy, std::int64_t min_part = T,
+                               bool causal = true, bool overlap = false) {
   cuda_emulator::set_durations({.kernel = kernel, .device_copy = copy, .instant_host = true});
   std::vector<RingLoad> loads(static_cast<std::size_t>(ranks));
   launch_threads({.ranks = ranks, .timeout_seconds = 60}, [&](Communicator& world) {
@@ -39,9 +39,9 @@ std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy
     ComputeDevice compute(allocator, pool, nullptr);
     Stream& stream = compute.stream();
     const auto group = world.split(0);
-    group->order_with(stream);
+    group->set_stream(stream);
     Ring ring(allocator, group.get(), ranks,
-              {.tokens = T, .gradient_tokens = T, .G = 1, .D = 2, .documents = false, .least_part = least_part});
+              {.tokens = T, .gradient_tokens = T, .G = 1, .D = 2, .documents = false, .min_part = min_part});
     std::vector<ShardExtents> extents;
     std::vector<SegmentList> segments;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -66,7 +66,7 @@ std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy
     const auto before = waits();
     ring.forward(stream, 0, kv, {}, visit);
     ring.backward(stream, 0, kv, {}, dkv, visit, [&] {
-      if (meanwhile) fill(stream, other, 3);
+      if (overlap) fill(stream, other, 3);
     });
     EXPECT_EQ(waits(), before) << "the host waits for the GPU in a pass";
     stream.synchronize();
@@ -85,7 +85,7 @@ TEST_F(DeviceTimes, AWaitIsSeenWhereCommunicationIsSlow) {
   // The copy of 100 ms begins when the hop of two kernels does.
   EXPECT_NEAR(loads[1].forward.hop_waits[1], 0.090, 1e-5);
   EXPECT_EQ(loads[1].forward.hop_waits[0], 0);
-  // Gradients leave behind hop 0's kernels and are wanted before hop 1; the last ones come home at the end.
+  // Gradients leave behind hop 0's kernels and are wanted before hop 1; the last ones come back at the end.
   EXPECT_NEAR(loads[1].backward.hop_waits[1], 0.100, 1e-5);
   EXPECT_NEAR(loads[0].backward.hop_waits[2], 0.110, 1e-5);
 }
@@ -102,8 +102,8 @@ TEST_F(DeviceTimes, GradientsInPartsHideBehindEachOther) {
   EXPECT_NEAR(loads[1].backward.compute_seconds, 0.400, 1e-5);  // two blocks of two parts
   EXPECT_EQ(loads[1].forward.hop_waits[1], 0);
   EXPECT_EQ(loads[1].backward.hop_waits[1], 0);
-  EXPECT_NEAR(loads[1].backward.hop_waits[2], 0.040, 1e-5);  // the second part's way home: dk and dv
-  const auto busy = loads_of(2, milliseconds(50), milliseconds(20), T / 2, /*causal=*/true, /*meanwhile=*/true);
+  EXPECT_NEAR(loads[1].backward.hop_waits[2], 0.040, 1e-5);  // the second part's return: dk and dv
+  const auto busy = loads_of(2, milliseconds(50), milliseconds(20), T / 2, /*causal=*/true, /*overlap=*/true);
   EXPECT_EQ(busy[1].backward.hop_waits[2], 0);  // something else is computed
   // Three, of which every one meets every block: each block's gradients go through all of them.
   for (const RingLoad& load : loads_of(3, milliseconds(50), milliseconds(20), T / 2, /*causal=*/false)) {

@@ -31,7 +31,7 @@ struct GpuRank {
         compute(allocator, pool, nullptr),
         stream(compute.stream()),
         ranks(carrier == Carrier::nccl ? make_nccl_communicator(world, stream, timeout_seconds) : world.split(0)) {
-    ranks->order_with(stream);
+    ranks->set_stream(stream);
   }
   Tensor make(std::int64_t n, double value) {
     Tensor x = allocator.make(Tag::workspace, "x", DType::float32, {n});
@@ -59,7 +59,7 @@ inline void connect(GpuRank& rank) {
 
 /// One exchange around the ring of all ranks.
 inline constexpr CallSite test_site{.operation = "test message", .layer = 3, .hop = 2};
-inline Ticket post_around(GpuRank& rank, const TensorView& sent, const TensorView& received) {
+inline Request post_around(GpuRank& rank, const TensorView& sent, const TensorView& received) {
   const int n = rank.ranks->size(), r = rank.ranks->rank();
   return rank.ranks->exchange(sent, (r + 1) % n, received, (r + n - 1) % n, test_site);
 }
@@ -89,10 +89,10 @@ inline void expect_nccl_left_in_order() {
 
 class GpuRanks : public GpuTest {
  protected:
-  static constexpr int most_ranks = 4;
+  static constexpr int max_ranks = 4;
 
   void SetUp() override {
-    show_gpus(most_ranks);
+    show_gpus(max_ranks);
     GpuTest::SetUp();
   }
   void TearDown() override { expect_nccl_left_in_order(); }

@@ -17,12 +17,12 @@ class GpuRingRank {
   GpuRingRank(const Problem& p, Layout layout, int N, GpuRank& rank) : p_(p), rank_(rank) {
     for (int r = 0; r < N; ++r) {
       segments_.push_back(shard_segments(layout, p.S, N, r));
-      most_ = std::max(most_, token_count(segments_.back()));
+      max_tokens_ = std::max(max_tokens_, token_count(segments_.back()));
     }
     own_ = &segments_[static_cast<std::size_t>(rank.ranks->rank())];
     T_ = token_count(*own_);
-    const RingCapacity capacity{.tokens = p.B * most_,
-                                .gradient_tokens = p.B * most_,
+    const RingCapacity capacity{.tokens = p.B * max_tokens_,
+                                .gradient_tokens = p.B * max_tokens_,
                                 .G = p.G,
                                 .D = p.D,
                                 .dtype = DType::float32,
@@ -34,7 +34,7 @@ class GpuRingRank {
     dq_ = make(DType::float32, heads), m_ = make(DType::float32, rows), l_ = make(DType::float32, rows);
     kv_ = make(DType::float32, pair), dkv_ = make(DType::float32, pair);
     if (p.with_documents) documents_ = make(DType::int32, {p.B, T_});
-    const auto bytes = attention_workspace_bytes(rank.stream, shape(), DType::float32, T_, most_);
+    const auto bytes = attention_workspace_bytes(rank.stream, shape(), DType::float32, T_, max_tokens_);
     workspace_ = make(DType::uint8, {static_cast<std::int64_t>(bytes)});
   }
 
@@ -58,7 +58,7 @@ class GpuRingRank {
     ring_->forward(stream(), layer, kv_, documents_, [&](const RingBlock& block) {
       attention_forward(stream(), shape(), q_, block.k, block.v, own, block.tokens, state, {}, workspace_);
     });
-    attention_finish(stream(), state, o_, m_);
+    attention_finalize(stream(), state, o_, m_);
     attention_delta(stream(), l_, dout_, o_);
     fill(stream(), dq_, 0.0);
     fill(stream(), dkv_, 1e30);  // the ring must zero it
@@ -91,7 +91,7 @@ class GpuRingRank {
   GpuRank& rank_;
   std::vector<SegmentList> segments_;
   const SegmentList* own_ = nullptr;
-  std::int64_t T_ = 0, most_ = 0;  // of this rank, of any
+  std::int64_t T_ = 0, max_tokens_ = 0;  // of this rank, of any
   Tensor q_, o_, dout_, dq_, m_, l_, kv_, dkv_, documents_, workspace_;
   std::unique_ptr<Ring> ring_;  // the first to go
 };

@@ -82,12 +82,12 @@ TEST_F(NcclFailure, ATimeoutNamesAllThatBeganTogether) {
     connect(rank);
     const Tensor x = rank.make(8, 0);
     if (world.rank() == 0) {
-      Ticket ticket;
+      Request request;
       post_together(*rank.ranks, [&] {
         rank.ranks->exchange(x, 1, {}, no_peer, {"keys", 1, 2});
-        ticket = rank.ranks->exchange({}, no_peer, x, 1, {"documents", 1, 2});
+        request = rank.ranks->exchange({}, no_peer, x, 1, {"documents", 1, 2});
       });
-      rank.ranks->wait(ticket);
+      rank.ranks->wait(request);
       rank.stream.synchronize();
     }
     world.barrier({"the end"});
@@ -221,7 +221,7 @@ TEST_F(NcclFailure, AGpuThatFailsEndsAllRanks) {
     world.barrier({"connected"});
     if (world.rank() == 1) {
       rank.ranks->wait(rank.ranks->exchange({}, no_peer, x, 0, test_site));
-      cuda_emulator::fail_call("cudaEventQuery", 3, cudaErrorECCUncorrectable);  // the watch asks how far it is
+      cuda_emulator::fail_call("cudaEventQuery", 3, cudaErrorECCUncorrectable);  // the watchdog asks how far it is
       rank.stream.synchronize();
     }
     world.barrier({"the end"});
@@ -265,15 +265,15 @@ TEST_F(NcclFailure, AnErrorOfAnotherRankFreesTheGpu) {
 }
 
 TEST_F(NcclFailure, WhatWasWaitedForIsNotUsedAfterAnError) {
-  // A ticket of an exchange that was aborted brings the error, not what the aborted kernel left.
+  // A request of an exchange that was aborted brings the error, not what the aborted kernel left.
   const Error error = error_of(2, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     connect(rank);
     if (world.rank() == 1) fail(ExitCode::numeric, "a bad number");
     const Tensor received = rank.make(100, 0);
-    const Ticket ticket = rank.ranks->exchange({}, no_peer, received, 1, test_site);
+    const Request request = rank.ranks->exchange({}, no_peer, received, 1, test_site);
     EXPECT_THROW(world.barrier({"until the error"}), Error);
-    EXPECT_THROW(rank.ranks->wait(ticket), Error);
+    EXPECT_THROW(rank.ranks->wait(request), Error);
     fail(ExitCode::data, "a later error");
   });
   expect_words(error, ExitCode::numeric, {"a bad number"});
@@ -349,7 +349,7 @@ TEST_F(NcclFailure, ASplitThatDoesNotEndTimesOut) {
   const Error error = error_of(2, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, world.rank() == 1 ? timeout : long_timeout);
     world.barrier({});
-    cuda_emulator::set_nccl_looks(1 << 30);
+    cuda_emulator::set_nccl_polls(1 << 30);
     rank.ranks->split(0);
   });
   expect_words(error, ExitCode::rank, {"rank 1 of 2 waited 1.25 s", "splitting the ranks"});
@@ -465,9 +465,9 @@ TEST_F(NcclFailure, MisuseIsAnInternalError) {
   });
   internal([](GpuRank& rank) {
     const Tensor x = rank.make(2, 0), y = rank.make(2, 0);
-    const Ticket ticket = rank.ranks->exchange(x, 0, y, 0, test_site);
-    rank.ranks->wait(ticket);
-    rank.ranks->wait(ticket);
+    const Request request = rank.ranks->exchange(x, 0, y, 0, test_site);
+    rank.ranks->wait(request);
+    rank.ranks->wait(request);
   });
   internal([](GpuRank& rank) {
     const Tensor x = rank.make(2, 0), y = rank.make(2, 0);
@@ -524,10 +524,10 @@ TEST_F(NcclFailure, ALibraryThatDoesNotServeIsToldByName) {
 // --- What must not depend on when NCCL and the GPU get to their work.
 
 TEST_F(NcclFailure, NothingDependsOnWhenNcclIsDone) {
-  for (const int looks : {1, 200}) {
+  for (const int polls : {1, 200}) {
     for (const auto order : {cuda_emulator::StreamOrder::lazy, cuda_emulator::StreamOrder::eager,
                              cuda_emulator::StreamOrder::others_first, cuda_emulator::StreamOrder::shuffled}) {
-      cuda_emulator::set_nccl_looks(looks);
+      cuda_emulator::set_nccl_polls(polls);
       cuda_emulator::set_stream_order(order, 5);
       launch_threads({.ranks = 3, .timeout_seconds = 30}, [](Communicator& world) {
         GpuRank rank(world, Carrier::nccl);

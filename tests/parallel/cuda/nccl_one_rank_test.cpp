@@ -32,8 +32,8 @@ TEST_F(NcclOneRank, SendsToItselfSumsGathersAndSplits) {
     const Tensor sent = rank.make(1000, 3), received = rank.make(1000, -1);
     rank.ranks->wait(rank.ranks->exchange(sent, 0, received, 0, test_site));
     EXPECT_EQ(rank.read(received), numbers(1000, 3));
-    rank.ranks->wait(rank.ranks->reduce_slices(sent.view().flat(), {"sum"}));
-    rank.ranks->wait(rank.ranks->gather_slices(sent.view().flat(), {"gather"}));
+    rank.ranks->wait(rank.ranks->reduce_scatter(sent.view().flat(), {"sum"}));
+    rank.ranks->wait(rank.ranks->all_gather(sent.view().flat(), {"gather"}));
     EXPECT_EQ(rank.read(sent), numbers(1000, 3));
     const std::unique_ptr<Communicator> part = rank.ranks->split(0);
     fill(rank.stream, sent, 5);

@@ -34,16 +34,16 @@ TEST_F(NcclOrder, WorkBehindAMessageLetsItBeginFirst) {
       const Tensor x = rank.make(100, 1), sent = rank.make(100, world.rank()), received = rank.make(100, -1);
       const Tensor own = rank.make(10, 0);
       connect(rank);
-      Ticket sum{};
-      if (beside_another) sum = gradients->reduce_slices(x.view().flat(), {"sum"});
+      Request sum{};
+      if (beside_another) sum = gradients->reduce_scatter(x.view().flat(), {"sum"});
       rank.stream.synchronize();
       world.barrier({});
       if (world.rank() == 0) cuda_emulator::start_trace();
       world.barrier({});
       fill(rank.stream, sent, 2);
-      const Ticket ticket = post_around(rank, sent, received);
+      const Request request = post_around(rank, sent, received);
       fill(rank.stream, own, 3);
-      rank.ranks->wait(ticket);
+      rank.ranks->wait(request);
       gradients->wait(sum);
       EXPECT_EQ(rank.read(received), std::vector<float>(100, 2));
       world.barrier({});
@@ -62,13 +62,13 @@ TEST_F(NcclOrder, WorkBehindAMessageDoesNotWaitForItsEnd) {
     const Tensor sent = rank.make(100, world.rank()), received = rank.make(100, -1), x = rank.make(10, 0);
     connect(rank);
     if (world.rank() == 1) world.barrier({"the other one has done its work"});
-    const Ticket ticket = post_around(rank, sent, received);
+    const Request request = post_around(rank, sent, received);
     scale(rank.stream, x, 3);
     if (world.rank() == 0) {
       rank.stream.synchronize();
       world.barrier({"before the other one posts its side"});
     }
-    rank.ranks->wait(ticket);
+    rank.ranks->wait(request);
     EXPECT_EQ(rank.read(received), std::vector<float>(100, static_cast<float>(1 - world.rank())));
   });
 }

@@ -28,12 +28,12 @@ TEST_F(TracedExchange, StandsOnTheTimelineFromItsPostUntilItWasWaitedFor) {
     const Tensor received = allocator.make(Tag::workspace, "x", DType::float32, {n});
     fill(compute.stream(), sent, 1);
     const auto ranks = traced_on_device(world.split(0), rank_trace)->split(0);
-    ranks->order_with(compute.stream());
+    ranks->set_stream(compute.stream());
     const int other = 1 - world.rank();
-    const Ticket ticket = ranks->exchange(sent, other, received, other, {.operation = "pass", .layer = 3, .hop = 1});
+    const Request request = ranks->exchange(sent, other, received, other, {.operation = "pass", .layer = 3, .hop = 1});
     double value = 1;
     all_reduce_sum(*ranks, {&value, 1}, {"host memory"});  // another's to show
-    ranks->wait(ticket);
+    ranks->wait(request);
     ranks->barrier({"all here"});
   });
   int copies = 0;

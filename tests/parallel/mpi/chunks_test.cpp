@@ -38,11 +38,11 @@ TEST(Chunks, MessagesAroundTheLimitArriveWhole) {
       for (std::size_t i = 0; i < size; ++i) bytes[i] = content(world.rank(), i);
       received.emplace_back(size);
     }
-    std::vector<Ticket> tickets;
+    std::vector<Request> requests;
     for (std::size_t i = 0; i < sent.size(); ++i) {
-      tickets.push_back(world.exchange(view_of(sent[i]), other, view_of(received[i]), other, site));
+      requests.push_back(world.exchange(view_of(sent[i]), other, view_of(received[i]), other, site));
     }
-    for (const Ticket ticket : tickets) world.wait(ticket);
+    for (const Request request : requests) world.wait(request);
     for (const auto& bytes : received) {
       for (std::size_t i = 0; i < bytes.size(); ++i) ASSERT_EQ(bytes[i], content(other, i)) << i << "/" << bytes.size();
     }

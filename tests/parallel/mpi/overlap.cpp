@@ -35,18 +35,14 @@ double seconds_now() {
 /// A ring whose ranks have T tokens each. Every query sees every key, so all hops compute alike.
 class FullRing {
  public:
-  FullRing(Communicator& world, std::int64_t T, std::int64_t least_part)
+  FullRing(Communicator& world, std::int64_t T, std::int64_t min_part)
       : world_(world),
         pool_(1),
         stream_(pool_),
         allocator_(Device::cpu()),
-        ring_(allocator_, &world, world.size(),
-              {.tokens = T,
-               .gradient_tokens = T,
-               .G = heads,
-               .D = head_size,
-               .documents = false,
-               .least_part = least_part}) {
+        ring_(
+            allocator_, &world, world.size(),
+            {.tokens = T, .gradient_tokens = T, .G = heads, .D = head_size, .documents = false, .min_part = min_part}) {
     for (int rank = 0; rank < world.size(); ++rank) {
       segments_.push_back(shard_segments(Layout::contiguous, T * world.size(), world.size(), rank));
       const SegmentExtent extent{segments_.back()[0].start, segments_.back()[0].last(), 0, 0};
@@ -86,7 +82,7 @@ class FullRing {
     return tensor;
   }
   AttentionTokens own() const { return {segments_[static_cast<std::size_t>(world_.rank())], {}}; }
-  /// Return medians over passes. The end of a pass, where gradients come home, is not counted as a hop's waiting.
+  /// Return medians over passes. The end of a pass, where gradients come back, is not counted as a hop's waiting.
   template <class Prepare, class Run, class Visit>
   Times pass(const Prepare& prepare, const Run& run, const Visit& visit, RingPassLoad RingLoad::*of) {
     std::vector<double> computing, waiting;

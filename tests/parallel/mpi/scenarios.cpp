@@ -106,9 +106,9 @@ void unwinding_with_messages_under_way(Communicator& world) {
   const auto own = world.split(0);
   std::vector<std::vector<std::uint8_t>> received(2, std::vector<std::uint8_t>(size));
   const std::vector<std::uint8_t> sent(size, 7);
-  std::vector<Ticket> tickets;
-  for (auto& buffer : received) tickets.push_back(own->exchange(view_of(sent), 0, view_of(buffer), 0, test_site));
-  for (const Ticket ticket : tickets) own->wait(ticket);
+  std::vector<Request> requests;
+  for (auto& buffer : received) requests.push_back(own->exchange(view_of(sent), 0, view_of(buffer), 0, test_site));
+  for (const Request request : requests) own->wait(request);
   world.barrier(test_site);
 }
 

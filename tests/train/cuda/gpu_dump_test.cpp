@@ -24,8 +24,8 @@ class GpuDump : public TrainTest {
     options.config = config;
     options.output = at(name);
     options.dump = {.folder = at(name) + ".dump", .step = 1};
-    const auto note = [](const std::string&) {};
-    EXPECT_EQ(train(prepare_run(options, note), note), ExitCode::done);
+    const auto log = [](const std::string&) {};
+    EXPECT_EQ(train(prepare_run(options, log), log), ExitCode::done);
     return options.dump.folder;
   }
   std::string data;

@@ -56,8 +56,8 @@ class HostWaits : public TrainTest {
     options.output = at(output);
     options.stop_after = steps;
     if (traced) options.trace.path = at(output + ".json");
-    const Note note = [](const std::string&) {};
-    train(prepare_run(options, note), note);
+    const Log log = [](const std::string&) {};
+    train(prepare_run(options, log), log);
     return {cuda_emulator::host_waits() - waits, cuda_emulator::calls() - calls};
   }
   /// Return what the third step adds, on all ranks together: what a run of three steps has that one of two has not.
@@ -153,19 +153,19 @@ TEST_F(HostWaits, TheHostRunsAWholeStepAhead) {
     SCOPED_TRACE(ranks);
     const auto micro_batches = std::size_t{4};
     std::vector<std::vector<Moment>> moments(static_cast<std::size_t>(ranks));
-    const Note note = [](const std::string&) {};
+    const Log log = [](const std::string&) {};
     TrainOptions options;
     options.config = config({"training.global_batch_size=4", fmt::format("mesh.sequence={}", ranks)});
     options.output = at(fmt::format("ahead {}", ranks));
     options.stop_after = 2;
-    ringtrain::Run run = prepare_run(options, note);
+    ringtrain::Run run = prepare_run(options, log);
     run.before_forward = [&](RankState& state, std::int64_t step) {
       state.world->barrier({"test"});  // no rank is further than the others, and none waits for its device
       moments[static_cast<std::size_t>(state.rank)].push_back(
           {step, cuda_emulator::work_done(), cuda_emulator::work_given()});
       state.world->barrier({"test"});
     };
-    train(run, note);
+    train(run, log);
     for (const std::vector<Moment>& own : moments) {
       ASSERT_EQ(own.size(), 2 * micro_batches);
       for (std::size_t i = 0; i < own.size(); i += micro_batches) {

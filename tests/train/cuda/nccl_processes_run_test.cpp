@@ -187,8 +187,8 @@ TEST_F(NcclProcessRuns, EndWithARankThatDies) {
   // Within one machine NCCL does not see it, over a network it does: the run ends alike.
   for (const auto& [place, deaths] : {std::pair{"ring keys and values:5", "unseen"},
                                       {"ring gradients:2", "seen"},
-                                      {"gradient reduction of a parameter group:3", "unseen"},
-                                      {"gathering the weights of a parameter group:2", "seen"}}) {
+                                      {"gradient reduction of a bucket:3", "unseen"},
+                                      {"gathering the weights of a bucket:2", "seen"}}) {
     SCOPED_TRACE(place);
     fs::remove_all(at("run"));
     const Variables faults{{"RINGTRAIN_FAULT", fmt::format("1:{}:kill", place)}, {"CUDA_EMULATOR_NCCL_DEATHS", deaths}};

@@ -11,12 +11,12 @@ namespace {
 
 class NcclRun : public TrainTest {
  protected:
-  static constexpr int most_ranks = 4;
+  static constexpr int max_ranks = 4;
 
   void SetUp() override {
     TrainTest::SetUp();
-    show_gpus(most_ranks);
-    if (cuda::device_count() < most_ranks) GTEST_SKIP() << "too few GPUs";
+    show_gpus(max_ranks);
+    if (cuda::device_count() < max_ranks) GTEST_SKIP() << "too few GPUs";
     data = write_tokens("text.h5", {});
   }
   void TearDown() override {
@@ -77,8 +77,8 @@ TEST_F(NcclRun, AddsGradientsItselfUnlessTheBitsAreToBeTheSame) {
   EXPECT_EQ(run_by("auto", "auto", "false"), own);
   const ParameterTable table = make_parameter_table(config({}).model);
   std::int64_t largest = 0;
-  for (int group = 0; group < table.groups(); ++group) {
-    largest = std::max(largest, table.group_end(group) - table.group_begin(group));
+  for (int bucket = 0; bucket < table.buckets(); ++bucket) {
+    largest = std::max(largest, table.bucket_end(bucket) - table.bucket_begin(bucket));
   }
   const double staging = 2 * 4 * static_cast<double>(reduce_scatter_staging(largest, 4));
   for (std::size_t rank = 0; rank < own.size(); ++rank) EXPECT_NEAR(staged[rank] - own[rank], staging, 2 * 256);

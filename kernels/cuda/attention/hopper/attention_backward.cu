@@ -9,11 +9,11 @@
 // are under way nearly always: dP runs beside the exponentials, dV beside dS, dK beside dq's way out and the next
 // step's scores.
 //
-// Deterministic: tiles of keys add to a tile of dq in turns (kernels/cuda/attention/attention_turns.cuh), in the order
+// Deterministic: tiles of keys add to a tile of dq in turns (kernels/cuda/attention/dq_semaphore.cuh), in the order
 // in which blocks took them.
 #include <algorithm>
 
-#include "kernels/cuda/attention/attention_turns.cuh"
+#include "kernels/cuda/attention/dq_semaphore.cuh"
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 #include "kernels/cuda/attention/hopper/common.cuh"
 #include "kernels/cuda/attention/hopper/tensor_map.h"
@@ -67,13 +67,13 @@ struct alignas(1024) BackwardShared {
   RingBarriers<stages> query_ring, dq_ring;
 };
 
-static_assert(sizeof(BackwardShared<64>) <= most_shared_bytes && sizeof(BackwardShared<128>) <= most_shared_bytes);
+static_assert(sizeof(BackwardShared<64>) <= max_shared_bytes && sizeof(BackwardShared<128>) <= max_shared_bytes);
 
 struct BackwardArguments : CallArguments {
   CUtensorMap q, k, v, dout, dq;
   const float *lse, *delta;  // [B, H, Tq]
   float *dk, *dv;            // [B, Tk, G, D]
-  Turns turns;
+  DqSemaphore semaphore;
   bool deterministic;
 };
 
@@ -111,14 +111,14 @@ __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardSh
 template <int D>
 __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared) {
   using Plan = BackwardPlan<D>;
-  const bool leads = threadIdx.x % 32 == 0;
+  const bool elected = threadIdx.x % 32 == 0;
   RingPlace<1> work_place;
   RingPlace<stages> place;
   int step = 0;
   for (;;) {
-    const int ticket = take_ticket(a.turns.ticket);
-    if (ticket >= a.order.count()) break;
-    const auto [number, head] = a.order[ticket];
+    const int work_index = take_work_index(a.semaphore.next_work);
+    if (work_index >= a.order.count()) break;
+    const auto [number, head] = a.order[work_index];
     const int b = head / a.G, g = head % a.G, heads = a.H / a.G;
     const Tile keys = tile_at(a.keys, key_tile, number);
     find_steps(shared.found, a.keys, keys, a.queries, Plan::queries, queries_that_see(a.mask, keys.positions()),
@@ -126,7 +126,7 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
     const TilesSeen& seen = shared.found.seen;
     if (TileCursor cursor = TileCursor::before_last(a.queries, seen); !cursor.next(seen)) continue;
     work_place.wait_empty(shared.key_ring);
-    if (leads) {
+    if (elected) {
       shared.work = {b, g, keys.segment, keys.index};
       std::uint64_t* full = &shared.key_ring.full[0];
       mbarrier_arrive_expect_tx(full, 2 * Plan::key_bytes);
@@ -142,7 +142,7 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
         const TokenMap::Run& run = a.queries.runs[queries.segment];
         const int from = queries.index * Plan::queries;
         more = next.next(seen);
-        if (leads) {
+        if (elected) {
           const bool others = more || h + 1 < (g + 1) * heads;
           const int flags =
               (shared.found.masked(queries) ? BackwardStep::masked : 0) + (others ? BackwardStep::more : 0);
@@ -155,17 +155,17 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
     }
   }
   work_place.wait_empty(shared.key_ring);
-  if (leads) {
+  if (elected) {
     shared.work.b = -1;
     mbarrier_arrive(&shared.key_ring.full[0]);
   }
 }
 
-/// Adds every step's dq to global memory, in the order of the steps and, where there are turns, when it is its turn.
+/// Adds every step's dq to global memory, in the order of the steps and, where the order counts, when it is its turn.
 template <int D>
 __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
   using Plan = BackwardPlan<D>;
-  const bool leads = threadIdx.x % 32 == 0;
+  const bool elected = threadIdx.x % 32 == 0;
   RingPlace<1> work_place;
   RingPlace<stages> place;
   int at_step = 0;
@@ -174,20 +174,20 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
     const BackwardWork work = shared.work;
     if (work.b < 0) break;
     __syncwarp();  // all lanes have read it
-    if (leads) mbarrier_arrive(&shared.key_ring.empty[0]);
+    if (elected) mbarrier_arrive(&shared.key_ring.empty[0]);
     work_place.advance();
     BackwardStep step{};
     do {
       place.wait_full(shared.dq_ring);
       step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
-      if (leads) {
+      if (elected) {
         int* turn = nullptr;
         if (a.deterministic) {
           const Tile queries = tile_of(a.queries, Plan::queries, step.segment_number(), step.index);
           const int slot = slot_of(queries, Plan::queries);
-          turn = turn_of(a.turns, static_cast<std::int64_t>(work.b) * a.H + step.h, slot);
-          await_turn(turn, rank_of(a.turns, work.b, slot, {work.segment, work.index}));
+          turn = counter_of(a.semaphore, static_cast<std::int64_t>(work.b) * a.H + step.h, slot);
+          semaphore_acquire(turn, rank_of(a.semaphore, work.b, slot, {work.segment, work.index}));
           fence_proxy_async_global();
         }
         for (int block = 0; block < D / sum_columns; ++block) {
@@ -201,7 +201,7 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
           tma_store_complete<0>();
           fence_proxy_async_global();
           __threadfence();
-          pass_turn(turn);
+          semaphore_release(turn);
         }
         mbarrier_arrive(&shared.dq_ring.empty[place.stage]);
       }
@@ -218,12 +218,12 @@ __device__ __forceinline__ void mask_scores(float (&s)[BackwardPlan<D>::queries 
   constexpr int query_tile = BackwardPlan<D>::queries;
   const Tile queries = tile_of(a.queries, query_tile, step.segment_number(), step.index);
   const Tile keys = tile_of(a.keys, key_tile, work.segment, work.index);
-  const Sight sight = sight_of(a.mask, queries, keys, key_tile, {0, 0, false}, queries);
+  const TileMask tile_mask = tile_mask_of(a.mask, queries, keys, key_tile, {0, 0, false}, queries);
   const int column = 2 * static_cast<int>(threadIdx.x % 4);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int j = row + 8 * half;
-    Visible seen = queries_of(sight, j, queries.count);
+    Visible seen = queries_of(tile_mask, j, queries.count);
     if (a.queries.documents != nullptr && seen.from < seen.to) {
       const std::int32_t document =
           __ldg(a.keys.documents + static_cast<std::int64_t>(work.b) * a.keys.tokens + keys.begin + j);
@@ -461,11 +461,11 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
   a.k = head_map(k, key_tile), a.v = head_map(v, key_tile);
   a.order = backward_order(shape.B, shape.H, shape.G, D, tile_count(a.keys, key_tile), a.queries.tokens,
                            a.deterministic, context.multiprocessors());
-  a.turns = turns_in(workspace, shape, a.queries.tokens, Plan::queries);
+  a.semaphore = semaphore_in(workspace, shape, a.queries.tokens, Plan::queries);
   if (a.deterministic) {
-    prepare_turns(context, a.turns, shape, a.queries, a.keys, Plan::queries, key_tile);
+    prepare_semaphore(context, a.semaphore, shape, a.queries, a.keys, Plan::queries, key_tile);
   } else {
-    check(cudaMemsetAsync(a.turns.ticket, 0, sizeof(int), context.stream()), "zeroing attention's tile counter");
+    check(cudaMemsetAsync(a.semaphore.next_work, 0, sizeof(int), context.stream()), "zeroing attention's tile counter");
   }
   const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.count()));
   launch(context, backward_kernel<D>, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
@@ -487,7 +487,7 @@ void backward(Stream& stream, const AttentionShape& shape, const TensorView& q, 
 }
 
 std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq) {
-  return turns_bytes(shape, Tq, BackwardPlan<128>::queries);  // the smaller tiles, of which there are more
+  return semaphore_bytes(shape, Tq, BackwardPlan<128>::queries);  // the smaller tiles, of which there are more
 }
 
 bool supports(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk) {

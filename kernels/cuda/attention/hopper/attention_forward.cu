@@ -54,7 +54,7 @@ struct alignas(1024) ForwardShared {
   RingBarriers<stages> k_ring, v_ring;
 };
 
-static_assert(sizeof(ForwardShared<64>) <= most_shared_bytes && sizeof(ForwardShared<128>) <= most_shared_bytes);
+static_assert(sizeof(ForwardShared<64>) <= max_shared_bytes && sizeof(ForwardShared<128>) <= max_shared_bytes);
 
 struct ForwardArguments : CallArguments {
   CUtensorMap q, k, v;
@@ -98,13 +98,13 @@ __device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, R
 /// phases apart by parity alone, and threads that wait must not fall behind).
 template <int D>
 __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) {
-  const bool leads = threadIdx.x % 32 == 0;
+  const bool elected = threadIdx.x % 32 == 0;
   RingPlace<1> work_place;
   RingPlace<stages> place;
   for (;;) {
-    const int ticket = take_ticket(a.counter);
-    if (ticket >= a.order.count()) break;
-    const auto [reversed, head] = a.order[ticket];
+    const int work_index = take_work_index(a.counter);
+    if (work_index >= a.order.count()) break;
+    const auto [reversed, head] = a.order[work_index];
     const int b = head / a.H, h = head % a.H;
     const Tile queries = tile_at(a.queries, ForwardPlan<D>::queries, a.order.tiles - 1 - reversed);
     // That a tile of queries is not full hides nothing of its keys: rows beyond its end are not stored.
@@ -113,9 +113,9 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
     TileCursor next = TileCursor::before_last(a.keys, shared.found.seen);
     const bool more = next.next(shared.found.seen);
     if (!more && !a.first && !a.last) continue;  // the state stays as it is
-    if (leads) load_tile<D>(a, shared, work_place, place, queries, b, h, next, more);
+    if (elected) load_tile<D>(a, shared, work_place, place, queries, b, h, next, more);
   }
-  if (leads) {
+  if (elected) {
     work_place.wait_empty(shared.q_ring);
     shared.work.b = -1;
     mbarrier_arrive(&shared.q_ring.full[0]);
@@ -128,11 +128,11 @@ __device__ __forceinline__ void mask_scores(float (&s)[key_tile / 2], const Forw
                                             const ForwardWork& work, int row, const ForwardStep& step) {
   const Tile queries = tile_of(a.queries, Queries, work.segment, work.index);
   const Tile keys = tile_of(a.keys, key_tile, step.segment, step.index);
-  const Sight sight = sight_of(a.mask, queries, keys, key_tile, {0, 0, false}, keys);
+  const TileMask tile_mask = tile_mask_of(a.mask, queries, keys, key_tile, {0, 0, false}, keys);
   const int column = 2 * static_cast<int>(threadIdx.x % 4);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    Visible seen = keys_of(sight, row + 8 * half);
+    Visible seen = keys_of(tile_mask, row + 8 * half);
     if (a.keys.documents != nullptr) {
       const int i = row + 8 * half < queries.count ? row + 8 * half : 0;  // rows beyond the tile's end are not stored
       const std::int32_t document =
@@ -151,8 +151,8 @@ __device__ __forceinline__ void mask_scores(float (&s)[key_tile / 2], const Forw
   }
 }
 
-/// Turns scores into P = exp2(scale * (score - maximum)), updates the maximum and this thread's part of the sum, and
-/// returns by which factor what was summed before shrinks. Two rows a thread; four threads share a row.
+/// DqSemaphore scores into P = exp2(scale * (score - maximum)), updates the maximum and this thread's part of the sum,
+/// and returns by which factor what was summed before shrinks. Two rows a thread; four threads share a row.
 __device__ __forceinline__ float2 softmax(float (&s)[key_tile / 2], float (&m)[2], float (&l)[2], float scale_log2) {
   float shrink[2];
 #pragma unroll
@@ -392,12 +392,12 @@ void run_forward(Stream& stream, const TensorView& q, const TensorView& k, const
 
 void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
              const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
-             const AttentionEnds& ends, void* workspace) {
+             const AttentionPhase& phase, void* workspace) {
   ForwardArguments a{};
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
-  a.first = ends.first, a.last = ends.last;
+  a.first = phase.init, a.last = phase.finalize;
   a.o = state.o.as<float>(), a.m = state.m.as<float>(), a.l = state.l.as<float>();
-  if (ends.last) a.out = static_cast<__nv_bfloat16*>(ends.out.data), a.lse = ends.lse.as<float>();
+  if (phase.finalize) a.out = static_cast<__nv_bfloat16*>(phase.out.data), a.lse = phase.lse.as<float>();
   a.counter = static_cast<int*>(workspace);
   check(cudaMemsetAsync(a.counter, 0, sizeof(int), stream.cuda().stream()), "zeroing attention's tile counter");
   shape.D == 64 ? run_forward<64>(stream, q, k, v, shape, a) : run_forward<128>(stream, q, k, v, shape, a);

@@ -25,7 +25,7 @@ std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq);
 /// device, of workspace_bytes, 4-byte aligned.
 void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
              const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
-             const AttentionEnds& ends, void* workspace);
+             const AttentionPhase& phase, void* workspace);
 
 /// As attention_backward, for what supports() admits. dk and dv are added to by one block each, thus the same bits in
 /// every run; dq by atomic additions, whose order is fixed where the shape says deterministic.

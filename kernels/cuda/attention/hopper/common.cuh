@@ -14,11 +14,11 @@
 
 namespace ringtrain::cuda::hopper {
 
-inline constexpr int warpgroup = 128;                        // threads
-inline constexpr int group_rows = 64;                        // rows of a product that a warpgroup makes
-inline constexpr int block_columns = 64;                     // bfloat16 columns of a swizzled block: 128 bytes
-inline constexpr int row_bytes = 128;                        // a block's row
-inline constexpr std::size_t most_shared_bytes = 227 << 10;  // of a block; a multiprocessor has 1 KiB more
+inline constexpr int warpgroup = 128;                       // threads
+inline constexpr int group_rows = 64;                       // rows of a product that a warpgroup makes
+inline constexpr int block_columns = 64;                    // bfloat16 columns of a swizzled block: 128 bytes
+inline constexpr int row_bytes = 128;                       // a block's row
+inline constexpr std::size_t max_shared_bytes = 227 << 10;  // of a block; a multiprocessor has 1 KiB more
 inline constexpr float log2_of_e = 1.44269504088896340736F;
 inline constexpr float ln_of_2 = 0.69314718055994530942F;
 
@@ -133,11 +133,11 @@ __device__ inline void find_steps(Steps& steps, const TokenMap& mine, const Tile
   __syncwarp();
 }
 
-/// Return the next ticket, the same for all lanes (a warp).
-__device__ __forceinline__ int take_ticket(int* counter) {
-  int ticket = 0;
-  if (threadIdx.x % 32 == 0) ticket = atomicAdd(counter, 1);
-  return __shfl_sync(0xFFFFFFFFU, ticket, 0);
+/// Return the next work index, the same for all lanes (a warp).
+__device__ __forceinline__ int take_work_index(int* counter) {
+  int work_index = 0;
+  if (threadIdx.x % 32 == 0) work_index = atomicAdd(counter, 1);
+  return __shfl_sync(0xFFFFFFFFU, work_index, 0);
 }
 
 /// Return x, which is the same in all lanes; the compiler then knows (a warp).
@@ -177,24 +177,24 @@ __device__ __forceinline__ Visible of_document(Visible range, const std::int32_t
 }
 
 /// Return the keys that query i of a tile sees by position, and the queries, of `queries` ones, that see key j.
-__device__ __forceinline__ Visible keys_of(const Sight& sight, int i) {
-  const int last = sight.query_stride * i - sight.low, before = sight.query_stride * i - sight.high;
+__device__ __forceinline__ Visible keys_of(const TileMask& tile_mask, int i) {
+  const int last = tile_mask.query_stride * i - tile_mask.low, before = tile_mask.query_stride * i - tile_mask.high;
   const int from = before <= 0 ? 0
-                               : static_cast<int>(static_cast<unsigned>(before + sight.key_stride - 1) /
-                                                  static_cast<unsigned>(sight.key_stride));
+                               : static_cast<int>(static_cast<unsigned>(before + tile_mask.key_stride - 1) /
+                                                  static_cast<unsigned>(tile_mask.key_stride));
   const int to =
-      last < 0 ? 0 : static_cast<int>(static_cast<unsigned>(last) / static_cast<unsigned>(sight.key_stride)) + 1;
-  const int end = to < sight.keys ? to : sight.keys;
+      last < 0 ? 0 : static_cast<int>(static_cast<unsigned>(last) / static_cast<unsigned>(tile_mask.key_stride)) + 1;
+  const int end = to < tile_mask.keys ? to : tile_mask.keys;
   return {from < end ? from : end, end};
 }
-__device__ __forceinline__ Visible queries_of(const Sight& sight, int j, int queries) {
-  if (j >= sight.keys) return {0, 0};
-  const int first = sight.low + sight.key_stride * j, last = sight.high + sight.key_stride * j;
+__device__ __forceinline__ Visible queries_of(const TileMask& tile_mask, int j, int queries) {
+  if (j >= tile_mask.keys) return {0, 0};
+  const int first = tile_mask.low + tile_mask.key_stride * j, last = tile_mask.high + tile_mask.key_stride * j;
   const int from = first <= 0 ? 0
-                              : static_cast<int>(static_cast<unsigned>(first + sight.query_stride - 1) /
-                                                 static_cast<unsigned>(sight.query_stride));
+                              : static_cast<int>(static_cast<unsigned>(first + tile_mask.query_stride - 1) /
+                                                 static_cast<unsigned>(tile_mask.query_stride));
   const int to =
-      last < 0 ? 0 : static_cast<int>(static_cast<unsigned>(last) / static_cast<unsigned>(sight.query_stride)) + 1;
+      last < 0 ? 0 : static_cast<int>(static_cast<unsigned>(last) / static_cast<unsigned>(tile_mask.query_stride)) + 1;
   const int end = to < queries ? to : queries;
   return {from < end ? from : end, end};
 }

@@ -21,11 +21,11 @@ struct TileOrder {
     int tile, head;
   };
   RINGTRAIN_HOST_DEVICE constexpr int count() const { return tiles * all_heads; }
-  /// Returns the tile and the head of a ticket, 0 <= ticket < count().
-  RINGTRAIN_HOST_DEVICE constexpr Choice operator[](int ticket) const {
+  /// Returns the tile and the head of a work_index, 0 <= work_index < count().
+  RINGTRAIN_HOST_DEVICE constexpr Choice operator[](int work_index) const {
     const int wide_tickets = wide * (heads + 1) * tiles;
-    const bool in_wide = ticket < wide_tickets;
-    const int width = in_wide ? heads + 1 : heads, rest = in_wide ? ticket : ticket - wide_tickets;
+    const bool in_wide = work_index < wide_tickets;
+    const int width = in_wide ? heads + 1 : heads, rest = in_wide ? work_index : work_index - wide_tickets;
     const int section = rest / (width * tiles), within = rest - section * width * tiles;
     const int first = section * width + (in_wide ? 0 : wide * (heads + 1));
     return {within / width, first + within % width};

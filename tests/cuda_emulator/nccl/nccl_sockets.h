@@ -31,13 +31,13 @@ struct Frame {
 };
 
 /// One connected socket.
-class Wire {
+class Connection {
  public:
-  explicit Wire(int socket) : socket_(socket) {}
-  ~Wire();
-  Wire(Wire&& other) noexcept;
-  Wire(const Wire&) = delete;
-  Wire& operator=(const Wire&) = delete;
+  explicit Connection(int socket) : socket_(socket) {}
+  ~Connection();
+  Connection(Connection&& other) noexcept;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
 
   int socket() const { return socket_; }
   /// data: of a frame that is data, its bytes.

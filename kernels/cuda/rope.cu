@@ -8,17 +8,17 @@ namespace ringtrain::cuda {
 
 namespace {
 
-constexpr int most_frequencies = 128, table_threads = 256, rotate_threads = 256;
+constexpr int max_frequencies = 128, table_threads = 256, rotate_threads = 256;
 
 struct Frequencies {
-  double inverse[most_frequencies];
+  double inverse[max_frequencies];
 };
 
 /// Columns [first, first + count) of the cosines of table[T, 2 half], and of the sines.
 __global__ void __launch_bounds__(table_threads)
-    rotary_table_kernel(const __grid_constant__ Frequencies frequencies, const double magnitude, float* const table,
-                        const std::int32_t* const positions, const std::int64_t T, const int half, const int first,
-                        const int count) {
+    rope_table_kernel(const __grid_constant__ Frequencies frequencies, const double magnitude, float* const table,
+                      const std::int32_t* const positions, const std::int64_t T, const int half, const int first,
+                      const int count) {
   const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * table_threads + threadIdx.x;
   const std::int64_t t = index / count;
   const int i = static_cast<int>(index % count);
@@ -80,24 +80,24 @@ void rotate(Context& context, const TensorView& y, const TensorView& x, const Te
 
 }  // namespace
 
-void rotary_table(Stream& stream, const TensorView& table, const TensorView& positions,
-                  const RotaryFrequencies& frequencies) {
+void rope_table(Stream& stream, const TensorView& table, const TensorView& positions,
+                const RopeFrequencies& frequencies) {
   const std::int64_t T = positions.numel();
   const auto half = static_cast<int>(frequencies.inverse.size());
-  for (int first = 0; first < half; first += most_frequencies) {
-    const int count = std::min(half - first, most_frequencies);
+  for (int first = 0; first < half; first += max_frequencies) {
+    const int count = std::min(half - first, max_frequencies);
     Frequencies some{};
     std::copy_n(frequencies.inverse.begin() + first, count, some.inverse);
-    launch(stream.cuda(), rotary_table_kernel, blocks_for(T * count, table_threads), table_threads, 0, some,
+    launch(stream.cuda(), rope_table_kernel, blocks_for(T * count, table_threads), table_threads, 0, some,
            frequencies.magnitude, table.as<float>(), positions.as<std::int32_t>(), T, half, first, count);
   }
 }
 
-void rotary_forward(Stream& stream, const TensorView& x, const TensorView& table) {
+void rope_forward(Stream& stream, const TensorView& x, const TensorView& table) {
   dispatch_storage(x.dtype, [&]<class T>() { rotate<1, T, T>(stream.cuda(), x, x, table); });
 }
 
-void rotary_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table) {
+void rope_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table) {
   dispatch_storage(dx.dtype, [&]<class T>() { rotate<-1, T, float>(stream.cuda(), dx, gradient, table); });
 }
 

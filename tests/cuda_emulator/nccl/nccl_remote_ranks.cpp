@@ -1,5 +1,5 @@
 // How ranks in several processes find each other, and how their messages move.
-#include "nccl/nccl_far_ranks.h"
+#include "nccl/nccl_remote_ranks.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -34,52 +34,52 @@ Frame frame_of(Frame::Kind kind, const Group::Message& message) {
 
 }  // namespace
 
-FarRanks::FarRanks(ncclComm& of, std::uint64_t unique_id)
+RemoteRanks::RemoteRanks(ncclComm& of, std::uint64_t unique_id)
     : communicator_(of), unique_id_(unique_id), listener_(listen_as(unique_id, of.rank)) {
   if (listener_ < 0) {
     misuse(fmt::format("ncclCommInitRankConfig: rank {} of another process has this unique id", of.rank));
   }
-  wake_postman();
+  wake_receiver();
 }
 
-FarRanks::~FarRanks() {
+RemoteRanks::~RemoteRanks() {
   if (listener_ >= 0) ::close(listener_);
-  wake_postman();
+  wake_receiver();
 }
 
 // --- Joining. The higher rank of a pair connects; both say who they are.
 
-void FarRanks::greet(Wire& wire) const {
+void RemoteRanks::greet(Connection& connection) const {
   Frame hello;
   hello.rank = communicator_.rank;
-  hello.ranks = communicator_.clique->size;
+  hello.ranks = communicator_.rank_set->size;
   hello.device = physical_device(communicator_.device);
-  wire.send(hello);
+  connection.send(hello);
 }
 
-void FarRanks::seek() {
+void RemoteRanks::seek() {
   for (int lower = 0; lower < communicator_.rank; ++lower) {
-    const bool known = communicator_.clique->members.contains(lower) || ranks_.contains(lower);
+    const bool known = communicator_.rank_set->members.contains(lower) || ranks_.contains(lower);
     if (known || sought_.contains(lower)) continue;
     const int socket = connect_to(unique_id_, lower);
     if (socket < 0) continue;
     sought_.insert(lower);
     greet(strangers_.emplace_back(socket));
-    wake_postman();
+    wake_receiver();
   }
 }
 
-void FarRanks::meet(Wire wire, const Frame& hello) {
-  if (hello.ranks != communicator_.clique->size || hello.rank < 0 || hello.rank >= hello.ranks || has(hello.rank)) {
+void RemoteRanks::meet(Connection connection, const Frame& hello) {
+  if (hello.ranks != communicator_.rank_set->size || hello.rank < 0 || hello.rank >= hello.ranks || has(hello.rank)) {
     misuse(fmt::format("ncclCommInitRankConfig: rank {} of {} joins rank {} of {}, or twice", hello.rank, hello.ranks,
-                       communicator_.rank, communicator_.clique->size));
+                       communicator_.rank, communicator_.rank_set->size));
     return;
   }
-  if (hello.rank > communicator_.rank) greet(wire);
-  ranks_.try_emplace(hello.rank, std::move(wire)).first->second.device = hello.device;
+  if (hello.rank > communicator_.rank) greet(connection);
+  ranks_.try_emplace(hello.rank, std::move(connection)).first->second.device = hello.device;
 }
 
-std::map<int, int> FarRanks::devices() const {
+std::map<int, int> RemoteRanks::devices() const {
   std::map<int, int> found;
   for (const auto& [number, rank] : ranks_) found[number] = rank.device;
   return found;
@@ -87,34 +87,34 @@ std::map<int, int> FarRanks::devices() const {
 
 // --- Messages.
 
-FarRanks::Lane& FarRanks::lane_of(const Group::Message& message) {
+RemoteRanks::Lane& RemoteRanks::lane_of(const Group::Message& message) {
   Rank& rank = ranks_.at(message.peer);
   return message.sends ? rank.from_us : rank.to_us;
 }
-const FarRanks::Lane& FarRanks::lane_of(const Group::Message& message) const {
+const RemoteRanks::Lane& RemoteRanks::lane_of(const Group::Message& message) const {
   const Rank& rank = ranks_.at(message.peer);
   return message.sends ? rank.from_us : rank.to_us;
 }
 
-void FarRanks::come(const Group::Message& message) {
+void RemoteRanks::come(const Group::Message& message) {
   if (std::exchange(lane_of(message).we_came, true)) return;
-  ranks_.at(message.peer).wire.send(frame_of(Frame::Kind::came, message));
+  ranks_.at(message.peer).connection.send(frame_of(Frame::Kind::came, message));
 }
 
-bool FarRanks::connected(const Group::Message& message) const {
+bool RemoteRanks::connected(const Group::Message& message) const {
   return lane_of(message).they_came;
 }
 
-void FarRanks::post(Group::Message& message) {
+void RemoteRanks::post(Group::Message& message) {
   Lane& lane = lane_of(message);
   message.number = ++lane.posted;
-  ranks_.at(message.peer).wire.send(frame_of(Frame::Kind::posted, message));
+  ranks_.at(message.peer).connection.send(frame_of(Frame::Kind::posted, message));
   const auto theirs = lane.theirs.find(message.number);
   if (theirs != lane.theirs.end()) require_agreement(message.peer, message, theirs->second);
-  if (lane.needed >= message.number) wake_postman();
+  if (lane.needed >= message.number) wake_receiver();
 }
 
-void FarRanks::require_agreement(int rank, const Group::Message& ours, const Lane::Theirs& theirs) {
+void RemoteRanks::require_agreement(int rank, const Group::Message& ours, const Lane::Theirs& theirs) {
   if (ours.bytes == theirs.bytes && ours.type == theirs.type) return;
   const int sender = ours.sends ? communicator_.rank : rank, receiver = ours.sends ? rank : communicator_.rank;
   break_communicator(
@@ -123,40 +123,40 @@ void FarRanks::require_agreement(int rank, const Group::Message& ours, const Lan
                    {ours.sends ? theirs.bytes : ours.bytes, ours.sends ? theirs.type : ours.type}));
 }
 
-void FarRanks::begin(const Group::Message& message) {
-  ranks_.at(message.peer).wire.send(frame_of(Frame::Kind::begun, message));
+void RemoteRanks::begin(const Group::Message& message) {
+  ranks_.at(message.peer).connection.send(frame_of(Frame::Kind::begun, message));
 }
 
-bool FarRanks::move(Group::Message& message) {
+bool RemoteRanks::move(Group::Message& message) {
   Lane& lane = lane_of(message);
   const auto theirs = lane.theirs.find(message.number);
   const bool here = theirs != lane.theirs.end() && (message.sends ? theirs->second.begun : theirs->second.come);
   if (here) {
     if (message.sends) {
-      ranks_.at(message.peer).wire.send(frame_of(Frame::Kind::data, message), message.data);
+      ranks_.at(message.peer).connection.send(frame_of(Frame::Kind::data, message), message.data);
     } else {
       std::memcpy(message.data, theirs->second.data.data(), message.bytes);
     }
     lane.theirs.erase(theirs);
     message.done = true;
-    wake_postman();  // if the socket has not taken all of it
+    wake_receiver();  // if the socket has not taken all of it
     return true;
   }
   if (!std::exchange(message.needs, true)) {
-    ranks_.at(message.peer).wire.send(frame_of(Frame::Kind::needed, message));
+    ranks_.at(message.peer).connection.send(frame_of(Frame::Kind::needed, message));
   }
   return false;
 }
 
-void FarRanks::tell(const SplitCall& call) {
+void RemoteRanks::send_split(const SplitCall& call) {
   Frame frame;
   frame.kind = Frame::Kind::split;
   frame.colour = call.colour;
   frame.key = call.key;
-  for (auto& [number, rank] : ranks_) rank.wire.send(frame);
+  for (auto& [number, rank] : ranks_) rank.connection.send(frame);
 }
 
-std::map<int, SplitCall> FarRanks::splits(std::size_t number) const {
+std::map<int, SplitCall> RemoteRanks::splits(std::size_t number) const {
   std::map<int, SplitCall> calls;
   for (const auto& [at, rank] : ranks_) {
     if (rank.splits.size() > number) calls[at] = rank.splits[number];
@@ -164,55 +164,55 @@ std::map<int, SplitCall> FarRanks::splits(std::size_t number) const {
   return calls;
 }
 
-void FarRanks::leave() {
+void RemoteRanks::leave() {
   Frame frame;
   frame.kind = Frame::Kind::leaving;
-  for (auto& [number, rank] : ranks_) rank.wire.send(frame);
+  for (auto& [number, rank] : ranks_) rank.connection.send(frame);
 }
 
-int FarRanks::leaving() const {
+int RemoteRanks::leaving() const {
   return static_cast<int>(
       std::count_if(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.leaving; }));
 }
 
 // --- What comes.
 
-std::vector<int> FarRanks::sockets() const {
+std::vector<int> RemoteRanks::sockets() const {
   std::vector<int> all{listener_};
   for (const auto& [number, rank] : ranks_) {
-    if (!rank.lost) all.push_back(rank.wire.socket());
+    if (!rank.lost) all.push_back(rank.connection.socket());
   }
-  for (const Wire& wire : strangers_) all.push_back(wire.socket());
+  for (const Connection& connection : strangers_) all.push_back(connection.socket());
   return all;
 }
 
-std::vector<int> FarRanks::kept() const {
+std::vector<int> RemoteRanks::kept() const {
   std::vector<int> all;
   for (const auto& [number, rank] : ranks_) {
-    if (rank.wire.has_kept()) all.push_back(rank.wire.socket());
+    if (rank.connection.has_kept()) all.push_back(rank.connection.socket());
   }
   return all;
 }
 
-void FarRanks::receive() {
-  Wire::Received received;
+void RemoteRanks::receive() {
+  Connection::Received received;
   for (int socket = accept_at(listener_); socket >= 0; socket = accept_at(listener_)) strangers_.emplace_back(socket);
-  for (auto wire = strangers_.begin(); wire != strangers_.end();) {
-    const bool told = wire->receive(received);
-    if (told) meet(std::move(*wire), received.frame);
-    if (wire->closed() && !told && communicator_.phase == ncclComm::Phase::joining) {
+  for (auto connection = strangers_.begin(); connection != strangers_.end();) {
+    const bool told = connection->receive(received);
+    if (told) meet(std::move(*connection), received.frame);
+    if (connection->closed() && !told && communicator_.phase == ncclComm::Phase::joining) {
       break_communicator(communicator_, ncclRemoteError, "a rank closed its connection before all had joined");
     }
-    wire = told || wire->closed() ? strangers_.erase(wire) : std::next(wire);
+    connection = told || connection->closed() ? strangers_.erase(connection) : std::next(connection);
   }
   for (auto& [number, rank] : ranks_) {
-    rank.wire.flush();
-    while (rank.wire.receive(received)) take(number, rank, received);
-    if (rank.wire.closed() && !std::exchange(rank.lost, true)) lose(number, rank);
+    rank.connection.flush();
+    while (rank.connection.receive(received)) take(number, rank, received);
+    if (rank.connection.closed() && !std::exchange(rank.lost, true)) lose(number, rank);
   }
 }
 
-void FarRanks::take(int number, Rank& rank, Wire::Received& received) {
+void RemoteRanks::take(int number, Rank& rank, Connection::Received& received) {
   const Frame& frame = received.frame;
   Lane& lane = frame.sends != 0 ? rank.to_us : rank.from_us;
   switch (frame.kind) {
@@ -255,13 +255,13 @@ void FarRanks::take(int number, Rank& rank, Wire::Received& received) {
   }
 }
 
-void FarRanks::lose(int number, Rank& rank) {
+void RemoteRanks::lose(int number, Rank& rank) {
   const bool joining = communicator_.phase == ncclComm::Phase::joining;
   if (rank.leaving || communicator_.error != ncclSuccess || (!joining && !deaths_are_seen())) return;
   break_communicator(communicator_, ncclRemoteError, fmt::format("connection closed by rank {}", number));
 }
 
-bool FarRanks::serve(Runtime& runtime, Streams::Lock& lock) {
+bool RemoteRanks::serve(Runtime& runtime, Streams::Lock& lock) {
   bool stuck = false;
   const auto waited_for = [&](const Group& group) {
     return std::any_of(group.messages.begin(), group.messages.end(), [&](const Group::Message& one) {

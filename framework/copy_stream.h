@@ -1,8 +1,8 @@
-// Copies that run beside a stream's work, ordered with it by marks: messages between the GPU memory of ranks that are
+// Copies that run beside a stream's work, ordered with it by events: messages between the GPU memory of ranks that are
 // threads of one process, and what goes to host memory and comes back before it is needed. On CUDA they have a stream
 // of their own and the host waits for none of them; on a CPU a copy is done when the call returns.
 //
-// Nothing waits in a circle: a copy waits for marks of work that was given to its stream before, and that work waits
+// Nothing waits in a circle: a copy waits for events of work that was given to its stream before, and that work waits
 // only for copies that were given before it.
 #pragma once
 
@@ -13,33 +13,33 @@
 
 namespace ringtrain {
 
-class SideCopies {
+class CopyStream {
  public:
   /// A point in some stream's work, or null: one that was passed already. Any thread may hold it and let it go.
-  using Mark = std::shared_ptr<const void>;
+  using Event = std::shared_ptr<const void>;
   /// What a copy is for: shown on the timeline. name: a literal. layer, hop: -1 where they mean nothing.
   struct Label {
     const char* name = "copy";
     std::int64_t layer = -1, hop = -1;
   };
 
-  SideCopies();
-  ~SideCopies();
-  SideCopies(SideCopies&&) noexcept;
-  SideCopies& operator=(SideCopies&&) noexcept;
+  CopyStream();
+  ~CopyStream();
+  CopyStream(CopyStream&&) noexcept;
+  CopyStream& operator=(CopyStream&&) noexcept;
 
-  /// From now on marks are those of this stream, which must outlive this object.
-  void order_with(Stream& stream);
-  /// Return the stream; null before order_with.
+  /// From now on events are those of this stream, which must outlive this object.
+  void set_stream(Stream& stream);
+  /// Return the stream; null before set_stream.
   Stream* stream() const { return stream_; }
 
-  /// Return a mark behind what the stream was given so far.
-  Mark mark() const;
+  /// Return an event behind what the stream was given so far.
+  Event record() const;
   /// to = from (of one size; host memory must be pinned), once `ready` and `free` were passed: the data is there, and
-  /// the memory for it no longer in use. Return a mark behind the copy.
-  Mark copy(const TensorView& to, const TensorView& from, const Mark& ready, const Mark& free, const Label& label);
-  /// What the stream is given from now on runs after the mark.
-  void follow(const Mark& mark) const;
+  /// the memory for it no longer in use. Return an event behind the copy.
+  Event copy(const TensorView& to, const TensorView& from, const Event& ready, const Event& free, const Label& label);
+  /// What the stream is given from now on runs after the event.
+  void wait(const Event& event) const;
 
  private:
   struct Cuda;

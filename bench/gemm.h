@@ -28,11 +28,11 @@ inline constexpr bool has_onednn = false;
 
 /// C[n, n] = A[n, n] B[n, n] on every worker of a pool at once. T: float or double (double by Eigen alone).
 template <class T>
-class LargeProduct {
+class Gemm {
  public:
   static constexpr std::int64_t size = sizeof(T) == 4 ? 2048 : 1024;
 
-  explicit LargeProduct(ThreadPool& pool) : pool_(pool) {
+  explicit Gemm(ThreadPool& pool) : pool_(pool) {
     for (int i = 0; i < pool.workers(); ++i) {
       a_.push_back(Matrix::Random(size, size)), b_.push_back(Matrix::Random(size, size));
       c_.push_back(Matrix::Zero(size, size));

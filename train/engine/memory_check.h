@@ -11,16 +11,16 @@ namespace ringtrain {
 
 /// Some ranks: those on this machine, and of these, those of this process. GPUs are looked at for the latter alone: a
 /// launcher may let each process see others, by the same number.
-struct RanksAround {
+struct LocalRanks {
   std::vector<int> here, own;
 };
 
 /// Throws Error(usage), with the tags, the numbers and what to change, if the ranks of this machine need more memory
 /// than it has left, or those that share a GPU more than that has left. Throws Error(device) if the config wants a GPU
 /// that is not there or cannot be used.
-void require_fitting(const Config& config, const std::vector<RankPlan>& plans, const RanksAround& ranks);
+void check_memory(const Config& config, const std::vector<RankPlan>& plans, const LocalRanks& ranks);
 
 /// Return what is left of the machine's memory and of each GPU that the config's ranks would use, as lines.
-std::string available_text(const Config& config, const RanksAround& ranks);
+std::string available_text(const Config& config, const LocalRanks& ranks);
 
 }  // namespace ringtrain

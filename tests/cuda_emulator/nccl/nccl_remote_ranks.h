@@ -1,7 +1,7 @@
 // The ranks of a communicator of the emulated NCCL that are other processes: the same rules as between threads, kept by
-// frames (nccl_wires.h). A message moves once the groups of both its sides run. A rank that waits says so to the other
-// side, whose process then runs the stream of its group as far as that takes, and no sooner: work of streams is as late
-// here as among threads. One thread of the process, the postman, takes what comes.
+// frames (nccl_sockets.h). A message moves once the groups of both its sides run. A rank that waits says so to the
+// other side, whose process then runs the stream of its group as far as that takes, and no sooner: work of streams is
+// as late here as among threads. One thread of the process, the receiver, takes what comes.
 //
 // A process that ends, or aborts its communicator, closes its sockets. As over a network, the others' communicators
 // have ncclRemoteError then; within one machine the real NCCL notices nothing (NVIDIA/nccl 279): so it is here, too,
@@ -17,17 +17,17 @@
 #include <vector>
 
 #include "nccl/nccl_groups.h"
-#include "nccl/nccl_wires.h"
+#include "nccl/nccl_sockets.h"
 
 namespace cuda_emulator::nccl {
 
-class FarRanks {
+class RemoteRanks {
  public:
   /// of: the communicator that this belongs to.
-  FarRanks(ncclComm& of, std::uint64_t unique_id);
-  ~FarRanks();
-  FarRanks(const FarRanks&) = delete;
-  FarRanks& operator=(const FarRanks&) = delete;
+  RemoteRanks(ncclComm& of, std::uint64_t unique_id);
+  ~RemoteRanks();
+  RemoteRanks(const RemoteRanks&) = delete;
+  RemoteRanks& operator=(const RemoteRanks&) = delete;
 
   /// Looks for the ranks that are not of this process.
   void seek();
@@ -48,7 +48,7 @@ class FarRanks {
   /// Moves the message if the other side runs, too; else lets that know that it is needed. Return whether it moved.
   bool move(Group::Message& message);
   /// This rank has called ncclCommSplit.
-  void tell(const SplitCall& call);
+  void send_split(const SplitCall& call);
   /// Return what those that have called their split of this number (from 0 on) did so with, by rank.
   std::map<int, SplitCall> splits(std::size_t number) const;
   /// This rank has called ncclCommFinalize.
@@ -56,7 +56,7 @@ class FarRanks {
   /// Return how many of them have.
   int leaving() const;
 
-  // The postman's.
+  // The receiver's.
 
   std::vector<int> sockets() const;
   /// Return the sockets that have something left to write.
@@ -81,8 +81,8 @@ class FarRanks {
     std::map<std::uint64_t, Theirs> theirs;  // by number
   };
   struct Rank {
-    explicit Rank(Wire own) : wire(std::move(own)) {}
-    Wire wire;
+    explicit Rank(Connection own) : connection(std::move(own)) {}
+    Connection connection;
     int device = 0;
     Lane from_us, to_us;
     std::vector<SplitCall> splits;
@@ -91,21 +91,21 @@ class FarRanks {
 
   Lane& lane_of(const Group::Message& message);
   const Lane& lane_of(const Group::Message& message) const;
-  void greet(Wire& wire) const;
-  void meet(Wire wire, const Frame& hello);
-  void take(int number, Rank& rank, Wire::Received& received);
+  void greet(Connection& connection) const;
+  void meet(Connection connection, const Frame& hello);
+  void take(int number, Rank& rank, Connection::Received& received);
   void lose(int number, Rank& rank);
   void require_agreement(int rank, const Group::Message& ours, const Lane::Theirs& theirs);
 
   ncclComm& communicator_;
   const std::uint64_t unique_id_;
   int listener_ = -1;
-  std::set<int> sought_;       // connected to
-  std::map<int, Rank> ranks_;  // joined
-  std::list<Wire> strangers_;  // connected, but have not said who they are
+  std::set<int> sought_;             // connected to
+  std::map<int, Rank> ranks_;        // joined
+  std::list<Connection> strangers_;  // connected, but have not said who they are
 };
 
-/// Lets the postman look at the sockets anew; starts it if need be.
-void wake_postman();
+/// Lets the receiver look at the sockets anew; starts it if need be.
+void wake_receiver();
 
 }  // namespace cuda_emulator::nccl

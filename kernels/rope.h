@@ -17,7 +17,7 @@
 
 namespace ringtrain {
 
-struct RotaryFrequencies {
+struct RopeFrequencies {
   std::vector<double> inverse;  // [D / 2], radians a position
   double magnitude = 1.0;       // of cos and sin (attention_factor; yarn and longrope)
 };
@@ -25,18 +25,18 @@ struct RotaryFrequencies {
 /// Return the frequencies of a head of D elements (D even), of a resolved scaling. sequence_length: of the whole
 /// sequences that they will turn; longrope takes its long set where that is beyond the trained length, and no other
 /// type asks for it.
-RotaryFrequencies rotary_frequencies(std::int64_t D, double theta, const RopeScalingConfig& scaling,
-                                     std::int64_t sequence_length = 0);
+RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScalingConfig& scaling,
+                                 std::int64_t sequence_length = 0);
 
 /// table[T, D] (the accumulator of the dtype of what it rotates) = cos of the D/2 angles, then sin, of positions[T]
 /// (int32); angles are computed in double.
-void rotary_table(Stream& stream, const TensorView& table, const TensorView& positions,
-                  const RotaryFrequencies& frequencies);
+void rope_table(Stream& stream, const TensorView& table, const TensorView& positions,
+                const RopeFrequencies& frequencies);
 
 /// Rotates x[T, H, D] in place.
-void rotary_forward(Stream& stream, const TensorView& x, const TensorView& table);
+void rope_forward(Stream& stream, const TensorView& x, const TensorView& table);
 /// dx[T, H, D] = gradient[T, H, D] rotated back (the transpose of forward). gradient is of dx's accumulator; where that
 /// is the same dtype, it may be the same memory.
-void rotary_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table);
+void rope_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table);
 
 }  // namespace ringtrain

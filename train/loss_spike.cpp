@@ -1,4 +1,4 @@
-#include "train/loss_watch.h"
+#include "train/loss_spike.h"
 
 #include <fmt/format.h>
 
@@ -7,17 +7,17 @@
 
 namespace ringtrain {
 
-bool LossWatch::is_spike(double loss) {
+bool LossSpike::is_spike(double loss) {
   bool spike = false;
-  if (losses_.size() >= least) {
+  if (losses_.size() >= min_losses) {
     const auto count = static_cast<double>(losses_.size());
     const double mean = std::accumulate(losses_.begin(), losses_.end(), 0.0) / count;
     double squares = 0;
     for (const double one : losses_) squares += (one - mean) * (one - mean);
-    const double deviation = std::sqrt(squares / count);
-    if (loss > mean + deviations * deviation && loss > (1 + share_of_mean) * mean) {
+    const double stddev = std::sqrt(squares / count);
+    if (loss > mean + stddevs * stddev && loss > (1 + share_of_mean) * mean) {
       last_spike_ = fmt::format("{:.4f}, where the mean of the last {} is {:.4f} and their standard deviation {:.4f}",
-                                loss, losses_.size(), mean, deviation);
+                                loss, losses_.size(), mean, stddev);
       spike = true;
     }
   }

@@ -1,4 +1,4 @@
-#include "train/slow_section.h"
+#include "train/rank_zero.h"
 
 #include <chrono>
 #include <future>

@@ -9,10 +9,10 @@
 
 namespace ringtrain {
 
-class LossWatch {
+class LossSpike {
  public:
-  static constexpr std::size_t window = 50, least = 20;
-  static constexpr double deviations = 6, share_of_mean = 0.2;
+  static constexpr std::size_t window = 50, min_losses = 20;
+  static constexpr double stddevs = 6, share_of_mean = 0.2;
 
   /// Takes the next step's loss, which is finite. Return whether it is a spike.
   bool is_spike(double loss);

@@ -1,5 +1,5 @@
 // How the emulated NCCL's communicators come and go, and what tests say to it.
-#include "nccl/nccl_cliques.h"
+#include "nccl/nccl_communicators.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include <thread>
 #include <utility>
 
-#include "nccl/nccl_far_ranks.h"
 #include "nccl/nccl_groups.h"
+#include "nccl/nccl_remote_ranks.h"
 
 namespace cuda_emulator::nccl {
 
@@ -30,11 +30,11 @@ std::uint64_t number_of(const ncclUniqueId& id) {
   return number;
 }
 
-Clique& clique_of(std::uint64_t number) {
-  std::shared_ptr<Clique>& clique = state().cliques[number];
-  if (!clique) clique = std::make_shared<Clique>();
-  clique->unique_id = number;
-  return *clique;
+RankSet& rank_set_of(std::uint64_t number) {
+  std::shared_ptr<RankSet>& rank_set = state().rank_sets[number];
+  if (!rank_set) rank_set = std::make_shared<RankSet>();
+  rank_set->unique_id = number;
+  return *rank_set;
 }
 
 bool in_progress(const ncclComm& communicator) {
@@ -45,8 +45,8 @@ bool in_progress(const ncclComm& communicator) {
 
 /// Return two of the ranks, all of whom have joined, that share a device, or (-1, -1).
 std::pair<int, int> sharing(const ncclComm& communicator) {
-  std::map<int, int> devices = communicator.far ? communicator.far->devices() : std::map<int, int>{};  // by rank
-  for (const auto& [rank, member] : communicator.clique->members) devices[rank] = physical_device(member->device);
+  std::map<int, int> devices = communicator.remote ? communicator.remote->devices() : std::map<int, int>{};  // by rank
+  for (const auto& [rank, member] : communicator.rank_set->members) devices[rank] = physical_device(member->device);
   std::map<int, int> ranks;  // by device
   for (const auto& [rank, device] : devices) {
     const auto [at, first] = ranks.emplace(device, rank);
@@ -57,41 +57,41 @@ std::pair<int, int> sharing(const ncclComm& communicator) {
 
 /// Return whether all ranks have joined. Those that are not of this process are looked for.
 bool all_are_there(ncclComm& communicator) {
-  const Clique& clique = *communicator.clique;
+  const RankSet& rank_set = *communicator.rank_set;
   const auto missing = [&] {
-    return clique.size - std::ssize(clique.members) - (communicator.far ? communicator.far->joined() : 0);
+    return rank_set.size - std::ssize(rank_set.members) - (communicator.remote ? communicator.remote->joined() : 0);
   };
   if (missing() == 0) return true;
-  if (!communicator.far) communicator.far = std::make_shared<FarRanks>(communicator, clique.unique_id);
-  communicator.far->seek();
+  if (!communicator.remote) communicator.remote = std::make_shared<RemoteRanks>(communicator, rank_set.unique_id);
+  communicator.remote->seek();
   return missing() == 0;
 }
 
 bool go_on_joining(ncclComm& communicator) {
   if (!all_are_there(communicator)) return false;
-  if (communicator.far && communicator.far->joined() == 0) communicator.far.reset();
+  if (communicator.remote && communicator.remote->joined() == 0) communicator.remote.reset();
   if (const auto [a, b] = sharing(communicator); a >= 0) {
     break_communicator(communicator, ncclInvalidUsage,
                        fmt::format("Duplicate GPU detected: ranks {} and {} have one device", a, b));
     return false;
   }
-  return --communicator.looks <= 0;
+  return --communicator.polls <= 0;
 }
 
-/// Makes the communicator a rank of this clique. Return whether it can be.
+/// Makes the communicator a rank of this rank set. Return whether it can be.
 bool enter(ncclComm& communicator, std::uint64_t number, int ranks, int rank) {
-  Clique& clique = clique_of(number);
-  if ((clique.size != 0 && clique.size != ranks) || clique.members.contains(rank)) return false;
-  clique.size = ranks;
-  clique.members[rank] = &communicator;
-  communicator.clique = state().cliques.at(number);
+  RankSet& rank_set = rank_set_of(number);
+  if ((rank_set.size != 0 && rank_set.size != ranks) || rank_set.members.contains(rank)) return false;
+  rank_set.size = ranks;
+  rank_set.members[rank] = &communicator;
+  communicator.rank_set = state().rank_sets.at(number);
   communicator.rank = rank;
   return true;
 }
 
-/// Return the number of the clique that is a part of this one, the same in all processes.
-std::uint64_t part_of(const Clique& clique, std::size_t split, int colour) {
-  std::uint64_t number = clique.unique_id;
+/// Return the number of the rank set that is a part of this one, the same in all processes.
+std::uint64_t part_of(const RankSet& rank_set, std::size_t split, int colour) {
+  std::uint64_t number = rank_set.unique_id;
   for (const std::uint64_t one : {std::uint64_t{split}, static_cast<std::uint64_t>(colour)}) {
     number = (number ^ (one + 1)) * 0x9e3779b97f4a7c15;
     number ^= number >> 29;
@@ -102,18 +102,18 @@ std::uint64_t part_of(const Clique& clique, std::size_t split, int colour) {
 /// Return what all ranks called their split of this number with, by rank; empty: some have not yet.
 std::map<int, SplitCall> calls_of(const ncclComm& communicator, std::size_t split) {
   std::map<int, SplitCall> calls;
-  if (communicator.far) calls = communicator.far->splits(split);
-  for (const auto& [rank, member] : communicator.clique->members) {
+  if (communicator.remote) calls = communicator.remote->splits(split);
+  for (const auto& [rank, member] : communicator.rank_set->members) {
     if (member->splits.size() > split) calls[rank] = member->splits[split];
   }
-  return std::ssize(calls) == communicator.clique->size ? calls : std::map<int, SplitCall>{};
+  return std::ssize(calls) == communicator.rank_set->size ? calls : std::map<int, SplitCall>{};
 }
 
 /// Once all ranks have called it, this one joins those of its colour.
 bool go_on_splitting(ncclComm& communicator) {
   ncclComm& part = *communicator.part;
   const std::size_t split = communicator.splits.size() - 1;
-  if (!part.clique) {
+  if (!part.rank_set) {
     const auto calls = calls_of(communicator, split);
     if (calls.empty()) return false;
     const SplitCall own = communicator.splits.back();
@@ -122,7 +122,7 @@ bool go_on_splitting(ncclComm& communicator) {
       if (call.colour == own.colour) ranks.emplace(call.key, rank);
     }
     const auto place = std::distance(ranks.begin(), ranks.find({own.key, communicator.rank}));
-    enter(part, part_of(*communicator.clique, split, own.colour), static_cast<int>(ranks.size()),
+    enter(part, part_of(*communicator.rank_set, split, own.colour), static_cast<int>(ranks.size()),
           static_cast<int>(place));
   }
   if (part.error == ncclSuccess && !go_on_joining(part)) return false;
@@ -145,16 +145,16 @@ bool go_on_leaving(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock
     idle = false;
     runtime.streams.nudge(group->stream, lock);
   }
-  const int leaving = communicator.clique->leaving + (communicator.far ? communicator.far->leaving() : 0);
-  return idle && leaving == communicator.clique->size && --communicator.looks <= 0;
+  const int leaving = communicator.rank_set->leaving + (communicator.remote ? communicator.remote->leaving() : 0);
+  return idle && leaving == communicator.rank_set->size && --communicator.polls <= 0;
 }
 
-/// Takes the communicator out of its clique; its handle is no longer good for anything.
+/// Takes the communicator out of its rank set; its handle is no longer good for anything.
 void retire(ncclComm& communicator) {
-  if (communicator.clique) communicator.clique->members.erase(communicator.rank);
+  if (communicator.rank_set) communicator.rank_set->members.erase(communicator.rank);
   communicator.phase = ncclComm::Phase::gone;
   communicator.posting.reset();
-  communicator.far.reset();
+  communicator.remote.reset();
 }
 
 std::mutex& threads_mutex() {
@@ -242,7 +242,7 @@ ncclResult_t check_config(const char* function, const ncclConfig_t* config) {
 ncclComm& new_communicator() {
   auto made = std::make_unique<ncclComm>();
   made->device = current_device();
-  made->looks = state().looks;
+  made->polls = state().polls;
   return *state().communicators.emplace_back(std::move(made));
 }
 
@@ -298,7 +298,7 @@ ncclResult_t split(ncclComm_t communicator, int colour, int key, ncclComm_t* par
     one.part_for = part;
     *part = nullptr;
     one.splits.push_back({colour, key});
-    if (one.far) one.far->tell(one.splits.back());
+    if (one.remote) one.remote->send_split(one.splits.back());
     one.phase = ncclComm::Phase::splitting;
     return ncclSuccess;
   });
@@ -307,7 +307,7 @@ ncclResult_t split(ncclComm_t communicator, int colour, int key, ncclComm_t* par
 ncclResult_t get_state(ncclComm_t communicator, ncclResult_t* found) {
   return call("ncclCommGetAsyncError", communicator, [&](Runtime& runtime, ncclComm& one, Streams::Lock& lock) {
     using Phase = ncclComm::Phase;
-    if (one.error_to_come != ncclSuccess && --one.looks_to_error <= 0) {
+    if (one.error_to_come != ncclSuccess && --one.polls_to_error <= 0) {
       break_communicator(one, std::exchange(one.error_to_come, ncclSuccess), "an error that a test wants");
     }
     if (one.error == ncclSuccess) {
@@ -330,9 +330,9 @@ ncclResult_t finalize(ncclComm_t communicator) {
     if (one.error != ncclSuccess) return one.error;
     if (one.phase != ncclComm::Phase::ready) return misuse("ncclCommFinalize while a call is in progress, or twice");
     one.phase = ncclComm::Phase::leaving;
-    one.looks = state().looks;
-    ++one.clique->leaving;
-    if (one.far) one.far->leave();
+    one.polls = state().polls;
+    ++one.rank_set->leaving;
+    if (one.remote) one.remote->leave();
     return ncclInProgress;
   });
 }
@@ -410,9 +410,9 @@ void forget_all() {
 
 namespace cuda_emulator {
 
-void set_nccl_looks(int looks) {
+void set_nccl_polls(int polls) {
   const std::lock_guard lock(runtime().mutex);
-  nccl::state().looks = looks;
+  nccl::state().polls = polls;
 }
 
 void fail_nccl_call(const std::string& function, int nth, ncclResult_t result) {

@@ -1,4 +1,4 @@
-#include "train/engine/fitting.h"
+#include "train/engine/memory_check.h"
 
 #include <fmt/format.h>
 
@@ -51,9 +51,9 @@ std::int64_t nccl_bytes(const Config& config, std::size_t ranks_on_gpu) {
                     (config.mesh.backend == Backend::automatic && built_with_nccl && ranks_on_gpu == 1);
   if (!used || ranks == 1) return 0;
   constexpr std::int64_t neighbour_bytes = std::int64_t{32 * 12} << 20, base_bytes = std::int64_t{512} << 20;
-  constexpr std::int64_t most_neighbours = 7;  // with GPUs in one machine; those of others share buffers
+  constexpr std::int64_t max_neighbours = 7;  // with GPUs in one machine; those of others share buffers
   const std::int64_t ring = 2 * std::min<std::int64_t>(2, config.mesh.sequence - 1);
-  return base_bytes + neighbour_bytes * (ring + std::min(ranks - 1, most_neighbours));
+  return base_bytes + neighbour_bytes * (ring + std::min(ranks - 1, max_neighbours));
 }
 
 struct Gpu {
@@ -68,37 +68,37 @@ Gpu look_at(int index, const Config& config, std::size_t ranks) {
 }
 
 /// Return the ranks of this process by the GPU that they share.
-std::map<int, std::vector<int>> by_gpu(const Config& config, const RanksAround& around) {
+std::map<int, std::vector<int>> by_gpu(const Config& config, const LocalRanks& local) {
   std::map<int, std::vector<int>> ranks;
-  std::unordered_map<int, int> places;
-  for (const int rank : around.here) places.emplace(rank, static_cast<int>(places.size()));
-  for (const int rank : around.own) ranks[device_at(config.training, places.at(rank)).index].push_back(rank);
+  std::unordered_map<int, int> local_index;
+  for (const int rank : local.here) local_index.emplace(rank, static_cast<int>(local_index.size()));
+  for (const int rank : local.own) ranks[device_at(config.training, local_index.at(rank)).index].push_back(rank);
   return ranks;
 }
 #endif
 
 }  // namespace
 
-void require_fitting(const Config& config, const std::vector<RankPlan>& plans, const RanksAround& around) {
-  std::vector<RankPlan> on_host = plans_of(plans, around.here);
+void check_memory(const Config& config, const std::vector<RankPlan>& plans, const LocalRanks& local) {
+  std::vector<RankPlan> on_host = plans_of(plans, local.here);
   for (RankPlan& plan : on_host) {
     if (config.training.device == "cuda") plan.peak = plan.host;
   }
   require_memory(on_host, available_memory(), "");
 #if RINGTRAIN_CUDA
   if (config.training.device != "cuda") return;
-  for (const auto& [index, ranks] : by_gpu(config, around)) {
+  for (const auto& [index, ranks] : by_gpu(config, local)) {
     const Gpu gpu = look_at(index, config, ranks.size());
     require_memory(plans_of(plans, ranks), gpu.available, fmt::format(" of {}", gpu.name));
   }
 #endif
 }
 
-std::string available_text([[maybe_unused]] const Config& config, [[maybe_unused]] const RanksAround& around) {
+std::string available_text([[maybe_unused]] const Config& config, [[maybe_unused]] const LocalRanks& local) {
   std::string text = text_of("available", available_memory()) + "\n";
 #if RINGTRAIN_CUDA
   if (config.training.device == "cuda") {
-    for (const auto& [index, ranks] : by_gpu(config, around)) {
+    for (const auto& [index, ranks] : by_gpu(config, local)) {
       const Gpu gpu = look_at(index, config, ranks.size());
       text += text_of(fmt::format("available on {}, shared by {} ranks", gpu.name, ranks.size()), gpu.available) + "\n";
     }

@@ -1,6 +1,6 @@
-// The emulated NCCL's communicators. A clique is what one unique id joins in this process: its communicators, one a
+// The emulated NCCL's communicators. A rank set is what one unique id joins in this process: its communicators, one a
 // rank, the connections between them, and messages whose other side is not there yet. (What a communicator has of ranks
-// in other processes: nccl_far_ranks.h.) Communicators do not block: joining, splitting, posting a group and leaving
+// in other processes: nccl_remote_ranks.h.) Communicators do not block: joining, splitting, posting a group and leaving
 // begin with the call and go on whenever somebody asks for the communicator's state, so who does not ask does not get
 // there. All of it is guarded by the runtime's lock.
 //
@@ -21,7 +21,7 @@
 namespace cuda_emulator::nccl {
 
 class Group;
-class FarRanks;
+class RemoteRanks;
 
 /// What a rank calls ncclCommSplit with.
 struct SplitCall {
@@ -34,7 +34,7 @@ struct Half {
   std::size_t index = 0;
 };
 
-struct Clique {
+struct RankSet {
   std::uint64_t unique_id = 0;
   int size = 0;
   std::map<int, ncclComm*> members;  // by rank
@@ -50,16 +50,16 @@ struct Clique {
 
 struct ncclComm {
   enum class Phase { joining, ready, posting, splitting, leaving, left, gone };
-  std::shared_ptr<cuda_emulator::nccl::Clique> clique{};  // null: of a split whose ranks are not known yet
+  std::shared_ptr<cuda_emulator::nccl::RankSet> rank_set{};  // null: of a split whose ranks are not known yet
   int rank = 0, device = 0;
   Phase phase = Phase::joining;
   ncclResult_t error = ncclSuccess, error_to_come = ncclSuccess;
-  int looks_to_error = 0;
+  int polls_to_error = 0;
   std::string last_error{};
-  int looks = 0;                                                  // left until what was begun may be done
+  int polls = 0;                                                  // left until what was begun may be done
   std::shared_ptr<cuda_emulator::nccl::Group> posting{};          // what is being posted
   std::vector<std::weak_ptr<cuda_emulator::nccl::Group>> groups;  // on streams
-  std::shared_ptr<cuda_emulator::nccl::FarRanks> far{};           // null: all ranks are of this process, so far
+  std::shared_ptr<cuda_emulator::nccl::RemoteRanks> remote{};     // null: all ranks are of this process, so far
   std::vector<cuda_emulator::nccl::SplitCall> splits{};           // all of them, the last one under way
   ncclComm* part = nullptr;                                       // of the split under way; or one that failed
   ncclComm** part_for = nullptr;                                  // where its caller wants it
@@ -69,8 +69,8 @@ namespace cuda_emulator::nccl {
 
 /// What the process has of NCCL, and what tests have set.
 struct State {
-  int looks = 3;
-  std::map<std::uint64_t, std::shared_ptr<Clique>> cliques;
+  int polls = 3;
+  std::map<std::uint64_t, std::shared_ptr<RankSet>> rank_sets;
   std::vector<std::unique_ptr<ncclComm>> communicators;  // also those that are gone: addresses do not come back
   std::vector<std::string> misuses;
   std::string last_error;

@@ -1,6 +1,6 @@
 // Rotary embedding on the GPU against the CPU's in double: angles of far positions, heads of any even size, both
 // directions, and a gradient of float32 that becomes bfloat16.
-#include "kernels/rotary.h"
+#include "kernels/rope.h"
 
 #include "tests/support/cuda_harness.h"
 
@@ -9,9 +9,9 @@ namespace {
 
 using namespace ringtrain::testing;
 
-class GpuRotaryTest : public GpuKernelTest {};
+class GpuRopeTest : public GpuKernelTest {};
 
-TEST_F(GpuRotaryTest, Table) {
+TEST_F(GpuRopeTest, Table) {
   RopeScalingConfig yarn;
   yarn.type = RopeType::yarn;
   yarn.factor = 8;
@@ -21,15 +21,15 @@ TEST_F(GpuRotaryTest, Table) {
       forget();
       std::vector<std::int32_t> position = random_integers(T, 1, std::uint64_t{1} << 31);
       for (std::size_t t = 0; t < position.size() / 2; ++t) position[t] = static_cast<std::int32_t>(t);
-      const RotaryFrequencies frequencies = rotary_frequencies(D, 500000, yarn);
+      const RopeFrequencies frequencies = rope_frequencies(D, 500000, yarn);
       const Both positions = integers(position), table = output({T, D}, DType::float32);
-      on_both([&](Stream& stream, auto at) { rotary_table(stream, at(table), at(positions), frequencies); });
+      on_both([&](Stream& stream, auto at) { rope_table(stream, at(table), at(positions), frequencies); });
       expect_agrees(table, fmt::format("{} x {}", T, D), 1e-7);
     }
   }
 }
 
-TEST_F(GpuRotaryTest, Rotates) {
+TEST_F(GpuRopeTest, Rotates) {
   for (DType dtype : storage_types) {
     for (std::int64_t D : {2, 6, 64, 128, 256, 600}) {
       for (std::int64_t H : {1, 3, 16, 33}) {
@@ -40,13 +40,13 @@ TEST_F(GpuRotaryTest, Rotates) {
           const Both x = random({T, H, D}, dtype, 1, 1, skip), gradient = random({T, H, D}, DType::float32, 2, 1, skip);
           const Both table = random({T, D}, DType::float32, 3), dx = output({T, H, D}, dtype, skip);
           on_both([&](Stream& stream, auto at) {
-            rotary_forward(stream, at(x), at(table));
-            rotary_backward(stream, at(dx), at(gradient), at(table));
+            rope_forward(stream, at(x), at(table));
+            rope_backward(stream, at(dx), at(gradient), at(table));
           });
           expect_agrees(x, what);
           expect_agrees(dx, what);
           if (dtype != DType::float32) continue;
-          on_both([&](Stream& stream, auto at) { rotary_backward(stream, at(gradient), at(gradient), at(table)); });
+          on_both([&](Stream& stream, auto at) { rope_backward(stream, at(gradient), at(gradient), at(table)); });
           EXPECT_EQ(on_host(gradient.gpu), on_host(dx.gpu)) << what;
         }
       }

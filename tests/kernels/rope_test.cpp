@@ -1,6 +1,6 @@
 // Frequencies against numbers computed apart from this code (from the formulas of the papers and of the published
 // yarn code, in Python); the rotation against complex multiplication; backward as forward's transpose; far positions.
-#include "kernels/rotary.h"
+#include "kernels/rope.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,15 +22,15 @@ RopeScalingConfig scaling_of(RopeType type, double factor, std::int64_t trained 
   return scaling;
 }
 
-TEST(RotaryFrequenciesTest, PlainLinearAndNtk) {
-  const RotaryFrequencies plain = rotary_frequencies(16, 10000, {});
+TEST(RopeFrequenciesTest, PlainLinearAndNtk) {
+  const RopeFrequencies plain = rope_frequencies(16, 10000, {});
   const Doubles expected = {1,    0.31622776601683794,   0.1,   0.031622776601683794,
                             0.01, 0.0031622776601683794, 0.001, 0.00031622776601683794};
   EXPECT_LE(relative_difference(plain.inverse, expected), 1e-15);
   EXPECT_EQ(plain.magnitude, 1);
-  const RotaryFrequencies linear = rotary_frequencies(16, 10000, scaling_of(RopeType::linear, 4));
+  const RopeFrequencies linear = rope_frequencies(16, 10000, scaling_of(RopeType::linear, 4));
   for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(linear.inverse[i] / expected[i], 0.25, 1e-15);
-  const RotaryFrequencies ntk = rotary_frequencies(16, 10000, scaling_of(RopeType::ntk, 4));
+  const RopeFrequencies ntk = rope_frequencies(16, 10000, scaling_of(RopeType::ntk, 4));
   const Doubles ntk_expected = {1.0,
                                 0.25941281701492275,
                                 0.0672950096316178,
@@ -40,16 +40,16 @@ TEST(RotaryFrequenciesTest, PlainLinearAndNtk) {
                                 0.00030475341355111886,
                                 7.905694150420948e-05};
   for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(ntk.inverse[i] / ntk_expected[i], 1, 1e-14);
-  EXPECT_EQ(rotary_frequencies(2, 10000, scaling_of(RopeType::ntk, 4)).inverse, Doubles{1});
+  EXPECT_EQ(rope_frequencies(2, 10000, scaling_of(RopeType::ntk, 4)).inverse, Doubles{1});
 }
 
-TEST(RotaryFrequenciesTest, Yarn) {
-  const RotaryFrequencies small = rotary_frequencies(16, 10000, scaling_of(RopeType::yarn, 4, 2048));
+TEST(RopeFrequenciesTest, Yarn) {
+  const RopeFrequencies small = rope_frequencies(16, 10000, scaling_of(RopeType::yarn, 4, 2048));
   const Doubles small_expected = {1.0,     0.31622776601683794,   0.1,     0.02569350598886808,
                                   0.00625, 0.0013834964763236657, 0.00025, 7.905694150420948e-05};
   for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(small.inverse[i] / small_expected[i], 1, 1e-14) << i;
   EXPECT_NEAR(small.magnitude, 1.138629436111989, 1e-15);
-  const RotaryFrequencies large = rotary_frequencies(32, 500000, scaling_of(RopeType::yarn, 8, 8192));
+  const RopeFrequencies large = rope_frequencies(32, 500000, scaling_of(RopeType::yarn, 8, 8192));
   const Doubles large_expected = {1.0,
                                   0.44036660267178046,
                                   0.19392274474868576,
@@ -75,14 +75,14 @@ struct Anchor {
   std::size_t pair;
   double inverse;
 };
-void expect_anchors(const RotaryFrequencies& frequencies, const std::vector<Anchor>& anchors) {
+void expect_anchors(const RopeFrequencies& frequencies, const std::vector<Anchor>& anchors) {
   for (const Anchor& anchor : anchors) {
     EXPECT_NEAR(frequencies.inverse[anchor.pair] / anchor.inverse, 1, 1e-9) << anchor.pair;
   }
 }
 
-TEST(RotaryFrequenciesTest, Llama3AsInLlama31) {
-  const RotaryFrequencies frequencies = rotary_frequencies(128, 5e5, scaling_of(RopeType::llama3, 8, 8192));
+TEST(RopeFrequenciesTest, Llama3AsInLlama31) {
+  const RopeFrequencies frequencies = rope_frequencies(128, 5e5, scaling_of(RopeType::llama3, 8, 8192));
   expect_anchors(frequencies, {{0, 1.000000000e+00},
                                {16, 3.760603093e-02},
                                {28, 3.211445995e-03},
@@ -93,13 +93,13 @@ TEST(RotaryFrequenciesTest, Llama3AsInLlama31) {
   EXPECT_EQ(frequencies.magnitude, 1);
 }
 
-TEST(RotaryFrequenciesTest, Llama3KeepsAndDividesWhereItsFactorsSay) {
+TEST(RopeFrequenciesTest, Llama3KeepsAndDividesWhereItsFactorsSay) {
   RopeScalingConfig scaling = scaling_of(RopeType::llama3, 8, 8192);
-  const RotaryFrequencies plain = rotary_frequencies(128, 5e5, {});
+  const RopeFrequencies plain = rope_frequencies(128, 5e5, {});
   const auto kept = [&](double low, double high) {
     scaling.low_freq_factor = low;
     scaling.high_freq_factor = high;
-    const RotaryFrequencies frequencies = rotary_frequencies(128, 5e5, scaling);
+    const RopeFrequencies frequencies = rope_frequencies(128, 5e5, scaling);
     std::size_t i = 0;
     while (frequencies.inverse[i] == plain.inverse[i]) ++i;
     EXPECT_NEAR(frequencies.inverse[63] * 8 / plain.inverse[63], 1, 1e-15);
@@ -110,8 +110,8 @@ TEST(RotaryFrequenciesTest, Llama3KeepsAndDividesWhereItsFactorsSay) {
   EXPECT_EQ(kept(0.5, 1.5), 34);
 }
 
-TEST(RotaryFrequenciesTest, YarnAsInQwen) {
-  const RotaryFrequencies frequencies = rotary_frequencies(128, 1e6, scaling_of(RopeType::yarn, 4, 32768));
+TEST(RopeFrequenciesTest, YarnAsInQwen) {
+  const RopeFrequencies frequencies = rope_frequencies(128, 1e6, scaling_of(RopeType::yarn, 4, 32768));
   expect_anchors(frequencies, {{20, 1.333521432e-02},
                                {30, 1.064360981e-03},
                                {40, 4.445698525e-05},
@@ -120,12 +120,12 @@ TEST(RotaryFrequenciesTest, YarnAsInQwen) {
   EXPECT_NEAR(frequencies.magnitude, 1.138629436112, 1e-12);
 }
 
-TEST(RotaryFrequenciesTest, YarnWithoutRoundingAsInGptOss) {
+TEST(RopeFrequenciesTest, YarnWithoutRoundingAsInGptOss) {
   RopeScalingConfig scaling = scaling_of(RopeType::yarn, 32, 4096);
   scaling.truncate = false;
-  const RotaryFrequencies frequencies = rotary_frequencies(64, 150000, scaling);
+  const RopeFrequencies frequencies = rope_frequencies(64, 150000, scaling);
   EXPECT_NEAR(frequencies.magnitude, 1.346573590280, 1e-12);
-  const RotaryFrequencies plain = rotary_frequencies(64, 150000, {});
+  const RopeFrequencies plain = rope_frequencies(64, 150000, {});
   const double low = 8.0927791155124, high = 17.3980245015886;  // of the ramp, which pairs 9 to 17 are inside
   for (std::size_t i = 0; i < 32; ++i) {
     const double interpolated = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
@@ -134,31 +134,31 @@ TEST(RotaryFrequenciesTest, YarnWithoutRoundingAsInGptOss) {
   }
 }
 
-TEST(RotaryFrequenciesTest, YarnsOtherKeys) {
+TEST(RopeFrequenciesTest, YarnsOtherKeys) {
   RopeScalingConfig scaling = scaling_of(RopeType::yarn, 40, 4096);
   scaling.mscale = 0.707;
-  EXPECT_NEAR(rotary_frequencies(64, 1e4, scaling).magnitude, 1 + 0.1 * std::log(40.0), 1e-15);  // both, or none
+  EXPECT_NEAR(rope_frequencies(64, 1e4, scaling).magnitude, 1 + 0.1 * std::log(40.0), 1e-15);  // both, or none
   scaling.mscale_all_dim = 1.1;
-  EXPECT_NEAR(rotary_frequencies(64, 1e4, scaling).magnitude, 0.8968734092501967, 1e-14);
+  EXPECT_NEAR(rope_frequencies(64, 1e4, scaling).magnitude, 0.8968734092501967, 1e-14);
   scaling.attention_factor = 1.75;
-  EXPECT_EQ(rotary_frequencies(64, 1e4, scaling).magnitude, 1.75);
+  EXPECT_EQ(rope_frequencies(64, 1e4, scaling).magnitude, 1.75);
   // beta 16 and 2 over 4096: pairs 64 ln(4096 / (2 pi beta)) / (2 ln 1e4) = 12.88 and 20.11, so the ramp is [12, 21].
   scaling.beta_fast = 16;
   scaling.beta_slow = 2;
-  const RotaryFrequencies plain = rotary_frequencies(64, 1e4, {}), scaled = rotary_frequencies(64, 1e4, scaling);
+  const RopeFrequencies plain = rope_frequencies(64, 1e4, {}), scaled = rope_frequencies(64, 1e4, scaling);
   EXPECT_EQ(scaled.inverse[12], plain.inverse[12]);
   EXPECT_NEAR(scaled.inverse[15] / plain.inverse[15], 2.0 / 3 + 1.0 / 3 / 40, 1e-14);
   EXPECT_NEAR(scaled.inverse[21] / plain.inverse[21], 1.0 / 40, 1e-15);
 }
 
-TEST(RotaryFrequenciesTest, LongRopeHasASetForShortAndOneForLong) {
+TEST(RopeFrequenciesTest, LongRopeHasASetForShortAndOneForLong) {
   RopeScalingConfig scaling = scaling_of(RopeType::longrope, 32, 4096);
   for (int i = 0; i < 4; ++i) {
     scaling.short_factor.push_back(1 + 0.125 * i);
     scaling.long_factor.push_back(2 + 3 * i);
   }
   for (const std::int64_t length : {1, 4096, 4097, 131072}) {
-    const RotaryFrequencies frequencies = rotary_frequencies(8, 1e4, scaling, length);
+    const RopeFrequencies frequencies = rope_frequencies(8, 1e4, scaling, length);
     for (int i = 0; i < 4; ++i) {
       const double divisor = length > 4096 ? 2 + 3 * i : 1 + 0.125 * i;
       EXPECT_NEAR(frequencies.inverse[static_cast<std::size_t>(i)] * divisor * std::pow(10.0, i), 1, 1e-14);
@@ -166,28 +166,28 @@ TEST(RotaryFrequenciesTest, LongRopeHasASetForShortAndOneForLong) {
     EXPECT_NEAR(frequencies.magnitude, 1.190238071424, 1e-12);  // as in Phi-3
   }
   scaling.attention_factor = 1.5;
-  EXPECT_EQ(rotary_frequencies(8, 1e4, scaling).magnitude, 1.5);
+  EXPECT_EQ(rope_frequencies(8, 1e4, scaling).magnitude, 1.5);
 }
 
 template <class R>
-class RotaryTest : public ::testing::Test {};
+class RopeTest : public ::testing::Test {};
 using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(RotaryTest, Types);
+TYPED_TEST_SUITE(RopeTest, Types);
 
-TYPED_TEST(RotaryTest, TurnsPairsByTheirAngles) {
+TYPED_TEST(RopeTest, TurnsPairsByTheirAngles) {
   using R = TypeParam;
   CpuStream stream;
   for (std::int64_t T : {0, 1, 3, 257}) {
     for (std::int64_t D : {2, 6, 34, 64}) {
       const std::int64_t H = 3, half = D / 2;
       auto positions = random_integers(T, 1, 1 << 20);
-      RotaryFrequencies frequencies = rotary_frequencies(D, 10000, {});
+      RopeFrequencies frequencies = rope_frequencies(D, 10000, {});
       frequencies.magnitude = 1.25;
       std::vector<R> table(static_cast<std::size_t>(T * D));
-      rotary_table(stream, view_of(table, {T, D}), view_of(positions), frequencies);
+      rope_table(stream, view_of(table, {T, D}), view_of(positions), frequencies);
       const auto x0 = random_vector<R>(T * H * D, 2);
       auto x = x0;
-      rotary_forward(stream, view_of(x, {T, H, D}), view_of(table, {T, D}));
+      rope_forward(stream, view_of(x, {T, H, D}), view_of(table, {T, D}));
       Doubles expected(x.size());
       for (std::int64_t row = 0; row < T * H; ++row) {
         for (std::int64_t i = 0; i < half; ++i) {
@@ -202,7 +202,7 @@ TYPED_TEST(RotaryTest, TurnsPairsByTheirAngles) {
       }
       // An angle of 2^20 radians has an error of 2^20 * 1e-16 in double; the table's angles are no worse in float.
       EXPECT_LE(relative_difference(x, expected), sizeof(R) == 8 ? 1e-9 : 1e-6) << T << " x " << D;
-      rotary_backward(stream, view_of(x, {T, H, D}), view_of(x, {T, H, D}), view_of(table, {T, D}));
+      rope_backward(stream, view_of(x, {T, H, D}), view_of(x, {T, H, D}), view_of(table, {T, D}));
       for (std::size_t i = 0; i < x.size(); ++i) {  // the transpose turns back and scales once more
         ASSERT_NEAR(static_cast<double>(x[i]), 1.25 * 1.25 * static_cast<double>(x0[i]), tolerance<R> * 10);
       }
@@ -210,15 +210,15 @@ TYPED_TEST(RotaryTest, TurnsPairsByTheirAngles) {
   }
 }
 
-TYPED_TEST(RotaryTest, BitsDoNotDependOnThreads) {
+TYPED_TEST(RopeTest, BitsDoNotDependOnThreads) {
   using R = TypeParam;
   const std::int64_t T = 500, H = 5, D = 64;
   const auto positions = random_integers(T, 1, 10000);
   const auto x0 = random_vector<R>(T * H * D, 2);
   expect_same_bits_for_any_workers([&](Stream& stream) {
     std::vector<R> table(static_cast<std::size_t>(T * D)), x = x0;
-    rotary_table(stream, view_of(table, {T, D}), view_of(positions), rotary_frequencies(D, 10000, {}));
-    rotary_forward(stream, view_of(x, {T, H, D}), view_of(table, {T, D}));
+    rope_table(stream, view_of(table, {T, D}), view_of(positions), rope_frequencies(D, 10000, {}));
+    rope_forward(stream, view_of(x, {T, H, D}), view_of(table, {T, D}));
     return x;
   });
 }

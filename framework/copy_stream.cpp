@@ -1,4 +1,4 @@
-#include "framework/side_copies.h"
+#include "framework/copy_stream.h"
 
 #include <cstring>
 
@@ -14,20 +14,20 @@ namespace ringtrain {
 
 namespace {
 
-SideCopies::Mark mark_of(cudaStream_t stream) {
+CopyStream::Event record_event(cudaStream_t stream) {
   auto event = std::make_shared<cuda::Event>();
   event->record(stream);
   return event;
 }
 
-void hold_back(cudaStream_t stream, const SideCopies::Mark& mark) {
-  if (mark) static_cast<const cuda::Event*>(mark.get())->hold_back(stream);
+void make_wait(cudaStream_t stream, const CopyStream::Event& event) {
+  if (event) static_cast<const cuda::Event*>(event.get())->make_wait(stream);
 }
 
 }  // namespace
 
 /// The stream on which the copies run.
-struct SideCopies::Cuda {
+struct CopyStream::Cuda {
   explicit Cuda(int device) {
     cuda::check(cudaSetDevice(device), "choosing the GPU");
     stream = cuda::make_urgent_stream("making a stream for copies");
@@ -42,35 +42,35 @@ struct SideCopies::Cuda {
 };
 
 #else
-struct SideCopies::Cuda {};
+struct CopyStream::Cuda {};
 #endif
 
-SideCopies::SideCopies() = default;
-SideCopies::~SideCopies() = default;
-SideCopies::SideCopies(SideCopies&&) noexcept = default;
-SideCopies& SideCopies::operator=(SideCopies&&) noexcept = default;
+CopyStream::CopyStream() = default;
+CopyStream::~CopyStream() = default;
+CopyStream::CopyStream(CopyStream&&) noexcept = default;
+CopyStream& CopyStream::operator=(CopyStream&&) noexcept = default;
 
-void SideCopies::order_with(Stream& stream) {
+void CopyStream::set_stream(Stream& stream) {
   stream_ = &stream;
 #if RINGTRAIN_CUDA
   if (stream.on_cuda()) cuda_ = std::make_unique<Cuda>(stream.cuda().device());
 #endif
 }
 
-SideCopies::Mark SideCopies::mark() const {
+CopyStream::Event CopyStream::record() const {
 #if RINGTRAIN_CUDA
-  if (cuda_) return mark_of(stream_->cuda().stream());
+  if (cuda_) return record_event(stream_->cuda().stream());
 #endif
   return {};
 }
 
-SideCopies::Mark SideCopies::copy(const TensorView& to, const TensorView& from, [[maybe_unused]] const Mark& ready,
-                                  [[maybe_unused]] const Mark& free, [[maybe_unused]] const Label& label) {
+CopyStream::Event CopyStream::copy(const TensorView& to, const TensorView& from, [[maybe_unused]] const Event& ready,
+                                   [[maybe_unused]] const Event& free, [[maybe_unused]] const Label& label) {
   ensure(to.bytes() == from.bytes(), "a copy joins tensors of one size");
 #if RINGTRAIN_CUDA
   if (cuda_) {
-    hold_back(cuda_->stream, ready);
-    hold_back(cuda_->stream, free);
+    make_wait(cuda_->stream, ready);
+    make_wait(cuda_->stream, free);
     const auto give = [&] {
       cuda::check(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDefault, cuda_->stream),
                   "copying beside the GPU's work");
@@ -82,16 +82,16 @@ SideCopies::Mark SideCopies::copy(const TensorView& to, const TensorView& from, 
     } else {
       give();
     }
-    return mark_of(cuda_->stream);
+    return record_event(cuda_->stream);
   }
 #endif
   if (from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
   return {};
 }
 
-void SideCopies::follow([[maybe_unused]] const Mark& mark) const {
+void CopyStream::wait([[maybe_unused]] const Event& event) const {
 #if RINGTRAIN_CUDA
-  if (cuda_) hold_back(stream_->cuda().stream(), mark);
+  if (cuda_) make_wait(stream_->cuda().stream(), event);
 #endif
 }
 

@@ -10,29 +10,29 @@ TARGETS = {"forward": (1.2, 1.5), "backward": (1.4, 2.0)}
 def measure(context):
     rows, figures = [], Figures()
     try:
-        peer = context.peer("attention.py")
+        baseline = context.baseline("attention.py")
     except WorkerError as error:
-        peer, why = None, str(error)
+        baseline, why = None, str(error)
     for direction, (must, aim) in TARGETS.items():
         for head in (64, 128):
             for causal in (False, True):
                 name = named(direction, head, causal)
                 row = Row(f"attention {name}, 4K tokens, over PyTorch, {context.threads} cores", must, aim)
                 rows.append(row)
-                if peer is None:
+                if baseline is None:
                     row.why = why
                     continue
                 question = {"kind": "attention", "pass": direction, "B": 1, "S": 4096, "H": 8, "G": 8, "D": head,
                             "causal": causal, "threads": context.threads, "seconds": SECONDS}
 
                 def pair():
-                    theirs = rate(peer.ask(**question))
+                    theirs = rate(baseline.ask(**question))
                     ours = rate(context.ours.ask(**question))
                     figures.add(f"attention {name}, ours, {context.threads} cores", "GFLOP/s", ours)
                     figures.add(f"attention {name}, PyTorch, {context.threads} cores", "GFLOP/s", theirs)
                     return [ours / theirs]
 
                 measure_pairs([row], context.count(), pair, figures)
-    if peer is not None:
-        peer.close()
+    if baseline is not None:
+        baseline.close()
     return rows, figures.all()

@@ -82,7 +82,7 @@ def main():
     backends = {"cudnn": torch.nn.attention.SDPBackend.CUDNN_ATTENTION,
                 "flash": torch.nn.attention.SDPBackend.FLASH_ATTENTION}
     torch.manual_seed(20)
-    report = {"program": "sdpa_peer", "torch": torch.__version__, "cuda": torch.version.cuda,
+    report = {"program": "sdpa_baseline", "torch": torch.__version__, "cuda": torch.version.cuda,
               "cudnn": torch.backends.cudnn.version(), "gpu": torch.cuda.get_device_name(), "rows": [], "refused": []}
     print(f"PyTorch {report['torch']}, CUDA {report['cuda']}, cuDNN {report['cudnn']}, {report['gpu']}")
     for shape in shapes(arguments.quick):

@@ -8,13 +8,13 @@
 #include <thread>
 #include <vector>
 
-#include "nccl/nccl_far_ranks.h"
+#include "nccl/nccl_remote_ranks.h"
 
 namespace cuda_emulator::nccl {
 
 namespace {
 
-constexpr int look_again_milliseconds = 1;  // where another process waits for what cannot run yet
+constexpr int poll_milliseconds = 1;  // where another process waits for what cannot run yet
 
 [[noreturn]] void carry(int woken) {
   while (true) {
@@ -23,27 +23,27 @@ constexpr int look_again_milliseconds = 1;  // where another process waits for w
     {
       Runtime& runtime = cuda_emulator::runtime();
       CallGuard guard(runtime);
-      std::vector<std::shared_ptr<FarRanks>> all;  // work that runs may end communicators
+      std::vector<std::shared_ptr<RemoteRanks>> all;  // work that runs may end communicators
       for (const auto& communicator : state().communicators) {
-        if (communicator->far) all.push_back(communicator->far);
+        if (communicator->remote) all.push_back(communicator->remote);
       }
-      for (const auto& far : all) far->receive();
+      for (const auto& remote : all) remote->receive();
       runtime.streams.wake();  // meetings have perhaps got further
-      for (const auto& far : all) stuck = far->serve(runtime, guard.lock) || stuck;
-      for (const auto& far : all) {
-        for (const int socket : far->sockets()) entries.push_back({socket, POLLIN, 0});
-        for (const int socket : far->kept()) entries.push_back({socket, POLLOUT, 0});
+      for (const auto& remote : all) stuck = remote->serve(runtime, guard.lock) || stuck;
+      for (const auto& remote : all) {
+        for (const int socket : remote->sockets()) entries.push_back({socket, POLLIN, 0});
+        for (const int socket : remote->kept()) entries.push_back({socket, POLLOUT, 0});
       }
     }
-    ::poll(entries.data(), entries.size(), stuck ? look_again_milliseconds : -1);
+    ::poll(entries.data(), entries.size(), stuck ? poll_milliseconds : -1);
     std::uint64_t count = 0;
-    [[maybe_unused]] const ssize_t got = ::read(woken, &count, sizeof count);  // of calls of wake_postman()
+    [[maybe_unused]] const ssize_t got = ::read(woken, &count, sizeof count);  // of calls of wake_receiver()
   }
 }
 
 }  // namespace
 
-void wake_postman() {
+void wake_receiver() {
   static const int descriptor = [] {
     const int made = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     std::thread(carry, made).detach();

@@ -141,9 +141,9 @@ std::optional<double> fitted_layer(const std::vector<Rung>& rungs, std::int64_t 
   return a * T + b * T * T;
 }
 
-class Ladder {
+class Scaling {
  public:
-  Ladder(Results& results, const Settings& settings)
+  Scaling(Results& results, const Settings& settings)
       : results_(results),
         settings_(settings),
         model_(billion_model(settings.tiny)),
@@ -153,7 +153,7 @@ class Ladder {
   void climb(std::int64_t context) {
     const Choice choice = choose_policy(model_, context, card_, host_);
     const std::string name = fmt::format("{}", context);
-    results_.attach("ladder", name,
+    results_.attach("scaling", name,
                     {{"policy", choice.policy},
                      {"fits", choice.fits},
                      {"card_bytes_free", card_},
@@ -167,7 +167,7 @@ class Ladder {
     }
     add_bytes(context, "planned in all", choice.plan.peak.total, choice.policy);
     add_bytes(context, "planned in host memory", choice.plan.host.total);
-    results_.add({.group = "ladder",
+    results_.add({.group = "scaling",
                   .name = "plan fits",
                   .value = choice.fits ? 1.0 : 0.0,
                   .unit = "",
@@ -178,7 +178,7 @@ class Ladder {
 
  private:
   void add_bytes(std::int64_t context, const std::string& name, std::size_t bytes, const std::string& note = "") {
-    results_.add({.group = "ladder",
+    results_.add({.group = "scaling",
                   .name = name,
                   .value = static_cast<double>(bytes) * 1e-9,
                   .unit = "GB",
@@ -199,16 +199,16 @@ class Ladder {
     const Config config = with_layers(choice.config, layers);
     const Timed timed = time_steps(config, seconds, settings_.tiny ? 1 : 10);
     rate_ = model_flops(config, make_parameter_table(config.model)) / timed.seconds;
-    results_.check("ladder", fmt::format("context {}, {} layers: the loss is not finite", context, layers),
+    results_.check("scaling", fmt::format("context {}, {} layers: the loss is not finite", context, layers),
                    timed.finite);
-    results_.add({.group = "ladder",
+    results_.add({.group = "scaling",
                   .name = "timed step",
                   .value = timed.seconds,
                   .unit = "s",
                   .parameters = {{"context", context}, {"layers", layers}},
                   .note = fmt::format("median of {}", timed.repetitions)});
     results_.attach(
-        "ladder measured", fmt::format("{} tokens, {} layers", context, layers),
+        "scaling measured", fmt::format("{} tokens, {} layers", context, layers),
         {{"peak", by_tag(timed.peak)}, {"peak_on_host", by_tag(timed.host)}, {"card_bytes_in_use", timed.card_bytes}});
     add_peak(context, layers, timed);
     return timed.seconds;
@@ -216,7 +216,7 @@ class Ladder {
 
   void add_peak(std::int64_t context, std::int64_t layers, const Timed& timed) {
     const auto add = [&](const std::string& name, std::int64_t bytes) {
-      results_.add({.group = "ladder",
+      results_.add({.group = "scaling",
                     .name = name,
                     .value = static_cast<double>(bytes) * 1e-9,
                     .unit = "GB",
@@ -265,14 +265,14 @@ class Ladder {
     } else if (rung.layer && rung.rest) {
       report(choice, context, *rung.rest + static_cast<double>(L) * *rung.layer, how);
     } else {
-      results_.failed("ladder", fmt::format("context {}: nothing was timed that a step could be told from", context));
+      results_.failed("scaling", fmt::format("context {}: nothing was timed that a step could be told from", context));
     }
     rungs_.push_back(rung);
   }
 
   void report(const Choice& choice, std::int64_t context, double seconds, const std::string& how) {
     const auto add = [&](const char* name, double value, const char* unit, const std::string& note) {
-      results_.add({.group = "ladder",
+      results_.add({.group = "scaling",
                     .name = name,
                     .value = value,
                     .unit = unit,
@@ -298,12 +298,12 @@ class Ladder {
 
 }  // namespace
 
-void ladder_group(Results& results, const Settings& settings) {
-  Ladder ladder(results, settings);
+void scaling_group(Results& results, const Settings& settings) {
+  Scaling scaling(results, settings);
   std::vector<std::int64_t> contexts{8192, 65536, 262144, 1048576, 2097152};
   if (settings.quick) contexts = {8192, 65536};
   if (settings.tiny) contexts = {32, 48, 64, 80};
-  for (const std::int64_t context : contexts) ladder.climb(context);
+  for (const std::int64_t context : contexts) scaling.climb(context);
 }
 
 }  // namespace ringtrain::bench

@@ -1,5 +1,5 @@
 // Rotary frequencies, in double on the host, and the rotation on the CPU.
-#include "kernels/rotary.h"
+#include "kernels/rope.h"
 
 #include <algorithm>
 #include <cmath>
@@ -49,7 +49,7 @@ double yarn_magnitude(const RopeScalingConfig& scaling) {
   return magnitude(1);
 }
 
-void scale_yarn(RotaryFrequencies& frequencies, std::int64_t D, double theta, const RopeScalingConfig& scaling) {
+void scale_yarn(RopeFrequencies& frequencies, std::int64_t D, double theta, const RopeScalingConfig& scaling) {
   const std::vector<double> ramp = yarn_ramp(D, theta, scaling);
   for (std::size_t i = 0; i < ramp.size(); ++i) {
     const double kept = frequencies.inverse[i], interpolated = kept / scaling.factor;
@@ -59,7 +59,7 @@ void scale_yarn(RotaryFrequencies& frequencies, std::int64_t D, double theta, co
 }
 
 /// Wavelengths above trained / low_freq_factor are interpolated, those below trained / high_freq_factor left alone.
-void scale_llama3(RotaryFrequencies& frequencies, const RopeScalingConfig& scaling) {
+void scale_llama3(RopeFrequencies& frequencies, const RopeScalingConfig& scaling) {
   const auto length = static_cast<double>(scaling.original_max_position_embeddings);
   const double low = scaling.low_freq_factor, high = scaling.high_freq_factor;
   for (double& inverse : frequencies.inverse) {
@@ -70,7 +70,7 @@ void scale_llama3(RotaryFrequencies& frequencies, const RopeScalingConfig& scali
 }
 
 /// LongRoPE, section 3.3, with the attention factor of Phi-3's code.
-void scale_longrope(RotaryFrequencies& frequencies, const RopeScalingConfig& scaling, std::int64_t sequence_length) {
+void scale_longrope(RopeFrequencies& frequencies, const RopeScalingConfig& scaling, std::int64_t sequence_length) {
   const bool is_long = sequence_length > scaling.original_max_position_embeddings;
   const std::vector<double>& divisors = is_long ? scaling.long_factor : scaling.short_factor;
   ensure(divisors.size() == frequencies.inverse.size(), "longrope has a divisor for every pair of a head");
@@ -85,8 +85,8 @@ void scale_longrope(RotaryFrequencies& frequencies, const RopeScalingConfig& sca
 
 }  // namespace
 
-RotaryFrequencies rotary_frequencies(std::int64_t D, double theta, const RopeScalingConfig& scaling,
-                                     std::int64_t sequence_length) {
+RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScalingConfig& scaling,
+                                 std::int64_t sequence_length) {
   const RopeType type = scaling.type;
   ensure(D >= 2 && D % 2 == 0, "a rotary head has an even number of elements");
   ensure(theta > 1 && (type == RopeType::none || scaling.factor > 0), "rotary theta is above 1, its factor positive");
@@ -96,7 +96,7 @@ RotaryFrequencies rotary_frequencies(std::int64_t D, double theta, const RopeSca
   const auto width = static_cast<double>(D);
   // A head of two elements has one frequency, 1, whatever theta is.
   if (type == RopeType::ntk && D > 2) theta *= std::pow(scaling.factor, width / (width - 2));
-  RotaryFrequencies frequencies;
+  RopeFrequencies frequencies;
   frequencies.inverse.resize(static_cast<std::size_t>(D / 2));
   for (std::size_t i = 0; i < frequencies.inverse.size(); ++i) {
     frequencies.inverse[i] = 1 / std::pow(theta, 2 * static_cast<double>(i) / width);
@@ -121,13 +121,13 @@ RotaryFrequencies rotary_frequencies(std::int64_t D, double theta, const RopeSca
   return frequencies;
 }
 
-void rotary_table(Stream& stream, const TensorView& table, const TensorView& positions,
-                  const RotaryFrequencies& frequencies) {
+void rope_table(Stream& stream, const TensorView& table, const TensorView& positions,
+                const RopeFrequencies& frequencies) {
   const auto half = static_cast<std::int64_t>(frequencies.inverse.size());
   check_tensor(positions, {positions.numel()}, DType::int32, "rotary positions are int32 [T]");
-  check_tensor(table, {positions.numel(), 2 * half}, table.dtype, "rotary table is [T, D]");
+  check_tensor(table, {positions.numel(), 2 * half}, table.dtype, "rope table is [T, D]");
   if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::rotary_table(stream, table, positions, frequencies);
+    if (stream.on_cuda()) return cuda::rope_table(stream, table, positions, frequencies);
   }
   dispatch_float(table.dtype, [&]<class T>() {
     T* const data = table.as<T>();
@@ -150,7 +150,7 @@ namespace {
 void check_call(const TensorView& x, const TensorView& table) {
   ensure(x.shape.rank() == 3, "rotary x is [T, H, D]");
   ensure(x.dim(2) % 2 == 0, "a rotary head has an even number of elements");
-  check_tensor(table, {x.dim(0), x.dim(2)}, accumulator(x.dtype), "rotary table is [T, D]");
+  check_tensor(table, {x.dim(0), x.dim(2)}, accumulator(x.dtype), "rope table is [T, D]");
 }
 
 /// y = x rotated by the table's angles (direction 1) or back (-1); y may be x.
@@ -176,19 +176,19 @@ void rotate(Stream& stream, const TensorView& y, const TensorView& x, const Tens
 
 }  // namespace
 
-void rotary_forward(Stream& stream, const TensorView& x, const TensorView& table) {
+void rope_forward(Stream& stream, const TensorView& x, const TensorView& table) {
   check_call(x, table);
   if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::rotary_forward(stream, x, table);
+    if (stream.on_cuda()) return cuda::rope_forward(stream, x, table);
   }
   rotate<1>(stream, x, x, table);
 }
 
-void rotary_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table) {
+void rope_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table) {
   check_call(dx, table);
   check_tensor(gradient, dx.shape, accumulator(dx.dtype), "rotary gradient is [T, H, D]");
   if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::rotary_backward(stream, dx, gradient, table);
+    if (stream.on_cuda()) return cuda::rope_backward(stream, dx, gradient, table);
   }
   rotate<-1>(stream, dx, gradient, table);
 }

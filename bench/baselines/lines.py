@@ -1,4 +1,4 @@
-"""The peers' side of the driver's protocol: a question (JSON) a line on stdin, an answer a line on stdout."""
+"""The baselines' side of the driver's protocol: a question (JSON) a line on stdin, an answer a line on stdout."""
 import json
 import sys
 import time

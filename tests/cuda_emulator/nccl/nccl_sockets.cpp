@@ -1,5 +1,5 @@
 // Frames over sockets.
-#include "nccl/nccl_wires.h"
+#include "nccl/nccl_sockets.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -58,23 +58,23 @@ int accept_at(int listener) {
   return ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
-Wire::~Wire() {
+Connection::~Connection() {
   if (socket_ >= 0) ::close(socket_);
 }
 
-Wire::Wire(Wire&& other) noexcept
+Connection::Connection(Connection&& other) noexcept
     : socket_(std::exchange(other.socket_, -1)),
       kept_(std::move(other.kept_)),
       come_(std::move(other.come_)),
       closed_(other.closed_) {}
 
-void Wire::send(const Frame& frame, const void* data) {
+void Connection::send(const Frame& frame, const void* data) {
   kept_.append(reinterpret_cast<const char*>(&frame), sizeof frame);
   if (data != nullptr) kept_.append(static_cast<const char*>(data), frame.bytes);
   flush();
 }
 
-void Wire::flush() {
+void Connection::flush() {
   std::size_t written = 0;
   while (written < kept_.size()) {
     const ssize_t n = ::send(socket_, kept_.data() + written, kept_.size() - written, MSG_NOSIGNAL);
@@ -86,7 +86,7 @@ void Wire::flush() {
   kept_.erase(0, written);
 }
 
-bool Wire::receive(Received& received) {
+bool Connection::receive(Received& received) {
   std::array<char, 1 << 16> piece;
   while (!closed_) {
     const ssize_t n = ::recv(socket_, piece.data(), piece.size(), 0);

@@ -1,0 +1,82 @@
+// Deterministic dq: an ordered semaphore. Blocks that add to one tile of dq take turns, in the order of their key
+// tiles.
+//
+// A block owns a tile of keys of one head and walks the query tiles that see it; each gives a share of that tile's dq.
+// The shares are added by atomics in both modes. In the deterministic one a block adds only when its turn has come:
+// when as many blocks have added as there are key tiles before its own that the query tile may see. That number, its
+// rank, is a base per (sequence, query tile, key segment), which a small kernel finds beforehand, plus the key tile's
+// index.
+//
+// No block waits for one that may never run: blocks take a work index when they start, which says which key tile is
+// theirs, and the order follows the indices. So a block waits only for such as have started before it, and the first
+// waits for none. Walking query tiles from the last downwards keeps the waiting short: under a causal mask all key
+// tiles' walks begin at the same query tile, and those with the longest way to go have the first work indices, so
+// blocks add in the order in which the walks reach a tile anyhow.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/attention/attention_mask.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace ringtrain::cuda {
+
+/// In a call's workspace.
+struct DqSemaphore {
+  int* next_work;  // the next work index
+  int* added;      // [B, H, query tiles]: how many blocks have added
+  int* bases;      // [B, query tiles, max_segments]: a key tile's rank is the base of its segment plus its index
+  int per_head;    // tile_bound of the queries
+};
+
+/// Return a number for a tile that no other tile of its shard has, below tile_bound(tokens, size).
+__host__ __device__ inline int slot_of(const Tile& tile, int size) {
+  return tile.begin / size + tile.segment;
+}
+
+inline std::size_t semaphore_bytes(const AttentionShape& shape, std::int64_t Tq, int query_tile) {
+  const std::int64_t tiles = shape.B * tile_bound(Tq, query_tile);
+  return static_cast<std::size_t>(1 + tiles * (shape.H + max_segments)) * sizeof(int);
+}
+
+/// Return the semaphore of a call in `workspace`, which holds semaphore_bytes.
+inline DqSemaphore semaphore_in(void* workspace, const AttentionShape& shape, std::int64_t Tq, int query_tile) {
+  const std::int64_t per_head = tile_bound(Tq, query_tile);
+  int* const next_work = static_cast<int*>(workspace);
+  return {next_work, next_work + 1, next_work + 1 + shape.B * shape.H * per_head, static_cast<int>(per_head)};
+}
+
+/// Prepares the semaphore for a call: no work index taken, no block has added, bases by the masks and the tokens.
+void prepare_semaphore(Context& context, const DqSemaphore& semaphore, const AttentionShape& shape,
+                       const TokenMap& queries, const TokenMap& keys, int query_tile, int key_tile);
+
+/// Return the next work index. By one thread of a block, once.
+__device__ inline int take_work_index(const DqSemaphore& semaphore) {
+  return atomicAdd(semaphore.next_work, 1);
+}
+
+/// Return the counter of a query tile of head h, and the rank of a key tile there.
+__device__ inline int* counter_of(const DqSemaphore& semaphore, std::int64_t sequence_head, int query_slot) {
+  return semaphore.added + sequence_head * semaphore.per_head + query_slot;
+}
+__device__ inline int rank_of(const DqSemaphore& semaphore, int b, int query_slot, const TileCursor& keys) {
+  const std::int64_t tile = std::int64_t{b} * semaphore.per_head + query_slot;
+  return __ldg(semaphore.bases + tile * max_segments + keys.segment) + keys.index;
+}
+
+/// Returns when `rank` blocks have added. By one thread; a barrier follows, then the block adds.
+__device__ inline void semaphore_acquire(const int* turn, int rank) {
+#if defined(RINGTRAIN_CUDA_EMULATED)
+  if (load_acquire(turn) != rank) __trap();  // blocks run one after another there: what has not come never will
+#else
+  while (load_acquire(turn) != rank) {
+  }
+#endif
+}
+/// Lets the next block add. By one thread, after a __threadfence of all that have added and a barrier.
+__device__ inline void semaphore_release(int* turn) {
+  add_release(turn, 1);
+}
+
+}  // namespace ringtrain::cuda
