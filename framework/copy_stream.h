@@ -33,10 +33,10 @@ class CopyStream {
   /// Return the stream; null before set_stream.
   Stream* stream() const { return stream_; }
 
-  /// Return an event behind what the stream was given so far.
+  /// Return an event after what the stream was given so far.
   Event record() const;
   /// to = from (of one size; host memory must be pinned), once `ready` and `free` were passed: the data is there, and
-  /// the memory for it no longer in use. Return an event behind the copy.
+  /// the memory for it no longer in use. Return an event after the copy.
   Event copy(const TensorView& to, const TensorView& from, const Event& ready, const Event& free, const Label& label);
   /// What the stream is given from now on runs after the event.
   void wait(const Event& event) const;

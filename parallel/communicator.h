@@ -43,7 +43,7 @@ class Communicator {
   virtual Request exchange(const TensorView& send, int to, const TensorView& receive, int from,
                            const CallSite& site) = 0;
   /// Exchanges of GPU memory, in this communicator and in those split off it later, belong to this stream: they begin
-  /// behind what it was given when they are posted, and what it is given after wait() runs behind them; wait() itself
+  /// after what it was given when they are posted, and what it is given after wait() runs after them; wait() itself
   /// does not wait for the GPU. stream must outlive them. Without it a communicator exchanges host memory alone.
   virtual void set_stream(Stream& stream) = 0;
   /// Exchanges posted between the two are one act: what a rank posts in a round may depend on what others post in the

@@ -1,5 +1,5 @@
 // A communicator that records what passes through it on a timeline: each exchange of host memory on the communication
-// row, from its post until the rank has seen its end, and each wait on the rank's own row. (GPU memory moves behind the
+// row, from its post until the rank has seen its end, and each wait on the rank's own row. (GPU memory moves after the
 // host's back: the copies between thread ranks record themselves, framework/copy_stream.h.) Exists only where something
 // is traced; bits, order and errors are those of the communicator within.
 #pragma once

@@ -1,4 +1,4 @@
-"""Makes what a comparison needs: our programs, the baseline's virtual environment, a token file. All of it under build/."""
+"""Makes what a comparison needs, all of it under build/: our programs, the baseline's environment, a token file."""
 import os
 import pathlib
 import random

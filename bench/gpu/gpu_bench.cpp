@@ -98,8 +98,8 @@ int run(int argc, char** argv) {
                                 "measure nothing: print what must be reached beside what this report says; ends with 3 "
                                 "if something is missed or not in it")
                      ->type_name("REPORT.json");
-  app.add_option("--peer", baseline, "with --targets: what sdpa_baseline.py wrote")
-      ->type_name("PEER.json")
+  app.add_option("--baseline,--peer", baseline, "with --targets: what sdpa_baseline.py wrote")
+      ->type_name("BASELINE.json")
       ->needs(judged);
   if (!parse_command_line(app, argc, argv)) return 0;
   return targets.empty() ? measure(wanted, settings, output, append) : print_targets(targets, baseline, output);

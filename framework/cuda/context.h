@@ -88,7 +88,7 @@ class Context {
 
   /// Returns when all work given to the stream is done. Throws Error(device) with what went wrong in it.
   void synchronize() const;
-  /// Copies `bytes` of GPU memory to the host behind all that the stream was given, and returns when they are there.
+  /// Copies `bytes` of GPU memory to the host after all that the stream was given, and returns when they are there.
   void copy_to_host(void* to, const void* from, std::size_t bytes) const;
 
   /// From now on the GPU's time stands on trace, which must outlive this object.

@@ -1,6 +1,6 @@
 // Events of a stream's work, for times that are read when a value is logged. On a GPU calls are ordered, not finished:
-// the host's clock would time the giving of work. There it is a CUDA event, and nobody waits for it
-// before the times are read; events are used again. On a CPU a call is done when it returns: it is the time.
+// the host's clock would time the giving of work. There an event is one of CUDA's, and nobody waits for it before the
+// times are read; they are used again. On a CPU a call is done when it returns: an event is the time.
 #pragma once
 
 #include <cstddef>

@@ -45,7 +45,7 @@ struct TraceEntry {
 class SpanMirror {
  public:
   virtual ~SpanMirror() = default;
-  /// A span of the rank's work begins behind all that the device was given so far; the one that began last ends so.
+  /// A span of the rank's work begins after all that the device was given so far; the one that began last ends so.
   virtual void begin(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments) = 0;
   virtual void end() = 0;
   /// A transfer begins where the device stands when it is posted, and ends where it has been waited for. Return what

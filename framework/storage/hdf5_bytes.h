@@ -45,7 +45,7 @@ class Hdf5Bytes {
   bool starts_with(std::string_view text) const { return bytes_.starts_with(text); }
   std::string text() const { return std::string(bytes_); }
   void skip(std::uint64_t count) { take(count); }
-  /// Return the next `count` bytes, and go behind them.
+  /// Return the next `count` bytes, and go past them.
   Hdf5Bytes part(std::uint64_t count) { return {memory_, take(count)}; }
   /// Return the next little-endian number of `width` bytes, at most 8.
   std::uint64_t unsigned_of(std::uint64_t width) {
@@ -78,7 +78,7 @@ class Hdf5Source {
         size_(static_cast<std::uint64_t>(file.size())),
         bytes_left_((std::uint64_t{64} << 20) + 8 * size_) {}
   std::uint64_t size() const { return size_; }
-  /// Return how many bytes stand behind base + offset; 0 beyond the end.
+  /// Return how many bytes stand after base + offset; 0 beyond the end.
   std::uint64_t left(std::uint64_t base, std::uint64_t offset) const {
     if (base > size_ || offset > size_ - base) return 0;
     return size_ - base - offset;

@@ -78,7 +78,7 @@ class MpiWorld {
 
   /// What goes before each message, so that ranks which have diverged end with a sentence. Both sides compute the tag
   /// of the data from the same numbers: data that disagree meet no receive (a message longer than its buffer may
-  /// overwrite what stands behind it; Open MPI's shared memory does), and the receive need not wait for the header.
+  /// overwrite what stands after it; Open MPI's shared memory does), and the receive need not wait for the header.
   struct Header {
     std::uint64_t bytes = 0;
     std::int32_t layer = 0, hop = 0;

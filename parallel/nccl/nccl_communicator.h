@@ -1,4 +1,4 @@
-// Ranks with a GPU each, whose GPU memory NCCL carries. NCCL brings the data alone: host memory, barriers, and error
+// Ranks with a GPU each, whose GPU memory NCCL carries. NCCL brings the data alone: host memory, barriers, and
 // reports of an error go through the communicator beneath it (threads of one process, or MPI processes), which also
 // hands round NCCL's unique ids.
 //

@@ -308,7 +308,7 @@ void NcclRank::poll(Lock& lock) {
   }
   while (!under_way_.empty() && under_way_.front()->done.passed()) under_way_.pop_front();
   if (under_way_.empty()) return;
-  NcclAct& act = *under_way_.front();  // those behind it cannot run yet
+  NcclAct& act = *under_way_.front();  // those after it cannot run yet
   if (!act.could_run) {
     if (!act.ready.passed()) return;  // the GPU still computes what is sent: as long as that takes
     act.could_run = true;

@@ -8,8 +8,8 @@
 // thread calls next, an abort as well, would wait for its end.
 //
 // NCCL moves data by kernels, and a kernel of attention is on all multiprocessors to its end, with all their registers
-// or shared memory. So that messages move beside it and not behind it, NCCL's stream has the highest priority, and what
-// the rank's stream is given behind an act waits until it is the act's turn: it is the first to be placed. But only
+// or shared memory. So that messages move beside it and not after it, NCCL's stream has the highest priority, and what
+// the rank's stream is given after an act waits until it is the act's turn: it is the first to be placed. But only
 // where that stream has waited for all acts before, so that the turn comes at once; it does not wait for what it need
 // not.
 //
@@ -89,10 +89,10 @@ class NcclRank {
   /// for and no error is under way. Then it is collective; else the rank aborts NCCL.
   void leave(NcclMember& member, bool in_order) noexcept;
 
-  /// Starts the operations of act, behind what the rank's stream was given so far. Waits for the other side where two
+  /// Starts the operations of act, after what the rank's stream was given so far. Waits for the other side where two
   /// ranks exchange for the first time, never for the GPU. Throws the first error of any rank.
   void launch(NcclMember& member, const std::shared_ptr<NcclAct>& act);
-  /// What the rank's stream is given from now on runs behind act. Throws the first error of any rank.
+  /// What the rank's stream is given from now on runs after act. Throws the first error of any rank.
   void wait(NcclAct& act);
   void throw_if_aborted();
 

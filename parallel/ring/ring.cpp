@@ -16,7 +16,7 @@ namespace ringtrain {
 
 // Messages move in rounds, one a hop, and in a round a pair of ranks has at most one message of a kind (and of a part,
 // for gradients), so both sides post in the same order. In round h a rank posts the keys and values for hop h + 1,
-// computes hop h, part by part, and behind each part posts its gradients (to the right or to the owner) together with
+// computes hop h, part by part, and after each part posts its gradients (to the right or to the owner) together with
 // those of the same part that it continues at hop h + 1. What it waits for in part p of round h, its peers post in part
 // p of their round h - 1, whatever they compute: by induction nothing waits in a circle.
 
@@ -53,7 +53,7 @@ TensorView half(const TensorView& pair, std::int64_t which) {
   return pair.rows(which, which + 1).reshape({pair.dim(1), pair.dim(2), pair.dim(3), pair.dim(4)});
 }
 
-/// The gradients of a part of a block: dk and dv [sequences, tokens, G, D] behind each other (all of a block) or not.
+/// The gradients of a part of a block: dk and dv [sequences, tokens, G, D] one after the other (all of a block) or not.
 struct PartGradients {
   TensorView dk, dv;
   TensorView both;  // if they are
@@ -159,7 +159,7 @@ struct Ring::State {
     return {half(both, 0), half(both, 1), parts.size() == 1 ? both : TensorView{}};
   }
 
-  // Times of a GPU are known behind the work that they are of: until then they wait here.
+  // Times of a GPU are known after the work that they are of: until then they wait here.
   struct Timed {
     bool backward, is_wait;
     int hop;

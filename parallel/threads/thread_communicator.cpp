@@ -29,7 +29,7 @@ struct Half {
   int rank = 0, peer = 0;  // of the group
   TensorView buffer;
   CallSite site;
-  // Of a message between GPUs: behind what its rank's stream was given when it was posted, and behind the copy.
+  // Of a message between GPUs: after what its rank's stream was given when it was posted, and after the copy.
   CopyStream::Event posted, copied;
 };
 

@@ -28,14 +28,14 @@ class OffloadedUpdate {
  private:
   struct Place {
     Tensor w, m, v;
-    CopyStream::Event free;  // behind what took its last piece back
+    CopyStream::Event free;  // after what took its last piece back
   };
   void update(Stream& stream, Place& place, const AdamWSlice& piece, const AdamW& hyper,
               const CopyStream::Event& begun);
 
   std::array<Place, 2> places_;
   CopyStream coming_, going_;
-  CopyStream::Event gone_;  // behind the last piece
+  CopyStream::Event gone_;  // after the last piece
 };
 
 }  // namespace ringtrain

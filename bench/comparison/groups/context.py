@@ -77,8 +77,8 @@ class Figures:
 
 def measure_pairs(rows, count, pair, figures):
     """Calls pair() until each row has `count` ratios: pair returns one a row. A pair beside a busy neighbour is thrown
-    away and measured again, `count` times at most; what is disturbed after that is kept and counted. When a baseline fails,
-    no row keeps any."""
+    away and measured again, `count` times at most; what is disturbed after that is kept and counted. When a baseline
+    fails, no row keeps any."""
     spare = count
     try:
         for _ in range(count):
