@@ -14,6 +14,7 @@ enum class Purpose : std::uint32_t {
   synthetic_data = 3,
   evaluation_targets = 4,
   document_order = 5,
+  simulation = 6,  // index: of a document, or rank and hop of a kernel call
   test = 100,
 };
 

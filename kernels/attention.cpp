@@ -61,10 +61,12 @@ std::byte* aligned(const TensorView& workspace, std::size_t needed) {
 
 }  // namespace
 
-std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype,
-                                      [[maybe_unused]] std::int64_t Tq, std::int64_t Tk) {
+std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq,
+                                      std::int64_t Tk) {
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::attention_workspace_bytes(stream, shape, dtype, Tq, Tk);
+  } else if (stream.on_cuda()) {  // a plan of a GPU's run, in a build without CUDA: the header's bound
+    return static_cast<std::size_t>(1 + shape.B * (Tq / 32 + 16) * (shape.H + 16)) * 4 + 16;
   }
   return dispatch_float(dtype, [&]<class T>() {
     const auto workers = static_cast<std::size_t>(stream.pool().workers());

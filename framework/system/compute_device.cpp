@@ -17,11 +17,11 @@ struct ComputeDevice::Cuda {};
 
 namespace {
 
-std::size_t scratch_bytes([[maybe_unused]] Device device) {
+std::size_t scratch_bytes(Device device) {
 #if RINGTRAIN_CUDA
-  if (!device.is_cpu()) return cuda::Context::scratch_bytes;
+  static_assert(cuda::Context::scratch_bytes == ComputeDevice::gpu_scratch_bytes);
 #endif
-  return Stream::scratch_bytes;
+  return device.is_cpu() ? Stream::scratch_bytes : ComputeDevice::gpu_scratch_bytes;
 }
 
 }  // namespace
@@ -36,6 +36,10 @@ ComputeDevice::ComputeDevice(Allocator& allocator, ThreadPool& pool, RankTrace* 
   if (cuda_ && trace) cuda_->context.record_on(*trace);
   stream_ = Stream(cuda_ ? &cuda_->context : nullptr, allocator.device(), pool, trace ? &trace->work : nullptr);
 #else
+  if (allocator.planning()) {
+    stream_ = Stream(nullptr, allocator.device(), pool, nullptr);
+    return;
+  }
   fail(ExitCode::device,
        "training.device is {}, but this program was built without CUDA; build it with cmake --preset "
        "cuda, or set it to cpu",

@@ -13,8 +13,11 @@ namespace ringtrain {
 
 class ComputeDevice {
  public:
+  /// Bytes of scratch on a GPU: cuBLASLt's workspace and our kernels' partial sums.
+  static constexpr std::size_t gpu_scratch_bytes = std::size_t{40} << 20;
+
   /// On the allocator's device; in plan mode there is a stream to ask about sizes, which runs nothing. All must outlive
-  /// it. trace may be null. Throws Error(device) if there is no such device.
+  /// it. trace may be null. Throws Error(device) if there is no such device; a plan needs none, nor a build with CUDA.
   ComputeDevice(Allocator& allocator, ThreadPool& pool, RankTrace* trace);
   ~ComputeDevice();
   ComputeDevice(const ComputeDevice&) = delete;

@@ -27,13 +27,6 @@ constexpr std::size_t many_events = 8192;
 /// More tokens than there are: a block is one part.
 constexpr std::int64_t whole = std::numeric_limits<std::int64_t>::max();
 
-/// Return the tokens of the least part of a block (parallel/ring/ring_parts.h). A GPU of 132 processors computes on 128
-/// keys of a head in each at a time: less would leave some idle. A CPU's cores are busy with far less.
-std::int64_t default_min_part(Device device, std::int64_t G) {
-  const std::int64_t rows = device.is_cpu() ? 8192 : 16384;
-  return std::max<std::int64_t>(256, rows / std::max<std::int64_t>(1, G));
-}
-
 /// Buffers of a hop alternate: hop h > 0 lives in buffer (h - 1) % 2, so a ring of two needs one.
 constexpr std::size_t buffer_of(int hop) {
   return static_cast<std::size_t>((hop - 1) % 2);

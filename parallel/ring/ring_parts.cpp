@@ -65,6 +65,11 @@ std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t 
   return parts;
 }
 
+std::int64_t default_min_part(Device device, std::int64_t G) {
+  const std::int64_t rows = device.is_cpu() ? 8192 : 16384;
+  return std::max<std::int64_t>(256, rows / std::max<std::int64_t>(1, G));
+}
+
 RingPart part_of_shard(const RingPart& part, std::int64_t T) {
   const std::int64_t begin = std::min(part.first_token, T), end = std::min(part.first_token + part.tokens, T);
   return {part.first_sequence, part.sequences, begin, end - begin};

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/device.h"
 #include "framework/sequence/segments.h"
 #include "framework/tensor.h"
 
@@ -28,6 +29,10 @@ struct RingPart {
 /// within a segment stand at multiples of 256 positions (times its stride; or of `least`, if that is less), where no
 /// kernel's tile is cut in two.
 std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t sequences, std::int64_t least);
+
+/// Return the tokens of the least part of a block, of G key/value heads. A GPU of 132 processors computes on 128 keys
+/// of a head in each at a time: less would leave some idle. A CPU's cores are busy with far less.
+std::int64_t default_min_part(Device device, std::int64_t G);
 
 /// Return what a shard of T tokens has of the part.
 RingPart part_of_shard(const RingPart& part, std::int64_t T);

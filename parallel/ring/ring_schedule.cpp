@@ -13,21 +13,26 @@ std::vector<char> ring_needs(const AttentionMask& mask, std::span<const ShardExt
   return needed;
 }
 
-RingPlan ring_plan(std::span<const char> needed, int ranks, int rank) {
-  const int N = ranks;
-  ensure(N >= 1 && rank >= 0 && rank < N && needed.size() == static_cast<std::size_t>(N) * static_cast<std::size_t>(N),
-         "a plan needs a rank of the ring and all needs");
-  // Whether the block of `owner` is met at this hop, by the rank so many places to the right.
-  const auto met = [&](int owner, int hop) {
-    const auto row = static_cast<std::size_t>((owner + hop) % N), column = static_cast<std::size_t>(owner);
-    return hop == 0 || (hop < N && needed[row * static_cast<std::size_t>(N) + column]);
-  };
-  const int left = (rank + N - 1) % N, right = (rank + 1) % N;
+namespace {
 
-  RingPlan plan;
-  for (int hop = 0; hop < N; ++hop) {
-    const int owner = (rank - hop + N) % N;
-    if (!met(owner, hop)) continue;
+/// The needs of all ranks, asked by owner and hop.
+struct Needs {
+  std::span<const char> needed;  // [N, N]
+  int N;
+
+  Needs(std::span<const char> all, int ranks) : needed(all), N(ranks) {
+    const auto n = static_cast<std::size_t>(ranks);
+    ensure(ranks >= 1 && needed.size() == n * n, "a plan needs a rank of the ring and all needs");
+  }
+  int wrapped(int rank) const { return rank >= N ? rank - N : rank < 0 ? rank + N : rank; }
+  /// Return whether the block of `owner` is met at this hop, by the rank so many places to the right.
+  bool met(int owner, int hop) const {
+    const auto row = static_cast<std::size_t>(wrapped(owner + hop)), column = static_cast<std::size_t>(owner);
+    return hop == 0 || (hop < N && needed[row * static_cast<std::size_t>(N) + column]);
+  }
+  std::optional<RingStep> step(int rank, int hop) const {
+    const int owner = wrapped(rank - hop), left = wrapped(rank - 1), right = wrapped(rank + 1);
+    if (!met(owner, hop)) return std::nullopt;
     RingStep step{.hop = hop, .owner = owner};
     const bool goes_on = met(owner, hop + 1);
     if (hop == 0) {
@@ -39,17 +44,34 @@ RingPlan ring_plan(std::span<const char> needed, int ranks, int rank) {
       step.forward_to = goes_on ? right : -1;
       step.gradient_to = goes_on ? right : owner;
     }
-    plan.steps.push_back(step);
+    return step;
+  }
+};
+
+}  // namespace
+
+std::optional<RingStep> ring_step(std::span<const char> needed, int ranks, int rank, int hop) {
+  ensure(rank >= 0 && rank < ranks && hop >= 0, "a rank of the ring, and a hop");
+  return Needs(needed, ranks).step(rank, hop);
+}
+
+RingPlan ring_plan(std::span<const char> needed, int ranks, int rank) {
+  const int N = ranks;
+  const Needs needs(needed, ranks);
+  ensure(rank >= 0 && rank < N, "a plan needs a rank of the ring and all needs");
+  RingPlan plan;
+  for (int hop = 0; hop < N; ++hop) {
+    if (const std::optional<RingStep> step = needs.step(rank, hop)) plan.steps.push_back(*step);
   }
   bool from_owner = true;  // every hop so far was made: this run carries the owner's own share
   for (int hop = 1; hop < N; ++hop) {
     const int other = (rank + hop) % N;
-    if (!met(rank, hop)) {
+    if (!needs.met(rank, hop)) {
       from_owner = false;
       continue;
     }
-    if (hop == 1 || !met(rank, hop - 1)) plan.deliveries.push_back({.hop = hop, .to = other});
-    if (!met(rank, hop + 1)) plan.returns.push_back({.hop = hop, .from = other, .replaces = from_owner});
+    if (hop == 1 || !needs.met(rank, hop - 1)) plan.deliveries.push_back({.hop = hop, .to = other});
+    if (!needs.met(rank, hop + 1)) plan.returns.push_back({.hop = hop, .from = other, .replaces = from_owner});
   }
   return plan;
 }

@@ -9,6 +9,7 @@
 // hop.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct RingPlan {
 
 /// Return needed[i * N + j]: whether rank i must meet the block of rank j. The diagonal is true.
 std::vector<char> ring_needs(const AttentionMask& mask, std::span<const ShardExtents> extents);
+/// Return what `rank` does at a hop, or nothing if it meets no block there. needed [N, N]. A plan's steps are these.
+std::optional<RingStep> ring_step(std::span<const char> needed, int ranks, int rank, int hop);
 /// Return the plan of `rank`, from needed [N, N].
 RingPlan ring_plan(std::span<const char> needed, int ranks, int rank);
 

@@ -1,0 +1,211 @@
+// train/planning/plan.h: counts of FLOPs by hand, memory as a run has it, times that add up, hardware files that are
+// refused where they are wrong; and the program `plan`.
+#include "train/planning/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "framework/config/read_config.h"
+#include "layers/model_parameters.h"
+#include "layers/model_spec.h"
+#include "tests/support/error_of.h"
+#include "tests/support/folder_test.h"
+#include "tests/support/paths.h"
+#include "train/planning/plan_report.h"
+
+namespace ringtrain::testing {
+namespace {
+
+constexpr const char* hardware_text = R"(name: by hand
+peak_flops: {float32: 1.0e9}
+efficiency: {matmul: 0.5, attention_forward: 0.25, attention_backward: 0.125}
+memory: {bytes: 1.0e9, bandwidth: 1.0e18}
+levels:
+  - {ranks: 2, bandwidth: 1.0e9, latency: 1.0e-3}
+  - {ranks: 64, bandwidth: 1.0e8}
+)";
+
+Config config_of(const std::vector<std::string>& settings) {
+  return read_config(source_folder() + "/configs/tiny.yaml", settings, ConfigUse::know, check_model);
+}
+
+PlanRequest request_of(const std::vector<std::string>& settings) {
+  return {
+      .config = config_of(settings), .hardware = parse_hardware(hardware_text, "hand.yaml"), .longest_context = false};
+}
+
+TEST(Plan, CountsFlopsByPart) {
+  // tiny: C 32, 4 heads of 8, 2 key/value heads, F 64, V 257, 2 layers; 24 sequences of 64.
+  const Plan plan = make_plan(request_of({"training.recompute=keep_attention", "data.packing=concat"}));
+  const double tokens = 24 * 64, layers = 2;
+  EXPECT_DOUBLE_EQ(plan.flops.projections, 3 * 2 * tokens * layers * (32 * 32 + 2 * 32 * 16 + 32 * 32));
+  EXPECT_DOUBLE_EQ(plan.flops.feedforward, 3 * 2 * tokens * layers * 3 * 32 * 64);
+  EXPECT_DOUBLE_EQ(plan.flops.head, 3 * 2 * tokens * 257 * 32);
+  const double pairs = 24 * 64 * 65 / 2.0;
+  EXPECT_DOUBLE_EQ(plan.flops.attention_forward, 4 * 32 * pairs * layers);
+  EXPECT_DOUBLE_EQ(plan.flops.attention_backward, 10 * 32 * pairs * layers);
+  EXPECT_DOUBLE_EQ(plan.flops.recompute, 2 * tokens * layers * (32 * 32 + 2 * 32 * 16 + 32 * 32 + 2 * 32 * 64));
+  EXPECT_DOUBLE_EQ(plan.useful_flops, (6 * static_cast<double>(plan.parameters) + 6 * 2 * 32 * 64) * tokens);
+}
+
+TEST(Plan, OneRanksStepIsItsWorkOverItsRates) {
+  const Plan plan = make_plan(request_of({"training.recompute=full", "data.packing=concat"}));
+  const StepFlops& f = plan.flops;
+  const double again = f.attention_forward;  // recompute full
+  EXPECT_NEAR(plan.times.products, (f.projections + f.feedforward + f.head + f.recompute - again) / 0.5e9, 1e-9);
+  EXPECT_NEAR(plan.times.attention_forward, (f.attention_forward + again) / 0.25e9, 1e-9);
+  EXPECT_NEAR(plan.times.attention_backward, f.attention_backward / 0.125e9, 1e-9);
+  EXPECT_NEAR(plan.times.step_seconds,
+              plan.times.products + plan.times.attention_forward + plan.times.attention_backward, 1e-8);
+  EXPECT_EQ(plan.times.ring_wait, 0);
+  EXPECT_NEAR(plan.mfu, plan.useful_flops / plan.times.step_seconds / 1e9, 1e-12);
+}
+
+TEST(Plan, MicroBatchesAndLayersThatAreNotSimulatedAreLikeTheOthers) {
+  const auto seconds = [](std::int64_t max_events) {
+    const PlanRequest request = request_of({"mesh.sequence=4", "training.micro_batch_size=6", "training.seq_len=512",
+                                            "model.num_hidden_layers=12", "data.packing=concat"});
+    const ParameterTable table = make_parameter_table(request.config.model);
+    return simulate_step(
+        {.config = request.config, .table = table, .hardware = request.hardware, .max_events = max_events});
+  };
+  const StepTimes all = seconds(1'000'000'000), few = seconds(1);
+  EXPECT_EQ(all.simulated_layers, 12);
+  EXPECT_EQ(few.simulated_layers, 1);
+  EXPECT_NEAR(few.step_seconds / all.step_seconds, 1, 0.01);
+}
+
+TEST(Plan, MemoryIsThatOfTheRunsOwnConstruction) {
+  const PlanRequest request = request_of({"mesh.sequence=4"});
+  const Plan plan = make_plan(request);
+  const ParameterTable table = make_parameter_table(request.config.model);
+  const auto plans = plan_ranks(request.config, table, training_purpose(request.config));
+  ASSERT_EQ(plan.memory.size(), plans.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    EXPECT_EQ(plan.memory[i].peak.by_tag, plans[i].peak.by_tag);
+    largest = std::max(largest, static_cast<double>(plans[i].peak.total));
+  }
+  EXPECT_EQ(plan.memory_needed, largest);
+}
+
+TEST(Plan, TheLongestContextFitsAndTheNextDoesNot) {
+  PlanRequest request = request_of({"mesh.sequence=2"});
+  request.hardware.memory_bytes = 64e6;
+  const std::int64_t longest = longest_context(request.config, request.hardware);
+  const auto needed = [&](std::int64_t length) {
+    request.config.training.seq_len = length;
+    return make_plan(request).memory_needed;
+  };
+  EXPECT_GT(longest, 1000);
+  EXPECT_LE(needed(longest), 64e6);
+  EXPECT_GT(needed(longest + 4), 64e6);
+  request.hardware.memory_bytes = 1000;
+  EXPECT_EQ(longest_context(request.config, request.hardware), 0);
+}
+
+TEST(Plan, ARunOfAGpuIsPlannedInAnyBuild) {
+  PlanRequest request{
+      .config = read_config(source_folder() + "/configs/long_ctx_gpu.yaml", {}, ConfigUse::know, check_model),
+      .hardware = read_hardware(source_folder() + "/configs/hardware/h200.yaml"),
+      .longest_context = false};
+  const Plan plan = make_plan(request);
+  EXPECT_NEAR(plan.memory_needed, 36.3e9, 0.1e9);  // as configs/long_ctx_gpu.yaml says
+  EXPECT_TRUE(plan.fits);
+  EXPECT_GT(plan.mfu, 0.2);
+  EXPECT_LT(plan.mfu, 0.7);
+}
+
+TEST(Plan, TokensToHideAreFlopsOverBandwidth) {
+  EXPECT_NEAR(tokens_to_hide(4 * 64 / 312e12, 1, 4 * 64 / 300e9, 0), 312e12 / 300e9, 1e-6);
+  // Causal and balanced, half of a block is seen: twice the tokens.
+  EXPECT_NEAR(tokens_to_hide(4 * 64 / 312e12, 0.5, 4 * 64 / 300e9, 0), 2 * 312e12 / 300e9, 1e-6);
+  // At that length both take the same time, latency included.
+  const double tokens = tokens_to_hide(1e-9, 0.5, 1e-7, 1e-3);
+  EXPECT_NEAR(1e-9 * 0.5 * tokens * tokens, 1e-7 * tokens + 1e-3, 1e-9);
+}
+
+TEST(Plan, ARingAtTheThresholdHidesItsHops) {
+  PlanRequest request = request_of({"mesh.sequence=2", "training.global_batch_size=1", "data.packing=concat"});
+  request.hardware.levels = {{.ranks = 64, .bandwidth = 1e6, .latency = 0}};
+  request.config.training.seq_len = 4096;
+  const double threshold = make_plan(request).hop.tokens_to_hide;
+  const auto wait = [&](double tokens) {
+    request.config.training.seq_len = 4 * std::llround(tokens / 2);
+    const Plan plan = make_plan(request);
+    return plan.hop.transfer_seconds / plan.hop.compute_seconds;
+  };
+  EXPECT_NEAR(wait(threshold), 1, 0.01);
+  EXPECT_GT(wait(threshold / 2), 1.9);
+  EXPECT_LT(wait(threshold * 2), 0.51);
+}
+
+TEST(Plan, SixtyFiveThousandRanksAreSimulated) {
+  PlanRequest request = request_of({"data.packing=concat"});
+  request.config.mesh.data = 256;
+  request.config.mesh.sequence = 256;
+  request.config.training.global_batch_size = 256;
+  request.config.training.seq_len = 65536;
+  request.hardware.levels = {{.ranks = 8, .bandwidth = 4e11, .latency = 5e-6},
+                             {.ranks = 65536, .bandwidth = 5e10, .latency = 2e-5}};
+  request.disturbance = {.jitter = 0.05, .stragglers = {{.rank = 70, .factor = 1.5}}};
+  const Plan plan = make_plan(request);
+  EXPECT_GE(plan.times.events, 256 * 256 * 256);
+  const double disturbed = plan.times.step_seconds;
+  request.disturbance = {};
+  EXPECT_GT(disturbed, 1.2 * make_plan(request).times.step_seconds);
+}
+
+TEST(Hardware, FilesAreReadStrictly) {
+  const std::string good = hardware_text;
+  const auto refused = [&](const std::string& from, const std::string& to, const std::string& part) {
+    std::string text = good;
+    const std::size_t place = text.find(from);
+    ASSERT_NE(place, std::string::npos) << from;
+    text.replace(place, from.size(), to);
+    const std::string sentence = error_of(ExitCode::usage, [&] { parse_hardware(text, "hand.yaml"); });
+    EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
+    EXPECT_TRUE(sentence.starts_with("hand.yaml:")) << sentence;
+  };
+  refused("bandwidth: 1.0e18", "bandwith: 1.0e18", "did you mean bandwidth?");
+  refused("matmul: 0.5", "matmul: 1.5", "hand.yaml:3: matmul");
+  refused("ranks: 64", "ranks: 3", "a level of 3 ranks cannot hold groups of 2");
+  refused("name: by hand\n", "", "needs name");
+  refused("bytes: 1.0e9, ", "", "memory needs bytes");
+  refused("latency: 1.0e-3", "latency: soon", "hand.yaml:6: latency");
+  refused("peak_flops: {float32: 1.0e9}", "peak_flops: 7", "must be a map");
+  refused("name: by hand", "name: by hand\nname: twice", "given twice");
+}
+
+TEST(Hardware, EveryFileOfTheCheckoutIsReadAndFoundByName) {
+  std::filesystem::current_path(source_folder());
+  const std::vector<std::string> names = hardware_names();
+  EXPECT_GE(names.size(), 10u);
+  for (const std::string& name : names) {
+    const Hardware hardware = read_hardware(find_hardware(name));
+    EXPECT_FALSE(hardware.levels.empty()) << name;
+    EXPECT_GT(hardware.peak_float32, 0) << name;
+  }
+  const std::string sentence = error_of(ExitCode::usage, [] { find_hardware("h20"); });
+  EXPECT_NE(sentence.find("did you mean h200?"), std::string::npos) << sentence;
+}
+
+TEST(Hardware, RanksOfAMachineShareItsCores) {
+  Hardware hardware = parse_hardware(hardware_text, "hand.yaml");
+  hardware.cores = 4;
+  hardware.levels = {{.ranks = 64, .bandwidth = 1}};
+  MeshConfig mesh{.data = 1, .sequence = 2};
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, mesh, DType::float32).peak, 2e9);
+  mesh.threads_per_rank = 1;
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, mesh, DType::float32).peak, 1e9);
+  mesh.sequence = 8;
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, mesh, DType::float32).peak, 0.5e9);
+  error_of(ExitCode::usage, [&] { rank_rates(hardware, mesh, DType::bfloat16); });
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

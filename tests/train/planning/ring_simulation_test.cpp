@@ -1,0 +1,210 @@
+// train/planning/ring_simulation.h against passes worked out by hand: ranks of 4 tokens, a second a pair, a byte a
+// token and second.
+#include "train/planning/ring_simulation.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/error_of.h"
+#include "train/planning/step_simulation.h"
+
+namespace ringtrain::testing {
+namespace {
+
+constexpr AttentionMask full{.causal = false}, causal{.causal = true};
+
+Hardware links(double bandwidth, double latency = 0) {
+  Hardware hardware;
+  hardware.levels = {{.ranks = 65536, .bandwidth = bandwidth, .latency = latency}};
+  return hardware;
+}
+
+RingWork ring(int ranks, const AttentionMask& mask, Layout layout = Layout::contiguous, std::int64_t min_part = 1000) {
+  return RingWork({.mask = mask, .layout = layout, .length = 4 * ranks, .ranks = ranks, .min_part = min_part});
+}
+
+constexpr PassCosts forward{.pair_seconds = 1, .key_value_bytes = 1};
+constexpr PassCosts backward{.pair_seconds = 1, .key_value_bytes = 1, .gradient_bytes = 2};
+
+struct Result {
+  std::vector<double> ends, waits;
+  std::int64_t events = 0;
+};
+Result simulate(const RingWork& work, const Hardware& hardware, const PassCosts& costs,
+                const Disturbance& disturbance = {}) {
+  std::vector<double> clocks(static_cast<std::size_t>(work.ranks()), 0.0);
+  const PassTimes times = RingSimulation(work, hardware, 0, disturbance).pass(costs, clocks, 0);
+  return {clocks, times.wait, times.events};
+}
+
+using Times = std::vector<double>;
+
+TEST(RingSimulation, ATransferThatComputingHidesCostsNothing) {
+  const Result result = simulate(ring(2, full), links(1), forward);
+  EXPECT_EQ(result.ends, (Times{32, 32}));  // 16 pairs at hop 0, meanwhile 4 bytes in 4 s; 16 at hop 1
+  EXPECT_EQ(result.waits, (Times{0, 0}));
+  EXPECT_EQ(result.events, 4 + 2);
+}
+
+TEST(RingSimulation, ASlowTransferIsWaitedFor) {
+  const Result result = simulate(ring(2, full), links(0.1), forward);
+  EXPECT_EQ(result.ends, (Times{56, 56}));  // 4 bytes in 40 s, then 16
+  EXPECT_EQ(result.waits, (Times{24, 24}));
+}
+
+TEST(RingSimulation, LatencyDelaysAMessageButKeepsNoLinkBusy) {
+  const Result result = simulate(ring(2, full), links(0.25, 3), forward);
+  EXPECT_EQ(result.ends, (Times{35, 35}));  // 16 + 3 s until it has come
+}
+
+TEST(RingSimulation, ACausalContiguousRingLeavesOutWhatNobodySees) {
+  const Result result = simulate(ring(2, causal), links(1), forward);
+  EXPECT_EQ(result.ends, (Times{10, 26}));  // 10 pairs of the own triangle; rank 1 also 16 of block 0
+  EXPECT_EQ(result.events, 3 + 1);
+}
+
+TEST(RingSimulation, ZigzagIsEven) {
+  const Result result = simulate(ring(2, causal, Layout::zigzag), links(1), forward);
+  EXPECT_EQ(result.ends, (Times{18, 18}));  // 36 pairs of 8 tokens
+}
+
+TEST(RingSimulation, StripedIsNearlyEven) {
+  const Result result = simulate(ring(2, causal, Layout::striped), links(1), forward);
+  EXPECT_EQ(result.ends, (Times{16, 20}));  // 10 + 6, 10 + 10
+}
+
+TEST(RingSimulation, GradientsTravelBehindTheirBlockAndComeHome) {
+  // Hop 0 until 16; 8 bytes of gradients until 24; hop 1 until 40; home until 48.
+  const Result result = simulate(ring(2, full), links(1), backward);
+  EXPECT_EQ(result.ends, (Times{48, 48}));
+  EXPECT_EQ(result.waits, (Times{16, 16}));
+}
+
+TEST(RingSimulation, OtherWorkHidesTheGradientsThatComeHome) {
+  PassCosts costs = backward;
+  costs.overlap_seconds = 3;
+  const Result result = simulate(ring(2, full), links(1), costs);
+  EXPECT_EQ(result.ends, (Times{48, 48}));
+  EXPECT_EQ(result.waits, (Times{13, 13}));
+}
+
+TEST(RingSimulation, PartsMoveGradientsWhileOthersAreComputed) {
+  // Parts of 2 tokens: 8 s each. Part 0 is sent at 8 and has come at 12, part 1 at 20; both wait for nothing in hop 1:
+  // 16 to 24, 24 to 32. Home: part 0 at 28, part 1 from 32 to 36.
+  const Result result = simulate(ring(2, full, Layout::contiguous, 2), links(1), backward);
+  EXPECT_EQ(result.ends, (Times{36, 36}));
+  EXPECT_EQ(result.waits, (Times{4, 4}));
+}
+
+TEST(RingSimulation, AStragglerHoldsUpThoseWhoNeedItsBlock) {
+  const Disturbance disturbance{.stragglers = {{.rank = 1, .factor = 2}}};
+  const Result two = simulate(ring(2, full), links(1), forward, disturbance);
+  EXPECT_EQ(two.ends, (Times{32, 64}));  // its block was there before it computed
+  // Of three ranks, rank 1 posts the second round's messages at 32: rank 2 waits for block 0, and rank 0 until its own
+  // message to rank 1 has left, both until 36.
+  const Result three = simulate(ring(3, full), links(1), forward, disturbance);
+  EXPECT_EQ(three.ends, (Times{52, 96, 52}));
+}
+
+TEST(RingSimulation, ASlowLinkAndALevelHoldUpTheirNeighbours) {
+  const Disturbance slow{.slow_links = {{.from = 0, .to = 1, .factor = 10}}};
+  const Result result = simulate(ring(2, full), links(1), forward, slow);
+  EXPECT_EQ(result.ends, (Times{40, 56}));  // 40 s for the one block; rank 0 waits for its own message to have left
+  Hardware levels;
+  levels.levels = {{.ranks = 2, .bandwidth = 1}, {.ranks = 4, .bandwidth = 0.2}};
+  const Result four = simulate(ring(4, full), levels, forward);
+  // Blocks cross between ranks 1 and 2, and 3 and 0, in 20 s: 16 + 4 of waiting each time a rank is behind one.
+  EXPECT_EQ(four.ends[0], four.ends[2]);
+  EXPECT_EQ(four.ends[1], four.ends[3]);
+  EXPECT_EQ(four.ends[0], 20 + 20 + 20 + 16);
+}
+
+TEST(RingSimulation, JitterIsReproducible) {
+  const Disturbance disturbance{.jitter = 0.3, .seed = 7};
+  const Result once = simulate(ring(4, causal, Layout::zigzag), links(1), backward, disturbance);
+  EXPECT_EQ(once.ends, simulate(ring(4, causal, Layout::zigzag), links(1), backward, disturbance).ends);
+  EXPECT_NE(once.ends, simulate(ring(4, causal, Layout::zigzag), links(1), backward, {.jitter = 0.3, .seed = 8}).ends);
+}
+
+TEST(RingSimulation, DocumentsLeaveOutHopsAndPairs) {
+  // Documents of 4 tokens, one a rank: nothing is sent.
+  RingCase ring_case{.mask = causal, .layout = Layout::contiguous, .length = 12, .ranks = 3, .documents = {0, 4, 8}};
+  const Result apart = simulate(RingWork(ring_case), links(1), forward);
+  EXPECT_EQ(apart.ends, (Times{10, 10, 10}));
+  EXPECT_EQ(apart.events, 3);
+  // One boundary inside rank 1: its second half sees nothing of rank 0, and rank 2 sees that half alone.
+  ring_case.documents = {0, 6};
+  const RingWork work(ring_case);
+  EXPECT_EQ(work.pairs(1, 0), 2 * 4);
+  EXPECT_EQ(work.pairs(1, 1), 3 + 3);
+  EXPECT_EQ(work.pairs(2, 1), 4 * 2);
+  EXPECT_EQ(work.pairs(2, 0), 0);
+  EXPECT_EQ(work.all_pairs(), 21 + 21);
+}
+
+TEST(RingWorkOfDocuments, HasEveryPairOnce) {
+  for (const Layout layout : all_layouts) {
+    for (const double mean : {3.0, 20.0, 300.0}) {
+      const std::int64_t length = 203;
+      const DocumentStarts documents = sample_documents(length, mean, 5);
+      std::int64_t expected = 0;
+      for (std::int64_t query = 0; query < length; ++query) {
+        for (std::int64_t key = 0; key <= query; ++key) {
+          bool together = true;
+          for (const std::int64_t start : documents) together = together && !(key < start && start <= query);
+          expected += together ? 1 : 0;
+        }
+      }
+      const RingWork work({.mask = causal,
+                           .layout = layout,
+                           .length = length,
+                           .ranks = 5,
+                           .sequences = 1,
+                           .documents = documents,
+                           .min_part = 8});
+      std::int64_t pairs = 0, by_part = 0;
+      for (int rank = 0; rank < 5; ++rank) {
+        for (int owner = 0; owner < 5; ++owner) {
+          pairs += work.pairs(rank, owner);
+          for (int part = 0; part < work.parts(); ++part) by_part += work.pairs(rank, owner, part);
+        }
+      }
+      EXPECT_EQ(pairs, expected) << name_of(layout) << " " << mean;
+      EXPECT_EQ(by_part, expected);
+      EXPECT_EQ(work.all_pairs(), expected);
+    }
+  }
+}
+
+TEST(RingWorkOfWholeSequences, KnownPairsAreThoseOfTheLayout) {
+  for (const Layout layout : all_layouts) {
+    const RingWork even({.mask = causal, .layout = layout, .length = 96, .ranks = 6, .min_part = 4});
+    std::int64_t pairs = 0, by_part = 0;
+    for (int rank = 0; rank < 6; ++rank) {
+      const SegmentList queries = shard_segments(layout, 96, 6, rank);
+      for (int owner = 0; owner < 6; ++owner) {
+        EXPECT_EQ(even.pairs(rank, owner), visible_pairs(causal, queries, shard_segments(layout, 96, 6, owner)));
+        pairs += even.pairs(rank, owner);
+        for (int part = 0; part < even.parts(); ++part) by_part += even.pairs(rank, owner, part);
+      }
+    }
+    EXPECT_EQ(pairs, 96 * 97 / 2);
+    EXPECT_EQ(by_part, 96 * 97 / 2);
+  }
+}
+
+TEST(ExchangeSeconds, EachRankSendsItsShareOverEveryLevel) {
+  EXPECT_DOUBLE_EQ(exchange_seconds(links(2, 1), 4, 8), 1 + 3.0 / 4 * 8 / 2);
+  EXPECT_EQ(exchange_seconds(links(2, 1), 1, 8), 0);
+  Hardware levels;
+  levels.levels = {{.ranks = 2, .bandwidth = 4}, {.ranks = 8, .bandwidth = 1}};
+  EXPECT_DOUBLE_EQ(exchange_seconds(levels, 8, 16), 1.0 / 8 * 16 / 4 + 6.0 / 8 * 16 / 1);
+}
+
+TEST(RingWorkLimits, ARingTooLongToSimulateIsRefused) {
+  const std::string sentence =
+      error_of(ExitCode::usage, [] { RingWork work({.mask = causal, .length = 65536, .ranks = 20000}); });
+  EXPECT_NE(sentence.find("16384"), std::string::npos) << sentence;
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

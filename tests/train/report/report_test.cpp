@@ -1,0 +1,168 @@
+// train/report: the page holds every number of metrics.jsonl as it stands there and asks for nothing; event files hold
+// the same as float32, in records with right checksums; z-scores by hand.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/error_of.h"
+#include "tests/support/folder_test.h"
+#include "train/report/html_report.h"
+#include "train/report/tensorboard_file.h"
+#include "train/report/z_score.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class Report : public FolderTest {
+ protected:
+  static std::string train_line(int step) {
+    return fmt::format(
+        R"({{"kind":"train","step":{},"time":"2026-11-22T13:04:0{}.250Z","tokens":{},"loss":{:.17g},"grad_norm":null,)"
+        R"("lr":0.001,"seconds":0.5,"peak_bytes":[{{"weights":100,"total":123}}],)"
+        R"("ring":{{"forward":{{"time_imbalance":1.25,"hop_wait_seconds":[0,0.125]}}}}}})",
+        step, step, step * 64, 5.0 / step);
+  }
+  void write_metrics(int steps) const {
+    std::ofstream file(at("metrics.jsonl"));
+    for (int step = 1; step <= steps; ++step) file << train_line(step) << "\n";
+    file << R"({"kind":"evaluation","step":3,"results":[{"context_length":64,"nll":1.5,"perplexity":4.48,)"
+         << R"("bits_per_byte":2.16,"ci95":[1.4,1.6]}]})"
+         << "\nno json\n";
+  }
+  std::string content(const std::string& name) const {
+    std::ifstream stream(at(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+};
+
+TEST_F(Report, ThePageHoldsTheNumbersAndAsksForNothing) {
+  write_metrics(3);
+  const std::string page = html_report(folder);
+  for (int step = 1; step <= 3; ++step) {
+    EXPECT_NE(page.find(fmt::format("<title>step {}: {:.17g}</title>", step, 5.0 / step)), std::string::npos);
+  }
+  for (const char* part : {"<td>123</td>", "<td>1.25</td>", "[0,0.125]", "<td>4.48</td>", "[1.4,1.6]", "<polyline"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  }
+  for (const char* part : {"<script", "http", "src=", "href", "url(", "@import"}) {
+    EXPECT_EQ(page.find(part), std::string::npos) << part;
+  }
+  EXPECT_NE(error_of(ExitCode::usage, [&] { html_report(at("none")); }).find("no training step"), std::string::npos);
+}
+
+TEST_F(Report, ChecksumsAreThePublishedOnes) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283U);            // the check value of CRC-32C
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aaU);  // RFC 3720, B.4
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43U);
+}
+
+/// Reads records and events again, by the formats' own descriptions.
+struct EventReader {
+  std::string_view bytes;
+  template <class T>
+  T fixed() {
+    T value;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    bytes.remove_prefix(sizeof value);
+    return value;
+  }
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      const auto byte = fixed<std::uint8_t>();
+      value |= static_cast<std::uint64_t>(byte & 127) << shift;
+      if (byte < 128) return value;
+    }
+  }
+  std::string_view part(std::size_t size) {
+    const std::string_view head = bytes.substr(0, size);
+    bytes.remove_prefix(size);
+    return head;
+  }
+};
+std::uint32_t masked(std::string_view bytes) {
+  const std::uint32_t sum = crc32c(bytes);
+  return ((sum >> 15) | (sum << 17)) + 0xa282ead8U;
+}
+using Scalars = std::map<std::pair<std::string, std::uint64_t>, float>;
+Scalars read_events(const std::string& file, double* last_time) {
+  Scalars scalars;
+  EventReader records{file};
+  for (int record = 0; !records.bytes.empty(); ++record) {
+    EXPECT_EQ(masked(records.bytes.substr(0, 8)), [&] {
+      EventReader copy{records.bytes.substr(8)};
+      return copy.fixed<std::uint32_t>();
+    }());
+    const auto size = records.fixed<std::uint64_t>();
+    records.fixed<std::uint32_t>();
+    const std::string_view body = records.part(size);
+    EXPECT_EQ(records.fixed<std::uint32_t>(), masked(body));
+    EventReader event{body};
+    std::uint64_t step = 0;
+    while (!event.bytes.empty()) {
+      const std::uint64_t key = event.varint();
+      if (key == (1 << 3 | 1)) {
+        *last_time = event.fixed<double>();
+      } else if (key == (2 << 3 | 0)) {
+        step = event.varint();
+      } else if (key == (3 << 3 | 2)) {
+        EXPECT_EQ(event.part(event.varint()), "brain.Event:2");
+        EXPECT_EQ(record, 0);
+      } else if (key == (5 << 3 | 2)) {
+        EventReader summary{event.part(event.varint())};
+        while (!summary.bytes.empty()) {
+          EXPECT_EQ(summary.varint(), 1u << 3 | 2);
+          EventReader value{summary.part(summary.varint())};
+          EXPECT_EQ(value.varint(), 1u << 3 | 2);
+          const std::string tag(value.part(value.varint()));
+          EXPECT_EQ(value.varint(), 2u << 3 | 5);
+          scalars[{tag, step}] = value.fixed<float>();
+        }
+      } else {
+        ADD_FAILURE() << "field " << key;
+        return scalars;
+      }
+    }
+  }
+  return scalars;
+}
+
+TEST_F(Report, EventsHoldTheMetricsAndGoOnWithThem) {
+  write_metrics(2);
+  double time = 0;
+  {
+    TensorBoardFile file(folder, at("metrics.jsonl"));
+    file.add(train_line(300));
+  }
+  const Scalars first = read_events(content("events.out.tfevents.0.ringtrain"), &time);
+  EXPECT_EQ(first.at({"train/loss", 2}), 2.5F);
+  EXPECT_EQ(first.at({"train/loss", 300}), static_cast<float>(5.0 / 300));
+  EXPECT_EQ(first.at({"train/tokens", 1}), 64.0F);
+  EXPECT_EQ(first.at({"evaluation/nll/64", 3}), 1.5F);
+  EXPECT_FALSE(first.contains({"train/grad_norm", 1}));                   // null
+  EXPECT_NEAR(scalars_of(train_line(2)).wall_time, 1795352642.25, 1e-6);  // date -d 2026-11-22T13:04:02Z +%s
+  // A run that goes on from step 1: step 300 is in neither file.
+  write_metrics(1);
+  TensorBoardFile again(folder, at("metrics.jsonl"));
+  const Scalars second = read_events(content("events.out.tfevents.0.ringtrain"), &time);
+  EXPECT_FALSE(second.contains({"train/loss", 300}));
+  EXPECT_EQ(second.at({"train/loss", 1}), 5.0F);
+}
+
+TEST(ZScores, AreDeviationsFromTheValuesBefore) {
+  ZScore score;
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(score.add(i % 2 == 0 ? 1 : 3).has_value());
+  EXPECT_DOUBLE_EQ(score.add(5).value(), 3);  // mean 2, standard deviation 1
+  EXPECT_FALSE(score.add(std::nan("")).has_value());
+  ZScore alike;
+  for (int i = 0; i < 30; ++i) EXPECT_FALSE(alike.add(2).has_value());
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,215 @@
+#include "train/planning/hardware.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include "framework/config/config_values.h"
+#include "framework/config/nearest_name.h"
+#include "framework/error.h"
+#include "framework/storage/files.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t largest_file = 1 << 20;
+constexpr std::int64_t max_ranks = std::int64_t{1} << 30;
+
+/// Reads maps of known keys; the first mistake is an Error.
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path) {}
+
+  [[noreturn]] void refuse(int line, const std::string& what) const {
+    fail(ExitCode::usage, "{}:{}: {}", path_, line, what);
+  }
+
+  /// Calls read(entry) for each entry of a map whose keys are all known and appear once; those required are there.
+  template <class Read>
+  void map(const YamlValue& value, const std::string& name, const std::vector<std::string>& known,
+           const std::vector<std::string>& required, const Read& read) const {
+    if (value.kind != YamlValue::Kind::map) {
+      refuse(value.line,
+             fmt::format("{} is {}, but must be a map of {}", name, described(value), fmt::join(known, ", ")));
+    }
+    std::set<std::string> seen;
+    for (const YamlEntry& entry : value.entries) {
+      if (std::ranges::find(known, entry.key) == known.end()) {
+        const std::string nearest = nearest_name(entry.key, known);
+        refuse(entry.line, fmt::format("{} has no key {}{}", name, entry.key,
+                                       nearest.empty() ? fmt::format("; it has {}", fmt::join(known, ", "))
+                                                       : "; did you mean " + nearest + "?"));
+      }
+      if (!seen.insert(entry.key).second) refuse(entry.line, fmt::format("{} is given twice", entry.key));
+      read(entry);
+    }
+    for (const std::string& key : required) {
+      if (!seen.contains(key)) refuse(value.line, fmt::format("{} needs {}", name, key));
+    }
+  }
+  void real(const YamlEntry& entry, const RealRange& range, double& out) const {
+    read_real(entry.value, range, out, complain(entry));
+  }
+  void integer(const YamlEntry& entry, IntegerRange range, std::int64_t& out) const {
+    read_integer(entry.value, range, out, complain(entry));
+  }
+  void text(const YamlEntry& entry, std::string& out) const { read_text(entry.value, out, complain(entry)); }
+
+ private:
+  Complain complain(const YamlEntry& entry) const {
+    return [this, key = entry.key](int line, const std::string& what) { refuse(line, key + " " + what); };
+  }
+  const std::string& path_;
+};
+
+constexpr RealRange rate{0, 1e30, true};
+constexpr RealRange share{0, 1, true};
+constexpr RealRange seconds{0, 1e6};
+
+LinkLevel read_level(const Reader& reader, const YamlValue& value) {
+  LinkLevel level;
+  reader.map(value, "a level", {"ranks", "bandwidth", "latency"}, {"ranks", "bandwidth"}, [&](const YamlEntry& entry) {
+    if (entry.key == "ranks") reader.integer(entry, {1, max_ranks}, level.ranks);
+    if (entry.key == "bandwidth") reader.real(entry, rate, level.bandwidth);
+    if (entry.key == "latency") reader.real(entry, seconds, level.latency);
+  });
+  return level;
+}
+
+void read_levels(const Reader& reader, const YamlEntry& entry, std::vector<LinkLevel>& levels) {
+  if (entry.value.kind != YamlValue::Kind::list || entry.value.items.empty()) {
+    reader.refuse(entry.line, "levels must be a list of {ranks, bandwidth, latency}, the fastest first");
+  }
+  for (const YamlValue& item : entry.value.items) {
+    levels.push_back(read_level(reader, item));
+    if (levels.size() == 1) continue;
+    const std::int64_t inner = levels[levels.size() - 2].ranks, outer = levels.back().ranks;
+    if (outer <= inner || outer % inner != 0) {
+      reader.refuse(item.line, fmt::format("a level of {} ranks cannot hold groups of {}", outer, inner));
+    }
+  }
+}
+
+/// Return the folders that may hold hardware files, the likeliest first.
+std::vector<std::string> hardware_folders() {
+  std::vector<std::string> folders{"configs/hardware"};
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return folders;
+  const std::filesystem::path bin = program.parent_path();
+  for (const char* relative : {"../share/ringtrain/hardware", "../configs/hardware", "../../../configs/hardware"}) {
+    folders.push_back((bin / relative).lexically_normal().string());
+  }
+  return folders;
+}
+
+}  // namespace
+
+double Hardware::peak(DType dtype) const {
+  return dtype == DType::bfloat16 ? peak_bfloat16 : dtype == DType::float64 ? peak_float64 : peak_float32;
+}
+
+const LinkLevel& Hardware::level_between(std::int64_t a, std::int64_t b) const {
+  for (const LinkLevel& level : levels) {
+    if (a / level.ranks == b / level.ranks) return level;
+  }
+  return levels.back();
+}
+
+std::int64_t Hardware::ranks_of_machine(std::int64_t world) const {
+  return levels.size() > 1 ? std::min(world, levels.front().ranks) : world;
+}
+
+Hardware parse_hardware(const std::string& text, const std::string& path) {
+  const Reader reader(path);
+  YamlValue root;
+  try {
+    root = parse_yaml(text);
+  } catch (const YamlError& error) {
+    reader.refuse(error.line(), error.what());
+  }
+  Hardware hardware;
+  reader.map(
+      root, "a hardware file",
+      {"name", "cores", "peak_flops", "efficiency", "memory", "host_bandwidth", "kernel_seconds", "pair_seconds",
+       "levels"},
+      {"name", "peak_flops", "efficiency", "memory", "levels"}, [&](const YamlEntry& entry) {
+        const YamlValue& value = entry.value;
+        if (entry.key == "name") reader.text(entry, hardware.name);
+        if (entry.key == "cores") reader.integer(entry, {0, 1 << 20}, hardware.cores);
+        if (entry.key == "host_bandwidth") reader.real(entry, rate, hardware.host_bandwidth);
+        if (entry.key == "kernel_seconds") reader.real(entry, seconds, hardware.kernel_seconds);
+        if (entry.key == "levels") read_levels(reader, entry, hardware.levels);
+        if (entry.key == "peak_flops") {
+          reader.map(value, "peak_flops", {"bfloat16", "float32", "float64"}, {}, [&](const YamlEntry& peak) {
+            reader.real(peak, rate,
+                        peak.key == "bfloat16"  ? hardware.peak_bfloat16
+                        : peak.key == "float32" ? hardware.peak_float32
+                                                : hardware.peak_float64);
+          });
+        }
+        if (entry.key == "efficiency") {
+          const std::vector<std::string> keys{"matmul", "attention_forward", "attention_backward"};
+          reader.map(value, "efficiency", keys, keys, [&](const YamlEntry& part) {
+            reader.real(part, share,
+                        part.key == "matmul"              ? hardware.matmul_efficiency
+                        : part.key == "attention_forward" ? hardware.attention_forward_efficiency
+                                                          : hardware.attention_backward_efficiency);
+          });
+        }
+        if (entry.key == "pair_seconds") {
+          reader.map(
+              value, "pair_seconds", {"forward", "backward"}, {"forward", "backward"}, [&](const YamlEntry& part) {
+                reader.real(part, seconds,
+                            part.key == "forward" ? hardware.pair_seconds_forward : hardware.pair_seconds_backward);
+              });
+        }
+        if (entry.key == "memory") {
+          reader.map(value, "memory", {"bytes", "bandwidth"}, {"bytes", "bandwidth"}, [&](const YamlEntry& part) {
+            reader.real(part, rate, part.key == "bytes" ? hardware.memory_bytes : hardware.memory_bandwidth);
+          });
+        }
+      });
+  return hardware;
+}
+
+Hardware read_hardware(const std::string& path) {
+  const File file = File::open(path, ExitCode::usage);
+  const std::int64_t bytes = file.size();
+  if (bytes > largest_file) {
+    fail(ExitCode::usage, "{} has {} bytes: no hardware file has more than {}", path, bytes, largest_file);
+  }
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  file.read_at(0, text.data(), text.size());
+  return parse_hardware(text, path);
+}
+
+std::vector<std::string> hardware_names() {
+  std::set<std::string> names;
+  for (const std::string& folder : hardware_folders()) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+      if (entry.path().extension() == ".yaml") names.insert(entry.path().stem().string());
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+std::string find_hardware(const std::string& name) {
+  if (name.find('/') != std::string::npos || name.ends_with(".yaml")) return name;
+  for (const std::string& folder : hardware_folders()) {
+    const std::string path = folder + "/" + name + ".yaml";
+    if (path_exists(path)) return path;
+  }
+  const std::vector<std::string> names = hardware_names();
+  const std::string nearest = nearest_name(name, names);
+  fail(ExitCode::usage, "there is no hardware named {}{}; name a file (with its .yaml), or one of: {}", name,
+       nearest.empty() ? "" : ", did you mean " + nearest + "?", fmt::join(names, ", "));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,57 @@
+// What a plan must know of the machines that a run would use: how fast a device computes, how much it holds, and how
+// ranks reach each other. Read from configs/hardware/*.yaml. Pure values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/dtype.h"
+
+namespace ringtrain {
+
+/// How ranks of a group reach each other. Groups nest: ranks [k * ranks, (k + 1) * ranks) are one.
+struct LinkLevel {
+  std::int64_t ranks = 1;  // of one group
+  double bandwidth = 0;    // bytes/s of one rank, in each direction at once
+  double latency = 0;      // seconds from the post of a message to its first byte
+};
+
+struct Hardware {
+  std::string name;        // what it is, for people
+  std::int64_t cores = 0;  // that the ranks of a machine share; 0: each rank has a device of its own
+
+  // Rates of one device; of a CPU, of one core.
+  double peak_bfloat16 = 0, peak_float32 = 0, peak_float64 = 0;  // FLOP/s, dense; 0: it has none
+  // What the product reaches of the peak.
+  double matmul_efficiency = 0, attention_forward_efficiency = 0, attention_backward_efficiency = 0;
+
+  // Seconds of one score (a visible pair, of one head) besides its products: its exponential, on a CPU core.
+  double pair_seconds_forward = 0, pair_seconds_backward = 0;
+
+  double memory_bytes = 0;        // of a device; of a machine with cores, which its ranks share
+  double memory_bandwidth = 0;    // bytes/s of the same
+  double host_bandwidth = 0;      // bytes/s between a device and the host, each way; 0: there is no such copy
+  double kernel_seconds = 0;      // from one call of a kernel to the next, whatever it computes
+  std::vector<LinkLevel> levels;  // ascending; the last one reaches every rank
+
+  double peak(DType dtype) const;
+  /// Return the level that joins two ranks of the world.
+  const LinkLevel& level_between(std::int64_t a, std::int64_t b) const;
+  /// Return how many ranks share a machine: those of the first level, or all if there is one level alone.
+  std::int64_t ranks_of_machine(std::int64_t world) const;
+};
+
+/// Return the hardware of a YAML file. Throws Error(usage) with file:line for what does not fit.
+Hardware read_hardware(const std::string& path);
+/// The same, from text; `path` only names it in messages.
+Hardware parse_hardware(const std::string& text, const std::string& path);
+
+/// Return the file that a name stands for: itself if there is such a file, else NAME.yaml of the first folder that has
+/// it: configs/hardware, those of the programs' own checkout, bundle or installation. Throws Error(usage) with the
+/// names that there are.
+std::string find_hardware(const std::string& name);
+/// Return all names that find_hardware() knows, sorted.
+std::vector<std::string> hardware_names();
+
+}  // namespace ringtrain

@@ -1,0 +1,221 @@
+#include "train/planning/measure.h"
+
+#include <fmt/format.h>
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "framework/allocator.h"
+#include "framework/error.h"
+#include "framework/system/cores.h"
+#include "framework/system/host_name.h"
+#include "framework/system/system_memory.h"
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "parallel/launch/launch.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Return the seconds of the fastest call of body within `budget` seconds, and at least three calls.
+template <class Body>
+double fastest(double budget, const Body& body) {
+  using Clock = std::chrono::steady_clock;
+  double best = 1e30, spent = 0;
+  for (int call = 0; call < 3 || spent < budget; ++call) {
+    const auto start = Clock::now();
+    body();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (call > 0) best = std::min(best, seconds);  // the first meets cold caches
+    spent += seconds;
+  }
+  return best;
+}
+
+/// Kernels of one dtype on all cores, and tensors for them.
+class Bench {
+ public:
+  Bench(DType dtype, int cores) : dtype_(dtype), pool_(cores), stream_(pool_), allocator_(Device::cpu()) {}
+
+  Tensor make(const char* name, const Shape& shape) {
+    Tensor tensor = allocator_.make(Tag::workspace, name, dtype_, shape);
+    fill_normal(stream_, tensor, 0.1, /*seed=*/1, /*first_index=*/0);
+    return tensor;
+  }
+
+  /// The three products of a linear layer: parts are calls and FLOPs.
+  void products(std::int64_t T, std::int64_t I, std::int64_t O, std::vector<TimedCall>& samples) {
+    const Tensor x = make("x", {T, I}), w = make("w", {O, I}), y = make("y", {T, O}), dw = make("dw", {O, I});
+    const double flops = 2.0 * static_cast<double>(T * I * O);
+    const auto add = [&](const auto& body) { samples.push_back({{1, flops}, fastest(0.15, body)}); };
+    add([&] { linear_forward(stream_, y, x, w, {}); });
+    add([&] { linear_backward_input(stream_, x, y, w, /*accumulate=*/false); });
+    add([&] { linear_backward_weight(stream_, dw, {}, y, x); });
+  }
+
+  /// Attention of one block: parts are calls, FLOPs, and pairs times heads (what each score costs besides).
+  void attention(std::int64_t T, std::int64_t H, std::int64_t D, bool causal, std::vector<TimedCall>& forward,
+                 std::vector<TimedCall>& backward) {
+    const AttentionShape shape{1, H, H, D, 1 / std::sqrt(static_cast<double>(D)), {causal, 0}};
+    const Shape heads{1, T, H, D}, by_row{1, H, T};
+    const Tensor q = make("q", heads), k = make("k", heads), v = make("v", heads), out = make("out", heads),
+                 dout = make("dout", heads), dq = make("dq", heads), dk = make("dk", heads), dv = make("dv", heads),
+                 lse = make("lse", by_row), l = make("l", by_row), delta = make("delta", by_row);
+    const auto bytes = static_cast<std::int64_t>(attention_workspace_bytes(stream_, shape, dtype_, T, T));
+    const Tensor workspace = allocator_.make(Tag::workspace, "workspace", DType::uint8, {bytes});
+    const Segment segment{0, 1, T};
+    const AttentionTokens tokens{{&segment, 1}, {}};
+    const double pairs = static_cast<double>(visible_pairs(shape.mask, {&segment, 1}, {&segment, 1}) * H);
+    forward.push_back({{1, 4 * pairs * static_cast<double>(D), pairs}, fastest(0.2, [&] {
+                         attention_forward(stream_, shape, q, k, v, tokens, tokens, {out, lse, l},
+                                           {.init = true, .finalize = true, .out = out, .lse = lse}, workspace);
+                       })});
+    attention_delta(stream_, delta, dout, out);
+    backward.push_back({{1, 10 * pairs * static_cast<double>(D), pairs}, fastest(0.3, [&] {
+                          attention_backward(stream_, shape, q, k, v, dout, lse, delta, tokens, tokens, dq, dk, dv,
+                                             workspace);
+                        })});
+  }
+
+  /// Return bytes/s of sums that no cache holds.
+  double memory() {
+    const Tensor x = make("x", {std::int64_t{1} << 23}), y = make("y", {std::int64_t{1} << 23});
+    return 3 * static_cast<double>(x.view().bytes()) / fastest(0.5, [&] { add(stream_, y, x); });
+  }
+
+ private:
+  DType dtype_;
+  ThreadPool pool_;
+  Stream stream_;
+  Allocator allocator_;
+};
+
+/// Return messages both ways between two thread ranks: parts are messages and bytes.
+std::vector<TimedCall> messages() {
+  std::vector<TimedCall> samples;
+  Launcher threads;
+  threads.launch({.ranks = 2, .timeout_seconds = 60}, [&](Communicator& world) {
+    Allocator allocator(Device::cpu());
+    for (std::int64_t bytes = 4096; bytes <= (std::int64_t{1} << 24); bytes *= 8) {
+      const Tensor sent = allocator.make(Tag::ring, "sent", DType::uint8, {bytes});
+      const Tensor received = allocator.make(Tag::ring, "received", DType::uint8, {bytes});
+      const int peer = 1 - world.rank();
+      constexpr int repeats = 20;
+      const auto round = [&] {
+        for (int i = 0; i < repeats; ++i) world.wait(world.exchange(sent, peer, received, peer, {"measured message"}));
+      };
+      round();
+      double best = 1e30;
+      for (int attempt = 0; attempt < 8; ++attempt) {
+        world.barrier({"measured messages"});
+        const auto start = std::chrono::steady_clock::now();
+        round();
+        best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      }
+      if (world.rank() == 0) samples.push_back({{1, static_cast<double>(bytes)}, best / repeats});
+    }
+  });
+  return samples;
+}
+
+/// What fits kernels of a dtype, for one core.
+struct Rates {
+  double call = 0, matmul = 0, forward = 0, backward = 0, forward_pair = 0, backward_pair = 0;
+};
+Rates measure_rates(DType dtype, int cores) {
+  Bench bench(dtype, cores);
+  std::vector<TimedCall> products, forward, backward;
+  for (const std::int64_t T : {256, 1024, 2048}) {
+    for (const auto& [I, O] : {std::pair<std::int64_t, std::int64_t>{64, 192}, {256, 256}, {256, 1024}, {768, 768}}) {
+      bench.products(T, I, O, products);
+    }
+  }
+  for (const std::int64_t T : {256, 1024, 2048}) {
+    for (const std::int64_t D : {32, 64, 128}) {
+      for (const bool causal : {false, true}) bench.attention(T, 2 * cores, D, causal, forward, backward);
+    }
+  }
+  const std::vector<double> p = fit(products), f = fit(forward), b = fit(backward);
+  const double n = cores;
+  return {p[0], 1 / p[1] / n, 1 / f[1] / n, 1 / b[1] / n, f[2] * n, b[2] * n};
+}
+
+}  // namespace
+
+std::vector<double> fit(const std::vector<TimedCall>& samples) {
+  ensure(!samples.empty(), "a fit needs samples");
+  const auto parts = static_cast<Eigen::Index>(samples[0].parts.size());
+  std::vector<Eigen::Index> used(static_cast<std::size_t>(parts));
+  for (Eigen::Index i = 0; i < parts; ++i) used[static_cast<std::size_t>(i)] = i;
+  while (true) {
+    Eigen::MatrixXd shares(static_cast<Eigen::Index>(samples.size()), static_cast<Eigen::Index>(used.size()));
+    for (Eigen::Index row = 0; row < shares.rows(); ++row) {
+      const TimedCall& sample = samples[static_cast<std::size_t>(row)];
+      for (Eigen::Index column = 0; column < shares.cols(); ++column) {
+        const auto part = static_cast<std::size_t>(used[static_cast<std::size_t>(column)]);
+        shares(row, column) = sample.parts[part] / sample.seconds;
+      }
+    }
+    // Parts differ by a dozen orders of magnitude: columns of length one are as good as each other.
+    const Eigen::VectorXd lengths = shares.colwise().norm();
+    for (Eigen::Index column = 0; column < shares.cols(); ++column) shares.col(column) /= lengths(column);
+    const Eigen::VectorXd solution = shares.colPivHouseholderQr().solve(Eigen::VectorXd::Ones(shares.rows()));
+    Eigen::Index worst = 0;
+    if (solution.minCoeff(&worst) < 0 && used.size() > 1) {  // a part that would have to take less than no time
+      used.erase(used.begin() + worst);
+      continue;
+    }
+    std::vector<double> seconds(static_cast<std::size_t>(parts), 0.0);
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      const auto column = static_cast<Eigen::Index>(i);
+      seconds[static_cast<std::size_t>(used[i])] = solution(column) / lengths(column);
+    }
+    return seconds;
+  }
+}
+
+Hardware measure_hardware() {
+  const int cores = available_cores();
+  const Rates single = measure_rates(DType::float32, cores), twice = measure_rates(DType::float64, cores);
+  const std::vector<double> link = fit(messages());
+  Hardware hardware;
+  hardware.name = fmt::format("{}, {} cores, measured", host_name(), cores);
+  hardware.cores = cores;
+  // The peak is the best rate that was seen: what a core could do at most is not measured.
+  hardware.peak_float32 = std::max({single.matmul, single.forward, single.backward});
+  hardware.peak_float64 = std::max({twice.matmul, twice.forward, twice.backward});
+  hardware.matmul_efficiency = single.matmul / hardware.peak_float32;
+  hardware.attention_forward_efficiency = single.forward / hardware.peak_float32;
+  hardware.attention_backward_efficiency = single.backward / hardware.peak_float32;
+  hardware.pair_seconds_forward = single.forward_pair;
+  hardware.pair_seconds_backward = single.backward_pair;
+  hardware.memory_bytes = static_cast<double>(available_memory());
+  hardware.memory_bandwidth = Bench(DType::float32, cores).memory();
+  hardware.kernel_seconds = single.call;
+  hardware.levels = {{.ranks = 65536, .bandwidth = 1 / link[1], .latency = link[0]}};
+  return hardware;
+}
+
+std::string hardware_yaml(const Hardware& h) {
+  std::string text = "# Written by plan --measure: fitted to the product's own kernels and messages on this machine.\n";
+  text += fmt::format("name: {}\ncores: {}\n", h.name, h.cores);
+  text += fmt::format("peak_flops: {{float32: {:.17e}, float64: {:.17e}}}  # of one core: the best rate seen\n",
+                      h.peak_float32, h.peak_float64);
+  text += fmt::format("efficiency: {{matmul: {:.17g}, attention_forward: {:.17g}, attention_backward: {:.17g}}}\n",
+                      h.matmul_efficiency, h.attention_forward_efficiency, h.attention_backward_efficiency);
+  text += fmt::format("pair_seconds: {{forward: {:.17g}, backward: {:.17g}}}  # of a score, besides its products\n",
+                      h.pair_seconds_forward, h.pair_seconds_backward);
+  text += fmt::format("memory: {{bytes: {:.17e}, bandwidth: {:.17e}}}\n", h.memory_bytes, h.memory_bandwidth);
+  text += fmt::format("kernel_seconds: {:.17g}\nlevels:\n", h.kernel_seconds);
+  for (const LinkLevel& level : h.levels) {
+    text += fmt::format("  - {{ranks: {}, bandwidth: {:.17e}, latency: {:.17g}}}\n", level.ranks, level.bandwidth,
+                        level.latency);
+  }
+  return text;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,179 @@
+#include "train/planning/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "framework/error.h"
+#include "layers/model_parameters.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr int max_hops = 64;  // that a plan lists
+
+/// Throws Error(usage) for a mesh that the batch or the length does not divide into.
+void check_mesh(const Config& config) {
+  const std::int64_t per_step = config.mesh.data * config.training.micro_batch_size;
+  if (config.training.global_batch_size % per_step != 0) {
+    fail(
+        ExitCode::usage,
+        "training.global_batch_size = {} is no multiple of mesh.data * training.micro_batch_size = {} * {}: change one "
+        "with --set",
+        config.training.global_batch_size, config.mesh.data, config.training.micro_batch_size);
+  }
+  if (config.mesh.sequence > config.training.seq_len) {
+    fail(ExitCode::usage, "mesh.sequence = {} is more than training.seq_len = {}: some ranks would hold no token",
+         config.mesh.sequence, config.training.seq_len);
+  }
+}
+
+/// Return the slowest link between neighbours of the first ring.
+LinkLevel slowest_link(const Hardware& hardware, std::int64_t ranks) {
+  LinkLevel slowest = hardware.levels.front();
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const LinkLevel& level = hardware.level_between(rank, (rank + 1) % ranks);
+    if (level.bandwidth < slowest.bandwidth) slowest = level;
+  }
+  return slowest;
+}
+
+std::vector<HopTime> hop_times(const RingWork& work, const PassCosts& costs, const LinkLevel& link) {
+  const int N = work.ranks(), hops = std::min(N, max_hops);
+  std::vector<HopTime> times;
+  for (int hop = 0; hop < hops; ++hop) {
+    HopTime time{.hop = hop};
+    for (int rank = 0; rank < N; ++rank) {
+      const auto step = work.step(rank, hop);
+      if (!step) continue;
+      const double seconds =
+          costs.visit_seconds + static_cast<double>(work.pairs(rank, step->owner)) * costs.pair_seconds;
+      time.compute_seconds = std::max(time.compute_seconds, seconds);
+    }
+    if (hop + 1 < N) {
+      const double bytes = (costs.key_value_bytes + costs.gradient_bytes) * static_cast<double>(work.tokens(0));
+      time.transfer_seconds = link.latency + bytes / link.bandwidth;
+    }
+    times.push_back(time);
+  }
+  return times;
+}
+
+HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates& rates, const RingWork& work) {
+  HopPlan plan;
+  const int N = work.ranks();
+  plan.tokens = static_cast<double>(work.tokens(0));
+  if (N == 1) return plan;
+  const PassCosts forward = pass_costs(config, rates, false), backward = pass_costs(config, rates, true);
+  const LinkLevel link = slowest_link(hardware, N);
+  plan.forward = hop_times(work, forward, link);
+  plan.backward = hop_times(work, backward, link);
+  double pairs = 0, blocks = 0;
+  for (int hop = 1; hop < std::min(N, max_hops); ++hop) {
+    for (int rank = 0; rank < N; ++rank) {
+      const auto step = work.step(rank, hop);
+      if (!step) continue;
+      pairs += static_cast<double>(work.pairs(rank, step->owner));
+      ++blocks;
+    }
+  }
+  if (blocks == 0) return plan;
+  plan.compute_seconds = forward.visit_seconds + pairs / blocks * forward.pair_seconds;
+  plan.transfer_seconds = link.latency + forward.key_value_bytes * plan.tokens / link.bandwidth;
+  plan.tokens_to_hide = tokens_to_hide(forward.pair_seconds, pairs / blocks / (plan.tokens * plan.tokens),
+                                       forward.key_value_bytes / link.bandwidth, link.latency);
+  return plan;
+}
+
+double needed_for(const Config& config, const Hardware& hardware) {
+  const ParameterTable table = make_parameter_table(config.model);
+  return memory_needed(config, hardware, plan_ranks(config, table, training_purpose(config)));
+}
+
+}  // namespace
+
+double tokens_to_hide(double seconds_per_pair, double visible_share, double seconds_per_token, double latency) {
+  const double a = seconds_per_pair * visible_share, b = seconds_per_token;
+  return a > 0 ? (b + std::sqrt(b * b + 4 * a * latency)) / (2 * a) : 0;
+}
+
+double memory_needed(const Config& config, const Hardware& hardware, const std::vector<RankPlan>& plans) {
+  double largest = 0, all = 0, ranks = 0;
+  for (const RankPlan& plan : plans) {
+    const auto bytes = static_cast<double>(plan.peak.total);
+    largest = std::max(largest, bytes);
+    all += bytes * static_cast<double>(plan.ranks.size());
+    ranks += static_cast<double>(plan.ranks.size());
+  }
+  if (hardware.cores == 0) return largest;
+  const auto here = static_cast<double>(hardware.ranks_of_machine(config.mesh.data * config.mesh.sequence));
+  return here == ranks ? all : largest * here;
+}
+
+OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>& plans) {
+  if (config.training.offload == Offload::none) return {};
+  const MemoryUse& host = plans.front().host;
+  return {
+      .of_a_layer = static_cast<double>(host[Tag::activations]) / static_cast<double>(config.model.num_hidden_layers),
+      .of_update = 2 * static_cast<double>(host[Tag::optimizer])};
+}
+
+std::int64_t longest_context(const Config& config, const Hardware& hardware) {
+  const std::int64_t unit = 2 * config.mesh.sequence, most = (std::int64_t{1} << 30) / unit;
+  const auto fits = [&](std::int64_t units) {
+    Config other = config;
+    other.training.seq_len = units * unit;
+    return needed_for(other, hardware) <= hardware.memory_bytes;
+  };
+  if (!fits(1)) return 0;
+  std::int64_t low = 1, high = 2;  // low fits
+  while (high <= most && fits(high)) {
+    low = high;
+    high *= 2;
+  }
+  high = std::min(high, most + 1);
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low * unit;
+}
+
+Plan make_plan(const PlanRequest& request) {
+  const Config& config = request.config;
+  check_mesh(config);
+  const ParameterTable table = make_parameter_table(config.model);
+  Plan plan;
+  plan.request = request;
+  plan.parameters = table.count();
+  plan.rates = rank_rates(request.hardware, config.mesh, config.training.dtype);
+  plan.memory = plan_ranks(config, table, training_purpose(config));
+  plan.memory_needed = memory_needed(config, request.hardware, plan.memory);
+  plan.fits = plan.memory_needed <= request.hardware.memory_bytes;
+  const RingWork work = ring_work(config, request.mean_document, request.disturbance.seed);
+  plan.flops =
+      step_flops(config.model, config.training,
+                 static_cast<double>(work.all_pairs()) / static_cast<double>(config.training.micro_batch_size));
+  plan.useful_flops = useful_flops(config.model, config.training, table);
+  plan.times = simulate_step({.config = config,
+                              .table = table,
+                              .hardware = request.hardware,
+                              .disturbance = request.disturbance,
+                              .mean_document = request.mean_document,
+                              .offload = offloaded_bytes(config, plan.memory)});
+  plan.hop = hop_plan(config, request.hardware, plan.rates, work);
+  plan.hop.exposed_seconds = plan.times.ring_wait;
+  const auto ranks = static_cast<double>(config.mesh.data * config.mesh.sequence);
+  plan.step_tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
+  plan.tokens_per_second = plan.step_tokens / plan.times.step_seconds;
+  plan.mfu = plan.useful_flops / plan.times.step_seconds / (plan.rates.peak * ranks);
+  plan.steps =
+      request.tokens > 0 ? std::ceil(request.tokens / plan.step_tokens) : static_cast<double>(config.training.steps);
+  plan.hours = plan.steps * plan.times.step_seconds / 3600;
+  plan.device_hours = plan.hours * ranks;
+  if (request.longest_context) plan.longest_context = longest_context(config, request.hardware);
+  return plan;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,77 @@
+// What a run would need and how fast it would go, before there is a run: memory by the run's own construction, time by
+// the product's own schedule on given hardware. The program `plan` prints it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/config/config.h"
+#include "train/engine/rank_state.h"
+#include "train/planning/hardware.h"
+#include "train/planning/rates.h"
+#include "train/planning/step_simulation.h"
+#include "train/planning/work.h"
+
+namespace ringtrain {
+
+/// What a plan is asked for.
+struct PlanRequest {
+  Config config;
+  Hardware hardware;
+  double tokens = 0;  // of the whole training; 0: those of the config's steps
+  Disturbance disturbance = {};
+  double mean_document = 0;     // tokens, with packing documents; 0: one document a sequence
+  bool longest_context = true;  // find it, too: it plans some thirty other lengths
+};
+
+/// One hop of the ring's forward (or backward) pass in one layer, as the busiest rank has it.
+struct HopTime {
+  int hop = 0;
+  double compute_seconds = 0;
+  double transfer_seconds = 0;  // of what arrives during it; the last hop has none
+};
+
+/// Whether computing hides the ring's messages.
+struct HopPlan {
+  double compute_seconds = 0;              // of the mean block met at hops 1 and later, forward
+  double transfer_seconds = 0;             // of a block of keys and values, over the slowest link of the ring
+  double exposed_seconds = 0;              // of a step: what a rank waits for others, mean over ranks
+  double tokens_to_hide = 0;               // of a rank: from there on computing takes longer than the transfer
+  double tokens = 0;                       // that it has
+  std::vector<HopTime> forward, backward;  // by hop; of a long ring the first ones
+};
+
+struct Plan {
+  PlanRequest request;
+  std::int64_t parameters = 0;
+  std::vector<RankPlan> memory;  // by kind of rank
+  bool fits = false;
+  double memory_needed = 0;  // bytes, of the fullest device, or of a machine whose ranks share its memory
+  StepFlops flops;           // of a step
+  double useful_flops = 0;
+  RankRates rates;
+  StepTimes times;
+  HopPlan hop;
+  double step_tokens = 0;
+  double tokens_per_second = 0, mfu = 0;
+  double steps = 0, hours = 0, device_hours = 0;  // of all tokens
+  std::int64_t longest_context = 0;               // tokens that fit with this mesh; 0: none does, or not asked for
+};
+
+/// Return the plan. Throws Error(usage) for what cannot be planned.
+Plan make_plan(const PlanRequest& request);
+
+/// Return the bytes that the fullest device (or machine) of the config's mesh would hold.
+double memory_needed(const Config& config, const Hardware& hardware, const std::vector<RankPlan>& plans);
+/// Return what the config's ranks move between their devices and the host in a step.
+OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>& plans);
+/// Return the longest sequence, in steps of 2 x mesh.sequence tokens, with which a config's run fits; 0 if none does.
+std::int64_t longest_context(const Config& config, const Hardware& hardware);
+
+/// Return the tokens of a rank from which on a hop's computing hides its transfer: the positive root of
+/// seconds_per_pair * visible_share * tokens^2 = seconds_per_token * tokens + latency. With latency 0, 4 d FLOPs a pair
+/// and 4 d bytes a token it is the FLOPS / bandwidth of Liu, Zaharia, Abbeel, 2023, section 3.
+double tokens_to_hide(double seconds_per_pair, double visible_share, double seconds_per_token, double latency);
+
+}  // namespace ringtrain

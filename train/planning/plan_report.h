@@ -1,0 +1,21 @@
+// A plan for people, and as plan.json.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "train/planning/plan.h"
+#include "train/planning/search.h"
+
+namespace ringtrain {
+
+/// Return the plan as lines of text.
+std::string plan_report(const Plan& plan);
+/// Return the plan as JSON (docs/planning.md has its fields).
+nlohmann::ordered_json plan_json(const Plan& plan);
+/// Return a search's candidates as a JSON list, best first.
+nlohmann::ordered_json search_json(const SearchResult& result);
+/// Return whether a file is a former plan of ours, which a new one may replace.
+bool is_plan_file(const std::string& path);
+
+}  // namespace ringtrain

@@ -1,0 +1,63 @@
+// What each rank of a ring meets at each hop, as a run would: shards, needs, schedule, parts and pairs by the product's
+// own functions (framework/sequence, parallel/ring), nothing of them written again. Pure; made once, asked often.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "framework/config/config.h"
+#include "framework/sequence/segments.h"
+#include "parallel/ring/ring_parts.h"
+#include "parallel/ring/ring_schedule.h"
+
+namespace ringtrain {
+
+/// A sequence of `length` tokens, or several alike, on a ring.
+struct RingCase {
+  AttentionMask mask = {};
+  Layout layout = Layout::zigzag;
+  std::int64_t length = 0;
+  int ranks = 1;
+  std::int64_t sequences = 1;     // of a micro-batch
+  DocumentStarts documents = {};  // of each sequence; empty: one document
+  std::int64_t min_part = 0;      // tokens of a part in backward: default_min_part()
+};
+
+class RingWork {
+ public:
+  /// Throws Error(usage) for a ring of more than largest_ring ranks.
+  explicit RingWork(const RingCase& ring);
+
+  static constexpr int largest_ring = 16384;
+
+  int ranks() const { return case_.ranks; }
+  int parts() const { return static_cast<int>(parts_.size()); }
+  std::int64_t tokens(int rank) const { return case_.sequences * tokens_[static_cast<std::size_t>(rank)]; }
+  /// Return the tokens that a part of a rank's block has, over its sequences.
+  std::int64_t part_tokens(int owner, int part) const;
+  /// Return what a rank does at a hop: ring_step of the schedule.
+  std::optional<RingStep> step(int rank, int hop) const { return ring_step(needed_, case_.ranks, rank, hop); }
+  /// Return the visible pairs of a rank's queries and a block's keys, over all sequences: of the block, or a part.
+  std::int64_t pairs(int rank, int owner) const;
+  std::int64_t pairs(int rank, int owner, int part) const;
+  /// Return the pairs of the whole sequence, over the micro-batch's sequences.
+  std::int64_t all_pairs() const;
+
+ private:
+  std::int64_t count(int rank, int owner, int part) const;
+
+  RingCase case_;
+  std::vector<SegmentList> segments_;  // by rank
+  std::vector<std::int64_t> tokens_;   // by rank, of one sequence
+  std::vector<RingPart> parts_;
+  std::vector<char> needed_;
+  bool alike_ = false;  // pairs depend on the sign of rank - owner alone: three cases instead of N^2
+  mutable std::vector<std::int64_t> known_;  // [parts + 1][3], -1: not asked yet
+};
+
+/// Return the starts of documents of about `mean` tokens in a sequence: lengths from an exponential distribution, a
+/// pure function of the seed. mean 0: one document.
+DocumentStarts sample_documents(std::int64_t length, double mean, std::uint64_t seed);
+
+}  // namespace ringtrain

@@ -1,0 +1,257 @@
+#include "train/planning/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "framework/error.h"
+#include "framework/profile/progress.h"
+#include "layers/model_parameters.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Of one candidate: a search tells many apart, and simulates a layer or two of each.
+constexpr std::int64_t max_events = 4'000'000;
+constexpr std::int64_t largest_micro_batch = 8;
+
+std::string mesh_text(const MeshConfig& mesh) {
+  return fmt::format("{}x{}", mesh.data, mesh.sequence);
+}
+
+/// Plans memory and, where it fits, time.
+class Search {
+ public:
+  Search(const PlanRequest& request, std::int64_t devices)
+      : request_(request), devices_(devices), table_(make_parameter_table(request.config.model)) {}
+
+  std::vector<Candidate> all() const {
+    std::vector<Candidate> found;
+    const bool cuda = request_.config.training.device == "cuda";
+    for (std::int64_t data = 1; data <= devices_; ++data) {
+      if (devices_ % data != 0 || request_.config.training.global_batch_size % data != 0) continue;
+      MeshConfig mesh = request_.config.mesh;
+      mesh.data = data;
+      mesh.sequence = devices_ / data;
+      if (mesh.sequence > RingWork::largest_ring || mesh.sequence > request_.config.training.seq_len) continue;
+      for (const Layout layout : all_layouts) {
+        if (mesh.sequence == 1 && layout != Layout::zigzag) continue;  // all the same
+        mesh.layout = layout;
+        for (const Recompute recompute : all_recompute_policies) {
+          for (const Offload offload : {Offload::none, Offload::activations, Offload::activations_and_optimizer}) {
+            if (offload != Offload::none && !cuda) continue;
+            add_micro_batches({.mesh = mesh, .recompute = recompute, .offload = offload}, found);
+          }
+        }
+      }
+    }
+    return found;
+  }
+
+  /// Fills in a candidate's memory, and its time if it fits.
+  void plan(Candidate& candidate) const {
+    const Config config = config_of(request_.config, candidate);
+    const auto plans = plan_ranks(config, table_, training_purpose(config));
+    candidate.memory_needed = memory_needed(config, request_.hardware, plans);
+    candidate.fits = candidate.memory_needed <= request_.hardware.memory_bytes;
+    if (candidate.fits) time(candidate, request_.hardware, plans);
+  }
+  void time(Candidate& candidate, const Hardware& hardware, const std::vector<RankPlan>& plans) const {
+    const Config config = config_of(request_.config, candidate);
+    candidate.times = simulate_step({.config = config,
+                                     .table = table_,
+                                     .hardware = hardware,
+                                     .disturbance = request_.disturbance,
+                                     .mean_document = request_.mean_document,
+                                     .offload = offloaded_bytes(config, plans),
+                                     .max_events = max_events});
+    candidate.step_seconds = candidate.times.step_seconds;
+    const auto tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
+    candidate.tokens_per_second = tokens / candidate.step_seconds;
+    const double peak = rank_rates(hardware, config.mesh, config.training.dtype).peak * static_cast<double>(devices_);
+    candidate.mfu = useful_flops(config.model, config.training, table_) / candidate.step_seconds / peak;
+  }
+  /// Return a candidate's step on other hardware.
+  double seconds_on(const Candidate& candidate, const Hardware& hardware) const {
+    const Config config = config_of(request_.config, candidate);
+    Candidate other = candidate;
+    time(other, hardware, plan_ranks(config, table_, training_purpose(config)));
+    return other.step_seconds;
+  }
+
+  std::vector<Lever> levers(const Candidate& best) const {
+    std::vector<Lever> found;
+    const auto with = [&](const std::string& what, const std::function<void(Hardware&)>& change) {
+      Hardware hardware = request_.hardware;
+      change(hardware);
+      found.push_back({what, 1 - seconds_on(best, hardware) / best.step_seconds});
+    };
+    with("links twice as fast", [](Hardware& h) {
+      for (LinkLevel& level : h.levels) level.bandwidth *= 2;
+    });
+    with("attention kernels a tenth faster", [](Hardware& h) {
+      h.attention_forward_efficiency *= 1.1;
+      h.attention_backward_efficiency *= 1.1;
+    });
+    with("matrix products a tenth faster", [](Hardware& h) { h.matmul_efficiency *= 1.1; });
+    with("memory twice as fast", [](Hardware& h) { h.memory_bandwidth *= 2; });
+    std::ranges::stable_sort(found, [](const Lever& a, const Lever& b) { return a.gain > b.gain; });
+    return found;
+  }
+  /// Return what the best candidate would be if memory were no limit: a lever, too.
+  void add_memory_lever(const std::vector<Candidate>& candidates, SearchResult& result) const {
+    double seconds = result.candidates.front().step_seconds;
+    std::string what;
+    for (Candidate other : candidates) {
+      if (other.fits || other.memory_needed > 2 * request_.hardware.memory_bytes) continue;
+      const Config config = config_of(request_.config, other);
+      time(other, request_.hardware, plan_ranks(config, table_, training_purpose(config)));
+      if (other.step_seconds < seconds) {
+        seconds = other.step_seconds;
+        what = fmt::format("twice the memory (then {}, recompute {})", mesh_text(other.mesh), name_of(other.recompute));
+      }
+    }
+    if (!what.empty()) result.levers.push_back({what, 1 - seconds / result.candidates.front().step_seconds});
+  }
+
+ private:
+  void add_micro_batches(Candidate candidate, std::vector<Candidate>& found) const {
+    const std::int64_t sequences = request_.config.training.global_batch_size / candidate.mesh.data;
+    for (std::int64_t size = 1; size <= std::min(sequences, largest_micro_batch); size *= 2) {
+      if (sequences % size != 0) continue;
+      candidate.micro_batch_size = size;
+      found.push_back(candidate);
+    }
+  }
+
+  const PlanRequest& request_;
+  const std::int64_t devices_;
+  const ParameterTable table_;
+};
+
+bool better(const Candidate& a, const Candidate& b) {
+  if (a.fits != b.fits) return a.fits;
+  return a.fits ? a.step_seconds < b.step_seconds : a.memory_needed < b.memory_needed;
+}
+
+/// One choice that a candidate makes.
+struct Choice {
+  const char* name;
+  std::string (*value)(const Candidate&);
+};
+const std::array choices{Choice{"mesh", [](const Candidate& c) { return mesh_text(c.mesh); }},
+                         Choice{"layout", [](const Candidate& c) { return std::string(name_of(c.mesh.layout)); }},
+                         Choice{"recompute", [](const Candidate& c) { return std::string(name_of(c.recompute)); }},
+                         Choice{"offload", [](const Candidate& c) { return std::string(name_of(c.offload)); }},
+                         Choice{"micro-batch", [](const Candidate& c) { return std::to_string(c.micro_batch_size); }}};
+
+/// Return why the best candidate makes a choice: how the best one with another value does, all else the same.
+std::string reason(const std::vector<Candidate>& candidates, const Choice& choice) {
+  const Candidate& best = candidates.front();
+  for (std::size_t i = 1; i < candidates.size(); ++i) {
+    const Candidate& other = candidates[i];
+    const bool differs = choice.value(other) != choice.value(best);
+    const bool alike = std::ranges::all_of(
+        choices, [&](const Choice& one) { return one.name == choice.name || one.value(other) == one.value(best); });
+    if (!differs || !alike) continue;
+    if (!other.fits) {
+      return fmt::format("{} {}: {} would need {}, which does not fit", choice.name, choice.value(best),
+                         choice.value(other), human_bytes(other.memory_needed));
+    }
+    struct Part {
+      const char* name;
+      double StepTimes::*seconds;
+    };
+    constexpr std::array parts{Part{"the ring's exposed waits", &StepTimes::ring_wait},
+                               Part{"attention", &StepTimes::attention_forward},
+                               Part{"matrix products", &StepTimes::products},
+                               Part{"passes over memory and calls", &StepTimes::memory_passes},
+                               Part{"waiting for gradients", &StepTimes::reduction_wait},
+                               Part{"copies to the host", &StepTimes::offload_wait},
+                               Part{"the update", &StepTimes::update}};
+    if (other.step_seconds < 1.0005 * best.step_seconds) {
+      return fmt::format("{} {}: {} is as fast", choice.name, choice.value(best), choice.value(other));
+    }
+    const Part* largest = &parts[0];
+    const auto cost = [&](const Part& part) { return other.times.*part.seconds - best.times.*part.seconds; };
+    for (const Part& part : parts) {
+      if (cost(part) > cost(*largest)) largest = &part;
+    }
+    return fmt::format("{} {}: {} takes {:.1f} % longer, most of it in {}", choice.name, choice.value(best),
+                       choice.value(other), 100 * (other.step_seconds / best.step_seconds - 1), largest->name);
+  }
+  return fmt::format("{} {}: there is no other", choice.name, choice.value(best));
+}
+
+}  // namespace
+
+const char* name_of(Offload offload) {
+  switch (offload) {
+    case Offload::none:
+      return "none";
+    case Offload::activations:
+      return "activations";
+    case Offload::activations_and_optimizer:
+      return "activations+optimizer";
+  }
+  return "?";
+}
+
+Config config_of(const Config& config, const Candidate& candidate) {
+  Config chosen = config;
+  chosen.mesh = candidate.mesh;
+  chosen.training.recompute = candidate.recompute;
+  chosen.training.offload = candidate.offload;
+  chosen.training.micro_batch_size = candidate.micro_batch_size;
+  return chosen;
+}
+
+SearchResult search_plans(const PlanRequest& request, std::int64_t devices) {
+  const Search search(request, devices);
+  SearchResult result;
+  result.candidates = search.all();
+  if (result.candidates.empty()) {
+    fail(ExitCode::usage,
+         "no mesh of {} devices divides training.global_batch_size = {} into rings of at most training.seq_len = {} "
+         "ranks: change one of them with --set",
+         devices, request.config.training.global_batch_size, request.config.training.seq_len);
+  }
+  for (Candidate& candidate : result.candidates) search.plan(candidate);
+  std::ranges::stable_sort(result.candidates, better);
+  if (!result.candidates.front().fits) return result;
+  for (const Choice& choice : choices) result.why.push_back(reason(result.candidates, choice));
+  result.levers = search.levers(result.candidates.front());
+  search.add_memory_lever(result.candidates, result);
+  std::ranges::stable_sort(result.levers, [](const Lever& a, const Lever& b) { return a.gain > b.gain; });
+  return result;
+}
+
+std::string search_report(const SearchResult& result, std::size_t shown) {
+  std::size_t fitting = 0;
+  for (const Candidate& candidate : result.candidates) fitting += candidate.fits ? 1 : 0;
+  std::string text =
+      fmt::format("{} ways to run it, of which {} fit; best first:\n", result.candidates.size(), fitting);
+  text += fmt::format("  {:>11}  {:<10}  {:<14}  {:<21}  {:>5}  {:>10}  {:>10}  {:>10}  {:>6}\n", "mesh", "layout",
+                      "recompute", "offload", "micro", "memory", "step", "tokens/s", "MFU");
+  for (std::size_t i = 0; i < std::min(shown, result.candidates.size()); ++i) {
+    const Candidate& c = result.candidates[i];
+    text += fmt::format("  {:>11}  {:<10}  {:<14}  {:<21}  {:>5}  {:>10}  ", mesh_text(c.mesh), name_of(c.mesh.layout),
+                        name_of(c.recompute), name_of(c.offload), c.micro_batch_size, human_bytes(c.memory_needed));
+    text += c.fits
+                ? fmt::format("{:>8.4g} s  {:>10.4g}  {:>4.1f} %\n", c.step_seconds, c.tokens_per_second, 100 * c.mfu)
+                : std::string("does not fit\n");
+  }
+  if (result.why.empty()) return text;
+  text += "why the first:\n";
+  for (const std::string& sentence : result.why) text += "  " + sentence + "\n";
+  text += "what would give more:\n";
+  for (const Lever& lever : result.levers) {
+    text += fmt::format("  {}: {:.1f} % off the step\n", lever.what, 100 * lever.gain);
+  }
+  return text;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,286 @@
+#include "train/planning/step_simulation.h"
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <numeric>
+
+#include "layers/model_spec.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr double kernels_forward = 14,
+                 kernels_backward = 24;  // calls in a layer besides attention, per chunk of tokens
+
+double mean(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+class StepSimulation {
+ public:
+  explicit StepSimulation(const StepCase& step)
+      : step_(step),
+        config_(step.config),
+        rates_(rank_rates(step.hardware, config_.mesh, config_.training.dtype)),
+        layer_(layer_work(config_.model, config_.training)),
+        work_(ring_work(config_, config_.data.packing == Packing::documents ? step.mean_document : 0,
+                        step.disturbance.seed)),
+        S_(static_cast<int>(config_.mesh.sequence)),
+        world_(config_.mesh.data * config_.mesh.sequence) {
+    // Rings that nothing tells apart are one: those that lie alike in the hardware's groups, undisturbed.
+    const std::int64_t group = step.hardware.levels.front().ranks;
+    const bool alike = step.disturbance.none() && (group % S_ == 0 || S_ % group == 0 || world_ <= group);
+    const std::int64_t rings = alike ? 1 : config_.mesh.data;
+    for (std::int64_t ring = 0; ring < rings; ++ring) {
+      rings_.push_back(std::make_unique<RingSimulation>(work_, step.hardware, ring * S_, step_.disturbance));
+      clocks_.emplace_back(static_cast<std::size_t>(S_), 0.0);
+    }
+    const auto L = config_.model.num_hidden_layers;
+    const std::int64_t of_a_layer = rings * S_ * S_ * 2 * (4 + work_.parts());
+    layers_ = std::clamp<std::int64_t>(step.max_events / std::max<std::int64_t>(1, of_a_layer), 1, L);
+    times_.simulated_layers = layers_;
+  }
+
+  StepTimes run() {
+    const std::int64_t micro =
+        config_.training.global_batch_size / (config_.mesh.data * config_.training.micro_batch_size);
+    if (micro > 1) {  // all but the last are alike
+      micro_batch(/*last=*/false);
+      repeat(static_cast<double>(micro - 1));
+    }
+    micro_batch(/*last=*/true);
+    finish();
+    return times_;
+  }
+
+ private:
+  /// What clocks and sums were at some moment.
+  struct Mark {
+    std::vector<std::vector<double>> clocks;
+    StepTimes times;
+  };
+  Mark mark() const { return {clocks_, times_}; }
+  double latest() const {
+    double last = 0;
+    for (const std::vector<double>& ring : clocks_) last = std::max(last, *std::ranges::max_element(ring));
+    return last;
+  }
+  /// Goes on as if what came since the mark came `more` times again.
+  void again(const Mark& since, double more) {
+    for (std::size_t ring = 0; ring < clocks_.size(); ++ring) {
+      const double increase = mean(clocks_[ring]) - mean(since.clocks[ring]);
+      for (double& clock : clocks_[ring]) clock += more * increase;
+    }
+    for (double StepTimes::*part : {&StepTimes::products, &StepTimes::attention_forward, &StepTimes::attention_backward,
+                                    &StepTimes::memory_passes, &StepTimes::ring_wait, &StepTimes::reduction_wait,
+                                    &StepTimes::update, &StepTimes::offload_wait}) {
+      times_.*part += more * (times_.*part - since.times.*part);
+    }
+  }
+  void repeat(double times) {
+    again({std::vector(clocks_.size(), std::vector<double>(clocks_[0].size(), 0.0)), {}}, times - 1);
+  }
+
+  /// Adds work of every rank: FLOPs of products and bytes of memory for each of its tokens, calls of kernels besides.
+  void local(double flops, double bytes, double calls) {
+    double products = 0, passes = 0;
+    for (std::size_t ring = 0; ring < rings_.size(); ++ring) {
+      for (int rank = 0; rank < S_; ++rank) {
+        const auto tokens = static_cast<double>(work_.tokens(rank));
+        const double slow = rings_[ring]->slowness(rank);
+        const double product = tokens * flops / rates_.matmul * slow;
+        const double pass = (tokens * bytes / rates_.memory + calls * rates_.kernel_seconds) * slow;
+        clocks_[ring][static_cast<std::size_t>(rank)] += product + pass;
+        products += product;
+        passes += pass;
+      }
+    }
+    const auto simulated = static_cast<double>(rings_.size()) * S_;
+    times_.products += products / simulated;
+    times_.memory_passes += passes / simulated;
+  }
+  void attention(bool backward) {
+    const PassCosts costs = pass_costs(config_, rates_, backward);
+    double compute = 0, wait = 0;
+    for (std::size_t ring = 0; ring < rings_.size(); ++ring) {
+      const PassTimes pass = rings_[ring]->pass(costs, clocks_[ring], calls_);
+      compute += mean(pass.compute);
+      wait += mean(pass.wait);
+      times_.events += pass.events;
+    }
+    ++calls_;
+    (backward ? times_.attention_backward : times_.attention_forward) += compute / static_cast<double>(rings_.size());
+    times_.ring_wait += wait / static_cast<double>(rings_.size());
+    times_.products += costs.overlap_seconds;
+  }
+  double chunks() const {
+    const auto chunk = config_.training.feedforward_chunk;
+    return chunk > 0 ? std::max(1.0, static_cast<double>(work_.tokens(0)) / static_cast<double>(chunk)) : 1;
+  }
+
+  void micro_batch(bool last) {
+    const double e = static_cast<double>(size_of(config_.training.dtype));
+    const auto C = static_cast<double>(config_.model.hidden_size), V = static_cast<double>(config_.model.vocab_size);
+    const double L = static_cast<double>(config_.model.num_hidden_layers), more = L - static_cast<double>(layers_);
+    const auto over_layers = [&](const auto& body) {
+      Mark before = mark();
+      for (std::int64_t layer = 0; layer < layers_; ++layer) {
+        before = mark();
+        const double begin = latest();
+        body();
+        copy(step_.offload.of_a_layer, latest() - begin);
+      }
+      if (more > 0) again(before, more);
+    };
+    local(0, 2 * C * e, 2);  // embedding
+    over_layers([&] {
+      local(layer_.forward_flops, layer_.forward_bytes, kernels_forward * chunks());
+      attention(false);
+    });
+    // The logits are made, read for the maximum and the sum, and turned into their gradient.
+    local(head_flops(config_.model), 4 * V * static_cast<double>(size_of(accumulator(config_.training.dtype))), 8);
+    const auto groups = static_cast<std::size_t>(step_.table.buckets());
+    if (last) bucket(groups - 1);
+    std::size_t group = groups - 1;
+    over_layers([&] {
+      local(layer_.recompute_flops, 0, 0);
+      if (layer_.attention_again) attention(false);
+      local(layer_.backward_flops - layer_.rope_overlap_flops, layer_.backward_bytes, kernels_backward * chunks());
+      attention(true);
+      if (last) bucket(--group);
+    });
+    if (last) bucket(0);
+  }
+
+  /// Waits for a copy from or to the host as far as `hidden` seconds of work do not hide it.
+  void copy(double bytes, double hidden) {
+    if (bytes == 0 || step_.hardware.host_bandwidth == 0) return;
+    const double exposed = std::max(0.0, bytes / step_.hardware.host_bandwidth - hidden);
+    for (std::vector<double>& ring : clocks_) {
+      for (double& clock : ring) clock += exposed;
+    }
+    times_.offload_wait += exposed;
+  }
+
+  double group_bytes(std::size_t group) const {
+    const auto id = static_cast<int>(group);
+    return static_cast<double>(step_.table.bucket_end(id) - step_.table.bucket_begin(id)) *
+           static_cast<double>(size_of(accumulator(config_.training.dtype)));
+  }
+  /// A group's gradients are complete: the bucket before the last one is waited for, and this one starts.
+  void bucket(std::size_t group) {
+    if (world_ == 1) return;
+    if (under_way_.size() == 2) wait_for_bucket();
+    const double bytes = group_bytes(group);
+    network_free_ = std::max(network_free_, latest()) + exchange_seconds(step_.hardware, world_, bytes);
+    // The rank adds every other's part of its slice.
+    const double add = bytes * 3 / rates_.memory;
+    under_way_.push_back({network_free_, add});
+  }
+  void wait_for_bucket() {
+    const auto [done, add] = under_way_.front();
+    under_way_.pop_front();
+    double wait = 0;
+    for (std::vector<double>& ring : clocks_) {
+      for (double& clock : ring) {
+        wait += std::max(0.0, done - clock);
+        clock = std::max(clock, done) + add;
+      }
+    }
+    times_.reduction_wait += wait / static_cast<double>(clocks_.size()) / S_;
+    times_.update += add;
+  }
+  void finish() {
+    while (!under_way_.empty()) wait_for_bucket();
+    const double e = static_cast<double>(size_of(config_.training.dtype));
+    const auto parameters = static_cast<double>(step_.table.flat_size());
+    const double state = static_cast<double>(size_of(accumulator(config_.training.dtype)));
+    // Zeroed gradients; of the own slices: the norm, then weights and both moments read and written.
+    const double update =
+        (parameters * state + parameters / static_cast<double>(world_) * (2 * state + 6 * state + e)) / rates_.memory;
+    double gather = 0;
+    if (world_ > 1) {
+      for (int group = 0; group < step_.table.buckets(); ++group) {
+        gather += exchange_seconds(step_.hardware, world_, group_bytes(static_cast<std::size_t>(group)) * e / state);
+      }
+    }
+    copy(step_.offload.of_update, 0);
+    times_.update += update;
+    times_.gather = gather;
+    times_.step_seconds = latest() + update + gather;
+  }
+
+  const StepCase& step_;
+  const Config& config_;
+  const RankRates rates_;
+  const LayerWork layer_;
+  const RingWork work_;
+  const int S_;
+  const std::int64_t world_;
+  std::vector<std::unique_ptr<RingSimulation>> rings_;
+  std::vector<std::vector<double>> clocks_;  // [ring][rank]
+  std::int64_t layers_ = 1;                  // that are simulated
+  std::uint64_t calls_ = 0;
+  struct Bucket {
+    double done, add;  // when it has come; seconds to add it up
+  };
+  std::deque<Bucket> under_way_;
+  double network_free_ = 0;
+  StepTimes times_;
+};
+
+}  // namespace
+
+StepTimes simulate_step(const StepCase& step) {
+  return StepSimulation(step).run();
+}
+
+RingWork ring_work(const Config& config, double mean_document, std::uint64_t seed) {
+  const Device device = config.training.device == "cuda" ? Device::cuda(0) : Device::cpu();
+  return RingWork({.mask = attention_mask(config.model),
+                   .layout = config.mesh.layout,
+                   .length = config.training.seq_len,
+                   .ranks = static_cast<int>(config.mesh.sequence),
+                   .sequences = config.training.micro_batch_size,
+                   .documents = sample_documents(config.training.seq_len, mean_document, seed),
+                   .min_part = default_min_part(device, config.model.num_key_value_heads)});
+}
+
+PassCosts pass_costs(const Config& config, const RankRates& rates, bool backward) {
+  const auto HD = static_cast<double>(config.model.num_attention_heads * config.model.head_dim);
+  const DType dtype = config.training.dtype;
+  const double ids = config.data.packing == Packing::documents ? 4 : 0;
+  const auto H = static_cast<double>(config.model.num_attention_heads);
+  const double pair = backward ? 10 * HD / rates.attention_backward + H * rates.pair_seconds_backward
+                               : 4 * HD / rates.attention_forward + H * rates.pair_seconds_forward;
+  PassCosts costs{.pair_seconds = pair,
+                  .visit_seconds = rates.kernel_seconds,
+                  .key_value_bytes = key_value_bytes(config.model, dtype) + ids,
+                  .gradient_bytes = backward ? key_value_gradient_bytes(config.model, dtype) : 0,
+                  .overlap_seconds = 0};
+  if (backward) {
+    const double tokens = static_cast<double>(config.training.micro_batch_size * config.training.seq_len) /
+                          static_cast<double>(config.mesh.sequence);
+    costs.overlap_seconds = layer_work(config.model, config.training).rope_overlap_flops * tokens / rates.matmul;
+  }
+  return costs;
+}
+
+double exchange_seconds(const Hardware& hardware, std::int64_t ranks, double bytes) {
+  if (ranks <= 1) return 0;
+  double seconds = 0;
+  std::int64_t inner = 1;  // ranks that the levels so far reach
+  for (const LinkLevel& level : hardware.levels) {
+    const std::int64_t reached = &level == &hardware.levels.back() ? ranks : std::min(ranks, level.ranks);
+    if (reached > inner) {
+      const double peers = static_cast<double>(reached - inner);
+      seconds += level.latency + peers / static_cast<double>(ranks) * bytes / level.bandwidth;
+      inner = reached;
+    }
+  }
+  return seconds;
+}
+
+}  // namespace ringtrain

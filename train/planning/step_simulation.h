@@ -1,0 +1,56 @@
+// A whole training step, simulated: micro-batches, layers, ring passes, gradient buckets on their way, update, weights
+// gathered. Every rank has a clock; the last one's is the step. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/config/config.h"
+#include "framework/parameters.h"
+#include "train/planning/rates.h"
+#include "train/planning/ring_simulation.h"
+#include "train/planning/work.h"
+
+namespace ringtrain {
+
+/// Bytes that a rank keeps in host memory and brings back when they are needed.
+struct OffloadedBytes {
+  double of_a_layer = 0;  // activations, moved out in forward and in again in backward
+  double of_update = 0;   // the optimizer's state, in and out again at each update
+};
+
+/// What is simulated; all must outlive the call.
+struct StepCase {
+  const Config& config;
+  const ParameterTable& table;
+  const Hardware& hardware;
+  Disturbance disturbance = {};
+  double mean_document = 0;  // tokens of a document, with packing documents; 0: one document
+  OffloadedBytes offload = {};
+  std::int64_t max_events = 200'000'000;  // the layers simulated are as many as this allows; the others are like them
+};
+
+/// Seconds of a step; parts are means over ranks.
+struct StepTimes {
+  double step_seconds = 0;
+  double products = 0, attention_forward = 0, attention_backward = 0;  // computing; recompute is within
+  double memory_passes = 0;                                            // norms, activations, residuals
+  double update = 0;                                                   // sums of gradients, optimizer
+  double ring_wait = 0;                   // exposed communication of the ring, and waiting for slower ranks of it
+  double reduction_wait = 0, gather = 0;  // of gradients; of weights
+  double offload_wait = 0;                // copies to and from the host that no layer hides
+  std::int64_t events = 0;
+  std::int64_t simulated_layers = 0;
+};
+
+/// Throws Error(usage) for hardware without the dtype and for a ring too long to simulate.
+StepTimes simulate_step(const StepCase& step);
+
+/// Return the schedule's ring of a config's micro-batch.
+RingWork ring_work(const Config& config, double mean_document, std::uint64_t seed);
+/// Return the costs of a forward or a backward pass of one layer.
+PassCosts pass_costs(const Config& config, const RankRates& rates, bool backward);
+/// Return the seconds that each of `ranks` needs to exchange its share of `bytes` with all others (a reduce-scatter, or
+/// an all-gather: the same bytes), over the levels of the hardware.
+double exchange_seconds(const Hardware& hardware, std::int64_t ranks, double bytes);
+
+}  // namespace ringtrain

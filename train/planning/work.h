@@ -1,0 +1,50 @@
+// What a training step has to compute and to move, by part: floating-point operations, passes over memory, messages.
+// Counted, not measured; of a config alone. train/planning/rates.h has the seconds of it. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/config/config.h"
+#include "framework/parameters.h"
+#include "framework/sequence/segments.h"
+
+namespace ringtrain {
+
+/// FLOPs of a step over the whole mesh. A product of [M, K] and [K, N] is 2 M K N; a visible pair of a query and a key
+/// is 4 D H forward and 10 D H backward (attention keeps no scores: it computes them again).
+struct StepFlops {
+  double projections = 0, feedforward = 0, head = 0;  // forward and backward
+  double attention_forward = 0, attention_backward = 0;
+  double recompute = 0;  // what the policy does again in backward
+  double total() const { return projections + feedforward + head + attention_forward + attention_backward + recompute; }
+};
+
+/// What one token costs a rank, of one layer.
+struct LayerWork {
+  double forward_flops = 0;                      // products: projections and feedforward
+  double backward_flops = 0;                     // their backward
+  double recompute_flops = 0;                    // of products, in backward
+  bool attention_again = false;                  // the ring forward, too, in backward (recompute full)
+  double forward_bytes = 0, backward_bytes = 0;  // norms, RoPE, activation, residuals: what they read and write
+  double rope_overlap_flops = 0;  // of backward: the query projection's, while the last gradients come home
+};
+
+/// Return the FLOPs of a step. pairs: visible pairs of a query and a key of one sequence (documents counted).
+StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, double pairs);
+/// Return what a token of a rank costs in one layer.
+LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training);
+/// Return the FLOPs of the head and the loss for one token, forward and backward.
+double head_flops(const ModelConfig& model);
+
+/// Return the FLOPs that count as useful, of a step: (6 N + 6 L C T) a token, N parameters, L layers, C = heads x head
+/// size, T tokens of a sequence (causal; Chowdhery et al., "PaLM", 2022, appendix B, halved for the mask). A window of
+/// W counts T = 2 W at most.
+double useful_flops(const ModelConfig& model, const TrainingConfig& training, const ParameterTable& table);
+/// Return the formula of useful_flops() as text, with its numbers.
+inline constexpr const char* mfu_formula = "(6 N + 6 L C T) FLOPs a token over the dense peak";
+
+/// Return the bytes of keys and values of one token, as the ring sends them, and of their gradients.
+double key_value_bytes(const ModelConfig& model, DType dtype);
+double key_value_gradient_bytes(const ModelConfig& model, DType dtype);
+
+}  // namespace ringtrain

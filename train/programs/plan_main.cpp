@@ -1,0 +1,211 @@
+// The program `plan`: what a run would need and how fast it would go on given hardware, before there is a run.
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/config/read_config.h"
+#include "framework/storage/output_file.h"
+#include "layers/model_spec.h"
+#include "train/planning/measure.h"
+#include "train/planning/plan.h"
+#include "train/planning/plan_report.h"
+#include "train/planning/published.h"
+#include "train/programs/command_line.h"
+#include "train/programs/program.h"
+
+using namespace ringtrain;
+
+namespace {
+
+constexpr std::int64_t max_ranks = 65536;
+
+/// Reads a whole number from the beginning of text, and removes it. Return false if there is none.
+bool take_number(std::string_view& text, std::int64_t& value) {
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (read.ec != std::errc{}) return false;
+  text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
+  return true;
+}
+bool take_real(std::string_view& text, double& value) {
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (read.ec != std::errc{}) return false;
+  text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
+  return true;
+}
+bool take(std::string_view& text, char character) {
+  if (!text.starts_with(character)) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+void read_mesh(const std::string& given, MeshConfig& mesh) {
+  std::string_view text = given;
+  if (take_number(text, mesh.data) && take(text, 'x') && take_number(text, mesh.sequence) && text.empty() &&
+      mesh.data >= 1 && mesh.sequence >= 1 && mesh.data <= max_ranks && mesh.sequence <= max_ranks &&
+      mesh.data * mesh.sequence <= max_ranks) {
+    return;
+  }
+  fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, together at most {} ranks, e.g. 8x16", given, max_ranks);
+}
+
+/// Return "1.5B" as 1.5e9.
+double read_tokens(const std::string& given) {
+  std::string_view text = given;
+  double value = 0;
+  if (take_real(text, value) && value > 0) {
+    if (text.empty()) return value;
+    const std::size_t unit = std::string_view("KMBT").find(text.front());
+    constexpr double units[] = {1e3, 1e6, 1e9, 1e12};
+    if (text.size() == 1 && unit != std::string_view::npos) return value * units[unit];
+  }
+  fail(ExitCode::usage, "--tokens {}: must be a number above 0, perhaps with K, M, B or T, e.g. 1.5B", given);
+}
+
+Disturbance::Straggler read_straggler(const std::string& given) {
+  std::string_view text = given;
+  Disturbance::Straggler straggler;
+  if (take_number(text, straggler.rank) && take(text, ':') && take_real(text, straggler.factor) && text.empty() &&
+      straggler.rank >= 0 && straggler.factor > 0) {
+    return straggler;
+  }
+  fail(ExitCode::usage, "--straggler {}: must be RANK:FACTOR, e.g. 3:1.5", given);
+}
+
+Disturbance::SlowLink read_slow_link(const std::string& given) {
+  std::string_view text = given;
+  Disturbance::SlowLink link;
+  if (take_number(text, link.from) && take(text, ':') && take_number(text, link.to) && take(text, ':') &&
+      take_real(text, link.factor) && text.empty() && link.from >= 0 && link.to >= 0 && link.factor > 0) {
+    return link;
+  }
+  fail(ExitCode::usage, "--slow-link {}: must be FROM:TO:FACTOR, two ranks and how many times as long, e.g. 3:4:10",
+       given);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, the time of every hop, what the ring\n"
+      "hides, step time, tokens/s, MFU and hours. Nothing is trained, and no data is read. E.g.:\n"
+      "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1B",
+      "plan"};
+  PlanRequest request;
+  std::string config_path, hardware, mesh, tokens, output;
+  std::vector<std::string> settings, stragglers, slow_links;
+  bool overwrite = false, published = false, searching = false, measure = false;
+  std::int64_t devices = 0;
+  app.add_option("--config", config_path, "the YAML config of the run")->type_name("FILE");
+  app.add_option("--set", settings, "change one key of the config, as of train; may be repeated")
+      ->type_name("KEY.PATH=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--hardware", hardware,
+                 "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 for a config of GPUs)")
+      ->type_name("NAME|FILE");
+  app.add_option("--mesh", mesh, "data ranks x sequence ranks, instead of the config's")->type_name("DATAxSEQUENCE");
+  app.add_option("--tokens", tokens, "of the whole training, e.g. 1B (default: those of the config's steps)")
+      ->type_name("N");
+  auto* const search_flag = app.add_flag(
+      "--search", searching, "rank meshes, layouts, recompute, offload and micro-batches; plan the best of them");
+  app.add_option("--devices", devices, "with --search: ranks (default: the mesh's)")
+      ->needs(search_flag)
+      ->check(CLI::Range(std::int64_t{1}, max_ranks))
+      ->type_name("N");
+  app.add_option("--documents", request.mean_document,
+                 "mean tokens of a document, with data.packing documents (default: one document a sequence)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  app.add_option("--jitter", request.disturbance.jitter,
+                 "simulate kernel calls whose times vary: the standard deviation of their logarithm")
+      ->check(CLI::Range(0.0, 2.0))
+      ->type_name("X");
+  app.add_option("--seed", request.disturbance.seed, "of --jitter and --documents")
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--straggler", stragglers, "simulate a rank that is FACTOR times as slow; may be repeated")
+      ->type_name("RANK:FACTOR")
+      ->allow_extra_args(false);
+  app.add_option("--slow-link", slow_links, "simulate a link that is FACTOR times as slow; may be repeated")
+      ->type_name("FROM:TO:FACTOR")
+      ->allow_extra_args(false);
+  auto* const output_option =
+      app.add_option("--output", output, "write the plan as JSON, too; replaces a former plan")->type_name("FILE.json");
+  app.add_flag("--overwrite", overwrite, "let --output replace any file")->needs(output_option);
+  app.add_flag("--published", published,
+               "print the tables of the Ring Attention paper beside what this program computes, and exit");
+  app.add_flag("--measure", measure,
+               "measure this machine for about a minute, and write its hardware file to --output FILE.yaml");
+  if (!parse_command_line(app, argc, argv)) return 0;
+  if (published) {
+    std::fputs(published_tables().c_str(), stdout);
+    return 0;
+  }
+  if (measure) {
+    if (output.empty()) fail(ExitCode::usage, "--measure needs --output FILE.yaml, for the hardware file");
+    const auto is_hardware = [](const std::string& path) {
+      std::string first;
+      std::getline(std::ifstream(path) >> std::ws, first);
+      return first.starts_with("# Written by plan --measure");
+    };
+    OutputFile file(output,
+                    OutputRules{.kind = "a hardware file of plan --measure",
+                                .is_former = is_hardware,
+                                .overwrite = overwrite,
+                                .remedy = "choose another --output, or give --overwrite"},
+                    ExitCode::usage);
+    const std::string text = hardware_yaml(measure_hardware());
+    file.file().write(text);
+    file.publish();
+    std::fputs(text.c_str(), stdout);
+    return 0;
+  }
+  if (config_path.empty()) fail(ExitCode::usage, "--config is required; see plan --help");
+
+  request.config = read_config(config_path, settings, ConfigUse::know, check_model);
+  if (!mesh.empty()) read_mesh(mesh, request.config.mesh);
+  if (hardware.empty()) hardware = request.config.training.device == "cuda" ? "h200" : "cpu";
+  request.hardware = read_hardware(find_hardware(hardware));
+  if (!tokens.empty()) request.tokens = read_tokens(tokens);
+  for (const std::string& given : stragglers) request.disturbance.stragglers.push_back(read_straggler(given));
+  for (const std::string& given : slow_links) request.disturbance.slow_links.push_back(read_slow_link(given));
+  std::optional<OutputFile> file;
+  if (output_option->count() > 0) {
+    file.emplace(
+        output,
+        OutputRules{.kind = "a plan",
+                    .is_former = is_plan_file,
+                    .overwrite = overwrite,
+                    .inputs = [&] { return std::vector<std::string>{config_path}; },
+                    .remedy = overwrite ? "choose another --output" : "choose another --output, or give --overwrite"},
+        ExitCode::usage);
+  }
+  std::optional<SearchResult> found;
+  if (searching) {
+    found = search_plans(request, devices > 0 ? devices : request.config.mesh.data * request.config.mesh.sequence);
+    std::fputs((search_report(*found) + "\n").c_str(), stdout);
+    request.config = config_of(request.config, found->candidates.front());
+  }
+  const Plan plan = make_plan(request);
+  std::fputs(plan_report(plan).c_str(), stdout);
+  if (file) {
+    nlohmann::ordered_json json = plan_json(plan);
+    if (found) {
+      json["search"] = search_json(*found);
+      json["why"] = found->why;
+      json["levers"] = nlohmann::ordered_json::array();
+      for (const Lever& lever : found->levers) json["levers"].push_back({{"what", lever.what}, {"gain", lever.gain}});
+    }
+    file->file().write(json.dump(2) + "\n");
+    file->publish();
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program("plan", [&] { return run(argc, argv); });
+}

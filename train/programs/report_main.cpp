@@ -1,0 +1,52 @@
+// The program `report`: a run as one HTML page, which needs nothing else.
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "framework/storage/output_file.h"
+#include "train/programs/command_line.h"
+#include "train/programs/program.h"
+#include "train/report/html_report.h"
+
+using namespace ringtrain;
+
+namespace {
+
+bool is_report(const std::string& path) {
+  std::ifstream stream(path);
+  std::string first;
+  std::getline(stream, first);
+  return first == "<!DOCTYPE html>";
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Write a run's metrics as one HTML page: curves, memory, the ring's waits, evaluations. It has no scripts and\n"
+      "fetches nothing. E.g.: report runs/long_ctx",
+      "report"};
+  std::string folder, output;
+  bool overwrite = false;
+  app.add_option("RUN", folder, "a run's folder")->required()->type_name("DIR");
+  app.add_option("--output", output, "the page (default: report.html in the run's folder); replaces a former one")
+      ->type_name("FILE.html");
+  app.add_flag("--overwrite", overwrite, "let --output replace any file");
+  if (!parse_command_line(app, argc, argv)) return 0;
+  const std::string page = html_report(folder);
+  if (output.empty()) output = folder + "/report.html";
+  OutputFile file(output,
+                  OutputRules{.kind = "a page of report",
+                              .is_former = is_report,
+                              .overwrite = overwrite,
+                              .remedy = "choose another --output, or give --overwrite"},
+                  ExitCode::usage);
+  file.file().write(page);
+  file.publish();
+  std::printf("%s\n", output.c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program("report", [&] { return run(argc, argv); });
+}

@@ -1,0 +1,23 @@
+// How unusual a value is beside those before it: for a loss or a gradient norm that jumps. Starts anew with a resume.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+
+namespace ringtrain {
+
+/// The z-score of each value against the finite ones before it: the last `window`, of which there must be `least`.
+class ZScore {
+ public:
+  static constexpr std::size_t window = 50, least = 20;
+
+  /// Takes the next value. Return (value - mean) / standard deviation of those before it; nothing if they are too few
+  /// or all alike, or if it is not finite.
+  std::optional<double> add(double value);
+
+ private:
+  std::deque<double> values_;
+};
+
+}  // namespace ringtrain
