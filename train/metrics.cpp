@@ -6,6 +6,7 @@
 #include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 namespace ringtrain {
@@ -35,6 +36,11 @@ std::string time_text(WallClock::time_point time) {
                      utc.tm_hour, utc.tm_min, utc.tm_sec, since.count() - seconds * 1000);
 }
 
+/// Return ,"name":value, or nothing of nothing.
+std::string optional_json(const char* name, const std::optional<double>& value) {
+  return value ? fmt::format(R"(,"{}":{:.6g})", name, *value) : "";
+}
+
 std::string peaks_json(const std::vector<MemoryUse>& ranks) {
   if (ranks.empty()) return "";
   std::vector<std::string> peaks;
@@ -48,11 +54,12 @@ std::string peaks_json(const std::vector<MemoryUse>& ranks) {
 std::string metrics_line(const StepRecord& record) {
   return fmt::format(
       R"({{"kind":"train","step":{},"time":"{}","tokens":{},"loss":{},"grad_norm":{},"lr":{:.17g},"skipped_steps":{},)"
-      R"({}{}"tokens_per_second":{:.6g},"seconds":{:.6g},"ring_wait_seconds":{:.6g},"samples":[{}]{}{}}})",
+      R"({}{}"tokens_per_second":{:.6g},"seconds":{:.6g},"ring_wait_seconds":{:.6g}{}{}{},"samples":[{}]{}{}}})",
       record.step, time_text(record.time), record.tokens, number_json(record.loss), number_json(record.grad_norm),
       record.lr, record.skipped_steps, record.empty ? R"("empty":true,)" : "",
       record.loss_spike ? R"("loss_spike":true,)" : "", record.tokens_per_second, record.seconds,
-      record.ring_wait_seconds, fmt::join(record.samples, ","), peaks_json(record.peak),
+      record.ring_wait_seconds, optional_json("mfu", record.mfu), optional_json("loss_z", record.loss_z),
+      optional_json("grad_norm_z", record.grad_norm_z), fmt::join(record.samples, ","), peaks_json(record.peak),
       record.ring ? ",\"ring\":" + to_json(*record.ring) : "");
 }
 
@@ -66,8 +73,10 @@ std::string metrics_line(std::int64_t step, WallClock::time_point time, const Ev
 }
 
 // A disk that fills up during a run is a save that failed; that the folder can be written was checked before.
-MetricsFile::MetricsFile(const std::string& path, OnFailure on_failure, Warn warn)
-    : file_(File::append_to(path, ExitCode::checkpoint)), on_failure_(on_failure), warn_(std::move(warn)) {}
+MetricsFile::MetricsFile(const std::string& path, OnFailure on_failure, Warn warn, const std::string& tensorboard)
+    : file_(File::append_to(path, ExitCode::checkpoint)), on_failure_(on_failure), warn_(std::move(warn)) {
+  if (!tensorboard.empty()) events_.emplace(tensorboard, path);
+}
 
 void MetricsFile::write(const std::string& line) {
   waiting_ += line + "\n";
@@ -99,7 +108,10 @@ void MetricsFile::append_waiting() {
     file_.truncate(end);  // a part of a line may stand there
     throw;
   }
-  waiting_.clear();
+  const std::string written = std::exchange(waiting_, "");
+  if (!events_) return;
+  std::istringstream lines(written);
+  for (std::string line; std::getline(lines, line);) events_->add(line);
 }
 
 }  // namespace ringtrain

@@ -13,6 +13,7 @@
 #include "framework/config/config.h"
 #include "framework/storage/files.h"
 #include "train/evaluation/evaluation_report.h"
+#include "train/report/tensorboard_file.h"
 #include "train/ring_report.h"
 
 namespace ringtrain {
@@ -30,10 +31,12 @@ struct StepRecord {
   bool loss_spike = false;
   double seconds = 0;  // of this step
   double tokens_per_second = 0;
-  double ring_wait_seconds = 0;       // rank 0's share of them spent waiting for ring messages
-  std::vector<std::int64_t> samples;  // global indices of the step's sequences
-  std::vector<MemoryUse> peak;        // by rank; none: unchanged since the last line that has it
-  std::optional<RingReport> ring;     // none: a ring of one
+  std::optional<double> mfu = {};                       // none: the peak is not known
+  std::optional<double> loss_z = {}, grad_norm_z = {};  // beside the steps before; none: too few
+  double ring_wait_seconds = 0;                         // rank 0's share of them spent waiting for ring messages
+  std::vector<std::int64_t> samples;                    // global indices of the step's sequences
+  std::vector<MemoryUse> peak;                          // by rank; none: unchanged since the last line that has it
+  std::optional<RingReport> ring;                       // none: a ring of one
 };
 
 /// Return the line of a step, without its end; loss and norm with 17 significant digits.
@@ -46,7 +49,8 @@ class MetricsFile {
   /// Told of lines that the disk refuses, and of those that it took later.
   using Warn = std::function<void(const std::string&)>;
   /// Opens the file to append to it; made if missing. Throws Error(checkpoint), as the others do.
-  MetricsFile(const std::string& path, OnFailure on_failure, Warn warn);
+  /// tensorboard: the folder for an event file of the same lines, those that are there already included; "": none.
+  MetricsFile(const std::string& path, OnFailure on_failure, Warn warn, const std::string& tensorboard = "");
   /// Appends a line. What the disk refuses leaves no torn line; policy stop: throws. Policy warn: the line waits in
   /// memory (16 MiB of them at most: then throws) and is tried again before the next one.
   void write(const std::string& line);
@@ -61,6 +65,7 @@ class MetricsFile {
   OnFailure on_failure_;
   Warn warn_;
   std::string waiting_;
+  std::optional<TensorBoardFile> events_;
   bool refused_ = false;  // and told
 };
 

@@ -31,6 +31,8 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
       world_(trace ? *traced_world_ : world),
       state_(run.config, run.table, training_purpose(run.config), world.rank(), device, pool, &world_, trace),
       skipped_steps_(run.start.skipped_steps),
+      peak_flops_(run.config.metrics.peak_flops * static_cast<double>(state_.mesh.size())),
+      useful_flops_(useful_flops(run.config.model, run.config.training, run.table)),
       allocations_(state_.allocator.allocation_count()),
       grace_(!state_.snapshot.empty()),
       saver_(
@@ -44,8 +46,13 @@ ExitCode RankTrainer::train() {
   ExitCode code = ExitCode::done;
   abort_on_error(world_, [&] {  // while the buffers of exchanges under way still live
     if (state_.rank == 0) {
-      metrics_ = std::make_unique<MetricsFile>(run_.folder.metrics_path(), run_.config.checkpoint.on_failure,
-                                               [this](const std::string& line) { log(line); });
+      metrics_ = std::make_unique<MetricsFile>(
+          run_.folder.metrics_path(), run_.config.checkpoint.on_failure, [this](const std::string& line) { log(line); },
+          run_.config.metrics.tensorboard ? run_.folder.path() : "");
+      if (peak_flops_ > 0) {
+        log(fmt::format("mfu: {}, {:.4g} FLOP/s on all ranks; {:.4g} FLOPs a step", mfu_formula, peak_flops_,
+                        useful_flops_));
+      }
     }
     try {
       code = run_steps();
@@ -284,6 +291,9 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.empty = result.empty;
   line.seconds = seconds;
   line.tokens_per_second = static_cast<double>(training.global_batch_size * training.seq_len) / seconds;
+  if (peak_flops_ > 0 && !result.empty) line.mfu = useful_flops_ / seconds / peak_flops_;
+  line.loss_z = result.empty ? std::nullopt : loss_z_.add(result.loss);
+  line.grad_norm_z = result.empty ? std::nullopt : grad_norm_z_.add(result.norm);
   line.ring_wait_seconds = ring_wait_seconds_;
   line.samples = run_.sample_indices(step);
   line.peak = peaks;
@@ -292,9 +302,9 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   metrics_->write(metrics_line(line));
   if (result.loss_spike) log(fmt::format("warning: step {}: a loss spike: {}", step, loss_spike_.last_spike()));
   progress_->update(step,
-                    result.empty
-                        ? "no token to learn from"
-                        : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}", result.loss, result.norm, result.lr),
+                    result.empty ? "no token to learn from"
+                                 : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", result.loss, result.norm,
+                                               result.lr, line.mfu ? fmt::format(" mfu={:.1f}%", 100 * *line.mfu) : ""),
                     static_cast<double>(line.tokens - run_.start.tokens));
 }
 

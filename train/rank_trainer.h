@@ -17,6 +17,8 @@
 #include "train/grace_time.h"
 #include "train/loss_spike.h"
 #include "train/metrics.h"
+#include "train/planning/work.h"
+#include "train/report/z_score.h"
 #include "train/run/run.h"
 
 namespace ringtrain {
@@ -82,6 +84,9 @@ class RankTrainer {
   std::int64_t skipped_steps_;         // without an update; this and the next: the same on every rank
   std::int64_t skipped_in_a_row_ = 0;  // of them: with numbers that are not finite
   LossSpike loss_spike_;
+  ZScore loss_z_, grad_norm_z_;           // rank 0
+  const double peak_flops_;               // of all ranks; 0: not known
+  const double useful_flops_;             // of a step
   double ring_wait_seconds_ = 0;          // this rank's, of the last step
   std::int64_t allocations_;              // by the constructor: there are no more
   bool peaks_told_ = false;               // of memory, after the first step

@@ -132,6 +132,11 @@ struct EvaluationConfig {
   std::int64_t target_blocks = 64;
 };
 
+struct MetricsConfig {
+  bool tensorboard = false;
+  double peak_flops = 0;  // of one rank, dense; 0: not known
+};
+
 struct Config {
   std::string name;  // the file's name without folder and ending; not a key
   ModelConfig model;
@@ -142,6 +147,7 @@ struct Config {
   SchedulerConfig lr_scheduler;
   CheckpointConfig checkpoint;
   EvaluationConfig evaluation;
+  MetricsConfig metrics;
 };
 
 /// What a config is read for: to run it, or to know how a checkpoint came about, which another build may have made.

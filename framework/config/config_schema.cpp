@@ -380,6 +380,11 @@ std::vector<ConfigKey> make_table() {
       integer("evaluation.target_tokens", MEMBER(evaluation.target_tokens), {1, 1024 * m},
               "tokens that each block scores, the same at every length"),
       integer("evaluation.target_blocks", MEMBER(evaluation.target_blocks), {1, 1 * m}, "blocks, over the documents"),
+
+      flag("metrics.tensorboard", MEMBER(metrics.tensorboard),
+           "write what metrics.jsonl has as TensorBoard events, too, into the run's folder"),
+      real("metrics.peak_flops", MEMBER(metrics.peak_flops), {0, 1e20},
+           "FLOP/s of one rank at its dense peak, as `plan` prints it: metrics get `mfu`; 0: they do not"),
   };
 }
 

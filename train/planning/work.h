@@ -40,7 +40,7 @@ double head_flops(const ModelConfig& model);
 /// size, T tokens of a sequence (causal; Chowdhery et al., "PaLM", 2022, appendix B, halved for the mask). A window of
 /// W counts T = 2 W at most.
 double useful_flops(const ModelConfig& model, const TrainingConfig& training, const ParameterTable& table);
-/// Return the formula of useful_flops() as text, with its numbers.
+/// What MFU divides by what, as text: useful_flops() a token.
 inline constexpr const char* mfu_formula = "(6 N + 6 L C T) FLOPs a token over the dense peak";
 
 /// Return the bytes of keys and values of one token, as the ring sends them, and of their gradients.

@@ -1,0 +1,79 @@
+// A run with metrics.tensorboard: its event file holds every number of metrics.jsonl, also after a resume that made
+// steps again; MFU is what the formula says.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/folder_test.h"
+#include "tests/support/paths.h"
+#include "tests/train/report/event_reader.h"
+
+namespace ringtrain::testing {
+namespace {
+
+using nlohmann::json;
+
+class TensorBoardRun : public FolderTest {
+ protected:
+  void run(const std::string& program, const std::string& arguments) const {
+    const std::string command =
+        "cd '" + folder + "' && '" + binary_folder() + "/" + program + "' " + arguments + " >>'" + at("log") + "' 2>&1";
+    const int code = std::system(command.c_str());
+    std::ifstream log(at("log"));
+    ASSERT_EQ(code, 0) << command << "\n" << std::string(std::istreambuf_iterator<char>(log), {});
+  }
+  std::vector<json> lines() const {
+    std::vector<json> all;
+    std::ifstream file(at("run/metrics.jsonl"));
+    for (std::string line; std::getline(file, line);) all.push_back(json::parse(line));
+    return all;
+  }
+  Scalars events() const {
+    std::ifstream stream(at("run/events.out.tfevents.0.ringtrain"), std::ios::binary);
+    double time = 0;
+    return read_events({std::istreambuf_iterator<char>(stream), {}}, &time);
+  }
+  void expect_equal(std::size_t steps) const {
+    const Scalars scalars = events();
+    std::size_t found = 0, trained = 0;
+    for (const json& line : lines()) {
+      if (line.at("kind") != "train") continue;
+      ++trained;
+      for (const auto& [key, value] : line.items()) {
+        if (key == "step" || !value.is_number()) continue;
+        ++found;
+        EXPECT_EQ(scalars.at({"train/" + key, line.at("step").get<std::uint64_t>()}), value.get<float>()) << key;
+      }
+    }
+    EXPECT_EQ(trained, steps);
+    EXPECT_EQ(scalars.size(), found);
+  }
+};
+
+TEST_F(TensorBoardRun, HoldsWhatTheMetricsHoldAlsoAfterAResume) {
+  run("prepare", "--synthetic recall --documents 40 --length 200 --output corpus.h5");
+  const std::string config = "--config '" + source_folder() +
+                             "/configs/tiny.yaml' --output run --set metrics.tensorboard=true "
+                             "--set metrics.peak_flops=2e9 --set training.steps=30 --set mesh.sequence=2";
+  run("train", config + " --stop-after 24");
+  expect_equal(24);
+  // As if the process had been killed after step 24, before its last save: steps 21 to 24 are made again.
+  std::filesystem::remove_all(at("run/checkpoints/step-00000024"));
+  run("train", config + " --resume");
+  expect_equal(30);
+  const json last = lines().back();
+  const double parameters = 26816, flops = (6 * parameters + 6 * 2 * 32 * 64) * 24 * 64;
+  EXPECT_NEAR(last.at("mfu").get<double>(), flops / last.at("seconds").get<double>() / (2 * 2e9), 1e-4);
+  EXPECT_TRUE(lines()[22].contains("loss_z"));  // after the 20th step
+  EXPECT_FALSE(lines()[10].contains("loss_z"));
+  EXPECT_TRUE(lines()[22].contains("grad_norm_z"));
+  std::ifstream log(at("log"));
+  const std::string told(std::istreambuf_iterator<char>(log), {});
+  EXPECT_NE(told.find("mfu: (6 N + 6 L C T) FLOPs a token"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
