@@ -1,0 +1,83 @@
+// The program `plan`: what scripts rely on in plan.json, and what it refuses, each with code 2 and a sentence.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/folder_test.h"
+#include "tests/support/paths.h"
+
+namespace ringtrain::testing {
+namespace {
+
+using nlohmann::json;
+
+class PlanProgram : public FolderTest {
+ protected:
+  struct Result {
+    int code;
+    std::string text;
+  };
+  Result run(const std::string& arguments) const {
+    const std::string command =
+        "cd '" + source_folder() + "' && '" + binary_folder() + "/plan' " + arguments + " >'" + at("out") + "' 2>&1";
+    const int status = std::system(command.c_str());
+    std::ifstream out(at("out"));
+    return {WEXITSTATUS(status), {std::istreambuf_iterator<char>(out), {}}};
+  }
+  void refused(const std::string& arguments, const std::string& part) const {
+    const Result result = run(arguments);
+    EXPECT_EQ(result.code, 2) << arguments << "\n" << result.text;
+    EXPECT_NE(result.text.find(part), std::string::npos) << result.text;
+  }
+};
+
+TEST_F(PlanProgram, WritesWhatScriptsRelyOn) {
+  const std::string output = "--output '" + at("plan.json") + "'";
+  const Result result = run("--config configs/long_ctx.yaml --mesh 1x2 --tokens 1M " + output);
+  ASSERT_EQ(result.code, 0) << result.text;
+  std::ifstream file(at("plan.json"));
+  const json plan = json::parse(file);
+  for (const char* field : {"step_seconds", "tokens_per_second", "mfu", "flops_per_step", "hours", "device_hours"}) {
+    EXPECT_GT(plan.at(field).get<double>(), 0) << field;
+  }
+  for (const char* field : {"compute_seconds", "transfer_seconds", "exposed_seconds", "tokens_to_hide"}) {
+    EXPECT_GE(plan.at("hop").at(field).get<double>(), 0) << field;
+  }
+  EXPECT_EQ(plan.at("hop").at("forward").size(), 2u);
+  double tags = 0;
+  const json& rank = plan.at("memory").at(0);
+  for (const char* tag : {"weights", "gradients", "optimizer", "activations", "ring", "workspace", "checkpoint"}) {
+    tags += rank.at(tag).get<double>();
+  }
+  EXPECT_EQ(tags, rank.at("total").get<double>());
+  EXPECT_EQ(plan.at("tokens").get<double>(), 31 * 32768.0);  // whole steps
+  EXPECT_NEAR(plan.at("device_hours").get<double>(), 2 * plan.at("hours").get<double>(), 1e-12);
+  EXPECT_EQ(run("--config configs/long_ctx.yaml --search " + output).code, 0);  // a former plan is replaced
+  std::ifstream again(at("plan.json"));
+  const json searched = json::parse(again);
+  EXPECT_GT(searched.at("search").size(), 3u);
+  EXPECT_EQ(searched.at("search").at(0).at("fits"), true);
+}
+
+TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
+  refused("", "--config is required");
+  refused("--config configs/tiny.yaml --hardware h20", "did you mean h200?");
+  refused("--config configs/tiny.yaml --hardware nowhere.yaml", "nowhere.yaml");
+  refused("--config configs/tiny.yaml --mesh 2by2", "--mesh 2by2: must be DATAxSEQUENCE");
+  refused("--config configs/tiny.yaml --mesh 5x1", "no multiple of mesh.data");
+  refused("--config configs/tiny.yaml --mesh 1x128", "mesh.sequence = 128 is more than training.seq_len = 64");
+  refused("--config configs/tiny.yaml --tokens many", "--tokens many");
+  refused("--config configs/tiny.yaml --straggler 3", "--straggler 3: must be RANK:FACTOR");
+  refused("--config configs/tiny.yaml --slow-link 1:2", "--slow-link 1:2: must be FROM:TO:FACTOR");
+  refused("--config configs/tiny.yaml --devices 4", "--search");
+  refused("--config configs/tiny.yaml --hardware h200 --set training.dtype=float64", "peak_flops for float64");
+  refused("--measure", "--measure needs --output");
+  std::ofstream(at("other.json")) << "{}";
+  refused("--config configs/tiny.yaml --output '" + at("other.json") + "'", "is not a plan");
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
