@@ -14,6 +14,7 @@
 #include "train/engine/step_dump.h"
 #include "train/evaluation/evaluation_report.h"
 #include "train/evaluation/evaluator.h"
+#include "train/models/load_weights.h"
 #include "train/schedule.h"
 
 namespace ringtrain {
@@ -111,14 +112,14 @@ void RankTrainer::load_state() {
   trace_step(run_.start.step + 1);
   const Span span(state_.stream.trace(), "weights");
   const RunStart& start = run_.start;
-  if (start.checkpoint) {
-    load_weights(state_, *start.checkpoint);
+  if (start.source) {
+    load_weights(state_, *start.source);
   } else {
     state_.model.initialise(run_.config.training.seed);
     state_.optimizer->initialise_weights(run_.config.training.seed);
   }
-  if (start.checkpoint && !start.weights_only) {
-    load_moments(state_, *start.checkpoint);
+  if (start.source && !start.weights_only) {
+    load_moments(state_, *start.source->checkpoint);
   } else {
     state_.optimizer->reset();
   }

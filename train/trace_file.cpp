@@ -24,12 +24,8 @@ OutputRules trace_rules(const TraceRequest& request) {
   rules.inputs = [inputs = request.inputs] {
     std::vector<std::string> files;
     for (const std::string& input : inputs) {
-      if (is_directory(input)) {
-        const std::vector<std::string> below = files_of_run(input);
-        files.insert(files.end(), below.begin(), below.end());
-      } else {
-        files.push_back(input);
-      }
+      const std::vector<std::string> read = files_of_model(input);
+      files.insert(files.end(), read.begin(), read.end());
     }
     return files;
   };

@@ -143,8 +143,7 @@ std::vector<Fact> facts_of(const Run& run) {
   }
   facts.push_back({"the data's hash", run.data_hash});
   facts.push_back({"the evaluation targets' hash", run.targets ? run.targets->hash : "none"});
-  facts.push_back(
-      {"the checkpoint to begin with", run.start.checkpoint ? to_json(run.start.checkpoint->manifest) : "none"});
+  facts.push_back({"the checkpoint to begin with", run.start.source ? run.start.source->identity : "none"});
   facts.push_back({"the last step", std::to_string(run.last_step)});
   facts.push_back({"the step to dump", run.dump.folder.empty() ? "none" : std::to_string(run.dump.step)});
   facts.push_back({"an evaluation to make up for", run.evaluates_first ? "yes" : "no"});
@@ -298,7 +297,7 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
     ThreadPool pool(compute_threads(run.config.mesh, launcher));
     RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
     trainer.load();  // what does not open or does not fit has changed nothing
-    if (run.start.checkpoint && world.rank() == launcher.process()) run.start.checkpoint->release();
+    if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
     run_on_rank_zero(world, [&] {
       begin_folder(run, log);
       if (!run.dump.folder.empty()) {

@@ -1,5 +1,8 @@
 #include "framework/storage/strict_json.h"
 
+#include <set>
+#include <vector>
+
 namespace ringtrain {
 
 namespace {
@@ -7,9 +10,17 @@ constexpr int deepest = 8;
 }
 
 nlohmann::json parse_strict_json(const std::string& text) {
+  using Event = nlohmann::json::parse_event_t;
+  if (text.find('\0') != std::string::npos) throw std::runtime_error("it holds a byte of 0");
+  std::vector<std::set<std::string>> names;  // of each object that is being read
   // Refused while it is read: what writes or frees a tree may recurse.
-  return nlohmann::json::parse(text, [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+  return nlohmann::json::parse(text, [&](int depth, Event event, nlohmann::json& value) {
     if (depth > deepest) throw std::runtime_error("nested deeper than " + std::to_string(deepest) + " levels");
+    if (event == Event::object_start) names.emplace_back();
+    if (event == Event::object_end) names.pop_back();
+    if (event == Event::key && !names.back().insert(value.get<std::string>()).second) {
+      throw std::runtime_error(value.get<std::string>() + " stands there twice");
+    }
     return true;
   });
 }

@@ -10,7 +10,8 @@
 
 namespace ringtrain {
 
-/// Return the value of a whole text. Throws for what is no JSON, and for objects and lists inside more than 8 others.
+/// Return the value of a whole text. Throws for what is no JSON, for objects and lists inside more than 8 others, and
+/// for an object that has a name twice.
 nlohmann::json parse_strict_json(const std::string& text);
 
 /// Reads members of one JSON object, each of a known name and type, and no others.

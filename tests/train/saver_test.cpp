@@ -12,6 +12,7 @@
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint_saver.h"
+#include "train/models/load_weights.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -78,7 +79,7 @@ TEST_F(Saver, AnotherMeshReadsTheVeryBits) {
       ThreadPool pool(1);
       RankState rank(other, table, training_purpose(other), world.rank(), Device::cpu(), pool, &world);
       const Checkpoint opened = open_checkpoint(checkpoint("run", 8));
-      load_weights(rank, opened);
+      load_weights(rank, model_of(opened));
       load_moments(rank, opened);
       take_snapshot(rank);
       write_state(rank, copy, 8);

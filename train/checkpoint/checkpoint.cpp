@@ -69,17 +69,8 @@ void require_finite(const TensorView& values, const std::string& name, std::int6
 
 // ---- Loading -------------------------------------------------------------------------------------------------------
 
-/// Return float32 numbers of the host as bfloat16 ones, in the front half of the same memory.
-TensorView rounded_in_place(const TensorView& values) {
-  const float* const from = values.as<float>();
-  TensorView to = values;
-  to.dtype = DType::bfloat16;
-  for (std::int64_t i = 0; i < values.numel(); ++i) to.as<BFloat16>()[i] = BFloat16::rounded(from[i]);
-  return to;
-}
-
 /// Reads elements [first, first + target.numel()) of a tensor into host or device memory, through the state's staging
-/// buffer, rounded if the target is bfloat16.
+/// buffer.
 void read(StateFiles& files, RankState& state, StateKind kind, const Parameter& parameter, std::int64_t first,
           const TensorView& target) {
   const std::int64_t end = first + target.numel();
@@ -90,8 +81,7 @@ void read(StateFiles& files, RankState& state, StateKind kind, const Parameter& 
       files.open(piece.file)
           .read_at(piece.offset + (from - piece.begin) * static_cast<std::int64_t>(size_of(dtype)), staging.data,
                    staging.bytes());
-      copy(state.stream, target.flat(from - first, to - first),
-           target.dtype == DType::bfloat16 ? rounded_in_place(staging) : staging);
+      copy(state.stream, target.flat(from - first, to - first), staging);
       state.stream.synchronize();  // the next piece comes into the same staging
     });
   }
@@ -138,21 +128,6 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
   }
   writer.finish();
   return describe_file(folder, name);
-}
-
-void load_weights(RankState& state, const Checkpoint& checkpoint) {
-  StateFiles files(checkpoint.path, checkpoint.manifest);
-  if (state.optimizer && state.optimizer->has_master_weights()) {
-    for (const ParameterSlice& slice : state.optimizer->slices()) {
-      read(files, state, StateKind::weight, state.parameters.table()[slice.parameter], slice.begin,
-           state.optimizer->weights(slice));
-    }
-  }
-  fill(state.stream, state.parameters.all_weights(), 0);  // the padding
-  const auto& table = state.parameters.table().all();
-  for (std::size_t id = 0; id < table.size(); ++id) {
-    read(files, state, StateKind::weight, table[id], 0, state.parameters.weight(static_cast<int>(id)).flat());
-  }
 }
 
 void load_moments(RankState& state, const Checkpoint& checkpoint) {

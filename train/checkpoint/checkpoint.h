@@ -22,10 +22,8 @@ void take_snapshot(RankState& state);
 /// is not finite.
 CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step);
 
-/// Reads the weights into this rank: the model's, and the optimizer's where it has its own. Throws Error(checkpoint)
-/// that names the tensor if the checkpoint's model is not this one, or its files do not hold each element once.
-void load_weights(RankState& state, const Checkpoint& checkpoint);
-/// Reads this rank's slices of the moments.
+/// Reads this rank's slices of the moments. Throws Error(checkpoint) that names the tensor if the checkpoint's model is
+/// not this one, or its files do not hold each element once. (train/models/load_weights.h reads the weights.)
 void load_moments(RankState& state, const Checkpoint& checkpoint);
 
 }  // namespace ringtrain

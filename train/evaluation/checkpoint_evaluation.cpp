@@ -13,9 +13,9 @@
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/launch.h"
-#include "train/checkpoint/checkpoint.h"
 #include "train/engine/memory_check.h"
 #include "train/evaluation/evaluator.h"
+#include "train/models/load_weights.h"
 
 namespace ringtrain {
 
@@ -52,9 +52,21 @@ std::unique_ptr<TokenFile> open_data(const std::string& path, const Config& conf
   return file;
 }
 
+/// Returns the config under which a model is evaluated: that of its run, or of a model from elsewhere the defaults.
+Config config_of(const ModelSource& source) {
+  Config config;
+  if (source.checkpoint) config = source.checkpoint->config;
+  config.model = source.model;
+  config.training.seq_len = source.context_length;
+  return config;
+}
+
 /// Sets on what, and in which precision, a checkpoint is evaluated. Its weights are float32 where it was trained in
 /// bfloat16, which a CPU does not compute in.
-void choose_device(const std::string& wanted, TrainingConfig& training) {
+void choose_device(const std::string& wanted, const std::string& dtype, TrainingConfig& training) {
+  for (const DType type : {DType::float32, DType::float64, DType::bfloat16}) {
+    if (dtype == name_of(type)) training.dtype = type;
+  }
   if (wanted == "auto") {
     if (!built_with_cuda) training.device = "cpu";
   } else {
@@ -64,7 +76,11 @@ void choose_device(const std::string& wanted, TrainingConfig& training) {
     fail(ExitCode::usage, "--device cuda: this program was built without CUDA; build it with cmake --preset cuda");
   }
   if (training.device == "cuda" && training.dtype == DType::float64) {
-    fail(ExitCode::usage, "--device cuda: the checkpoint's training.dtype is float64, which is for cpu alone");
+    fail(ExitCode::usage, "--device cuda: float64, the checkpoint's training.dtype or --dtype, is for cpu alone");
+  }
+  if (training.device == "cpu" && dtype == name_of(DType::bfloat16)) {
+    fail(ExitCode::usage,
+         "--dtype bfloat16: a CPU computes in float32 or float64; give --device cuda, or another dtype");
   }
   if (training.device == "cpu" && training.dtype == DType::bfloat16) training.dtype = DType::float32;
   training.offload = Offload::none;
@@ -78,13 +94,13 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const std::vector<int> here = launcher.ranks_here(launch.ranks);
   const int threads = threads_per_rank(options.threads_per_rank, static_cast<int>(here.size()));
   require_runnable(std::ssize(here), threads);
-  const Checkpoint checkpoint = open_checkpoint(options.checkpoint);
-  Config config = checkpoint.config;
+  const ModelSource source = open_model(options.checkpoint);
+  Config config = config_of(source);
   config.mesh.data = options.mesh.data;
   config.mesh.sequence = options.mesh.sequence;
   config.mesh.threads_per_rank = options.threads_per_rank;
   config.mesh.backend = Backend::automatic;  // as the ranks of this evaluation are started
-  choose_device(options.device, config.training);
+  choose_device(options.device, options.dtype, config.training);
   const EvaluationRequest request = resolved(options.request, config.evaluation);
   check_lengths(options, request, config);
   const auto file = open_data(options.data, config);
@@ -96,7 +112,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
 
   std::vector<LengthResult> results;
   const auto evaluate_rank = [&](Communicator& world) {
-    require_agreement(world, {{"the checkpoint", to_json(checkpoint.manifest)},
+    require_agreement(world, {{"the checkpoint", source.identity},
                               {"--data", file->hash()},
                               {"--threads-per-rank", std::to_string(options.threads_per_rank)},
                               {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
@@ -105,7 +121,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
     const Device device = device_of(config.training, world.rank(), here);
     require_carrier(config, world, device, launcher.ranks_are_processes());
     RankState state(config, table, purpose, world.rank(), device, pool, &world);
-    load_weights(state, checkpoint);
+    load_weights(state, source);
     EvaluationProgress tell;
     std::unique_ptr<Progress> progress;
     if (world.rank() == 0) {
@@ -121,7 +137,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
     });
   };
   launcher.launch({launch.ranks, config.mesh.timeout_seconds}, evaluate_rank);
-  return summary_of(checkpoint.path, config.training.seq_len, targets, std::move(results));
+  return summary_of(source.path, config.training.seq_len, targets, std::move(results));
 }
 
 }  // namespace ringtrain

@@ -16,12 +16,13 @@ struct EvaluationOptions {
   /// As target_tokens or target_blocks: what the checkpoint's config says.
   static constexpr std::int64_t of_the_checkpoint = 0;
 
-  std::string checkpoint;  // a checkpoint's folder or a run's
+  std::string checkpoint;  // whatever open_model() takes
   std::string data;        // a token file
   EvaluationRequest request;
   MeshConfig mesh;  // data and sequence; layout and timeout are the checkpoint's, the backend is the launcher's
   std::int64_t threads_per_rank = 0;
   std::string device = "auto";  // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
+  std::string dtype;            // in which to compute; "": the checkpoint's, of a model from elsewhere float32
 };
 
 /// Return the same in every process. Throws Error: usage (lengths, mesh, memory), data (the file), checkpoint, numeric.

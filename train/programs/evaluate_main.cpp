@@ -38,7 +38,7 @@ void read_mesh(std::string_view text, MeshConfig& mesh) {
 /// Return what `--output` may replace.
 OutputRules output_rules(const EvaluationOptions& options, bool overwrite) {
   const auto inputs = [options] {
-    std::vector<std::string> files = files_of_run(options.checkpoint);
+    std::vector<std::string> files = files_of_model(options.checkpoint);
     files.insert(files.end(), {options.data, manifest_path(options.data)});
     return files;
   };
@@ -59,7 +59,8 @@ int run(int argc, char** argv, Launcher& launcher) {
   options.request.target_tokens = options.request.target_blocks = EvaluationOptions::of_the_checkpoint;
   std::string mesh = "1x1", layout, output;
   bool overwrite = false;
-  app.add_option("--checkpoint", options.checkpoint, "a checkpoint's folder, or a run's (its newest checkpoint)")
+  app.add_option("--checkpoint", options.checkpoint,
+                 "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
       ->required()
       ->type_name("PATH");
   app.add_option("--data", options.data, "the token file")->required()->type_name("FILE");
@@ -87,6 +88,8 @@ int run(int argc, char** argv, Launcher& launcher) {
                  "cpu | cuda | auto: cuda if the checkpoint was made there and this build has it")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  app.add_option("--dtype", options.dtype, "float32 | float64 | bfloat16 (default: the checkpoint's; else float32)")
+      ->check(CLI::IsMember({"float32", "float64", "bfloat16"}));
   auto* output_option =
       app.add_option("--output", output, "write the results as JSON, too; replaces those of a former evaluation")
           ->type_name("FILE.json");

@@ -7,6 +7,7 @@
 #include "framework/error.h"
 #include "layers/model_spec.h"
 #include "train/checkpoint/checkpoint_folder.h"
+#include "train/models/hugging_face_config.h"
 
 namespace ringtrain {
 
@@ -66,6 +67,13 @@ std::vector<std::string> files_of_run(const std::string& path) {
        entry.increment(error)) {
     add_files(entry->path().string(), files);
   }
+  return files;
+}
+
+std::vector<std::string> files_of_model(const std::string& path) {
+  if (!is_directory(path)) return {path};
+  std::vector<std::string> files = files_of_run(path);
+  if (is_hugging_face_folder(path)) add_files(path, files);
   return files;
 }
 

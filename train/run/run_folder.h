@@ -15,6 +15,8 @@ namespace ringtrain {
 
 /// Return those files that exist of a run at path, or of a checkpoint at path: what no other output may replace.
 std::vector<std::string> files_of_run(const std::string& path);
+/// The same of whatever open_model() takes: also the files of a Hugging Face folder, or the one file that path is.
+std::vector<std::string> files_of_model(const std::string& path);
 
 /// What changes when a run trains into its folder.
 struct FolderMark {

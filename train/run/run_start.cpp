@@ -80,14 +80,14 @@ void check_same_run(const Checkpoint& checkpoint, const RunFolder& folder, const
 
 RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
   RunStart start;
-  start.checkpoint = std::move(checkpoint);
-  check_resumable(*start.checkpoint, config, data_hash, log);
-  const CheckpointManifest& manifest = start.checkpoint->manifest;
+  check_resumable(checkpoint, config, data_hash, log);
+  const CheckpointManifest manifest = checkpoint.manifest;
+  start.source = model_of(std::move(checkpoint));
   start.step = manifest.step;
   start.samples = manifest.samples;
   start.tokens = manifest.tokens;
   start.skipped_steps = manifest.skipped_steps;
-  log(fmt::format("resuming from {}: {} steps, {} tokens done", start.checkpoint->path, start.step, start.tokens));
+  log(fmt::format("resuming from {}: {} steps, {} tokens done", start.source->path, start.step, start.tokens));
   return start;
 }
 
@@ -113,9 +113,12 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
   }
 }
 
-void check_weights_fit(const Checkpoint& checkpoint, const Config& config, const Log& log) {
+void check_weights_fit(const ModelSource& source, const Config& config, const Log& log) {
+  Config theirs = source.checkpoint ? source.checkpoint->config : config;
+  theirs.model = source.model;
+  theirs.training.seq_len = source.context_length;
   std::vector<std::string> refused;
-  for (const ConfigDifference& difference : differences(checkpoint.config, config)) {
+  for (const ConfigDifference& difference : differences(theirs, config)) {
     if (!is_or_below(difference.key, "model")) {
       if (difference.key == "training.seq_len") log("not that of the weights: " + change(difference));
     } else if (any_above(difference.key, free_with_weights)) {
@@ -125,7 +128,7 @@ void check_weights_fit(const Checkpoint& checkpoint, const Config& config, const
     }
   }
   if (!refused.empty()) {
-    fail(ExitCode::checkpoint, "{}: holds the weights of another model: {}", checkpoint.path, joined(refused));
+    fail(ExitCode::checkpoint, "{}: holds the weights of another model: {}", source.path, joined(refused));
   }
 }
 
@@ -171,10 +174,10 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
   }
   RunStart start;
   if (!request.init_from.empty()) {
-    start.checkpoint = open_checkpoint(request.init_from);
+    start.source = open_model(request.init_from);
     start.weights_only = true;
-    check_weights_fit(*start.checkpoint, config, log);
-    log(fmt::format("starting with the weights of {}", start.checkpoint->path));
+    check_weights_fit(*start.source, config, log);
+    log(fmt::format("starting with the weights of {}", start.source->path));
   }
   return start;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "train/checkpoint/checkpoint_folder.h"
+#include "train/models/model_source.h"
 #include "train/run/run_folder.h"
 
 namespace ringtrain {
@@ -15,14 +16,14 @@ namespace ringtrain {
 struct StartRequest {
   bool resume = false;
   std::string resume_path;  // a checkpoint, or a run's folder; "": the newest intact checkpoint of this run's folder
-  std::string init_from;    // "": random weights
+  std::string init_from;    // whatever open_model() takes; "": random weights
 };
 
 struct RunStart {
-  std::optional<Checkpoint> checkpoint;
-  bool weights_only = false;  // --init-from
-  std::int64_t step = 0;      // done before this run begins
-  std::int64_t samples = 0;   // sequences consumed
+  std::optional<ModelSource> source;  // of the weights; of a resume it is a checkpoint
+  bool weights_only = false;          // --init-from
+  std::int64_t step = 0;              // done before this run begins
+  std::int64_t samples = 0;           // sequences consumed
   std::int64_t tokens = 0;
   std::int64_t skipped_steps = 0;  // of the steps done: without an update
 };
@@ -45,6 +46,6 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
 void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log);
 /// Throws Error(checkpoint) if the weights belong to another model; rope scaling and theta, window, and everything
 /// outside model may differ.
-void check_weights_fit(const Checkpoint& checkpoint, const Config& config, const Log& log);
+void check_weights_fit(const ModelSource& source, const Config& config, const Log& log);
 
 }  // namespace ringtrain

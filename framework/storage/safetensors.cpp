@@ -1,0 +1,233 @@
+#include "framework/storage/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "framework/error.h"
+#include "framework/storage/safetensors_json.h"
+#include "framework/storage/strict_json.h"
+
+namespace ringtrain {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t longest_header = 100'000'000;  // the reference's
+constexpr const char* single_file = "model.safetensors";
+constexpr const char* index_file = "model.safetensors.index.json";
+
+/// An element type of the format.
+struct FileType {
+  std::string_view name;
+  int bits;
+  StoredType type = StoredType::unsupported;
+};
+constexpr std::array file_types{FileType{"BOOL", 8},
+                                FileType{"F4", 4},
+                                FileType{"F6_E2M3", 6},
+                                FileType{"F6_E3M2", 6},
+                                FileType{"U8", 8},
+                                FileType{"I8", 8},
+                                FileType{"F8_E5M2", 8},
+                                FileType{"F8_E4M3", 8},
+                                FileType{"F8_E8M0", 8},
+                                FileType{"F8_E4M3FNUZ", 8},
+                                FileType{"F8_E5M2FNUZ", 8},
+                                FileType{"I16", 16},
+                                FileType{"U16", 16},
+                                FileType{"F16", 16, StoredType::float16},
+                                FileType{"BF16", 16, StoredType::bfloat16},
+                                FileType{"I32", 32},
+                                FileType{"U32", 32},
+                                FileType{"F32", 32, StoredType::float32},
+                                FileType{"C64", 64},
+                                FileType{"F64", 64, StoredType::float64},
+                                FileType{"I64", 64},
+                                FileType{"U64", 64}};
+
+const FileType& file_type(const std::string& path, const SafetensorsEntry& entry) {
+  const auto* const found = std::ranges::find(file_types, entry.dtype, &FileType::name);
+  if (found != file_types.end()) return *found;
+  fail(ExitCode::checkpoint, "{}: {} has dtype {}, which the safetensors format has not", path, plain_text(entry.name),
+       plain_text(entry.dtype));
+}
+
+/// Returns the bytes that a tensor's shape needs.
+std::uint64_t bytes_needed(const std::string& path, const SafetensorsEntry& entry, const FileType& type) {
+  std::uint64_t elements = 1, bits = 0;
+  bool fits = true;
+  for (const std::uint64_t size : entry.shape) fits = fits && !__builtin_mul_overflow(elements, size, &elements);
+  fits = fits && !__builtin_mul_overflow(elements, static_cast<std::uint64_t>(type.bits), &bits);
+  if (!fits) {
+    fail(ExitCode::checkpoint, "{}: the shape of {} has more elements than a file can hold", path,
+         plain_text(entry.name));
+  }
+  if (bits % 8 != 0) {
+    fail(ExitCode::checkpoint, "{}: {} of {} ends inside a byte ({} bits)", path, plain_text(entry.name), entry.dtype,
+         bits);
+  }
+  return bits / 8;
+}
+
+/// Throws unless path, followed, stands in the folder, or in the blobs of the hub's cache that the folder belongs to.
+void require_inside(const std::string& folder, const std::string& path) {
+  std::error_code error;
+  const fs::path home = fs::canonical(folder, error), place = fs::canonical(path, error).parent_path();
+  if (error) return;  // what cannot be followed cannot be opened either, which says why
+  if (place == home) return;
+  const bool cached = home.parent_path().filename() == "snapshots";
+  if (cached && place == home.parent_path().parent_path() / "blobs") return;
+  fail(ExitCode::checkpoint, "{}: is a link that leads out of its folder, to {}; put the file itself there", path,
+       place.string());
+}
+
+void require_plain_name(const std::string& index, const std::string& name) {
+  const bool plain =
+      !name.empty() && name != "." && name != ".." && name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
+  if (plain) return;
+  fail(ExitCode::checkpoint, "{}: weight_map names \"{}\"; it may only name files of its own folder", index,
+       plain_text(name));
+}
+
+/// Returns which tensors each file of an index has.
+std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
+  std::map<std::string, std::set<std::string>> files;
+  try {
+    const nlohmann::json json = parse_strict_json(read_file(path, ExitCode::checkpoint));
+    for (const auto& [tensor, file] : json.at("weight_map").items()) {
+      require_plain_name(path, file.get<std::string>());
+      files[file.get<std::string>()].insert(tensor);
+    }
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::checkpoint, "{}: is no index of safetensors files: {}", path, plain_text(error.what()));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(ExitCode::checkpoint, "{}: is no index of safetensors files: {}", path, plain_text(error.what()));
+  }
+  if (files.empty()) fail(ExitCode::checkpoint, "{}: its weight_map is empty", path);
+  return files;
+}
+
+/// Adds a file's tensors; of a shard, exactly those that the index expects there.
+void add_file(StoredTensors& all, const std::string& path, const std::set<std::string>* expected) {
+  std::size_t found = 0;
+  for (StoredTensor& tensor : read_safetensors_file(path)) {
+    tensor.file = all.files.size();
+    if (expected) {
+      if (const StoredTensor* other = all.find(tensor.name)) {
+        fail(ExitCode::checkpoint, "{}: has {}, which {} has, too", path, plain_text(tensor.name),
+             all.files[other->file]);
+      }
+      if (!expected->contains(tensor.name)) {
+        fail(ExitCode::checkpoint, "{}: has {}, which {} does not place there", path, plain_text(tensor.name),
+             index_file);
+      }
+      ++found;
+    }
+    std::string name = tensor.name;
+    all.tensors.emplace(std::move(name), std::move(tensor));
+  }
+  all.files.push_back(path);
+  if (!expected || found == expected->size()) return;
+  for (const std::string& name : *expected) {
+    const StoredTensor* tensor = all.find(name);
+    if (tensor && all.files[tensor->file] == path) continue;
+    fail(ExitCode::checkpoint, "{}: lacks {}, which {} places there", path, plain_text(name), index_file);
+  }
+}
+
+}  // namespace
+
+std::vector<StoredTensor> parse_safetensors_header(std::string_view header, std::int64_t file_bytes,
+                                                   const std::string& path) {
+  std::vector<SafetensorsEntry> entries;
+  try {
+    entries = parse_safetensors_json(header);
+  } catch (const std::exception& error) {
+    fail(ExitCode::checkpoint, "{}: its safetensors header is not valid: {}", path, plain_text(error.what()));
+  }
+  std::ranges::sort(entries, {}, [](const SafetensorsEntry& entry) {
+    return std::tuple(entry.begin, entry.end, std::string_view(entry.name));
+  });
+  const std::int64_t data = 8 + std::ssize(header);
+  std::uint64_t end = 0;
+  std::vector<StoredTensor> tensors;
+  for (const SafetensorsEntry& entry : entries) {
+    if (entry.begin != end || entry.end < entry.begin) {
+      fail(ExitCode::checkpoint, "{}: {} lies at bytes {} to {} of the data, but the tensor before it ends at {}", path,
+           plain_text(entry.name), entry.begin, entry.end, end);
+    }
+    end = entry.end;
+    const FileType& type = file_type(path, entry);
+    if (const std::uint64_t needed = bytes_needed(path, entry, type); end - entry.begin != needed) {
+      fail(ExitCode::checkpoint, "{}: {} has {} bytes, but its shape and {} need {}", path, plain_text(entry.name),
+           end - entry.begin, type.name, needed);
+    }
+    if (end > static_cast<std::uint64_t>(file_bytes)) break;  // told below
+    tensors.push_back({.name = entry.name,
+                       .type = type.type,
+                       .type_name = entry.dtype,
+                       .shape = {entry.shape.begin(), entry.shape.end()},
+                       .offset = data + static_cast<std::int64_t>(entry.begin),
+                       .bytes = static_cast<std::int64_t>(entry.end - entry.begin)});
+  }
+  if (const auto left = static_cast<std::uint64_t>(file_bytes - data); end != left) {
+    fail(ExitCode::checkpoint, "{}: holds {} bytes of tensors, but its header describes {}; it is {}", path, left, end,
+         end > left ? "cut off" : "followed by foreign bytes");
+  }
+  return tensors;
+}
+
+std::vector<StoredTensor> read_safetensors_file(const std::string& path) {
+  const File file = File::open(path, ExitCode::checkpoint);
+  const std::int64_t bytes = file.size();
+  if (bytes < 8) fail(ExitCode::checkpoint, "{}: has {} bytes, too few for a safetensors file", path, bytes);
+  std::uint64_t length = 0;
+  file.read_at(0, &length, sizeof length);
+  if (length > longest_header) {
+    fail(ExitCode::checkpoint, "{}: its header would have {} bytes, more than the {} that safetensors allows", path,
+         length, longest_header);
+  }
+  if (const auto end = static_cast<std::int64_t>(length) + 8; end > bytes) {
+    fail(ExitCode::checkpoint, "{}: has {} bytes, but its header alone ends at {}; it is cut off", path, bytes, end);
+  }
+  std::string header(length, '\0');
+  file.read_at(8, header.data(), header.size());
+  return parse_safetensors_header(header, bytes, path);
+}
+
+StoredTensors read_safetensors_folder(const std::string& folder) {
+  StoredTensors all;
+  const std::string single = folder + "/" + single_file, index = folder + "/" + index_file;
+  if (path_exists(single, ExitCode::checkpoint)) {
+    require_inside(folder, single);
+    add_file(all, single, nullptr);
+    return all;
+  }
+  if (!path_exists(index, ExitCode::checkpoint)) {
+    fail(ExitCode::checkpoint, "{}: has neither {} nor {}; weights in another format (pytorch_model.bin) are not read",
+         folder, single_file, index_file);
+  }
+  for (const auto& [name, expected] : read_index(index)) {
+    require_inside(folder, folder + "/" + name);
+    add_file(all, folder + "/" + name, &expected);
+  }
+  return all;
+}
+
+bool holds_safetensors(const std::string& folder) {
+  return path_exists(folder + "/" + single_file, ExitCode::checkpoint) ||
+         path_exists(folder + "/" + index_file, ExitCode::checkpoint);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,33 @@
+// Files of the safetensors format: the length of a JSON header, the header, and the tensors' bytes (its reference:
+// github.com/huggingface/safetensors, safetensors/src/tensor.rs). The reader keeps the reference's rules to the letter
+// and refuses what the reference leaves to chance: a name twice. What it reads may be hostile.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/storage/stored_tensor.h"
+
+namespace ringtrain {
+
+/// Returns the tensors that a header describes, sorted by where they lie, with offsets from the start of a file of
+/// `file_bytes` bytes whose header it is; `file` is left 0. Element types that stored_tensor.h does not read are
+/// StoredType::unsupported, after the same checks. Throws Error(checkpoint) that names `path`, and the tensor, for
+/// anything that the reference refuses.
+std::vector<StoredTensor> parse_safetensors_header(std::string_view header, std::int64_t file_bytes,
+                                                   const std::string& path);
+
+/// Reads the header of a file. Throws Error(checkpoint).
+std::vector<StoredTensor> read_safetensors_file(const std::string& path);
+
+/// Reads where all tensors of a folder lie: those of model.safetensors, or, where there is none, of the files that
+/// model.safetensors.index.json names. Throws Error(checkpoint) if the index names a path instead of a file of the
+/// folder, a link that leads out of it, a file without a tensor that it should have, or with one that the index places
+/// elsewhere. (The hub's cache is made of links from snapshots/REVISION to blobs beside it: those may be followed.)
+StoredTensors read_safetensors_folder(const std::string& folder);
+
+/// Returns whether a folder holds model.safetensors or an index of shards.
+bool holds_safetensors(const std::string& folder);
+
+}  // namespace ringtrain

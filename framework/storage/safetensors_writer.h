@@ -1,0 +1,43 @@
+// Writes safetensors files, byte for byte as the reference does (safetensors/src/tensor.rs, prepare()): tensors by
+// element type, widest first, then by name; compact JSON, padded with spaces to a multiple of 8 bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/storage/stored_tensor.h"
+
+namespace ringtrain {
+
+class SafetensorsWriter {
+ public:
+  /// A tensor to write: type is float32, float16 or bfloat16.
+  struct Entry {
+    std::string name;
+    StoredType type = StoredType::float32;
+    std::vector<std::int64_t> shape;
+  };
+
+  /// Creates the file, which must not exist, reserves its room on the disk and writes the header. Throws
+  /// Error(checkpoint).
+  SafetensorsWriter(const std::string& path, std::vector<Entry> entries);
+
+  /// Returns the tensors in the order in which their bytes must be appended.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  /// Writes the next bytes of the data.
+  void append(const void* data, std::size_t bytes);
+  /// Brings the file, to which all bytes have been appended, to the disk.
+  void finish();
+
+ private:
+  std::vector<StoredTensor> tensors_;
+  File file_;
+  std::int64_t written_ = 0, end_ = 0;  // bytes, from the file's start
+};
+
+/// Returns the name of the format for a type that can be written: F32, F16 or BF16.
+const char* safetensors_name(StoredType type);
+
+}  // namespace ringtrain

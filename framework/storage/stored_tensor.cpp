@@ -1,0 +1,187 @@
+#include "framework/storage/stored_tensor.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "framework/error.h"
+#include "framework/storage/half.h"
+
+namespace ringtrain {
+
+static_assert(std::endian::native == std::endian::little, "files of weights are little-endian, and read as they are");
+
+namespace {
+
+constexpr std::int64_t quantized_block = 32;
+
+template <class T>
+T load(const char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+/// Widens or rounds plain elements of type T.
+template <class T, class Real>
+void decode_plain(const char* from, std::int64_t count, Real* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<Real>(load<T>(from + i * std::int64_t{sizeof(T)}));
+}
+
+template <class Real>
+void decode_halves(const char* from, std::int64_t count, float (*value)(std::uint16_t), Real* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<Real>(value(load<std::uint16_t>(from + 2 * i)));
+}
+
+/// A block of 4-bit numbers: byte i holds element i in its low half and element i + 16 in its high half.
+template <class Real>
+void decode_nibbles(const char* from, Real scale, Real low, Real* to) {
+  for (std::int64_t i = 0; i < quantized_block / 2; ++i) {
+    const auto byte = static_cast<unsigned char>(from[i]);
+    to[i] = static_cast<Real>(byte & 0xFU) * scale + low;
+    to[i + quantized_block / 2] = static_cast<Real>(byte >> 4) * scale + low;
+  }
+}
+
+template <class Real>
+void decode_block(StoredType type, const char* from, Real* to) {
+  const auto scale = static_cast<Real>(float16_value(load<std::uint16_t>(from)));
+  if (type == StoredType::q8_0) {
+    for (std::int64_t i = 0; i < quantized_block; ++i)
+      to[i] = scale * static_cast<Real>(load<std::int8_t>(from + 2 + i));
+  } else if (type == StoredType::q4_0) {
+    decode_nibbles(from + 2, scale, -8 * scale, to);
+  } else {
+    decode_nibbles(from + 4, scale, static_cast<Real>(float16_value(load<std::uint16_t>(from + 2))), to);
+  }
+}
+
+template <class Real>
+std::uint16_t half_bits(StoredType type, Real value) {
+  return type == StoredType::float16 ? float16_bits(value) : bfloat16_bits(value);
+}
+
+}  // namespace
+
+std::int64_t block_elements(StoredType type) {
+  return type == StoredType::q8_0 || type == StoredType::q4_0 || type == StoredType::q4_1 ? quantized_block : 1;
+}
+
+std::int64_t block_bytes(StoredType type) {
+  switch (type) {
+    case StoredType::float64:
+      return 8;
+    case StoredType::float32:
+      return 4;
+    case StoredType::float16:
+    case StoredType::bfloat16:
+      return 2;
+    case StoredType::q8_0:
+      return 2 + quantized_block;
+    case StoredType::q4_0:
+      return 2 + quantized_block / 2;
+    case StoredType::q4_1:
+      return 4 + quantized_block / 2;
+    case StoredType::unsupported:
+      break;
+  }
+  fail(ExitCode::internal, "a tensor of an unsupported type has no known size");
+}
+
+std::int64_t stored_bytes(StoredType type, std::int64_t elements) {
+  return elements / block_elements(type) * block_bytes(type);
+}
+
+template <class Real>
+void decode(StoredType type, const char* from, std::int64_t count, Real* to) {
+  switch (type) {
+    case StoredType::float64:
+      return decode_plain<double>(from, count, to);
+    case StoredType::float32:
+      return decode_plain<float>(from, count, to);
+    case StoredType::float16:
+      return decode_halves(from, count, float16_value, to);
+    case StoredType::bfloat16:
+      return decode_halves(from, count, bfloat16_value, to);
+    default:
+      break;
+  }
+  for (std::int64_t i = 0; i < count; i += quantized_block, from += block_bytes(type)) decode_block(type, from, to + i);
+}
+
+template <class Real>
+void encode(StoredType type, const Real* from, std::int64_t count, char* to) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (type == StoredType::float32) {
+      const auto value = static_cast<float>(from[i]);
+      std::memcpy(to + 4 * i, &value, 4);
+    } else {
+      const std::uint16_t bits = half_bits(type, from[i]);
+      std::memcpy(to + 2 * i, &bits, 2);
+    }
+  }
+}
+
+template void decode(StoredType, const char*, std::int64_t, float*);
+template void decode(StoredType, const char*, std::int64_t, double*);
+template void encode(StoredType, const float*, std::int64_t, char*);
+template void encode(StoredType, const double*, std::int64_t, char*);
+
+std::int64_t element_count(const std::vector<std::int64_t>& shape) {
+  std::uint64_t product = 1;  // of [2^62, 2, 0] it passes what a signed number holds
+  for (const std::int64_t size : shape) product *= static_cast<std::uint64_t>(size);
+  return static_cast<std::int64_t>(product);
+}
+
+const StoredTensor* StoredTensors::find(std::string_view name) const {
+  const auto found = tensors.find(name);
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
+template <class Real>
+void StoredTensorReader::read(const StoredTensor& tensor, std::int64_t begin, std::int64_t count, Real* to) {
+  const std::string& path = tensors_.files[tensor.file];
+  if (tensor.type == StoredType::unsupported) {
+    fail(ExitCode::checkpoint, "{}: {} is of type {}, which cannot be read; convert it to F32, F16 or BF16", path,
+         plain_text(tensor.name), plain_text(tensor.type_name));
+  }
+  if (!file_.is_open() || file_.path() != path) file_ = File::open(path, ExitCode::checkpoint);
+  const std::int64_t width = block_elements(tensor.type), size = block_bytes(tensor.type), end = begin + count;
+  const std::int64_t max_blocks = (std::int64_t{1} << 17) / width;
+  std::vector<Real> aside;  // of slices that begin or end inside a block
+  while (begin < end) {
+    const std::int64_t first = begin / width, blocks = std::min((end + width - 1) / width - first, max_blocks);
+    bytes_.resize(static_cast<std::size_t>(blocks * size));
+    file_.read_at(tensor.offset + first * size, bytes_.data(), bytes_.size());
+    const std::int64_t from = first * width, until = std::min(end, (first + blocks) * width);
+    if (from == begin && until == from + blocks * width) {
+      decode(tensor.type, bytes_.data(), until - begin, to);
+    } else {
+      aside.resize(static_cast<std::size_t>(blocks * width));
+      decode(tensor.type, bytes_.data(), blocks * width, aside.data());
+      std::copy(aside.begin() + (begin - from), aside.begin() + (until - from), to);
+    }
+    to += until - begin;
+    begin = until;
+  }
+}
+
+template void StoredTensorReader::read(const StoredTensor&, std::int64_t, std::int64_t, float*);
+template void StoredTensorReader::read(const StoredTensor&, std::int64_t, std::int64_t, double*);
+
+std::string plain_text(std::string_view text) {
+  constexpr std::size_t longest = 120;
+  std::string result(text.substr(0, longest));
+  for (char& c : result) {
+    if (c < 0x20 || c > 0x7E) c = '?';
+  }
+  return text.size() > longest ? result + "..." : result;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,79 @@
+// Tensors in files of other programs: their element types, plain or in blocks of quantized numbers, and any slice of
+// them as float32 or float64. safetensors.h and gguf.h say where the tensors of a file lie.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/storage/files.h"
+
+namespace ringtrain {
+
+/// q8_0, q4_0, q4_1: GGUF's blocks of 32 numbers with one float16 scale; q4_1 also has a float16 minimum.
+enum class StoredType : std::uint8_t { float64, float32, float16, bfloat16, q8_0, q4_0, q4_1, unsupported };
+
+/// Returns the elements of a block: 1 for plain types.
+std::int64_t block_elements(StoredType type);
+/// Returns the bytes of a block. Requires a supported type.
+std::int64_t block_bytes(StoredType type);
+/// Returns the bytes of elements, a whole number of blocks.
+std::int64_t stored_bytes(StoredType type, std::int64_t elements);
+
+/// Writes the `count` numbers of whole blocks to `to`, little-endian in the file; from may have any alignment. Real:
+/// float or double. Exact but for float64 as float32, which is rounded to nearest.
+template <class Real>
+void decode(StoredType type, const char* from, std::int64_t count, Real* to);
+
+/// Writes numbers as float32, float16 or bfloat16 of a file, each rounded once to nearest.
+template <class Real>
+void encode(StoredType type, const Real* from, std::int64_t count, char* to);
+
+/// Returns the product of a shape, 1 of a scalar.
+std::int64_t element_count(const std::vector<std::int64_t>& shape);
+
+/// Where a tensor of a file lies. Shape: outermost dimension first, row-major.
+struct StoredTensor {
+  std::string name;
+  StoredType type = StoredType::unsupported;
+  std::string type_name;  // the file's own, for messages
+  std::vector<std::int64_t> shape;
+  std::int64_t offset = 0;  // bytes, from the file's start
+  std::int64_t bytes = 0;
+  std::size_t file = 0;  // of StoredTensors::files
+
+  std::int64_t elements() const { return element_count(shape); }
+};
+
+/// The tensors of one or more files, by name. A plain value.
+struct StoredTensors {
+  std::vector<std::string> files;  // paths
+  std::map<std::string, StoredTensor, std::less<>> tensors;
+
+  const StoredTensor* find(std::string_view name) const;
+};
+
+/// Reads slices. One file is open at a time, and at most 2 MiB are in memory. Used by one thread.
+class StoredTensorReader {
+ public:
+  /// tensors must outlive it.
+  explicit StoredTensorReader(const StoredTensors& tensors) : tensors_(tensors) {}
+  /// Reads elements [begin, begin + count) of the flattened tensor. Throws Error(checkpoint) that names file and tensor
+  /// if its type is unsupported or the file ends before.
+  template <class Real>
+  void read(const StoredTensor& tensor, std::int64_t begin, std::int64_t count, Real* to);
+
+ private:
+  const StoredTensors& tensors_;
+  File file_;
+  std::string bytes_;
+};
+
+/// Returns text of a file for a message: what is not plain ASCII as '?', at most 120 bytes.
+std::string plain_text(std::string_view text);
+/// Returns "[2, 3]".
+std::string shape_text(const std::vector<std::int64_t>& shape);
+
+}  // namespace ringtrain

@@ -1,0 +1,160 @@
+// Models as transformers saves them (tests/models/make_folders.py): what they compute, and what an export makes of
+// them.
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "data/token_file_writer.h"
+#include "parallel/launch/launch.h"
+#include "tests/support/paths.h"
+#include "tests/train/train_fixture.h"
+#include "train/evaluation/checkpoint_evaluation.h"
+#include "train/models/export_model.h"
+#include "train/models/model_source.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string folder_of(const std::string& name) {
+  return source_folder() + "/tests/models/folders/" + name;
+}
+
+/// Returns the path that a program is given: the folder, or the GGUF file in it.
+std::string model_of_folder(const std::string& name) {
+  return name == "gguf" ? folder_of(name) + "/model.gguf" : folder_of(name);
+}
+
+nlohmann::json expected_of(const std::string& name) {
+  return nlohmann::json::parse(content_of(folder_of(name) + "/expected.json"));
+}
+
+class FolderModel : public TrainTest {
+ protected:
+  /// Writes the tokens that a folder's numbers are of, one document. Returns the path.
+  std::string tokens_of(const nlohmann::json& expected) const {
+    const std::vector<std::int32_t> tokens = expected["tokens"];
+    TokenFilePlan plan;
+    plan.vocab_size = expected["vocab_size"];
+    plan.tokens = std::ssize(tokens);
+    plan.documents = plan.first_validation_document = 1;
+    TokenFileWriter writer(at("tokens.h5"), plan);
+    writer.append({tokens.data(), tokens.size() - 1});
+    writer.end_document();
+    writer.finish();
+    return at("tokens.h5");
+  }
+  /// Returns the nll at each context length that the folder's numbers are of.
+  static std::vector<double> nll(const std::string& model, const std::string& data, const nlohmann::json& expected,
+                                 std::int64_t ring) {
+    EvaluationOptions options;
+    options.checkpoint = model;
+    options.data = data;
+    options.request = {expected["context_lengths"], expected["target_tokens"], 1};
+    options.mesh.sequence = ring;
+    options.dtype = "float64";
+    Launcher threads;
+    std::vector<double> values;
+    for (const LengthResult& result : evaluate_checkpoint(options, threads).results) values.push_back(result.nll.value);
+    return values;
+  }
+  static StoredType dtype_of(const nlohmann::json& expected) {
+    return expected["dtype"] == "bfloat16"  ? StoredType::bfloat16
+           : expected["dtype"] == "float16" ? StoredType::float16
+                                            : StoredType::float32;
+  }
+};
+
+class Folders : public FolderModel, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(Folders, ComputeWhatTransformersDoes) {
+  const nlohmann::json expected = expected_of(GetParam());
+  const std::vector<double> theirs = expected["nll"];
+  const std::string data = tokens_of(expected);
+  for (const std::int64_t ring : {1, 2, 3}) {
+    EXPECT_LT(relative_difference(nll(model_of_folder(GetParam()), data, expected, ring), theirs), 1e-9)
+        << ring << " ranks";
+  }
+}
+
+TEST_P(Folders, ComeOutAsTheyWentIn) {
+  const nlohmann::json expected = expected_of(GetParam());
+  if (expected["dtype"] == "float64" || expected["dtype"] == "mixed")
+    GTEST_SKIP() << "such files are read, not written";
+  // The original GPT-2 comes out with the names that transformers gives it.
+  const std::string theirs = folder_of(std::string(GetParam()) == "gpt2_original" ? "gpt2" : GetParam());
+  const ModelSource source = open_model(folder_of(GetParam()));
+  export_model(source,
+               {.output = at("out"), .dtype = dtype_of(expected), .max_shard_bytes = expected["max_shard_size"]});
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(theirs)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find("safetensors") == std::string::npos) continue;
+    ++files;
+    EXPECT_EQ(content_of(at("out/" + name)), content_of(entry.path().string())) << name;
+  }
+  EXPECT_GT(files, 0);
+  // Nothing else: no part, no shard that the index does not know.
+  const auto is_weights = [](const auto& entry) {
+    return entry.path().filename().string().find("safetensors") != std::string::npos;
+  };
+  EXPECT_EQ(std::count_if(fs::directory_iterator(at("out")), fs::directory_iterator{}, is_weights), files);
+  const std::vector<double> before = expected["nll"];
+  EXPECT_EQ(nll(at("out"), tokens_of(expected), expected, 1), nll(folder_of(GetParam()), at("tokens.h5"), expected, 1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Folders,
+                         ::testing::Values("llama", "llama_tied", "llama_float64", "mistral", "qwen2", "qwen3", "gpt2",
+                                           "gpt2_untied", "gpt2_original", "gguf"));
+
+TEST_F(FolderModel, ARunBeginsWithTheirWeightsAndIsExportedTheSameFromAnyMesh) {
+  TextPlan plan;
+  plan.vocab_size = 48;
+  const std::string data = write_tokens("text.h5", plan);
+  for (const int ring : {1, 2}) {
+    const std::string output = fmt::format("run{}", ring);
+    const Config config = tiny(
+        data, {"model.architecture=qwen3", "model.vocab_size=48", "model.hidden_size=16", "model.num_hidden_layers=2",
+               "model.num_attention_heads=4", "model.num_key_value_heads=2", "model.head_dim=8",
+               "model.intermediate_size=24", "model.rope_theta=10000", "model.rms_norm_eps=1e-6",
+               "model.tie_word_embeddings=false", "training.steps=1", "optimizer.lr=1e-300", "optimizer.weight_decay=0",
+               "mesh.layout=contiguous", fmt::format("mesh.sequence={}", ring)});
+    StartRequest start;
+    start.init_from = folder_of("qwen3");
+    run(config, output, start);
+    export_model(open_model(at(output)),
+                 {.output = at(output + "-out"), .max_shard_bytes = expected_of("qwen3")["max_shard_size"]});
+    for (const char* name :
+         {"model-00001-of-00003.safetensors", "model-00003-of-00003.safetensors", "model.safetensors.index.json"}) {
+      EXPECT_EQ(content_of(at(output + "-out/" + name)), content_of(folder_of("qwen3") + "/" + name)) << name;
+    }
+  }
+}
+
+TEST_F(FolderModel, AnExportNeverWritesOverAnythingAndLeavesNothingHalf) {
+  const ModelSource source = open_model(folder_of("llama"));
+  export_model(source, {.output = at("out")});
+  const std::string again = error_of(ExitCode::usage, [&] { export_model(source, {.output = at("out")}); });
+  EXPECT_NE(again.find("exists already"), std::string::npos);
+}
+
+TEST(Shards, AreFilledInOrderAndALargeTensorHasItsOwn) {
+  using Shards = std::vector<std::vector<std::size_t>>;
+  EXPECT_EQ(split_into_shards({4, 4, 4, 2}, 8), (Shards{{0, 1}, {2, 3}}));
+  EXPECT_EQ(split_into_shards({4, 20, 4, 1}, 8), (Shards{{1}, {0, 2}, {3}}));
+  EXPECT_EQ(split_into_shards({3}, 3), (Shards{{0}}));
+  EXPECT_EQ(split_into_shards({20, 20}, 8), (Shards{{0}, {1}}));
+}
+
+TEST(ByteCounts, HaveTheUnitsOfTransformersAndBinaryOnes) {
+  EXPECT_EQ(parse_byte_count("5GB", "--max-shard-size"), 5'000'000'000);
+  EXPECT_EQ(parse_byte_count("1GiB", "--max-shard-size"), 1 << 30);
+  EXPECT_EQ(parse_byte_count("4096", "--max-shard-size"), 4096);
+  for (const char* wrong : {"", "GB", "0", "-1", "5 GB", "5gb", "99999999999TB"}) {
+    error_of(ExitCode::usage, [&] { parse_byte_count(wrong, "--max-shard-size"); });
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,276 @@
+#include "train/models/export_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "framework/error.h"
+#include "framework/profile/progress.h"
+#include "framework/storage/safetensors_writer.h"
+#include "layers/model_parameters.h"
+#include "train/models/hugging_face_config.h"
+#include "train/models/hugging_face_names.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t large_model = 50'000'000;  // parameters: writing them may take seconds
+constexpr std::int64_t slice_elements = std::int64_t{1} << 20;
+
+/// What stands beside a model's weights and is not made by training.
+constexpr std::array carried_files{"generation_config.json",
+                                   "tokenizer.json",
+                                   "tokenizer_config.json",
+                                   "tokenizer.model",
+                                   "special_tokens_map.json",
+                                   "added_tokens.json",
+                                   "vocab.json",
+                                   "merges.txt",
+                                   "chat_template.jinja",
+                                   "chat_template.json"};
+
+/// A tensor of the folder, and the parameters that it is made of, side by side.
+struct Export {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  bool transposed = false;
+  std::vector<const Parameter*> parts;
+
+  std::int64_t elements() const { return element_count(shape); }
+};
+
+/// Returns the tensors in their class's order.
+std::vector<Export> tensors_of(const ModelConfig& model, const ParameterTable& table) {
+  const Places places = hugging_face_places(model);
+  std::vector<Export> tensors;
+  for (const Parameter* parameter : in_class_order(model, table)) {
+    TensorPlace place = places(*parameter);
+    const auto same = std::ranges::find(tensors, place.name, &Export::name);
+    if (same == tensors.end()) {
+      tensors.push_back(
+          {std::move(place.name), std::move(place.shape), place.form == TensorPlace::Form::transposed, {parameter}});
+    } else {
+      same->parts.push_back(parameter);
+    }
+  }
+  return tensors;
+}
+
+/// Writes tensors one after the other into a file that waits for them in this order.
+class TensorCopy {
+ public:
+  TensorCopy(WeightSource& weights, StoredType type, std::int64_t parameters) : weights_(weights), type_(type) {
+    if (parameters >= large_model) progress_ = std::make_unique<Progress>("export", parameters);
+  }
+
+  void copy(const Export& tensor, SafetensorsWriter& file) {
+    if (tensor.transposed) {
+      copy_transposed(tensor, file);
+    } else {
+      for (const Parameter* part : tensor.parts) copy_plain(tensor, *part, file);
+    }
+    done_ += tensor.elements();
+    if (progress_) progress_->update(done_, "", static_cast<double>(done_), "parameters");
+  }
+
+ private:
+  /// Fills to[0, count) with elements of a parameter from `begin` on.
+  void read(const Parameter& parameter, std::int64_t begin, std::int64_t count, double* to) {
+    weights_.read(parameter, begin, host_view(to, {count}));
+  }
+
+  /// Appends the values as the file has them.
+  void append(const Export& tensor, const std::vector<double>& values, SafetensorsWriter& file) {
+    const std::int64_t count = std::ssize(values);
+    bytes_.resize(static_cast<std::size_t>(stored_bytes(type_, count)));
+    encode(type_, values.data(), count, bytes_.data());
+    stored_.resize(values.size());
+    decode(type_, bytes_.data(), count, stored_.data());
+    const auto lost = std::ranges::find_if(stored_, [](double value) { return !std::isfinite(value); });
+    if (lost != stored_.end()) {
+      fail(ExitCode::numeric, "{} holds {}, which {} cannot hold; choose another --dtype", tensor.name,
+           values[static_cast<std::size_t>(lost - stored_.begin())], safetensors_name(type_));
+    }
+    file.append(bytes_.data(), bytes_.size());
+  }
+
+  void copy_plain(const Export& tensor, const Parameter& part, SafetensorsWriter& file) {
+    const std::int64_t end = part.shape.numel();
+    for (std::int64_t at = 0; at < end; at += slice_elements) {
+      values_.resize(static_cast<std::size_t>(std::min(slice_elements, end - at)));
+      read(part, at, std::ssize(values_), values_.data());
+      append(tensor, values_, file);
+    }
+  }
+
+  /// The tensor is [in, out], of parts [out of the part, in]: rows of the tensor are made of columns of the parts.
+  void copy_transposed(const Export& tensor, SafetensorsWriter& file) {
+    const std::int64_t in = tensor.shape[0], out = tensor.shape[1];
+    const std::int64_t band = std::clamp<std::int64_t>(slice_elements / out, 1, in);
+    for (std::int64_t first = 0; first < in; first += band) {
+      const std::int64_t rows = std::min(band, in - first);
+      values_.resize(static_cast<std::size_t>(rows * out));
+      column_.resize(static_cast<std::size_t>(rows));
+      std::int64_t o = 0;  // of the tensor
+      for (const Parameter* part : tensor.parts) {
+        for (std::int64_t row = 0; row < part->shape[0]; ++row, ++o) {
+          read(*part, row * in + first, rows, column_.data());
+          for (std::int64_t i = 0; i < rows; ++i) {
+            values_[static_cast<std::size_t>(i * out + o)] = column_[static_cast<std::size_t>(i)];
+          }
+        }
+      }
+      append(tensor, values_, file);
+    }
+  }
+
+  WeightSource& weights_;
+  StoredType type_;
+  std::unique_ptr<Progress> progress_;
+  std::int64_t done_ = 0;  // parameters
+  std::vector<double> values_, column_, stored_;
+  std::string bytes_;
+};
+
+std::string shard_name(std::size_t shard, std::size_t shards) {
+  return shards == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, shards);
+}
+
+/// Returns the text of the index of shards, as Python's json.dumps(indent=2, sort_keys=True) makes it.
+std::string index_of(const ExportSummary& summary, const std::map<std::string, std::string>& file_of) {
+  const nlohmann::json json{{"metadata", {{"total_parameters", summary.parameters}, {"total_size", summary.bytes}}},
+                            {"weight_map", file_of}};
+  return json.dump(2) + "\n";
+}
+
+void write_weights(const ModelSource& source, const ExportOptions& options, const std::string& folder,
+                   ExportSummary& summary) {
+  const ParameterTable table = make_parameter_table(source.model);
+  const std::vector<Export> tensors = tensors_of(source.model, table);
+  std::vector<std::int64_t> bytes;
+  for (const Export& tensor : tensors) {
+    bytes.push_back(stored_bytes(options.dtype, tensor.elements()));
+    summary.parameters += tensor.elements();
+    summary.bytes += bytes.back();
+  }
+  const auto shards = split_into_shards(bytes, options.max_shard_bytes);
+  const std::unique_ptr<WeightSource> weights = source.open_weights();
+  TensorCopy copy(*weights, options.dtype, summary.parameters);
+  std::map<std::string, std::string> file_of;
+  for (std::size_t shard = 0; shard < shards.size(); ++shard) {
+    summary.files.push_back(shard_name(shard, shards.size()));
+    std::vector<SafetensorsWriter::Entry> entries;
+    std::map<std::string_view, const Export*> by_name;
+    for (const std::size_t i : shards[shard]) {
+      entries.push_back({tensors[i].name, options.dtype, tensors[i].shape});
+      by_name[tensors[i].name] = &tensors[i];
+      file_of[tensors[i].name] = summary.files.back();
+    }
+    SafetensorsWriter file(folder + "/" + summary.files.back(), std::move(entries));
+    for (const StoredTensor& tensor : file.tensors()) copy.copy(*by_name.at(tensor.name), file);
+    file.finish();
+  }
+  if (shards.size() > 1) {
+    write_file(folder + "/model.safetensors.index.json", index_of(summary, file_of), ExitCode::checkpoint);
+  }
+}
+
+const char* torch_name(StoredType type) {
+  return type == StoredType::float32 ? "float32" : type == StoredType::float16 ? "float16" : "bfloat16";
+}
+
+void carry_files(const std::string& from, const std::string& to, ExportSummary& summary) {
+  constexpr std::int64_t longest = std::int64_t{256} << 20;
+  if (from.empty()) return;
+  for (const char* name : carried_files) {
+    const std::string path = from + "/" + name;
+    if (!path_exists(path, ExitCode::checkpoint)) continue;
+    write_file(to + "/" + name, read_file(path, ExitCode::checkpoint, longest), ExitCode::checkpoint);
+    summary.carried.emplace_back(name);
+  }
+}
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> split_into_shards(const std::vector<std::int64_t>& bytes, std::int64_t limit) {
+  std::vector<std::vector<std::size_t>> shards;
+  std::vector<std::size_t> current;
+  std::int64_t filled = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] > limit) {  // goes before the file that is being filled
+      shards.push_back({i});
+      continue;
+    }
+    if (filled + bytes[i] > limit) {
+      shards.push_back(std::exchange(current, {}));
+      filled = 0;
+    }
+    current.push_back(i);
+    filled += bytes[i];
+  }
+  if (!current.empty()) shards.push_back(std::move(current));
+  return shards;
+}
+
+std::int64_t parse_byte_count(const std::string& text, const std::string& source) {
+  constexpr std::array<std::pair<std::string_view, std::int64_t>, 9> units{{{"", 1},
+                                                                            {"B", 1},
+                                                                            {"KB", 1'000},
+                                                                            {"MB", 1'000'000},
+                                                                            {"GB", 1'000'000'000},
+                                                                            {"TB", 1'000'000'000'000},
+                                                                            {"KiB", 1LL << 10},
+                                                                            {"MiB", 1LL << 20},
+                                                                            {"GiB", 1LL << 30}}};
+  std::int64_t count = 0, bytes = 0;
+  const char* const end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data(), end, count);
+  const std::string_view unit(last, static_cast<std::size_t>(end - last));
+  const auto* const known = std::ranges::find(units, unit, &std::pair<std::string_view, std::int64_t>::first);
+  if (error != std::errc{} || count < 1 || known == units.end() ||
+      __builtin_mul_overflow(count, known->second, &bytes)) {
+    fail(ExitCode::usage,
+         "{} {}: must be a number of bytes from 1 on, with KB, MB, GB, TB, KiB, MiB or GiB behind it, "
+         "e.g. 5GB",
+         source, text);
+  }
+  return bytes;
+}
+
+ExportSummary export_model(const ModelSource& source, const ExportOptions& options) {
+  const std::string like = options.like.empty() && is_hugging_face_folder(source.path) ? source.path : options.like;
+  const std::string config = write_hugging_face_config(source.model, {.dtype = torch_name(options.dtype),
+                                                                      .context_length = source.context_length,
+                                                                      .bos_token_id = source.begin_token,
+                                                                      .eos_token_ids = source.end_tokens});
+  if (path_exists(options.output)) {
+    fail(ExitCode::usage, "{}: exists already, and an export never writes over anything; choose another --output",
+         options.output);
+  }
+  make_directories(parent_directory(options.output), ExitCode::usage);
+  check_writable(parent_directory(options.output), ExitCode::usage);
+  ExportSummary summary;
+  const std::string partial = make_unique_directory(options.output, "partial", ExitCode::usage);
+  try {
+    write_weights(source, options, partial, summary);
+    carry_files(like, partial, summary);
+    write_file(partial + "/config.json", config, ExitCode::checkpoint);
+    sync_directory(partial, ExitCode::checkpoint);
+    rename_to_new(partial, options.output, ExitCode::checkpoint);
+  } catch (...) {
+    remove_tree(partial, ExitCode::checkpoint);
+    throw;
+  }
+  return summary;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,42 @@
+// A model as a Hugging Face folder: config.json, safetensors as transformers writes them, one file or shards with an
+// index, and the files of the tokenizer beside them. The bytes depend on the model alone, not on the mesh that trained
+// it. The folder is written under a name of its own and renamed when it is whole; config.json, without which nothing
+// loads a folder, is written last.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/storage/stored_tensor.h"
+#include "train/models/model_source.h"
+
+namespace ringtrain {
+
+struct ExportOptions {
+  std::string output;                             // a folder that does not exist yet
+  StoredType dtype = StoredType::float32;         // or float16, bfloat16
+  std::int64_t max_shard_bytes = 50'000'000'000;  // transformers 5's default
+  std::string like =
+      {};  // a folder whose tokenizer and generation_config are carried along; "": the source, if it is one
+};
+
+struct ExportSummary {
+  std::int64_t parameters = 0;       // tied ones once
+  std::int64_t bytes = 0;            // of tensors
+  std::vector<std::string> files;    // of weights, in order
+  std::vector<std::string> carried;  // from `like`
+};
+
+/// Writes the folder. Throws Error: usage (output exists, cannot be written, or no class of transformers is this
+/// model), checkpoint (the source, the disk), numeric that names the tensor with a value that the dtype cannot hold.
+ExportSummary export_model(const ModelSource& source, const ExportOptions& options);
+
+/// Returns which tensors, of these bytes and in this order, go into each file: as transformers' save_pretrained does. A
+/// tensor larger than the limit has a file of its own.
+std::vector<std::vector<std::size_t>> split_into_shards(const std::vector<std::int64_t>& bytes, std::int64_t limit);
+
+/// Returns the bytes of "5GB", "300MB", "1GiB" or "4096". Throws Error(usage) that begins with `source`.
+std::int64_t parse_byte_count(const std::string& text, const std::string& source);
+
+}  // namespace ringtrain

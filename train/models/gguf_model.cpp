@@ -1,0 +1,184 @@
+#include "train/models/gguf_model.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+const std::string prefix = "llama.";
+
+/// Keys of the architecture that are read here, or that say nothing about what is computed.
+constexpr std::array<std::string_view, 17> known_keys{"block_count",
+                                                      "context_length",
+                                                      "embedding_length",
+                                                      "feed_forward_length",
+                                                      "attention.head_count",
+                                                      "attention.head_count_kv",
+                                                      "attention.layer_norm_rms_epsilon",
+                                                      "attention.key_length",
+                                                      "attention.value_length",
+                                                      "rope.freq_base",
+                                                      "rope.dimension_count",
+                                                      "rope.scaling.type",
+                                                      "rope.scaling.factor",
+                                                      "rope.scaling.original_context_length",
+                                                      "rope.scaling.finetuned",
+                                                      "tensor_data_layout",
+                                                      "vocab_size"};
+
+/// Reads the keys of one file's architecture.
+class Keys {
+ public:
+  explicit Keys(const GgufFile& file) : file_(file) {}
+
+  std::int64_t count(const std::string& key) const {
+    const std::optional<std::int64_t> value = file_.integer(prefix + key);
+    if (!value) fail(ExitCode::checkpoint, "{}: has no key {}{}", file_.path(), prefix, key);
+    return checked(key, *value);
+  }
+  std::int64_t count(const std::string& key, std::int64_t other) const {
+    return checked(key, file_.integer(prefix + key).value_or(other));
+  }
+  double real(const std::string& key, double other) const {
+    const double value = file_.real(prefix + key).value_or(other);
+    if (!(value > 0 && value < 1e12)) refuse(key, fmt::format("{}: must be a number above 0", value));
+    return value;
+  }
+  [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
+    fail(ExitCode::checkpoint, "{}: key {}{} is {}", file_.path(), prefix, key, what);
+  }
+
+ private:
+  std::int64_t checked(const std::string& key, std::int64_t value) const {
+    constexpr std::int64_t most = std::int64_t{1} << 30;
+    if (value < 1 || value > most) refuse(key, fmt::format("{}: must be from 1 to {}", value, most));
+    return value;
+  }
+  const GgufFile& file_;
+};
+
+void refuse_unknown(const GgufFile& file) {
+  const std::string architecture = file.text("general.architecture").value_or("");
+  if (architecture + "." != prefix) {
+    fail(ExitCode::checkpoint,
+         "{}: is of architecture \"{}\"; of GGUF files llama is read; use the model's Hugging Face folder", file.path(),
+         plain_text(architecture));
+  }
+  for (const auto& [key, value] : file.metadata()) {
+    if (key.starts_with(prefix) &&
+        std::ranges::find(known_keys, std::string_view(key).substr(prefix.size())) == known_keys.end()) {
+      fail(ExitCode::checkpoint, "{}: has the key {}, which asks for what is not known here", file.path(),
+           plain_text(key));
+    }
+  }
+  if (file.tensors().find("rope_freqs.weight")) {
+    fail(ExitCode::checkpoint,
+         "{}: has rope_freqs.weight, scaled rotary frequencies, which are not read from GGUF files; use the model's "
+         "Hugging Face folder",
+         file.path());
+  }
+}
+
+RopeScalingConfig read_scaling(const GgufFile& file, const Keys& keys) {
+  RopeScalingConfig scaling;
+  const std::string type = file.text(prefix + "rope.scaling.type").value_or("none");
+  if (type == "none") return scaling;
+  if (type != "linear" && type != "yarn") {
+    keys.refuse("rope.scaling.type", fmt::format("\"{}\"; none, linear and yarn are read", plain_text(type)));
+  }
+  scaling.type = type == "linear" ? RopeType::linear : RopeType::yarn;
+  scaling.factor = keys.real("rope.scaling.factor", 1);
+  if (scaling.type == RopeType::yarn) {
+    scaling.original_max_position_embeddings = keys.count("rope.scaling.original_context_length");
+  }
+  return scaling;
+}
+
+/// What GGUF calls a module of a layer.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> layer_modules{
+    {{"input_layernorm", "attn_norm"},
+     {"self_attn.q_proj", "attn_q"},
+     {"self_attn.k_proj", "attn_k"},
+     {"self_attn.v_proj", "attn_v"},
+     {"self_attn.o_proj", "attn_output"},
+     {"post_attention_layernorm", "ffn_norm"},
+     {"mlp.gate_proj", "ffn_gate"},
+     {"mlp.up_proj", "ffn_up"},
+     {"mlp.down_proj", "ffn_down"}}};
+
+std::string gguf_name(const std::string& name) {
+  constexpr std::string_view layers = "model.layers.";
+  const std::string kind = name.substr(name.rfind('.'));
+  if (name == "model.embed_tokens.weight") return "token_embd.weight";
+  if (name == "model.norm.weight") return "output_norm.weight";
+  if (name == "lm_head.weight") return "output.weight";
+  const std::size_t dot = name.find('.', layers.size());
+  const std::string layer = name.substr(layers.size(), dot - layers.size());
+  const std::string module = name.substr(dot + 1, name.size() - kind.size() - dot - 1);
+  const auto* const known =
+      std::ranges::find(layer_modules, module, &std::pair<std::string_view, std::string_view>::first);
+  ensure(known != layer_modules.end(), "every module of a Llama has a name in GGUF");
+  return "blk." + layer + "." + std::string(known->second) + kind;
+}
+
+}  // namespace
+
+ModelConfig read_gguf_model(const GgufFile& file) {
+  refuse_unknown(file);
+  const Keys keys(file);
+  ModelConfig model;
+  model.architecture = Architecture::llama;
+  model.num_hidden_layers = keys.count("block_count");
+  model.hidden_size = keys.count("embedding_length");
+  model.intermediate_size = keys.count("feed_forward_length");
+  model.num_attention_heads = keys.count("attention.head_count");
+  model.num_key_value_heads = keys.count("attention.head_count_kv", model.num_attention_heads);
+  model.rms_norm_eps = keys.real("attention.layer_norm_rms_epsilon", 1e-5);
+  model.rope_theta = keys.real("rope.freq_base", 10000);
+  model.rope_scaling = read_scaling(file, keys);
+  model.max_position_embeddings = keys.count("context_length");
+  if (model.hidden_size % model.num_attention_heads != 0 && !file.integer(prefix + "attention.key_length")) {
+    keys.refuse("attention.head_count", fmt::format("{}, which does not divide embedding_length {}",
+                                                    model.num_attention_heads, model.hidden_size));
+  }
+  model.head_dim =
+      keys.count("attention.key_length", std::max<std::int64_t>(1, model.hidden_size / model.num_attention_heads));
+  for (const char* key : {"attention.value_length", "rope.dimension_count"}) {
+    if (const std::int64_t value = keys.count(key, model.head_dim); value != model.head_dim) {
+      keys.refuse(key, fmt::format("{}, but a head has {} elements", value, model.head_dim));
+    }
+  }
+  if (model.head_dim % 2 != 0) keys.refuse("attention.key_length", fmt::format("{}: must be even", model.head_dim));
+  if (model.num_attention_heads % model.num_key_value_heads != 0) {
+    keys.refuse("attention.head_count_kv", fmt::format("{}, which does not divide the {} heads",
+                                                       model.num_key_value_heads, model.num_attention_heads));
+  }
+  const StoredTensor* const embedding = file.tensors().find("token_embd.weight");
+  if (!embedding || embedding->shape.size() != 2) {
+    fail(ExitCode::checkpoint, "{}: has no matrix token_embd.weight", file.path());
+  }
+  model.vocab_size = embedding->shape[0];
+  model.tie_word_embeddings = file.tensors().find("output.weight") == nullptr;
+  return model;
+}
+
+Places gguf_places(const ModelConfig& model) {
+  return [head_dim = model.head_dim](const Parameter& parameter) {
+    TensorPlace place{.name = gguf_name(parameter.name), .shape = shape_of(parameter)};
+    const bool rotates =
+        parameter.name.find(".q_proj.") != std::string::npos || parameter.name.find(".k_proj.") != std::string::npos;
+    if (rotates) {
+      place.form = TensorPlace::Form::interleaved;
+      place.head_dim = head_dim;
+    }
+    return place;
+  };
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,112 @@
+#include "train/models/hugging_face_names.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::string_view layer_prefix = "model.layers.";
+
+/// A name of ours in parts: "model.layers." + layer + "." + module, else module alone; then "weight" or "bias".
+struct NameParts {
+  std::string layer;  // "" outside the layers
+  std::string module, kind;
+};
+
+NameParts parts_of(const std::string& name) {
+  NameParts parts;
+  const std::size_t last = name.rfind('.');
+  parts.kind = name.substr(last + 1);
+  parts.module = name.substr(0, last);
+  if (name.starts_with(layer_prefix)) {
+    const std::size_t dot = name.find('.', layer_prefix.size());
+    parts.layer = name.substr(layer_prefix.size(), dot - layer_prefix.size());
+    parts.module = name.substr(dot + 1, last - dot - 1);
+  }
+  return parts;
+}
+
+/// What GPT-2 calls a module, and how it holds its weight.
+struct Gpt2Module {
+  std::string_view ours, theirs;
+  bool transposed = false;
+  int part = 0;  // of c_attn: queries, keys, values
+};
+constexpr std::string_view fused_attention = "attn.c_attn";
+constexpr std::array gpt2_modules{Gpt2Module{"model.embed_tokens", "wte"},
+                                  Gpt2Module{"model.embed_positions", "wpe"},
+                                  Gpt2Module{"input_layernorm", "ln_1"},
+                                  Gpt2Module{"self_attn.q_proj", fused_attention, true, 0},
+                                  Gpt2Module{"self_attn.k_proj", fused_attention, true, 1},
+                                  Gpt2Module{"self_attn.v_proj", fused_attention, true, 2},
+                                  Gpt2Module{"self_attn.o_proj", "attn.c_proj", true},
+                                  Gpt2Module{"post_attention_layernorm", "ln_2"},
+                                  Gpt2Module{"mlp.up_proj", "mlp.c_fc", true},
+                                  Gpt2Module{"mlp.down_proj", "mlp.c_proj", true},
+                                  Gpt2Module{"model.norm", "ln_f"}};
+
+TensorPlace gpt2_place(const Parameter& parameter, const std::string& prefix) {
+  const NameParts parts = parts_of(parameter.name);
+  if (parts.module == "lm_head") return {.name = parameter.name, .shape = shape_of(parameter)};
+  const auto* const module = std::ranges::find(gpt2_modules, parts.module, &Gpt2Module::ours);
+  ensure(module != gpt2_modules.end(), "every module of GPT-2 has a name in transformers");
+  TensorPlace place;
+  place.name =
+      prefix + (parts.layer.empty() ? "" : "h." + parts.layer + ".") + std::string(module->theirs) + "." + parts.kind;
+  place.shape = shape_of(parameter);
+  const std::int64_t out = place.shape.front();
+  if (module->transposed && parts.kind == "weight") {
+    std::swap(place.shape[0], place.shape[1]);
+    place.form = TensorPlace::Form::transposed;
+  }
+  if (module->theirs == fused_attention) {
+    place.first = module->part * out;
+    place.shape.back() = 3 * out;
+  }
+  return place;
+}
+
+/// Where a module stands in its class, from first to last; a layer's modules among themselves.
+constexpr std::array<std::string_view, 14> llama_order{
+    "model.embed_tokens", "self_attn.q_proj",         "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+    "self_attn.q_norm",   "self_attn.k_norm",         "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj",
+    "input_layernorm",    "post_attention_layernorm", "model.norm",       "lm_head"};
+constexpr std::array<std::string_view, 14> gpt2_order{
+    "model.embed_tokens", "model.embed_positions", "input_layernorm",  "self_attn.q_proj",
+    "self_attn.k_proj",   "self_attn.v_proj",      "self_attn.o_proj", "post_attention_layernorm",
+    "mlp.up_proj",        "mlp.down_proj",         "model.norm",       "lm_head"};
+
+}  // namespace
+
+Places hugging_face_places(const ModelConfig& model, bool prefixed) {
+  if (model.architecture != Architecture::gpt2) {
+    return [](const Parameter& parameter) { return TensorPlace{.name = parameter.name, .shape = shape_of(parameter)}; };
+  }
+  return [prefix = std::string(prefixed ? "transformer." : "")](const Parameter& parameter) {
+    return gpt2_place(parameter, prefix);
+  };
+}
+
+bool is_constant_buffer(std::string_view name) {
+  return name.ends_with(".rope_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
+
+std::vector<const Parameter*> in_class_order(const ModelConfig& model, const ParameterTable& table) {
+  const auto& order = model.architecture == Architecture::gpt2 ? gpt2_order : llama_order;
+  std::vector<const Parameter*> parameters;
+  for (const Parameter& parameter : table.all()) parameters.push_back(&parameter);
+  // Groups ascend: embedding, layers, final norm and head.
+  std::ranges::stable_sort(parameters, {}, [&](const Parameter* parameter) {
+    const auto* const place = std::ranges::find(order, std::string_view(parts_of(parameter->name).module));
+    ensure(place != order.end(), "every module has a place in its class");
+    return std::pair(parameter->group, place - order.begin());
+  });
+  return parameters;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,93 @@
+#include "train/models/load_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "framework/error.h"
+#include "framework/profile/progress.h"
+#include "kernels/elementwise.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t large_model = 50'000'000;  // parameters: reading them may take seconds
+
+/// Throws if a slice holds NaN or infinity: a model trained or evaluated from it would give nothing else.
+void require_finite(const TensorView& values, const Parameter& parameter, std::int64_t begin, const std::string& path) {
+  dispatch_float(values.dtype, [&]<class Real>() {
+    const Real* const data = values.as<Real>();
+    const Real* const end = data + values.numel();
+    Real sum = 0;  // stays 0, unless a product with 0 is NaN
+    for (const Real* value = data; value != end; ++value) sum += *value * 0;
+    if (sum == 0) return;
+    const Real* const first = std::find_if(data, end, [](Real value) { return !std::isfinite(value); });
+    fail(ExitCode::checkpoint, "{}: element {} of {} is {}: these weights are not those of a working model", path,
+         begin + (first - data), parameter.name, *first);
+  });
+}
+
+class Loader {
+ public:
+  Loader(RankState& state, const ModelSource& source)
+      : state_(state), source_(source), weights_(source.open_weights()) {
+    const std::int64_t total = state.parameters.table().count();
+    if (state.rank == 0 && total >= large_model) progress_ = std::make_unique<Progress>("load", total);
+  }
+
+  /// Reads elements [begin, begin + target.numel()) of a tensor into host or device memory, rounded if the target is
+  /// bfloat16.
+  void read(const Parameter& parameter, std::int64_t begin, const TensorView& target) {
+    const std::int64_t end = begin + target.numel();
+    for (std::int64_t from = begin; from < end; from += RankState::staging_elements) {
+      const std::int64_t to = std::min(end, from + RankState::staging_elements);
+      const TensorView staging = state_.staging.view().prefix({to - from});
+      weights_->read(parameter, from, staging);
+      require_finite(staging, parameter, from, source_.path);
+      copy(state_.stream, target.flat(from - begin, to - begin),
+           target.dtype == DType::bfloat16 ? rounded_in_place(staging) : staging);
+      state_.stream.synchronize();  // the next slice comes into the same staging
+    }
+  }
+  /// The same for a whole parameter, which counts as progress.
+  void read_whole(const Parameter& parameter, const TensorView& target) {
+    read(parameter, 0, target);
+    done_ += target.numel();
+    if (progress_) progress_->update(done_, "", static_cast<double>(done_), "parameters");
+  }
+
+ private:
+  /// Returns float32 numbers of the host as bfloat16 ones, in the front half of the same memory.
+  static TensorView rounded_in_place(const TensorView& values) {
+    const float* const from = values.as<float>();
+    TensorView to = values;
+    to.dtype = DType::bfloat16;
+    for (std::int64_t i = 0; i < values.numel(); ++i) to.as<BFloat16>()[i] = BFloat16::rounded(from[i]);
+    return to;
+  }
+
+  RankState& state_;
+  const ModelSource& source_;
+  std::unique_ptr<WeightSource> weights_;
+  std::unique_ptr<Progress> progress_;
+  std::int64_t done_ = 0;  // parameters
+};
+
+}  // namespace
+
+void load_weights(RankState& state, const ModelSource& source) {
+  Loader loader(state, source);
+  const ParameterTable& table = state.parameters.table();
+  if (state.optimizer && state.optimizer->has_master_weights()) {
+    for (const ParameterSlice& slice : state.optimizer->slices()) {
+      loader.read(table[slice.parameter], slice.begin, state.optimizer->weights(slice));
+    }
+  }
+  fill(state.stream, state.parameters.all_weights(), 0);  // the padding
+  for (std::size_t id = 0; id < table.all().size(); ++id) {
+    loader.read_whole(table.all()[id], state.parameters.weight(static_cast<int>(id)).flat());
+  }
+}
+
+}  // namespace ringtrain

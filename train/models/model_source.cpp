@@ -1,0 +1,108 @@
+#include "train/models/model_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/error.h"
+#include "framework/storage/gguf.h"
+#include "framework/storage/hash.h"
+#include "framework/storage/safetensors.h"
+#include "layers/model_parameters.h"
+#include "train/models/checkpoint_weights.h"
+#include "train/models/gguf_model.h"
+#include "train/models/hugging_face_config.h"
+#include "train/models/hugging_face_names.h"
+#include "train/models/placed_weights.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Returns what tells these files from others: names, types and places of their tensors, and some of each file's bytes.
+/// (Hashing all of them would take as long as reading them.)
+std::string identity_of(const StoredTensors& stored) {
+  constexpr std::int64_t sample = 65536;
+  std::string text;
+  for (const auto& [name, tensor] : stored.tensors) {
+    text +=
+        fmt::format("{} {} {} {} {}\n", name, tensor.type_name, shape_text(tensor.shape), tensor.file, tensor.offset);
+  }
+  for (const std::string& path : stored.files) {
+    const File file = File::open(path, ExitCode::checkpoint);
+    const std::int64_t size = file.size(), count = std::min(size, sample);
+    std::string bytes(static_cast<std::size_t>(count), '\0');
+    file.read_at((size - count) / 2, bytes.data(), bytes.size());
+    text += fmt::format("{} {}\n", size, hash_bytes(bytes));
+  }
+  return hash_bytes(text);
+}
+
+/// Returns the source of a model whose files are open and whose path, config and length are set.
+ModelSource with_weights(ModelSource source, PlacedModel placed) {
+  placed.source = source.path;
+  check_placed_model(placed, make_parameter_table(source.model));
+  source.identity = identity_of(placed.stored);
+  source.open_weights = [model = std::make_shared<const PlacedModel>(std::move(placed))] {
+    return read_placed_weights(model);
+  };
+  return source;
+}
+
+ModelSource open_hugging_face_folder(const std::string& folder) {
+  ModelSource source;
+  source.path = folder;
+  HuggingFaceConfig config = read_hugging_face_config(folder);
+  source.model = config.model;
+  source.context_length = config.model.max_position_embeddings;
+  source.begin_token = config.bos_token_id;
+  source.end_tokens = std::move(config.eos_token_ids);
+  source.logs = std::move(config.logs);
+  PlacedModel placed;
+  placed.stored = read_safetensors_folder(folder);
+  const bool prefixed = placed.stored.find("transformer.wte.weight") != nullptr;
+  placed.places = hugging_face_places(source.model, prefixed);
+  placed.is_constant = is_constant_buffer;
+  if (source.model.tie_word_embeddings) placed.tied_head = "lm_head.weight";
+  return with_weights(std::move(source), std::move(placed));
+}
+
+ModelSource open_gguf_file(const std::string& path) {
+  const GgufFile file = GgufFile::open(path);
+  ModelSource source;
+  source.path = path;
+  source.model = read_gguf_model(file);
+  source.context_length = source.model.max_position_embeddings;
+  source.begin_token = file.integer("tokenizer.ggml.bos_token_id");
+  if (const auto end = file.integer("tokenizer.ggml.eos_token_id")) source.end_tokens = {*end};
+  PlacedModel placed;
+  placed.stored = file.tensors();
+  placed.places = gguf_places(source.model);
+  placed.is_constant = [](std::string_view) { return false; };
+  return with_weights(std::move(source), std::move(placed));
+}
+
+}  // namespace
+
+ModelSource model_of(Checkpoint checkpoint) {
+  ModelSource source;
+  source.path = checkpoint.path;
+  source.model = checkpoint.config.model;
+  source.context_length = checkpoint.config.training.seq_len;
+  source.identity = to_json(checkpoint.manifest);
+  source.open_weights = [checkpoint] { return read_checkpoint_weights(checkpoint); };
+  source.checkpoint = std::move(checkpoint);
+  return source;
+}
+
+ModelSource open_model(const std::string& path) {
+  if (is_hugging_face_folder(path)) return open_hugging_face_folder(path);
+  if (is_directory(path, ExitCode::checkpoint) && holds_safetensors(path)) {
+    fail(ExitCode::checkpoint, "{}: has safetensors but no config.json, which says what model they are", path);
+  }
+  if (is_gguf_file(path)) return open_gguf_file(path);
+  return model_of(open_checkpoint(path));
+}
+
+}  // namespace ringtrain

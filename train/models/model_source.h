@@ -1,0 +1,45 @@
+// A model that lies somewhere, recognized by what stands at its path: a run's folder (its newest checkpoint), a
+// checkpoint, a Hugging Face folder (config.json beside safetensors), or a GGUF file. Wherever a program takes a
+// checkpoint it takes each of them. Reading holds a slice of a tensor at a time, never a whole model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/config/config.h"
+#include "train/checkpoint/checkpoint_folder.h"
+#include "train/models/weight_source.h"
+
+namespace ringtrain {
+
+struct ModelSource {
+  std::string path;                         // of the checkpoint, folder or file
+  ModelConfig model;                        // resolved
+  std::int64_t context_length = 0;          // with which it was trained
+  std::string identity;                     // equal where two processes see the same model: for require_agreement
+  std::optional<std::int64_t> begin_token;  // the id that begins a text, where the source says
+  std::vector<std::int64_t> end_tokens;     // ids that end a text, where the source says
+  std::vector<std::string> logs;            // what a person should know of it, a sentence each
+  std::optional<Checkpoint> checkpoint;     // none of a model from elsewhere
+  /// Returns a reader of its own for each rank that calls, from any thread.
+  std::function<std::unique_ptr<WeightSource>()> open_weights;
+
+  /// Lets a run delete the checkpoint again: all of it has been read.
+  void release() const {
+    if (checkpoint) checkpoint->release();
+  }
+};
+
+/// Opens what stands at path: reads its config, and where each tensor lies; of a checkpoint also verifies every file.
+/// Throws Error(checkpoint) that names file and tensor: there is none, it is damaged or hostile, it lacks a tensor, has
+/// one of another shape or one that its model does not know, or asks for what no layer here computes.
+ModelSource open_model(const std::string& path);
+
+/// Returns the model of a checkpoint that is open.
+ModelSource model_of(Checkpoint checkpoint);
+
+}  // namespace ringtrain

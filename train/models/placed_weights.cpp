@@ -1,0 +1,164 @@
+#include "train/models/placed_weights.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t band_bytes = std::int64_t{16} << 20;
+
+const StoredTensor& tensor_at(const PlacedModel& model, const TensorPlace& place) {
+  const StoredTensor* const tensor = model.stored.find(place.name);
+  if (!tensor) {
+    fail(ExitCode::checkpoint, "{}: has no tensor {}, which this model needs{}", model.source, place.name,
+         place.name == "lm_head.weight" ? " (its config says tie_word_embeddings: false)" : "");
+  }
+  if (tensor->shape != place.shape) {
+    fail(ExitCode::checkpoint, "{}: {} is {}, but this model's is {}", model.stored.files[tensor->file], place.name,
+         shape_text(tensor->shape), shape_text(place.shape));
+  }
+  if (tensor->type == StoredType::unsupported) {
+    fail(ExitCode::checkpoint, "{}: {} is of type {}, which cannot be read; convert it to F32, F16 or BF16",
+         model.stored.files[tensor->file], place.name, plain_text(tensor->type_name));
+  }
+  return *tensor;
+}
+
+/// Throws unless the head that a file holds beside a tied embedding is the same matrix.
+void require_equal_head(const PlacedModel& model, const StoredTensor& embedding, const StoredTensor& head) {
+  const std::string& path = model.stored.files[head.file];
+  const auto refuse = [&](const std::string& how) {
+    fail(ExitCode::checkpoint,
+         "{}: {} {} {}, though the config says tie_word_embeddings: true; set it to false there to have two matrices",
+         path, head.name, how, embedding.name);
+  };
+  if (head.shape != embedding.shape) refuse("has another shape than");
+  constexpr std::int64_t slice = std::int64_t{1} << 16;
+  std::vector<double> first(slice), second(slice);
+  StoredTensorReader one(model.stored), other(model.stored);
+  for (std::int64_t at = 0; at < head.elements(); at += slice) {
+    const std::int64_t count = std::min(slice, head.elements() - at);
+    one.read(embedding, at, count, first.data());
+    other.read(head, at, count, second.data());
+    if (!std::equal(first.begin(), first.begin() + count, second.begin())) refuse("differs from");
+  }
+}
+
+class PlacedWeights final : public WeightSource {
+ public:
+  explicit PlacedWeights(std::shared_ptr<const PlacedModel> model)
+      : model_(std::move(model)), reader_(model_->stored) {}
+
+  void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) override {
+    const TensorPlace place = model_->places(parameter);
+    const StoredTensor& tensor = tensor_at(*model_, place);
+    dispatch_float(to.dtype, [&]<class Real>() {
+      Real* const out = to.as<Real>();
+      switch (place.form) {
+        case TensorPlace::Form::plain:
+          return reader_.read(tensor, place.first + begin, to.numel(), out);
+        case TensorPlace::Form::transposed:
+          return read_transposed(tensor, place, parameter.shape[0], begin, to.numel(), out);
+        case TensorPlace::Form::interleaved:
+          return read_interleaved(tensor, place, begin, to.numel(), out);
+      }
+    });
+  }
+
+ private:
+  /// Rows of a parameter that is held transposed: the columns of the tensor that were read last.
+  template <class Real>
+  struct Band {
+    std::string name;
+    std::int64_t begin = 0, end = 0;  // columns of the tensor
+    std::vector<Real> values;         // [end - begin, in]
+  };
+
+  template <class Real>
+  Band<Real>& band() {
+    if constexpr (sizeof(Real) == 4) {
+      return narrow_;
+    } else {
+      return wide_;
+    }
+  }
+
+  /// Fills the band with columns from `begin` on, as many as it holds but none at or behind `end`.
+  template <class Real>
+  void fill_band(const StoredTensor& tensor, std::int64_t begin, std::int64_t end) {
+    Band<Real>& kept = band<Real>();
+    if (kept.name == tensor.name && kept.begin <= begin && begin < kept.end) return;
+    const std::int64_t in = tensor.shape[0], out = tensor.shape[1];
+    const std::int64_t columns =
+        std::min(end - begin, std::max<std::int64_t>(1, band_bytes / (in * std::int64_t{sizeof(Real)})));
+    kept = {tensor.name, begin, begin + columns, std::vector<Real>(static_cast<std::size_t>(columns * in))};
+    std::vector<Real> row(static_cast<std::size_t>(columns));
+    for (std::int64_t i = 0; i < in; ++i) {
+      reader_.read(tensor, i * out + begin, columns, row.data());
+      for (std::int64_t o = 0; o < columns; ++o) {
+        kept.values[static_cast<std::size_t>(o * in + i)] = row[static_cast<std::size_t>(o)];
+      }
+    }
+  }
+
+  template <class Real>
+  void read_transposed(const StoredTensor& tensor, const TensorPlace& place, std::int64_t rows, std::int64_t begin,
+                       std::int64_t count, Real* to) {
+    const std::int64_t in = tensor.shape[0];
+    while (count > 0) {
+      fill_band<Real>(tensor, place.first + begin / in, place.first + rows);
+      const Band<Real>& kept = band<Real>();
+      const std::int64_t from = begin - (kept.begin - place.first) * in;
+      const std::int64_t part = std::min(count, std::ssize(kept.values) - from);
+      std::copy_n(kept.values.begin() + from, part, to);
+      begin += part;
+      count -= part;
+      to += part;
+    }
+  }
+
+  template <class Real>
+  void read_interleaved(const StoredTensor& tensor, const TensorPlace& place, std::int64_t begin, std::int64_t count,
+                        Real* to) {
+    const std::int64_t width = tensor.elements() / tensor.shape[0];
+    while (count > 0) {
+      const std::int64_t within = begin % width, part = std::min(count, width - within);
+      reader_.read(tensor, interleaved_row(begin / width, place.head_dim) * width + within, part, to);
+      begin += part;
+      count -= part;
+      to += part;
+    }
+  }
+
+  std::shared_ptr<const PlacedModel> model_;
+  StoredTensorReader reader_;
+  Band<float> narrow_;
+  Band<double> wide_;
+};
+
+}  // namespace
+
+void check_placed_model(const PlacedModel& model, const ParameterTable& table) {
+  std::set<std::string, std::less<>> used;
+  for (const Parameter& parameter : table.all()) used.insert(tensor_at(model, model.places(parameter)).name);
+  for (const auto& [name, tensor] : model.stored.tensors) {
+    if (used.contains(name) || model.is_constant(name)) continue;
+    if (name != model.tied_head) {
+      fail(ExitCode::checkpoint, "{}: has {}, which a model of this config does not: it would be ignored",
+           model.stored.files[tensor.file], plain_text(name));
+    }
+    require_equal_head(model, tensor_at(model, model.places(table[0])), tensor);
+  }
+}
+
+std::unique_ptr<WeightSource> read_placed_weights(std::shared_ptr<const PlacedModel> model) {
+  return std::make_unique<PlacedWeights>(std::move(model));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,61 @@
+// The program `export`: a model as a Hugging Face folder, which transformers and most other programs load.
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <string>
+
+#include "framework/profile/hash_progress.h"
+#include "framework/profile/progress.h"
+#include "train/models/export_model.h"
+#include "train/programs/command_line.h"
+#include "train/programs/program.h"
+
+using namespace ringtrain;
+
+namespace {
+
+StoredType dtype_of(const std::string& name) {
+  return name == "float16" ? StoredType::float16 : name == "bfloat16" ? StoredType::bfloat16 : StoredType::float32;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Writes a model as a Hugging Face folder: config.json, safetensors, and the tokenizer's files.\n"
+      "Example: export --checkpoint runs/long_ctx --output my-model --dtype bfloat16",
+      "export"};
+  ExportOptions options;
+  std::string checkpoint, dtype = "float32", shard = "50GB";
+  app.add_option("--checkpoint", checkpoint,
+                 "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
+      ->required()
+      ->type_name("PATH");
+  app.add_option("--output", options.output, "the folder to make; it must not exist")->required()->type_name("DIR");
+  app.add_option("--dtype", dtype, "float32 | bfloat16 | float16: rounded to nearest")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
+  app.add_option("--max-shard-size", shard, "the largest file of weights, e.g. 5GB; a larger tensor has its own file")
+      ->capture_default_str()
+      ->type_name("SIZE");
+  app.add_option("--like", options.like,
+                 "the folder whose tokenizer and generation_config.json go along (default: --checkpoint, if it is one)")
+      ->type_name("DIR");
+  if (!parse_command_line(app, argc, argv)) return 0;
+
+  options.dtype = dtype_of(dtype);
+  options.max_shard_bytes = parse_byte_count(shard, "--max-shard-size");
+  const HashProgress hashing("export");
+  const ModelSource source = open_model(checkpoint);
+  const ExportSummary summary = export_model(source, options);
+  std::printf("%s: %s parameters of %s as %s, %s in %zu file%s; carried along: %s\n", options.output.c_str(),
+              human_count(static_cast<double>(summary.parameters)).c_str(), source.path.c_str(), dtype.c_str(),
+              human_bytes(static_cast<double>(summary.bytes)).c_str(), summary.files.size(),
+              summary.files.size() == 1 ? "" : "s",
+              summary.carried.empty() ? "nothing" : fmt::format("{}", fmt::join(summary.carried, ", ")).c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program("export", [&] { return run(argc, argv); });
+}
