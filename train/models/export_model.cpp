@@ -95,10 +95,15 @@ class TensorCopy {
     encode(type_, values.data(), count, bytes_.data());
     stored_.resize(values.size());
     decode(type_, bytes_.data(), count, stored_.data());
-    const auto lost = std::ranges::find_if(stored_, [](double value) { return !std::isfinite(value); });
-    if (lost != stored_.end()) {
-      fail(ExitCode::numeric, "{} holds {}, which {} cannot hold; choose another --dtype", tensor.name,
-           values[static_cast<std::size_t>(lost - stored_.begin())], safetensors_name(type_));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!std::isfinite(values[i])) {
+        fail(ExitCode::checkpoint, "{} holds {}: these weights are not those of a working model", tensor.name,
+             values[i]);
+      }
+      if (!std::isfinite(stored_[i])) {
+        fail(ExitCode::numeric, "{} holds {}, which {} cannot hold; choose another --dtype", tensor.name, values[i],
+             safetensors_name(type_));
+      }
     }
     file.append(bytes_.data(), bytes_.size());
   }

@@ -1,0 +1,137 @@
+// Folders and files that do not hold the model that they should: one sentence each, with the tensor's name.
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "framework/storage/safetensors.h"
+#include "framework/storage/safetensors_writer.h"
+#include "layers/model_parameters.h"
+#include "tests/support/paths.h"
+#include "tests/train/train_fixture.h"
+#include "train/models/export_model.h"
+#include "train/models/model_source.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Tensor32 {
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;
+};
+using Tensors = std::map<std::string, Tensor32>;
+
+class ModelFaults : public TrainTest {
+ protected:
+  /// Copies a folder of one file; its tensors are changed on the way.
+  std::string copy_of(const std::string& name, const std::function<void(Tensors&)>& change) const {
+    const std::string from = source_folder() + "/tests/models/folders/" + name, to = at("model");
+    fs::remove_all(to);
+    fs::create_directory(to);
+    fs::copy(from + "/config.json", to + "/config.json");
+    const StoredTensors stored = read_safetensors_folder(from);
+    StoredTensorReader reader(stored);
+    Tensors tensors;
+    for (const auto& [key, tensor] : stored.tensors) {
+      tensors[key] = {tensor.shape, std::vector<float>(static_cast<std::size_t>(tensor.elements()))};
+      reader.read(tensor, 0, tensor.elements(), tensors[key].values.data());
+    }
+    change(tensors);
+    std::vector<SafetensorsWriter::Entry> entries;
+    for (const auto& [key, tensor] : tensors) entries.push_back({key, StoredType::float32, tensor.shape});
+    SafetensorsWriter writer(to + "/model.safetensors", entries);
+    for (const StoredTensor& tensor : writer.tensors()) {
+      const std::vector<float>& values = tensors[tensor.name].values;
+      writer.append(values.data(), values.size() * sizeof(float));
+    }
+    writer.finish();
+    return to;
+  }
+  void expect_refused(const std::string& name, const std::function<void(Tensors&)>& change,
+                      const std::vector<std::string>& parts) const {
+    const std::string model = copy_of(name, change);
+    const std::string sentence = error_of(ExitCode::checkpoint, [&] { open_model(model); });
+    for (const std::string& part : parts) EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
+  }
+};
+
+TEST_F(ModelFaults, AMissingForeignOrMisshapenTensorIsNamed) {
+  const std::string up = "model.layers.1.mlp.up_proj.weight";
+  expect_refused("llama", [&](Tensors& t) { t.erase(up); }, {"has no tensor " + up});
+  expect_refused("llama", [&](Tensors& t) { std::swap(t[up].shape[0], t[up].shape[1]); },
+                 {up + " is [16, 24], but this model's is [24, 16]", "model.safetensors"});
+  expect_refused("llama",
+                 [](Tensors& t) {
+                   t["model.layers.0.mlp.experts.0.w1.weight"] = {{1}, {0}};
+                 },
+                 {"has model.layers.0.mlp.experts.0.w1.weight", "would be ignored"});
+  expect_refused("llama", [](Tensors& t) { t.erase("lm_head.weight"); }, {"lm_head.weight", "tie_word_embeddings"});
+  expect_refused("gpt2", [](Tensors& t) { t.erase("transformer.h.1.attn.c_attn.bias"); },
+                 {"has no tensor transformer.h.1.attn.c_attn.bias"});
+}
+
+TEST_F(ModelFaults, ConstantsOfOldFilesArePassedOver) {
+  open_model(copy_of("llama", [](Tensors& t) {
+    t["model.layers.0.self_attn.rotary_emb.inv_freq"] = {{4}, {1, 2, 3, 4}};
+  }));
+}
+
+TEST_F(ModelFaults, AHeadBesideATiedEmbeddingMustEqualIt) {
+  const auto with_head = [](Tensors& t) { t["lm_head.weight"] = t["model.embed_tokens.weight"]; };
+  open_model(copy_of("llama_tied", with_head));
+  expect_refused("llama_tied",
+                 [&](Tensors& t) {
+                   with_head(t);
+                   t["lm_head.weight"].values.back() += 1;
+                 },
+                 {"lm_head.weight differs from model.embed_tokens.weight", "tie_word_embeddings"});
+}
+
+TEST_F(ModelFaults, AWeightThatIsNoNumberIsNamed) {
+  TextPlan plan;
+  plan.vocab_size = 48;
+  const std::string data = write_tokens("text.h5", plan);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const std::string model =
+        copy_of("llama", [&](Tensors& t) { t["model.layers.1.mlp.up_proj.weight"].values[5] = bad; });
+    const Config config = tiny(data, {"model.vocab_size=48", "model.hidden_size=16", "model.num_attention_heads=4",
+                                      "model.num_key_value_heads=2", "model.head_dim=8", "model.intermediate_size=24",
+                                      "model.tie_word_embeddings=false", "training.steps=1"});
+    StartRequest start;
+    start.init_from = model;
+    const std::string sentence = error_of(ExitCode::checkpoint, [&] { run(config, "run", start); });
+    EXPECT_NE(sentence.find("element 5 of model.layers.1.mlp.up_proj.weight is"), std::string::npos) << sentence;
+    error_of(ExitCode::checkpoint, [&] { export_model(open_model(model), {.output = at("out")}); });
+    EXPECT_FALSE(fs::exists(at("out")));
+  }
+}
+
+TEST_F(ModelFaults, AValueThatADtypeCannotHoldIsNamedAndNothingIsLeft) {
+  const std::string model = copy_of("llama", [](Tensors& t) { t["model.norm.weight"].values[3] = 70000; });
+  const std::string sentence = error_of(
+      ExitCode::numeric, [&] { export_model(open_model(model), {.output = at("out"), .dtype = StoredType::float16}); });
+  EXPECT_NE(sentence.find("model.norm.weight holds 70000, which F16 cannot hold"), std::string::npos) << sentence;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    EXPECT_EQ(entry.path().filename().string().find("out"), std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(ModelFaults, WhatIsNoModelIsSaid) {
+  error_of(ExitCode::checkpoint, [&] { open_model(at("nothing")); });
+  fs::copy(copy_of("llama", [](Tensors&) {}), at("bare"));
+  fs::remove(at("bare/config.json"));
+  EXPECT_NE(error_of(ExitCode::checkpoint, [&] { open_model(at("bare")); }).find("no config.json"), std::string::npos);
+  fs::copy(at("model/config.json"), at("bare/config.json"));
+  fs::remove(at("bare/model.safetensors"));
+  EXPECT_NE(error_of(ExitCode::checkpoint, [&] { open_model(at("bare")); }).find("neither model.safetensors"),
+            std::string::npos);
+  std::ofstream(at("text.gguf")) << "GGUF and then nothing that could be a model";
+  EXPECT_NE(error_of(ExitCode::checkpoint, [&] { open_model(at("text.gguf")); }).find("version"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
