@@ -100,11 +100,11 @@ std::vector<const Parameter*> in_class_order(const ModelConfig& model, const Par
   const auto& order = model.architecture == Architecture::gpt2 ? gpt2_order : llama_order;
   std::vector<const Parameter*> parameters;
   for (const Parameter& parameter : table.all()) parameters.push_back(&parameter);
-  // Groups ascend: embedding, layers, final norm and head.
+  // Buckets ascend: embedding, layers, final norm and head.
   std::ranges::stable_sort(parameters, {}, [&](const Parameter* parameter) {
     const auto* const place = std::ranges::find(order, std::string_view(parts_of(parameter->name).module));
     ensure(place != order.end(), "every module has a place in its class");
-    return std::pair(parameter->group, place - order.begin());
+    return std::pair(parameter->bucket, place - order.begin());
   });
   return parameters;
 }
