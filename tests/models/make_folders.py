@@ -92,7 +92,7 @@ def nll_of(model_class, config, state):
     generator = torch.Generator().manual_seed(7)
     tokens = torch.randint(0, VOCABULARY - 1, (LENGTHS[-1] + 1,), generator=generator)
     tokens[-1] = VOCABULARY - 1  # the end of the document
-    model = model_class(config)
+    model = model_class(config).eval()  # no dropout
     missing, unexpected = model.load_state_dict(state, strict=False)
     assert not unexpected, unexpected
     assert missing == [] or (config.tie_word_embeddings and missing == ["lm_head.weight"]), missing
