@@ -121,6 +121,15 @@ void begin_batch(Batch& batch, std::int64_t sequences, std::int64_t length, bool
   batch.target_count = 0;
 }
 
+/// Sets token t of a batch of one sequence.
+void fill_unlabelled(Batch& batch, std::int64_t t, std::int32_t token, std::int64_t position) {
+  batch.tokens().as<std::int32_t>()[t] = token;
+  batch.labels().as<std::int32_t>()[t] = -1;
+  batch.positions().as<std::int32_t>()[t] = static_cast<std::int32_t>(position);
+  batch.documents().as<std::int32_t>()[t] = 0;
+  dispatch_float(batch.weights().dtype, [&]<class Real>() { batch.weights().as<Real>()[t] = 0; });
+}
+
 void fill_sequence(Batch& batch, std::int64_t b, const TokenFile& file, std::int64_t base, const SequenceRules& rules) {
   ensure(base >= 0 && base + rules.length < file.token_count(), "a sequence and its last label lie within the file");
   for (std::size_t rank = 0; rank < batch.extents.size(); ++rank) {
@@ -165,6 +174,31 @@ bool window_has_target(const TokenFile& file, std::int64_t window, std::int64_t 
     }
   }
   return false;
+}
+
+void load_sequence(Batch& batch, std::span<const std::int32_t> tokens, const ShardSpec& shard) {
+  begin_batch(batch, 1, std::ssize(tokens), /*documents=*/false, shard);
+  for (std::size_t rank = 0; rank < batch.extents.size(); ++rank) {
+    std::vector<SegmentExtent> extents;
+    for (const Segment& segment : batch.ring_segments[rank]) extents.push_back({segment.start, segment.last(), 0, 0});
+    batch.extents[rank].push_back(extents);
+  }
+  std::int64_t t = 0;
+  for (const Segment& segment : batch.segments) {
+    for (std::int64_t i = 0; i < segment.count; ++i, ++t) {
+      const std::int64_t position = segment.position(i);
+      fill_unlabelled(batch, t, tokens[static_cast<std::size_t>(position)], position);
+    }
+  }
+}
+
+void load_token(Batch& batch, std::int32_t token, std::int64_t position, const ShardSpec& shard) {
+  ensure(position <= INT32_MAX, "positions are 32-bit");
+  begin_batch(batch, 1, 0, /*documents=*/false, shard);
+  batch.ring_segments = {{{0, 1, position + 1}}};  // the text so far: its length chooses longrope's frequencies
+  batch.segments = {{position, 1, 1}};
+  batch.T = 1;
+  fill_unlabelled(batch, 0, token, position);
 }
 
 void load_spans(Batch& batch, const TokenFile& file, std::span<const std::int64_t> begins, std::int64_t length,

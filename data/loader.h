@@ -70,6 +70,12 @@ void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> sa
 /// file's weights from the window's first token to its first target, no token.
 bool window_has_target(const TokenFile& file, std::int64_t window, std::int64_t seq_len, Packing packing);
 
+/// Fills batch with this rank's shard of one sequence of tokens: positions from 0, one document, no labels.
+void load_sequence(Batch& batch, std::span<const std::int32_t> tokens, const ShardSpec& shard);
+
+/// Fills batch with one token at a position, the same on every rank: what no ring cuts. No label.
+void load_token(Batch& batch, std::int32_t token, std::int64_t position, const ShardSpec& shard);
+
 /// Fills batch with this rank's shard of one span of `length` tokens from `begin` for each entry, positions from 0, one
 /// document; labels are the next tokens, kept only for the last `targets` positions (weights as in the file).
 void load_spans(Batch& batch, const TokenFile& file, std::span<const std::int64_t> begins, std::int64_t length,

@@ -4,6 +4,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemv.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/cuda/cuda_kernels.h"
 
@@ -37,14 +38,18 @@ void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, co
   }
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
     const R* const b = bias.empty() ? nullptr : bias.as<R>();
-    cpu::gemm::multiply<R>(stream, T, O, I, {x.as<R>(), I}, {w.as<R>(), I, true}, y.as<R>(),
-                           [=](R* to, std::int64_t column, std::int64_t columns) {
-                             if (b != nullptr) {
-                               std::copy_n(b + column, columns, to);
-                             } else {
-                               std::fill_n(to, columns, R{0});
-                             }
-                           });
+    const auto start = [=](R* to, std::int64_t column, std::int64_t columns) {
+      if (b != nullptr) {
+        std::copy_n(b + column, columns, to);
+      } else {
+        std::fill_n(to, columns, R{0});
+      }
+    };
+    if (T == 1) {  // a decode step
+      cpu::gemm::multiply_row<R>(stream.pool(), O, I, x.as<R>(), w.as<R>(), y.as<R>(), start);
+    } else {
+      cpu::gemm::multiply<R>(stream, T, O, I, {x.as<R>(), I}, {w.as<R>(), I, true}, y.as<R>(), start);
+    }
   });
 }
 

@@ -42,13 +42,17 @@ Head::Chunk Head::chunk_from(std::int64_t begin, std::int64_t tokens) const {
           .nll = nll_.view().prefix({n})};
 }
 
-void Head::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x, const Chunk& c, double denominator,
-                   bool gradient) {
-  const TensorView labels = batch.labels().rows(c.begin, c.end), weights = batch.weights().rows(c.begin, c.end);
+void Head::project(Stream& stream, const TensorView& x, const Chunk& c) const {
   norm_.forward(stream, c.normed, c.statistics, x.rows(c.begin, c.end));
   dump(stream, {.name = "final_norm", .first_row = c.begin}, c.normed);
   head_.forward(stream, c.logits, c.normed);
   dump(stream, {.name = "logits", .first_row = c.begin}, c.logits);
+}
+
+void Head::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x, const Chunk& c, double denominator,
+                   bool gradient) {
+  const TensorView labels = batch.labels().rows(c.begin, c.end), weights = batch.weights().rows(c.begin, c.end);
+  project(stream, x, c);
   cross_entropy(stream, c.logits, c.nll, labels, weights, denominator, gradient);
   dump(stream, {.name = "nll", .first_row = c.begin}, c.nll);
   if (gradient) dump(stream, {.name = "logits", .gradient = true, .first_row = c.begin}, c.logits);
@@ -86,6 +90,15 @@ void Head::evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& 
     }
     if (!nll.empty()) copy_in_order(stream, nll.rows(c.begin, c.end), c.nll);
   }
+}
+
+TensorView Head::logits(Stream& stream, const TensorView& x) {
+  const Span span(stream.trace(), "head");
+  const Weights weights(*this);
+  ensure(x.dim(0) <= chunk_, "logits exist for a chunk of tokens at most");
+  const Chunk c = chunk_from(0, x.dim(0));
+  project(stream, x, c);
+  return c.logits;
 }
 
 double Head::take_loss_sum(Stream& stream) {

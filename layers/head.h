@@ -24,6 +24,9 @@ class Head {
   /// stream has got here.
   void evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& nll);
 
+  /// Return the logits [n, V] of x[n, C], n no more than a loss chunk: scratch of the head, until its next call.
+  TensorView logits(Stream& stream, const TensorView& x);
+
   /// Return the sum of weight * nll since the last call, and reset it.
   double take_loss_sum(Stream& stream);
   /// The same into sum: float64 [1] of the host, to be read when the stream has got here.
@@ -43,6 +46,8 @@ class Head {
     WeightsGuard norm;
     std::optional<WeightsGuard> embedding;
   };
+  /// Fills c.logits.
+  void project(Stream& stream, const TensorView& x, const Chunk& c) const;
   Chunk chunk_from(std::int64_t begin, std::int64_t tokens) const;
   /// Fills logits and nll; with gradient: logits becomes its own.
   void forward(Stream& stream, const DeviceBatch& batch, const TensorView& x, const Chunk& c, double denominator,

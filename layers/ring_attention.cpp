@@ -66,11 +66,20 @@ std::size_t RingAttention::workspace_bytes(const Stream& stream, const ModelSpec
                   bytes(shape.max_evaluation_sequences, shape.max_evaluation_tokens, shape.max_evaluation_ring_tokens));
 }
 
-void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
+void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache* cache) {
   const Span span(stream.trace(), "attention");
   normalise(stream, t);
   project(stream, batch, t);
+  if (cache != nullptr) cache->store(stream, layer_, t.key_value);
   attend(stream, batch, t);
+  add_to_residual(stream, t);
+}
+
+void RingAttention::decode(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache& cache) {
+  const Span span(stream.trace(), "attention");
+  normalise(stream, t);
+  project(stream, batch, t);
+  cache.attend(stream, layer_, t.query, t.key_value, t.attention);
   add_to_residual(stream, t);
 }
 

@@ -5,6 +5,7 @@
 
 #include "layers/activations.h"
 #include "layers/device_batch.h"
+#include "layers/key_value_cache.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
 #include "parallel/ring/ring.h"
@@ -20,8 +21,11 @@ class RingAttention {
   /// Return the bytes of workspace for the largest micro-batches of shape.
   static std::size_t workspace_bytes(const Stream& stream, const ModelSpec& spec, const ExecutionShape& shape);
 
-  /// Fills t.after_attention from t.input, and on the way all that backward can use.
-  void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
+  /// Fills t.after_attention from t.input, and on the way all that backward can use. cache (may be null): keeps the
+  /// keys and values.
+  void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache* cache = nullptr);
+  /// The same of the one new token that the cache was told of, whose query meets all that the cache holds.
+  void decode(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache& cache);
   /// Makes again, before backward, what forward made and the plan did not keep.
   void restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Saved& saved);
   /// Adds to t.residual_gradient, which holds the gradient of t.after_attention, that of the path through attention:

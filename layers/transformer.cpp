@@ -60,11 +60,11 @@ struct Transformer::State {
     return activations.block(static_cast<std::int64_t>(layer), batch.B(), batch.T(), training);
   }
   /// Return the residual stream after the last block.
-  TensorView run_forward(bool training) {
+  TensorView run_forward(bool training, KeyValueCache* cache = nullptr) {
     embedding.forward(stream, batch, tensors(0, training).input);
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
       if (training) activations.before_forward(stream, static_cast<std::int64_t>(layer));
-      blocks[layer].forward(stream, batch, tensors(layer, training));
+      blocks[layer].forward(stream, batch, tensors(layer, training), cache);
       if (training) activations.after_forward(static_cast<std::int64_t>(layer));
     }
     return tensors(blocks.size() - 1, training).output;
@@ -141,6 +141,23 @@ void Transformer::evaluate(const Batch& batch, const TensorView& nll) {
   const TensorView output = s.run_forward(/*training=*/false);
   s.head.evaluate(s.stream, s.batch, output, nll.empty() ? TensorView{} : nll.flat());
   if (!nll.empty()) s.stream.synchronize();
+}
+
+void Transformer::prefill(const Batch& batch, KeyValueCache& cache) {
+  ensure(batch.B == 1 && !batch.has_documents, "a prompt is one sequence of one document");
+  state_->load(batch);
+  state_->run_forward(/*training=*/false, &cache);
+}
+
+TensorView Transformer::decode(const Batch& batch, KeyValueCache& cache, bool wants_logits) {
+  State& s = *state_;
+  ensure(batch.B == 1 && batch.T == 1, "a decode step has one token");
+  s.batch.load(s.stream, batch);
+  cache.begin_token(batch.segments[0].start);
+  s.embedding.forward(s.stream, s.batch, s.tensors(0, false).input);
+  for (Block& block : s.blocks) block.decode(s.stream, s.batch, s.tensors(0, false), cache);
+  if (!wants_logits) return {};
+  return s.head.logits(s.stream, s.tensors(0, false).output).flat();
 }
 
 double Transformer::take_loss_sum() {

@@ -12,6 +12,7 @@
 #include "framework/parameters.h"
 #include "framework/stream.h"
 #include "layers/execution_shape.h"
+#include "layers/key_value_cache.h"
 #include "layers/model_spec.h"
 #include "parallel/communicator.h"
 #include "parallel/ring/ring_load.h"
@@ -44,6 +45,13 @@ class Transformer {
   /// Runs forward alone; adds to loss_sum(). If nll is not empty: float64 [B, T] host memory that receives this rank's
   /// per-token negative log-likelihoods (0 where there is no label); they are there when the call returns.
   void evaluate(const Batch& batch, const TensorView& nll);
+
+  /// Runs forward of a prompt (one sequence) up to the last layer's keys and values, and keeps those of all layers in
+  /// the cache, which was begun for this batch's segments.
+  void prefill(const Batch& batch, KeyValueCache& cache);
+  /// Runs forward of one new token, of which all ranks have the same batch, over the tokens in the cache, and adds it
+  /// there. Return its logits [V], valid until the next call, or nothing unless wanted. Collective over the ring.
+  TensorView decode(const Batch& batch, KeyValueCache& cache, bool wants_logits);
 
   /// Return this rank's sum of weight * nll since the last reset (waits for the device), and reset it.
   double take_loss_sum();

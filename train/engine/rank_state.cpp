@@ -21,7 +21,9 @@ std::int64_t shard_tokens(const MeshConfig& mesh, std::int64_t length, int ring_
   return token_count(shard_segments(mesh.layout, length, static_cast<int>(mesh.sequence), ring_rank));
 }
 
+/// Return the most tokens of a sequence that only goes forward. (Of a prompt, the last token is the first decode step.)
 std::int64_t longest_evaluation(const RankPurpose& purpose) {
+  if (purpose.generates()) return purpose.prompt_tokens - 1;
   return purpose.evaluation_lengths.empty()
              ? 0
              : *std::max_element(purpose.evaluation_lengths.begin(), purpose.evaluation_lengths.end());
@@ -46,6 +48,10 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.loss_chunk = training.loss_chunk;
   shape.deterministic = training.deterministic;
   shape.documents = purpose.training && config.data.packing == Packing::documents;
+  if (purpose.generates()) {
+    shape.max_evaluation_tokens = std::max<std::int64_t>(1, shape.max_evaluation_tokens);  // a new token is everybody's
+    shape.loss_chunk = 1;
+  }
   return shape;
 }
 
@@ -119,8 +125,14 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
       batch(allocator.host(), execution_shape(config, purpose, shard.ring_rank).max_sequences,
             batch_tokens(execution_shape(config, purpose, shard.ring_rank)), config.training.dtype) {
   const std::int64_t evaluated = execution_shape(config, purpose, shard.ring_rank).max_evaluation_tokens;
-  if (evaluated > 0) {
+  if (evaluated > 0 && !purpose.generates()) {
     evaluation_nll = allocator.host().make(Tag::workspace, "evaluation nll", DType::float64, {evaluated});
+  }
+  if (purpose.generates()) {
+    const std::int64_t prompt = shard_tokens(config.mesh, purpose.prompt_tokens - 1, shard.ring_rank);
+    cache = std::make_unique<KeyValueCache>(allocator, model_spec(config.model), config.training.dtype,
+                                            KeyValueCache::capacity_of(prompt, purpose.new_tokens, mesh.sequence),
+                                            mesh.sequence, sequence_group.get());
   }
   staging = allocator.host().make(Tag::checkpoint, "staging", state_dtype(), {staging_elements});
   if (purpose.training) {

@@ -16,6 +16,7 @@
 #include "framework/parameters.h"
 #include "framework/profile/trace.h"
 #include "framework/system/compute_device.h"
+#include "layers/key_value_cache.h"
 #include "layers/transformer.h"
 #include "parallel/communicator.h"
 #include "parallel/gradient_reduction.h"
@@ -26,7 +27,11 @@ namespace ringtrain {
 /// What a rank is for: sizes all its buffers.
 struct RankPurpose {
   bool training = true;
-  std::vector<std::int64_t> evaluation_lengths;  // empty: it never evaluates
+  std::vector<std::int64_t> evaluation_lengths = {};  // empty: it never evaluates
+  // Generation: a prompt of so many tokens, and how many follow at most; 0: it never generates.
+  std::int64_t prompt_tokens = 0, new_tokens = 0;
+
+  bool generates() const { return new_tokens > 0; }
 };
 
 /// Return what a config's training run needs: evaluation lengths only if it evaluates.
@@ -62,6 +67,7 @@ class RankState {
   Tensor step_sums;  // float64 [2], on the host: a step's loss and square of the norm, as the device gives them
   std::unique_ptr<GradientReduction> reduction;  // null unless training
   std::unique_ptr<Optimizer> optimizer;          // null unless training
+  std::unique_ptr<KeyValueCache> cache;          // null unless generating
 
   /// Return where a micro-batch of a step is loaded.
   Batch& batch_of(std::int64_t micro) {

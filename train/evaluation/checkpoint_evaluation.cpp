@@ -29,7 +29,7 @@ EvaluationRequest resolved(EvaluationRequest request, const EvaluationConfig& co
 }
 
 void check_lengths(const EvaluationOptions& options, const EvaluationRequest& request, const Config& config) {
-  check_request(request, "--context-lengths and --target-tokens");
+  check_request(request, request.stride > 0 ? "--stride" : "--context-lengths and --target-tokens");
   const auto& lengths = request.context_lengths;
   const ModelSpec spec = model_spec(config.model);
   if (spec.positions == Positions::learned && lengths.back() > spec.max_position_embeddings) {
@@ -116,6 +116,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
                               {"--data", file->hash()},
                               {"--threads-per-rank", std::to_string(options.threads_per_rank)},
                               {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
+                              {"--stride", std::to_string(request.stride)},
                               {"the targets' hash", targets.hash}});
     ThreadPool pool(threads);
     const Device device = device_of(config.training, world.rank(), here);
@@ -125,10 +126,11 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
     EvaluationProgress tell;
     std::unique_ptr<Progress> progress;
     if (world.rank() == 0) {
-      const auto blocks = static_cast<std::int64_t>(targets.blocks.size());
-      const std::int64_t own_blocks = (blocks + config.mesh.data - 1) / config.mesh.data;
-      const auto lengths = static_cast<std::int64_t>(request.context_lengths.size());
-      progress = std::make_unique<Progress>("evaluate", own_blocks * lengths);
+      std::int64_t own_spans = 0;
+      for (const std::int64_t length : request.context_lengths) {
+        own_spans += (std::ssize(spans_of(*file, request, targets, length)) + config.mesh.data - 1) / config.mesh.data;
+      }
+      progress = std::make_unique<Progress>("evaluate", own_spans);
       tell = [&](std::int64_t done, std::int64_t tokens) { progress->update(done, "", static_cast<double>(tokens)); };
     }
     abort_on_error(world, [&] {

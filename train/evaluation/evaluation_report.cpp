@@ -34,7 +34,8 @@ EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained
   summary.checkpoint = checkpoint;
   summary.trained_length = trained_length;
   summary.documents = targets.documents;
-  summary.target_blocks = static_cast<std::int64_t>(targets.blocks.size());
+  summary.target_blocks = std::ssize(targets.blocks);
+  summary.stride = targets.stride;
   summary.target_tokens = results.empty() ? 0 : results.front().targets;
   summary.target_hash = targets.hash;
   summary.whole_file = targets.whole_file;
@@ -47,7 +48,11 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
   if (!summary.checkpoint.empty()) json["checkpoint"] = summary.checkpoint;
   json["trained_length"] = summary.trained_length;
   json["documents"] = summary.documents;
-  json["target_blocks"] = summary.target_blocks;
+  if (summary.stride > 0) {
+    json["stride"] = summary.stride;
+  } else {
+    json["target_blocks"] = summary.target_blocks;
+  }
   json["target_tokens"] = summary.target_tokens;
   json["target_hash"] = summary.target_hash;
   json["interval_meaningful"] = summary.documents >= min_documents;
@@ -77,10 +82,13 @@ bool is_evaluation_file(const std::string& path) {
 }
 
 std::string evaluation_table(const EvaluationSummary& summary) {
+  const char* const part = summary.whole_file ? " (of the whole file: it has no validation part)" : "";
   std::string text =
-      fmt::format("{} target tokens in {} blocks of {} documents{}, the same at every length; hash {}\n\n",
-                  summary.target_tokens, summary.target_blocks, summary.documents,
-                  summary.whole_file ? " (of the whole file: it has no validation part)" : "", summary.target_hash);
+      summary.stride > 0
+          ? fmt::format("{} target tokens, all of {} documents{}, by windows that move by {} tokens; hash {}\n\n",
+                        summary.target_tokens, summary.documents, part, summary.stride, summary.target_hash)
+          : fmt::format("{} target tokens in {} blocks of {} documents{}, the same at every length; hash {}\n\n",
+                        summary.target_tokens, summary.target_blocks, summary.documents, part, summary.target_hash);
   text += fmt::format("{:>9}  {:>10}  {:>8}  {:>10}  {:>18}  {:>9}  {:>20}\n", "context", "perplexity", "nll",
                       "bits/byte", "95% of nll", "change", "95% of change");
   bool beyond = false;

@@ -16,6 +16,7 @@ struct EvaluationSummary {
   std::int64_t trained_length = 0;  // training.seq_len
   std::int64_t documents = 0;       // that the target blocks come from
   std::int64_t target_blocks = 0;
+  std::int64_t stride = 0;         // of the windows over whole documents; 0: target blocks
   std::int64_t target_tokens = 0;  // scored at every length: with a weight that is not 0
   std::string target_hash;
   bool whole_file = false;  // the file has no validation part

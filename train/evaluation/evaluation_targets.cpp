@@ -53,6 +53,30 @@ std::string hash_of(const std::vector<TargetBlock>& blocks) {
   return hasher.digest();
 }
 
+/// Return the first document that is scored: of the validation part, or of the whole file if that is empty.
+std::int64_t first_document(const TokenFile& file, EvaluationTargets& targets) {
+  const std::int64_t first = file.first_validation_document();
+  targets.whole_file = first + 1 >= std::ssize(file.document_offsets());
+  return targets.whole_file ? 0 : first;
+}
+
+EvaluationTargets whole_documents(const TokenFile& file, std::int64_t stride) {
+  const auto offsets = file.document_offsets();
+  EvaluationTargets targets;
+  targets.stride = stride;
+  for (auto d = static_cast<std::size_t>(first_document(file, targets)); d + 1 < offsets.size(); ++d) {
+    const std::int64_t end = offsets[d + 1] - 1, scored = end - offsets[d];
+    if (scored > 0 && has_target(file, end, scored)) targets.blocks.push_back({static_cast<std::int64_t>(d), end});
+  }
+  if (targets.blocks.empty()) {
+    fail(ExitCode::data, "{}: no {}document has two tokens, of which the second has a weight; nothing can be scored",
+         file.path(), targets.whole_file ? "" : "validation ");
+  }
+  targets.documents = std::ssize(targets.blocks);
+  targets.hash = hash_of(targets.blocks);
+  return targets;
+}
+
 }  // namespace
 
 void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::string& source) {
@@ -69,6 +93,15 @@ void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::
 void check_request(const EvaluationRequest& request, const std::string& source) {
   const auto& lengths = request.context_lengths;
   check_context_lengths(lengths, source);
+  if (request.stride != 0) {
+    if (request.stride < 1 || request.stride >= lengths.front()) {
+      fail(ExitCode::usage,
+           "{}: a stride of {} is not between 1 and {}, one less than the shortest context length: every token needs "
+           "one before it in its window",
+           source, request.stride, lengths.front() - 1);
+    }
+    return;
+  }
   if (request.target_tokens < 1 || request.target_tokens > lengths.front() / 2) {
     fail(ExitCode::usage,
          "{}: {} target tokens are not between 1 and half of the shortest context length, {}; every target must have "
@@ -78,15 +111,32 @@ void check_request(const EvaluationRequest& request, const std::string& source) 
   if (request.target_blocks < 1) fail(ExitCode::usage, "{}: at least one target block is needed", source);
 }
 
+std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest& request,
+                                 const EvaluationTargets& targets, std::int64_t context_length) {
+  std::vector<TargetSpan> spans;
+  for (std::int64_t block = 0; block < std::ssize(targets.blocks); ++block) {
+    const auto [document, last] = targets.blocks[static_cast<std::size_t>(block)];
+    if (targets.stride == 0) {
+      spans.push_back({block, last - context_length, context_length, request.target_tokens});
+      continue;
+    }
+    const std::int64_t begin = file.document_offsets()[static_cast<std::size_t>(document)], end = last + 1;
+    std::int64_t scored = begin + 1;  // targets before it are done
+    for (std::int64_t from = begin; scored < end; from += targets.stride) {
+      const std::int64_t to = std::min(from + context_length, end);
+      spans.push_back({block, from, to - 1 - from, to - scored});
+      scored = to;
+    }
+  }
+  return spans;
+}
+
 EvaluationTargets choose_targets(const TokenFile& file, const EvaluationRequest& request) {
+  if (request.stride > 0) return whole_documents(file, request.stride);
   const auto offsets = file.document_offsets();
   const auto documents = static_cast<std::int64_t>(offsets.size()) - 1;
   EvaluationTargets targets;
-  std::int64_t first = file.first_validation_document();
-  if (first >= documents) {
-    first = 0;
-    targets.whole_file = true;
-  }
+  const std::int64_t first = first_document(file, targets);
   const std::int64_t longest = request.context_lengths.back(), M = request.target_tokens;
 
   std::vector<Candidates> eligible;

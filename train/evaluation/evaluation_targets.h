@@ -1,6 +1,8 @@
-// Which tokens an evaluation scores. A target block is M tokens that end at e, inside one document with at least Lmax
-// tokens before e; the same blocks serve every context length, so that perplexities compare. The choice is a pure
-// function of the file: no mesh, no model, no seed of a run, so that two checkpoints are scored on the same tokens.
+// Which tokens an evaluation scores, and which tokens the model reads for them. A target block is M tokens that end at
+// e, inside one document with at least Lmax tokens before e; the same blocks serve every context length, so that
+// perplexities compare. With a stride a block is a whole document, which windows of the context length score (the
+// strided perplexity of Hugging Face's documentation). The choice is a pure function of the file: no mesh, no model, no
+// seed of a run, so that two checkpoints are scored on the same tokens.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +17,50 @@ struct EvaluationRequest {
   std::vector<std::int64_t> context_lengths;  // ascending
   std::int64_t target_tokens = 256;           // M
   std::int64_t target_blocks = 64;            // at most
+  // 0: blocks, as above. Else whole documents, by windows that move by so many tokens; M and the blocks do not count.
+  std::int64_t stride = 0;
 };
 
 /// Throws Error(usage) that begins with `source` unless there are lengths, each at least 2, that ascend.
 void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::string& source);
 
-/// Throws Error(usage), naming `source` (a flag or key), unless the lengths ascend and 1 <= M <= Lmin / 2.
+/// Throws Error(usage), naming `source` (a flag or key), unless the lengths ascend and 1 <= M <= Lmin / 2, or, with a
+/// stride, 1 <= stride < Lmin.
 void check_request(const EvaluationRequest& request, const std::string& source);
 
 struct TargetBlock {
   std::int64_t document = 0;  // of the file
-  std::int64_t end = 0;       // e: the last target's index in the file
+  std::int64_t end = 0;       // e: the last target's index in the file; with a stride the document's last token
   friend bool operator==(const TargetBlock&, const TargetBlock&) = default;
 };
 
 struct EvaluationTargets {
   std::vector<TargetBlock> blocks;
+  std::int64_t stride = 0;     // as in the request
   std::int64_t documents = 0;  // distinct ones among the blocks
   bool whole_file = false;     // the file has no validation part: blocks come from all its documents
   std::string hash;            // of the list of (document, end)
 };
 
+/// A sequence that the model reads: the `length` tokens from `begin` in the file, at positions from 0. Its last
+/// `targets` predictions are scored, for a block.
+struct TargetSpan {
+  std::int64_t block = 0;  // index into the blocks
+  std::int64_t begin = 0, length = 0, targets = 0;
+  friend bool operator==(const TargetSpan&, const TargetSpan&) = default;
+};
+
+/// Return the spans that score all blocks at a context length L, in the order of the blocks. Blocks: one span of L
+/// tokens each. A stride: windows of L tokens of a document, which begin at 0, stride, 2 stride, ... and end with the
+/// document. Of a window's tokens those are targets that no earlier window had, but not the document's first, before
+/// which there is nothing. (The last token of a window is a target alone, so the model reads L - 1 tokens.)
+std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest& request,
+                                 const EvaluationTargets& targets, std::int64_t context_length);
+
 /// Chooses blocks of the file's validation part (of the whole file, if it has none): one from each long enough
 /// document, in a permuted order, then a second from each, and so on, never overlapping within a document. Blocks
-/// without a weighted token are passed over. Throws Error(data) that names the longest document if none is long enough.
+/// without a weighted token are passed over. With a stride: all documents of that part that have a target. Throws
+/// Error(data) that names the longest document if none is long enough.
 EvaluationTargets choose_targets(const TokenFile& file, const EvaluationRequest& request);
 
 }  // namespace ringtrain

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <span>
+#include <vector>
 
 #include "framework/error.h"
 #include "parallel/collectives.h"
@@ -39,36 +40,35 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
                                                           const EvaluationTargets& targets,
                                                           const EvaluationProgress& progress,
                                                           const EvaluationStop& stop) {
-  const auto blocks = static_cast<std::int64_t>(targets.blocks.size());
+  const std::int64_t blocks = std::ssize(targets.blocks);
   const auto lengths = static_cast<std::int64_t>(request.context_lengths.size());
   const int data_index = state.mesh.data_index(state.rank);
-  // (nll, weight, bytes, targets) of every length and block: zero but for the blocks of this data rank.
+  // (nll, weight, bytes, targets) of every length and block: what the spans of this data rank add.
   std::vector<double> flat(static_cast<std::size_t>(lengths * blocks * values_per_block), 0.0);
   std::int64_t done = 0, tokens = 0;
   bool stopped = false;
   for (std::int64_t i = 0; i < lengths && !stopped; ++i) {
-    const std::int64_t length = request.context_lengths[static_cast<std::size_t>(i)];
-    for (std::int64_t first = 0; first < blocks; first += state.mesh.data) {
+    const auto spans = spans_of(file, request, targets, request.context_lengths[static_cast<std::size_t>(i)]);
+    for (std::int64_t first = 0; first < std::ssize(spans); first += state.mesh.data) {
       stopped = stop && stop();
       if (stopped) break;
-      const std::int64_t block = first + data_index;
+      const bool has_span = first + data_index < std::ssize(spans);
+      const TargetSpan span = has_span ? spans[static_cast<std::size_t>(first + data_index)] : TargetSpan{};
       const std::optional<Error> problem = caught([&] {
-        if (block >= blocks) return;
-        const std::int64_t begin = targets.blocks[static_cast<std::size_t>(block)].end - length;
-        load_spans(state.batch, file, {&begin, 1}, length, request.target_tokens, state.shard);
+        if (has_span) load_spans(state.batch, file, {&span.begin, 1}, span.length, span.targets, state.shard);
       });
       if (const auto shared = shared_error(*state.world, problem, {"data of an evaluation"}))
         throw SharedError(*shared);
-      if (block >= blocks) continue;
+      if (!has_span) continue;
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       state.model.evaluate(state.batch, nll);
       const BlockSums sums = sums_of_shard(state.batch, nll, end_of_document_token(file.vocab_size()));
-      double* out = flat.data() + (i * blocks + block) * values_per_block;
-      out[0] = sums.nll;
-      out[1] = sums.weight;
-      out[2] = sums.bytes;
-      out[3] = sums.targets;
-      tokens += length;
+      double* out = flat.data() + (i * blocks + span.block) * values_per_block;
+      out[0] += sums.nll;
+      out[1] += sums.weight;
+      out[2] += sums.bytes;
+      out[3] += sums.targets;
+      tokens += span.length;
       if (progress && state.rank == 0) progress(++done, tokens);
     }
   }

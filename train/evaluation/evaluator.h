@@ -1,7 +1,8 @@
 // Perplexity at several context lengths on the same target tokens. For a block that ends at e and a length L the model
-// reads the L tokens [e - L, e), at positions 0..L-1, and its last M predictions are scored. Blocks are spread over the
-// data ranks; each is one sequence of a ring. Sums of a block add up over its ring's ranks in rank order, so the result
-// depends on the mesh by rounding alone. Used by the trainer between steps, and by the program `evaluate`.
+// reads the L tokens [e - L, e), at positions 0..L-1, and its last M predictions are scored; with a stride it reads the
+// windows of whole documents. These spans are spread over the data ranks; each is one sequence of a ring. Sums of a
+// block add up over its ring's ranks in rank order, so the result depends on the mesh by rounding alone. Used by the
+// trainer between steps, and by the program `evaluate`.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,8 @@
 
 namespace ringtrain {
 
-/// Told on rank 0 after each of its data rank's sequences (blocks x lengths): how many are done, and their tokens.
+/// Told on rank 0 after each of its data rank's sequences (the spans of all lengths): how many are done, and their
+/// tokens.
 using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t tokens)>;
 
 /// Asked before each sequence, on all ranks together: return whether to break off, the same on every rank. It may

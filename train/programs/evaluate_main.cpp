@@ -52,8 +52,8 @@ OutputRules output_rules(const EvaluationOptions& options, bool overwrite) {
 int run(int argc, char** argv, Launcher& launcher) {
   CLI::App app{
       "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at\n"
-      "ends of contexts inside single documents of the file's validation part (of the whole file if it has none).\n"
-      "Prints a table to stdout.",
+      "ends of contexts inside single documents of the file's validation part (of the whole file if it has none), or,\n"
+      "with --stride, all tokens of those documents. Prints a table to stdout.",
       "evaluate"};
   EvaluationOptions options;
   options.request.target_tokens = options.request.target_blocks = EvaluationOptions::of_the_checkpoint;
@@ -71,14 +71,22 @@ int run(int argc, char** argv, Launcher& launcher) {
   app.add_option("--mesh", mesh, "ranks that share the blocks x ranks that share each sequence")
       ->capture_default_str()
       ->type_name("DATAxSEQUENCE");
-  app.add_option("--target-tokens", options.request.target_tokens,
-                 "tokens that each block scores, at most half of the "
-                 "shortest length (default: the checkpoint's evaluation.target_tokens)")
+  auto* target_tokens = app.add_option("--target-tokens", options.request.target_tokens,
+                                       "tokens that each block scores, at most half of the "
+                                       "shortest length (default: the checkpoint's evaluation.target_tokens)")
+                            ->check(at_least(1))
+                            ->type_name("M");
+  auto* target_blocks =
+      app.add_option("--target-blocks", options.request.target_blocks,
+                     "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
+          ->check(at_least(1))
+          ->type_name("N");
+  app.add_option("--stride", options.request.stride,
+                 "score whole documents by windows of the context length that move by N tokens: each token once, "
+                 "the document's first excepted")
       ->check(at_least(1))
-      ->type_name("M");
-  app.add_option("--target-blocks", options.request.target_blocks,
-                 "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
-      ->check(at_least(1))
+      ->excludes(target_tokens)
+      ->excludes(target_blocks)
       ->type_name("N");
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
       ->capture_default_str()

@@ -1,0 +1,23 @@
+// Attention of one query over many keys: a decode step of generation (Dao et al., "Flash-Decoding for long-context
+// inference", 2023). The keys are cut into fixed pieces. Each piece gives a partial state (o, m, l), and states are
+// combined by their log-sum-exp in a fixed tree, so bits depend on the keys alone, never on the number of threads. Such
+// a state is that of kernels/attention.h: ranks that hold different keys combine theirs in the same way. Query head h
+// reads key/value head h / (H / G). On a CPU alone. No communication.
+#pragma once
+
+#include "kernels/attention.h"
+
+namespace ringtrain {
+
+/// Return how many elements of workspace decode_attention needs for at most T keys: H * (D + 2) for each piece of 128.
+std::int64_t decode_attention_workspace(const AttentionShape& shape, std::int64_t T);
+
+/// Sets state (B = 1, one query: o [1, 1, H, D], m and l [1, H, 1]) to that of q[H, D] over the keys k[T, G, D] and the
+/// values v[T, G, D], all of which it sees; T may be 0. One dtype. workspace: rank 1, its content does not matter.
+void decode_attention(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
+                      const TensorView& v, const AttentionState& state, const TensorView& workspace);
+
+/// Makes `into` the state of the keys of both, for the same queries.
+void combine_attention(Stream& stream, const AttentionState& into, const AttentionState& other);
+
+}  // namespace ringtrain

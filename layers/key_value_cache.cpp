@@ -1,0 +1,118 @@
+#include "layers/key_value_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/profile/trace.h"
+#include "kernels/elementwise.h"
+#include "parallel/collectives.h"
+
+namespace ringtrain {
+
+KeyValueCache::KeyValueCache(Allocator& allocator, const ModelSpec& spec, DType dtype, std::int64_t capacity,
+                             int ring_size, Communicator* ring)
+    : shape_{.B = 1,
+             .H = spec.num_attention_heads,
+             .G = spec.num_key_value_heads,
+             .D = spec.head_dim,
+             .scale = 1.0 / std::sqrt(static_cast<double>(spec.head_dim)),
+             .mask = {}},
+      capacity_(capacity),
+      ring_size_(ring_size),
+      ring_(ring) {
+  for (std::int64_t layer = 0; layer < spec.num_hidden_layers(); ++layer) {
+    masks_.push_back(spec.layers[static_cast<std::size_t>(layer)].mask);
+    layers_.push_back(allocator.make(Tag::activations, fmt::format("layer {} key and value cache", layer), dtype,
+                                     {2, capacity, shape_.G, shape_.D}));
+  }
+  states_ = allocator.make(Tag::workspace, "decode attention states", dtype, {ring_size, shape_.H * (shape_.D + 2)});
+  workspace_ = allocator.make(Tag::workspace, "decode attention workspace", dtype,
+                              {decode_attention_workspace(shape_, capacity)});
+}
+
+std::int64_t KeyValueCache::capacity_of(std::int64_t prompt, std::int64_t new_tokens, int ring_size) {
+  return prompt + (new_tokens + ring_size - 1) / ring_size;
+}
+
+void KeyValueCache::begin(const SegmentList& segments) {
+  segments_ = segments;
+  count_ = token_count(segments);
+  new_tokens_ = 0;
+  ensure(count_ <= capacity_, "the prompt's tokens fit into the cache");
+}
+
+void KeyValueCache::store(Stream& stream, int layer, const TensorView& key_value) {
+  for (int half = 0; half < 2; ++half) {
+    copy(stream, tokens(layer, half, 0, count_), key_value.rows(half, half + 1).reshape({count_, shape_.G, shape_.D}));
+  }
+}
+
+void KeyValueCache::begin_token(std::int64_t position) {
+  position_ = position;
+  owned_ = new_tokens_ % ring_size_ == ring_->rank();
+  if (owned_) {
+    // What a rank takes in turn is one affine segment; a prompt's single token may be continued by it, too.
+    const bool continues = new_tokens_ >= ring_size_;
+    if (continues) {
+      ++segments_.back().count;
+    } else {
+      segments_.push_back({position, ring_size_, 1});
+    }
+    ++count_;
+    ensure(count_ <= capacity_, "a new token fits into the cache");
+  }
+  ++new_tokens_;
+}
+
+TensorView KeyValueCache::tokens(int layer, int half, std::int64_t first, std::int64_t count) const {
+  const std::int64_t row = shape_.G * shape_.D, begin = (half * capacity_ + first) * row;
+  return layers_[static_cast<std::size_t>(layer)]
+      .view()
+      .flat(begin, begin + count * row)
+      .reshape({count, shape_.G, shape_.D});
+}
+
+AttentionState KeyValueCache::state_of(int rank) const {
+  const std::int64_t H = shape_.H, outputs = H * shape_.D;
+  const TensorView row = states_.view().rows(rank, rank + 1).flat();
+  return {.o = row.flat(0, outputs).reshape({1, 1, H, shape_.D}),
+          .m = row.flat(outputs, outputs + H).reshape({1, H, 1}),
+          .l = row.flat(outputs + H, outputs + 2 * H).reshape({1, H, 1})};
+}
+
+std::int64_t KeyValueCache::first_visible(int layer) const {
+  const std::int64_t lowest = keys_seen_by(masks_[static_cast<std::size_t>(layer)], {position_, position_}).first;
+  std::int64_t first = 0;  // positions grow with local tokens
+  for (const Segment& segment : segments_) {
+    if (segment.last() >= lowest) {
+      return first + std::max<std::int64_t>(0, (lowest - segment.start + segment.stride - 1) / segment.stride);
+    }
+    first += segment.count;
+  }
+  return first;
+}
+
+void KeyValueCache::attend(Stream& stream, int layer, const TensorView& query, const TensorView& key_value,
+                           const TensorView& out) {
+  const Span span(stream.trace(), "decode attention");
+  const Shape own{1, shape_.G, shape_.D};
+  if (owned_) {
+    copy(stream, tokens(layer, 0, count_ - 1, 1), key_value.rows(0, 1).reshape(own));
+    copy(stream, tokens(layer, 1, count_ - 1, 1), key_value.rows(1, 2).reshape(own));
+  }
+  const std::int64_t first = first_visible(layer), visible = count_ - first;
+  decode_attention(stream, shape_, query.reshape({shape_.H, shape_.D}), tokens(layer, 0, first, visible),
+                   tokens(layer, 1, first, visible), state_of(ring_->rank()), workspace_);
+  if (ring_size_ > 1) all_gather_slices(*ring_, states_, {"combine attention", layer});
+  for (int width = 1; width < ring_size_; width *= 2) {
+    for (int rank = 0; rank + width < ring_size_; rank += 2 * width) {
+      combine_attention(stream, state_of(rank), state_of(rank + width));
+    }
+  }
+  const AttentionState all = state_of(0);
+  attention_finalize(stream, all, out.reshape({1, 1, shape_.H, shape_.D}), all.m);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,292 @@
+// Generation against forward passes that know no cache: the greedy token must be the likeliest after every prefix, on
+// any ring and for any architecture; what is drawn and where it ends; and what the program refuses.
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "framework/random.h"
+#include "kernels/elementwise.h"
+#include "layers/model_parameters.h"
+#include "parallel/launch/launch.h"
+#include "tests/train/train_fixture.h"
+#include "train/generation/checkpoint_generation.h"
+#include "train/generation/generator.h"
+
+namespace ringtrain::testing {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+class GenerationTest : public TrainTest {
+ protected:
+  Config model(std::vector<std::string> settings) const {
+    settings.insert(settings.end(),
+                    {"model.initializer_range=0.4", "training.seq_len=300", "training.feedforward_chunk=16"});
+    return tiny("none", settings);
+  }
+  static Tokens random_prompt(std::int64_t length, std::uint64_t seed) {
+    Tokens prompt;
+    for (std::int64_t i = 0; i < length; ++i) {
+      prompt.push_back(static_cast<std::int32_t>(random_below(seed, Purpose::test, static_cast<std::uint64_t>(i), 23)));
+    }
+    return prompt;
+  }
+  static Config on_ring(Config config, std::int64_t ranks, Layout layout = Layout::zigzag) {
+    config.mesh.sequence = ranks;
+    config.mesh.layout = layout;
+    return config;
+  }
+  /// Generates with a random model. Return the new tokens.
+  static Tokens generated(const Config& config, const GenerationRequest& request,
+                          const TokenObserver& observer = nullptr) {
+    const RankPurpose purpose{
+        .training = false, .prompt_tokens = std::ssize(request.prompt), .new_tokens = request.new_tokens};
+    const ParameterTable table = make_parameter_table(config.model);
+    const auto plans = plan_ranks(config, table, purpose);
+    Tokens tokens;
+    launch_threads({static_cast<int>(config.mesh.sequence), 60}, [&](Communicator& world) {
+      ThreadPool pool(1);
+      RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world);
+      state.model.initialise(3);
+      const std::int64_t allocations = state.allocator.allocation_count();
+      const GenerationRates rates = generate(state, request, [&](std::int32_t token) {
+        tokens.push_back(token);
+        return observer ? observer(token) : true;
+      });
+      EXPECT_EQ(state.allocator.allocation_count(), allocations);
+      EXPECT_EQ(rates.prompt_tokens, std::ssize(request.prompt));
+      for (const RankPlan& plan : plans) {
+        if (std::ranges::find(plan.ranks, state.rank) != plan.ranks.end()) {
+          EXPECT_EQ(state.allocator.peak().total, plan.peak.total) << "the plan is what is allocated";
+        }
+      }
+    });
+    return tokens;
+  }
+  /// Return nll[v][t] in double of token v after tokens [0, t] of a text, by one forward pass for each v.
+  static std::vector<std::vector<double>> teacher_forced(Config config, const Tokens& text) {
+    config.mesh.sequence = 1;
+    config.training.dtype = DType::float64;
+    const std::int64_t length = std::ssize(text);
+    const ParameterTable table = make_parameter_table(config.model);
+    std::vector<std::vector<double>> nll;
+    launch_threads({1, 60}, [&](Communicator& world) {
+      ThreadPool pool(2);
+      RankState state(config, table, {.training = false, .evaluation_lengths = {length}}, 0, Device::cpu(), pool,
+                      &world);
+      state.model.initialise(3);
+      for (std::int32_t v = 0; v < 23; ++v) {
+        load_sequence(state.batch, text, state.shard);
+        std::fill_n(state.batch.labels().as<std::int32_t>(), length, v);
+        const TensorView values = state.evaluation_nll.view().prefix({1, length});
+        state.model.evaluate(state.batch, values);
+        nll.emplace_back(values.as<double>(), values.as<double>() + length);
+      }
+    });
+    return nll;
+  }
+  /// Expects each new token's nll after its prefix to be within `slack` of the least of all tokens.
+  static void expect_greedy(const Config& config, const Tokens& prompt, const Tokens& tokens, double slack) {
+    Tokens text = prompt;
+    text.insert(text.end(), tokens.begin(), tokens.end());
+    const auto nll = teacher_forced(config, text);
+    for (std::size_t t = prompt.size() - 1; t + 1 < text.size(); ++t) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const auto& of_token : nll) least = std::min(least, of_token[t]);
+      ASSERT_LE(nll[static_cast<std::size_t>(text[t + 1])][t], least + slack) << "new token at " << t + 1;
+    }
+  }
+};
+
+const std::vector<std::pair<const char*, std::vector<std::string>>> models{
+    {"llama", {}},
+    {"untied, yarn",
+     {"model.tie_word_embeddings=false", "model.rope_scaling.type=yarn", "model.rope_scaling.factor=4",
+      "model.rope_scaling.original_max_position_embeddings=64"}},
+    {"a window", {"model.architecture=mistral", "model.sliding_window=7"}},
+    {"gpt2", {"model.architecture=gpt2", "model.max_position_embeddings=300", "model.num_key_value_heads=4"}},
+    {"qwen2", {"model.architecture=qwen2"}},
+    {"qwen3", {"model.architecture=qwen3", "model.head_dim=12"}}};
+
+TEST_F(GenerationTest, GreedyTokensAreTheLikeliestAfterEveryPrefix) {
+  for (const auto& [name, settings] : models) {
+    SCOPED_TRACE(name);
+    const Config config = model(settings);
+    const Tokens prompt = random_prompt(20, 1);
+    const Tokens tokens = generated(config, {.prompt = prompt, .new_tokens = 200});
+    ASSERT_EQ(tokens.size(), 200u);
+    EXPECT_GT(std::set<std::int32_t>(tokens.begin(), tokens.end()).size(), 1u) << "a text of one token shows little";
+    expect_greedy(config, prompt, tokens, 1e-9);
+  }
+}
+
+TEST_F(GenerationTest, RingsGiveTheTokensOfOneRank) {
+  for (const auto& [name, settings] : models) {
+    SCOPED_TRACE(name);
+    const Config config = model(settings);
+    for (const std::int64_t length : {1, 2, 5, 31}) {
+      const GenerationRequest request{.prompt = random_prompt(length, 2), .new_tokens = 60};
+      const Tokens one = generated(config, request);
+      for (const std::int64_t ranks : {2, 3, 5}) {
+        for (const Layout layout : all_layouts) {
+          EXPECT_EQ(generated(on_ring(config, ranks, layout), request), one)
+              << ranks << " ranks, " << name_of(layout) << ", a prompt of " << length;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(GenerationTest, Float32IsGreedyToItsRounding) {
+  Config config = model({});
+  config.training.dtype = DType::float32;
+  const Tokens prompt = random_prompt(40, 3);
+  for (const std::int64_t ranks : {1, 2, 3}) {
+    expect_greedy(config, prompt, generated(on_ring(config, ranks), {.prompt = prompt, .new_tokens = 150}), 2e-5);
+  }
+}
+
+TEST_F(GenerationTest, ASeedGivesTheSameTextOnEveryRing) {
+  const Config config = model({});
+  GenerationRequest request{.prompt = random_prompt(9, 4), .new_tokens = 80};
+  request.sampling = {.temperature = 1.5, .top_k = 12, .top_p = 0.95, .repetition_penalty = 1.1, .seed = 5};
+  const Tokens one = generated(config, request);
+  EXPECT_EQ(generated(on_ring(config, 2), request), one);
+  EXPECT_EQ(generated(on_ring(config, 3, Layout::striped), request), one);
+  request.sampling.seed = 6;
+  EXPECT_NE(generated(config, request), one);
+}
+
+TEST_F(GenerationTest, EndsAtAnEndTokenOrWhenTheObserverSaysSo) {
+  const Config config = model({});
+  GenerationRequest request{.prompt = random_prompt(9, 4), .new_tokens = 40};
+  request.sampling = {.temperature = 1, .seed = 5};
+  const Tokens all = generated(config, request);
+  const auto end = std::ranges::find_if(all, [&](std::int32_t token) { return token != all.front(); });
+  ASSERT_NE(end, all.end());
+  request.end_tokens = {*end};
+  for (const std::int64_t ranks : {1, 3}) {
+    EXPECT_EQ(generated(on_ring(config, ranks), request), Tokens(all.begin(), end)) << "an end is no part of the text";
+  }
+  request.end_tokens.clear();
+  for (const std::int64_t ranks : {1, 3}) {
+    int left = 7;
+    EXPECT_EQ(generated(on_ring(config, ranks), request, [&](std::int32_t) { return --left > 0; }),
+              Tokens(all.begin(), all.begin() + 7));
+  }
+}
+
+TEST_F(GenerationTest, ACacheHoldsItsRanksTokensAlone) {
+  const Config config = model({});
+  const RankPurpose purpose{.training = false, .prompt_tokens = 201, .new_tokens = 80};
+  const ParameterTable table = make_parameter_table(config.model);
+  const auto cache_bytes = [&](std::int64_t ranks) {
+    std::size_t most = 0;
+    for (const RankPlan& plan : plan_ranks(on_ring(config, ranks), table, purpose)) {
+      std::size_t bytes = 0;
+      for (const PlannedTensor& tensor : plan.tensors) {
+        if (tensor.name.find("key and value cache") != std::string::npos) bytes += tensor.bytes;
+      }
+      most = std::max(most, bytes);
+    }
+    return most;
+  };
+  // Two layers of keys and values of two heads of four doubles: 256 bytes a token.
+  EXPECT_EQ(cache_bytes(1), 280u * 256);
+  EXPECT_EQ(cache_bytes(4), 70u * 256);
+}
+
+// ---- The program, but for its command line -------------------------------------------------------------------------
+
+class CheckpointGenerationTest : public GenerationTest {
+ protected:
+  /// Trains a model of bytes for a step.
+  void SetUp() override {
+    GenerationTest::SetUp();
+    TextPlan plan;
+    plan.vocab_size = 257;
+    run(tiny(write_tokens("bytes.h5", plan),
+             {"training.steps=1", "model.vocab_size=257", "model.initializer_range=0.4"}),
+        "run");
+    options_.checkpoint = at("run");
+    options_.max_new_tokens = 20;
+  }
+  std::string text(GenerationSummary* summary = nullptr) {
+    std::string all;
+    Launcher launcher;
+    const GenerationSummary made =
+        generate_from_checkpoint(options_, launcher, [&](std::string_view piece) { all += piece; });
+    if (summary) *summary = made;
+    return all;
+  }
+  std::string refused(ExitCode code = ExitCode::usage) {
+    return error_of(code, [&] { text(); });
+  }
+  GenerationOptions options_;
+};
+
+TEST_F(CheckpointGenerationTest, TextAndIdsAreTheSameTokens) {
+  options_.raw = true;
+  options_.prompt = "ab";
+  options_.sampling = {.temperature = 1, .seed = 2};
+  GenerationSummary summary;
+  const std::string bytes = text(&summary);
+  EXPECT_EQ(std::ssize(bytes), summary.ending == Ending::end_of_document ? summary.rates.new_tokens - 1 : 20);
+  EXPECT_NE(summary_text(summary).find("weights read at"), std::string::npos);
+  std::string ids;
+  for (const char byte : bytes) ids += fmt::format("{}{}", ids.empty() ? "" : ",", static_cast<unsigned char>(byte));
+  options_.prompt = "";
+  options_.tokens = {'a', 'b'};
+  EXPECT_EQ(text(), ids);
+  options_.sequence_ranks = 2;
+  EXPECT_EQ(text(), ids);
+}
+
+TEST_F(CheckpointGenerationTest, AStopStringIsNoPartOfTheText) {
+  options_.raw = true;
+  options_.prompt = "ab";
+  const std::string all = text();
+  ASSERT_GT(all.size(), 4u);
+  options_.stops = {all.substr(2, 2)};
+  GenerationSummary summary;
+  EXPECT_EQ(text(&summary), all.substr(0, all.find(options_.stops[0])));
+  EXPECT_EQ(summary.ending, Ending::stop_string);
+}
+
+TEST_F(CheckpointGenerationTest, GoesToTheEndOfTheContextAndSaysSo) {
+  options_.prompt = std::string(30, 'x');
+  options_.max_new_tokens = 1000;
+  options_.sampling = {.repetition_penalty = 2};
+  GenerationSummary summary;
+  text(&summary);
+  EXPECT_EQ(summary.ending, Ending::context);
+  EXPECT_EQ(summary.rates.new_tokens, 37 - 30 + 1);
+  EXPECT_NE(summary_text(summary).find("context of 37 tokens is full"), std::string::npos);
+}
+
+TEST_F(CheckpointGenerationTest, OneSentenceForEachPromptThatCannotBe) {
+  EXPECT_NE(refused().find("the prompt is empty"), std::string::npos);
+  options_.prompt = std::string(38, 'x');
+  EXPECT_NE(refused().find("the prompt has 38 tokens, but the model's context is 37"), std::string::npos);
+  options_.prompt = "";
+  options_.tokens = {5, 257};
+  EXPECT_NE(refused().find("257 is no token of this model, whose vocabulary has the ids 0 to 256"), std::string::npos);
+  options_.tokens = {-1};
+  EXPECT_NE(refused().find("-1 is no token"), std::string::npos);
+  options_.tokens = {5};
+  options_.sampling.top_k = 4;
+  EXPECT_NE(refused().find("--top-k"), std::string::npos);
+  options_.sampling = {};
+  options_.checkpoint = at("nothing");
+  refused(ExitCode::checkpoint);
+}
+
+TEST_F(CheckpointGenerationTest, TextNeedsAVocabularyOfBytes) {
+  run(tiny(write_tokens("letters.h5", {}), {"training.steps=1"}), "letters");
+  options_.checkpoint = at("letters");
+  options_.prompt = "a";
+  EXPECT_NE(refused().find("give ids by --tokens"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

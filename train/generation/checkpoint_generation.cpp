@@ -1,0 +1,229 @@
+#include "train/generation/checkpoint_generation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "data/byte_tokenizer.h"
+#include "data/token_file.h"
+#include "framework/error.h"
+#include "framework/storage/hash.h"
+#include "layers/model_parameters.h"
+#include "layers/model_spec.h"
+#include "parallel/launch/agreement.h"
+#include "train/engine/memory_check.h"
+#include "train/generation/text_stream.h"
+#include "train/models/load_weights.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Return the positions that a model has: the rows of its table, or the length that it was trained on.
+std::int64_t context_of(const Config& config) {
+  const ModelSpec spec = model_spec(config.model);
+  return spec.positions == Positions::learned ? spec.max_position_embeddings : config.training.seq_len;
+}
+
+/// Return the prompt's tokens.
+std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const ModelSource& source) {
+  std::vector<std::int32_t> prompt;
+  for (const std::int64_t token : options.tokens) {
+    if (token < 0 || token >= source.model.vocab_size) {
+      fail(ExitCode::usage, "--tokens: {} is no token of this model, whose vocabulary has the ids 0 to {}", token,
+           source.model.vocab_size - 1);
+    }
+    prompt.push_back(static_cast<std::int32_t>(token));
+  }
+  if (!prompt.empty()) return prompt;
+  if (options.prompt.empty()) {
+    fail(ExitCode::usage, "the prompt is empty; give at least one character, or one id by --tokens");
+  }
+  if (!source.checkpoint) {
+    fail(ExitCode::usage,
+         "the prompt is text, but {} is no run: only a run's vocabulary is known to be bytes; give ids "
+         "by --tokens",
+         source.path);
+  }
+  if (source.model.vocab_size < byte_vocab_size) {
+    fail(ExitCode::usage,
+         "the prompt is text, but the model's vocabulary of {} tokens is not that of bytes ({}); give ids by --tokens",
+         source.model.vocab_size, byte_vocab_size);
+  }
+  for (const char byte : options.prompt) prompt.push_back(static_cast<unsigned char>(byte));
+  return prompt;
+}
+
+/// Return the tokens that end a text: those that the model names; of a run, the end of a document.
+std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const ModelSource& source) {
+  std::vector<std::int32_t> tokens;
+  for (const std::int64_t token : source.end_tokens) tokens.push_back(static_cast<std::int32_t>(token));
+  if (tokens.empty() && source.checkpoint) {
+    tokens.push_back(options.tokens.empty() ? end_of_document : end_of_document_token(source.model.vocab_size));
+  }
+  return tokens;
+}
+
+/// Sets what generation computes in: on the CPU, in float32 where training was in bfloat16.
+void choose_device(const std::string& dtype, TrainingConfig& training) {
+  for (const DType type : {DType::float32, DType::float64}) {
+    if (dtype == name_of(type)) training.dtype = type;
+  }
+  training.device = "cpu";
+  if (training.dtype == DType::bfloat16) training.dtype = DType::float32;
+  training.offload = Offload::none;
+}
+
+Config generation_config(const ModelSource& source, const GenerationOptions& options) {
+  Config config;
+  if (source.checkpoint) config = source.checkpoint->config;
+  config.model = source.model;
+  config.training.seq_len = source.context_length;
+  config.mesh.data = 1;
+  config.mesh.sequence = options.sequence_ranks;
+  config.mesh.threads_per_rank = options.threads_per_rank;
+  config.mesh.backend = Backend::automatic;  // as the ranks of this generation are started
+  choose_device(options.dtype, config.training);
+  return config;
+}
+
+/// Return the facts that all ranks must have alike.
+std::vector<Fact> facts_of(const GenerationOptions& options, const ModelSource& source,
+                           const GenerationRequest& request) {
+  const SamplingOptions& s = options.sampling;
+  Hasher hasher;
+  hasher.update(request.prompt.data(), request.prompt.size() * sizeof(request.prompt[0]));
+  return {{"the checkpoint", source.identity},
+          {"the prompt's hash", hasher.digest()},
+          {"--max-new-tokens", std::to_string(options.max_new_tokens)},
+          {"--threads-per-rank", std::to_string(options.threads_per_rank)},
+          {"the sampling flags",
+           fmt::format("{} {} {} {} {} {}", s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty, s.seed)}};
+}
+
+/// Return the bytes of weights that a decode step reads: all but the tables, of which it reads a row.
+std::int64_t weight_bytes(const ModelSpec& spec, const ParameterTable& table, DType dtype) {
+  std::int64_t elements = table.count();
+  if (!spec.tied_head) elements -= spec.vocab_size * spec.hidden_size;
+  if (spec.positions == Positions::learned) elements -= spec.max_position_embeddings * spec.hidden_size;
+  return elements * static_cast<std::int64_t>(size_of(dtype));
+}
+
+/// Hands on tokens as text, or as a list of ids.
+class TokenPrinter {
+ public:
+  TokenPrinter(const GenerationOptions& options, const Printer& print)
+      : ids_(!options.tokens.empty()), text_(options.stops, options.raw), print_(print) {}
+
+  /// Return whether the text goes on.
+  bool add(std::int32_t token) {
+    if (ids_) {
+      print_(first_ ? fmt::format("{}", token) : fmt::format(",{}", token));
+      first_ = false;
+      return true;
+    }
+    if (token < end_of_document) {
+      const char byte = static_cast<char>(token);
+      hand_on(text_.add({&byte, 1}));
+    }
+    return !text_.stopped();
+  }
+  void finish() { hand_on(text_.finish()); }
+  bool stopped() const { return text_.stopped(); }
+
+ private:
+  void hand_on(const std::string& text) const {
+    if (!text.empty()) print_(text);
+  }
+  bool ids_, first_ = true;
+  TextStream text_;
+  const Printer& print_;
+};
+
+}  // namespace
+
+GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Launcher& launcher, const Printer& print) {
+  check_sampling(options.sampling);
+  const LaunchOptions launch{static_cast<int>(options.sequence_ranks)};
+  launcher.check(launch);
+  const std::vector<int> here = launcher.ranks_here(launch.ranks);
+  const int threads = threads_per_rank(options.threads_per_rank, static_cast<int>(here.size()));
+  require_runnable(std::ssize(here), threads);
+  const ModelSource source = open_model(options.checkpoint);
+  const Config config = generation_config(source, options);
+  const ModelSpec spec = model_spec(config.model);
+
+  GenerationSummary summary;
+  summary.context = context_of(config);
+  GenerationRequest request{.prompt = prompt_of(options, source), .sampling = options.sampling};
+  const std::int64_t prompt = std::ssize(request.prompt), room = summary.context - prompt + 1;
+  if (room < 1) {
+    fail(ExitCode::usage, "the prompt has {} tokens, but the model's context is {}; shorten the prompt", prompt,
+         summary.context);
+  }
+  request.new_tokens = std::min(options.max_new_tokens, room);
+  request.end_tokens = end_tokens_of(options, source);
+
+  const RankPurpose purpose{.training = false, .prompt_tokens = prompt, .new_tokens = request.new_tokens};
+  const ParameterTable table = make_parameter_table(spec);
+  summary.weight_bytes_a_token = weight_bytes(spec, table, config.training.dtype);
+  check_memory(config, plan_ranks(config, table, purpose), {here, launcher.ranks_of_process(launch.ranks)});
+
+  TokenPrinter printer(options, print);
+  const auto generate_on_rank = [&](Communicator& world) {
+    require_agreement(world, facts_of(options, source, request));
+    ThreadPool pool(threads);
+    RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world);
+    load_weights(state, source);
+    abort_on_error(world, [&] {
+      const GenerationRates rates = generate(state, request, [&](std::int32_t token) { return printer.add(token); });
+      if (world.rank() == 0) summary.rates = rates;
+    });
+  };
+  launcher.launch({launch.ranks, config.mesh.timeout_seconds}, generate_on_rank);
+  if (!launcher.is_rank_zero()) return summary;
+  if (!printer.stopped()) printer.finish();
+  summary.ending = printer.stopped()                             ? Ending::stop_string
+                   : summary.rates.ended                         ? Ending::end_of_document
+                   : request.new_tokens < options.max_new_tokens ? Ending::context
+                                                                 : Ending::max_new_tokens;
+  return summary;
+}
+
+namespace {
+
+std::string rate_text(std::int64_t tokens, double seconds) {
+  return fmt::format("{} tokens in {:.3f} s, {:.1f} tokens/s", tokens, seconds,
+                     static_cast<double>(tokens) / std::max(seconds, 1e-9));
+}
+
+std::string ending_text(const GenerationSummary& summary) {
+  switch (summary.ending) {
+    case Ending::max_new_tokens:
+      return "--max-new-tokens is reached";
+    case Ending::end_of_document:
+      return "the document ended";
+    case Ending::stop_string:
+      return "a stop string came";
+    case Ending::context:
+      return fmt::format("the model's context of {} tokens is full", summary.context);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string summary_text(const GenerationSummary& summary) {
+  const GenerationRates& rates = summary.rates;
+  std::string text = fmt::format("prompt: {}", rate_text(rates.prompt_tokens, rates.prompt_seconds));
+  if (rates.new_tokens > 1) {
+    const double gigabytes = 1e-9 * static_cast<double>((rates.new_tokens - 1) * summary.weight_bytes_a_token);
+    text +=
+        fmt::format("; decode: {}, weights read at {:.2f} GB/s", rate_text(rates.new_tokens - 1, rates.decode_seconds),
+                    gigabytes / std::max(rates.decode_seconds, 1e-9));
+  }
+  return text + "; " + ending_text(summary);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,50 @@
+// The program `generate` without its command line: opens a checkpoint, turns a prompt into tokens, builds the model and
+// a cache on a ring of its own, and hands on the text as it comes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/config/config.h"
+#include "parallel/launch/launch.h"
+#include "train/generation/generator.h"
+
+namespace ringtrain {
+
+struct GenerationOptions {
+  std::string checkpoint;  // whatever open_model() takes
+  std::string prompt;      // text; or
+  std::vector<std::int64_t>
+      tokens;  // the prompt's token ids, if not empty: then the new ones are handed on as ids, too
+  std::int64_t max_new_tokens = 128;
+  SamplingOptions sampling;
+  std::vector<std::string> stops;  // texts that end the text before them
+  bool raw = false;                // bytes as they come: nothing is replaced
+  std::string dtype;               // in which to compute; "": the checkpoint's, of a model from elsewhere float32
+  std::int64_t sequence_ranks = 1;
+  std::int64_t threads_per_rank = 0;  // 0: cores / ranks
+};
+
+/// Why a text ended.
+enum class Ending { max_new_tokens, end_of_document, stop_string, context };
+
+struct GenerationSummary {
+  GenerationRates rates;
+  Ending ending = Ending::max_new_tokens;
+  std::int64_t context = 0;               // positions that the model has
+  std::int64_t weight_bytes_a_token = 0;  // that a decode step reads on each rank, at most
+};
+
+/// Given pieces of the new text, or of the list of its ids, in the process of rank 0.
+using Printer = std::function<void(std::string_view text)>;
+
+/// Throws Error: usage (prompt, a token that is none, lengths, ranks, memory), checkpoint, numeric, rank.
+GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Launcher& launcher, const Printer& print);
+
+/// Return one line on tokens, seconds and rates, and why the text ended.
+std::string summary_text(const GenerationSummary& summary);
+
+}  // namespace ringtrain

@@ -1,0 +1,64 @@
+#include "train/generation/generator.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "framework/error.h"
+#include "parallel/collectives.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// What rank 0 tells the others after a decode step.
+struct Choice {
+  std::int32_t token = 0;
+  bool goes_on = true;
+};
+
+void share(Communicator& world, Choice& choice) {
+  if (world.size() == 1) return;
+  std::array<std::int32_t, 2> words{choice.token, choice.goes_on ? 1 : 0};
+  broadcast(world, host_view(words.data(), {std::ssize(words)}), 0, {"new token"});
+  choice = {words[0], words[1] != 0};
+}
+
+}  // namespace
+
+GenerationRates generate(RankState& state, const GenerationRequest& request, const TokenObserver& observer) {
+  ensure(state.cache != nullptr && state.mesh.data == 1, "a state made for generation, of one ring");
+  ensure(!request.prompt.empty() && request.new_tokens >= 1, "a prompt and a new token");
+  const bool is_rank_zero = state.rank == 0;
+  TokenSampler sampler(request.sampling, state.parameters.table()[0].shape[0]);
+  for (const std::int32_t token : request.prompt) sampler.add(token);
+  GenerationRates rates;
+  rates.prompt_tokens = std::ssize(request.prompt);
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  // The prompt's last token is the first decode step's: its logits are where that step makes them.
+  const std::span<const std::int32_t> before{request.prompt.data(), request.prompt.size() - 1};
+  load_sequence(state.batch, before, state.shard);
+  state.cache->begin(state.batch.segments);
+  if (!before.empty()) state.model.prefill(state.batch, *state.cache);
+
+  Choice choice{request.prompt.back()};
+  for (std::int64_t step = 0; step < request.new_tokens && choice.goes_on; ++step) {
+    load_token(state.batch, choice.token, std::ssize(before) + step, state.shard);
+    const TensorView logits = state.model.decode(state.batch, *state.cache, /*wants_logits=*/is_rank_zero);
+    if (is_rank_zero) {
+      choice.token = sampler.sample(logits, static_cast<std::uint64_t>(step));
+      sampler.add(choice.token);
+      rates.ended = std::ranges::find(request.end_tokens, choice.token) != request.end_tokens.end();
+      choice.goes_on = !rates.ended && observer(choice.token);
+    }
+    share(*state.world, choice);
+    if (step == 0) rates.prompt_seconds = seconds();
+    ++rates.new_tokens;
+  }
+  rates.decode_seconds = seconds() - rates.prompt_seconds;
+  return rates;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,35 @@
+// From the bytes of new tokens to text that can be printed at once. A token may end inside a character, and a stop
+// string may begin in one token and end in another, so both are held back until they are decided. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ringtrain {
+
+class TextStream {
+ public:
+  /// stops: none of them empty. raw: bytes as they are; else whole characters alone, and what is no UTF-8 becomes
+  /// U+FFFD, one for each maximal ill-formed part (the Unicode Standard, section 3.9), as in Rust's lossy decoding.
+  explicit TextStream(std::vector<std::string> stops = {}, bool raw = false);
+
+  /// Adds the bytes of a token. Return what can be printed now. Once a stop string is complete: what came before it.
+  std::string add(std::string_view bytes);
+  /// Return whether a stop string has come. Nothing is added after it.
+  bool stopped() const { return stopped_; }
+  /// Return what was held back, when no more bytes come.
+  std::string finish();
+
+ private:
+  /// Return how many bytes at the end of what is pending may be the beginning of a stop string.
+  std::size_t held_for_a_stop() const;
+  std::string printable(std::string_view bytes) const;
+
+  std::vector<std::string> stops_;
+  bool raw_;
+  std::string pending_;
+  bool stopped_ = false;
+};
+
+}  // namespace ringtrain

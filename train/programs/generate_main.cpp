@@ -1,0 +1,139 @@
+// The program `generate`: text that a model writes after a prompt.
+#include <charconv>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/standard_streams.h"
+#include "framework/storage/files.h"
+#include "train/generation/checkpoint_generation.h"
+#include "train/programs/command_line.h"
+#include "train/programs/program.h"
+
+using namespace ringtrain;
+
+namespace {
+
+constexpr std::int64_t max_ranks = 1024, max_threads = 1024;  // as in a config
+constexpr std::int64_t max_prompt_bytes = std::int64_t{1} << 30;
+
+/// Return N of "1xN".
+std::int64_t read_mesh(std::string_view text) {
+  std::int64_t ranks = 0;
+  const char* const end = text.data() + text.size();
+  if (text.starts_with("1x")) {
+    const auto [at, error] = std::from_chars(text.data() + 2, end, ranks);
+    if (error == std::errc{} && at == end && ranks >= 1 && ranks <= max_ranks) return ranks;
+  }
+  fail(ExitCode::usage, "--mesh {}: must be 1xN, N sequence ranks from 1 to {}, e.g. 1x2: one text has no data ranks",
+       text, max_ranks);
+}
+
+std::string read_standard_input(const Launcher& launcher) {
+  if (launcher.processes() > 1) {
+    fail(ExitCode::usage, "-: of several processes one alone has the standard input; give --prompt-file");
+  }
+  std::string text;
+  char buffer[1 << 16];
+  while (const std::size_t bytes = std::fread(buffer, 1, sizeof buffer, stdin)) {
+    text.append(buffer, bytes);
+    if (std::ssize(text) > max_prompt_bytes) {
+      fail(ExitCode::usage, "-: a prompt is at most {} bytes", max_prompt_bytes);
+    }
+  }
+  if (std::ferror(stdin)) fail(ExitCode::usage, "-: the standard input cannot be read");
+  return text;
+}
+
+int run(int argc, char** argv, Launcher& launcher) {
+  CLI::App app{
+      "Writes text after a prompt, as a model would go on. Text goes to stdout as it comes, rates to stderr.\n"
+      "Keys and values stay on the rank that holds their positions. Runs on the CPU.\n\n"
+      "example: generate --checkpoint runs/long_ctx --prompt \"int main(\" --max-new-tokens 200 --temperature 0.8\n",
+      "generate"};
+  GenerationOptions options;
+  std::string mesh = "1x1", prompt_file, dash, device = "cpu";
+  app.add_option("--checkpoint", options.checkpoint,
+                 "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
+      ->required()
+      ->type_name("PATH");
+  auto* sources = app.add_option_group("prompt");
+  sources->add_option("--prompt", options.prompt, "the prompt")->type_name("TEXT");
+  sources->add_option("--prompt-file", prompt_file, "a file that is the prompt")->type_name("FILE");
+  auto* tokens =
+      sources->add_option("--tokens", options.tokens, "the prompt as token ids; the new ones are printed as ids")
+          ->delimiter(',')
+          ->type_name("I,I,...");
+  auto* standard_input = sources->add_option("standard_input", dash, "-: the standard input is the prompt")
+                             ->check(CLI::IsMember({"-"}))
+                             ->type_name("-");
+  sources->require_option(1);
+  app.add_option("--max-new-tokens", options.max_new_tokens, "how many tokens to add at most")
+      ->capture_default_str()
+      ->check(at_least(1))
+      ->type_name("N");
+  SamplingOptions& sampling = options.sampling;
+  app.add_option("--temperature", sampling.temperature,
+                 "0: always the likeliest token; else draws, from the "
+                 "distribution of logits / temperature")
+      ->capture_default_str()
+      ->type_name("T");
+  app.add_option("--top-k", sampling.top_k, "draw among the K likeliest tokens; 0: all")
+      ->capture_default_str()
+      ->type_name("K");
+  app.add_option("--top-p", sampling.top_p, "draw among the fewest likeliest tokens whose probabilities sum to P")
+      ->capture_default_str()
+      ->type_name("P");
+  app.add_option("--min-p", sampling.min_p, "draw among tokens at least P times as probable as the likeliest")
+      ->capture_default_str()
+      ->type_name("P");
+  app.add_option("--repetition-penalty", sampling.repetition_penalty,
+                 "divides the positive logits of tokens that were there, multiplies the negative ones")
+      ->capture_default_str()
+      ->type_name("R");
+  app.add_option("--seed", sampling.seed, "of the draws: the same seed gives the same text")
+      ->capture_default_str()
+      ->type_name("S");
+  app.add_option("--stop", options.stops, "end before this text; may be given several times")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->take_all()
+      ->excludes(tokens);
+  app.add_flag("--raw", options.raw, "print bytes as they come: nothing is replaced, no newline is added")
+      ->excludes(tokens);
+  app.add_option("--mesh", mesh, "sequence ranks that share prompt and cache")->capture_default_str()->type_name("1xN");
+  app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, max_threads))
+      ->type_name("N");
+  app.add_option("--dtype", options.dtype, "float32 | float64 (default: the checkpoint's; else float32)")
+      ->check(CLI::IsMember({"float32", "float64"}));
+  app.add_option("--device", device, "cpu: generation has no GPU code")->capture_default_str()->type_name("cpu");
+  if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
+
+  if (device != "cpu") fail(ExitCode::usage, "--device {}: generate runs on the CPU alone; leave the flag out", device);
+  options.sequence_ranks = read_mesh(mesh);
+  if (!prompt_file.empty()) options.prompt = read_file(prompt_file, ExitCode::usage, max_prompt_bytes);
+  if (standard_input->count() > 0) options.prompt = read_standard_input(launcher);
+  for (const std::string& stop : options.stops) {
+    if (stop.empty()) fail(ExitCode::usage, "--stop: a text that ends the text has at least one character");
+  }
+  const auto print = [](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  const GenerationSummary summary = generate_from_checkpoint(options, launcher, print);
+  if (!launcher.is_rank_zero()) return 0;
+  if (!options.raw) print("\n");
+  flush_results();
+  write_message(stderr, "generate: " + summary_text(summary) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_rank_program("generate", [&](Launcher& launcher) { return run(argc, argv, launcher); });
+}
