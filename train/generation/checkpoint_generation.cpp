@@ -13,7 +13,7 @@
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "train/engine/memory_check.h"
-#include "train/generation/text_stream.h"
+#include "train/generation/streamed_text.h"
 #include "train/models/load_weights.h"
 
 namespace ringtrain {
@@ -137,7 +137,7 @@ class TokenPrinter {
     if (!text.empty()) print_(text);
   }
   bool ids_, first_ = true;
-  TextStream text_;
+  StreamedText text_;
   const Printer& print_;
 };
 

@@ -8,11 +8,11 @@
 
 namespace ringtrain {
 
-class TextStream {
+class StreamedText {
  public:
   /// stops: none of them empty. raw: bytes as they are; else whole characters alone, and what is no UTF-8 becomes
   /// U+FFFD, one for each maximal ill-formed part (the Unicode Standard, section 3.9), as in Rust's lossy decoding.
-  explicit TextStream(std::vector<std::string> stops = {}, bool raw = false);
+  explicit StreamedText(std::vector<std::string> stops = {}, bool raw = false);
 
   /// Adds the bytes of a token. Return what can be printed now. Once a stop string is complete: what came before it.
   std::string add(std::string_view bytes);

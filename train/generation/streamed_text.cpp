@@ -1,4 +1,4 @@
-#include "train/generation/text_stream.h"
+#include "train/generation/streamed_text.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -44,11 +44,11 @@ std::size_t unfinished_bytes(std::string_view text) {
 
 }  // namespace
 
-TextStream::TextStream(std::vector<std::string> stops, bool raw) : stops_(std::move(stops)), raw_(raw) {
+StreamedText::StreamedText(std::vector<std::string> stops, bool raw) : stops_(std::move(stops)), raw_(raw) {
   for (const std::string& stop : stops_) ensure(!stop.empty(), "a stop string has at least one byte");
 }
 
-std::string TextStream::printable(std::string_view bytes) const {
+std::string StreamedText::printable(std::string_view bytes) const {
   if (raw_) return std::string(bytes);
   std::string text;
   while (!bytes.empty()) {
@@ -63,7 +63,7 @@ std::string TextStream::printable(std::string_view bytes) const {
   return text;
 }
 
-std::size_t TextStream::held_for_a_stop() const {
+std::size_t StreamedText::held_for_a_stop() const {
   std::size_t held = 0;
   for (const std::string& stop : stops_) {
     for (std::size_t size = std::min(stop.size() - 1, pending_.size()); size > held; --size) {
@@ -73,7 +73,7 @@ std::size_t TextStream::held_for_a_stop() const {
   return held;
 }
 
-std::string TextStream::add(std::string_view bytes) {
+std::string StreamedText::add(std::string_view bytes) {
   ensure(!stopped_, "nothing comes after a stop string");
   pending_ += bytes;
   std::size_t first = std::string::npos;
@@ -90,7 +90,7 @@ std::string TextStream::add(std::string_view bytes) {
   return text;
 }
 
-std::string TextStream::finish() {
+std::string StreamedText::finish() {
   return printable(std::exchange(pending_, ""));
 }
 

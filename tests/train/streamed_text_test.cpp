@@ -1,5 +1,5 @@
 // Text that is printed as it comes: whole characters, nothing of a stop string, and in the end all that came before it.
-#include "train/generation/text_stream.h"
+#include "train/generation/streamed_text.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace ringtrain::testing {
 namespace {
 
 /// Return the pieces that come out when bytes go in, in parts that end at the cuts; the last one is finish()'s.
-std::vector<std::string> pieces(TextStream& stream, const std::string& bytes, const std::vector<std::size_t>& cuts) {
+std::vector<std::string> pieces(StreamedText& stream, const std::string& bytes, const std::vector<std::size_t>& cuts) {
   std::vector<std::string> out;
   std::size_t at = 0;
   for (const std::size_t cut : cuts) {
@@ -38,8 +38,8 @@ std::string joined(const std::vector<std::string>& parts) {
 
 const std::string nasty = "a\u00e9\u20ac\U0001F600\u07ffz\ud7ff\uffff\U00010000\U0010ffff";
 
-TEST(TextStreamTest, CharactersComeWhole) {
-  TextStream stream;
+TEST(StreamedTextTest, CharactersComeWhole) {
+  StreamedText stream;
   const auto parts = pieces(stream, nasty, every_byte(nasty));
   EXPECT_EQ(joined(parts), nasty);
   EXPECT_EQ(parts.back(), "");
@@ -52,7 +52,7 @@ TEST(TextStreamTest, CharactersComeWhole) {
   EXPECT_EQ(characters, 10u);  // each as soon as its last byte is there, none before
 }
 
-TEST(TextStreamTest, CutsDoNotMatter) {
+TEST(StreamedTextTest, CutsDoNotMatter) {
   for (std::uint64_t trial = 0; trial < 300; ++trial) {
     std::string bytes;
     std::vector<std::size_t> cuts;
@@ -66,13 +66,13 @@ TEST(TextStreamTest, CutsDoNotMatter) {
       if (draw(1, 2) == 0 && i < 29) cuts.push_back(bytes.size());
     }
     for (const std::vector<std::string>& stops : {std::vector<std::string>{}, {"ab", "ba\xC3\xA9"}}) {
-      TextStream whole(stops), cut(stops);
+      StreamedText whole(stops), cut(stops);
       EXPECT_EQ(joined(pieces(cut, bytes, cuts)), joined(pieces(whole, bytes, {}))) << trial;
     }
   }
 }
 
-TEST(TextStreamTest, WhatIsNoUtf8IsReplacedByMaximalParts) {
+TEST(StreamedTextTest, WhatIsNoUtf8IsReplacedByMaximalParts) {
   // Examples of the Unicode Standard, section 3.9, tables 3-8 to 3-11.
   const std::string r = "\uFFFD";
   const std::vector<std::pair<std::string, std::string>> cases{
@@ -83,32 +83,32 @@ TEST(TextStreamTest, WhatIsNoUtf8IsReplacedByMaximalParts) {
       {"a\xE2\x82", "a" + r},  // an end inside a character
       {"a\xF0\x9F\x98", "a" + r}};
   for (const auto& [bytes, text] : cases) {
-    TextStream whole, cut;
+    StreamedText whole, cut;
     EXPECT_EQ(joined(pieces(whole, bytes, {})), text);
     EXPECT_EQ(joined(pieces(cut, bytes, every_byte(bytes))), text);
   }
 }
 
-TEST(TextStreamTest, RawBytesComeAtOnce) {
-  TextStream stream({}, /*raw=*/true);
+TEST(StreamedTextTest, RawBytesComeAtOnce) {
+  StreamedText stream({}, /*raw=*/true);
   EXPECT_EQ(stream.add("\xE2"), "\xE2");
   EXPECT_EQ(stream.add("\xFF"), "\xFF");
   EXPECT_EQ(stream.finish(), "");
 }
 
-TEST(TextStreamTest, AStopStringEndsTheTextBeforeItWhereverTokensEnd) {
+TEST(StreamedTextTest, AStopStringEndsTheTextBeforeItWhereverTokensEnd) {
   const std::string text = "one two\nENDless";
   for (std::size_t first = 1; first < text.size(); ++first) {
     for (std::size_t second = first; second < text.size(); ++second) {
-      TextStream stream({"\nEND", "no such"});
+      StreamedText stream({"\nEND", "no such"});
       EXPECT_EQ(joined(pieces(stream, text, {first, second})), "one two");
       EXPECT_TRUE(stream.stopped());
     }
   }
 }
 
-TEST(TextStreamTest, WhatOnlyBeganLikeAStopStringComesAfterAll) {
-  TextStream stream({"aab", "ac"});
+TEST(StreamedTextTest, WhatOnlyBeganLikeAStopStringComesAfterAll) {
+  StreamedText stream({"aab", "ac"});
   EXPECT_EQ(stream.add("xa"), "x");
   EXPECT_EQ(stream.add("a"), "");   // "aa" may become "aab"
   EXPECT_EQ(stream.add("a"), "a");  // "aaa": the last two may
@@ -118,8 +118,8 @@ TEST(TextStreamTest, WhatOnlyBeganLikeAStopStringComesAfterAll) {
   EXPECT_EQ(stream.finish(), "a");
 }
 
-TEST(TextStreamTest, TheFirstOfSeveralStopStringsCounts) {
-  TextStream stream({"world", "lo"});
+TEST(StreamedTextTest, TheFirstOfSeveralStopStringsCounts) {
+  StreamedText stream({"world", "lo"});
   EXPECT_EQ(stream.add("hello world"), "hel");
   EXPECT_TRUE(stream.stopped());
   EXPECT_EQ(stream.finish(), "");
