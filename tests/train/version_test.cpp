@@ -21,7 +21,8 @@ TEST_P(Version, IsPrintedWithCommitAndBuildOptions) {
   EXPECT_TRUE(std::regex_match(result.out, form)) << result.out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, Version, ::testing::Values("train", "evaluate", "prepare", "export", "compare_dumps"));
+INSTANTIATE_TEST_SUITE_P(Programs, Version,
+                         ::testing::Values("train", "evaluate", "generate", "prepare", "export", "compare_dumps"));
 
 }  // namespace
 }  // namespace ringtrain::testing
