@@ -33,11 +33,17 @@ Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size) {
 }
 
 std::string Corpus::hash() const {
+  std::vector<std::string> hashes;
+  for (const auto& file : files) hashes.push_back(file->hash());
+  return corpus_hash(hashes, weights);
+}
+
+std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::vector<double>& weights) {
   // Weights count as shares: scaling them all changes nothing that a run does.
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::string text;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    text += fmt::format("{} {:.12g}\n", files[i]->hash(), weights[i] / sum);
+  for (std::size_t i = 0; i < file_hashes.size(); ++i) {
+    text += fmt::format("{} {:.12g}\n", file_hashes[i], weights[i] / sum);
   }
   return hash_bytes(text);
 }

@@ -39,13 +39,17 @@ class Sampler {
   std::uint64_t seed_;
 };
 
+/// Return one hash over training files' hashes and weights, of which the shares count.
+std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::vector<double>& weights);
+
 /// The files of a data config, open once per process and shared by its ranks.
 struct Corpus {
   std::vector<std::unique_ptr<TokenFile>> files;
-  std::unique_ptr<TokenFile> validation_file;  // null: files[0]'s own validation part
+  std::unique_ptr<TokenFile> validation_file;  // null: files[0] serves
   std::vector<double> weights;
   /// Return one hash over all training files' hashes and weights: what a resume compares.
   std::string hash() const;
+  /// Return the file that evaluations score (train/evaluation/scored_part.h: which part of it).
   const TokenFile& validation() const { return validation_file ? *validation_file : *files[0]; }
 };
 /// Opens and verifies all files; Error(data) if one does not fit the model's vocabulary.

@@ -33,6 +33,10 @@ class Hdf5TokenFile final : public TokenFile {
   std::int64_t vocab_size() const override { return vocab_size_; }
   std::int64_t token_count() const override { return tokens_->count(); }
   bool has_weights() const override { return weights_ != nullptr; }
+  double bytes_per_token() const override {
+    const auto tokens = token_count() - (std::ssize(offsets_) - 1);
+    return tokens > 0 ? static_cast<double>(byte_count_) / static_cast<double>(tokens) : 0;
+  }
   std::span<const std::int64_t> document_offsets() const override { return offsets_; }
   std::int64_t first_validation_document() const override { return first_validation_document_; }
   const std::string& hash() const override { return checksums_->hash(); }
@@ -87,6 +91,7 @@ class Hdf5TokenFile final : public TokenFile {
   const Hdf5Dataset* tokens_ = nullptr;
   const Hdf5Dataset* weights_ = nullptr;
   std::int64_t vocab_size_ = 0;
+  std::int64_t byte_count_ = 0;  // 0: unknown
   std::int64_t first_validation_document_ = 0;
   std::vector<std::int64_t> offsets_;
 };
@@ -131,6 +136,8 @@ void Hdf5TokenFile::check_layout(const TokenManifest& manifest) {
   offsets_.resize(static_cast<std::size_t>(offsets->count()));
   read_elements(*offsets, 0, offsets_.data(), offsets->count());
   first_validation_document_ = file_.integer("first_validation_document");
+  if (file_.attributes().contains("byte_count")) byte_count_ = file_.integer("byte_count");
+  if (byte_count_ < 0) fail(ExitCode::data, "{} says its text has {} bytes", path_, byte_count_);
 }
 
 void Hdf5TokenFile::check_offsets() const {

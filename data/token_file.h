@@ -29,6 +29,9 @@ class TokenFile {
   virtual std::int64_t vocab_size() const = 0;
   virtual std::int64_t token_count() const = 0;  // of all documents, train then validation
   virtual bool has_weights() const = 0;
+  /// Return the bytes of text that a token stands for on average, ends of documents not counted; 0: the file does not
+  /// say.
+  virtual double bytes_per_token() const = 0;
   /// Return offsets [documents + 1] of all documents, train then validation.
   virtual std::span<const std::int64_t> document_offsets() const = 0;
   /// Return the index of the first validation document; documents before it are for training.

@@ -163,7 +163,9 @@ bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own) {
   }
   state_.world->barrier({"end of a failed save"});  // nobody ends the run before the folder is gone
   if (problem->code() == ExitCode::numeric) {
-    throw Error(ExitCode::numeric, fmt::format("{}; {}", problem->what(), what_is_saved()));
+    const bool updated = manifest_.step > manifest_.skipped_steps;  // else no learning rate was ever used
+    throw Error(ExitCode::numeric,
+                fmt::format("{}; {}{}", problem->what(), what_is_saved(), updated ? "; lower optimizer.lr" : ""));
   }
   if (last_ || problem->code() != ExitCode::checkpoint || run_.config.checkpoint.on_failure == OnFailure::stop) {
     throw Error(*problem);

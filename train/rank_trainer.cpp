@@ -6,6 +6,7 @@
 #include <csignal>
 #include <span>
 
+#include "framework/counted.h"
 #include "framework/system/signals.h"
 #include "parallel/collectives.h"
 #include "parallel/launch/launch.h"
@@ -15,6 +16,7 @@
 #include "train/evaluation/evaluation_report.h"
 #include "train/evaluation/evaluator.h"
 #include "train/models/load_weights.h"
+#include "train/nonfinite.h"
 #include "train/schedule.h"
 
 namespace ringtrain {
@@ -245,32 +247,39 @@ void RankTrainer::skip_empty(std::int64_t step) {
   const std::int64_t sequences = run_.config.training.global_batch_size;
   log(fmt::format(
       "warning: step {}: {} a token to learn from (weights of 0, or documents of one token); skipped: "
-      "weights and moments stay as they are ({} skipped {} so far)",
+      "weights and moments stay as they are ({} so far)",
       step, sequences == 1 ? "its sequence does not have" : fmt::format("none of its {} sequences has", sequences),
-      skipped_steps_, skipped_steps_ == 1 ? "step" : "steps"));
+      counted(skipped_steps_, "skipped step")));
 }
 
 /// All ranks come here in the same step, since all have the same sums. Weights and moments are still those of the step
 /// before. Ends the run, or lets it go on without an update.
 void RankTrainer::handle_nonfinite(std::int64_t step, const StepResult& result) {
   const TrainingConfig& training = run_.config.training;
-  const std::vector<std::int64_t> samples = run_.sample_indices(step);
-  const std::string what =
-      fmt::format("step {}: the loss is {} and the gradient's norm {}", step, result.loss, result.norm);
+  const bool skips = training.on_nonfinite == OnNonfinite::skip;
   ++skipped_steps_;
   ++skipped_in_a_row_;
-  if (training.on_nonfinite == OnNonfinite::skip && skipped_in_a_row_ <= training.max_skipped_steps) {
-    log(fmt::format("warning: {}; skipped: weights and moments stay as they are ({} skipped steps so far)", what,
-                    skipped_steps_));
+  if (skips && skipped_in_a_row_ <= training.max_skipped_steps) {
+    log(fmt::format("warning: {}; skipped: weights and moments stay as they are ({} so far)",
+                    nonfinite_numbers(step, result.loss, result.norm), counted(skipped_steps_, "skipped step")));
     return;
   }
+  NonfiniteStep known;
+  known.step = step;
+  known.loss = result.loss;
+  known.norm = result.norm;
+  known.in_a_row = skipped_in_a_row_;
+  if (skips) known.limit = training.max_skipped_steps;
+  known.updates = step - skipped_steps_;
+  if (run_.start.source) known.checkpoint = run_.start.source->path;
   saver_.finish();  // the state that it saves was good
-  fail(ExitCode::numeric,
-       "{}{}; the weights are still those of step {}, {}; lower optimizer.lr, or look at samples {} to {}", what,
-       training.on_nonfinite == OnNonfinite::skip ? fmt::format(", the {}. in a row (training.max_skipped_steps is {})",
-                                                                skipped_in_a_row_, training.max_skipped_steps)
-                                                  : "",
-       step - skipped_in_a_row_, saver_.what_is_saved(), samples.front(), samples.back());
+  const std::string own = nonfinite_weights(state_);
+  const auto bad = shared_error(world_, own.empty() ? std::nullopt : std::optional(Error(ExitCode::numeric, own)),
+                                {"weights that are no numbers"});
+  if (bad) known.bad_weights = bad->what();
+  known.samples = run_.sample_indices(step);
+  known.saved = saver_.what_is_saved();
+  throw Error(ExitCode::numeric, nonfinite_sentence(known));
 }
 
 void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
@@ -335,8 +344,9 @@ int RankTrainer::evaluate(std::int64_t step) {
     return signal;
   }
   if (state_.rank != 0) return 0;
-  metrics_->write(
-      metrics_line(step, WallClock::now(), summary_of("", run_.config.training.seq_len, *run_.targets, *results)));
+  metrics_->write(metrics_line(step, WallClock::now(),
+                               summary_of("", run_.config.training.seq_len, run_.corpus.validation().path(),
+                                          run_.scored, *run_.targets, *results)));
   std::string text = fmt::format("evaluation after step {}:", step);
   for (const LengthResult& result : *results) {
     text +=

@@ -38,4 +38,17 @@ double learning_rate(const SchedulerConfig& config, double peak, std::int64_t st
   return peak;
 }
 
+std::vector<std::string> schedule_remarks(const SchedulerConfig& config, std::int64_t steps) {
+  std::vector<std::string> remarks;
+  if (config.warmup_steps > steps) {
+    remarks.push_back(fmt::format(
+        "lr_scheduler.warmup_steps = {} is more than training.steps = {}: the rate never reaches optimizer.lr",
+        config.warmup_steps, steps));
+  } else if (config.warmup_steps < steps && learning_rate(config, 1.0, steps, steps) == 0) {
+    remarks.push_back(fmt::format(
+        "lr_scheduler.min_lr_ratio = 0: the rate of the last step, {}, is 0, so that it changes nothing", steps));
+  }
+  return remarks;
+}
+
 }  // namespace ringtrain

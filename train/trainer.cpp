@@ -8,6 +8,7 @@
 
 #include "data/token_manifest.h"
 #include "framework/config/read_config.h"
+#include "framework/counted.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
 #include "framework/storage/files.h"
@@ -23,6 +24,7 @@
 #include "train/rank_trainer.h"
 #include "train/rank_zero.h"
 #include "train/run/metrics_history.h"
+#include "train/schedule.h"
 #include "train/trace_file.h"
 
 namespace ringtrain {
@@ -129,8 +131,10 @@ std::string data_report(const Run& run) {
       static_cast<double>(sequences) / static_cast<double>(run.sampler.windows()), sequences * training.seq_len);
   if (const std::string told = empty_steps_text(run.empty_steps); !told.empty()) text += "data: " + told + "\n";
   if (run.targets) {
-    text += fmt::format("evaluation: {} blocks of {} tokens from {} documents, hash {}\n", run.targets->blocks.size(),
-                        run.evaluation.target_tokens, run.targets->documents, run.targets->hash);
+    text += fmt::format("evaluation: {} of {} tokens from {} of {}, hash {}\n",
+                        counted(std::ssize(run.targets->blocks), "block"), run.evaluation.target_tokens,
+                        counted(run.targets->documents, "document"),
+                        part_text(run.corpus.validation().path(), run.scored), run.targets->hash);
   }
   return text;
 }
@@ -224,11 +228,16 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
   Corpus corpus = open_corpus(config.data, config.model.vocab_size);
   std::string hash = corpus.hash();
   Sampler sampler = make_sampler(corpus, config, log);
+  for (const std::string& remark : schedule_remarks(config.lr_scheduler, config.training.steps)) log(remark);
   EvaluationRequest request{config.evaluation.context_lengths, config.evaluation.target_tokens,
                             config.evaluation.target_blocks};
   std::optional<EvaluationTargets> targets;
+  ScoredChoice scored;
   if (config.evaluation.interval > 0) {
     check_request(request, "evaluation");
+    scored = choose_part(corpus, config);
+    request.part = scored.part;
+    log(fmt::format("evaluation: scores {}", part_text(corpus.validation().path(), scored)));
     targets = choose_targets(corpus.validation(), request);
   }
   RunStart start = choose_start(options.start, folder, content, config, hash, log);
@@ -247,6 +256,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
           .sampler = std::move(sampler),
           .evaluation = std::move(request),
           .targets = std::move(targets),
+          .scored = scored,
           .folder = folder,
           .found = content.mark(),
           .checkpoints = CheckpointFolder(folder.checkpoints_path()),

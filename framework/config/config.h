@@ -130,6 +130,7 @@ struct EvaluationConfig {
   std::vector<std::int64_t> context_lengths;
   std::int64_t target_tokens = 256;
   std::int64_t target_blocks = 64;
+  bool on_training_data = false;  // where the file has no validation part
 };
 
 struct MetricsConfig {

@@ -380,6 +380,8 @@ std::vector<ConfigKey> make_table() {
       integer("evaluation.target_tokens", MEMBER(evaluation.target_tokens), {1, 1024 * m},
               "tokens that each block scores, the same at every length"),
       integer("evaluation.target_blocks", MEMBER(evaluation.target_blocks), {1, 1 * m}, "blocks, over the documents"),
+      flag("evaluation.on_training_data", MEMBER(evaluation.on_training_data),
+           "true: where there is no validation part, training text is scored; else such a run is refused"),
 
       flag("metrics.tensorboard", MEMBER(metrics.tensorboard),
            "write what metrics.jsonl has as TensorBoard events, too, into the run's folder"),

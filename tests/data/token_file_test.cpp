@@ -240,6 +240,26 @@ TEST_F(TokenFileTest, FilesOfEarlierVersionsAreToBeMadeAgain) {
       holds(told, "an earlier version of this program made it so, or another program: make it again with prepare"));
 }
 
+TEST_F(TokenFileTest, BytesOfTextAreKnownWhereTheFileSaysThem) {
+  const auto bytes_per_token = [&](const std::string& name, const Hdf5Attributes& attributes) {
+    TokenFileWriter writer(at(name), {300, 10, 2, 2, false, {}, attributes});
+    for (int document = 0; document < 2; ++document) {
+      writer.append(std::vector<std::int32_t>{1, 2, 3, 4});
+      writer.end_document();
+    }
+    writer.finish();
+    return TokenFile::open(at(name))->bytes_per_token();
+  };
+  EXPECT_EQ(bytes_per_token("silent.h5", {}), 0);
+  EXPECT_EQ(bytes_per_token("bytes.h5", {{"byte_count", std::int64_t{8}}}), 1);
+  EXPECT_EQ(bytes_per_token("words.h5", {{"byte_count", std::int64_t{28}}}), 3.5);
+  EXPECT_TRUE(holds(error_of(ExitCode::data,
+                             [&] {
+                               bytes_per_token("bad.h5", {{"byte_count", std::int64_t{-1}}});
+                             }),
+                    "says its text has -1 bytes"));
+}
+
 TEST_F(TokenFileTest, WriterNeverOverwrites) {
   const std::string path = write("a.h5", make_content({30}));
   const std::string before = read_file(path, ExitCode::data);

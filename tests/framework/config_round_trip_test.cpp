@@ -119,6 +119,7 @@ Config random_config(std::uint64_t seed) {
   c.evaluation.target_tokens = 1 + draw.below(c.evaluation.context_lengths[0] / 2);
   c.evaluation.target_blocks = 1 + draw.below(1000);
   c.metrics = {draw.flag(), draw.real(0, 1e20)};
+  c.evaluation.on_training_data = draw.flag();
   return c;
 }
 

@@ -59,7 +59,7 @@ training: {seq_len: 101, global_batch_size: 12, micro_batch_size: 4, steps: 9, s
 optimizer: {name: adamw, lr: 0.25, betas: [0.5, 0.75], eps: 1.0e-3, weight_decay: 0.125, max_grad_norm: 2}
 lr_scheduler: {type: wsd, warmup_steps: 2, min_lr_ratio: 0.375, decay_ratio: 0.4}
 checkpoint: {interval: 21, keep: 22}
-evaluation: {interval: 23, context_lengths: [64, 128], target_tokens: 24, target_blocks: 25}
+evaluation: {interval: 23, context_lengths: [64, 128], target_tokens: 24, target_blocks: 25, on_training_data: true}
 )",
                                 "x.yaml", {});
   EXPECT_EQ(c.model.architecture, Architecture::llama);
@@ -127,6 +127,7 @@ evaluation: {interval: 23, context_lengths: [64, 128], target_tokens: 24, target
   EXPECT_EQ(c.evaluation.context_lengths, (std::vector<std::int64_t>{64, 128}));
   EXPECT_EQ(c.evaluation.target_tokens, 24);
   EXPECT_EQ(c.evaluation.target_blocks, 25);
+  EXPECT_TRUE(c.evaluation.on_training_data);
   const Config gpt2 = parse_config(base, "x", {"model.architecture=gpt2", "model.max_position_embeddings=65"});
   EXPECT_EQ(gpt2.model.architecture, Architecture::gpt2);
   EXPECT_EQ(gpt2.model.max_position_embeddings, 65);

@@ -18,6 +18,7 @@ class ChangedFile final : public TokenFile {
   std::int64_t vocab_size() const override { return file_->vocab_size(); }
   std::int64_t token_count() const override { return file_->token_count(); }
   bool has_weights() const override { return file_->has_weights(); }
+  double bytes_per_token() const override { return file_->bytes_per_token(); }
   std::span<const std::int64_t> document_offsets() const override { return file_->document_offsets(); }
   std::int64_t first_validation_document() const override { return file_->first_validation_document(); }
   const std::string& hash() const override { return file_->hash(); }

@@ -75,7 +75,7 @@ TEST_F(EvaluationTest, TargetsLieInOneValidationDocumentBehindTheLongestContext)
       for (std::int64_t i = 0; i < 8; ++i) EXPECT_TRUE(covered.insert(block.end - i).second) << "scored twice";
     }
     EXPECT_EQ(targets.documents, static_cast<std::int64_t>(documents.size()));
-    EXPECT_FALSE(targets.whole_file);
+    EXPECT_EQ(targets.part, ScoredPart::validation);
     // As many documents as there can be.
     std::int64_t eligible = 0, room = 0;
     for (std::size_t d = 10; d < 40; ++d) {
@@ -102,7 +102,7 @@ TEST_F(EvaluationTest, TargetsDependOnTheFileAndTheRequestAlone) {
 TEST_F(EvaluationTest, AFileWithoutAValidationPartIsUsedWhole) {
   TextPlan plan = long_text;
   plan.validation_documents = 0;
-  EXPECT_TRUE(choose_targets(*tokens(plan), {{16, 100}, 8, 20}).whole_file);
+  EXPECT_EQ(choose_targets(*tokens(plan), {{16, 100}, 8, 20}).part, ScoredPart::whole);
 }
 
 TEST_F(EvaluationTest, WhatCannotBeScoredIsRefused) {
@@ -181,7 +181,7 @@ TEST_F(EvaluationTest, AContextFreeModelScoresExactlyTheTargets) {
       file->read_weights(at, {&w, 1});
       nll += static_cast<double>(w) * nll_of(static_cast<std::size_t>(pair[0]), static_cast<std::size_t>(pair[1]));
       weight += static_cast<double>(w);
-      if (pair[1] != 22) bytes += static_cast<double>(w);
+      if (pair[1] != 22) bytes += 2 * static_cast<double>(w);
       scored += w > 0;
     }
   }
@@ -376,6 +376,42 @@ TEST_F(EvaluationTest, AStridesReportSaysSo) {
   options.request.stride = 16;
   EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }).find("--stride"),
             std::string::npos);
+}
+
+EvaluationSummary summary_with(std::int64_t documents, double bits_per_byte) {
+  EvaluationSummary summary;
+  summary.documents = documents;
+  summary.target_blocks = documents;
+  summary.trained_length = 64;
+  summary.data = "a.h5";
+  summary.part = {ScoredPart::validation, false};
+  summary.results.push_back({16, 8, {2.5, {2.25, 2.75}}, std::exp(2.5), bits_per_byte, {}});
+  return summary;
+}
+
+TEST(EvaluationTable, HasNoIntervalsOverFewDocuments) {
+  const std::string one = evaluation_table(summary_with(1, 3.5)), few = evaluation_table(summary_with(19, 3.5)),
+                    enough = evaluation_table(summary_with(20, 3.5));
+  EXPECT_NE(one.find("With 1 document, fewer than 20, a confidence interval over documents would mean nothing."),
+            std::string::npos)
+      << one;
+  EXPECT_NE(one.find("in 1 block of 1 document, "), std::string::npos) << one;
+  EXPECT_NE(few.find("With 19 documents, fewer than 20"), std::string::npos) << few;
+  for (const std::string& table : {one, few}) {
+    EXPECT_EQ(table.find("2.2500"), std::string::npos) << table;
+    EXPECT_EQ(table.find("Student"), std::string::npos) << table;
+  }
+  EXPECT_NE(enough.find("[2.2500, 2.7500]"), std::string::npos) << enough;
+  EXPECT_EQ(enough.find("would mean nothing"), std::string::npos) << enough;
+}
+
+TEST(EvaluationTable, HasBitsPerByteOnlyWhereBytesAreKnown) {
+  const std::string known = evaluation_table(summary_with(20, 3.5)), unknown = evaluation_table(summary_with(20, NAN));
+  EXPECT_NE(known.find(" 3.5000 "), std::string::npos) << known;
+  EXPECT_EQ(unknown.find("nan"), std::string::npos) << unknown;
+  EXPECT_NE(unknown.find("does not say how many bytes of text it holds, so bits/byte is not known"), std::string::npos)
+      << unknown;
+  EXPECT_TRUE(evaluation_json(summary_with(20, NAN)).at("results")[0].at("bits_per_byte").is_null());
 }
 
 TEST(Statistics, StudentsQuantilesAreThoseOfTheTables) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <random>
+#include <regex>
 
 #include "tests/train/launch_fixture.h"
 
@@ -77,9 +78,8 @@ TEST_P(RankFaults, EndAsPromised) {
   if (trial.action == "throw") {
     EXPECT_EQ(result.code, 5) << result.err;
     EXPECT_EQ(count_of(result.err, "throws as RINGTRAIN_FAULT wants it\n"), 1u) << result.err;
-    EXPECT_NE(result.err.find(fmt::format("train: rank {} of 4 (process ", trial.rank)), std::string::npos)
-        << "who, and where\n"
-        << result.err;
+    const std::regex place(fmt::format(R"(train: rank {} of 4 \(process [0-9]+ on host [^ ]+\): )", trial.rank));
+    EXPECT_TRUE(std::regex_search(result.err, place)) << "who, and where\n" << result.err;
     return;
   }
   EXPECT_EQ(result.code, 6) << fault << "\n" << result.err;

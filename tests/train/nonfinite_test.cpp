@@ -61,6 +61,9 @@ class Nonfinite : public TrainTest, public ::testing::WithParamInterface<Injecti
   const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
 };
 
+using BadState = TrainTest;
+using BadWeights = TrainTest;
+
 TEST_P(Nonfinite, StopEndsAllRanksInThatStepWithTheStateBeforeIt) {
   run(config(), "whole");
   const std::string sentence = error_of(ExitCode::numeric, [&] { run_broken(config(), "run", {5}); });
@@ -113,13 +116,66 @@ TEST_P(Nonfinite, MoreThanTheLimitInARowEndTheRun) {
   EXPECT_NE(sentence.find("still those of step 4"), std::string::npos) << sentence;
 }
 
+TEST_P(Nonfinite, SaysWhatItKnowsAndNoMore) {
+  const Injection injection = GetParam();
+  // Before the first update the rate is not at fault; and no shuffled list has a "from" and a "to".
+  const Config few = config({"training.global_batch_size=2"});
+  const std::string first = error_of(ExitCode::numeric, [&] { run_broken(few, "first", {1}); });
+  EXPECT_EQ(first.find("optimizer.lr"), std::string::npos) << first;
+  EXPECT_NE(first.find("nothing was saved yet; no update was made yet: look at model.initializer_range, or at samples"),
+            std::string::npos)
+      << first;
+  const std::string fifth = error_of(ExitCode::numeric, [&] { run_broken(config(), "run", {5}); });
+  run(config(), "whole");
+  const auto samples = metrics("whole")[4].at("samples").get<std::vector<std::int64_t>>();
+  EXPECT_NE(fifth.find(fmt::format("; lower optimizer.lr, or look at samples {}, {}, {}, {}", samples[0], samples[1],
+                                   samples[2], samples[3])),
+            std::string::npos)
+      << fifth;
+  // Weights of another run, in which they were good: neither rate nor initial values.
+  const StartRequest others{.resume = false, .resume_path = "", .init_from = at("whole")};
+  const std::string with = error_of(ExitCode::numeric, [&] { run_broken(config(), "with", {1}, others); });
+  EXPECT_NE(with.find("no update was made yet: look at the weights of " + at("whole")), std::string::npos) << with;
+  EXPECT_EQ(with.find("optimizer.lr"), std::string::npos) << with;
+  for (const std::string& one : {first, fifth, with}) {
+    EXPECT_EQ(one.find("-nan"), std::string::npos) << one;
+    EXPECT_TRUE(!std::isnan(injection.value) || one.find("nan") != std::string::npos) << one;
+  }
+}
+
+TEST_F(BadWeights, AreNamedWithWhatMadeThem) {
+  const std::string data = write_tokens("text.h5", {});
+  const Config settings = tiny(data, {"training.steps=4", "training.global_batch_size=2", "mesh.data=2"});
+  // From step `first` on, a weight that rank 1 owns is no number: from the start, or after updates.
+  const auto sentence_of = [&](const std::string& output, std::int64_t first, const StartRequest& start) {
+    ringtrain::Run prepared =
+        prepare_run({.config = settings, .output = at(output), .start = start}, [](const std::string&) {});
+    prepared.before_forward = [first](RankState& state, std::int64_t step) {
+      if (step == first && state.rank == 1)
+        state.optimizer->weights(state.optimizer->slices().back()).as<double>()[0] = NAN;
+    };
+    return error_of(ExitCode::numeric, [&] { train(prepared, [](const std::string&) {}); });
+  };
+  const std::string initial = sentence_of("initial", 1, {});
+  EXPECT_NE(initial.find("; weights/"), std::string::npos) << initial;
+  EXPECT_NE(initial.find("holds a value that is not finite, and they are the initial ones: lower "
+                         "model.initializer_range; nothing was saved yet"),
+            std::string::npos)
+      << initial;
+  EXPECT_EQ(initial.find("optimizer.lr"), std::string::npos) << initial;
+  const std::string later = sentence_of("later", 3, {});
+  EXPECT_NE(later.find("an update before has overflowed: lower optimizer.lr; nothing was saved yet"), std::string::npos)
+      << later;
+  run(settings, "good");
+  const std::string others = sentence_of("with", 1, {.resume = false, .resume_path = "", .init_from = at("good")});
+  EXPECT_NE(others.find("they are those of " + at("good")), std::string::npos) << others;
+}
+
 INSTANTIATE_TEST_SUITE_P(OnRank3, Nonfinite,
                          ::testing::Values(Injection{"NanLoss", NAN, true}, Injection{"InfLoss", INFINITY, true},
                                            Injection{"NanGradient", NAN, false},
                                            Injection{"MinusInfGradient", -INFINITY, false}),
                          [](const auto& one) { return std::string(one.param.name); });
-
-using BadState = TrainTest;
 
 TEST_F(BadState, IsNeverSaved) {
   // An update that overflows: finite gradients, a finite loss, and weights that are not numbers any more.
@@ -137,7 +193,8 @@ TEST_F(BadState, IsNeverSaved) {
     };
     const std::string sentence = error_of(ExitCode::numeric, [&] { train(prepared, [](const std::string&) {}); });
     EXPECT_NE(sentence.find("step 3: second_moment/"), std::string::npos) << sentence;
-    EXPECT_NE(sentence.find("the last checkpoint, of step 2, is intact"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("the last checkpoint, of step 2, is intact; lower optimizer.lr"), std::string::npos)
+        << sentence;
     EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);
   }
 }

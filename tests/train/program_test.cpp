@@ -80,7 +80,9 @@ TEST_F(Programs, HelpAndUsage) {
     expect_refused(run_child(program, {"--nonsense"}, folder), 2, {});
     expect_refused(run_child(program, {}, folder), 2, {});
   }
-  expect_refused(train_with({"--stop-after", "0"}), 2, {"--stop-after"});
+  const ChildResult nothing = train_with({"--stop-after", "0"});
+  expect_refused(nothing, 2, {"--stop-after", "0 is less than 1"});
+  EXPECT_LT(nothing.err.size(), 200u) << nothing.err;
   expect_refused(run_child("train", {"--config", "missing.yaml"}, folder), 2, {"missing.yaml"});
   for (const std::string mesh : {"2", "x2", "2x", "0x1", "2x2x2", "axb", "-1x2"}) {
     expect_refused(

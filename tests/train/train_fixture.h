@@ -29,7 +29,8 @@ struct TextPlan {
 
 class TrainTest : public FolderTest {
  protected:
-  /// Writes a token file of text in which a token mostly follows from the one before it. Return its path.
+  /// Writes a token file of text, two bytes a token, in which a token mostly follows from the one before it. Return its
+  /// path.
   std::string write_tokens(const std::string& name, const TextPlan& plan) const;
   /// Return the tiny config (double, llama, 24 sequences of 37 tokens a step, 30 steps,
   /// clipped at nearly every one) after the settings.

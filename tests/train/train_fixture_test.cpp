@@ -35,6 +35,7 @@ std::string TrainTest::write_tokens(const std::string& name, const TextPlan& pla
     file.tokens += length + 1;
     documents.push_back(std::move(text));
   }
+  file.attributes = {{"byte_count", 2 * (file.tokens - file.documents)}};
   TokenFileWriter writer(at(name), file);
   for (const auto& text : documents) {
     if (plan.weights) {

@@ -60,11 +60,14 @@ bool all_finite(const TensorView& x) {
   return sum == 0;
 }
 
+bool all_finite(const TensorView& values) {
+  return values.dtype == DType::float32 ? all_finite<float>(values) : all_finite<double>(values);
+}
+
 /// A state that overflowed in an update would poison every run that resumes from it.
 void require_finite(const TensorView& values, const std::string& name, std::int64_t step) {
-  if (values.dtype == DType::float32 ? all_finite<float>(values) : all_finite<double>(values)) return;
-  fail(ExitCode::numeric,
-       "step {}: {} holds a value that is not finite, so this state is not saved; lower optimizer.lr", step, name);
+  if (all_finite(values)) return;
+  fail(ExitCode::numeric, "step {}: {} holds a value that is not finite, so this state is not saved", step, name);
 }
 
 // ---- Loading -------------------------------------------------------------------------------------------------------
@@ -128,6 +131,22 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
   }
   writer.finish();
   return describe_file(folder, name);
+}
+
+std::string nonfinite_weights(RankState& state) {
+  for (const ParameterSlice& slice : state.optimizer->slices()) {
+    const TensorView values = live_values(state, StateKind::weight, slice);
+    bool finite = true;
+    in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
+      const TensorView staging = state.staging.view().prefix({end - begin});
+      copy(state.stream, staging, values.flat(begin, end));
+      state.stream.synchronize();
+      finite = finite && all_finite(staging);
+    });
+    if (!finite)
+      return dataset_of(StateKind::weight, state.parameters.table()[slice.parameter], slice, state.state_dtype()).name;
+  }
+  return "";
 }
 
 void load_moments(RankState& state, const Checkpoint& checkpoint) {

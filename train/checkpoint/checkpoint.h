@@ -22,6 +22,10 @@ void take_snapshot(RankState& state);
 /// is not finite.
 CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step);
 
+/// Return the name of the first of this rank's slices of the weights with a value that is not finite, as a checkpoint
+/// would have it; "" if there is none.
+std::string nonfinite_weights(RankState& state);
+
 /// Reads this rank's slices of the moments. Throws Error(checkpoint) that names the tensor if the checkpoint's model is
 /// not this one, or its files do not hold each element once. (train/models/load_weights.h reads the weights.)
 void load_moments(RankState& state, const Checkpoint& checkpoint);

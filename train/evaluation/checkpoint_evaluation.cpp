@@ -15,6 +15,7 @@
 #include "parallel/launch/launch.h"
 #include "train/engine/memory_check.h"
 #include "train/evaluation/evaluator.h"
+#include "train/evaluation/scored_part.h"
 #include "train/models/load_weights.h"
 
 namespace ringtrain {
@@ -101,9 +102,15 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   config.mesh.threads_per_rank = options.threads_per_rank;
   config.mesh.backend = Backend::automatic;  // as the ranks of this evaluation are started
   choose_device(options.device, options.dtype, config.training);
-  const EvaluationRequest request = resolved(options.request, config.evaluation);
+  EvaluationRequest request = resolved(options.request, config.evaluation);
   check_lengths(options, request, config);
   const auto file = open_data(options.data, config);
+  std::optional<bool> trained_on;  // of a model from elsewhere nobody knows
+  if (source.checkpoint) {
+    trained_on = was_trained_on(file->hash(), config.data, source.checkpoint->manifest.data_hash);
+  }
+  const ScoredChoice part = choose_part(*file, request.part, trained_on);
+  request.part = part.part;
   const EvaluationTargets targets = choose_targets(*file, request);
 
   const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
@@ -139,7 +146,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
     });
   };
   launcher.launch({launch.ranks, config.mesh.timeout_seconds}, evaluate_rank);
-  return summary_of(source.path, config.training.seq_len, targets, std::move(results));
+  return summary_of(source.path, config.training.seq_len, file->path(), part, targets, std::move(results));
 }
 
 }  // namespace ringtrain

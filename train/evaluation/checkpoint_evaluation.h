@@ -16,9 +16,9 @@ struct EvaluationOptions {
   /// As target_tokens or target_blocks: what the checkpoint's config says.
   static constexpr std::int64_t of_the_checkpoint = 0;
 
-  std::string checkpoint;  // whatever open_model() takes
-  std::string data;        // a token file
-  EvaluationRequest request;
+  std::string checkpoint;     // whatever open_model() takes
+  std::string data;           // a token file
+  EvaluationRequest request;  // part automatic: all of a file that the checkpoint's run was not trained on
   MeshConfig mesh;  // data and sequence; layout and timeout are the checkpoint's, the backend is the launcher's
   std::int64_t threads_per_rank = 0;
   std::string device = "auto";  // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it

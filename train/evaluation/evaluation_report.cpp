@@ -7,6 +7,7 @@
 #include <cmath>
 #include <exception>
 
+#include "framework/counted.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
 
@@ -22,14 +23,16 @@ nlohmann::ordered_json interval_json(const Interval& interval) {
   return nlohmann::ordered_json::array({number(interval.low), number(interval.high)});
 }
 
-std::string interval_text(const Interval& interval) {
-  return std::isfinite(interval.low) ? fmt::format("[{:.4f}, {:.4f}]", interval.low, interval.high) : "-";
+/// Return a cell; "-" for a number that does not exist.
+std::string number_text(double value) {
+  return std::isfinite(value) ? fmt::format("{:.4f}", value) : "-";
 }
 
 }  // namespace
 
-EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained_length,
-                             const EvaluationTargets& targets, std::vector<LengthResult> results) {
+EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained_length, const std::string& data,
+                             const ScoredChoice& part, const EvaluationTargets& targets,
+                             std::vector<LengthResult> results) {
   EvaluationSummary summary;
   summary.checkpoint = checkpoint;
   summary.trained_length = trained_length;
@@ -38,7 +41,8 @@ EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained
   summary.stride = targets.stride;
   summary.target_tokens = results.empty() ? 0 : results.front().targets;
   summary.target_hash = targets.hash;
-  summary.whole_file = targets.whole_file;
+  summary.data = data;
+  summary.part = part;
   summary.results = std::move(results);
   return summary;
 }
@@ -47,6 +51,9 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
   nlohmann::ordered_json json;
   if (!summary.checkpoint.empty()) json["checkpoint"] = summary.checkpoint;
   json["trained_length"] = summary.trained_length;
+  json["part"] = summary.part.part == ScoredPart::validation ? "validation" : "whole";
+  json["trained_on"] =
+      summary.part.trained_on ? nlohmann::ordered_json(*summary.part.trained_on) : nlohmann::ordered_json(nullptr);
   json["documents"] = summary.documents;
   if (summary.stride > 0) {
     json["stride"] = summary.stride;
@@ -82,13 +89,20 @@ bool is_evaluation_file(const std::string& path) {
 }
 
 std::string evaluation_table(const EvaluationSummary& summary) {
-  const char* const part = summary.whole_file ? " (of the whole file: it has no validation part)" : "";
-  std::string text =
-      summary.stride > 0
-          ? fmt::format("{} target tokens, all of {} documents{}, by windows that move by {} tokens; hash {}\n\n",
-                        summary.target_tokens, summary.documents, part, summary.stride, summary.target_hash)
-          : fmt::format("{} target tokens in {} blocks of {} documents{}, the same at every length; hash {}\n\n",
-                        summary.target_tokens, summary.target_blocks, summary.documents, part, summary.target_hash);
+  const bool intervals = summary.documents >= min_documents;
+  const auto interval_text = [&](const Interval& interval) {
+    return intervals ? fmt::format("[{:.4f}, {:.4f}]", interval.low, interval.high) : std::string("-");
+  };
+  const bool bytes_known = std::ranges::all_of(
+      summary.results, [](const LengthResult& result) { return std::isfinite(result.bits_per_byte); });
+  const std::string scored =
+      fmt::format("scored: {}\n{} target tokens", part_text(summary.data, summary.part), summary.target_tokens);
+  const std::string documents = counted(summary.documents, "document");
+  std::string text = summary.stride > 0
+                         ? fmt::format("{}, all of {}, by windows that move by {} tokens; hash {}\n\n", scored,
+                                       documents, summary.stride, summary.target_hash)
+                         : fmt::format("{} in {} of {}, the same at every length; hash {}\n\n", scored,
+                                       counted(summary.target_blocks, "block"), documents, summary.target_hash);
   text += fmt::format("{:>9}  {:>10}  {:>8}  {:>10}  {:>18}  {:>9}  {:>20}\n", "context", "perplexity", "nll",
                       "bits/byte", "95% of nll", "change", "95% of change");
   bool beyond = false;
@@ -96,18 +110,18 @@ std::string evaluation_table(const EvaluationSummary& summary) {
     const bool past = result.context_length > summary.trained_length;
     beyond |= past;
     const bool first = &result == &summary.results.front();
-    text += fmt::format("{:>8}{}  {:>10.4f}  {:>8.4f}  {:>10.4f}  {:>18}  {:>9}  {:>20}\n", result.context_length,
-                        past ? "*" : " ", result.perplexity, result.nll.value, result.bits_per_byte,
+    text += fmt::format("{:>8}{}  {:>10.4f}  {:>8.4f}  {:>10}  {:>18}  {:>9}  {:>20}\n", result.context_length,
+                        past ? "*" : " ", result.perplexity, result.nll.value, number_text(result.bits_per_byte),
                         interval_text(result.nll.ci95), first ? "-" : fmt::format("{:+.4f}", result.delta.value),
                         first ? "-" : interval_text(result.delta.ci95));
   }
-  text +=
-      "\nnll in nats a target token; change: nll minus that of the shortest context, paired by document; intervals:\n"
-      "ratio estimator over documents with Student's t\n";
+  text += "\nnll in nats a target token; change: nll minus that of the shortest context, paired by document";
+  text += intervals ? "; intervals:\nratio estimator over documents with Student's t\n" : "\n";
+  if (!bytes_known) text += "The token file does not say how many bytes of text it holds, so bits/byte is not known.\n";
   if (beyond) text += fmt::format("*: longer than the {} tokens this model was trained on\n", summary.trained_length);
-  if (summary.documents < min_documents) {
-    text += fmt::format("With {} documents, fewer than {}, a confidence interval over documents would mean nothing.\n",
-                        summary.documents, min_documents);
+  if (!intervals) {
+    text += fmt::format("With {}, fewer than {}, a confidence interval over documents would mean nothing.\n",
+                        counted(summary.documents, "document"), min_documents);
   }
   return text;
 }

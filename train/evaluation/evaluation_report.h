@@ -8,6 +8,7 @@
 
 #include "train/evaluation/evaluation_statistics.h"
 #include "train/evaluation/evaluation_targets.h"
+#include "train/evaluation/scored_part.h"
 
 namespace ringtrain {
 
@@ -19,15 +20,17 @@ struct EvaluationSummary {
   std::int64_t stride = 0;         // of the windows over whole documents; 0: target blocks
   std::int64_t target_tokens = 0;  // scored at every length: with a weight that is not 0
   std::string target_hash;
-  bool whole_file = false;  // the file has no validation part
+  std::string data;  // the token file
+  ScoredChoice part;
   std::vector<LengthResult> results;
 };
 
 /// Below so many documents an interval over documents means nothing.
 inline constexpr std::int64_t min_documents = 20;
 
-EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained_length,
-                             const EvaluationTargets& targets, std::vector<LengthResult> results);
+EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained_length, const std::string& data,
+                             const ScoredChoice& part, const EvaluationTargets& targets,
+                             std::vector<LengthResult> results);
 
 /// Return the fields of metrics.jsonl and of `evaluate --output`; an interval that does not exist is null.
 nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary);

@@ -14,7 +14,7 @@ namespace ringtrain {
 struct BlockSums {
   double nll = 0;      // sum of weight * nll, nats
   double weight = 0;   // sum of weights
-  double bytes = 0;    // sum of weights of the targets that are bytes (not the end of a document)
+  double bytes = 0;    // of text behind the targets, times their weights; ends of documents have none; 0: unknown
   double targets = 0;  // how many have a weight
 };
 
@@ -34,8 +34,8 @@ struct LengthResult {
   std::int64_t targets = 0;  // scored
   Estimate nll;              // nats per target
   double perplexity = 0;
-  double bits_per_byte = 0;
-  Estimate delta;  // nll minus that of the first (shortest) length
+  double bits_per_byte = 0;  // NaN where the bytes are not known
+  Estimate delta;            // nll minus that of the first (shortest) length
 };
 
 /// Return the results, one a length. sums: [lengths][blocks]; documents: of each block.

@@ -53,24 +53,26 @@ std::string hash_of(const std::vector<TargetBlock>& blocks) {
   return hasher.digest();
 }
 
-/// Return the first document that is scored: of the validation part, or of the whole file if that is empty.
-std::int64_t first_document(const TokenFile& file, EvaluationTargets& targets) {
+/// Return the first document that is scored, and tells targets which part that is.
+std::int64_t first_document(const TokenFile& file, const EvaluationRequest& request, EvaluationTargets& targets) {
   const std::int64_t first = file.first_validation_document();
-  targets.whole_file = first + 1 >= std::ssize(file.document_offsets());
-  return targets.whole_file ? 0 : first;
+  if (request.part != ScoredPart::whole && first + 1 < std::ssize(file.document_offsets())) return first;
+  ensure(request.part != ScoredPart::validation, "the part that is asked for is there");
+  targets.part = ScoredPart::whole;
+  return 0;
 }
 
-EvaluationTargets whole_documents(const TokenFile& file, std::int64_t stride) {
+EvaluationTargets whole_documents(const TokenFile& file, const EvaluationRequest& request) {
   const auto offsets = file.document_offsets();
   EvaluationTargets targets;
-  targets.stride = stride;
-  for (auto d = static_cast<std::size_t>(first_document(file, targets)); d + 1 < offsets.size(); ++d) {
+  targets.stride = request.stride;
+  for (auto d = static_cast<std::size_t>(first_document(file, request, targets)); d + 1 < offsets.size(); ++d) {
     const std::int64_t end = offsets[d + 1] - 1, scored = end - offsets[d];
     if (scored > 0 && has_target(file, end, scored)) targets.blocks.push_back({static_cast<std::int64_t>(d), end});
   }
   if (targets.blocks.empty()) {
     fail(ExitCode::data, "{}: no {}document has two tokens, of which the second has a weight; nothing can be scored",
-         file.path(), targets.whole_file ? "" : "validation ");
+         file.path(), targets.part == ScoredPart::whole ? "" : "validation ");
   }
   targets.documents = std::ssize(targets.blocks);
   targets.hash = hash_of(targets.blocks);
@@ -132,11 +134,11 @@ std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest&
 }
 
 EvaluationTargets choose_targets(const TokenFile& file, const EvaluationRequest& request) {
-  if (request.stride > 0) return whole_documents(file, request.stride);
+  if (request.stride > 0) return whole_documents(file, request);
   const auto offsets = file.document_offsets();
   const auto documents = static_cast<std::int64_t>(offsets.size()) - 1;
   EvaluationTargets targets;
-  const std::int64_t first = first_document(file, targets);
+  const std::int64_t first = first_document(file, request, targets);
   const std::int64_t longest = request.context_lengths.back(), M = request.target_tokens;
 
   std::vector<Candidates> eligible;
@@ -151,7 +153,7 @@ EvaluationTargets choose_targets(const TokenFile& file, const EvaluationRequest&
     fail(ExitCode::data,
          "{}: no {}document has more than {} tokens (the longest has {}), so nothing can be scored at a context length "
          "of {}; choose shorter context lengths, or a file with longer documents",
-         file.path(), targets.whole_file ? "" : "validation ", longest, longest_document, longest);
+         file.path(), targets.part == ScoredPart::whole ? "" : "validation ", longest, longest_document, longest);
   }
 
   const Permutation order(eligible.size(), seed, Purpose::evaluation_targets, 0);

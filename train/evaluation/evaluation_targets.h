@@ -13,12 +13,16 @@
 
 namespace ringtrain {
 
+/// A part of a token file. automatic: its validation part if it has one, else the whole.
+enum class ScoredPart { automatic, validation, whole };
+
 struct EvaluationRequest {
   std::vector<std::int64_t> context_lengths;  // ascending
   std::int64_t target_tokens = 256;           // M
   std::int64_t target_blocks = 64;            // at most
   // 0: blocks, as above. Else whole documents, by windows that move by so many tokens; M and the blocks do not count.
   std::int64_t stride = 0;
+  ScoredPart part = ScoredPart::automatic;
 };
 
 /// Throws Error(usage) that begins with `source` unless there are lengths, each at least 2, that ascend.
@@ -36,10 +40,10 @@ struct TargetBlock {
 
 struct EvaluationTargets {
   std::vector<TargetBlock> blocks;
-  std::int64_t stride = 0;     // as in the request
-  std::int64_t documents = 0;  // distinct ones among the blocks
-  bool whole_file = false;     // the file has no validation part: blocks come from all its documents
-  std::string hash;            // of the list of (document, end)
+  std::int64_t stride = 0;                   // as in the request
+  std::int64_t documents = 0;                // distinct ones among the blocks
+  ScoredPart part = ScoredPart::validation;  // validation or whole: from whose documents the blocks come
+  std::string hash;                          // of the list of (document, end)
 };
 
 /// A sequence that the model reads: the `length` tokens from `begin` in the file, at positions from 0. Its last
@@ -57,7 +61,7 @@ struct TargetSpan {
 std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest& request,
                                  const EvaluationTargets& targets, std::int64_t context_length);
 
-/// Chooses blocks of the file's validation part (of the whole file, if it has none): one from each long enough
+/// Chooses blocks of the part of the file that is asked for: one from each long enough
 /// document, in a permuted order, then a second from each, and so on, never overlapping within a document. Blocks
 /// without a weighted token are passed over. With a stride: all documents of that part that have a target. Throws
 /// Error(data) that names the longest document if none is long enough.

@@ -15,7 +15,9 @@ namespace {
 constexpr std::int64_t values_per_block = 4;
 
 /// Return what this rank's share of the batch's one sequence added. nll is float64 [1, T] on the host.
-BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int32_t end_of_document) {
+/// bytes_per_token: of a target that does not end a document.
+BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int32_t end_of_document,
+                        double bytes_per_token) {
   BlockSums sums;
   const double* values = nll.as<double>();
   const auto* labels = batch.labels().as<std::int32_t>();
@@ -27,7 +29,7 @@ BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int32_t 
       sums.nll += weight * values[t];
       sums.weight += weight;
       sums.targets += 1;
-      if (labels[t] != end_of_document) sums.bytes += weight;
+      if (labels[t] != end_of_document) sums.bytes += weight * bytes_per_token;
     }
   });
   return sums;
@@ -62,7 +64,8 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       if (!has_span) continue;
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       state.model.evaluate(state.batch, nll);
-      const BlockSums sums = sums_of_shard(state.batch, nll, end_of_document_token(file.vocab_size()));
+      const BlockSums sums =
+          sums_of_shard(state.batch, nll, end_of_document_token(file.vocab_size()), file.bytes_per_token());
       double* out = flat.data() + (i * blocks + span.block) * values_per_block;
       out[0] += sums.nll;
       out[1] += sums.weight;
@@ -90,7 +93,7 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
   for (const LengthResult& result : results) {
     if (!std::isfinite(result.nll.value)) {
       fail(ExitCode::numeric, "evaluation at context length {} gives a loss of {}: the weights are not usable",
-           result.context_length, result.nll.value);
+           result.context_length, std::isnan(result.nll.value) ? NAN : result.nll.value);  // without its sign
     }
   }
   return results;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,8 +53,9 @@ OutputRules output_rules(const EvaluationOptions& options, bool overwrite) {
 int run(int argc, char** argv, Launcher& launcher) {
   CLI::App app{
       "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at\n"
-      "ends of contexts inside single documents of the file's validation part (of the whole file if it has none), or,\n"
-      "with --stride, all tokens of those documents. Prints a table to stdout.",
+      "ends of contexts inside single documents, or, with --stride, all tokens of those documents. Of a file that the\n"
+      "checkpoint was trained on they lie in its validation part; any other file is scored whole. Prints a table to\n"
+      "stdout.",
       "evaluate"};
   EvaluationOptions options;
   options.request.target_tokens = options.request.target_blocks = EvaluationOptions::of_the_checkpoint;
@@ -88,6 +90,14 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->excludes(target_tokens)
       ->excludes(target_blocks)
       ->type_name("N");
+  const std::map<std::string, ScoredPart> parts{
+      {"auto", ScoredPart::automatic}, {"validation", ScoredPart::validation}, {"whole", ScoredPart::whole}};
+  app.add_option("--part", options.request.part,
+                 "of the file: validation | whole | auto: whole if the checkpoint was not trained on it, else its "
+                 "validation part if it has one")
+      ->transform(CLI::CheckedTransformer(parts))
+      ->default_str("auto")
+      ->type_name("PART");
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, max_threads))

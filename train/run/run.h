@@ -14,6 +14,7 @@
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/step_dump.h"
 #include "train/evaluation/evaluation_targets.h"
+#include "train/evaluation/scored_part.h"
 #include "train/run/empty_steps.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_start.h"
@@ -36,6 +37,7 @@ struct Run {
   Sampler sampler;
   EvaluationRequest evaluation;
   std::optional<EvaluationTargets> targets;  // none: this run does not evaluate
+  ScoredChoice scored;                       // where they lie
   RunFolder folder;
   FolderMark found;  // in the folder, when it was decided how to begin
   CheckpointFolder checkpoints;

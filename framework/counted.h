@@ -1,0 +1,17 @@
+// "1 document", "3 documents".
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ringtrain {
+
+/// Return a number and its noun, whose plural ends in s.
+inline std::string counted(std::int64_t n, std::string_view noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
+}  // namespace ringtrain
