@@ -58,7 +58,7 @@ class DataFaults : public TrainTest, public ::testing::WithParamInterface<int> {
   const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
 };
 
-TEST_P(DataFaults, OfOneRankEndAllTogetherBehindTheSaveUnderWay) {
+TEST_P(DataFaults, OfOneRankEndAllTogetherAfterTheSaveUnderWay) {
   run(config(), "whole");
   // The save of step 4 begins at its end, and no step follows in which it could come to its own.
   const Config settings = config({"checkpoint.interval=4"});

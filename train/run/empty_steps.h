@@ -34,7 +34,7 @@ struct StepOrigin {
   std::int64_t step = 0, samples = 0;  // done before
 };
 
-/// Return whether no sequence of a step behind `origin` has a target. Pure.
+/// Return whether no sequence of a step after `origin` has a target. Pure.
 bool is_empty_step(const EmptyWindows& windows, const Sampler& sampler, const TrainingConfig& training,
                    const StepOrigin& origin, std::int64_t step);
 
@@ -51,7 +51,7 @@ struct EmptySteps {
   std::vector<std::int64_t> named;   // the first of these
 };
 
-/// Looks ahead over the steps behind `origin`, to the schedule's end. Pure.
+/// Looks ahead over the steps after `origin`, to the schedule's end. Pure.
 EmptySteps find_empty_steps(const EmptyWindows& windows, const Sampler& sampler, const TrainingConfig& training,
                             const StepOrigin& origin);
 
