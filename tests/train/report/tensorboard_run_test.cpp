@@ -54,7 +54,7 @@ class TensorBoardRun : public FolderTest {
 };
 
 TEST_F(TensorBoardRun, HoldsWhatTheMetricsHoldAlsoAfterAResume) {
-  run("prepare", "--synthetic recall --documents 40 --length 200 --output corpus.h5");
+  run("prepare", "--synthetic recall --documents 40 --length 400 --output corpus.h5");
   const std::string config = "--config '" + source_folder() +
                              "/configs/tiny.yaml' --output run --set metrics.tensorboard=true "
                              "--set metrics.peak_flops=2e9 --set training.steps=30 --set mesh.sequence=2";
