@@ -1,3 +1,4 @@
+// What the tests of runs share (train_fixture.h): token files, the tiny config, runs, and what they left.
 #include <cmath>
 #include <filesystem>
 #include <fstream>

@@ -98,7 +98,7 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
   for (const ConfigDifference& difference : differences(checkpoint.config, config)) {
     if (any_above(difference.key, kept_on_resume)) {
       refused.push_back(change(difference));
-    } else {
+    } else {  // mesh, chunks, rates, intervals, metrics
       log("changed since the checkpoint: " + change(difference));
     }
   }
