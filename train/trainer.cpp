@@ -17,6 +17,7 @@
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
+#include "parallel/launch/communicator_factory.h"
 #include "parallel/launch/launch.h"
 #include "parallel/ring/ring_load.h"
 #include "train/engine/memory_check.h"
@@ -302,7 +303,7 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
   launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
     require_agreement(world, facts_of(run));
     const Device device = device_of(run.config.training, world.rank(), here);
-    require_carrier(run.config, world, device, launcher.ranks_are_processes());
+    require_carrier(run.config.mesh.backend, world, device, launcher.ranks_are_processes());
     run_on_rank_zero(world, [&] { lock = run.folder.lock(); });
     ThreadPool pool(compute_threads(run.config.mesh, launcher));
     RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));

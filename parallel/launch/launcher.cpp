@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "parallel/fault_injection.h"
+#include "parallel/launch/communicator_factory.h"
 #include "parallel/launch/launch.h"
 
 #if RINGTRAIN_MPI
@@ -24,10 +25,6 @@ int processes_of_environment() {
     if (const char* value = std::getenv(name)) return std::atoi(value);
   }
   return std::getenv("PMIX_RANK") ? 1 : 0;  // PMIx tells the number only to who asks: MPI does
-}
-
-const char* name_of(Backend backend) {
-  return backend == Backend::threads ? "threads" : backend == Backend::mpi ? "mpi" : "auto";
 }
 
 /// Runs body as one rank, with the fault that the environment wants of it.

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "framework/system/cores.h"
+#include "parallel/launch/communicator_factory.h"
 
 namespace ringtrain {
 namespace {
@@ -118,6 +119,19 @@ TEST(Launch, TellsWhatEachRankDidLast) {
     EXPECT_NE(calls.find(words), std::string::npos) << words << "\n" << calls;
   }
   EXPECT_EQ(calls.find("early barrier, layer 9\n"), std::string::npos) << "16 calls are kept";
+}
+
+TEST(Launch, NamesEveryBackendAsTheConfigDoes) {
+  EXPECT_STREQ(name_of(Backend::automatic), "auto");
+  EXPECT_STREQ(name_of(Backend::threads), "threads");
+  EXPECT_STREQ(name_of(Backend::mpi), "mpi");
+  EXPECT_STREQ(name_of(Backend::nccl), "nccl");
+}
+
+TEST(Launch, NcclIsPlannedForGpusAlone) {
+  EXPECT_TRUE(nccl_is_planned(Backend::nccl, Device::cuda(0), 4));
+  EXPECT_FALSE(nccl_is_planned(Backend::automatic, Device::cpu(), 1));
+  EXPECT_FALSE(nccl_is_planned(Backend::threads, Device::cuda(0), 1));
 }
 
 TEST(Launch, ThreadsPerRank) {

@@ -4,10 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "parallel/fault_injection.h"
-#include "parallel/launch/launch.h"
-#include "parallel/nccl/nccl_communicator.h"
-#include "parallel/traced_communicator.h"
+#include "parallel/launch/communicator_factory.h"
 
 #if RINGTRAIN_CUDA
 #include "framework/cuda/context.h"
@@ -66,29 +63,6 @@ std::unique_ptr<Communicator> ordered(std::unique_ptr<Communicator> ranks, Strea
   return ranks;
 }
 
-/// Return all ranks joined by NCCL, or null where another backend carries GPU memory, or there is none to carry.
-std::unique_ptr<Communicator> gpu_ranks(const Config& config, Communicator& world, Stream& stream, RankTrace* trace) {
-  if (!stream.on_cuda() || world.size() == 1) return nullptr;
-  const double timeout = config.mesh.timeout_seconds;
-  std::unique_ptr<Communicator> ranks;
-  if (config.mesh.backend == Backend::nccl) ranks = make_nccl_communicator(world, stream, timeout);
-  if (config.mesh.backend == Backend::automatic) ranks = nccl_if_each_has_a_gpu(world, stream, timeout);
-  if (!ranks) return nullptr;
-  ranks = with_fault_of_environment(std::move(ranks));
-  return trace ? traced_on_device(std::move(ranks), *trace) : std::move(ranks);
-}
-
-/// Return whether a plan of the config is one of ranks that NCCL joins: as far as this machine can tell.
-bool nccl_is_planned(const Config& config, [[maybe_unused]] const Mesh& mesh) {
-  if (config.mesh.backend == Backend::nccl) return true;
-#if RINGTRAIN_CUDA
-  return config.mesh.backend == Backend::automatic && config.training.device == "cuda" && built_with_nccl &&
-         cuda::device_count() >= mesh.size();
-#else
-  return false;
-#endif
-}
-
 /// Return who adds gradients: NCCL, if it joins the ranks, unless the same bits are wanted, which it does not give
 /// everywhere (NVLink's own sums take any order).
 SumOrder sum_order(const Config& config, bool joined_by_nccl) {
@@ -117,7 +91,8 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
       allocator(device, world ? Allocator::Mode::real : Allocator::Mode::plan),
       compute(allocator, pool, trace),
       stream(compute.stream()),
-      gpus(world ? gpu_ranks(config, *world, stream, trace) : nullptr),
+      gpus(world ? make_device_communicator(config.mesh.backend, *world, stream, config.mesh.timeout_seconds, trace)
+                 : nullptr),
       sequence_group(world ? ordered((gpus ? gpus.get() : world)->split(mesh.data_index(rank)), stream) : nullptr),
       parameters(allocator, table, config.training.dtype, purpose.training),
       model(config.model, execution_shape(config, purpose, shard.ring_rank), allocator, parameters, stream,
@@ -142,9 +117,9 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
       later_batches.emplace_back(allocator.host(), shape.max_sequences, shape.max_tokens, config.training.dtype);
     }
     step_sums = allocator.host().make(Tag::workspace, "loss and gradient norm", DType::float64, {2});
-    reduction =
-        std::make_unique<GradientReduction>(allocator, gpus ? gpus.get() : world, mesh.size(), parameters, stream,
-                                            sum_order(config, world ? gpus != nullptr : nccl_is_planned(config, mesh)));
+    reduction = std::make_unique<GradientReduction>(
+        allocator, gpus ? gpus.get() : world, mesh.size(), parameters, stream,
+        sum_order(config, world ? gpus != nullptr : nccl_is_planned(config.mesh.backend, device, mesh.size())));
     optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank,
                                             config.training.offload == Offload::activations_and_optimizer);
     if (config.checkpoint.background && config.checkpoint.interval > 0) {
@@ -164,13 +139,6 @@ Device device_at(const TrainingConfig& config, [[maybe_unused]] int place) {
 
 Device device_of(const TrainingConfig& config, int rank, std::span<const int> here) {
   return device_at(config, static_cast<int>(std::find(here.begin(), here.end(), rank) - here.begin()));
-}
-
-void require_carrier(const Config& config, Communicator& world, Device device, bool ranks_are_processes) {
-  if (device.is_cpu() || world.size() == 1) return;
-  if (config.mesh.backend == Backend::nccl || (config.mesh.backend == Backend::automatic && ranks_are_processes)) {
-    require_a_gpu_each(world, device);
-  }
 }
 
 std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose) {

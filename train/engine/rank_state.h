@@ -86,10 +86,6 @@ Device device_at(const TrainingConfig& config, int place);
 /// The same for a rank of those on this machine, `here`.
 Device device_of(const TrainingConfig& config, int rank, std::span<const int> here);
 
-/// Throws Error(usage) if nothing could carry GPU memory between the ranks of world: where NCCL is to, each must have a
-/// GPU of its own. Collective; device is this rank's.
-void require_carrier(const Config& config, Communicator& world, Device device, bool ranks_are_processes);
-
 /// What a rank will hold, and which ranks hold the same: the result of planning.
 struct RankPlan {
   std::vector<int> ranks;              // ascending

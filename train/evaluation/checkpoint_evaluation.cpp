@@ -12,6 +12,7 @@
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
+#include "parallel/launch/communicator_factory.h"
 #include "parallel/launch/launch.h"
 #include "train/engine/memory_check.h"
 #include "train/evaluation/evaluator.h"
@@ -127,7 +128,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
                               {"the targets' hash", targets.hash}});
     ThreadPool pool(threads);
     const Device device = device_of(config.training, world.rank(), here);
-    require_carrier(config, world, device, launcher.ranks_are_processes());
+    require_carrier(config.mesh.backend, world, device, launcher.ranks_are_processes());
     RankState state(config, table, purpose, world.rank(), device, pool, &world);
     load_weights(state, source);
     EvaluationProgress tell;

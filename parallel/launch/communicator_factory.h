@@ -1,0 +1,36 @@
+// The one place that decides which backend carries what between the ranks of a run, and that makes its communicators:
+// from mesh.backend, the device, how the ranks were started, and whether each has a GPU of its own.
+//
+// Host memory goes through the ranks' own communicator, `world`: threads of one process, or MPI processes (Launcher).
+// GPU memory goes through world as well where ranks are threads, or through NCCL.
+#pragma once
+
+#include <memory>
+
+#include "framework/config/config.h"
+#include "framework/device.h"
+#include "framework/profile/trace.h"
+#include "framework/stream.h"
+#include "parallel/communicator.h"
+
+namespace ringtrain {
+
+/// Returns the name of a backend as mesh.backend has it: "auto", "threads", "mpi" or "nccl".
+const char* name_of(Backend backend);
+
+/// Returns whether NCCL would join `ranks` ranks whose device is of this kind, as far as this machine can tell: for
+/// plans, where no rank runs. Does not communicate.
+bool nccl_is_planned(Backend backend, Device device, int ranks);
+
+/// Throws Error(usage) if nothing could carry GPU memory between the ranks of world: where NCCL is to, each must have a
+/// GPU of its own. Collective; device is this rank's.
+void require_carrier(Backend backend, Communicator& world, Device device, bool ranks_are_processes);
+
+/// Returns all ranks of world joined by NCCL, with the fault that the environment wants, traced if trace is not null;
+/// null where world itself carries GPU memory, or there is none to carry. Collective. world, stream and trace must
+/// outlive it. Throws Error(usage) if NCCL is asked for and two ranks share a GPU or this build has none, Error(device)
+/// if NCCL does not start.
+std::unique_ptr<Communicator> make_device_communicator(Backend backend, Communicator& world, Stream& stream,
+                                                       double timeout_seconds, RankTrace* trace);
+
+}  // namespace ringtrain
