@@ -67,6 +67,10 @@ class Communicator {
   virtual void barrier(const CallSite& site) = 0;
   /// Return a communicator of the ranks that gave the same colour, ordered by this one's rank. All ranks must call it.
   virtual std::unique_ptr<Communicator> split(int colour) = 0;
+  /// Leaves in order, with all communicators that were split off it: everything was waited for, and nothing is called
+  /// afterwards. Collective; throws the first error of any rank. A destructor neither throws nor communicates: what was
+  /// not closed before is given up. (Only NCCL has something to do here.)
+  virtual void close() {}
   /// Ends every pending and later call of every rank, in this and all related communicators, with this error (the first
   /// one stays).
   virtual void abort(const Error& error) = 0;

@@ -80,6 +80,7 @@ class FaultyCommunicator final : public Communicator {
     Communicator& reference = *inner;
     return std::make_unique<FaultyCommunicator>(reference, fault_, std::move(inner));
   }
+  void close() override { inner_.close(); }
   void abort(const Error& error) override { inner_.abort(error); }
   void throw_if_aborted() override { inner_.throw_if_aborted(); }
 

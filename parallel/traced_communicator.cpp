@@ -18,6 +18,7 @@ class TracedCommunicator final : public Communicator {
 
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
+  void close() override { inner_.close(); }
   void abort(const Error& error) override { inner_.abort(error); }
   void throw_if_aborted() override { inner_.throw_if_aborted(); }
   void set_stream(Stream& stream) override { inner_.set_stream(stream); }

@@ -59,6 +59,7 @@ ExitCode RankTrainer::train() {
     }
     try {
       code = run_steps();
+      state_.close();
     } catch (const SharedError& error) {
       end_with(error);
     }

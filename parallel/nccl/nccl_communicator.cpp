@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstring>
-#include <exception>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -42,11 +41,9 @@ class NcclCommunicator final : public Communicator {
   /// Of some ranks of another one; part: their host memory.
   NcclCommunicator(NcclCommunicator& whole, std::unique_ptr<Communicator> part)
       : nccl_(whole.nccl_), part_(std::move(part)), host_(*part_) {
-    nccl_->split(whole.member_, whole.rank(), host_, member_);
+    nccl_->split(*whole.member_, whole.rank(), host_, member_);
   }
-  ~NcclCommunicator() override {
-    nccl_->leave(member_, /*in_order=*/acts_.empty() && !group_ && std::uncaught_exceptions() == exceptions_);
-  }
+  ~NcclCommunicator() override { nccl_->let_go(/*idle=*/acts_.empty() && !group_); }
 
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
@@ -65,6 +62,10 @@ class NcclCommunicator final : public Communicator {
     ensure(acts_.empty() && !group_, "all exchanges are waited for before a split");
     return std::make_unique<NcclCommunicator>(*this, host_.split(colour));
   }
+  void close() override {
+    ensure(!part_, "the ranks that NCCL joined first are closed, and with them their parts");
+    nccl_->close();
+  }
   void abort(const Error& error) override { host_.abort(error); }  // upon which the watchdog aborts NCCL
   void throw_if_aborted() override { nccl_->throw_if_aborted(); }
 
@@ -78,8 +79,7 @@ class NcclCommunicator final : public Communicator {
   const std::shared_ptr<NcclRank> nccl_;  // which all that were split from one another share
   const std::unique_ptr<Communicator> part_;
   Communicator& host_;
-  NcclMember member_;
-  const int exceptions_ = std::uncaught_exceptions();
+  const std::shared_ptr<NcclMember> member_ = std::make_shared<NcclMember>();
   std::uint64_t requests_ = 0;
   std::unordered_map<std::uint64_t, std::shared_ptr<NcclAct>> acts_;  // not waited for yet
   int group_depth_ = 0;
@@ -110,7 +110,7 @@ Request NcclCommunicator::exchange(const TensorView& send, int to, const TensorV
   if (group_depth_ > 0) {
     group_ = act;
   } else {
-    nccl_->launch(member_, act);
+    nccl_->launch(*member_, act);
   }
   acts_.emplace(++requests_, act);
   return of_act(requests_);
@@ -136,7 +136,7 @@ Request NcclCommunicator::collective(const TensorView& x, const CallSite& site, 
       if (slice(owner).numel() > 0) act->operations.push_back(operation(slice(owner), owner));
     }
   }
-  nccl_->launch(member_, act);
+  nccl_->launch(*member_, act);
   acts_.emplace(++requests_, act);
   return of_act(requests_);
 }
@@ -174,7 +174,7 @@ void NcclCommunicator::begin_group() {
 
 void NcclCommunicator::end_group() {
   host_.end_group();
-  if (--group_depth_ == 0 && group_) nccl_->launch(member_, std::exchange(group_, nullptr));
+  if (--group_depth_ == 0 && group_) nccl_->launch(*member_, std::exchange(group_, nullptr));
 }
 
 /// Return two ranks that share a GPU, or (-1, -1). Theirs is that of this index.

@@ -5,8 +5,9 @@
 // Exchanges run on a stream of their own, ordered with the rank's stream by events; the host does not wait for them,
 // only for the other side to come to the first message between two ranks, which connects them. The first error of any
 // rank, NCCL's own errors, and an exchange that could run but has not ended within the timeout, each end all ranks (see
-// nccl_rank.h). A communicator that is destroyed with exchanges under way, or by an exception, ends its rank's part in
-// NCCL; else its destruction is collective.
+// nccl_rank.h). Ranks leave together, by close() of the communicator that was made here, which closes all that were
+// split off it. One that is destroyed while something is under way, or is never closed, ends its rank's part in NCCL
+// and waits for no other rank.
 #pragma once
 
 #include <memory>

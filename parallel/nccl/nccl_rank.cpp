@@ -87,8 +87,9 @@ NcclRank::NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double ti
 
 NcclRank::~NcclRank() {
   {
-    const Lock lock(mutex_);
+    Lock lock(mutex_);
     stop_ = true;
+    if (!members_.empty()) abandon(lock);
   }
   stop_changed_.notify_all();
   watchdog_.join();
@@ -157,9 +158,9 @@ void NcclRank::await_idle(Lock& lock) {
   }
 }
 
-/// Calls body(lock, config), which makes member one of a communicator or throws.
+/// Calls body(lock, config), which makes a member one of a communicator or throws.
 template <class Body>
-void NcclRank::enter(NcclMember& member, Body body) {
+void NcclRank::enter(Body body) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   Lock lock(mutex_);
@@ -167,63 +168,77 @@ void NcclRank::enter(NcclMember& member, Body body) {
     throw_if_members_aborted();
     body(lock, config);
   } catch (...) {
-    lock.unlock();
-    leave(member, /*in_order=*/false);
+    if (!lock.owns_lock()) lock.lock();
+    abandon(lock);
     throw;
   }
 }
 
-void NcclRank::join(NcclMember& member) {
+void NcclRank::join(const std::shared_ptr<NcclMember>& member) {
   constexpr CallSite making{"making a unique id"}, joining{"joining the ranks"};
   ncclUniqueId id{};
   if (host_->rank() == 0) {
     const ncclResult_t made = ncclGetUniqueId(&id);
     if (made != ncclSuccess) {
       Lock lock(mutex_);
-      fail_with(lock, made, member, fmt::format("{}: {} of NCCL", name(), making.operation));
+      fail_with(lock, made, *member, fmt::format("{}: {} of NCCL", name(), making.operation));
     }
   }
   broadcast(*host_, host_view(reinterpret_cast<std::uint8_t*>(id.internal), {NCCL_UNIQUE_ID_BYTES}), 0,
             {"handing round NCCL's unique id"});
-  enter(member, [&](Lock& lock, ncclConfig_t& config) {
-    const ncclResult_t result = ncclCommInitRankConfig(&member.handle, host_->size(), id, host_->rank(), &config);
-    members_.push_back(&member);
-    await(lock, member, result, joining);
+  enter([&](Lock& lock, ncclConfig_t& config) {
+    const ncclResult_t result = ncclCommInitRankConfig(&member->handle, host_->size(), id, host_->rank(), &config);
+    members_.push_back(member);
+    await(lock, *member, result, joining);
   });
 }
 
 /// NCCL hands out the part when the whole has come to the end of the split (NVIDIA/nccl 1472), and splits only what has
 /// nothing under way. Parts have buffers of their own: with shared ones NVLink's reductions read what was never set up
 /// (NVIDIA/nccl 2430).
-void NcclRank::split(NcclMember& whole, int rank, Communicator& part, NcclMember& member) {
+void NcclRank::split(NcclMember& whole, int rank, Communicator& part, const std::shared_ptr<NcclMember>& member) {
   constexpr CallSite splitting{"splitting the ranks"};
   std::int64_t colour = rank;  // NCCL wants it from 0 on: the part's first rank
   broadcast(part, host_view(&colour, {1}), 0, {"agreeing on the part of a split"});
-  enter(member, [&](Lock& lock, ncclConfig_t& config) {
+  enter([&](Lock& lock, ncclConfig_t& config) {
     await_idle(lock);
     config.splitShare = 0;
     await(lock, whole, ncclCommSplit(whole.handle, static_cast<int>(colour), rank, &whole.part, &config), splitting);
-    member.handle = std::exchange(whole.part, nullptr);
-    members_.push_back(&member);
-    await(lock, member, ncclInProgress, splitting);
+    member->handle = std::exchange(whole.part, nullptr);
+    members_.push_back(member);
+    await(lock, *member, ncclInProgress, splitting);
   });
 }
 
-void NcclRank::leave(NcclMember& member, bool in_order) noexcept {
+void NcclRank::close() {
+  ensure(unwaited_ == 0, "all exchanges are waited for before a rank leaves NCCL");
   Lock lock(mutex_);
-  if (in_order && !aborted_) {
-    try {
-      await(lock, member, ncclCommFinalize(member.handle), {"leaving the ranks"});
-      ncclCommDestroy(std::exchange(member.handle, nullptr));
-    } catch (const Error&) {  // the others do not leave, which they or the watchdog know better to tell
-      in_order = false;
-    }
+  throw_if_members_aborted();
+  while (!members_.empty()) {
+    NcclMember& last = *members_.back();
+    await(lock, last, ncclCommFinalize(last.handle), {"leaving the ranks"});
+    ncclCommDestroy(std::exchange(last.handle, nullptr));
+    members_.pop_back();
   }
-  if (!in_order) abort_members(lock);
-  std::erase(members_, &member);
-  const bool aborted = aborted_;
+}
+
+void NcclRank::let_go(bool idle) noexcept {
+  Lock lock(mutex_);
+  if (members_.empty()) return;
+  try {
+    while (!under_way_.empty() && under_way_.front()->done.passed()) under_way_.pop_front();
+    idle = idle && !aborted_ && under_way_.empty();
+  } catch (const Error&) {  // the GPU has failed, which the watchdog tells
+    idle = false;
+  }
+  if (!idle) abandon(lock);
+}
+
+void NcclRank::abandon(Lock& lock) noexcept {
+  abort_members(lock);
   lock.unlock();
-  if (aborted) cuda::ignore(cudaStreamSynchronize(own_stream_));  // kernels are leaving
+  cuda::ignore(cudaStreamSynchronize(own_stream_));  // kernels are leaving
+  lock.lock();
 }
 
 /// All at once: the abort of one frees GPU memory, which may wait for the GPU, and there a kernel of another one stands
@@ -232,7 +247,7 @@ void NcclRank::leave(NcclMember& member, bool in_order) noexcept {
 void NcclRank::abort_members(Lock&) {
   aborted_ = true;
   std::vector<std::thread> aborts;
-  for (NcclMember* member : members_) {
+  for (const std::shared_ptr<NcclMember>& member : members_) {
     const ncclComm_t handle = std::exchange(member->handle, nullptr);
     if (handle == nullptr) continue;
     const auto abort = [handle, member] {
@@ -301,7 +316,7 @@ void NcclRank::watchdog() {
 /// Throws what ends all ranks.
 void NcclRank::poll(Lock& lock) {
   host_->throw_if_aborted();
-  for (const NcclMember* member : members_) {
+  for (const std::shared_ptr<NcclMember>& member : members_) {
     if (member->handle == nullptr) continue;
     const ncclResult_t state = state_of(*member);
     if (failed(state)) fail_with(lock, state, *member, fmt::format("{}: NCCL reports", name()));

@@ -70,7 +70,7 @@ class NcclRank {
  public:
   /// host: all ranks, their host memory. stream: of the rank's GPU; must outlive this.
   NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double timeout_seconds);
-  /// All members have left.
+  /// Without close() before, aborts what the rank has of NCCL; other ranks are not waited for.
   ~NcclRank();
   NcclRank(const NcclRank&) = delete;
   NcclRank& operator=(const NcclRank&) = delete;
@@ -78,16 +78,20 @@ class NcclRank {
   Communicator& host() { return *host_; }
   Stream& stream() { return stream_; }
 
-  /// Makes member one of a new communicator of all ranks. Collective. member must stay where it is until it leaves.
-  /// Throws Error(device) if NCCL refuses, Error(rank) after the timeout.
-  void join(NcclMember& member);
+  /// Makes member one of a new communicator of all ranks. Collective. Throws Error(device) if NCCL refuses, Error(rank)
+  /// after the timeout.
+  void join(const std::shared_ptr<NcclMember>& member);
   /// The same for a communicator of some ranks of whole; part: their host memory, in the order of their ranks in whole,
   /// of which this one's is `rank`. Nothing of whole's may be posted and not waited for. Waits for the GPU to come to
   /// the end of what NCCL was given. All ranks of whole must call it.
-  void split(NcclMember& whole, int rank, Communicator& part, NcclMember& member);
-  /// Ends a membership; when it returns, nothing uses the memory of its exchanges. in_order: all of them were waited
-  /// for and no error is under way. Then it is collective; else the rank aborts NCCL.
-  void leave(NcclMember& member, bool in_order) noexcept;
+  void split(NcclMember& whole, int rank, Communicator& part, const std::shared_ptr<NcclMember>& member);
+  /// Leaves all communicators, those that were joined last first. Collective. Nothing is under way that was
+  /// not waited for. Throws the first error of any rank.
+  void close();
+  /// Lets go of a member, which stays joined until close(). idle: all its exchanges were waited for. If they were not,
+  /// or the GPU has not ended all that NCCL was given, the rank aborts NCCL: when it returns, nothing uses the memory
+  /// of exchanges. Neither throws nor communicates.
+  void let_go(bool idle) noexcept;
 
   /// Starts the operations of act, after what the rank's stream was given so far. Waits for the other side where two
   /// ranks exchange for the first time, never for the GPU. Throws the first error of any rank.
@@ -102,10 +106,11 @@ class NcclRank {
   void await(Lock& lock, const NcclMember& member, ncclResult_t result, const CallSite& site);
   void await_idle(Lock& lock);
   template <class Body>
-  void enter(NcclMember& member, Body body);
+  void enter(Body body);
   void load();
   [[noreturn]] void fail_with(Lock& lock, ncclResult_t result, const NcclMember& member, const std::string& what);
   void abort_members(Lock& lock);
+  void abandon(Lock& lock) noexcept;
   void throw_if_members_aborted() const;
   void watchdog();
   void poll(Lock& lock);
@@ -119,8 +124,8 @@ class NcclRank {
   std::mutex mutex_;  // of all below, and of calls into NCCL
   std::condition_variable stop_changed_;
   bool stop_ = false, aborted_ = false;
-  std::vector<NcclMember*> members_;
-  std::deque<std::shared_ptr<NcclAct>> under_way_;  // in the order of the stream
+  std::vector<std::shared_ptr<NcclMember>> members_;  // in the order of joining
+  std::deque<std::shared_ptr<NcclAct>> under_way_;    // in the order of the stream
   std::thread watchdog_;
 };
 

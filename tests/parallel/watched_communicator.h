@@ -46,6 +46,7 @@ class WatchedCommunicator final : public Communicator {
     watched->owned_ = std::move(inner);
     return watched;
   }
+  void close() override { inner_->close(); }
   void abort(const Error& error) override { inner_->abort(error); }
   void throw_if_aborted() override { inner_->throw_if_aborted(); }
 

@@ -128,6 +128,10 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
   }
 }
 
+void RankState::close() {
+  if (gpus) gpus->close();  // the sequence group and that of the reduction are parts of it
+}
+
 Device device_at(const TrainingConfig& config, [[maybe_unused]] int place) {
   if (config.device == "cpu") return Device::cpu();
 #if RINGTRAIN_CUDA

@@ -69,6 +69,9 @@ class RankState {
   std::unique_ptr<Optimizer> optimizer;          // null unless training
   std::unique_ptr<KeyValueCache> cache;          // null unless generating
 
+  /// Leaves the communicators, in order, when the rank's work is done: collective. After an error they are given up.
+  void close();
+
   /// Return where a micro-batch of a step is loaded.
   Batch& batch_of(std::int64_t micro) {
     return micro == 0 ? batch : later_batches[static_cast<std::size_t>(micro - 1)];

@@ -144,6 +144,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
     abort_on_error(world, [&] {
       auto own = evaluate_targets(state, *file, request, targets, tell, nullptr);
       if (world.rank() == launcher.process()) results = std::move(*own);
+      state.close();
     });
   };
   launcher.launch({launch.ranks, config.mesh.timeout_seconds}, evaluate_rank);

@@ -2,6 +2,7 @@
 // NCCL one each. On the emulator there are GPUs and NCCL; each test then also asks it whether NCCL's rules were kept.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,10 @@ struct GpuRank {
         stream(compute.stream()),
         ranks(carrier == Carrier::nccl ? make_nccl_communicator(world, stream, timeout_seconds) : world.split(0)) {
     ranks->set_stream(stream);
+  }
+  /// Leaves in order, unless an error is under way.
+  ~GpuRank() noexcept(false) {
+    if (ranks && std::uncaught_exceptions() == 0) ranks->close();
   }
   Tensor make(std::int64_t n, double value) {
     Tensor x = allocator.make(Tag::workspace, "x", DType::float32, {n});

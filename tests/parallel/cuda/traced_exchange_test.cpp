@@ -84,6 +84,7 @@ TEST_F(TracedCollectives, StandOnTheTimelineTooAndNothingIsChangedByIt) {
     std::vector<float> values(n);
     copy(compute.stream(), host_view(values.data(), {n}), x);
     EXPECT_EQ(values, std::vector<float>(n, 3));
+    ranks->close();
   });
   for (int rank = 0; rank < 2; ++rank) {
     const TraceTrack& shown = trace.rank(rank).device_communication;
