@@ -77,14 +77,6 @@ std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape
   });
 }
 
-void attention_reset(Stream& stream, const AttentionState& state) {
-  check_state(state);
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::attention_reset(stream, state);
-  }
-  cpu::attention_reset(stream.pool(), state);
-}
-
 void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
                        const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
                        const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace) {

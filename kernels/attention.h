@@ -51,13 +51,10 @@ struct AttentionState {
 std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq,
                                       std::int64_t Tk);
 
-/// Sets the state of no key seen: o = 0, m = -inf, l = 0.
-void attention_reset(Stream& stream, const AttentionState& state);
-
 /// Where a block stands among those that a state meets: a device need not write and read again a state that begins or
 /// ends with the call.
 struct AttentionPhase {
-  bool init = false;      // the state's content does not count: it is that of no key seen
+  bool init = false;      // the state's content does not count: it is that of no key seen, o = 0, m = -inf, l = 0
   bool finalize = false;  // out and lse are filled as by attention_finalize; the state's content is spent
   TensorView out, lse;
 };

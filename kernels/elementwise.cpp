@@ -64,17 +64,6 @@ void add(Stream& stream, const TensorView& y, const TensorView& x) {
   });
 }
 
-void scale(Stream& stream, const TensorView& y, double factor) {
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::scale(stream, y, factor);
-  }
-  dispatch_float(y.dtype, [&]<class T>() {
-    T* const data = y.as<T>();
-    const auto by = static_cast<T>(factor);
-    cpu::map<T>(stream.pool(), y.numel(), [=](auto at) { at.put(data, at(data) * by); });
-  });
-}
-
 void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& x, bool accumulate) {
   ensure(result.numel() == 1 && result.dtype == DType::float64, "sum_of_squares has one float64 result");
   if constexpr (built_with_cuda) {

@@ -19,8 +19,6 @@ void copy_in_order(Stream& stream, const TensorView& y, const TensorView& x);
 void convert(Stream& stream, const TensorView& y, const TensorView& x);
 /// y += x.
 void add(Stream& stream, const TensorView& y, const TensorView& x);
-/// y *= factor.
-void scale(Stream& stream, const TensorView& y, double factor);
 /// result[1] (float64) = or += sum of x^2, accumulated in double over a fixed tree.
 void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& x, bool accumulate);
 /// Fills x with mean 0 normals of the given standard deviation; element i uses random index first_index + i. On a

@@ -18,7 +18,6 @@ void fill(Stream& stream, const TensorView& x, double value);
 void copy_in_order(Stream& stream, const TensorView& y, const TensorView& x);
 void convert(Stream& stream, const TensorView& y, const TensorView& x);
 void add(Stream& stream, const TensorView& y, const TensorView& x);
-void scale(Stream& stream, const TensorView& y, double factor);
 void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& x, bool accumulate);
 void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64_t seed, std::uint64_t first_index);
 
@@ -35,7 +34,6 @@ void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const Adam
 // kernels/attention.h
 std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq,
                                       std::int64_t Tk);
-void attention_reset(Stream& stream, const AttentionState& state);
 void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
                        const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
                        const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace);

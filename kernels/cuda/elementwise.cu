@@ -25,12 +25,6 @@ struct Add {
   __device__ void operator()(const C (&in)[2], C (&out)[1]) const { out[0] = in[0] + in[1]; }
 };
 
-template <class C>
-struct Scale {
-  C factor;
-  __device__ void operator()(const C (&in)[1], C (&out)[1]) const { out[0] = in[0] * factor; }
-};
-
 template <class T>
 struct Square {
   const T* x;
@@ -81,13 +75,6 @@ void convert(Stream& stream, const TensorView& y, const TensorView& x) {
 void add(Stream& stream, const TensorView& y, const TensorView& x) {
   dispatch_all(y.dtype, [&]<class T>() {
     map(stream.cuda(), y.numel(), Add<Compute<T>>{}, MapTensors<T, T, 1, 2>{{y.as<T>()}, {y.as<T>(), x.as<T>()}});
-  });
-}
-
-void scale(Stream& stream, const TensorView& y, double factor) {
-  dispatch_all(y.dtype, [&]<class T>() {
-    using C = Compute<T>;
-    map(stream.cuda(), y.numel(), Scale<C>{static_cast<C>(factor)}, MapTensors<T, T, 1, 1>{{y.as<T>()}, {y.as<T>()}});
   });
 }
 

@@ -14,6 +14,7 @@
 #include "framework/random.h"
 #include "kernels/attention.h"
 #include "kernels/cpu/attention_simd.h"
+#include "tests/support/attention_state.h"
 #include "tests/support/reference_attention.h"
 
 namespace ringtrain {
@@ -112,7 +113,7 @@ void compute(Problem<T>& run, const AttentionCase& c, int workers) {
   const TensorView q = host_view(run.q.data(), by_token), out = host_view(run.out.data(), by_token);
   const TensorView lse = host_view(run.lse.data(), by_row);
   const AttentionState state{out, lse, host_view(l.data(), by_row)};
-  attention_reset(stream, state);
+  testing::reset_state(stream, state);
   for (std::size_t i = 0; i < c.blocks.size(); ++i) {
     const Shard keys(c, c.blocks[i]);
     const Shape kv{s.B, keys.T(), s.G, s.D};

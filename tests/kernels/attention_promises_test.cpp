@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/attention_cpu.h"
 #include "tests/kernels/attention_case.h"
+#include "tests/support/attention_state.h"
 
 namespace ringtrain {
 namespace {
@@ -166,7 +167,7 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   std::vector<float> o(16 * 4 * 8), m(16 * 4), l(16 * 4);
   const AttentionState state{host_view(o.data(), {1, 16, 4, 8}), host_view(m.data(), {1, 4, 16}),
                              host_view(l.data(), {1, 4, 16})};
-  attention_reset(stream, state);
+  testing::reset_state(stream, state);
   std::vector<std::uint8_t> small(1000);
   const Shard shard(good, good.queries);
   const auto call = [&](const TensorView& k, const TensorView& workspace) {

@@ -12,6 +12,7 @@
 #include "parallel/ring/ring.h"
 #include "tests/parallel/run_ranks.h"
 #include "tests/parallel/watched_communicator.h"
+#include "tests/support/attention_state.h"
 #include "tests/support/reference_attention.h"
 
 namespace ringtrain::testing {
@@ -203,7 +204,7 @@ class RankRun {
     const AttentionTokens own{*own_, documents_.view()};
     const AttentionState state{o_, m_, l_};
     ring_->begin(p_.mask, extents_of(p_, segments_), segments_, p_.B);
-    attention_reset(stream_, state);
+    reset_state(stream_, state);
     ring_->forward(stream_, layer, kv_, documents_, [&](const RingBlock& block) {
       attention_forward(stream_, shape(), q_, block.k, block.v, own, block.tokens, state, {}, workspace_);
     });

@@ -1,4 +1,4 @@
-// The passes over attention's state alone: reset, finish, and backward's delta. They move memory: 16 bytes a thread and
+// The passes over attention's state alone: finalisation, and backward's delta. They move memory: 16 bytes a thread and
 // access where a head's elements allow.
 #include <cmath>
 
@@ -34,20 +34,6 @@ bool aligned(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
 }
 
-template <int Width>
-__global__ void __launch_bounds__(threads)
-    reset_kernel(float* o, float* m, float* l, std::int64_t packs, std::int64_t rows) {
-  for (std::int64_t i = first_item(); i < packs; i += item_stride()) {
-    reinterpret_cast<Pack<float, Width>*>(o)[i] = Pack<float, Width>{};
-  }
-  for (std::int64_t i = first_item(); i < rows; i += item_stride()) {
-    m[i] = -INFINITY;
-    l[i] = 0.0F;
-  }
-}
-
-/// An item is Width elements of a row of o [B, T, H, D]; lse is written by the first item of its row, which alone reads
-/// m.
 template <class T, int Width>
 __global__ void __launch_bounds__(threads)
     finish_kernel(T* out, float* lse, const float* o, const float* m, const float* l, std::int64_t items,
@@ -100,16 +86,6 @@ void with_packs(DType dtype, std::int64_t D, bool all_aligned, Body&& body) {
 }
 
 }  // namespace
-
-void attention_reset(Stream& stream, const AttentionState& state) {
-  float *const o = state.o.as<float>(), *const m = state.m.as<float>(), *const l = state.l.as<float>();
-  const std::int64_t elements = state.o.numel(), rows = state.m.numel();
-  if (aligned(o) && elements % 4 == 0) {
-    launch(stream.cuda(), reset_kernel<4>, grid_for(elements / 4), dim3(threads), 0, o, m, l, elements / 4, rows);
-  } else {
-    launch(stream.cuda(), reset_kernel<1>, grid_for(elements), dim3(threads), 0, o, m, l, elements, rows);
-  }
-}
 
 void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse) {
   const std::int64_t T = out.dim(1), H = out.dim(2), D = out.dim(3);

@@ -18,6 +18,7 @@
 #include "framework/random.h"
 #include "framework/system/compute_device.h"
 #include "kernels/attention.h"
+#include "tests/support/attention_state.h"
 #include "tests/support/reference_attention.h"
 #include "tests/support/rounded_attention.h"
 
@@ -219,7 +220,7 @@ inline Outputs run(Gpu& gpu, const Case& c, DType dtype, const Outputs* begun = 
   const std::size_t bytes = attention_workspace_bytes(stream, s, dtype, Tq, longest);
   const DeviceTensor workspace(gpu, DType::uint8, {static_cast<std::int64_t>(bytes)});
   const AttentionState state{o, m, l};
-  if (!c.first) attention_reset(stream, state);
+  if (!c.first) testing::reset_state(stream, state);
   for (std::size_t i = 0; i < c.blocks.size(); ++i) {
     AttentionPhase phase{c.first && i == 0, c.last && i + 1 == c.blocks.size(), {}, {}};
     if (phase.finalize) phase.out = out, phase.lse = lse;

@@ -63,7 +63,7 @@ TEST_P(DeviceExchange, FollowsTheWorkOfBothRanks) {
     double expected = 0;
     for (int round = 0; round < rounds; ++round) {
       const Request request = rank.ranks->exchange(sent, right, received, left, {"test"});
-      scale(rank.stream, sum, 2);  // beside the message
+      add(rank.stream, sum, sum);  // beside the message
       rank.ranks->wait(request);
       add(rank.stream, sum, received);
       copy(rank.stream, sent, received);  // the next round sends it on
@@ -202,7 +202,7 @@ TEST_P(DeviceExchange, SlicesMoveBesideAndInOrderWithExchanges) {
       ReduceScatter reduction;
       reduction.start(*gradients, x, staging, {"sum"}, orders_of(GetParam()).back());
       const Request request = rank.ranks->exchange(sent, right, received, left, {"test"});
-      scale(rank.stream, rank.make(n, round), 2);  // beside both
+      fill(rank.stream, rank.make(n, round), 2);  // beside both
       reduction.finish(rank.stream);
       rank.ranks->wait(request);
       all_gather_slices(*gradients, x, {"gather"});

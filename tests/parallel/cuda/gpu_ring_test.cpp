@@ -7,6 +7,7 @@
 #include "parallel/ring/ring.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
 #include "tests/parallel/ring_case.h"
+#include "tests/support/attention_state.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -54,7 +55,7 @@ class GpuRingRank {
     const AttentionTokens own{*own_, documents_.view()};
     const AttentionState state{o_, m_, l_};
     ring_->begin(p_.mask, extents_of(p_, segments_), segments_, p_.B);
-    attention_reset(stream(), state);
+    reset_state(stream(), state);
     ring_->forward(stream(), layer, kv_, documents_, [&](const RingBlock& block) {
       attention_forward(stream(), shape(), q_, block.k, block.v, own, block.tokens, state, {}, workspace_);
     });

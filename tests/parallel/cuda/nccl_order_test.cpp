@@ -63,7 +63,7 @@ TEST_F(NcclOrder, WorkBehindAMessageDoesNotWaitForItsEnd) {
     connect(rank);
     if (world.rank() == 1) world.barrier({"the other one has done its work"});
     const Request request = post_around(rank, sent, received);
-    scale(rank.stream, x, 3);
+    fill(rank.stream, x, 3);
     if (world.rank() == 0) {
       rank.stream.synchronize();
       world.barrier({"before the other one posts its side"});

@@ -11,6 +11,7 @@
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
 #include "parallel/ring/ring.h"
+#include "tests/support/attention_state.h"
 
 namespace ringtrain::testing {
 
@@ -57,7 +58,7 @@ class FullRing {
 
   Times forward() {
     const AttentionState state{o_, m_, l_};
-    return pass([&] { attention_reset(stream_, state); },
+    return pass([&] { reset_state(stream_, state); },
                 [&](const Ring::Visitor& visitor) { ring_.forward(stream_, 0, kv_, {}, visitor); },
                 [&](const RingBlock& block) {
                   attention_forward(stream_, shape_, q_, block.k, block.v, own(), block.tokens, state, {}, workspace_);
