@@ -122,7 +122,7 @@ void RankTrainer::load_state() {
     state_.optimizer->initialise_weights(run_.config.training.seed);
   }
   if (start.source && !start.weights_only) {
-    load_moments(state_, *start.source->checkpoint);
+    load_optimizer_state(state_, *start.source->checkpoint);
   } else {
     state_.optimizer->reset();
   }

@@ -189,7 +189,7 @@ TEST_F(BadState, IsNeverSaved) {
     prepared.before_forward = [](RankState& state, std::int64_t step) {
       if (step != 3 || state.rank != 1) return;
       const ParameterSlice& own = state.optimizer->slices().back();
-      state.optimizer->second_moment(own).as<double>()[0] = INFINITY;  // its update is 0 from now on, silently
+      state.optimizer->state(1, own).as<double>()[0] = INFINITY;  // its update is 0 from now on, silently
     };
     const std::string sentence = error_of(ExitCode::numeric, [&] { train(prepared, [](const std::string&) {}); });
     EXPECT_NE(sentence.find("step 3: second_moment/"), std::string::npos) << sentence;

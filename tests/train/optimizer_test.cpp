@@ -26,11 +26,11 @@ TEST(OwnedSlices, OfAllRanksAreEveryElementOnce) {
     std::vector<std::vector<int>> owners;
     for (const Parameter& parameter : table.all()) owners.emplace_back(parameter.shape.numel(), 0);
     for (int rank = 0; rank < ranks; ++rank) {
-      std::int64_t moment = 0;
+      std::int64_t offset = 0;
       for (const ParameterSlice& slice : owned_slices(table, ranks, rank)) {
         EXPECT_LT(slice.begin, slice.end);
-        EXPECT_EQ(slice.moment, moment);  // moments stand without gaps
-        moment += slice.count();
+        EXPECT_EQ(slice.offset, offset);  // state stands without gaps
+        offset += slice.count();
         for (std::int64_t i = slice.begin; i < slice.end; ++i) {
           ++owners[static_cast<std::size_t>(slice.parameter)][static_cast<std::size_t>(i)];
         }
@@ -128,6 +128,46 @@ TEST(OptimizerTest, ShardedUpdatesEqualThePlainFormula) {
         }
       }
     }
+  }
+}
+
+/// Momentum: keeps one number for each weight.
+class Momentum final : public UpdateRule {
+ public:
+  std::vector<std::string> state_names() const override { return {"heavy_ball"}; }
+  void update(Stream&, std::span<const SliceUpdate> slices, const UpdateStep& step) override {
+    for (const SliceUpdate& slice : slices) {
+      for (std::int64_t i = 0; i < slice.weights.numel(); ++i) {
+        double& velocity = slice.state.at(0).as<double>()[i];
+        velocity = 0.9 * velocity + step.gradient_scale * slice.gradients.as<double>()[i];
+        slice.weights.as<double>()[i] -= step.lr * velocity;
+      }
+    }
+  }
+};
+
+TEST(OptimizerTest, PlanAndStateFollowFromTheRule) {
+  const ParameterTable table = small_table();
+  ThreadPool pool(1);
+  Stream stream(pool);
+  Allocator allocator(Device::cpu());
+  Parameters parameters(allocator, table, DType::float64, true);
+  Optimizer optimizer(allocator, {}, parameters, stream, 3, 1, /*offload=*/false, std::make_unique<Momentum>());
+  EXPECT_EQ(optimizer.state_names(), std::vector<std::string>{"heavy_ball"});
+  std::vector<std::string> planned;
+  for (const PlannedTensor& tensor : allocator.live()) {
+    if (tensor.tag == Tag::optimizer) planned.push_back(tensor.name);
+  }
+  EXPECT_EQ(planned, std::vector<std::string>{"heavy ball"});
+  optimizer.reset();
+  double* const weights = parameters.all_weights().as<double>();
+  double* const gradients = parameters.all_gradients().as<double>();
+  std::fill_n(weights, table.flat_size(), 1.0);
+  std::fill_n(gradients, table.flat_size(), 2.0);
+  for (int step = 1; step <= 2; ++step) optimizer.update(0.1, step, 0.5);
+  for (const ParameterSlice& slice : optimizer.slices()) {
+    EXPECT_DOUBLE_EQ(optimizer.state(0, slice).as<double>()[0], 1.9);
+    EXPECT_DOUBLE_EQ(optimizer.weights(slice).as<double>()[0], 1 - 0.1 - 0.19);
   }
 }
 

@@ -80,7 +80,7 @@ TEST_F(Saver, AnotherMeshReadsTheVeryBits) {
       RankState rank(other, table, training_purpose(other), world.rank(), Device::cpu(), pool, &world);
       const Checkpoint opened = open_checkpoint(checkpoint("run", 8));
       load_weights(rank, model_of(opened));
-      load_moments(rank, opened);
+      load_optimizer_state(rank, opened);
       take_snapshot(rank);
       write_state(rank, copy, 8);
     });

@@ -22,7 +22,7 @@ void in_pieces(std::int64_t begin, std::int64_t end, const std::function<void(st
 // ---- Saving --------------------------------------------------------------------------------------------------------
 
 /// Return the dataset that holds a slice of a tensor.
-Hdf5Dataset dataset_of(StateKind kind, const Parameter& parameter, const ParameterSlice& slice, DType dtype) {
+Hdf5Dataset dataset_of(const std::string& kind, const Parameter& parameter, const ParameterSlice& slice, DType dtype) {
   Hdf5Dataset dataset{tensor_name(kind, parameter), hdf5_type(dtype), {}, 0};
   if (slice.count() == parameter.shape.numel()) {
     for (int i = 0; i < parameter.shape.rank(); ++i) dataset.dims.push_back(parameter.shape[i]);
@@ -33,22 +33,14 @@ Hdf5Dataset dataset_of(StateKind kind, const Parameter& parameter, const Paramet
   return dataset;
 }
 
-/// Return where a slice's values of a kind are now.
-TensorView live_values(const RankState& state, StateKind kind, const ParameterSlice& slice) {
-  switch (kind) {
-    case StateKind::weight:
-      return state.optimizer->weights(slice);
-    case StateKind::first_moment:
-      return state.optimizer->first_moment(slice);
-    case StateKind::second_moment:
-      return state.optimizer->second_moment(slice);
-  }
-  return {};
+/// Return where a slice's values of a kind (its index in kinds_of) are now.
+TensorView live_values(const RankState& state, std::size_t kind, const ParameterSlice& slice) {
+  return kind == 0 ? state.optimizer->weights(slice) : state.optimizer->state(kind - 1, slice);
 }
 
 /// Return where the snapshot keeps them.
-TensorView kept_values(const RankState& state, StateKind kind, const ParameterSlice& slice) {
-  const std::int64_t first = static_cast<std::int64_t>(kind) * state.optimizer->elements() + slice.moment;
+TensorView saved_values(const RankState& state, std::size_t kind, const ParameterSlice& slice) {
+  const std::int64_t first = static_cast<std::int64_t>(kind) * state.optimizer->elements() + slice.offset;
   return state.snapshot.view().flat(first, first + slice.count());
 }
 
@@ -74,7 +66,7 @@ void require_finite(const TensorView& values, const std::string& name, std::int6
 
 /// Reads elements [first, first + target.numel()) of a tensor into host or device memory, through the state's staging
 /// buffer.
-void read(StateFiles& files, RankState& state, StateKind kind, const Parameter& parameter, std::int64_t first,
+void read(StateFiles& files, RankState& state, const std::string& kind, const Parameter& parameter, std::int64_t first,
           const TensorView& target) {
   const std::int64_t end = first + target.numel();
   const DType dtype = state.state_dtype();
@@ -93,9 +85,9 @@ void read(StateFiles& files, RankState& state, StateKind kind, const Parameter& 
 }  // namespace
 
 void take_snapshot(RankState& state) {
-  for (const StateKind kind : all_state_kinds) {
+  for (std::size_t kind = 0; kind <= state.optimizer->state_names().size(); ++kind) {
     for (const ParameterSlice& slice : state.optimizer->slices()) {
-      copy_in_order(state.stream, kept_values(state, kind, slice), live_values(state, kind, slice));
+      copy_in_order(state.stream, saved_values(state, kind, slice), live_values(state, kind, slice));
     }
   }
 }
@@ -104,10 +96,11 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
   const ParameterTable& table = state.parameters.table();
   const DType dtype = state.state_dtype();
   std::vector<Hdf5Dataset> datasets;
-  std::vector<std::pair<StateKind, ParameterSlice>> sources;  // of each dataset
-  for (const StateKind kind : all_state_kinds) {
+  std::vector<std::pair<std::size_t, ParameterSlice>> sources;  // of each dataset: kind and slice
+  const std::vector<std::string> kinds = kinds_of(state.optimizer->state_names());
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
     for (const ParameterSlice& slice : state.optimizer->slices()) {
-      datasets.push_back(dataset_of(kind, table[slice.parameter], slice, dtype));
+      datasets.push_back(dataset_of(kinds[kind], table[slice.parameter], slice, dtype));
       sources.emplace_back(kind, slice);
     }
   }
@@ -117,7 +110,7 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const auto& [kind, slice] = sources[i];
     const TensorView values =
-        state.snapshot.empty() ? live_values(state, kind, slice) : kept_values(state, kind, slice);
+        state.snapshot.empty() ? live_values(state, kind, slice) : saved_values(state, kind, slice);
     in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
       TensorView piece = values.flat(begin, end);
       if (state.snapshot.empty()) {
@@ -135,7 +128,7 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
 
 std::string nonfinite_weights(RankState& state) {
   for (const ParameterSlice& slice : state.optimizer->slices()) {
-    const TensorView values = live_values(state, StateKind::weight, slice);
+    const TensorView values = live_values(state, /*kind=*/0, slice);
     bool finite = true;
     in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
       const TensorView staging = state.staging.view().prefix({end - begin});
@@ -144,17 +137,18 @@ std::string nonfinite_weights(RankState& state) {
       finite = finite && all_finite(staging);
     });
     if (!finite)
-      return dataset_of(StateKind::weight, state.parameters.table()[slice.parameter], slice, state.state_dtype()).name;
+      return dataset_of(weights_kind, state.parameters.table()[slice.parameter], slice, state.state_dtype()).name;
   }
   return "";
 }
 
-void load_moments(RankState& state, const Checkpoint& checkpoint) {
+void load_optimizer_state(RankState& state, const Checkpoint& checkpoint) {
   StateFiles files(checkpoint.path, checkpoint.manifest);
   for (const ParameterSlice& slice : state.optimizer->slices()) {
     const Parameter& parameter = state.parameters.table()[slice.parameter];
-    read(files, state, StateKind::first_moment, parameter, slice.begin, state.optimizer->first_moment(slice));
-    read(files, state, StateKind::second_moment, parameter, slice.begin, state.optimizer->second_moment(slice));
+    for (std::size_t i = 0; i < state.optimizer->state_names().size(); ++i) {
+      read(files, state, state.optimizer->state_names()[i], parameter, slice.begin, state.optimizer->state(i, slice));
+    }
   }
 }
 

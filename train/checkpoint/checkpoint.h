@@ -1,8 +1,8 @@
 // The state of a run on disk: global tensors by name, cut into slices, whatever the mesh. A checkpoint holds a file for
 // each rank of the run that made it, state-RANK-of-RANKS.h5, with the slices whose optimizer state that rank owned:
-// datasets weights/NAME, first_moment/NAME and second_moment/NAME where a slice is the whole tensor, else
-// weights/NAME[BEGIN:END] and so on, elements of the flattened tensor. Any mesh opens them. No function here
-// communicates.
+// datasets weights/NAME and, by the names of the optimizer's state, first_moment/NAME and so on where a slice is the
+// whole tensor, else weights/NAME[BEGIN:END] and so on, elements of the flattened tensor. Any mesh opens them. No
+// function here communicates.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace ringtrain {
 
-/// Copies this rank's slices of weights and moments to state.snapshot, where they are when the stream has got here.
+/// Copies this rank's slices of weights and optimizer state to state.snapshot, where they are when the stream has got
+/// here.
 void take_snapshot(RankState& state);
 /// Writes this rank's file into a folder that exists, brings it to the disk, and return its size and hash, read back.
 /// The values are those of the snapshot; of a state that has none, the present ones, which nobody may change meanwhile.
@@ -26,8 +27,9 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
 /// would have it; "" if there is none.
 std::string nonfinite_weights(RankState& state);
 
-/// Reads this rank's slices of the moments. Throws Error(checkpoint) that names the tensor if the checkpoint's model is
-/// not this one, or its files do not hold each element once. (train/models/load_weights.h reads the weights.)
-void load_moments(RankState& state, const Checkpoint& checkpoint);
+/// Reads this rank's slices of the optimizer's state. Throws Error(checkpoint) that names the tensor if the
+/// checkpoint's model is not this one, or its files do not hold each element once. (train/models/load_weights.h reads
+/// the weights.)
+void load_optimizer_state(RankState& state, const Checkpoint& checkpoint);
 
 }  // namespace ringtrain

@@ -12,6 +12,7 @@
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "train/checkpoint/state_files.h"
+#include "train/engine/update_rule.h"
 
 namespace ringtrain {
 
@@ -136,7 +137,7 @@ Checkpoint open_checkpoint(const std::string& path) {
 void check_state(const Checkpoint& checkpoint) {
   const StateFiles files(checkpoint.path, checkpoint.manifest);
   const ParameterTable table = make_parameter_table(checkpoint.config.model);
-  for (const StateKind kind : all_state_kinds) {
+  for (const std::string& kind : kinds_of(make_update_rule(checkpoint.config.optimizer)->state_names())) {
     for (const Parameter& parameter : table.all()) {
       files.whole_tensor(kind, parameter, accumulator(checkpoint.config.training.dtype));
     }

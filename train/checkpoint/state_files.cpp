@@ -10,8 +10,6 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::array<const char*, 3> kind_names{"weights/", "first_moment/", "second_moment/"};
-
 /// Takes "[BEGIN:END]" from a dataset's name.
 void read_range(const std::string& path, const std::string& name, std::size_t bracket, StateFiles::Piece& piece) {
   const std::int64_t count = piece.end;
@@ -31,8 +29,13 @@ void read_range(const std::string& path, const std::string& name, std::size_t br
 
 }  // namespace
 
-std::string tensor_name(StateKind kind, const Parameter& parameter) {
-  return kind_names[static_cast<std::size_t>(kind)] + parameter.name;
+std::vector<std::string> kinds_of(std::vector<std::string> state_names) {
+  state_names.insert(state_names.begin(), weights_kind);
+  return state_names;
+}
+
+std::string tensor_name(const std::string& kind, const Parameter& parameter) {
+  return kind + "/" + parameter.name;
 }
 
 StateFiles::StateFiles(const std::string& folder, const CheckpointManifest& manifest) : path_(folder) {
@@ -44,7 +47,7 @@ StateFiles::StateFiles(const std::string& folder, const CheckpointManifest& mani
   }
 }
 
-const std::vector<StateFiles::Piece>& StateFiles::whole_tensor(StateKind kind, const Parameter& parameter,
+const std::vector<StateFiles::Piece>& StateFiles::whole_tensor(const std::string& kind, const Parameter& parameter,
                                                                DType dtype) const {
   const std::string name = tensor_name(kind, parameter);
   const auto found = pieces_.find(name);

@@ -2,7 +2,6 @@
 // no mesh; what it reads, the header of each file, may be hostile.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -15,11 +14,13 @@
 
 namespace ringtrain {
 
-enum class StateKind : std::int64_t { weight, first_moment, second_moment };
-inline constexpr std::array all_state_kinds{StateKind::weight, StateKind::first_moment, StateKind::second_moment};
+/// The kind of values that a checkpoint holds whatever the optimizer.
+inline constexpr const char* weights_kind = "weights";
+/// Return the kinds of values that a checkpoint holds of each element: weights, then the optimizer's state by name.
+std::vector<std::string> kinds_of(std::vector<std::string> state_names);
 
 /// Return the name under which files hold a tensor's values of a kind.
-std::string tensor_name(StateKind kind, const Parameter& parameter);
+std::string tensor_name(const std::string& kind, const Parameter& parameter);
 
 class StateFiles {
  public:
@@ -34,7 +35,7 @@ class StateFiles {
   /// of another step than the manifest.
   StateFiles(const std::string& folder, const CheckpointManifest& manifest);
   /// Return the pieces of a tensor after checking that they hold each of its elements once, in the right type.
-  const std::vector<Piece>& whole_tensor(StateKind kind, const Parameter& parameter, DType dtype) const;
+  const std::vector<Piece>& whole_tensor(const std::string& kind, const Parameter& parameter, DType dtype) const;
   /// Return a file, opened. One is open at a time: a checkpoint may have more files than a process may open.
   const File& open(std::size_t file);
 

@@ -1,6 +1,7 @@
 #include "train/engine/optimizer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
@@ -11,7 +12,7 @@ namespace ringtrain {
 
 std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks, int rank) {
   std::vector<ParameterSlice> slices;
-  std::int64_t moment = 0;
+  std::int64_t offset_of_state = 0;
   const auto& all = table.all();
   std::size_t id = 0;
   for (int bucket = 0; bucket < table.buckets(); ++bucket) {
@@ -22,8 +23,8 @@ std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks,
       const std::int64_t begin = std::max(offset, start + owned.begin) - offset;
       const std::int64_t end = std::min(offset + count, start + owned.end) - offset;
       if (begin >= end) continue;
-      slices.push_back({static_cast<int>(id), begin, end, moment});
-      moment += end - begin;
+      slices.push_back({static_cast<int>(id), begin, end, offset_of_state});
+      offset_of_state += end - begin;
     }
   }
   return slices;
@@ -50,23 +51,28 @@ std::vector<std::int64_t> owned_elements(const ParameterTable& table, int ranks)
 }
 
 Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parameters& parameters, Stream& stream,
-                     int ranks, int rank, bool offload)
-    : config_(config),
+                     int ranks, int rank, bool offload, std::unique_ptr<UpdateRule> rule)
+    : rule_(rule ? std::move(rule) : make_update_rule(config)),
+      state_names_(rule_->state_names()),
       parameters_(&parameters),
       stream_(&stream),
       slices_(owned_slices(parameters.table(), ranks, rank)) {
   const DType model_dtype = parameters.all_weights().dtype, dtype = accumulator(model_dtype);
   Allocator& memory = offload ? allocator.host() : allocator;
-  first_ = memory.make(Tag::optimizer, "first moment", dtype, {elements()});
-  second_ = memory.make(Tag::optimizer, "second moment", dtype, {elements()});
+  for (const std::string& name : state_names_) {
+    std::string words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    state_.push_back(memory.make(Tag::optimizer, words, dtype, {elements()}));
+  }
   if (dtype != model_dtype) master_ = memory.make(Tag::optimizer, "master weights", dtype, {elements()});
-  if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, dtype, elements());
+  if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, state_names_, dtype, elements());
   for (const ParameterSlice& slice : slices_) {
     const Parameter& parameter = parameters.table()[slice.parameter];
-    updates_.push_back({.w = weights(slice),
-                        .m = first_moment(slice),
-                        .v = second_moment(slice),
-                        .g = parameters.gradient(slice.parameter).flat(slice.begin, slice.end),
+    std::vector<TensorView> state;
+    for (std::size_t i = 0; i < state_.size(); ++i) state.push_back(this->state(i, slice));
+    updates_.push_back({.weights = weights(slice),
+                        .state = std::move(state),
+                        .gradients = parameters.gradient(slice.parameter).flat(slice.begin, slice.end),
                         .rounded = master_.empty() ? TensorView{} : model_weights(slice),
                         .weight_decay = parameter.decay ? config.weight_decay : 0});
   }
@@ -74,12 +80,11 @@ Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parame
 }
 
 std::int64_t Optimizer::elements() const {
-  return slices_.empty() ? 0 : slices_.back().moment + slices_.back().count();
+  return slices_.empty() ? 0 : slices_.back().offset + slices_.back().count();
 }
 
 void Optimizer::reset() {
-  fill(*stream_, first_, 0);
-  fill(*stream_, second_, 0);
+  for (const Tensor& values : state_) fill(*stream_, values, 0);
 }
 
 void Optimizer::initialise_weights(std::uint64_t seed) {
@@ -106,16 +111,11 @@ void Optimizer::sum_of_squares(const TensorView& sum) {
 }
 
 void Optimizer::update(double lr, std::int64_t step, double gradient_scale) {
-  const AdamW hyper{.lr = lr,
-                    .beta1 = config_.beta1,
-                    .beta2 = config_.beta2,
-                    .eps = config_.eps,
-                    .step = step,
-                    .gradient_scale = gradient_scale};
+  const UpdateStep values{.lr = lr, .step = step, .gradient_scale = gradient_scale};
   if (offloaded_) {
-    offloaded_->run(*stream_, updates_, hyper);
+    offloaded_->run(*stream_, *rule_, updates_, values);
   } else {
-    adamw_update(*stream_, updates_, hyper);
+    rule_->update(*stream_, updates_, values);
   }
 }
 

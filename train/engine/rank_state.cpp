@@ -123,7 +123,8 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
     optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank,
                                             config.training.offload == Offload::activations_and_optimizer);
     if (config.checkpoint.background && config.checkpoint.interval > 0) {
-      snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(), {3, optimizer->elements()});
+      snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(),
+                                       {1 + std::ssize(optimizer->state_names()), optimizer->elements()});
     }
   }
 }

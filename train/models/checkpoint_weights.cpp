@@ -17,7 +17,7 @@ class CheckpointWeights final : public WeightSource {
 
   void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) override {
     const std::int64_t end = begin + to.numel();
-    for (const StateFiles::Piece& piece : files_.whole_tensor(StateKind::weight, parameter, dtype_)) {
+    for (const StateFiles::Piece& piece : files_.whole_tensor(weights_kind, parameter, dtype_)) {
       const std::int64_t from = std::max(begin, piece.begin), until = std::min(end, piece.end);
       if (from < until) read_piece(piece, from, to.flat(from - begin, until - begin));
     }
