@@ -1,4 +1,4 @@
-// Where this checkout and its programs stand. One file knows (paths.cpp), so that a compiler cache serves every checkout.
+// Where this checkout and its programs stand. One file knows (paths.cpp): a compiler cache serves every checkout.
 #pragma once
 
 #include <string>
