@@ -15,7 +15,7 @@ enum class Purpose : std::uint32_t {
   evaluation_targets = 4,
   document_order = 5,
   simulation = 6,  // index: of a document, or rank and hop of a kernel call
-  sampling = 7,  // index: the new token, from 0
+  sampling = 7,    // index: the new token, from 0
   test = 100,
 };
 

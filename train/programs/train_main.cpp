@@ -53,9 +53,10 @@ int run(int argc, char** argv, Launcher& launcher) {
                                 "path, of the folder of --output, or afresh if there is none")
                      ->type_name("[PATH]")
                      ->expected(0, 1);
-  app.add_option("--init-from", options.start.init_from,
-                 "start a new run with the weights alone of a run, a checkpoint, a Hugging Face folder or a GGUF file: new "
-                 "optimizer, data, length, rope scaling")
+  app.add_option(
+         "--init-from", options.start.init_from,
+         "start a new run with the weights alone of a run, a checkpoint, a Hugging Face folder or a GGUF file: new "
+         "optimizer, data, length, rope scaling")
       ->type_name("PATH");
   app.add_option("--stop-after", options.stop_after, "save and end after step N; the schedule stays that of the config")
       ->type_name("N")
