@@ -93,7 +93,7 @@ Places hugging_face_places(const ModelConfig& model, bool prefixed) {
 }
 
 bool is_constant_buffer(std::string_view name) {
-  return name.ends_with(".rope_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
 std::vector<const Parameter*> in_class_order(const ModelConfig& model, const ParameterTable& table) {
