@@ -12,10 +12,15 @@ namespace {
 
 constexpr std::int64_t unbounded = std::numeric_limits<std::int64_t>::max();
 
-/// Return the tokens of the whole sequences that a batch is a shard of.
+/// Return the length of the whole sequences that a batch is a shard of. A token that goes on a sequence counts with
+/// those before it.
 std::int64_t sequence_length(const Batch& batch) {
   std::int64_t length = 0;
-  for (const SegmentList& shard : batch.ring_segments) length += token_count(shard);
+  const auto reach = [&](const SegmentList& segments) {
+    for (const Segment& segment : segments) length = std::max(length, segment.last() + 1);
+  };
+  for (const SegmentList& shard : batch.ring_segments) reach(shard);
+  reach(batch.segments);
   return length;
 }
 

@@ -33,6 +33,7 @@ class ConfigProblems {
   void add(const std::string& key, const std::string& what);
   /// Return whether none of the keys has had a problem: else a check of them would only repeat it.
   bool clean(std::initializer_list<const char*> keys) const;
+  std::size_t count() const { return problems_.size(); }
   /// Return whether there are more than will be told.
   bool fill_a_page() const { return problems_.size() > max_listed; }
   /// Throws Error(usage) with the problems, a line each, in the order of the file, then of the settings: the first

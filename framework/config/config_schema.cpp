@@ -133,6 +133,21 @@ ConfigKey factors(const char* path, Get get, const char* doc) {
           "list of numbers above 0"};
 }
 
+/// The key that names a model for the others of its section to come from. The reader acts on it.
+ConfigKey source_of_model() {
+  return {
+      "model.from",
+      "a Hugging Face folder, a run or a checkpoint, whose model this is; a key beside it goes first, or must agree",
+      false,
+      [](Config&, const YamlValue& value, const Complain& complain) {
+        std::string path;
+        read_text(value, path, complain);
+      },
+      [](const Config&) { return quoted_yaml(""); },
+      "text",
+      true};
+}
+
 // The three keys with a shape of their own.
 
 void read_source(const YamlValue& value, std::vector<DataSource>& sources, const Complain& complain) {
@@ -231,6 +246,7 @@ constexpr std::int64_t k = 1024, m = k * k;
 
 std::vector<ConfigKey> make_table() {
   return {
+      source_of_model(),
       word<>("model.architecture", MEMBER(model.architecture), named(all_architectures), names_of(all_architectures)),
       integer("model.vocab_size", MEMBER(model.vocab_size), {2, 16 * m}, "256 bytes, and 256 = end of document"),
       integer("model.hidden_size", MEMBER(model.hidden_size), {1, 256 * k}, "width of the residual stream"),
@@ -239,7 +255,7 @@ std::vector<ConfigKey> make_table() {
       integer("model.num_key_value_heads", MEMBER(model.num_key_value_heads), {0, 4 * k}, "0: as many as query heads"),
       integer("model.head_dim", MEMBER(model.head_dim), {0, 1 * k}, "0: hidden_size / num_attention_heads"),
       integer("model.intermediate_size", MEMBER(model.intermediate_size), {1, 1 * m}, "width of the feedforward"),
-      real("model.rope_theta", MEMBER(model.rope_theta), {0, 1e15, true}, "base of the rotary frequencies"),
+      real("model.rope_theta", MEMBER(model.rope_theta), {1, 1e15, true}, "base of the rotary frequencies"),
       word<>("model.rope_scaling.type", MEMBER(model.rope_scaling.type), named(all_rope_types),
              names_of(all_rope_types)),
       real("model.rope_scaling.factor", MEMBER(model.rope_scaling.factor), {0, 1e6},

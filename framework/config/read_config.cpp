@@ -13,6 +13,7 @@
 #include "framework/config/config_check.h"
 #include "framework/config/config_problems.h"
 #include "framework/config/config_schema.h"
+#include "framework/config/model_keys.h"
 #include "framework/config/nearest_name.h"
 #include "framework/config/yaml_tree.h"
 #include "framework/storage/files.h"
@@ -108,6 +109,11 @@ class Reader {
     entry(text.substr(0, equals), tree, origin);
   }
 
+  /// Return the keys that the file or a setting gives.
+  const std::set<std::string>& given() const { return given_; }
+  /// Return what model.from names; "" if it is not given.
+  const std::string& model_from() const { return model_from_; }
+
   void require() {
     for (const auto& [path, key] : paths_.keys) {
       if (key->required && !given_.contains(path)) {
@@ -145,6 +151,7 @@ class Reader {
     if (const auto key = paths_.keys.find(path); key != paths_.keys.end()) {
       problems_.given(path, origin);
       given_.insert(path);
+      if (key->second->is_source) model_from_ = value.text;
       key->second->read(config_, value, [&](int line, const std::string& what) {
         // The key's own line, but for a part of a list or map below it.
         const bool part = origin.setting < 0 && line > origin.line && value.kind != YamlValue::Kind::scalar;
@@ -174,6 +181,7 @@ class Reader {
   Paths paths_;
   std::map<std::string, int> seen_;  // line of each path of the file, or of the current setting
   std::set<std::string> given_;
+  std::string model_from_;
 };
 
 std::string read_text_file(const std::string& path) {
@@ -186,10 +194,52 @@ std::string read_text_file(const std::string& path) {
   return text;
 }
 
+/// Reads a file's tree and the settings after it.
+void read_all(Reader& reader, const YamlValue& root, const std::vector<std::string>& settings) {
+  reader.file(root);
+  for (std::size_t i = 0; i < settings.size(); ++i) reader.setting(settings[i], static_cast<int>(i));
+  reader.require();
+}
+
+/// Return the model of model.from, as far as the keys that are given leave it: default without one, after a problem.
+ModelConfig model_below(const std::string& from, const std::set<std::string>& given, const ModelReader& read_model,
+                        ConfigProblems& problems) {
+  if (!read_model) {
+    problems.add("model.from", "names a model, but this program reads none; give the keys themselves");
+    return {};
+  }
+  try {
+    ModelConfig model = read_model(from);
+    if (given.contains("model.rope_scaling.type")) model.rope_scaling = {};
+    return model;
+  } catch (const Error& error) {
+    problems.add("model.from", error.what());
+    return {};
+  }
+}
+
+/// Adds a problem for each key that is given and would have other weights than those of model.from.
+void check_agreement(const Config& config, const ModelConfig& below, const std::set<std::string>& given,
+                     ConfigProblems& problems) {
+  Config expected;
+  expected.model = below;
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.path.starts_with("model.") || !given.contains(key.path) || is_free_with_weights(key.path)) continue;
+    const std::string value = key.write(config), other = key.write(expected);
+    if (value == other || !problems.clean({key.path.c_str()})) continue;
+    problems.add(key.path, fmt::format("is {}, but the model of model.from has {}; leave it out", value, other));
+  }
+}
+
+void finish(Config& config, ConfigUse use, const ConfigRule& rule, ConfigProblems& problems) {
+  resolve_and_check(config, use, problems);
+  if (rule) rule(config, problems);
+}
+
 }  // namespace
 
 Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
-                    ConfigUse use, const ConfigRule& rule) {
+                    ConfigUse use, const ConfigRule& rule, const ModelReader& read_model) {
   Config config;
   config.name = std::filesystem::path(path).stem().string();
   ConfigProblems problems(path, settings);
@@ -201,24 +251,38 @@ Config parse_config(const std::string& text, const std::string& path, const std:
     problems.throw_if_any();
   }
   Reader reader(config, problems);
-  reader.file(root);
-  for (std::size_t i = 0; i < settings.size(); ++i) reader.setting(settings[i], static_cast<int>(i));
-  reader.require();
-  resolve_and_check(config, use, problems);
-  if (rule) rule(config, problems);
-  problems.throw_if_any();
-  return config;
+  read_all(reader, root, settings);
+  if (reader.model_from().empty()) {
+    finish(config, use, rule, problems);
+    problems.throw_if_any();
+    return config;
+  }
+  // Once more, over the model that is named: the first reading has told which, and which keys are given beside it.
+  const std::size_t before = problems.count();
+  const ModelConfig below = model_below(reader.model_from(), reader.given(), read_model, problems);
+  if (problems.count() > before) problems.throw_if_any();
+  Config whole;
+  whole.name = config.name;
+  whole.model = below;
+  ConfigProblems all(path, settings);
+  Reader again(whole, all);
+  read_all(again, root, settings);
+  finish(whole, use, rule, all);
+  check_agreement(whole, below, reader.given(), all);
+  all.throw_if_any();
+  return whole;
 }
 
 Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use,
-                   const ConfigRule& rule) {
-  return parse_config(read_text_file(path), path, settings, use, rule);
+                   const ConfigRule& rule, const ModelReader& read_model) {
+  return parse_config(read_text_file(path), path, settings, use, rule, read_model);
 }
 
 std::string to_yaml(const Config& config) {
   std::string text;
   std::string open;  // the section whose keys are being written
   for (const ConfigKey& key : config_keys()) {
+    if (key.is_source) continue;
     const std::size_t dot = key.path.rfind('.');
     const std::string section = key.path.substr(0, dot);
     const auto depth = [](const std::string& path) { return std::count(path.begin(), path.end(), '.'); };

@@ -278,6 +278,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"Fraction", "llama", R"({"hidden_size": 48.0})", "hidden_size: is 48.0, but must be a whole number"},
         Refused{"Range", "llama", R"({"vocab_size": -3})",
                 "model.vocab_size: -3 is out of range; it must be an integer from 2 to 16777216"},
+        Refused{"Theta", "llama", R"({"rope_theta": 1.0})",
+                "model.rope_theta: 1 is out of range; it must be a number in (1, 1000000000000000]"},
+        Refused{"Huge", "gpt2", R"({"n_embd": 9223372036854775804})",
+                "model.hidden_size: 9223372036854775804 is out of range; it must be an integer from 1 to 262144"},
         Refused{"Heads", "mistral", R"({"num_key_value_heads": 3})",
                 "model.num_key_value_heads: model.num_attention_heads = 4 is not a multiple of it (3); every key/value "
                 "head serves the same number of query heads"}),

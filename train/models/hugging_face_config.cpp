@@ -199,8 +199,11 @@ void read_window(JsonKeys& keys, const ModelClass& known, ModelConfig& model) {
   const std::int64_t window = read_window_length(keys, known), layers = model.num_hidden_layers;
   const bool mistral = known.architecture == Architecture::mistral;  // its class has one mask for all layers
   std::int64_t sliding = 0;
-  if (window > 0) sliding = mistral ? layers : layers - keys.integer("max_window_layers", default_full_layers);
-  sliding = std::clamp<std::int64_t>(sliding, 0, std::max<std::int64_t>(layers, 0));
+  if (window > 0) {
+    const std::int64_t first =
+        mistral ? 0 : std::max<std::int64_t>(0, keys.integer("max_window_layers", default_full_layers));
+    sliding = first < layers ? layers - first : 0;
+  }
   if (keys.has("layer_types")) {
     const std::vector<std::string> types = keys.texts("layer_types");
     const std::int64_t listed = std::count(types.begin(), types.end(), "sliding_attention");
@@ -257,7 +260,8 @@ void read_gpt2(JsonKeys& keys, const ModelClass& known, ModelConfig& model) {
     keys.refuse("n_embd",
                 fmt::format("{} does not divide by n_head = {}", model.hidden_size, model.num_attention_heads));
   }
-  model.intermediate_size = keys.has("n_inner") ? keys.integer("n_inner", 0) : 4 * model.hidden_size;
+  model.intermediate_size =
+      keys.has("n_inner") ? keys.integer("n_inner", 0) : 4 * std::clamp<std::int64_t>(model.hidden_size, 1, 262144);
   model.max_position_embeddings = keys.integer("n_positions", known.max_position_embeddings);
   model.rms_norm_eps = keys.real("layer_norm_epsilon", default_gpt2_eps);
   model.tie_word_embeddings = keys.flag("tie_word_embeddings", true);
@@ -320,7 +324,7 @@ void read_ends(JsonKeys& keys, HuggingFaceConfig& config) {
     return;
   }
   for (const nlohmann::json& id : keys.at("eos_token_id")) {
-    if (!id.is_number_integer()) keys.refuse("eos_token_id", "must be a token's number, or a list of them");
+    if (!is_whole(id)) keys.refuse("eos_token_id", "must be a token's number, or a list of them");
     config.eos_token_ids.push_back(id.get<std::int64_t>());
   }
 }

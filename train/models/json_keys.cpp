@@ -10,6 +10,10 @@ std::string shown(const nlohmann::json& value) {
   return excerpt(value.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace));
 }
 
+bool is_whole(const nlohmann::json& value) {
+  return value.is_number_integer() && !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX);
+}
+
 JsonKeys::JsonKeys(const nlohmann::json& object, std::string path, std::string prefix)
     : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {
   ensure(object.is_object(), "keys are those of an object");
@@ -47,9 +51,7 @@ void JsonKeys::refuse_type(const std::string& key, const char* wanted) const {
 std::int64_t JsonKeys::integer(const std::string& key, std::int64_t other) {
   const nlohmann::json* const value = find(key);
   if (value == nullptr) return other;
-  if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<std::uint64_t>() > INT64_MAX)) {
-    refuse_type(key, "a whole number");
-  }
+  if (!is_whole(*value)) refuse_type(key, "a whole number");
   return value->get<std::int64_t>();
 }
 

@@ -10,6 +10,7 @@
 #include "framework/standard_streams.h"
 #include "layers/model_spec.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/models/model_source.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 #include "train/trace_file.h"
@@ -106,7 +107,15 @@ int run(int argc, char** argv, Launcher& launcher) {
 
   if (trace->count() > 0 && options.trace.path.empty()) fail(ExitCode::usage, "--trace is empty; name a file");
   options.trace.inputs = {config_path};
-  options.config = read_config(config_path, settings, ConfigUse::run, check_model);
+  const Log log = [&](const std::string& line) {
+    if (launcher.is_rank_zero()) write_message(stderr, fmt::format("train: {}\n", line));
+  };
+  const ModelReader model_at = [&](const std::string& path) {
+    const ModelSource source = open_model(path);
+    for (const std::string& line : source.logs) log(line);
+    return source.model;
+  };
+  options.config = read_config(config_path, settings, ConfigUse::run, check_model, model_at);
   options.output = output.empty() ? "runs/" + options.config.name : output;
   options.start.resume = resume->count() > 0;
   options.start.resume_path = resume_path;
@@ -114,9 +123,6 @@ int run(int argc, char** argv, Launcher& launcher) {
     fail(ExitCode::usage, "--dump-step {}: needs --dump DIR", options.dump.step);
   }
   if (!trace_steps.empty()) read_trace_steps(trace_steps, options.trace);
-  const Log log = [&](const std::string& line) {
-    if (launcher.is_rank_zero()) write_message(stderr, fmt::format("train: {}\n", line));
-  };
   const Run prepared = prepare_run(options, log, launcher);
   hashing.reset();
   if (dry_run) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/config/model_keys.h"
 #include "framework/config/read_config.h"
 #include "framework/error.h"
 
@@ -17,11 +18,6 @@ namespace {
 /// mean.
 constexpr std::array<std::string_view, 6> kept_on_resume{
     "model", "training.seq_len", "training.global_batch_size", "training.seed", "training.dtype", "data.packing"};
-
-/// Model keys that change how weights are used, but not which weights there are.
-constexpr std::array<std::string_view, 6> free_with_weights{"model.rope_scaling",      "model.rope_theta",
-                                                            "model.sliding_window",    "model.rms_norm_eps",
-                                                            "model.initializer_range", "model.max_position_embeddings"};
 
 bool is_or_below(std::string_view key, std::string_view section) {
   return key == section || (key.starts_with(section) && key[section.size()] == '.');
@@ -121,7 +117,7 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
   for (const ConfigDifference& difference : differences(theirs, config)) {
     if (!is_or_below(difference.key, "model")) {
       if (difference.key == "training.seq_len") log("not that of the weights: " + change(difference));
-    } else if (any_above(difference.key, free_with_weights)) {
+    } else if (is_free_with_weights(difference.key)) {
       log("not that of the weights: " + change(difference));
     } else {
       refused.push_back(change(difference));

@@ -1,0 +1,18 @@
+#include "framework/config/model_keys.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ringtrain {
+
+bool is_free_with_weights(std::string_view key) {
+  constexpr std::array<std::string_view, 6> free{"model.rope_scaling",      "model.rope_theta",
+                                                 "model.sliding_window",    "model.rms_norm_eps",
+                                                 "model.initializer_range", "model.max_position_embeddings"};
+  const auto is_or_below = [&](std::string_view section) {
+    return key == section || (key.starts_with(section) && key[section.size()] == '.');
+  };
+  return std::any_of(free.begin(), free.end(), is_or_below);
+}
+
+}  // namespace ringtrain

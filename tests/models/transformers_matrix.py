@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Evaluates what transformers saves, in every form: class x rotary scaling x tied or not x one file or shards x dtype.
+
+usage: tests/models/transformers_matrix.py [--keep FOLDER]
+
+Models are tiny and random. Each is saved by transformers, evaluated by build/release's `evaluate` (or that of
+RINGTRAIN_BIN) in float64, and compared with the nll that transformers computes in float64 from the same file: at most
+1e-9 apart, relatively. Then each is exported once more and read by transformers, and nll must be equal again. Without
+PyTorch, transformers and h5py it tries to install them into build/models/venv; where that fails it ends with 77
+(skipped) and says so. Classes compute norms and rotary angles in float32 whatever the model's dtype, so while they run,
+"float32" means float64."""
+import argparse
+import importlib.util
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.environ.get("RINGTRAIN_BIN", os.path.join(ROOT, "build", "release", "bin"))
+NEEDED = ["torch", "transformers", "safetensors", "h5py", "numpy", "xxhash"]
+TOLERANCE = 1e-9
+V, L, H, G = 48, 2, 4, 2
+LENGTHS, TARGETS = (16, 64), 8
+
+
+def options_of(kind, rope, tied, draw):
+    """Shapes differ from model to model; draw(n): from 0 to n - 1."""
+    D = 2 * (4 + draw(5))
+    common = {"vocab_size": V + draw(9), "tie_word_embeddings": tied, "bos_token_id": None, "eos_token_id": None}
+    if kind == "GPT2":
+        return {**common, "n_embd": 4 * (3 + draw(5)), "n_layer": 1 + draw(3), "n_head": 4, "n_positions": 96,
+                "n_inner": None if draw(2) else 20 + draw(20)}
+    pairs = range(D // 2)
+    ropes = {
+        "default": {"rope_type": "default"},
+        "linear": {"rope_type": "linear", "factor": 1.5 + draw(4)},
+        "yarn": {"rope_type": "yarn", "factor": 2.0 + draw(4), "original_max_position_embeddings": 32,
+                 "truncate": bool(draw(2)), "beta_fast": 4.0 + draw(30), "beta_slow": 0.25 + draw(3)},
+        "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 3.0 + draw(3),
+                   "original_max_position_embeddings": 64},
+        "longrope": {"rope_type": "longrope", "factor": 2.0 + draw(4), "original_max_position_embeddings": 32,
+                     "short_factor": [1 + i / 7 for i in pairs], "long_factor": [1.5 + draw(3) + i for i in pairs]},
+    }
+    options = {**common, "hidden_size": 4 * (3 + draw(5)), "num_hidden_layers": 1 + draw(3), "num_attention_heads": H,
+               "num_key_value_heads": [1, 2, 4][draw(3)], "head_dim": D, "intermediate_size": 12 + draw(20),
+               "max_position_embeddings": 128, "rms_norm_eps": [1e-5, 1e-6][draw(2)],
+               "rope_parameters": {"rope_theta": float(50 + draw(1000)), **ropes[rope]}}
+    window = 5 + draw(20) if draw(2) else None
+    if kind == "Mistral":
+        options["sliding_window"] = window
+    if kind.startswith("Qwen"):
+        options.update(use_sliding_window=window is not None, sliding_window=window, max_window_layers=0)
+    if kind in ("Llama", "Qwen3"):
+        options["attention_bias"] = bool(draw(2))
+    if kind == "Llama":
+        options["mlp_bias"] = bool(draw(2))
+    return options
+
+
+def matrix():
+    for kind in ("Llama", "Mistral", "Qwen2", "Qwen3", "GPT2"):
+        ropes = ("default", "linear", "yarn", "llama3", "longrope") if kind != "GPT2" else ("default",)
+        yield from itertools.product([kind], ropes, (True, False), (1, 3), ("float32", "bfloat16", "float16"))
+
+
+def environment():
+    """Returns the interpreter to run in, or None with a sentence on stdout."""
+    if all(importlib.util.find_spec(name) for name in NEEDED):
+        return sys.executable
+    folder = os.path.join(ROOT, "build", "models", "venv")
+    python = os.path.join(folder, "bin", "python")
+    check = [python, "-c", "import " + ", ".join(NEEDED)]
+    if os.path.exists(python) and subprocess.run(check, capture_output=True, check=False).returncode == 0:
+        return python
+    try:
+        venv.create(folder, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *NEEDED], check=True, timeout=1200)
+        return python
+    except (subprocess.SubprocessError, OSError) as error:
+        print(f"SKIPPED: PyTorch and transformers cannot be had here ({error})")
+        return None
+
+
+def write_tokens(path, tokens, vocabulary):
+    """A token file of one document: docs/data.md."""
+    import h5py
+    import numpy as np
+    import xxhash
+    with h5py.File(path, "w") as file:
+        file["tokens"] = np.array(tokens, dtype="<u2")
+        file["document_offsets"] = np.array([0, len(tokens)], dtype="<i8")
+        for name, value in (("format_version", 1), ("vocab_size", vocabulary), ("first_validation_document", 1)):
+            file.attrs[name] = np.int64(value)
+    with h5py.File(path) as file, open(path, "rb") as data, open(path + ".manifest.json", "w") as out:
+        types = {"<u2": "uint16", "<i8": "int64"}
+        datasets = [{"name": name, "type": types[d.dtype.str], "count": int(d.size), "offset": d.id.get_offset()}
+                    for name, d in file.items()]
+        json.dump({"format": "ringtrain-tokens", "format_version": 1, "bytes": os.path.getsize(path),
+                   "xxh3_128": xxhash.xxh3_128_hexdigest(data.read()), "datasets": datasets}, out)
+
+
+def program(name, *arguments):
+    done = subprocess.run([os.path.join(BIN, name), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+    assert done.returncode == 0, f"{name} {' '.join(arguments)}\n{done.stdout}"
+
+
+def our_nll(model, tokens, folder, mesh):
+    path = os.path.join(folder, "evaluation.json")
+    program("evaluate", "--checkpoint", model, "--data", tokens, "--dtype", "float64", "--mesh", mesh, "--output", path,
+            "--overwrite", "--context-lengths", ",".join(map(str, LENGTHS)), "--target-tokens", str(TARGETS),
+            "--target-blocks", "1")
+    with open(path) as file:
+        return [result["nll"] for result in json.load(file)["results"]]
+
+
+def save(kind, options, dtype, shards, folder, seed):
+    import torch
+    import transformers
+    torch.manual_seed(seed)
+    config = getattr(transformers, kind + "Config")(**options)
+    model = getattr(transformers, {"GPT2": "GPT2LMHeadModel"}.get(kind, kind + "ForCausalLM"))(config)
+    for name, parameter in model.named_parameters():  # norms and biases are not what a new model has: each one matters
+        is_norm = parameter.dim() == 1 and name.endswith("weight")
+        parameter.data = torch.randn(parameter.shape) * 0.2 + (1 if is_norm else 0)
+    model = model.to(getattr(torch, dtype))
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    model.save_pretrained(folder, max_shard_size=size if shards == 1 else size * 2 // (2 * shards - 1))
+
+
+def their_nll(folder, tokens):
+    """What transformers computes from the folder, in float64."""
+    import torch
+    import transformers
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+    state = {name: tensor.clone() for name, tensor in loaded.state_dict().items()}
+    with double_for_single(), torch.no_grad():
+        model = type(loaded)(loaded.config).double().eval()  # anew: the first one's frequencies are of float32
+        model.load_state_dict(state)
+        values = []
+        for length in LENGTHS:
+            part = torch.tensor(tokens[-length - 1:])
+            logits = model(part[None, :-1], use_cache=False).logits[0]
+            assert logits.dtype == torch.float64
+            nll = torch.nn.functional.cross_entropy(logits, part[1:], reduction="none")
+            values.append(nll[-TARGETS:].mean().item())
+    return values
+
+
+class double_for_single:
+    """While it lasts, "float32" of PyTorch is float64."""
+
+    def __enter__(self):
+        import torch
+        self.former = torch.float32, torch.float, torch.Tensor.float, torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        torch.float32 = torch.float = torch.float64
+        torch.Tensor.float = torch.Tensor.double
+
+    def __exit__(self, *_):
+        import torch
+        torch.float32, torch.float, torch.Tensor.float, default = self.former
+        torch.set_default_dtype(default)
+
+
+def check(place, case, folder):
+    import random
+    kind, rope, tied, shards, dtype = case
+    draw = random.Random(place).randrange
+    options = options_of(kind, rope, tied, draw)
+    model, exported = os.path.join(folder, "model"), os.path.join(folder, "exported")
+    save(kind, options, dtype, shards, model, place)
+    tokens = [draw(options["vocab_size"]) for _ in range(LENGTHS[-1] + 1)]
+    data = os.path.join(folder, "tokens.h5")
+    write_tokens(data, tokens, options["vocab_size"])
+    theirs = their_nll(model, tokens)
+
+    def worst(values):
+        return max(abs(a / b - 1) for a, b in zip(values, theirs))
+
+    differences = {"evaluate": worst(our_nll(model, data, folder, ["1x1", "1x2"][place % 2]))}
+    program("export", "--checkpoint", model, "--output", exported, "--dtype", dtype)
+    differences["exported, read by transformers"] = worst(their_nll(exported, tokens))
+    differences["exported, read again"] = worst(our_nll(exported, data, folder, "1x1"))
+    return differences
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--keep", help="leave the folder of each model that differs here")
+    arguments = parser.parse_args()
+    python = environment()
+    if python is None:
+        return 77
+    if python != sys.executable:
+        return subprocess.run([python, os.path.abspath(__file__), *sys.argv[1:]], check=False).returncode
+    import transformers
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    failed, most = [], 0.0
+    for place, case in enumerate(matrix()):
+        with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
+            try:
+                differences = check(place, case, folder)
+            except AssertionError as error:
+                print(f"{case}: {error}")
+                differences = {"failed": float("inf")}
+            most = max(most, *(value for value in differences.values()))
+            over = {name: value for name, value in differences.items() if not value <= TOLERANCE}
+            if over:
+                failed.append(case)
+                print(f"{case}: {over}")
+                if arguments.keep:
+                    shutil.copytree(folder, os.path.join(arguments.keep, f"{place:03}"), dirs_exist_ok=True)
+    print(f"{place + 1} models, transformers {transformers.__version__}: worst difference {most:.1e}, "
+          f"{len(failed)} above {TOLERANCE}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
