@@ -79,6 +79,16 @@ TEST(RingSimulation, GradientsTravelBehindTheirBlockAndComeHome) {
   EXPECT_EQ(result.waits, (Times{16, 16}));
 }
 
+TEST(RingSimulation, AMessageWaitsForTheOneBeforeItOnTheLink) {
+  // Keys take the link until 20; gradients, posted at 16, from 20 to 60; hop 1 until 76; home until 116.
+  EXPECT_EQ(simulate(ring(2, full), links(0.2), backward).ends, (Times{116, 116}));
+}
+
+TEST(RingSimulation, ARankWaitsForTheGradientsThatItContinues) {
+  // Ranks 1 and 2 continue a block's gradients from 18 on; rank 2 those of block 0 from 42 to 58; home until 66.
+  EXPECT_EQ(simulate(ring(3, causal), links(1), backward).ends, (Times{66, 42, 66}));
+}
+
 TEST(RingSimulation, OtherWorkHidesTheGradientsThatComeHome) {
   PassCosts costs = backward;
   costs.overlap_seconds = 3;
