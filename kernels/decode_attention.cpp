@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/check.h"
+#include "kernels/cpu/attention_cpu.h"
 #include "kernels/cpu/loops.h"
 
 namespace ringtrain {
@@ -133,7 +134,7 @@ void decode_attention(Stream& stream, const AttentionShape& shape, const TensorV
   check_one_query(state, q.dtype);
   ensure(workspace.dtype == q.dtype && workspace.numel() >= decode_attention_workspace(shape, keys),
          "decode attention's workspace is at least decode_attention_workspace");
-  if (keys == 0) return attention_reset(stream, state);
+  if (keys == 0) return cpu::attention_reset(stream.pool(), state);
   dispatch_float(q.dtype, [&]<class T>() {
     const Partials<T> partials{workspace.as<T>(), pieces, H, D};
     const std::int64_t row = G * D, heads = H / G;
