@@ -19,6 +19,16 @@ std::unique_ptr<TokenFile> open_for_model(const std::string& path, std::int64_t 
   return file;
 }
 
+/// Throws Error(data) if two files were made with different tokenizers: their ids mean different things.
+void check_tokenizers(const TokenFile& first, const TokenFile& other) {
+  if (first.tokenizer_hash().empty() || other.tokenizer_hash().empty()) return;
+  if (first.tokenizer_hash() == other.tokenizer_hash()) return;
+  fail(ExitCode::data,
+       "{} and {} were made with different tokenizers ({} and {}), so their tokens do not mean the same; make one of "
+       "them again with prepare",
+       first.path(), other.path(), first.tokenizer_hash(), other.tokenizer_hash());
+}
+
 }  // namespace
 
 Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size) {
@@ -29,6 +39,8 @@ Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size) {
     corpus.weights.push_back(source.weight);
   }
   if (!config.validation.empty()) corpus.validation_file = open_for_model(config.validation, vocab_size);
+  for (const auto& file : corpus.files) check_tokenizers(*corpus.files[0], *file);
+  if (corpus.validation_file) check_tokenizers(*corpus.files[0], *corpus.validation_file);
   return corpus;
 }
 

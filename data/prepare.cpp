@@ -3,38 +3,172 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/byte_tokenizer.h"
+#include "data/text_blocks.h"
 #include "data/token_file.h"
 #include "data/token_file_writer.h"
+#include "data/token_spill.h"
 #include "framework/random.h"
 #include "framework/storage/hash.h"
 #include "framework/system/signals.h"
+#include "framework/thread_pool.h"
 
 namespace ringtrain {
 
-static_assert(end_of_document == end_of_document_token(byte_vocab_size));
-
 namespace {
 
-/// Streams one source into the current document.
-void write_source(TokenFileWriter& writer, const Source& source) {
-  unsigned char bytes[1 << 15];
-  std::int32_t tokens[1 << 15];
-  const File file = File::open(source.path, ExitCode::data);
-  Hasher hasher;
-  for (std::int64_t begin = 0; begin < source.bytes;) {
-    throw_if_signalled();
-    const auto count = static_cast<std::size_t>(std::min<std::int64_t>(source.bytes - begin, sizeof bytes));
-    file.read_at(begin, bytes, count);
-    hasher.update(bytes, count);
-    encode_bytes({bytes, count}, {tokens, count});
-    writer.append({tokens, count});
-    begin += static_cast<std::int64_t>(count);
+constexpr std::size_t batch_bytes = std::size_t{8} << 20, task_bytes = std::size_t{64} << 10;
+
+/// What became of a block.
+struct Encoded {
+  std::vector<std::int32_t> ids;
+  std::vector<float> weights;  // none: 1 each
+  std::int64_t bytes = 0, replaced = 0;
+  bool binary = false, empty = false;
+  std::string broken;  // what is wrong with a line, "" if nothing is
+};
+
+/// Tokenizes batches of blocks with all threads, and passes the results on in the blocks' order.
+class BatchEncoder {
+ public:
+  explicit BatchEncoder(const TextOptions& options)
+      : options_(options), form_(*options.tokenizer), pool_(options.threads) {
+    for (int i = 0; i < pool_.workers(); ++i) encoders_.push_back(options.tokenizer->make_encoder(options.special));
   }
-  if (hasher.digest() != source.hash) {
-    fail(ExitCode::data, "{} changed while it was being read; run prepare again", source.path);
+
+  std::vector<Encoded> encode(const std::vector<TextBlock>& blocks) {
+    // Small blocks share a task.
+    std::vector<std::size_t> first{0};
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      bytes += blocks[i].text.size() + 1;
+      if (bytes < task_bytes && i + 1 < blocks.size()) continue;
+      first.push_back(i + 1);
+      bytes = 0;
+    }
+    std::vector<Encoded> results(blocks.size());
+    pool_.run(static_cast<std::int64_t>(first.size()) - 1, [&](std::int64_t task, int worker) {
+      const auto one = static_cast<std::size_t>(task);
+      for (std::size_t i = first[one]; i < first[one + 1]; ++i) {
+        results[i] = encode_block(blocks[i], *encoders_[static_cast<std::size_t>(worker)]);
+      }
+    });
+    return results;
   }
-  writer.end_document();
+
+ private:
+  Encoded encode_block(const TextBlock& block, Encoder& encoder) const {
+    Encoded result;
+    if (block.json) {
+      encode_line(block, encoder, result);
+    } else if (block.text.find('\0') != std::string::npos) {
+      result.binary = true;
+    } else {
+      if (block.begins && options_.document_start) result.ids.push_back(*options_.document_start);
+      result.replaced = encoder.encode(block.text, result.ids, block.begins);
+      result.bytes = static_cast<std::int64_t>(block.text.size());
+    }
+    return result;
+  }
+
+  void encode_line(const TextBlock& block, Encoder& encoder, Encoded& result) const {
+    std::vector<DocumentPart> parts;
+    try {
+      parts = parse_json_document(block.text, options_.json, form_);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      result.broken = error.what();
+      return;
+    }
+    const bool weighted = std::ranges::any_of(parts, [](const DocumentPart& part) { return part.weight != 1; });
+    if (options_.document_start) result.ids.push_back(*options_.document_start);
+    if (weighted) result.weights.assign(result.ids.size(), 0.0f);
+    bool begins = true;
+    for (const DocumentPart& part : parts) {
+      if (part.token) {
+        result.ids.push_back(*part.token);
+      } else {
+        result.replaced += encoder.encode(part.text, result.ids, begins);
+        result.bytes += static_cast<std::int64_t>(part.text.size());
+      }
+      begins = false;
+      if (weighted) result.weights.resize(result.ids.size(), part.weight);
+    }
+    result.empty = result.bytes == 0;
+  }
+
+  const TextOptions& options_;
+  ChatForm form_;
+  ThreadPool pool_;
+  std::vector<std::unique_ptr<Encoder>> encoders_;
+};
+
+/// Puts encoded blocks together to documents.
+class DocumentCollector {
+ public:
+  DocumentCollector(const SourceList& list, const TextOptions& options, TokenSpill& spill, CorpusSummary& summary)
+      : list_(list), options_(options), spill_(spill), summary_(summary) {}
+
+  void add(const TextBlock& block, const Encoded& encoded) {
+    const std::string& path = list_.sources[block.source].path;
+    if (!encoded.broken.empty()) {
+      if (!options_.skip_broken_lines) {
+        fail(ExitCode::data, "{}:{}: {}; correct the line, or leave such lines out with --skip-broken-lines", path,
+             block.line, encoded.broken);
+      }
+      ++summary_.broken_lines;
+      return;
+    }
+    if (encoded.empty) {
+      ++summary_.empty_lines;
+      return;
+    }
+    if (block.begins) binary_ = false;
+    binary_ = binary_ || encoded.binary;
+    summary_.replaced += encoded.replaced;
+    if (!binary_) spill_.append(encoded.ids, encoded.weights, encoded.bytes);
+    if (!block.ends) return;
+    if (binary_ || (spill_.current_bytes() == 0 && !block.json)) {
+      summary_.binary += binary_;
+      spill_.drop_document();
+      return;
+    }
+    spill_.end_document();
+    sources_.push_back(static_cast<std::uint32_t>(block.source));
+  }
+
+  /// Return the source of a document.
+  std::size_t source_of(std::int64_t document) const { return sources_[static_cast<std::size_t>(document)]; }
+
+ private:
+  const SourceList& list_;
+  const TextOptions& options_;
+  TokenSpill& spill_;
+  CorpusSummary& summary_;
+  std::vector<std::uint32_t> sources_;  // of each document
+  bool binary_ = false;                 // the current document holds a NUL byte
+};
+
+void tokenize(const SourceList& list, const TextOptions& options, DocumentCollector& collector,
+              const ReadProgress& progress) {
+  BlockReader reader(list.sources, *options.tokenizer);
+  BatchEncoder encoder(options);
+  std::vector<TextBlock> blocks;
+  for (bool more = true; more;) {
+    blocks.clear();
+    for (std::size_t bytes = 0; bytes < batch_bytes;) {
+      throw_if_signalled();
+      std::optional<TextBlock> block = reader.next();
+      more = block.has_value();
+      if (!more) break;
+      bytes += block->text.size() + sizeof(TextBlock);
+      blocks.push_back(std::move(*block));
+    }
+    if (blocks.empty()) break;
+    const std::vector<Encoded> results = encoder.encode(blocks);
+    for (std::size_t i = 0; i < blocks.size(); ++i) collector.add(blocks[i], results[i]);
+    if (progress) progress(reader.bytes_read());
+  }
 }
 
 }  // namespace
@@ -45,41 +179,63 @@ std::int64_t validation_count(std::int64_t documents, double fraction) {
   return std::clamp<std::int64_t>(share, 1, documents - 1);
 }
 
-CorpusSummary prepare_text(const SourceList& list, const PrepareOptions& options, const WriteProgress& progress) {
+CorpusSummary prepare_text(const SourceList& list, const PrepareOptions& options, const TextOptions& text,
+                           const ReadProgress& reading, const CopyProgress& writing) {
+  ensure(text.tokenizer != nullptr, "a tokenizer");
+  const Tokenizer& tokenizer = *text.tokenizer;
+  TokenFileWriter::check_output(options.output);
   CorpusSummary summary;
-  summary.documents = static_cast<std::int64_t>(list.sources.size());
+  TokenSpill spill(options.output, tokenizer.vocab_size());
+  DocumentCollector collector(list, text, spill, summary);
+  tokenize(list, text, collector, reading);
+  summary.documents = spill.documents();
+  if (summary.documents == 0) {
+    fail(ExitCode::data, "the inputs hold no document: {} broken lines, {} lines without text, {} binary files",
+         summary.broken_lines, summary.empty_lines, summary.binary);
+  }
   summary.validation_documents = validation_count(summary.documents, options.validation_fraction);
-  summary.bytes = list.bytes;
-  summary.tokens = list.bytes + summary.documents;
+  summary.tokens = spill.tokens() + summary.documents;
 
   // The document at place i of the file.
-  const Permutation order(list.sources.size(), options.seed, Purpose::document_order, 0);
-  const auto source_at = [&](std::int64_t i) -> const Source& {
-    return list.sources[order(static_cast<std::uint64_t>(i))];
+  const Permutation order(static_cast<std::uint64_t>(summary.documents), options.seed, Purpose::document_order, 0);
+  const auto document_at = [&](std::int64_t i) {
+    return static_cast<std::int64_t>(order(static_cast<std::uint64_t>(i)));
   };
 
-  std::string hashes;
-  for (std::int64_t i = 0; i < summary.documents; ++i) hashes += source_at(i).hash + "\n";
-  summary.sources_hash = hash_bytes(hashes);
-
   TokenFilePlan plan;
-  plan.vocab_size = byte_vocab_size;
+  std::string hashes;  // a line a source, by its first document's place in the file
+  std::vector<bool> named(list.sources.size());
+  for (std::int64_t i = 0; i < summary.documents; ++i) {
+    summary.bytes += spill.text_bytes(document_at(i));
+    plan.document_bytes.push_back(spill.text_bytes(document_at(i)));
+    const std::size_t source = collector.source_of(document_at(i));
+    if (!named[source]) hashes += list.sources[source].hash + "\n";
+    named[source] = true;
+  }
+  summary.sources_hash = hash_bytes(hashes);
+  plan.vocab_size = tokenizer.vocab_size();
+  plan.end_of_document = text.document_end;
   plan.tokens = summary.tokens;
   plan.documents = summary.documents;
   plan.first_validation_document = summary.documents - summary.validation_documents;
+  plan.weights = spill.has_weights();
   plan.attributes = {{"kind", "text"},
+                     {"tokenizer_kind", tokenizer.kind()},
+                     {"tokenizer_hash", tokenizer.identity()},
                      {"byte_count", summary.bytes},
                      {"sources_hash", summary.sources_hash},
                      {"seed", static_cast<std::int64_t>(options.seed)}};
-  plan.source_hashes = std::move(hashes);  // a line a document, in the file's order
+  plan.source_hashes = std::move(hashes);
   TokenFileWriter writer(options.output, plan);
   std::int64_t written = 0;
   for (std::int64_t i = 0; i < summary.documents; ++i) {
-    write_source(writer, source_at(i));
-    summary.lengths.push_back(source_at(i).bytes + 1);
+    throw_if_signalled();
+    spill.for_document(document_at(i), [&](auto tokens, auto weights) { writer.append(tokens, weights); });
+    writer.end_document();
+    summary.lengths.push_back(spill.length(document_at(i)) + 1);
     written += summary.lengths.back();
     if (i >= plan.first_validation_document) summary.validation_tokens += summary.lengths.back();
-    if (progress) progress(i + 1, written);
+    if (writing) writing(written, summary.tokens);
   }
   summary.hash = writer.finish();
   return summary;

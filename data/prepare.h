@@ -1,13 +1,17 @@
-// Text files to a token file: every file is a document of byte tokens; documents are shuffled by a counter-based
-// permutation, and the last of them are the validation part. Memory does not grow with the texts.
+// Texts to a token file: every text file is a document, and every line of a JSONL file; documents are tokenized in
+// parallel and shuffled by a counter-based permutation, and the last of them are the validation part. The file does not
+// depend on the number of threads. Memory does not grow with the texts, but for a few numbers a document.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data/json_documents.h"
 #include "data/sources.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace ringtrain {
 
@@ -19,6 +23,9 @@ struct CorpusSummary {
   std::vector<std::int64_t> lengths;                             // tokens of each document, in the file's order
   std::string hash;                                              // of the token file
   std::string sources_hash;                                      // one hash over all sources' hashes
+  // What was changed or left out of the texts.
+  std::int64_t replaced = 0;                                   // stretches of ill-formed UTF-8
+  std::int64_t broken_lines = 0, empty_lines = 0, binary = 0;  // of JSONL; texts with a NUL byte once decompressed
 };
 
 /// Return how many of `documents` are the validation part: the rounded share, at least 1 if the fraction is above 0,
@@ -27,6 +34,10 @@ std::int64_t validation_count(std::int64_t documents, double fraction);
 
 /// Told as documents are written: documents and tokens so far.
 using WriteProgress = std::function<void(std::int64_t documents, std::int64_t tokens)>;
+/// Told as texts are tokenized: bytes of the sources so far.
+using ReadProgress = std::function<void(std::int64_t bytes)>;
+/// Told as tokens are put in their place: tokens so far, and all of them.
+using CopyProgress = std::function<void(std::int64_t tokens, std::int64_t all)>;
 
 struct PrepareOptions {
   std::string output;
@@ -34,8 +45,20 @@ struct PrepareOptions {
   std::uint64_t seed = 1234;
 };
 
+/// How texts become tokens.
+struct TextOptions {
+  const Tokenizer* tokenizer = nullptr;
+  SpecialTokens special = SpecialTokens::text;
+  std::optional<std::int32_t> document_start;  // before each document, if any
+  std::int32_t document_end = 0;               // after each
+  JsonRules json;
+  bool skip_broken_lines = false;
+  int threads = 1;
+};
+
 /// Writes the token file of these sources. Throws Error(usage) if the output exists or cannot be written, Error(data)
-/// if a source changed since it was hashed.
-CorpusSummary prepare_text(const SourceList& sources, const PrepareOptions& options, const WriteProgress& progress);
+/// if a source changed since it was hashed, is damaged, or holds a broken line (named file:line).
+CorpusSummary prepare_text(const SourceList& sources, const PrepareOptions& options, const TextOptions& text,
+                           const ReadProgress& reading, const CopyProgress& writing);
 
 }  // namespace ringtrain

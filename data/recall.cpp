@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/byte_tokenizer.h"
 #include "data/token_file_writer.h"
+#include "data/tokenizer/byte_tokenizer.h"
 #include "framework/random.h"
 #include "framework/system/signals.h"
 

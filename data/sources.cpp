@@ -1,5 +1,6 @@
 #include "data/sources.h"
 
+#include <glob.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "data/text_stream.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hash.h"
 #include "framework/system/signals.h"
@@ -87,10 +89,31 @@ class Walk {
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
-/// Return the source at path, and into *binary whether a NUL byte stands in it (its hash is then of no use).
+/// Return the inputs with patterns (*, ?, [) replaced by the paths that they match, sorted. What exists by its very
+/// name is no pattern.
+std::vector<std::string> expand_patterns(const std::vector<std::string>& inputs) {
+  std::vector<std::string> paths;
+  for (const std::string& input : inputs) {
+    if (input.find_first_of("*?[") == std::string::npos || path_exists(input, ExitCode::data)) {
+      paths.push_back(input);
+      continue;
+    }
+    ::glob_t found{};
+    const int result = ::glob(input.c_str(), 0, nullptr, &found);
+    for (std::size_t i = 0; result == 0 && i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
+    ::globfree(&found);
+    if (result == GLOB_NOMATCH) fail(ExitCode::data, "nothing matches the input {}", input);
+    if (result != 0) fail(ExitCode::data, "cannot read the folders that the input {} leads through", input);
+  }
+  return paths;
+}
+
+/// Return the source at path, and into *binary whether a NUL byte stands in it (its hash is then of no use). What is
+/// compressed is looked at when it is read.
 Source look_at(const std::string& path, bool* binary) {
   char slice[1 << 16];
   Source source{path, 0, ""};
+  const bool compressed = compression_of(path) != Compression::none;
   const File file = File::open(path, ExitCode::data);
   source.bytes = file.size();
   Hasher hasher;
@@ -99,7 +122,7 @@ Source look_at(const std::string& path, bool* binary) {
     throw_if_signalled();
     const auto bytes = static_cast<std::size_t>(std::min<std::int64_t>(source.bytes - begin, sizeof slice));
     file.read_at(begin, slice, bytes);
-    *binary = std::memchr(slice, 0, bytes) != nullptr;
+    *binary = !compressed && std::memchr(slice, 0, bytes) != nullptr;
     hasher.update(slice, bytes);
     begin += static_cast<std::int64_t>(bytes);
   }
@@ -109,8 +132,9 @@ Source look_at(const std::string& path, bool* binary) {
 
 }  // namespace
 
-SourceList find_sources(const std::vector<std::string>& inputs, const SourceProgress& progress) {
+SourceList find_sources(const std::vector<std::string>& given, const SourceProgress& progress) {
   SourceList list;
+  const std::vector<std::string> inputs = expand_patterns(given);
   Walk walk(list, inputs);
   for (const std::string& input : inputs) walk.visit(input, true);
 

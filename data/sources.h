@@ -1,6 +1,6 @@
-// Which files a text corpus is made of: files and folders, walked in sorted order, each real file once however many
-// links lead to it, each content once however many copies there are. A link is followed only if the user named it, or
-// if it leads to what lies below an input.
+// Which files a text corpus is made of: files, patterns of shells and folders, walked in sorted order, each real file
+// once however many links lead to it, each content once however many copies there are. A link is followed only if the
+// user named it, or if it leads to what lies below an input.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ringtrain {
 
-/// One text that becomes a document.
+/// One file of text: a document, or a document a line (JSONL).
 struct Source {
   std::string path;
   std::int64_t bytes = 0;

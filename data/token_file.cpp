@@ -31,12 +31,11 @@ class Hdf5TokenFile final : public TokenFile {
 
   const std::string& path() const override { return path_; }
   std::int64_t vocab_size() const override { return vocab_size_; }
+  std::int32_t end_of_document() const override { return end_of_document_; }
+  const std::string& tokenizer_hash() const override { return tokenizer_hash_; }
+  double bytes_per_token(std::int64_t document) const override;
   std::int64_t token_count() const override { return tokens_->count(); }
   bool has_weights() const override { return weights_ != nullptr; }
-  double bytes_per_token() const override {
-    const auto tokens = token_count() - (std::ssize(offsets_) - 1);
-    return tokens > 0 ? static_cast<double>(byte_count_) / static_cast<double>(tokens) : 0;
-  }
   std::span<const std::int64_t> document_offsets() const override { return offsets_; }
   std::int64_t first_validation_document() const override { return first_validation_document_; }
   const std::string& hash() const override { return checksums_->hash(); }
@@ -83,6 +82,7 @@ class Hdf5TokenFile final : public TokenFile {
       for_slices<std::uint32_t>(*tokens_, begin, count, body);
     }
   }
+  void read_tokenizer();
   void check_offsets() const;
 
   std::string path_;
@@ -91,7 +91,10 @@ class Hdf5TokenFile final : public TokenFile {
   const Hdf5Dataset* tokens_ = nullptr;
   const Hdf5Dataset* weights_ = nullptr;
   std::int64_t vocab_size_ = 0;
-  std::int64_t byte_count_ = 0;  // 0: unknown
+  std::int32_t end_of_document_ = 0;
+  std::string tokenizer_hash_;
+  std::int64_t byte_count_ = -1;              // of all text; -1: not known
+  std::vector<std::int64_t> document_bytes_;  // [documents]; none: not known
   std::int64_t first_validation_document_ = 0;
   std::vector<std::int64_t> offsets_;
 };
@@ -133,11 +136,51 @@ void Hdf5TokenFile::check_layout(const TokenManifest& manifest) {
   if (vocab_size_ < 2 || vocab_size_ > INT32_MAX) {
     fail(ExitCode::data, "{} says its vocabulary has {} tokens; it must have 2 to {}", path_, vocab_size_, INT32_MAX);
   }
+  read_tokenizer();
   offsets_.resize(static_cast<std::size_t>(offsets->count()));
   read_elements(*offsets, 0, offsets_.data(), offsets->count());
   first_validation_document_ = file_.integer("first_validation_document");
-  if (file_.attributes().contains("byte_count")) byte_count_ = file_.integer("byte_count");
-  if (byte_count_ < 0) fail(ExitCode::data, "{} says its text has {} bytes", path_, byte_count_);
+}
+
+/// Reads what newer files say of themselves.
+void Hdf5TokenFile::read_tokenizer() {
+  const Hdf5Attributes& attributes = file_.attributes();
+  end_of_document_ = last_token(vocab_size_);
+  if (attributes.contains("end_of_document")) {
+    const std::int64_t token = file_.integer("end_of_document");
+    if (token < 0 || token >= vocab_size_) {
+      fail(ExitCode::data, "{} says that token {} ends a document, but its vocabulary has {} tokens", path_, token,
+           vocab_size_);
+    }
+    end_of_document_ = static_cast<std::int32_t>(token);
+  }
+  if (attributes.contains("tokenizer_hash")) tokenizer_hash_ = file_.text("tokenizer_hash");
+  if (attributes.contains("byte_count")) {
+    byte_count_ = file_.integer("byte_count");
+    if (byte_count_ < 0) fail(ExitCode::data, "{} says its text has {} bytes", path_, byte_count_);
+  }
+  const Hdf5Dataset* bytes = file_.find("document_bytes");
+  if (!bytes) return;
+  if (bytes->type != Hdf5Type::int64 || bytes->count() + 1 != file_.find("document_offsets")->count()) {
+    fail(ExitCode::data, "{}: dataset document_bytes must have an int64 for each document", path_);
+  }
+  document_bytes_.resize(static_cast<std::size_t>(bytes->count()));
+  read_elements(*bytes, 0, document_bytes_.data(), bytes->count());
+  for (const std::int64_t count : document_bytes_) {
+    if (count < 0) fail(ExitCode::data, "{}: dataset document_bytes says that a document has {} bytes", path_, count);
+  }
+}
+
+double Hdf5TokenFile::bytes_per_token(std::int64_t document) const {
+  const auto mean = [](std::int64_t bytes, std::int64_t tokens) {
+    return bytes > 0 && tokens > 0 ? static_cast<double>(bytes) / static_cast<double>(tokens) : 0.0;
+  };
+  if (!document_bytes_.empty()) {
+    const auto at = static_cast<std::size_t>(document);
+    return mean(document_bytes_[at], offsets_[at + 1] - offsets_[at] - 1);
+  }
+  if (byte_count_ >= 0) return mean(byte_count_, token_count() - static_cast<std::int64_t>(offsets_.size()) + 1);
+  return 0;
 }
 
 void Hdf5TokenFile::check_offsets() const {

@@ -12,6 +12,7 @@ constexpr std::size_t buffer_tokens = 1 << 16;
 // Places in the list of datasets below.
 constexpr std::size_t tokens_dataset = 0, offsets_dataset = 1, weights_dataset = 2;
 constexpr const char* hashes_name = "source_hashes";
+constexpr const char* document_bytes_name = "document_bytes";
 
 bool hashes_are_a_dataset(const TokenFilePlan& plan) {
   return plan.source_hashes.size() > max_attribute_text;
@@ -22,6 +23,9 @@ Hdf5Writer create_file(const std::string& path, const TokenFilePlan& plan) {
   std::vector<Hdf5Dataset> datasets{{"tokens", type, {plan.tokens}, 0},
                                     {"document_offsets", Hdf5Type::int64, {plan.documents + 1}, 0}};
   if (plan.weights) datasets.push_back({"weights", Hdf5Type::float32, {plan.tokens}, 0});
+  if (!plan.document_bytes.empty()) {
+    datasets.push_back({document_bytes_name, Hdf5Type::int64, {plan.documents}, 0});
+  }
   Hdf5Attributes attributes = plan.attributes;
   if (hashes_are_a_dataset(plan)) {
     datasets.push_back({hashes_name, Hdf5Type::uint8, {static_cast<std::int64_t>(plan.source_hashes.size())}, 0});
@@ -30,6 +34,7 @@ Hdf5Writer create_file(const std::string& path, const TokenFilePlan& plan) {
   }
   attributes["format_version"] = token_format_version;
   attributes["vocab_size"] = plan.vocab_size;
+  attributes["end_of_document"] = std::int64_t{plan.end_of_document};
   attributes["first_validation_document"] = plan.first_validation_document;
   return Hdf5Writer::create(path, std::move(datasets), attributes, ExitCode::usage, Hdf5Place::empty_file);
 }
@@ -57,10 +62,14 @@ TokenFileWriter::TokenFileWriter(const std::string& path, const TokenFilePlan& p
     : output_(path, token_file_rules(), ExitCode::usage),
       manifest_(manifest_path(path), manifest_rules(), ExitCode::usage),
       plan_(plan) {
+  if (plan_.end_of_document < 0) plan_.end_of_document = last_token(plan.vocab_size);
   ensure(plan.documents >= 1 && plan.tokens >= plan.documents, "a token file holds a document");
   ensure(plan.first_validation_document >= 0 && plan.first_validation_document <= plan.documents,
          "the validation part starts within the documents");
-  file_ = create_file(output_.partial(), plan);
+  ensure(plan.document_bytes.empty() || static_cast<std::int64_t>(plan.document_bytes.size()) == plan.documents,
+         "the bytes of every document, or of none");
+  ensure(plan_.end_of_document < plan.vocab_size, "the end token is one of the vocabulary");
+  file_ = create_file(output_.partial(), plan_);
   tokens_.reserve(buffer_tokens);
   offsets_.push_back(0);
 }
@@ -80,7 +89,7 @@ void TokenFileWriter::append(std::span<const std::int32_t> tokens, std::span<con
 }
 
 void TokenFileWriter::end_document(float weight) {
-  put(end_of_document_token(plan_.vocab_size), weight);
+  put(plan_.end_of_document, weight);
   ++documents_;
   offsets_.push_back(written_ + static_cast<std::int64_t>(tokens_.size()));
 }
@@ -104,6 +113,9 @@ std::string TokenFileWriter::finish() {
   flush();
   ensure(written_ == plan_.tokens && documents_ == plan_.documents, "as many tokens and documents as planned");
   file_.write(offsets_dataset, 0, offsets_.data(), plan_.documents + 1);
+  if (!plan_.document_bytes.empty()) {
+    file_.write(plan_.weights ? weights_dataset + 1 : weights_dataset, 0, plan_.document_bytes.data(), plan_.documents);
+  }
   if (hashes_are_a_dataset(plan_)) {
     file_.write(file_.datasets().size() - 1, 0, plan_.source_hashes.data(),
                 static_cast<std::int64_t>(plan_.source_hashes.size()));

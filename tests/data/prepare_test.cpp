@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "data/byte_tokenizer.h"
 #include "data/token_file.h"
+#include "data/tokenizer/byte_tokenizer.h"
 #include "tests/data/data_fixture.h"
 
 namespace ringtrain {
@@ -27,6 +27,16 @@ class PrepareTest : public DataTest {
     for (const Source& source : list.sources) result.push_back(source.path.substr(folder.size() + 1));
     return result;
   }
+  /// Return the options of byte tokens with 1 or more threads.
+  TextOptions bytes(int threads = 1) const {
+    TextOptions options;
+    options.tokenizer = tokenizer.get();
+    options.document_end = end_of_document;
+    options.threads = threads;
+    return options;
+  }
+  std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
+
   /// Return the documents of a token file as texts, in its order.
   static std::vector<std::string> documents(const TokenFile& file) {
     std::vector<std::string> texts;
@@ -111,11 +121,14 @@ TEST_F(PrepareTest, DocumentsAreTheTextsShuffledAndSplit) {
     texts.insert(content);
   }
   const SourceList list = find_sources({folder + "/in"}, nullptr);
-  std::int64_t last_documents = 0, last_tokens = 0;
-  const CorpusSummary summary = prepare_text(list, {at("a.h5"), 0.1, 7}, [&](std::int64_t d, std::int64_t t) {
-    EXPECT_EQ(d, ++last_documents);
-    last_tokens = t;
-  });
+  std::int64_t last_bytes = 0, last_tokens = 0;
+  const CorpusSummary summary = prepare_text(
+      list, {at("a.h5"), 0.1, 7}, bytes(), [&](std::int64_t read) { last_bytes = read; },
+      [&](std::int64_t written, std::int64_t all) {
+        EXPECT_GT(written, last_tokens);
+        last_tokens = written;
+        EXPECT_EQ(all, list.bytes + 50);
+      });
   const auto file = TokenFile::open(at("a.h5"));
   const std::vector<std::string> found = documents(*file);
   EXPECT_EQ(std::set<std::string>(found.begin(), found.end()), texts);
@@ -128,7 +141,7 @@ TEST_F(PrepareTest, DocumentsAreTheTextsShuffledAndSplit) {
   EXPECT_EQ(summary.validation_documents, 5);
   EXPECT_EQ(summary.tokens, file->token_count());
   EXPECT_EQ(summary.tokens, list.bytes + 50);
-  EXPECT_EQ(last_documents, 50);
+  EXPECT_EQ(last_bytes, list.bytes);
   EXPECT_EQ(last_tokens, summary.tokens);
   EXPECT_EQ(summary.validation_tokens, file->token_count() - file->document_offsets()[45]);
   EXPECT_EQ(summary.hash, file->hash());
@@ -146,8 +159,8 @@ TEST_F(PrepareTest, DocumentsAreTheTextsShuffledAndSplit) {
   fs::create_directories(at("moved"));
   fs::rename(at("in"), at("moved/in"));
   const SourceList moved = find_sources({folder + "/moved"}, nullptr);
-  EXPECT_EQ(prepare_text(moved, {at("b.h5"), 0.1, 7}, nullptr).hash, summary.hash);
-  EXPECT_NE(prepare_text(moved, {at("c.h5"), 0.1, 8}, nullptr).hash, summary.hash);
+  EXPECT_EQ(prepare_text(moved, {at("b.h5"), 0.1, 7}, bytes(3), nullptr, nullptr).hash, summary.hash);
+  EXPECT_NE(prepare_text(moved, {at("c.h5"), 0.1, 8}, bytes(), nullptr, nullptr).hash, summary.hash);
 }
 
 TEST_F(PrepareTest, ValidationTakesItsShareButNeverAll) {
@@ -164,11 +177,15 @@ TEST_F(PrepareTest, SourceThatChangesBetweenTheTwoLooks) {
   text("a", "other content");  // of the same length
   EXPECT_TRUE(holds(error_of(ExitCode::data,
                              [&] {
-                               prepare_text(list, {at("a.h5"), 0, 1}, nullptr);
+                               prepare_text(list, {at("a.h5"), 0, 1}, bytes(), nullptr, nullptr);
                              }),
                     "changed while it was being read"));
   text("a", "short");
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { prepare_text(list, {at("a.h5"), 0, 1}, nullptr); }), "cut short"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data,
+                             [&] {
+                               prepare_text(list, {at("a.h5"), 0, 1}, bytes(), nullptr, nullptr);
+                             }),
+                    "changed while it was being read"));
   EXPECT_EQ(list_directory(folder, ExitCode::data), std::vector<std::string>{"a"});  // nothing is left
 }
 
@@ -178,7 +195,7 @@ TEST_F(PrepareTest, ExistingOutputIsLeftAlone) {
   const SourceList list = find_sources({at("a")}, nullptr);
   EXPECT_TRUE(holds(error_of(ExitCode::usage,
                              [&] {
-                               prepare_text(list, {at("a.h5"), 0, 1}, nullptr);
+                               prepare_text(list, {at("a.h5"), 0, 1}, bytes(), nullptr, nullptr);
                              }),
                     "never overwritten"));
   EXPECT_EQ(read_file(at("a.h5"), ExitCode::data), "precious");

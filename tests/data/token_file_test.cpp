@@ -248,7 +248,7 @@ TEST_F(TokenFileTest, BytesOfTextAreKnownWhereTheFileSaysThem) {
       writer.end_document();
     }
     writer.finish();
-    return TokenFile::open(at(name))->bytes_per_token();
+    return TokenFile::open(at(name))->bytes_per_token(0);
   };
   EXPECT_EQ(bytes_per_token("silent.h5", {}), 0);
   EXPECT_EQ(bytes_per_token("bytes.h5", {{"byte_count", std::int64_t{8}}}), 1);

@@ -16,9 +16,11 @@ class ChangedFile final : public TokenFile {
   explicit ChangedFile(std::unique_ptr<TokenFile> file) : file_(std::move(file)) {}
   const std::string& path() const override { return file_->path(); }
   std::int64_t vocab_size() const override { return file_->vocab_size(); }
+  std::int32_t end_of_document() const override { return file_->end_of_document(); }
+  const std::string& tokenizer_hash() const override { return file_->tokenizer_hash(); }
+  double bytes_per_token(std::int64_t document) const override { return file_->bytes_per_token(document); }
   std::int64_t token_count() const override { return file_->token_count(); }
   bool has_weights() const override { return file_->has_weights(); }
-  double bytes_per_token() const override { return file_->bytes_per_token(); }
   std::span<const std::int64_t> document_offsets() const override { return file_->document_offsets(); }
   std::int64_t first_validation_document() const override { return file_->first_validation_document(); }
   const std::string& hash() const override { return file_->hash(); }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t values_per_block = 4;
 
 /// Return what this rank's share of the batch's one sequence added. nll is float64 [1, T] on the host.
-/// bytes_per_token: of a target that does not end a document.
+/// bytes_per_token: of the block's document.
 BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int32_t end_of_document,
                         double bytes_per_token) {
   BlockSums sums;
@@ -65,7 +65,8 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       state.model.evaluate(state.batch, nll);
       const BlockSums sums =
-          sums_of_shard(state.batch, nll, end_of_document_token(file.vocab_size()), file.bytes_per_token());
+          sums_of_shard(state.batch, nll, file.end_of_document(),
+                        file.bytes_per_token(targets.blocks[static_cast<std::size_t>(span.block)].document));
       double* out = flat.data() + (i * blocks + span.block) * values_per_block;
       out[0] += sums.nll;
       out[1] += sums.weight;

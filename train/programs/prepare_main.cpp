@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 
 #include "data/prepare.h"
 #include "data/recall.h"
+#include "data/text_blocks.h"
 #include "data/token_file_writer.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
+#include "framework/system/cores.h"
 #include "framework/system/signals.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
@@ -23,6 +26,10 @@ namespace {
 struct Arguments {
   std::vector<std::string> inputs;
   std::string output, synthetic;
+  std::string tokenizer = "bytes", pattern, special_tokens = "text", document_start, document_end;
+  JsonRules json;
+  bool skip_broken_lines = false;
+  int threads = 0;
   double validation_fraction = 0.1;
   std::int64_t seed = 1234;
   std::int64_t documents = 1000, length = 4096, pairs = 16;
@@ -41,20 +48,22 @@ std::string unfit_seed(const std::string& text) {
 bool parse(Arguments& arguments, int argc, char** argv) {
   CLI::App app(
       "Make a token file for train and evaluate.\n"
-      "Text: every file becomes one document of byte tokens, ended by token 256; documents are shuffled, the last of "
-      "them are kept for validation. Binary, empty and repeated files are left out and counted, and so are links that "
-      "lead out of the inputs.\n"
+      "Text: every file becomes a document, and of .jsonl files every line; .gz and .zst files are decompressed. "
+      "Documents are shuffled, the last of them are kept for validation. Binary, empty and repeated files are left out "
+      "and counted, and so are links that lead out of the inputs. Tokens are bytes, ended by token 256, or those of "
+      "--tokenizer.\n"
       "Synthetic: a seeded corpus that can only be predicted by looking far back, with known losses.",
       "prepare");
   app.footer(
       "Examples:\n"
       "  prepare --input /usr/include --output headers.h5\n"
       "  prepare --input book.txt logs/ --output text.h5 --validation-fraction 0.05\n"
+      "  prepare --input 'shards/*.jsonl.zst' --tokenizer models/SmolLM2-135M --output web.h5\n"
       "  prepare --synthetic recall --documents 500 --length 4096 --output recall.h5\n\n"
       "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read, "
       "130 or 143 after SIGINT or SIGTERM. Whatever the end, but for 0 nothing is left.");
   app.get_formatter()->column_width(36);
-  app.add_option("--input", arguments.inputs, "Files and folders of text; folders with all below them")
+  app.add_option("--input", arguments.inputs, "Files and folders of text, or patterns; folders with all below them")
       ->type_name("PATH");
   app.add_option("--output", arguments.output, "The token file to make; it must not exist yet")
       ->type_name("FILE.h5")
@@ -68,6 +77,34 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       ->check(unfit_seed)
       ->type_name("S")
       ->capture_default_str();
+  app.add_option("--tokenizer", arguments.tokenizer,
+                 "bytes, or a tokenizer.json, a SentencePiece model, a file in tiktoken's form, a tekken.json, or a "
+                 "folder that holds one")
+      ->type_name("PATH")
+      ->capture_default_str();
+  app.add_option("--tokenizer-pattern", arguments.pattern,
+                 "How a file in tiktoken's form splits text; known files need none")
+      ->type_name("REGEX");
+  app.add_option("--special-tokens", arguments.special_tokens, "What <|endoftext|> and its like are within texts")
+      ->type_name("text|parse")
+      ->check(CLI::IsMember({"text", "parse"}))
+      ->capture_default_str();
+  app.add_option("--document-start", arguments.document_start, "A special token before each document (default: none)")
+      ->type_name("TOKEN");
+  app.add_option("--document-end", arguments.document_end,
+                 "The special token after each document (default: the tokenizer's own)")
+      ->type_name("TOKEN");
+  app.add_option("--text-field", arguments.json.text_field, "JSONL: the field that holds a document's text")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--train-on", arguments.json.train_on,
+                 "JSONL with \"messages\": the roles that are learned, the others weigh 0 (default: assistant)")
+      ->type_name("ROLE")
+      ->delimiter(',');
+  app.add_flag("--skip-broken-lines", arguments.skip_broken_lines, "JSONL: leave broken lines out, and count them");
+  app.add_option("--threads", arguments.threads, "That tokenize (default: one a core)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--synthetic", arguments.synthetic, "Make a corpus instead of reading one: recall")
       ->type_name("KIND")
       ->check(CLI::IsMember({"recall"}));
@@ -96,6 +133,12 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       fail(ExitCode::usage, "{} goes with --synthetic recall, not with --input", option);
     }
   }
+  for (const char* option : {"--tokenizer", "--tokenizer-pattern", "--special-tokens", "--document-start",
+                             "--document-end", "--text-field", "--train-on", "--skip-broken-lines", "--threads"}) {
+    if (!arguments.synthetic.empty() && app.count(option) > 0) {
+      fail(ExitCode::usage, "{} goes with --input, not with --synthetic recall", option);
+    }
+  }
   return true;
 }
 
@@ -113,23 +156,98 @@ std::string grouped(std::int64_t count) {
   return text;
 }
 
+/// Return e.g. "512", "4K", "16M".
+std::string short_count(std::int64_t count) {
+  for (const char* unit : {"", "K", "M", "G"}) {
+    if (count < 1024) return fmt::format("{}{}", count, unit);
+    count /= 1024;
+  }
+  return fmt::format("{}T", count);
+}
+
+/// Prints how many documents there are of each length, and which share of all tokens they hold: a long context is
+/// learned from long documents alone.
+void print_lengths(const std::vector<std::int64_t>& lengths) {
+  constexpr std::int64_t shortest = 256, step = 4;
+  constexpr double widest = 24;
+  const std::int64_t longest = *std::ranges::max_element(lengths);
+  const auto all = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
+  print("longest document", grouped(longest) + " tokens");
+  bool seen = false;
+  print("lengths", fmt::format("{:>13}  {:>6}", "documents", "tokens"));
+  for (std::int64_t begin = 0, end = shortest; begin <= longest; begin = end, end *= step) {
+    std::int64_t documents = 0, tokens = 0;
+    for (const std::int64_t length : lengths) {
+      if (length < begin || length >= end) continue;
+      ++documents;
+      tokens += length;
+    }
+    seen = seen || documents > 0;
+    if (!seen) continue;  // shorter than all
+    const double share = static_cast<double>(tokens) / all;
+    const std::string name = begin == 0 ? fmt::format("  below {}", short_count(end))
+                                        : fmt::format("  {} to {}", short_count(begin), short_count(end));
+    const std::string bar(static_cast<std::size_t>(std::lround(share * widest)), '#');
+    print(name.c_str(),
+          fmt::format("{:>13}  {:>5.1f}%{}{}", grouped(documents), share * 100, bar.empty() ? "" : "  ", bar));
+  }
+}
+
 void print_summary(const std::string& path, const CorpusSummary& summary) {
   std::fputs((path + "\n").c_str(), stdout);
   print("documents", grouped(summary.documents));
   print("  for validation", grouped(summary.validation_documents));
   print("tokens", grouped(summary.tokens));
   print("  for validation", grouped(summary.validation_tokens));
-  print("longest document", grouped(*std::ranges::max_element(summary.lengths)) + " tokens");
-  for (std::int64_t length = 1024; length <= std::int64_t{1} << 40; length *= 4) {
-    const auto count = std::ranges::count_if(summary.lengths, [&](std::int64_t one) { return one >= length; });
-    if (count == 0) break;
-    print(fmt::format("  of {}K and longer", length / 1024).c_str(), grouped(count) + " documents");
-  }
+  print_lengths(summary.lengths);
   print("hash", summary.hash);
+}
+
+/// Return the id of a special token that the user named with an option.
+std::int32_t special_token(const Tokenizer& tokenizer, const std::string& content, const char* option) {
+  const std::optional<std::int32_t> id = tokenizer.find_special(content);
+  if (!id) fail(ExitCode::usage, "{} {}: the tokenizer has no special token of this name", option, content);
+  return *id;
+}
+
+TextOptions text_options(const Arguments& arguments, const Tokenizer& tokenizer) {
+  TextOptions options;
+  options.tokenizer = &tokenizer;
+  options.special = arguments.special_tokens == "parse" ? SpecialTokens::parse : SpecialTokens::text;
+  options.json = arguments.json;
+  options.skip_broken_lines = arguments.skip_broken_lines;
+  options.threads = arguments.threads > 0 ? arguments.threads : available_cores();
+  if (!arguments.document_start.empty()) {
+    options.document_start = special_token(tokenizer, arguments.document_start, "--document-start");
+  }
+  if (!arguments.document_end.empty()) {
+    options.document_end = special_token(tokenizer, arguments.document_end, "--document-end");
+  } else if (const auto end = tokenizer.end_of_document()) {
+    options.document_end = *end;
+  } else {
+    fail(ExitCode::usage, "the tokenizer {} has no token that is known to end documents; name one with --document-end",
+         arguments.tokenizer);
+  }
+  return options;
+}
+
+void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
+  print("left out",
+        fmt::format("{} duplicates, {} binary, {} empty, {} unreadable, {} special files, {} links out of the inputs",
+                    sources.duplicates, sources.binary + summary.binary, sources.empty, sources.unreadable,
+                    sources.special, sources.links));
+  if (std::ranges::any_of(sources.sources, [](const Source& source) { return is_json_lines(source.path); })) {
+    print("lines left out", fmt::format("{} broken, {} without text", summary.broken_lines, summary.empty_lines));
+  }
+  if (summary.replaced > 0) {
+    print("replaced", fmt::format("{} stretches of bytes that are no UTF-8, by U+FFFD", grouped(summary.replaced)));
+  }
 }
 
 void prepare_text_corpus(const Arguments& arguments) {
   TokenFileWriter::check_output(arguments.output);
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(arguments.tokenizer, {arguments.pattern});
+  const TextOptions options = text_options(arguments, *tokenizer);
   std::unique_ptr<Progress> hashing;
   const SourceList sources =
       find_sources(arguments.inputs, [&](std::int64_t files, std::int64_t all, std::int64_t bytes) {
@@ -139,19 +257,25 @@ void prepare_text_corpus(const Arguments& arguments) {
   hashing.reset();
   CorpusSummary summary;
   {
-    Progress progress("prepare", static_cast<std::int64_t>(sources.sources.size()));
+    auto progress = std::make_unique<Progress>("prepare", sources.bytes);
+    bool tokenizing = true;
     summary = prepare_text(
-        sources, {arguments.output, arguments.validation_fraction, static_cast<std::uint64_t>(arguments.seed)},
-        [&](std::int64_t documents, std::int64_t tokens) {
-          progress.update(documents, "writing", static_cast<double>(tokens));
+        sources, {arguments.output, arguments.validation_fraction, static_cast<std::uint64_t>(arguments.seed)}, options,
+        [&](std::int64_t bytes) { progress->update(bytes, "tokenizing", static_cast<double>(bytes), "bytes"); },
+        [&](std::int64_t tokens, std::int64_t all) {
+          if (tokenizing) progress = std::make_unique<Progress>("prepare", all);
+          tokenizing = false;
+          progress->update(tokens, "writing", static_cast<double>(tokens));
         });
   }
   print_summary(arguments.output, summary);
-  print("text", grouped(summary.bytes) + " bytes, sources' hash " + summary.sources_hash);
-  print("left out",
-        fmt::format("{} duplicates, {} binary, {} empty, {} unreadable, {} special files, {} links out of the inputs",
-                    sources.duplicates, sources.binary, sources.empty, sources.unreadable, sources.special,
-                    sources.links));
+  print("tokenizer", fmt::format("{}, {} tokens, {} ends a document; hash {}", tokenizer->kind(),
+                                 grouped(tokenizer->vocab_size()), options.document_end, tokenizer->identity()));
+  print("text",
+        fmt::format("{} bytes, {:.2f} a token, sources' hash {}", grouped(summary.bytes),
+                    static_cast<double>(summary.bytes) / static_cast<double>(summary.tokens - summary.documents),
+                    summary.sources_hash));
+  print_left_out(sources, summary);
   if (summary.validation_documents == 0 && arguments.validation_fraction > 0) {
     print("log", "one document alone cannot be split: there is no validation part");
   }

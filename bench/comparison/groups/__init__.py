@@ -2,7 +2,7 @@
 import dataclasses
 import typing
 
-from comparison.groups import accuracy, kernels, memory, baseline_attention, ring, steps
+from comparison.groups import accuracy, kernels, memory, baseline_attention, ring, steps, tokenizers
 from comparison.groups.context import Context
 
 __all__ = ["Context", "GROUPS", "Group", "names", "run"]
@@ -26,6 +26,7 @@ GROUPS = {
     "ring": Group("a training step on a ring over one rank", ring.measure),
     "memory": Group("what a rank holds as the ring grows", memory.measure),
     "accuracy": Group("the error of a ring over that of one rank", accuracy.measure),
+    "tokenizers": Group("tokenizing over its baselines, one core", tokenizers.measure, has_targets=False),
 }
 
 

@@ -1,0 +1,57 @@
+// Documents in the order in which they are tokenized, kept on the disk until their number and order are known: a token
+// file's datasets are laid out first, and its documents are shuffled. The file has no name, so nothing of it is left
+// whatever ends the process.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/storage/files.h"
+
+namespace ringtrain {
+
+/// Used by one thread.
+class TokenSpill {
+ public:
+  /// beside: the path of the file to come; the spill lies in its folder. Throws Error(usage) if it cannot be made.
+  TokenSpill(const std::string& beside, std::int64_t vocab_size);
+
+  /// Adds tokens to the current document; weights as many, or none for 1 each.
+  void append(std::span<const std::int32_t> tokens, std::span<const float> weights, std::int64_t text_bytes);
+  void end_document();
+  /// Forgets what was added to the current document.
+  void drop_document();
+
+  std::int64_t documents() const { return static_cast<std::int64_t>(ends_.size()); }
+  std::int64_t tokens() const { return ends_.empty() ? 0 : ends_.back(); }
+  std::int64_t length(std::int64_t document) const { return end_of(document) - begin_of(document); }
+  std::int64_t text_bytes(std::int64_t document) const { return bytes_[static_cast<std::size_t>(document)]; }
+  std::int64_t current_bytes() const { return current_bytes_; }  // of the current document's text
+  /// Return whether any token weighs less than 1.
+  bool has_weights() const { return has_weights_; }
+
+  /// Calls body(tokens, weights) over a document in slices; weights are empty unless has_weights().
+  using Body = std::function<void(std::span<const std::int32_t> tokens, std::span<const float> weights)>;
+  void for_document(std::int64_t document, const Body& body);
+
+ private:
+  std::int64_t begin_of(std::int64_t document) const {
+    return document == 0 ? 0 : ends_[static_cast<std::size_t>(document) - 1];
+  }
+  std::int64_t end_of(std::int64_t document) const { return ends_[static_cast<std::size_t>(document)]; }
+  void flush();
+
+  /// A token as the disk has it: its id, and in the highest bit whether it weighs nothing.
+  static constexpr std::uint32_t weightless = 1u << 31;
+
+  File file_;
+  std::int64_t written_ = 0, current_bytes_ = 0;
+  bool has_weights_ = false;
+  std::vector<std::uint32_t> buffer_;
+  std::vector<std::int64_t> ends_, bytes_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,97 @@
+// Byte-pair merging (Sennrich, Haddow and Birch 2016, algorithm 1): of all neighbours in a list of symbols that may be
+// merged, the pair of the lowest rank is, the leftmost first, until none is left. Short lists are searched for their
+// lowest rank again and again; long ones keep the places of each rank in a bucket, so that even a megabyte of one
+// letter takes about linear time.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <unordered_map>
+#include <vector>
+
+namespace ringtrain {
+
+/// A rule: left and right become product; the lower rank goes first.
+struct Merge {
+  std::int32_t left = 0, right = 0, product = 0;
+  std::uint32_t rank = 0;
+};
+
+/// The rules by pair, in one flat table. Immutable once it is made; used by several threads at once.
+class MergeTable {
+ public:
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+  struct Found {
+    std::uint32_t rank = none;  // none: these two do not merge
+    std::int32_t product = 0;
+  };
+
+  MergeTable() = default;
+  /// Of two rules for a pair the one with the lower rank counts. Symbols are not negative.
+  explicit MergeTable(const std::vector<Merge>& merges);
+  Found find(std::int32_t left, std::int32_t right) const {
+    if (slots_.empty()) return {};
+    const std::uint64_t key = key_of(left, right);
+    for (std::size_t at = place_of(key);; at = (at + 1) & mask_) {
+      const Slot& slot = slots_[at];
+      if (slot.key == key) return {slot.rank, slot.product};
+      if (slot.key == empty) return {};
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t empty = ~0ull;
+  struct Slot {
+    std::uint64_t key = empty;
+    std::uint32_t rank = none;
+    std::int32_t product = 0;
+  };
+  static std::uint64_t key_of(std::int32_t left, std::int32_t right) {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+  }
+  std::size_t place_of(std::uint64_t key) const {
+    return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15ull >> shift_);
+  }
+
+  std::vector<Slot> slots_;
+  std::size_t mask_ = 0;
+  int shift_ = 0;
+};
+
+/// Merges lists of symbols, with scratch memory that it keeps. Used by one thread.
+class Merger {
+ public:
+  /// The table must outlive the merger.
+  explicit Merger(const MergeTable& table) : table_(table) {}
+  /// Merges in place until nothing merges.
+  void merge(std::vector<std::int32_t>& symbols);
+
+ private:
+  using Found = MergeTable::Found;
+  static constexpr std::size_t max_short = 96;
+
+  void merge_short(std::vector<std::int32_t>& symbols);
+  void merge_long(std::vector<std::int32_t>& symbols);
+
+  /// The places of one rank, each that of a left symbol, to be taken in ascending order.
+  struct Bucket {
+    std::vector<std::uint32_t> places;  // ascending; those before `next` have been taken
+    std::size_t next = 0;
+    std::vector<std::uint32_t> late;  // that came out of order: a heap, the first on top
+    bool queued = false;
+
+    bool empty() const { return next == places.size() && late.empty(); }
+    void put(std::uint32_t place);
+    std::uint32_t take();
+  };
+  /// Return the index of a rank's bucket, which is made if need be.
+  std::size_t bucket_of(std::uint32_t rank);
+
+  const MergeTable& table_;
+  std::vector<Found> found_;                                 // of each symbol and the next, short lists
+  std::vector<std::uint32_t> previous_, next_;               // the linked list, long ones
+  std::unordered_map<std::uint32_t, std::size_t> index_of_;  // of a rank's bucket
+  std::vector<Bucket> buckets_;
+};
+
+}  // namespace ringtrain

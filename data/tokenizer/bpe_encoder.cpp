@@ -1,0 +1,165 @@
+#include "data/tokenizer/bpe_encoder.h"
+
+#include "data/tokenizer/utf8.h"
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
+}
+
+std::int64_t BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids, bool begins) {
+  std::int64_t replaced = 0;
+  const std::string_view whole = lossy_utf8(text, lossy_, &replaced);
+  segments_.clear();
+  tokenizer_.raw_added_.find(whole, parse_special_, segments_);
+  for (const TextSegment& segment : segments_) {
+    if (segment.token >= 0) {
+      ids.push_back(segment.token);
+    } else {
+      encode_plain(segment.text, begins && segment.text.data() == whole.data(), ids);
+    }
+  }
+  return replaced;
+}
+
+void BpeEncoder::encode_plain(std::string_view text, bool first, std::vector<std::int32_t>& ids) {
+  const std::string_view normal = tokenizer_.normalise(text, first, normalised_);
+  inner_segments_.clear();
+  tokenizer_.normalised_added_.find(normal, parse_special_, inner_segments_);
+  for (const TextSegment& segment : inner_segments_) {
+    if (segment.token >= 0) {
+      ids.push_back(segment.token);
+    } else if (tokenizer_.spec_.alphabet == BpeSpec::Alphabet::bytes) {
+      encode_bytes(segment.text, ids);
+    } else {
+      encode_characters(segment.text, ids);
+    }
+  }
+}
+
+void BpeEncoder::encode_bytes(std::string_view text, std::vector<std::int32_t>& ids) {
+  if (tokenizer_.spec_.space_in_front && !text.starts_with(' ')) {
+    spaced_ = " " + std::string(text);
+    text = spaced_;
+  }
+  ends_.assign(1, text.size());
+  for (const auto& splitter : tokenizer_.splitters_) {
+    split_ends_.clear();
+    std::size_t begin = 0;
+    for (const std::size_t end : ends_) {
+      part_ends_.clear();
+      splitter->split(text.substr(begin, end - begin), part_ends_);
+      for (const std::size_t part : part_ends_) split_ends_.push_back(begin + part);
+      begin = end;
+    }
+    ends_.swap(split_ends_);
+  }
+  std::size_t begin = 0;
+  for (const std::size_t end : ends_) {
+    encode_piece(text.substr(begin, end - begin), text.size() - begin, ids);
+    begin = end;
+  }
+}
+
+void BpeEncoder::encode_characters(std::string_view text, std::vector<std::int32_t>& ids) {
+  std::size_t begin = 0;
+  for (std::size_t at = text.find(space_mark, 1); at != std::string_view::npos; at = text.find(space_mark, at + 1)) {
+    // Nothing merges across this border, or the tokenizer itself cuts here.
+    bool border = tokenizer_.spec_.split_at_spaces;
+    if (!border && text.substr(0, at).size() >= 1 && !text.substr(0, at).ends_with(space_mark)) {
+      const std::size_t before = code_point_border(text, at - 1);
+      const char32_t code = decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + before).value;
+      border = !tokenizer_.before_space_.contains(code);
+    }
+    if (!border) continue;
+    encode_piece(text.substr(begin, at - begin), text.size() - begin, ids);
+    begin = at;
+  }
+  encode_piece(text.substr(begin), text.size() - begin, ids);
+}
+
+void BpeEncoder::encode_piece(std::string_view piece, std::size_t readable, std::vector<std::int32_t>& ids) {
+  if (piece.empty()) return;
+  if (piece.size() > PieceCache::max_bytes) {
+    merge_piece(piece);
+    ids.insert(ids.end(), symbols_.begin(), symbols_.end());
+    return;
+  }
+  const PieceCache::Key key = PieceCache::key_of(piece, readable);
+  PieceCache::Entry& entry = cache_.at(key);
+  if (PieceCache::holds(entry, key)) {
+    ids.insert(ids.end(), entry.tokens, entry.tokens + entry.count);
+    return;
+  }
+  merge_piece(piece);
+  PieceCache::put(entry, key, symbols_);
+  ids.insert(ids.end(), symbols_.begin(), symbols_.end());
+}
+
+void BpeEncoder::merge_piece(std::string_view piece) {
+  symbols_.clear();
+  if (tokenizer_.spec_.whole_pieces_first) {
+    if (const auto found = tokenizer_.id_of_.find(piece);
+        found != tokenizer_.id_of_.end() && static_cast<std::size_t>(found->second) < tokenizer_.spec_.tokens.size()) {
+      symbols_.push_back(found->second);
+      return;
+    }
+  }
+  const bool bytes = tokenizer_.spec_.alphabet == BpeSpec::Alphabet::bytes;
+  if (bytes) {
+    for (const char c : piece) {  // some vocabularies lack control characters: the reference leaves these out
+      const std::int32_t symbol = tokenizer_.byte_symbols_[static_cast<unsigned char>(c)];
+      if (symbol >= 0) symbols_.push_back(symbol);
+    }
+  } else {
+    start_with_characters(piece);
+  }
+  merger_.merge(symbols_);
+  if (!bytes) finish_characters();
+}
+
+void BpeEncoder::start_with_characters(std::string_view piece) {
+  for (std::size_t at = 0; at < piece.size();) {
+    const std::uint32_t bytes = decode_utf8(reinterpret_cast<const unsigned char*>(piece.data()) + at).bytes;
+    const std::string_view character = piece.substr(at, bytes);
+    const auto found = tokenizer_.id_of_.find(character);
+    if (found != tokenizer_.id_of_.end()) {
+      symbols_.push_back(found->second);
+    } else {
+      put_unknown(character, symbols_);
+    }
+    at += bytes;
+  }
+}
+
+void BpeEncoder::finish_characters() {
+  const BpeSpec& spec = tokenizer_.spec_;
+  if (spec.extra_symbols.empty() && !spec.fuse_unknown) return;
+  finished_.clear();
+  for (const std::int32_t symbol : symbols_) {
+    if (static_cast<std::size_t>(symbol) >= spec.tokens.size()) {
+      put_unknown(spec.extra_symbols[static_cast<std::size_t>(symbol) - spec.tokens.size()], finished_);
+    } else if (!(spec.fuse_unknown && symbol == spec.unknown && !finished_.empty() && finished_.back() == symbol)) {
+      finished_.push_back(symbol);
+    }
+  }
+  symbols_.swap(finished_);
+}
+
+void BpeEncoder::put_unknown(std::string_view character, std::vector<std::int32_t>& symbols) const {
+  const BpeSpec& spec = tokenizer_.spec_;
+  for (const char c : character) {
+    if (spec.byte_tokens[static_cast<unsigned char>(c)] >= 0) continue;
+    if (spec.unknown < 0) {
+      fail(ExitCode::data, "{} has no token for '{}', none for its bytes and none for what is unknown", spec.where,
+           character);
+    }
+    symbols.push_back(spec.unknown);
+    return;
+  }
+  for (const char c : character) symbols.push_back(spec.byte_tokens[static_cast<unsigned char>(c)]);
+}
+
+}  // namespace ringtrain

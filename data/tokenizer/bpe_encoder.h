@@ -1,0 +1,38 @@
+// The encoder of BpeTokenizer: its scratch memory and its cache of pieces.
+#pragma once
+
+#include "data/tokenizer/bpe_tokenizer.h"
+#include "data/tokenizer/piece_cache.h"
+
+namespace ringtrain {
+
+class BpeEncoder final : public Encoder {
+ public:
+  BpeEncoder(const BpeTokenizer& tokenizer, SpecialTokens special)
+      : tokenizer_(tokenizer), parse_special_(special == SpecialTokens::parse), merger_(tokenizer.merges_) {}
+  std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, bool begins) override;
+
+ private:
+  /// A stretch between two added tokens.
+  void encode_plain(std::string_view text, bool first, std::vector<std::int32_t>& ids);
+  /// Normalised text: split into pieces.
+  void encode_bytes(std::string_view text, std::vector<std::int32_t>& ids);
+  void encode_characters(std::string_view text, std::vector<std::int32_t>& ids);
+  /// readable: how many bytes may be read from the start of piece on.
+  void encode_piece(std::string_view piece, std::size_t readable, std::vector<std::int32_t>& ids);
+  void merge_piece(std::string_view piece);
+  void start_with_characters(std::string_view piece);
+  void finish_characters();
+  void put_unknown(std::string_view character, std::vector<std::int32_t>& symbols) const;
+
+  const BpeTokenizer& tokenizer_;
+  bool parse_special_;
+  Merger merger_;
+  PieceCache cache_;
+  std::string lossy_, normalised_, spaced_;
+  std::vector<TextSegment> segments_, inner_segments_;
+  std::vector<std::size_t> ends_, split_ends_, part_ends_;
+  std::vector<std::int32_t> symbols_, finished_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,96 @@
+// Finding out what kind of file a tokenizer is, by its content (data/tokenizer/tokenizer.h).
+#include <nlohmann/json.hpp>
+
+#include "data/tokenizer/bpe_tokenizer.h"
+#include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/rank_files.h"
+#include "data/tokenizer/sentencepiece_model.h"
+#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/utf8.h"
+#include "framework/storage/files.h"
+#include "framework/storage/strict_json.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t max_bytes = std::int64_t{256} << 20;
+
+nlohmann::json parse_json(const std::string& text, const std::string& path) {
+  try {
+    return parse_strict_json(text);
+  } catch (const std::exception& error) {
+    fail(ExitCode::data, "{} is damaged: {}", path, error.what());
+  }
+}
+
+/// Return the path of the tokenizer's file in a folder.
+std::string file_in(const std::string& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json"}) {
+    const std::string path = folder + "/" + name;
+    if (path_exists(path, ExitCode::data)) return path;
+  }
+  // Mistral's folders name the version: mistral_instruct_tokenizer_240323.model.v3, tekken_240911.json.
+  for (const std::string& name : list_directory(folder, ExitCode::data)) {
+    if (name.ends_with(".tiktoken") || name.find("tokenizer.model") != std::string::npos ||
+        (name.starts_with("tekken") && name.ends_with(".json"))) {
+      return folder + "/" + name;
+    }
+  }
+  fail(ExitCode::data, "the folder {} holds no tokenizer.json, tokenizer.model or tekken.json; name a tokenizer's file",
+       folder);
+}
+
+/// Return the special token that tokenizer_config.json beside the file calls the end, "" if it names none.
+std::string configured_end(const std::string& folder) {
+  const std::string path = folder + "/tokenizer_config.json";
+  if (!path_exists(path, ExitCode::data)) return "";
+  const nlohmann::json json = parse_json(read_file(path, ExitCode::data), path);
+  const auto end = json.is_object() ? json.find("eos_token") : json.end();
+  if (end == json.end()) return "";
+  if (end->is_string()) return end->get<std::string>();
+  if (!end->is_object()) return "";
+  const auto content = end->find("content");
+  return content != end->end() && content->is_string() ? content->get<std::string>() : "";
+}
+
+BpeSpec read_spec(const std::string& path, const TokenizerOptions& options) {
+  const std::string text = read_file(path, ExitCode::data, max_bytes);
+  if (text.empty()) fail(ExitCode::data, "the tokenizer {} is empty (0 bytes)", path);
+  if (is_tiktoken(text)) return read_tiktoken(text, path, options.pattern);
+  if (!options.pattern.empty()) {
+    fail(ExitCode::usage, "--tokenizer-pattern goes with a file in tiktoken's form, which {} is not", path);
+  }
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  if (start == std::string::npos || text[start] != '{') return read_sentencepiece_model(text, path);
+  if (well_formed_prefix(text) != text.size()) fail(ExitCode::data, "{} is damaged: it is no UTF-8", path);
+  const nlohmann::json json = parse_json(text, path);
+  if (json.contains("config") && json.contains("vocab")) return read_tekken(json, path);
+  return read_tokenizer_json(json, path);
+}
+
+}  // namespace
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
+  std::vector<std::int32_t> ids;
+  make_encoder(special)->encode(text, ids);
+  return ids;
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerOptions& options) {
+  if (path == "bytes") return make_byte_tokenizer();
+  if (!path_exists(path, ExitCode::data)) {
+    fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes", path);
+  }
+  const bool folder = is_directory(path, ExitCode::data);
+  const std::string file = folder ? file_in(path) : path;
+  BpeSpec spec = read_spec(file, options);
+  auto tokenizer = std::make_unique<BpeTokenizer>(spec);
+  if (!tokenizer->end_of_document()) {
+    spec.end_of_document = configured_end(parent_directory(file));
+    if (!spec.end_of_document.empty()) tokenizer = std::make_unique<BpeTokenizer>(std::move(spec));
+  }
+  return tokenizer;
+}
+
+}  // namespace ringtrain

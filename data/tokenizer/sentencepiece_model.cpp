@@ -1,0 +1,237 @@
+#include "data/tokenizer/sentencepiece_model.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <unordered_map>
+
+#include "data/tokenizer/rank_files.h"
+#include "data/tokenizer/utf8.h"
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::size_t max_pieces = 1 << 22;
+
+/// One field of a protocol buffer's message (protobuf.dev, "Encoding").
+struct Field {
+  std::uint32_t number = 0;
+  std::uint64_t value = 0;  // of a varint or a fixed number
+  std::string_view bytes;   // of what has a length
+};
+
+/// Walks the fields of a message.
+class Message {
+ public:
+  Message(std::string_view bytes, const std::string& path) : bytes_(bytes), path_(path) {}
+
+  std::optional<Field> next() {
+    if (bytes_.empty()) return std::nullopt;
+    const std::uint64_t key = varint();
+    Field field;
+    field.number = static_cast<std::uint32_t>(key >> 3);
+    switch (key & 7) {
+      case 0:
+        field.value = varint();
+        break;
+      case 1:
+        field.value = fixed(8);
+        break;
+      case 2:
+        field.bytes = take(varint());
+        break;
+      case 5:
+        field.value = fixed(4);
+        break;
+      default:
+        damaged();
+    }
+    return field;
+  }
+
+ private:
+  [[noreturn]] void damaged() const {
+    fail(ExitCode::data, "{} is no tokenizer file that this program knows, or a damaged SentencePiece model", path_);
+  }
+  std::string_view take(std::uint64_t count) {
+    if (count > bytes_.size()) damaged();
+    const std::string_view taken = bytes_.substr(0, static_cast<std::size_t>(count));
+    bytes_.remove_prefix(taken.size());
+    return taken;
+  }
+  std::uint64_t fixed(std::size_t count) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, take(count).data(), count);
+    return value;
+  }
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const auto byte = static_cast<unsigned char>(take(1)[0]);
+      value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;
+      if (byte < 0x80) return value;
+    }
+    damaged();
+  }
+
+  std::string_view bytes_;
+  const std::string& path_;
+};
+
+enum PieceType { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+struct Piece {
+  std::string text;
+  float score = 0;
+  std::uint64_t type = normal;
+};
+
+Piece read_piece(std::string_view bytes, const std::string& path) {
+  Piece piece;
+  Message message(bytes, path);
+  while (const auto field = message.next()) {
+    if (field->number == 1) piece.text = field->bytes;
+    if (field->number == 2) {
+      const auto bits = static_cast<std::uint32_t>(field->value);
+      std::memcpy(&piece.score, &bits, sizeof bits);
+    }
+    if (field->number == 3) piece.type = field->value;
+  }
+  return piece;
+}
+
+/// What of the settings matters to encoding.
+struct Settings {
+  std::uint64_t model_type = 1;  // 1 unigram, 2 BPE
+  bool byte_fallback = false;
+  bool add_dummy_prefix = true, remove_extra_whitespaces = true, escape_whitespaces = true;
+  bool whitespace_as_suffix = false, charsmap = false;
+  std::string normaliser;
+};
+
+void read_trainer(std::string_view bytes, const std::string& path, Settings& settings) {
+  Message message(bytes, path);
+  while (const auto field = message.next()) {
+    if (field->number == 3) settings.model_type = field->value;
+    if (field->number == 24) settings.whitespace_as_suffix = field->value != 0;
+    if (field->number == 35) settings.byte_fallback = field->value != 0;
+  }
+}
+
+void read_normaliser(std::string_view bytes, const std::string& path, Settings& settings) {
+  Message message(bytes, path);
+  while (const auto field = message.next()) {
+    if (field->number == 1) settings.normaliser = field->bytes;
+    if (field->number == 2) settings.charsmap = !field->bytes.empty();
+    if (field->number == 3) settings.add_dummy_prefix = field->value != 0;
+    if (field->number == 4) settings.remove_extra_whitespaces = field->value != 0;
+    if (field->number == 5) settings.escape_whitespaces = field->value != 0;
+  }
+}
+
+void check(const Settings& settings, const std::string& path) {
+  const auto refuse = [&](const char* what) {
+    fail(ExitCode::data, "{} {}, which this program does not do; see docs/hugging-face.md for what it does", path,
+         what);
+  };
+  if (settings.model_type != 2) refuse("is no BPE model (its model_type is another)");
+  if (settings.charsmap) refuse(("normalises by a table (" + settings.normaliser + ")").c_str());
+  if (settings.remove_extra_whitespaces) refuse("removes extra white space");
+  if (!settings.escape_whitespaces) refuse("does not escape white space");
+  if (settings.whitespace_as_suffix) refuse("treats white space as a suffix");
+}
+
+/// Return whether every cut-off of a piece is at a code point: pieces are UTF-8.
+void check_utf8(const std::vector<Piece>& pieces, const std::string& path) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].text.empty() || well_formed_prefix(pieces[i].text) != pieces[i].text.size()) {
+      fail(ExitCode::data, "{}: piece {} is no text; is the file whole?", path, i);
+    }
+  }
+}
+
+/// Fills in merges and the extra symbols: SentencePiece merges two neighbours whenever together they are a piece, the
+/// piece of the highest score first.
+void add_merges(const std::vector<Piece>& pieces, BpeSpec& spec) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].type == normal) order.push_back(i);
+  }
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return pieces[a].score > pieces[b].score; });
+  std::unordered_map<std::string_view, std::int32_t> ids;
+  for (const std::size_t i : order) ids.try_emplace(pieces[i].text, static_cast<std::int32_t>(i));
+  // Characters that stand in pieces and are none themselves still merge.
+  const auto symbol = [&](std::string_view text) -> std::int32_t {
+    if (const auto found = ids.find(text); found != ids.end()) return found->second;
+    if (code_point_border(text, text.size() - 1) != 0 &&
+        decode_utf8(reinterpret_cast<const unsigned char*>(text.data())).bytes != text.size()) {
+      return -1;
+    }
+    if (decode_utf8(reinterpret_cast<const unsigned char*>(text.data())).bytes != text.size()) return -1;
+    spec.extra_symbols.emplace_back(text);
+    const auto id = static_cast<std::int32_t>(pieces.size() + spec.extra_symbols.size() - 1);
+    ids.emplace(text, id);
+    return id;
+  };
+  std::uint32_t rank = 0;
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    const std::string_view text = pieces[order[k]].text;
+    if (k > 0 && pieces[order[k]].score != pieces[order[k - 1]].score) ++rank;
+    for (std::size_t cut = 0; cut < text.size();) {
+      cut += decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + cut).bytes;
+      if (cut >= text.size()) break;
+      const std::int32_t left = symbol(text.substr(0, cut)), right = symbol(text.substr(cut));
+      if (left >= 0 && right >= 0) spec.merges.push_back({left, right, static_cast<std::int32_t>(order[k]), rank});
+    }
+  }
+}
+
+}  // namespace
+
+BpeSpec read_sentencepiece_model(std::string_view bytes, const std::string& path) {
+  std::vector<Piece> pieces;
+  Settings settings;
+  Message model(bytes, path);
+  while (const auto field = model.next()) {
+    if (field->number == 1) pieces.push_back(read_piece(field->bytes, path));
+    if (field->number == 2) read_trainer(field->bytes, path, settings);
+    if (field->number == 3) read_normaliser(field->bytes, path, settings);
+    if (pieces.size() > max_pieces) fail(ExitCode::data, "{} has more than {} pieces", path, max_pieces);
+  }
+  if (pieces.empty()) fail(ExitCode::data, "{} holds no pieces: it is no tokenizer file that this program knows", path);
+  check(settings, path);
+  check_utf8(pieces, path);
+
+  BpeSpec spec;
+  spec.where = path;
+  spec.alphabet = BpeSpec::Alphabet::characters;
+  spec.prefix = settings.add_dummy_prefix ? BpeSpec::Prefix::first : BpeSpec::Prefix::never;
+  spec.prefix_before_space = true;
+  spec.fuse_unknown = true;
+  spec.byte_tokens.fill(-1);
+  spec.tokens.resize(pieces.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
+    const auto id = static_cast<std::int32_t>(i);
+    if (piece.type == normal) {
+      spec.tokens[i] = piece.text;
+    } else if (piece.type == byte) {
+      unsigned value = 256;
+      if (piece.text.size() == 6) std::from_chars(piece.text.data() + 3, piece.text.data() + 5, value, 16);
+      if (value > 255) fail(ExitCode::data, "{}: piece {} is {}, which is no byte", path, i, piece.text);
+      if (settings.byte_fallback) spec.byte_tokens[value] = id;
+    } else if (piece.type == unused) {
+      fail(ExitCode::data, "{} has an unused piece ({}), which this program does not do", path, piece.text);
+    } else {
+      if (piece.type == unknown) spec.unknown = id;
+      spec.added.push_back({piece.text, id, piece.type != user_defined, false, false, false, false});
+    }
+  }
+  add_merges(pieces, spec);
+  return spec;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,63 @@
+// Tokenizers: text to token ids and back. A tokenizer is immutable and shared; what encodes is an Encoder, one a
+// thread, with a memory of the pieces it has seen. Ids depend on the text alone, never on what was encoded before.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ringtrain {
+
+/// What "<|endoftext|>" within a text is: its letters, or the token.
+enum class SpecialTokens { text, parse };
+
+/// Used by one thread; the tokenizer must outlive it.
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+  /// Appends the ids of text. begins: it is the start of a document, before which some tokenizers see a space; false
+  /// for what follows a find_cut(). Ill-formed UTF-8 is replaced by U+FFFD, one for each maximal subpart, but by the
+  /// byte tokenizer, which keeps all bytes. Return how many were replaced. Throws Error(data) if a pattern gives up.
+  virtual std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, bool begins = true) = 0;
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  virtual std::unique_ptr<Encoder> make_encoder(SpecialTokens special) const = 0;
+  /// Return the ids of a whole text.
+  std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::text) const;
+  /// Return the bytes of some ids: not always whole characters. Throws Error(data) that names an id beyond the
+  /// vocabulary.
+  virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  /// Return the bytes of one id as it stands within a text.
+  virtual std::string token_text(std::int32_t id) const = 0;
+  /// Return the largest id plus one. A model's vocabulary may be larger.
+  virtual std::int64_t vocab_size() const = 0;
+  /// Return the id of a special token by its content.
+  virtual std::optional<std::int32_t> find_special(std::string_view content) const = 0;
+  virtual bool is_special(std::int32_t id) const = 0;
+  /// Return the token that ends a document, if the tokenizer has one that is known by name.
+  virtual std::optional<std::int32_t> end_of_document() const = 0;
+  /// Return "bytes", "byte-level BPE" or "SentencePiece BPE".
+  virtual const std::string& kind() const = 0;
+  /// Return a hash of all that ids depend on, 32 hexadecimal digits: files of the same tokenizer agree in it.
+  virtual const std::string& identity() const = 0;
+  /// Return the last place where a text, well formed or not, may be cut so that both halves give the ids of the whole;
+  /// 0 if there is none.
+  virtual std::size_t find_cut(std::string_view text) const = 0;
+};
+
+struct TokenizerOptions {
+  std::string pattern;  // of a file in tiktoken's form, which holds none; "": that of a known file
+};
+
+/// Loads a tokenizer: "bytes"; tokenizer.json; a SentencePiece model; a file in tiktoken's form; Mistral's tekken.json;
+/// or a folder that holds one of them. Throws Error(data) that names the file and what in it is wrong or not supported.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerOptions& options = {});
+
+}  // namespace ringtrain

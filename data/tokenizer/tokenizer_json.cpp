@@ -1,0 +1,278 @@
+#include "data/tokenizer/tokenizer_json.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "data/tokenizer/splitter.h"
+#include "data/tokenizer/utf8.h"
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t max_tokens = 1 << 24;
+constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
+
+/// Return the byte that each character of byte-level vocabularies stands for: printable ones for themselves, the other
+/// 68 as U+0100 and on (GPT-2's bytes_to_unicode).
+const std::unordered_map<char32_t, unsigned char>& byte_of_character() {
+  static const auto table = [] {
+    std::unordered_map<char32_t, unsigned char> result;
+    char32_t next = 0x100;
+    for (int byte = 0; byte < 256; ++byte) {
+      const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+      result[printable ? static_cast<char32_t>(byte) : next++] = static_cast<unsigned char>(byte);
+    }
+    return result;
+  }();
+  return table;
+}
+
+/// Return the bytes of a byte-level token, the token itself where a character stands for no byte.
+std::string token_bytes(const std::string& token) {
+  std::string bytes;
+  for (std::size_t at = 0; at < token.size();) {
+    const CodePoint code = decode_utf8(reinterpret_cast<const unsigned char*>(token.data()) + at);
+    const auto found = byte_of_character().find(code.value);
+    if (found == byte_of_character().end()) return token;
+    bytes += static_cast<char>(found->second);
+    at += code.bytes;
+  }
+  return bytes;
+}
+
+/// Reads one file.
+class Reader {
+ public:
+  Reader(const json& file, const std::string& path) : file_(file), path_(path) { spec_.where = path; }
+
+  BpeSpec read() {
+    const json& model = member(file_, "model");
+    if (const std::string version = file_.value("version", "1.0"); version != "1.0") refuse("version", version);
+    if (const std::string type = model.value("type", "BPE"); type != "BPE") refuse("model.type", type);
+    spec_.byte_tokens.fill(-1);
+    const bool byte_level = has_byte_level(part("pre_tokenizer")) || has_byte_level(part("decoder"));
+    spec_.alphabet = byte_level ? BpeSpec::Alphabet::bytes : BpeSpec::Alphabet::characters;
+    read_vocabulary(model);
+    read_merges(model);
+    read_model_flags(model);
+    read_added();
+    read_normalizer(part("normalizer"));
+    read_pre_tokenizer(part("pre_tokenizer"));
+    if (byte_level && !saw_byte_level_) refuse("pre_tokenizer", "without ByteLevel");
+    return std::move(spec_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what, const std::string& value) const {
+    fail(ExitCode::data, "{}: {} is {}, which this program does not do; see docs/hugging-face.md for what it does",
+         path_, what, value);
+  }
+  const json& member(const json& object, const char* name) const {
+    const auto found = object.find(name);
+    if (!object.is_object() || found == object.end()) fail(ExitCode::data, "{} has no {}; is it whole?", path_, name);
+    return *found;
+  }
+  /// Return a part that may be missing or null.
+  const json& part(const char* name) const {
+    static const json null;
+    const auto found = file_.find(name);
+    return found == file_.end() ? null : *found;
+  }
+  static std::string type_of(const json& object) { return object.is_object() ? object.value("type", "") : ""; }
+  static bool has_byte_level(const json& object) {
+    if (type_of(object) == "ByteLevel") return true;
+    if (type_of(object) != "Sequence") return false;
+    for (const char* list : {"pretokenizers", "decoders"}) {
+      const auto parts = object.find(list);
+      if (parts == object.end()) continue;
+      for (const json& one : *parts) {
+        if (has_byte_level(one)) return true;
+      }
+    }
+    return false;
+  }
+
+  void read_vocabulary(const json& model) {
+    const json& vocabulary = member(model, "vocab");
+    // Ids may leave gaps, but no file may ask for memory beyond its own size.
+    const auto limit = std::min(max_tokens, static_cast<std::int64_t>(2 * vocabulary.size()) + 65536);
+    for (const auto& [token, value] : vocabulary.items()) {
+      const auto id = value.get<std::int64_t>();
+      if (id < 0 || id >= limit) fail(ExitCode::data, "{}: token '{}' has the id {}", path_, token, id);
+      const auto place = static_cast<std::size_t>(id);
+      if (spec_.tokens.size() <= place) spec_.tokens.resize(place + 1);
+      if (!spec_.tokens[place].empty()) fail(ExitCode::data, "{}: two tokens have the id {}", path_, id);
+      spec_.tokens[place] = spec_.alphabet == BpeSpec::Alphabet::bytes ? token_bytes(token) : token;
+      ids_[token] = static_cast<std::int32_t>(id);
+    }
+  }
+
+  std::int32_t id_of(const std::string& token, std::size_t merge) const {
+    const auto found = ids_.find(token);
+    if (found == ids_.end()) fail(ExitCode::data, "{}: merge {} names '{}', which is no token", path_, merge, token);
+    return found->second;
+  }
+
+  void read_merges(const json& model) {
+    const json& merges = member(model, "merges");
+    spec_.merges.reserve(merges.size());
+    for (std::size_t i = 0; i < merges.size(); ++i) {
+      std::string left, right;
+      if (merges[i].is_string()) {  // "a b", the older form
+        const auto text = merges[i].get<std::string>();
+        const std::size_t space = text.find(' ');
+        if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
+          fail(ExitCode::data, "{}: merge {} is '{}', not two tokens", path_, i, text);
+        }
+        left = text.substr(0, space);
+        right = text.substr(space + 1);
+      } else {
+        if (!merges[i].is_array() || merges[i].size() != 2) fail(ExitCode::data, "{}: merge {} is no pair", path_, i);
+        left = merges[i][0].get<std::string>();
+        right = merges[i][1].get<std::string>();
+      }
+      spec_.merges.push_back({id_of(left, i), id_of(right, i), id_of(left + right, i), static_cast<std::uint32_t>(i)});
+    }
+  }
+
+  void read_model_flags(const json& model) {
+    for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      if (const auto found = model.find(name); found != model.end() && found->is_string() && *found != "") {
+        refuse(std::string("model.") + name, found->get<std::string>());
+      }
+    }
+    if (const auto dropout = model.find("dropout"); dropout != model.end() && dropout->is_number() && *dropout != 0) {
+      refuse("model.dropout", dropout->dump());
+    }
+    spec_.whole_pieces_first = model.value("ignore_merges", false);
+    if (const auto unknown = model.find("unk_token"); unknown != model.end() && unknown->is_string()) {
+      const auto found = ids_.find(unknown->get<std::string>());
+      if (found != ids_.end()) spec_.unknown = found->second;
+    }
+    if (spec_.alphabet == BpeSpec::Alphabet::bytes) return;
+    spec_.fuse_unknown = model.value("fuse_unk", false);
+    if (!model.value("byte_fallback", false)) return;
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      const auto found = ids_.find(fmt::format("<0x{:02X}>", byte));
+      if (found != ids_.end()) spec_.byte_tokens[byte] = found->second;
+    }
+  }
+
+  void read_added() {
+    const json& added = part("added_tokens");
+    if (added.is_null()) return;
+    for (const json& one : added) {
+      AddedToken token;
+      token.content = member(one, "content").get<std::string>();
+      const auto id = member(one, "id").get<std::int64_t>();
+      if (id < 0 || id >= max_tokens) fail(ExitCode::data, "{}: token '{}' has the id {}", path_, token.content, id);
+      token.id = static_cast<std::int32_t>(id);
+      token.special = one.value("special", false);
+      token.normalized = one.value("normalized", !token.special);
+      token.single_word = one.value("single_word", false);
+      token.strip_left = one.value("lstrip", false);
+      token.strip_right = one.value("rstrip", false);
+      if (!token.content.empty()) spec_.added.push_back(std::move(token));
+    }
+  }
+
+  void read_normalizer(const json& normalizer) {
+    if (normalizer.is_null()) return;
+    const std::string type = type_of(normalizer);
+    if (type == "Sequence") {
+      for (const json& one : member(normalizer, "normalizers")) read_normalizer(one);
+    } else if (type == "NFC") {
+      spec_.nfc = true;
+    } else if (type == "Prepend" && spec_.alphabet == BpeSpec::Alphabet::characters) {
+      if (normalizer.value("prepend", "") != space_mark) refuse("normalizer Prepend", normalizer.dump());
+      spec_.prefix = BpeSpec::Prefix::always;
+      spec_.prefix_before_space = true;
+    } else if (type == "Replace" && spec_.alphabet == BpeSpec::Alphabet::characters) {
+      const json& pattern = member(normalizer, "pattern");
+      if (pattern.value("String", "") != " " || normalizer.value("content", "") != space_mark) {
+        refuse("normalizer Replace", normalizer.dump());
+      }
+      saw_spaces_ = true;
+    } else {
+      refuse("the normalizer", type.empty() ? normalizer.dump() : type);
+    }
+  }
+
+  void read_pre_tokenizer(const json& pre) {
+    if (spec_.alphabet == BpeSpec::Alphabet::characters) {
+      if (pre.is_null()) {
+        if (!saw_spaces_) refuse("the pre_tokenizer", "none, with no normalizer that replaces spaces");
+        return;
+      }
+      if (type_of(pre) != "Metaspace") refuse("the pre_tokenizer", type_of(pre));
+      if (pre.value("replacement", std::string(space_mark)) != space_mark) refuse("Metaspace.replacement", pre.dump());
+      const std::string scheme = pre.value("prepend_scheme", pre.value("add_prefix_space", true) ? "always" : "never");
+      if (scheme == "first") {
+        spec_.prefix = BpeSpec::Prefix::first;
+      } else if (scheme == "always") {
+        spec_.prefix = BpeSpec::Prefix::always;
+      } else if (scheme != "never") {
+        refuse("Metaspace.prepend_scheme", scheme);
+      }
+      spec_.split_at_spaces = pre.value("split", true);
+      return;
+    }
+    const std::string type = type_of(pre);
+    if (saw_byte_level_) refuse("the pre_tokenizer", type + " after ByteLevel");
+    if (type == "Sequence") {
+      for (const json& one : member(pre, "pretokenizers")) read_pre_tokenizer(one);
+    } else if (type == "ByteLevel") {
+      saw_byte_level_ = true;
+      spec_.space_in_front = pre.value("add_prefix_space", true);
+      if (spec_.space_in_front && !spec_.splits.empty()) refuse("ByteLevel.add_prefix_space", "true after a Split");
+      if (pre.value("use_regex", true)) {
+        spec_.splits.push_back({BpeSpec::Split::Kind::pattern, std::string(patterns::gpt2)});
+      }
+    } else if (type == "Digits") {
+      const bool individual = pre.value("individual_digits", false);
+      using Kind = BpeSpec::Split::Kind;
+      spec_.splits.push_back({individual ? Kind::individual_digits : Kind::digits, ""});
+    } else if (type == "Split") {
+      read_split(pre);
+    } else {
+      refuse("the pre_tokenizer", type.empty() ? pre.dump() : type);
+    }
+  }
+
+  void read_split(const json& split) {
+    const json& pattern = member(split, "pattern");
+    const auto regex = pattern.find("Regex");
+    if (regex == pattern.end()) refuse("Split.pattern", pattern.dump());
+    const auto text = regex->get<std::string>();
+    const std::string behavior = split.value("behavior", "Isolated");
+    const bool invert = split.value("invert", false);
+    // Removed and inverted keeps the matches alone: the same, for patterns that leave nothing out.
+    const bool matches_alone = behavior == "Removed" && invert && make_known_splitter(text);
+    if (!(behavior == "Isolated" && !invert) && !matches_alone) {
+      refuse("Split.behavior", behavior + (invert ? ", inverted" : ""));
+    }
+    spec_.splits.push_back({BpeSpec::Split::Kind::pattern, text});
+  }
+
+  const json& file_;
+  const std::string& path_;
+  BpeSpec spec_;
+  std::unordered_map<std::string, std::int32_t> ids_;
+  bool saw_byte_level_ = false, saw_spaces_ = false;
+};
+
+}  // namespace
+
+BpeSpec read_tokenizer_json(const json& file, const std::string& path) {
+  try {
+    return Reader(file, path).read();
+  } catch (const json::exception& error) {
+    fail(ExitCode::data, "{} is no tokenizer.json that this program reads: {}", path, error.what());
+  }
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,17 @@
+// tokenizer.json of Hugging Face's tokenizers, version 1.0: byte-level BPE, and SentencePiece's BPE as converters write
+// it. What the file asks for and this program does not do is refused by name, never ignored. Truncation and padding are
+// for inference and are ignored; so is the post-processor: what stands at the ends of a document is the caller's
+// choice.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "data/tokenizer/bpe_spec.h"
+
+namespace ringtrain {
+
+/// Throws Error(data) that names the file and the member at fault.
+BpeSpec read_tokenizer_json(const nlohmann::json& json, const std::string& path);
+
+}  // namespace ringtrain

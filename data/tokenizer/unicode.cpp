@@ -1,0 +1,113 @@
+#include "data/tokenizer/unicode.h"
+
+#include <utf8proc.h>
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr char32_t code_points = 0x110000;
+
+bool is_white_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+std::uint8_t class_of(char32_t c) {
+  using namespace code_class;
+  if (is_white_space(c)) return c == '\r' || c == '\n' ? space | newline : space;
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LT:
+      return letter | upper;
+    case UTF8PROC_CATEGORY_LL:
+      return letter | lower;
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+      return letter | upper | lower;
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+      return mark | upper | lower | other;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+      return number;
+    default:
+      return other;
+  }
+}
+
+/// Return which code points neither change by themselves nor compose with what may stand before them: those of
+/// combining class 0 that are their own composed form and stand first in every canonical decomposition.
+std::vector<bool> find_inert() {
+  std::vector<bool> inert(code_points, true);
+  for (char32_t c = 0; c < code_points; ++c) {
+    const auto code = static_cast<utf8proc_int32_t>(c);
+    utf8proc_int32_t parts[8];
+    int boundary = 0;
+    const auto count = utf8proc_decompose_char(
+        code, parts, 8, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), &boundary);
+    const bool surrogate = c >= 0xD800 && c <= 0xDFFF;
+    if (surrogate || count < 1 || utf8proc_get_property(code)->combining_class != 0) inert[c] = false;
+    if (count < 1 || (count == 1 && parts[0] == code)) continue;
+    for (utf8proc_ssize_t i = 1; i < count; ++i) inert[static_cast<std::size_t>(parts[i])] = false;
+    std::string text;
+    append_utf8(text, c);
+    if (surrogate || to_nfc(text) != text) inert[c] = false;
+  }
+  return inert;
+}
+
+const std::vector<bool>& inert_code_points() {
+  static const std::vector<bool> inert = find_inert();
+  return inert;
+}
+
+}  // namespace
+
+const std::uint8_t* code_classes() {
+  static const std::vector<std::uint8_t> classes = [] {
+    std::vector<std::uint8_t> result(code_points);
+    for (char32_t c = 0; c < code_points; ++c) result[c] = class_of(c);
+    return result;
+  }();
+  return classes.data();
+}
+
+std::string unicode_version() {
+  return utf8proc_unicode_version();
+}
+
+bool is_plain_nfc(std::string_view text) {
+  const auto* at = reinterpret_cast<const unsigned char*>(text.data());
+  const unsigned char* const end = at + text.size();
+  while (at < end) {
+    if (*at < 0xCC) {  // before U+0300 nothing composes or changes; a byte that goes on with such a code point, neither
+      ++at;
+      continue;
+    }
+    const CodePoint code = decode_utf8(at);
+    if (!inert_code_points()[code.value]) return false;
+    at += code.bytes;
+  }
+  return true;
+}
+
+std::string to_nfc(std::string_view text) {
+  utf8proc_uint8_t* composed = nullptr;
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+  const utf8proc_ssize_t bytes = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                              static_cast<utf8proc_ssize_t>(text.size()), &composed, options);
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, &std::free);
+  if (bytes < 0) fail(ExitCode::internal, "normalising {} bytes: {}", text.size(), utf8proc_errmsg(bytes));
+  return {reinterpret_cast<const char*>(composed), static_cast<std::size_t>(bytes)};
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,103 @@
+#include "data/tokenizer/utf8.h"
+
+#include <cstring>
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::string_view replacement = "\xEF\xBF\xBD";
+
+/// What stands at the start of some bytes: a well-formed code point, or a maximal ill-formed subpart.
+struct Sequence {
+  std::size_t bytes;
+  bool well_formed;
+};
+
+Sequence look_at(const unsigned char* at, std::size_t bytes) {
+  const unsigned char lead = at[0];
+  if (lead < 0x80) return {1, true};
+  std::size_t length = 0;
+  unsigned char lowest = 0x80, highest = 0xBF;  // of the second byte
+  if (lead >= 0xC2 && lead <= 0xDF) {
+    length = 2;
+  } else if (lead >= 0xE0 && lead <= 0xEF) {
+    length = 3;
+    if (lead == 0xE0) lowest = 0xA0;   // no longer form than needed
+    if (lead == 0xED) highest = 0x9F;  // no surrogate
+  } else if (lead >= 0xF0 && lead <= 0xF4) {
+    length = 4;
+    if (lead == 0xF0) lowest = 0x90;
+    if (lead == 0xF4) highest = 0x8F;  // nothing beyond U+10FFFF
+  } else {
+    return {1, false};
+  }
+  if (bytes < 2 || at[1] < lowest || at[1] > highest) return {1, false};
+  for (std::size_t i = 2; i < length; ++i) {
+    if (i >= bytes || (at[i] & 0xC0) != 0x80) return {i, false};
+  }
+  return {length, true};
+}
+
+}  // namespace
+
+void append_utf8(std::string& text, char32_t value) {
+  if (value < 0x80) {
+    text += static_cast<char>(value);
+  } else if (value < 0x800) {
+    text += static_cast<char>(0xC0 | value >> 6);
+    text += static_cast<char>(0x80 | (value & 0x3F));
+  } else if (value < 0x10000) {
+    text += static_cast<char>(0xE0 | value >> 12);
+    text += static_cast<char>(0x80 | (value >> 6 & 0x3F));
+    text += static_cast<char>(0x80 | (value & 0x3F));
+  } else {
+    text += static_cast<char>(0xF0 | value >> 18);
+    text += static_cast<char>(0x80 | (value >> 12 & 0x3F));
+    text += static_cast<char>(0x80 | (value >> 6 & 0x3F));
+    text += static_cast<char>(0x80 | (value & 0x3F));
+  }
+}
+
+std::size_t well_formed_prefix(std::string_view text) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+  std::size_t at = 0;
+  while (at < text.size()) {
+    std::uint64_t word = 0;
+    if (at + sizeof word <= text.size()) {  // eight bytes of ASCII at a time
+      std::memcpy(&word, bytes + at, sizeof word);
+      if ((word & 0x8080808080808080ull) == 0) {
+        at += sizeof word;
+        continue;
+      }
+    }
+    const Sequence sequence = look_at(bytes + at, text.size() - at);
+    if (!sequence.well_formed) return at;
+    at += sequence.bytes;
+  }
+  return at;
+}
+
+std::string_view lossy_utf8(std::string_view text, std::string& storage, std::int64_t* replaced) {
+  std::size_t good = well_formed_prefix(text);
+  if (good == text.size()) return text;
+  storage.clear();
+  storage.reserve(text.size() + replacement.size());
+  while (true) {
+    storage.append(text.substr(0, good));
+    text.remove_prefix(good);
+    if (text.empty()) return storage;
+    storage.append(replacement);
+    ++*replaced;
+    text.remove_prefix(look_at(reinterpret_cast<const unsigned char*>(text.data()), text.size()).bytes);
+    good = well_formed_prefix(text);
+  }
+}
+
+std::size_t code_point_border(std::string_view text, std::size_t limit) {
+  if (limit >= text.size()) return text.size();
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;
+  return limit;
+}
+
+}  // namespace ringtrain

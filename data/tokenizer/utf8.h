@@ -1,0 +1,41 @@
+// UTF-8 by the bytes: one code point at a time of text that is known to be well formed, and the decoding that makes any
+// bytes such text. Ill-formed bytes become U+FFFD, one for each maximal subpart (the Unicode Standard, section 3.9,
+// table 3-8), which is what Rust's String::from_utf8_lossy does and what tokenizers written in Rust therefore see.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ringtrain {
+
+struct CodePoint {
+  char32_t value = 0;
+  std::uint32_t bytes = 0;
+};
+
+/// Return the code point that starts at `at`. The text is well formed there and does not end before the code point.
+inline CodePoint decode_utf8(const unsigned char* at) {
+  if (at[0] < 0x80) return {at[0], 1};
+  if (at[0] < 0xE0) return {static_cast<char32_t>((at[0] & 0x1F) << 6 | (at[1] & 0x3F)), 2};
+  if (at[0] < 0xF0) {
+    return {static_cast<char32_t>((at[0] & 0x0F) << 12 | (at[1] & 0x3F) << 6 | (at[2] & 0x3F)), 3};
+  }
+  return {static_cast<char32_t>((at[0] & 0x07) << 18 | (at[1] & 0x3F) << 12 | (at[2] & 0x3F) << 6 | (at[3] & 0x3F)), 4};
+}
+
+/// Appends the UTF-8 of a code point, which is no surrogate.
+void append_utf8(std::string& text, char32_t value);
+
+/// Return the number of bytes at the start of text that are well-formed UTF-8: all of them if the text is.
+std::size_t well_formed_prefix(std::string_view text);
+
+/// Return text itself if it is well formed, else a view of `storage`, which then holds it with every maximal ill-formed
+/// subpart replaced by U+FFFD. Adds to *replaced how many there were.
+std::string_view lossy_utf8(std::string_view text, std::string& storage, std::int64_t* replaced);
+
+/// Return the largest place up to `limit` that lies between two code points of well-formed text.
+std::size_t code_point_border(std::string_view text, std::size_t limit);
+
+}  // namespace ringtrain

@@ -1,0 +1,244 @@
+// JSONL, compressed files and real tokenizers to token files.
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "data/loader.h"
+#include "data/prepare.h"
+#include "data/token_file.h"
+#include "data/tokenizer/byte_tokenizer.h"
+#include "tests/data/data_fixture.h"
+#include "tests/support/paths.h"
+
+namespace ringtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PrepareJson : public DataTest {
+ protected:
+  void text(const std::string& name, const std::string& content) {
+    fs::create_directories(fs::path(at(name)).parent_path());
+    std::ofstream(at(name), std::ios::binary) << content;
+  }
+  static std::string gzip(const std::string& content) {
+    z_stream state{};
+    EXPECT_EQ(::deflateInit2(&state, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    std::string packed(::deflateBound(&state, content.size()) + 64, '\0');
+    state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
+    state.avail_in = static_cast<uInt>(content.size());
+    state.next_out = reinterpret_cast<Bytef*>(packed.data());
+    state.avail_out = static_cast<uInt>(packed.size());
+    EXPECT_EQ(::deflate(&state, Z_FINISH), Z_STREAM_END);
+    packed.resize(state.total_out);
+    ::deflateEnd(&state);
+    return packed;
+  }
+  static std::string zstd(const std::string& content) {
+    std::string packed(::ZSTD_compressBound(content.size()), '\0');
+    packed.resize(::ZSTD_compress(packed.data(), packed.size(), content.data(), content.size(), 3));
+    return packed;
+  }
+  TextOptions options(int threads = 1) const {
+    TextOptions result;
+    result.tokenizer = tokenizer.get();
+    result.document_end = *tokenizer->end_of_document();
+    result.threads = threads;
+    return result;
+  }
+  CorpusSummary prepare(const std::vector<std::string>& inputs, const std::string& output, const TextOptions& how) {
+    return prepare_text(find_sources(inputs, nullptr), {at(output), 0, 7}, how, nullptr, nullptr);
+  }
+  std::string refusal(const std::string& input, const TextOptions& how) {
+    const std::string told = error_of(ExitCode::data, [&] { prepare({at(input)}, "refused.h5", how); });
+    EXPECT_FALSE(path_exists(at("refused.h5")));
+    return told;
+  }
+  /// Return the texts of a file's documents, sorted.
+  std::vector<std::string> documents(const std::string& name) const {
+    const auto file = TokenFile::open(at(name));
+    const auto offsets = file->document_offsets();
+    std::vector<std::string> texts;
+    for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
+      std::vector<std::int32_t> tokens(static_cast<std::size_t>(offsets[d + 1] - offsets[d]));
+      file->read(offsets[d], tokens);
+      EXPECT_EQ(tokens.back(), file->end_of_document());
+      tokens.pop_back();
+      texts.push_back(tokenizer->decode(tokens));
+    }
+    std::ranges::sort(texts);
+    return texts;
+  }
+  void use_tiny() { tokenizer = load_tokenizer(testing::source_folder() + "/tests/tokenizers/tiny/byte_level.json"); }
+  std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
+};
+
+TEST_F(PrepareJson, EveryLineIsADocumentHoweverItIsPacked) {
+  const std::string lines =
+      "{\"text\": \"one\"}\r\n\n{\"id\": 3, \"text\": \"two \\u00e9\\n\"}\n  \n{\"text\": \"\"}\n{\"text\": \"three\"}";
+  const std::vector<std::string> expected{"one", "three", "two \u00e9\n"};
+  text("plain.jsonl", lines);
+  text("g.jsonl.gz", gzip(lines.substr(0, 20)) + gzip(lines.substr(20)));  // two members
+  text("z.ndjson.zst", zstd(lines.substr(0, 30)) + zstd(lines.substr(30)));
+  for (const char* name : {"plain.jsonl", "g.jsonl.gz", "z.ndjson.zst"}) {
+    const std::string output = std::string(name) + ".h5";
+    const CorpusSummary summary = prepare({at(name)}, output, options());
+    EXPECT_EQ(documents(output), expected) << name;
+    EXPECT_EQ(summary.empty_lines, 1);
+    EXPECT_EQ(summary.bytes, 3 + 5 + 7);
+  }
+}
+
+TEST_F(PrepareJson, BrokenLinesAreNamedOrCounted) {
+  for (const char* line : {"{\"text\": ", "[1]", "{\"txt\": \"a\"}", "{\"text\": 7}", "\xFF"}) {
+    text("in.jsonl", std::string("{\"text\": \"good\"}\n\n") + line + "\n{\"text\": \"more\"}\n");
+    const std::string told = refusal("in.jsonl", options());
+    EXPECT_TRUE(holds(told, "in.jsonl:3: "));
+    TextOptions skipping = options();
+    skipping.skip_broken_lines = true;
+    fs::remove(at("a.h5"));
+    fs::remove(manifest_path(at("a.h5")));
+    EXPECT_EQ(prepare({at("in.jsonl")}, "a.h5", skipping).broken_lines, 1);
+    EXPECT_EQ(documents("a.h5"), (std::vector<std::string>{"good", "more"}));
+  }
+  text("in.jsonl", "{\"text\": \"" + std::string(100, '[') + "\", \"deep\": " + std::string(1000, '[') + "}");
+  EXPECT_TRUE(holds(refusal("in.jsonl", options()), "nested deeper"));
+  TextOptions other = options();
+  other.json.text_field = "body";
+  text("in.jsonl", "{\"body\": \"b\", \"text\": \"t\"}\n");
+  prepare({at("in.jsonl")}, "body.h5", other);
+  EXPECT_EQ(documents("body.h5"), std::vector<std::string>{"b"});
+}
+
+TEST_F(PrepareJson, DamagedArchivesAreRefused) {
+  std::string content;
+  for (int i = 0; i < 20000; ++i) content += "{\"text\": \"" + std::to_string(i * i) + "\"}\n";
+  for (const bool gz : {true, false}) {
+    const std::string name = gz ? "a.jsonl.gz" : "a.jsonl.zst";
+    std::string packed = gz ? gzip(content) : zstd(content);
+    text(name, packed.substr(0, packed.size() - 5));
+    EXPECT_TRUE(holds(refusal(name, options()), "is damaged or cut short"));
+    packed[packed.size() / 2] = static_cast<char>(packed[packed.size() / 2] ^ 0x55);
+    packed[packed.size() / 2 + 1] = static_cast<char>(packed[packed.size() / 2 + 1] ^ 0x55);
+    text(name, packed);
+    const std::string told = refusal(name, options());
+    EXPECT_TRUE(told.find("damaged") != std::string::npos || told.find(name + ":") != std::string::npos) << told;
+    text(name, "no archive");
+    EXPECT_TRUE(holds(refusal(name, options()), "is damaged"));
+  }
+}
+
+TEST_F(PrepareJson, OnlyTheRolesNamedCarryWeight) {
+  use_tiny();
+  text("chat.jsonl",
+       "{\"messages\": [{\"role\": \"user\", \"content\": \"Why?\"}, {\"role\": \"assistant\", \"content\": "
+       "\"So.\"}]}\n");
+  prepare({at("chat.jsonl")}, "chat.h5", options());
+  const auto learned = [&](const std::string& name) {
+    const auto file = TokenFile::open(at(name));
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(file->token_count())), kept;
+    std::vector<float> weights(tokens.size());
+    file->read(0, tokens);
+    file->read_weights(0, weights);
+    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+      if (weights[i] > 0) kept.push_back(tokens[i]);
+    }
+    return tokenizer->decode(kept);
+  };
+  EXPECT_EQ(documents("chat.h5"), std::vector<std::string>{"user: Why?\nassistant: So.\n"});
+  EXPECT_EQ(learned("chat.h5"), " So.\n");
+  TextOptions users = options();
+  users.json.train_on = {"user"};
+  prepare({at("chat.jsonl")}, "users.h5", users);
+  EXPECT_EQ(learned("users.h5"), " Why?\n");
+  text("bad.jsonl", "{\"messages\": [{\"role\": \"user\"}]}\n");
+  EXPECT_TRUE(holds(refusal("bad.jsonl", options()), "bad.jsonl:1: no field \"content\""));
+}
+
+TEST_F(PrepareJson, TheFileIsTheSameForAnyNumberOfThreads) {
+  use_tiny();
+  std::string lines, book;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string sentence =
+        "Sentence " + std::to_string(i * 31) + " of a story about \u00e9t\u00e9 and  caf\u00e9s";
+    lines += "{\"text\": \"" + sentence + std::string(static_cast<std::size_t>(i % 97), 'x') + "\"}\n";
+    for (int j = 0; j < 8; ++j) book += sentence + ", told for the time " + std::to_string(j) + ".\n";
+  }
+  text("in/lines.jsonl", lines);
+  text("in/book.txt", book);  // cut into several blocks
+  ASSERT_GT(book.size(), std::size_t{3} << 19);
+  const CorpusSummary one = prepare({at("in")}, "one.h5", options(1));
+  const CorpusSummary five = prepare({at("in")}, "five.h5", options(5));
+  EXPECT_EQ(one.hash, five.hash);
+  EXPECT_EQ(one.documents, 3001);
+  // A book that is cut has the tokens of the whole.
+  const auto file = TokenFile::open(at("one.h5"));
+  const std::vector<std::int32_t> whole = tokenizer->encode(book);
+  EXPECT_EQ(*std::ranges::max_element(one.lengths), static_cast<std::int64_t>(whole.size()) + 1);
+  const auto longest = static_cast<std::size_t>(std::ranges::max_element(one.lengths) - one.lengths.begin());
+  std::vector<std::int32_t> tokens(whole.size());
+  file->read(file->document_offsets()[longest], tokens);
+  EXPECT_EQ(tokens, whole);
+}
+
+TEST_F(PrepareJson, TheFileKnowsItsTokenizerAndItsBytes) {
+  use_tiny();
+  text("a.txt", "the testing of the rest");
+  text("b.txt", "a");
+  TextOptions marked = options();
+  marked.document_start = marked.document_end = *tokenizer->find_special("<|endoftext|>");
+  EXPECT_EQ(marked.document_end, 0);
+  prepare({at("a.txt"), at("b.txt")}, "a.h5", marked);
+  const auto file = TokenFile::open(at("a.h5"));
+  EXPECT_EQ(file->end_of_document(), 0);
+  EXPECT_EQ(file->tokenizer_hash(), tokenizer->identity());
+  EXPECT_EQ(file->vocab_size(), tokenizer->vocab_size());
+  for (std::int64_t d = 0; d < 2; ++d) {
+    const auto offsets = file->document_offsets();
+    const auto length = offsets[static_cast<std::size_t>(d) + 1] - offsets[static_cast<std::size_t>(d)];
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(length));
+    file->read(offsets[static_cast<std::size_t>(d)], tokens);
+    EXPECT_EQ(tokens.front(), 0);
+    const double bytes = length == 3 ? 1 : 23;
+    EXPECT_DOUBLE_EQ(file->bytes_per_token(d), bytes / static_cast<double>(length - 1));
+  }
+  // Files of two tokenizers do not go together, and a smaller vocabulary is refused.
+  tokenizer = make_byte_tokenizer();
+  prepare({at("a.txt")}, "bytes.h5", options());
+  DataConfig config;
+  config.train = {{at("a.h5"), 1}, {at("bytes.h5"), 1}};
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { open_corpus(config, 1000); }), "different tokenizers"));
+  config.train = {{at("a.h5"), 1}};
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { open_corpus(config, 257); }), "model.vocab_size is 257"));
+}
+
+TEST_F(PrepareJson, PatternsNameManyFiles) {
+  text("in/a1.txt", "first");
+  text("in/a2.txt", "second");
+  text("in/b.txt", "third");
+  prepare({at("in/a*.txt")}, "a.h5", options());
+  EXPECT_EQ(documents("a.h5"), (std::vector<std::string>{"first", "second"}));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({at("in/*.jsonl")}, nullptr); }), "nothing matches"));
+}
+
+TEST_F(PrepareJson, BinaryTextsShowOnceTheyAreUnpacked) {
+  text("a.txt.gz", gzip("text"));
+  text("b.bin.gz", gzip(std::string("a\0b", 3)));
+  const CorpusSummary summary = prepare({at("a.txt.gz"), at("b.bin.gz")}, "a.h5", options());
+  EXPECT_EQ(summary.binary, 1);
+  EXPECT_EQ(documents("a.h5"), std::vector<std::string>{"text"});
+}
+
+TEST_F(PrepareJson, WhatCannotBeCutIsRefusedBeyondItsLimit) {
+  use_tiny();
+  text("run.txt", std::string((std::size_t{16} << 20) + 100, 'a'));
+  EXPECT_TRUE(holds(refusal("run.txt", options()), "run.txt: 16777216 bytes in a row"));
+  text("line.jsonl", "{\"text\": \"" + std::string((std::size_t{16} << 20) + 100, 'a') + "\"}");
+  EXPECT_TRUE(holds(refusal("line.jsonl", options()), "line.jsonl:1: a line of more than"));
+}
+
+}  // namespace
+}  // namespace ringtrain

@@ -1,0 +1,318 @@
+// Tokenizers against the ids that the reference programs gave (tests/tokenizers/make_tiny.py), and what their files
+// must be. The traps that tokenizers fall into have a text each among the golden ones, or a test of their own here.
+#include "data/tokenizer/tokenizer.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/splitter.h"
+#include "data/tokenizer/unicode.h"
+#include "tests/data/data_fixture.h"
+#include "tests/support/paths.h"
+
+namespace ringtrain {
+namespace {
+
+using nlohmann::json;
+
+class TokenizerTest : public DataTest {
+ protected:
+  static std::string tiny(const std::string& name) {
+    return testing::source_folder() + "/tests/tokenizers/tiny/" + name;
+  }
+  static json tiny_json(const std::string& name) {
+    std::ifstream file(tiny(name));
+    return json::parse(file);
+  }
+  std::string save(const std::string& name, const json& content) const {
+    std::ofstream(at(name)) << content.dump();
+    return at(name);
+  }
+  std::unique_ptr<Tokenizer> load(const json& content) const { return load_tokenizer(save("tokenizer.json", content)); }
+  /// Return the sentence that refuses a tokenizer.json.
+  std::string refusal(const json& content) const {
+    const std::string path = save("tokenizer.json", content);
+    const std::string told = error_of(ExitCode::data, [&] { load_tokenizer(path); });
+    EXPECT_TRUE(holds(told, path));
+    return told;
+  }
+  std::string pieces(const std::string& pattern, const std::string& text) const {
+    std::vector<std::size_t> ends;
+    make_splitter(pattern, "a test")->split(text, ends);
+    std::string result;
+    std::size_t begin = 0;
+    for (const std::size_t end : ends) {
+      result += "[" + text.substr(begin, end - begin) + "]";
+      begin = end;
+    }
+    return result;
+  }
+};
+
+TEST_F(TokenizerTest, IdsAreThoseOfTheReferencePrograms) {
+  const json golden = tiny_json("golden.json");
+  for (const json& one : golden["cases"]) {
+    const auto name = one["name"].get<std::string>();
+    SCOPED_TRACE(name);
+    const bool pieces_form = !name.starts_with("Prepend") && !name.starts_with("Metaspace");
+    std::unique_ptr<Tokenizer> tokenizer;
+    if (name == "sentencepiece.model") {
+      tokenizer = load_tokenizer(tiny(name));
+    } else {
+      json file = tiny_json(pieces_form ? "byte_level.json" : "sentencepiece.json");
+      file["normalizer"] = one["normalizer"];
+      file["pre_tokenizer"] = one["pre_tokenizer"];
+      file["model"].update(one["model"]);
+      tokenizer = load(file);
+    }
+    const json& texts = golden[pieces_form ? "texts" : "marked_texts"];
+    const auto encoder = tokenizer->make_encoder(SpecialTokens::text);
+    for (int pass = 0; pass < 2; ++pass) {  // the second with pieces in the cache
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        const auto text = texts[i].get<std::string>();
+        std::vector<std::int32_t> ids;
+        EXPECT_EQ(encoder->encode(text, ids), 0);
+        EXPECT_EQ(ids, one["text"][i].get<std::vector<std::int32_t>>()) << i << ": " << text;
+        if (one.contains("parse")) {
+          EXPECT_EQ(tokenizer->encode(text, SpecialTokens::parse), one["parse"][i].get<std::vector<std::int32_t>>())
+              << i << ": " << text;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(TokenizerTest, DecodingGivesTheTextAgain) {
+  const json golden = tiny_json("golden.json");
+  for (const char* name : {"byte_level.json", "sentencepiece.model"}) {
+    const auto tokenizer = load_tokenizer(tiny(name));
+    for (const json& one : golden["texts"]) {
+      const auto text = one.get<std::string>();
+      if (text.find("\u2581") != std::string::npos) continue;  // SentencePiece's own space
+      EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text) << name;
+    }
+  }
+}
+
+TEST_F(TokenizerTest, PiecesOfKnownPatterns) {
+  const auto split = [&](std::string_view pattern, const std::string& text) {
+    return pieces(std::string(pattern), text);
+  };
+  EXPECT_EQ(split(patterns::gpt2, "we'll  12 _x"), "[we]['ll][ ][ 12][ _][x]");
+  EXPECT_EQ(split(patterns::llama3, "WE'LL 1234\n\n x"), "[WE]['LL][ ][123][4][\n\n][ x]");
+  EXPECT_EQ(split(patterns::qwen2, "'\u017f 12"), "['\u017f][ ][1][2]");  // U+017F is an s in any case
+  EXPECT_EQ(split(patterns::llama3, "x\u180ey"), "[x][\u180ey]");         // no white space
+  EXPECT_EQ(split(patterns::qwen35, "a\u0301b"), "[a\u0301b]");
+  EXPECT_EQ(split(patterns::qwen2, "a\u0301b"), "[a][\u0301b]");
+  EXPECT_EQ(split(patterns::tekken, "HTMLParser"), "[HTMLParser]");
+  EXPECT_EQ(split(patterns::tekken, "camelCase's"), "[camel][Case]['s]");
+  EXPECT_EQ(split(patterns::o200k, "camelCase's"), "[camel][Case's]");
+  EXPECT_EQ(split(patterns::gpt2, "   x"), "[  ][ x]");
+  EXPECT_EQ(split(patterns::gpt2, "x   "), "[x][   ]");
+}
+
+TEST_F(TokenizerTest, UnknownPatternsKeepTheMeaningOfWhiteSpace) {
+  EXPECT_EQ(pieces(R"(\s+|\S+)", "a\u180eb\u00a0\u0085c\u200bd"), "[a\u180eb][\u00a0\u0085][c\u200bd]");
+  EXPECT_EQ(pieces(R"([\s\d]+)", "a\u180e1 2b"), "[a\u180e][1 2][b]");
+  // A known pattern that differs by one byte takes the other road to the same pieces.
+  const std::string text = "It's 1234 tests,\r\n\r\n  of  'ſ\u180e a\u0301B \u3000x";
+  for (const std::string_view pattern :
+       {patterns::gpt2, patterns::llama3, patterns::qwen2, patterns::qwen35, patterns::tekken, patterns::o200k}) {
+    EXPECT_EQ(pieces("(?:" + std::string(pattern) + ")", text), pieces(std::string(pattern), text)) << pattern;
+  }
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [] { make_splitter("(", "a.json"); }), "a.json"));
+}
+
+TEST_F(TokenizerTest, IllFormedBytesAreReplacedByMaximalSubparts) {
+  const auto tokenizer = load_tokenizer(tiny("byte_level.json"));
+  const struct {
+    std::string bytes, text;
+    std::int64_t replaced;
+  } cases[] = {{"a\xFF", "a\uFFFD", 1},
+               {"\xF0\x9F\x98", "\uFFFD", 1},  // cut short: one
+               {"\xF0\x9F\x98"
+                "a",
+                "\uFFFDa", 1},
+               {"\xC0\x80", "\uFFFD\uFFFD", 2},            // an overlong form: each byte
+               {"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD", 3},  // a surrogate
+               {"\xF4\x90\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD", 4},
+               {"\xE2\x82"
+                "\xE2\x82\xAC",
+                "\uFFFD\u20AC", 1},
+               {"\x80\xBF", "\uFFFD\uFFFD", 2}};
+  for (const auto& one : cases) {
+    std::vector<std::int32_t> ids;
+    EXPECT_EQ(tokenizer->make_encoder(SpecialTokens::text)->encode(one.bytes, ids), one.replaced);
+    EXPECT_EQ(tokenizer->decode(ids), one.text);
+  }
+  const auto bytes = load_tokenizer("bytes");
+  EXPECT_EQ(bytes->encode("a\xFF"), (std::vector<std::int32_t>{'a', 255}));
+  EXPECT_EQ(bytes->end_of_document(), 256);
+}
+
+TEST_F(TokenizerTest, ComposedFormsAreMadeWhereTheyDiffer) {
+  EXPECT_TRUE(is_plain_nfc("plain \u00e9 \u4e2d\u6587 \uac00 \U0001f600"));
+  for (const char* text : {"e\u0301", "\u212b", "\u1100\u1161", "\u0958"}) {
+    EXPECT_FALSE(is_plain_nfc(text)) << text;
+    EXPECT_NE(to_nfc(text), text);
+  }
+  EXPECT_EQ(to_nfc("e\u0301\u1100\u1161\u11a8"), "\u00e9\uac01");
+}
+
+TEST_F(TokenizerTest, BothFormsOfMergesAndAnyWhiteSpaceGiveOneIdentity) {
+  const json file = tiny_json("byte_level.json");
+  json pairs = file, texts = file;
+  for (std::size_t i = 0; i < file["model"]["merges"].size(); ++i) {
+    json merge = file["model"]["merges"][i];
+    if (merge.is_string()) {
+      const auto text = merge.get<std::string>();
+      merge = {text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)};
+    }
+    pairs["model"]["merges"][i] = merge;
+    texts["model"]["merges"][i] = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+  }
+  const std::string identity = load(pairs)->identity();
+  EXPECT_EQ(load(texts)->identity(), identity);
+  EXPECT_EQ(load_tokenizer(tiny("byte_level.json"))->identity(), identity);
+  std::swap(pairs["model"]["merges"][0], pairs["model"]["merges"][1]);
+  EXPECT_NE(load(pairs)->identity(), identity);
+}
+
+TEST_F(TokenizerTest, CutsChangeNoIds) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    text += "It's line " + std::to_string(i * 7919) +
+            " of caf\u00e9s,\n\u4e2d\u6587\u3002\n\tfoo(bar)  and  more\n\n\nwords \u00e0 la e\u0301t\u00e9 ";
+  }
+  for (const char* name : {"byte_level.json", "sentencepiece.model"}) {
+    const auto tokenizer = load_tokenizer(tiny(name));
+    const std::vector<std::int32_t> whole = tokenizer->encode(text);
+    const auto encoder = tokenizer->make_encoder(SpecialTokens::text);
+    int cuts = 0;
+    for (std::size_t limit = 1; limit < text.size(); limit += 37) {
+      const std::size_t cut = tokenizer->find_cut(std::string_view(text).substr(0, limit));
+      if (cut == 0) continue;
+      ++cuts;
+      std::vector<std::int32_t> ids;
+      encoder->encode(std::string_view(text).substr(0, cut), ids, true);
+      encoder->encode(std::string_view(text).substr(cut), ids, false);
+      ASSERT_EQ(ids, whole) << name << " cut at " << cut;
+    }
+    EXPECT_GT(cuts, 100) << name;
+  }
+}
+
+TEST_F(TokenizerTest, AddedTokensKeepToTheirRules) {
+  json file = tiny_json("byte_level.json");
+  const auto add = [&](const std::string& content, int id, const char* flag) {
+    json token = {{"id", id}, {"content", content}, {"special", false}, {"normalized", false}};
+    if (*flag) token[flag] = true;
+    file["added_tokens"].push_back(token);
+  };
+  add("<word>", 700, "single_word");
+  add("<left>", 701, "lstrip");
+  add("<right>", 702, "rstrip");
+  add("<rig", 703, "");
+  const auto tokenizer = load(file);
+  EXPECT_EQ(tokenizer->vocab_size(), 704);
+  const auto count = [&](const std::string& text, std::int32_t id) {
+    const auto ids = tokenizer->encode(text);
+    return std::ranges::count(ids, id);
+  };
+  EXPECT_EQ(count("a <word> b", 700), 1);
+  EXPECT_EQ(count("a<word> b", 700), 0);
+  EXPECT_EQ(count("<word>_", 700), 0);
+  EXPECT_EQ(tokenizer->encode("a \n<left>b").size(), 3u);
+  EXPECT_EQ(tokenizer->encode("a<right> \t b").size(), 3u);
+  EXPECT_EQ(count("<right>", 703), 0);  // the longest one counts
+  EXPECT_EQ(count("<rigid", 703), 1);
+  EXPECT_EQ(tokenizer->find_special("<left>"), 701);
+  EXPECT_TRUE(tokenizer->is_special(*tokenizer->find_special("<|endoftext|>")));
+  EXPECT_EQ(tokenizer->end_of_document(), tokenizer->find_special("<|endoftext|>"));
+}
+
+TEST_F(TokenizerTest, LongPiecesMergeAsShortOnesDo) {
+  // A run beyond what is merged by searching: its ids are those that the leftmost lowest rank gives.
+  json file = tiny_json("byte_level.json");
+  file["pre_tokenizer"]["use_regex"] = false;
+  const auto tokenizer = load(file);
+  const auto slow = [&](const std::string& text) {
+    std::vector<std::string> symbols;
+    for (const char c : text) symbols.push_back(std::string(1, c));
+    const json& merges = file["model"]["merges"];
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (std::size_t rank = 0; rank < merges.size() && !changed; ++rank) {
+        for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
+          if (symbols[i] != merges[rank][0] || symbols[i + 1] != merges[rank][1]) continue;
+          symbols[i] += symbols[i + 1];
+          symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+          changed = true;
+          break;
+        }
+      }
+    }
+    std::vector<std::int32_t> ids;
+    for (const std::string& symbol : symbols) ids.push_back(file["model"]["vocab"][symbol].get<std::int32_t>());
+    return ids;
+  };
+  std::string mixed;
+  for (int i = 0; i < 150; ++i) mixed += "thereintestation"[(i * i + i / 7) % 16];
+  for (const std::string& text : {std::string(97, 't'), std::string(200, 's'), mixed, mixed + "ssss" + mixed}) {
+    EXPECT_EQ(tokenizer->encode(text), slow(text)) << text;
+  }
+}
+
+TEST_F(TokenizerTest, FoldersAndFormsAreRecognised) {
+  std::filesystem::create_directories(at("folder"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { load_tokenizer(at("folder")); }), "holds no tokenizer.json"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { load_tokenizer(at("none")); }), "does not exist"));
+  std::filesystem::copy_file(tiny("byte_level.json"), at("folder/tokenizer.json"));
+  EXPECT_EQ(load_tokenizer(at("folder"))->kind(), "byte-level BPE");
+  std::filesystem::create_directories(at("pieces"));
+  std::filesystem::copy_file(tiny("sentencepiece.model"), at("pieces/tokenizer.model"));
+  EXPECT_EQ(load_tokenizer(at("pieces"))->kind(), "SentencePiece BPE");
+  EXPECT_EQ(load_tokenizer(at("pieces"))->end_of_document(), 2);
+
+  std::ofstream(at("ranks")) << "YQ== 0\nYg== 1\n";
+  const std::string unknown = error_of(ExitCode::data, [&] { load_tokenizer(at("ranks")); });
+  EXPECT_TRUE(holds(unknown, "--tokenizer-pattern"));
+  const std::string lacks =
+      error_of(ExitCode::data, [&] { load_tokenizer(at("ranks"), {std::string(patterns::gpt2)}); });
+  EXPECT_TRUE(holds(lacks, "no token for the byte 0x0A"));
+  std::ofstream(at("ranks")) << "YQ== 0\n!! 1\n";
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { load_tokenizer(at("ranks"), {"x"}); }), "ranks:2:"));
+}
+
+TEST_F(TokenizerTest, WhatIsNotDoneIsRefusedByName) {
+  const json good = tiny_json("byte_level.json");
+  const auto with = [&](const char* pointer, const json& value) {
+    json changed = good;
+    changed[json::json_pointer(pointer)] = value;
+    return refusal(changed);
+  };
+  EXPECT_TRUE(holds(with("/model/type", "Unigram"), "Unigram"));
+  EXPECT_TRUE(holds(with("/model/dropout", 0.1), "dropout"));
+  EXPECT_TRUE(holds(with("/model/end_of_word_suffix", "</w>"), "end_of_word_suffix"));
+  EXPECT_TRUE(holds(with("/normalizer", json{{"type", "NFKC"}}), "NFKC"));
+  EXPECT_TRUE(holds(with("/pre_tokenizer", json{{"type", "Whitespace"}}), "Whitespace"));
+  EXPECT_TRUE(holds(with("/version", "2.0"), "2.0"));
+  EXPECT_TRUE(holds(with("/model/merges/0", "a b c"), "merge 0"));
+  EXPECT_TRUE(holds(with("/model/merges/0", json{"a", "\u4e2d"}), "no token"));
+  EXPECT_TRUE(holds(with("/model/vocab/a", -1), "id -1"));
+  EXPECT_TRUE(holds(with("/model/vocab", 7), "tokenizer.json"));
+  json lacking = good;
+  lacking["model"]["vocab"].erase("a");
+  lacking["model"]["merges"] = json::array();
+  EXPECT_TRUE(holds(refusal(lacking), "0x61"));
+  std::ofstream(at("cut.json")) << good.dump().substr(0, 5000);
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { load_tokenizer(at("cut.json")); }), "cut.json is damaged"));
+  const std::string model = read_file(tiny("sentencepiece.model"), ExitCode::data);
+  std::ofstream(at("cut.model"), std::ios::binary) << model.substr(0, model.size() / 2);
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { load_tokenizer(at("cut.model")); }), "cut.model"));
+}
+
+}  // namespace
+}  // namespace ringtrain

@@ -1,0 +1,34 @@
+// Fuzzes the reader of JSONL, plain and compressed: any file is documents or an Error(data), and any line is parts or
+// an exception that says what is wrong with it.
+#include "data/json_documents.h"
+#include "data/text_blocks.h"
+#include "data/tokenizer/byte_tokenizer.h"
+#include "framework/storage/hash.h"
+#include "tests/fuzz/fuzz_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+  using namespace ringtrain;
+  const std::string text(reinterpret_cast<const char*>(data), bytes);
+  static const std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
+  for (const char* name : {"/lines.jsonl", "/lines.jsonl.gz", "/lines.jsonl.zst", "/text.gz"}) {
+    const std::string path = fuzz::folder() + name;
+    fuzz::write(path, text);
+    const std::vector<Source> sources{{path, static_cast<std::int64_t>(bytes), hash_bytes(text)}};
+    fuzz::accepted(ExitCode::data, [&] {
+      BlockReader reader(sources, *tokenizer);
+      std::size_t total = 0;
+      while (const auto block = reader.next()) {
+        total += block->text.size();
+        if (total > (std::size_t{64} << 20)) break;  // a bomb: bounded, but slow
+        if (!block->json) continue;
+        try {
+          parse_json_document(block->text, {}, ChatForm(*tokenizer));
+        } catch (const Error&) {
+          std::abort();
+        } catch (const std::exception&) {
+        }
+      }
+    });
+  }
+  return 0;
+}
