@@ -24,7 +24,7 @@ def build():
     # A build folder that holds the tests keeps them.
     tests = [] if (ROOT / "build/release/CMakeCache.txt").exists() else ["-DRINGTRAIN_TESTS=OFF"]
     run(["bash", "-c", f"source scripts/common.sh && configure release -DRINGTRAIN_BENCH=ON {' '.join(tests)} && "
-         "build release train prepare compare_worker ring_error"])
+         "build release train prepare compare_worker ring_error tokenizer_probe"])
 
 
 def baseline_python():
