@@ -265,6 +265,45 @@ TEST_F(TokenizerTest, LongPiecesMergeAsShortOnesDo) {
   }
 }
 
+TEST_F(TokenizerTest, WholePiecesComeFirstWhereTheFileSaysSo) {
+  json file = tiny_json("byte_level.json");
+  file["model"]["vocab"]["\u0120xqzk"] = 650;  // no merges lead to it
+  EXPECT_EQ(load(file)->encode(" xqzk").size(), 5u);
+  file["model"]["ignore_merges"] = true;
+  EXPECT_EQ(load(file)->encode(" xqzk"), std::vector<std::int32_t>{650});
+  EXPECT_EQ(load(file)->encode(" xqzkx").size(), 6u);  // a part of a piece is none
+}
+
+TEST_F(TokenizerTest, RanksAloneMergeTheLowestAndLeftmostFirst) {
+  std::ofstream ranks(at("ranks"));
+  const char* alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const auto put = [&](const std::string& token, int rank) {
+    std::string bits, text;
+    for (const char c : token) {
+      for (int bit = 7; bit >= 0; --bit) bits += static_cast<unsigned char>(c) >> bit & 1 ? '1' : '0';
+    }
+    while (bits.size() % 6 != 0) bits += '0';
+    for (std::size_t i = 0; i < bits.size(); i += 6) text += alphabet[std::stoi(bits.substr(i, 6), nullptr, 2)];
+    while (text.size() % 4 != 0) text += '=';
+    ranks << text << ' ' << rank << '\n';
+  };
+  for (int byte = 0; byte < 256; ++byte) put(std::string(1, static_cast<char>(byte)), byte);
+  put("bc", 256);
+  put("ab", 257);
+  put("abc", 258);
+  put("aa", 259);
+  ranks.close();
+  const auto tokenizer = load_tokenizer(at("ranks"), {std::string(patterns::gpt2)});
+  EXPECT_EQ(tokenizer->encode("abc"), std::vector<std::int32_t>{258});  // a whole piece
+  EXPECT_EQ(tokenizer->encode("abcd"), (std::vector<std::int32_t>{258, 'd'}));
+  EXPECT_EQ(tokenizer->encode("abd"), (std::vector<std::int32_t>{257, 'd'}));
+  EXPECT_EQ(tokenizer->encode("aaab"), (std::vector<std::int32_t>{259, 257}));
+  EXPECT_EQ(tokenizer->encode("aaad"), (std::vector<std::int32_t>{259, 'a', 'd'}));
+  EXPECT_FALSE(tokenizer->end_of_document());
+  std::ofstream(at("ranks"), std::ios::app) << "YQ== 300\nYQ== 300\n";
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { load_tokenizer(at("ranks"), {"x"}); }), "second token of rank 300"));
+}
+
 TEST_F(TokenizerTest, FoldersAndFormsAreRecognised) {
   std::filesystem::create_directories(at("folder"));
   EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { load_tokenizer(at("folder")); }), "holds no tokenizer.json"));
