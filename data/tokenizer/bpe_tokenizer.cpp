@@ -159,12 +159,13 @@ std::string_view BpeTokenizer::normalise(std::string_view text, bool first, std:
   std::string result;
   result.reserve(text.size() + text.size() / 2 + space_mark.size());
   if (wanted && !text.empty() && (spec_.prefix_before_space || !there)) result += space_mark;
-  for (const char c : text) {
-    if (c == ' ') {
-      result += space_mark;
-    } else {
-      result += c;
-    }
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    result += word;
+    text.remove_prefix(word.size());
+    if (text.empty()) break;
+    result += space_mark;
+    text.remove_prefix(1);
   }
   storage = spec_.nfc && !is_plain_nfc(result) ? to_nfc(result) : std::move(result);
   return storage;
