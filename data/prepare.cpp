@@ -30,8 +30,8 @@ struct Encoded {
 /// Tokenizes batches of blocks with all threads, and passes the results on in the blocks' order.
 class BatchEncoder {
  public:
-  explicit BatchEncoder(const TextOptions& options)
-      : options_(options), form_(*options.tokenizer), pool_(options.threads) {
+  BatchEncoder(const std::vector<Source>& sources, const TextOptions& options)
+      : sources_(sources), options_(options), form_(*options.tokenizer), pool_(options.threads) {
     for (int i = 0; i < pool_.workers(); ++i) encoders_.push_back(options.tokenizer->make_encoder(options.special));
   }
 
@@ -49,7 +49,12 @@ class BatchEncoder {
     pool_.run(static_cast<std::int64_t>(first.size()) - 1, [&](std::int64_t task, int worker) {
       const auto one = static_cast<std::size_t>(task);
       for (std::size_t i = first[one]; i < first[one + 1]; ++i) {
-        results[i] = encode_block(blocks[i], *encoders_[static_cast<std::size_t>(worker)]);
+        try {
+          results[i] = encode_block(blocks[i], *encoders_[static_cast<std::size_t>(worker)]);
+        } catch (const Error& error) {
+          const std::string line = blocks[i].json ? fmt::format(":{}", blocks[i].line) : "";
+          fail(error.code(), "{}{}: {}", sources_[blocks[i].source].path, line, error.what());
+        }
       }
     });
     return results;
@@ -97,6 +102,7 @@ class BatchEncoder {
     result.empty = result.bytes == 0;
   }
 
+  const std::vector<Source>& sources_;
   const TextOptions& options_;
   ChatForm form_;
   ThreadPool pool_;
@@ -152,7 +158,7 @@ class DocumentCollector {
 void tokenize(const SourceList& list, const TextOptions& options, DocumentCollector& collector,
               const ReadProgress& progress) {
   BlockReader reader(list.sources, *options.tokenizer);
-  BatchEncoder encoder(options);
+  BatchEncoder encoder(list.sources, options);
   std::vector<TextBlock> blocks;
   for (bool more = true; more;) {
     blocks.clear();

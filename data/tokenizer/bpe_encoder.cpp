@@ -6,8 +6,9 @@
 namespace ringtrain {
 
 namespace {
-constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
-}
+constexpr std::string_view space_mark = "\xE2\x96\x81";        // U+2581
+constexpr std::size_t max_piece_bytes = std::size_t{4} << 20;  // merging takes some 30 bytes of memory for each
+}  // namespace
 
 std::int64_t BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids, bool begins) {
   std::int64_t replaced = 0;
@@ -99,6 +100,11 @@ void BpeEncoder::encode_piece(std::string_view piece, std::size_t readable, std:
 }
 
 void BpeEncoder::merge_piece(std::string_view piece) {
+  if (piece.size() > max_piece_bytes) {
+    fail(ExitCode::data,
+         "{} bytes in a row are one piece to the tokenizer; at most {} can be; put spaces or lines into them",
+         piece.size(), max_piece_bytes);
+  }
   symbols_.clear();
   if (tokenizer_.spec_.whole_pieces_first) {
     if (const auto found = tokenizer_.id_of_.find(piece);

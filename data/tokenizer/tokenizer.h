@@ -21,7 +21,8 @@ class Encoder {
   virtual ~Encoder() = default;
   /// Appends the ids of text. begins: it is the start of a document, before which some tokenizers see a space; false
   /// for what follows a find_cut(). Ill-formed UTF-8 is replaced by U+FFFD, one for each maximal subpart, but by the
-  /// byte tokenizer, which keeps all bytes. Return how many were replaced. Throws Error(data) if a pattern gives up.
+  /// byte tokenizer, which keeps all bytes. Return how many were replaced. Throws Error(data) if a pattern gives up, or
+  /// for a piece that would need too much memory.
   virtual std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, bool begins = true) = 0;
 };
 

@@ -236,6 +236,8 @@ TEST_F(PrepareJson, WhatCannotBeCutIsRefusedBeyondItsLimit) {
   use_tiny();
   text("run.txt", std::string((std::size_t{16} << 20) + 100, 'a'));
   EXPECT_TRUE(holds(refusal("run.txt", options()), "run.txt: 16777216 bytes in a row"));
+  text("piece.jsonl", "\n{\"text\": \"" + std::string(std::size_t{5} << 20, 'a') + "\"}");
+  EXPECT_TRUE(holds(refusal("piece.jsonl", options()), "piece.jsonl:2: 5242880 bytes in a row"));
   text("line.jsonl", "{\"text\": \"" + std::string((std::size_t{16} << 20) + 100, 'a') + "\"}");
   EXPECT_TRUE(holds(refusal("line.jsonl", options()), "line.jsonl:1: a line of more than"));
 }
