@@ -14,7 +14,7 @@ std::int64_t BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>
   std::int64_t replaced = 0;
   const std::string_view whole = lossy_utf8(text, lossy_, &replaced);
   segments_.clear();
-  tokenizer_.raw_added_.find(whole, parse_special_, segments_);
+  model_.raw_added.find(whole, parse_special_, segments_);
   for (const TextSegment& segment : segments_) {
     if (segment.token >= 0) {
       ids.push_back(segment.token);
@@ -26,13 +26,13 @@ std::int64_t BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>
 }
 
 void BpeEncoder::encode_plain(std::string_view text, bool first, std::vector<std::int32_t>& ids) {
-  const std::string_view normal = tokenizer_.normalise(text, first, normalised_);
+  const std::string_view normal = model_.normalise(text, first, normalised_);
   inner_segments_.clear();
-  tokenizer_.normalised_added_.find(normal, parse_special_, inner_segments_);
+  model_.normalised_added.find(normal, parse_special_, inner_segments_);
   for (const TextSegment& segment : inner_segments_) {
     if (segment.token >= 0) {
       ids.push_back(segment.token);
-    } else if (tokenizer_.spec_.alphabet == BpeSpec::Alphabet::bytes) {
+    } else if (model_.spec.alphabet == BpeSpec::Alphabet::bytes) {
       encode_bytes(segment.text, ids);
     } else {
       encode_characters(segment.text, ids);
@@ -41,12 +41,12 @@ void BpeEncoder::encode_plain(std::string_view text, bool first, std::vector<std
 }
 
 void BpeEncoder::encode_bytes(std::string_view text, std::vector<std::int32_t>& ids) {
-  if (tokenizer_.spec_.space_in_front && !text.starts_with(' ')) {
+  if (model_.spec.space_in_front && !text.starts_with(' ')) {
     spaced_ = " " + std::string(text);
     text = spaced_;
   }
   ends_.assign(1, text.size());
-  for (const auto& splitter : tokenizer_.splitters_) {
+  for (const auto& splitter : model_.splitters) {
     split_ends_.clear();
     std::size_t begin = 0;
     for (const std::size_t end : ends_) {
@@ -68,11 +68,11 @@ void BpeEncoder::encode_characters(std::string_view text, std::vector<std::int32
   std::size_t begin = 0;
   for (std::size_t at = text.find(space_mark, 1); at != std::string_view::npos; at = text.find(space_mark, at + 1)) {
     // Nothing merges across this border, or the tokenizer itself cuts here.
-    bool border = tokenizer_.spec_.split_at_spaces;
+    bool border = model_.spec.split_at_spaces;
     if (!border && text.substr(0, at).size() >= 1 && !text.substr(0, at).ends_with(space_mark)) {
       const std::size_t before = code_point_border(text, at - 1);
       const char32_t code = decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + before).value;
-      border = !tokenizer_.before_space_.contains(code);
+      border = !model_.before_space.contains(code);
     }
     if (!border) continue;
     encode_piece(text.substr(begin, at - begin), text.size() - begin, ids);
@@ -106,17 +106,17 @@ void BpeEncoder::merge_piece(std::string_view piece) {
          piece.size(), max_piece_bytes);
   }
   symbols_.clear();
-  if (tokenizer_.spec_.whole_pieces_first) {
-    if (const auto found = tokenizer_.id_of_.find(piece);
-        found != tokenizer_.id_of_.end() && static_cast<std::size_t>(found->second) < tokenizer_.spec_.tokens.size()) {
+  if (model_.spec.whole_pieces_first) {
+    if (const auto found = model_.id_of.find(piece);
+        found != model_.id_of.end() && static_cast<std::size_t>(found->second) < model_.spec.tokens.size()) {
       symbols_.push_back(found->second);
       return;
     }
   }
-  const bool bytes = tokenizer_.spec_.alphabet == BpeSpec::Alphabet::bytes;
+  const bool bytes = model_.spec.alphabet == BpeSpec::Alphabet::bytes;
   if (bytes) {
     for (const char c : piece) {  // some vocabularies lack control characters: the reference leaves these out
-      const std::int32_t symbol = tokenizer_.byte_symbols_[static_cast<unsigned char>(c)];
+      const std::int32_t symbol = model_.byte_symbols[static_cast<unsigned char>(c)];
       if (symbol >= 0) symbols_.push_back(symbol);
     }
   } else {
@@ -130,8 +130,8 @@ void BpeEncoder::start_with_characters(std::string_view piece) {
   for (std::size_t at = 0; at < piece.size();) {
     const std::uint32_t bytes = decode_utf8(reinterpret_cast<const unsigned char*>(piece.data()) + at).bytes;
     const std::string_view character = piece.substr(at, bytes);
-    const auto found = tokenizer_.id_of_.find(character);
-    if (found != tokenizer_.id_of_.end()) {
+    const auto found = model_.id_of.find(character);
+    if (found != model_.id_of.end()) {
       symbols_.push_back(found->second);
     } else {
       put_unknown(character, symbols_);
@@ -141,7 +141,7 @@ void BpeEncoder::start_with_characters(std::string_view piece) {
 }
 
 void BpeEncoder::finish_characters() {
-  const BpeSpec& spec = tokenizer_.spec_;
+  const BpeSpec& spec = model_.spec;
   if (spec.extra_symbols.empty() && !spec.fuse_unknown) return;
   finished_.clear();
   for (const std::int32_t symbol : symbols_) {
@@ -155,7 +155,7 @@ void BpeEncoder::finish_characters() {
 }
 
 void BpeEncoder::put_unknown(std::string_view character, std::vector<std::int32_t>& symbols) const {
-  const BpeSpec& spec = tokenizer_.spec_;
+  const BpeSpec& spec = model_.spec;
   for (const char c : character) {
     if (spec.byte_tokens[static_cast<unsigned char>(c)] >= 0) continue;
     if (spec.unknown < 0) {

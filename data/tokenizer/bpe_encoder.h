@@ -1,15 +1,16 @@
-// The encoder of BpeTokenizer: its scratch memory and its cache of pieces.
+// The encoder of byte-pair tokenizers: its scratch memory and its cache of pieces.
 #pragma once
 
-#include "data/tokenizer/bpe_tokenizer.h"
+#include "data/tokenizer/bpe_model.h"
 #include "data/tokenizer/piece_cache.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace ringtrain {
 
 class BpeEncoder final : public Encoder {
  public:
-  BpeEncoder(const BpeTokenizer& tokenizer, SpecialTokens special)
-      : tokenizer_(tokenizer), parse_special_(special == SpecialTokens::parse), merger_(tokenizer.merges_) {}
+  BpeEncoder(const BpeModel& model, SpecialTokens special)
+      : model_(model), parse_special_(special == SpecialTokens::parse), merger_(model.merges) {}
   std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, bool begins) override;
 
  private:
@@ -25,7 +26,7 @@ class BpeEncoder final : public Encoder {
   void finish_characters();
   void put_unknown(std::string_view character, std::vector<std::int32_t>& symbols) const;
 
-  const BpeTokenizer& tokenizer_;
+  const BpeModel& model_;
   bool parse_special_;
   Merger merger_;
   PieceCache cache_;

@@ -1,0 +1,33 @@
+// A byte-pair tokenizer ready to run: its spec with the tables that encoding looks things up in. BpeTokenizer makes it,
+// its encoders share it.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "data/tokenizer/bpe_spec.h"
+#include "data/tokenizer/splitter.h"
+
+namespace ringtrain {
+
+/// Immutable once it is made; used by several threads at once.
+struct BpeModel {
+  BpeSpec spec;
+  std::unordered_map<std::string_view, std::int32_t> id_of;  // of tokens and extra symbols; views of spec
+  std::array<std::int32_t, 256> byte_symbols{};              // of Alphabet::bytes; -1: a byte that is left out
+  MergeTable merges;
+  AddedTokenFinder raw_added, normalised_added;
+  std::vector<std::unique_ptr<Splitter>> splitters;
+  std::unordered_set<char32_t> before_space;  // code points that some token holds before a U+2581
+
+  /// Return the normalised form of a stretch of well-formed text: a view of it, or of storage. first: a document starts
+  /// with it.
+  std::string_view normalise(std::string_view text, bool first, std::string& storage) const;
+};
+
+}  // namespace ringtrain
