@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "data/byte_tokenizer.h"
+#include "data/tokenizer/byte_tokenizer.h"
 #include "data/token_file.h"
 #include "framework/error.h"
 #include "framework/storage/hash.h"
@@ -60,7 +60,7 @@ std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const 
   std::vector<std::int32_t> tokens;
   for (const std::int64_t token : source.end_tokens) tokens.push_back(static_cast<std::int32_t>(token));
   if (tokens.empty() && source.checkpoint) {
-    tokens.push_back(options.tokens.empty() ? end_of_document : end_of_document_token(source.model.vocab_size));
+    tokens.push_back(options.tokens.empty() ? end_of_document : last_token(source.model.vocab_size));
   }
   return tokens;
 }
