@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "data/tokenizer/byte_tokenizer.h"
 #include "data/token_file.h"
+#include "data/tokenizer/byte_tokenizer.h"
 #include "framework/error.h"
 #include "framework/storage/hash.h"
 #include "layers/model_parameters.h"
