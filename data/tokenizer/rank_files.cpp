@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <unordered_map>
 
-#include "data/tokenizer/base64.h"
 #include "data/tokenizer/splitter.h"
 #include "framework/error.h"
 #include "framework/storage/hash.h"
@@ -14,6 +14,35 @@ namespace ringtrain {
 namespace {
 
 constexpr std::int64_t max_tokens = 1 << 24;
+
+/// Return the six bits of a character, -1 if it is none of the alphabet.
+int bits_of(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == '+') return 62;
+  return c == '/' ? 63 : -1;
+}
+
+/// Return the bytes of a whole base64 text (RFC 4648, section 4), with or without padding; nothing if it is none.
+std::optional<std::string> decode_base64(std::string_view text) {
+  for (int i = 0; i < 2 && text.ends_with('='); ++i) text.remove_suffix(1);
+  if (text.size() % 4 == 1) return std::nullopt;
+  std::string bytes;
+  std::uint32_t buffer = 0;
+  int held = 0;
+  for (const char c : text) {
+    const int bits = bits_of(c);
+    if (bits < 0) return std::nullopt;
+    buffer = buffer << 6 | static_cast<std::uint32_t>(bits);
+    held += 6;
+    if (held >= 8) {
+      held -= 8;
+      bytes += static_cast<char>(buffer >> held & 0xFF);
+    }
+  }
+  return bytes;
+}
 
 /// A published file in tiktoken's form, which says neither how it splits nor what its special tokens are.
 struct KnownFile {
