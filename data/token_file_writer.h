@@ -17,13 +17,13 @@ namespace ringtrain {
 /// What must be known before the first token: a token file's datasets are contiguous, so their sizes are fixed first.
 struct TokenFilePlan {
   std::int64_t vocab_size = 0;
-  std::int64_t tokens = 0;            // with one end token a document
+  std::int64_t tokens = 0;  // with one end token a document
   std::int64_t documents = 0;
   std::int64_t first_validation_document = 0;  // documents before it are for training
   bool weights = false;
   std::string source_hashes;  // the attribute of that name, or, where it is too long for one, a dataset of its bytes
   Hdf5Attributes attributes;  // beyond those of the format; byte_count is one of them
-  std::int32_t end_of_document = -1;  // the token that ends a document; -1: the vocabulary's last
+  std::int32_t end_of_document = -1;           // the token that ends a document; -1: the vocabulary's last
   std::vector<std::int64_t> document_bytes{};  // of text behind each document; none: not known
 };
 

@@ -70,6 +70,7 @@ ExitCode RankTrainer::train() {
 /// All ranks come here with the same error. A save under way is of a state that was good: it is seen through.
 void RankTrainer::end_with(const SharedError& error) {
   if (const std::optional<Error> problem = caught([&] { saver_.finish(); })) {
+    state_.world->throw_if_aborted();  // by a rank that has seen the save's end already and ends with this error
     log(fmt::format("warning: the save under way failed: {}", problem->what()));
   }
   fail(error.code(), "{}; {}", error.what(), saver_.what_is_saved());

@@ -149,11 +149,14 @@ TEST_F(Timeline, HoldsTheStepsThatWereAskedFor) {
 }
 
 TEST_F(Timeline, OfARunThatFailsIsThereToo) {
-  TextPlan text;
-  text.weights = true;  // half of the tokens: with two a step, one soon has nothing to learn from
-  const Config config = tiny(write_tokens("text.h5", text), {"training.seq_len=2", "training.global_batch_size=1",
-                                                             "mesh.sequence=2", "data.packing=concat"});
-  error_of(ExitCode::data, [&] { run_traced(config, "run", {.path = at("trace.json")}); });
+  const Config config = tiny(write_tokens("text.h5", {}), {"mesh.sequence=2"});
+  ringtrain::Run prepared =
+      prepare_run({.config = config, .output = at("run"), .start = {}, .trace = {.path = at("trace.json")}},
+                  [](const std::string&) {});
+  prepared.before_forward = [](RankState& state, std::int64_t step) {
+    if (step == 5) state.optimizer->weights(state.optimizer->slices().back()).as<double>()[0] = NAN;
+  };
+  error_of(ExitCode::numeric, [&] { train(prepared, [](const std::string&) {}); });
   const std::size_t done = metrics("run").size();
   EXPECT_LT(done, 30u);
   const auto rows = rows_of(at("trace.json"));

@@ -26,7 +26,7 @@ GROUPS = {
     "ring": Group("a training step on a ring over one rank", ring.measure),
     "memory": Group("what a rank holds as the ring grows", memory.measure),
     "accuracy": Group("the error of a ring over that of one rank", accuracy.measure),
-    "tokenizers": Group("tokenizing over its baselines, one core", tokenizers.measure, has_targets=False),
+    "tokenizers": Group("tokenizing over its baselines, one core", tokenizers.measure),
 }
 
 
