@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <sstream>
 
+#include "data/tokenizer/tokenizer.h"
 #include "framework/random.h"
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"
+#include "tests/support/paths.h"
 #include "tests/train/train_fixture.h"
 #include "train/generation/checkpoint_generation.h"
 #include "train/generation/generator.h"
@@ -281,11 +284,38 @@ TEST_F(CheckpointGenerationTest, OneSentenceForEachPromptThatCannotBe) {
   refused(ExitCode::checkpoint);
 }
 
+TEST_F(CheckpointGenerationTest, ATokenizerMakesTokensOfThePromptAndTextOfTheNewOnes) {
+  TextPlan plan;
+  plan.vocab_size = 601;
+  run(tiny(write_tokens("pieces.h5", plan),
+           {"training.steps=1", "model.vocab_size=601", "model.initializer_range=0.4"}),
+      "pieces");
+  options_.checkpoint = at("pieces");
+  options_.tokenizer = source_folder() + "/tests/tokenizers/tiny/byte_level.json";
+  options_.prompt = "the cat sat";
+  options_.raw = true;
+  options_.sampling = {.temperature = 1, .seed = 7};
+  const std::string pieces = text();
+  const auto tokenizer = load_tokenizer(options_.tokenizer);
+  for (const std::int32_t id : tokenizer->encode(options_.prompt)) options_.tokens.push_back(id);
+  ASSERT_LT(options_.tokens.size(), options_.prompt.size()) << "the prompt has tokens of several letters";
+  options_.prompt = "";
+  std::istringstream ids(text());
+  std::string expected;
+  for (std::string id; std::getline(ids, id, ',');) {
+    if (std::stoi(id) < tokenizer->vocab_size()) expected += tokenizer->token_text(std::stoi(id));
+  }
+  // Without a tokenizer another token ends the text, so one may be longer.
+  const std::size_t both = std::min(pieces.size(), expected.size());
+  EXPECT_GT(both, 5u);
+  EXPECT_EQ(pieces.substr(0, both), expected.substr(0, both));
+}
+
 TEST_F(CheckpointGenerationTest, TextNeedsAVocabularyOfBytes) {
   run(tiny(write_tokens("letters.h5", {}), {"training.steps=1"}), "letters");
   options_.checkpoint = at("letters");
   options_.prompt = "a";
-  EXPECT_NE(refused().find("give ids by --tokens"), std::string::npos);
+  EXPECT_NE(refused().find("has 257 tokens, but the model's vocabulary 23"), std::string::npos);
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "data/token_file.h"
-#include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "framework/error.h"
+#include "framework/storage/files.h"
 #include "framework/storage/hash.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
@@ -26,8 +28,29 @@ std::int64_t context_of(const Config& config) {
   return spec.positions == Positions::learned ? spec.max_position_embeddings : config.training.seq_len;
 }
 
-/// Return the prompt's tokens.
-std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const ModelSource& source) {
+/// Return what turns the prompt into tokens and tokens into text; nothing where both are ids.
+std::unique_ptr<Tokenizer> tokenizer_of(const GenerationOptions& options, const ModelSource& source) {
+  if (!options.tokens.empty()) return nullptr;
+  std::string path = options.tokenizer;
+  if (path.empty() && source.checkpoint) path = "bytes";
+  if (path.empty() && is_directory(source.path)) path = source.path;
+  if (path.empty()) {
+    fail(ExitCode::usage, "{} is no folder with a tokenizer; name one by --tokenizer, or give ids by --tokens",
+         source.path);
+  }
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path);
+  if (tokenizer->vocab_size() > source.model.vocab_size) {
+    fail(ExitCode::usage,
+         "the tokenizer {} has {} tokens, but the model's vocabulary {}; name the model's own by --tokenizer, or give "
+         "ids by --tokens",
+         path, tokenizer->vocab_size(), source.model.vocab_size);
+  }
+  return tokenizer;
+}
+
+/// Return the prompt's tokens. tokenizer: null where they are given as ids.
+std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const ModelSource& source,
+                                    const Tokenizer* tokenizer) {
   std::vector<std::int32_t> prompt;
   for (const std::int64_t token : options.tokens) {
     if (token < 0 || token >= source.model.vocab_size) {
@@ -36,32 +59,26 @@ std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const Mode
     }
     prompt.push_back(static_cast<std::int32_t>(token));
   }
-  if (!prompt.empty()) return prompt;
-  if (options.prompt.empty()) {
+  if (tokenizer != nullptr) prompt = tokenizer->encode(options.prompt);
+  if (prompt.empty()) {
     fail(ExitCode::usage, "the prompt is empty; give at least one character, or one id by --tokens");
   }
-  if (!source.checkpoint) {
-    fail(ExitCode::usage,
-         "the prompt is text, but {} is no run: only a run's vocabulary is known to be bytes; give ids "
-         "by --tokens",
-         source.path);
+  if (options.begin_token) {
+    if (!source.begin_token) {
+      fail(ExitCode::usage, "--begin-token: {} names no token that begins a text; leave the flag out", source.path);
+    }
+    prompt.insert(prompt.begin(), static_cast<std::int32_t>(*source.begin_token));
   }
-  if (source.model.vocab_size < byte_vocab_size) {
-    fail(ExitCode::usage,
-         "the prompt is text, but the model's vocabulary of {} tokens is not that of bytes ({}); give ids by --tokens",
-         source.model.vocab_size, byte_vocab_size);
-  }
-  for (const char byte : options.prompt) prompt.push_back(static_cast<unsigned char>(byte));
   return prompt;
 }
 
-/// Return the tokens that end a text: those that the model names; of a run, the end of a document.
-std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const ModelSource& source) {
+/// Return the tokens that end a text: those that the model names, and the tokenizer's.
+std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const Tokenizer* tokenizer) {
   std::vector<std::int32_t> tokens;
   for (const std::int64_t token : source.end_tokens) tokens.push_back(static_cast<std::int32_t>(token));
-  if (tokens.empty() && source.checkpoint) {
-    tokens.push_back(options.tokens.empty() ? end_of_document : last_token(source.model.vocab_size));
-  }
+  if (tokenizer != nullptr && tokenizer->end_of_document()) tokens.push_back(*tokenizer->end_of_document());
+  // Of a run's checkpoint, where nothing says: the last token, as in a token file.
+  if (tokens.empty() && source.checkpoint) tokens.push_back(last_token(source.model.vocab_size));
   return tokens;
 }
 
@@ -113,19 +130,20 @@ std::int64_t weight_bytes(const ModelSpec& spec, const ParameterTable& table, DT
 /// Hands on tokens as text, or as a list of ids.
 class TokenPrinter {
  public:
-  TokenPrinter(const GenerationOptions& options, const Printer& print)
-      : ids_(!options.tokens.empty()), text_(options.stops, options.raw), print_(print) {}
+  /// tokenizer: null to hand on ids.
+  TokenPrinter(const GenerationOptions& options, const Tokenizer* tokenizer, const Printer& print)
+      : tokenizer_(tokenizer), special_(options.raw), text_(options.stops, options.raw), print_(print) {}
 
   /// Return whether the text goes on.
   bool add(std::int32_t token) {
-    if (ids_) {
+    if (tokenizer_ == nullptr) {
       print_(first_ ? fmt::format("{}", token) : fmt::format(",{}", token));
       first_ = false;
       return true;
     }
-    if (token < end_of_document) {
-      const char byte = static_cast<char>(token);
-      hand_on(text_.add({&byte, 1}));
+    // A model's vocabulary may be padded beyond the tokenizer's.
+    if (token < tokenizer_->vocab_size() && (special_ || !tokenizer_->is_special(token))) {
+      hand_on(text_.add(tokenizer_->token_text(token)));
     }
     return !text_.stopped();
   }
@@ -136,7 +154,8 @@ class TokenPrinter {
   void hand_on(const std::string& text) const {
     if (!text.empty()) print_(text);
   }
-  bool ids_, first_ = true;
+  const Tokenizer* tokenizer_;
+  bool special_, first_ = true;
   StreamedText text_;
   const Printer& print_;
 };
@@ -151,26 +170,27 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   const int threads = threads_per_rank(options.threads_per_rank, static_cast<int>(here.size()));
   require_runnable(std::ssize(here), threads);
   const ModelSource source = open_model(options.checkpoint);
+  const auto tokenizer = tokenizer_of(options, source);
   const Config config = generation_config(source, options);
   const ModelSpec spec = model_spec(config.model);
 
   GenerationSummary summary;
   summary.context = context_of(config);
-  GenerationRequest request{.prompt = prompt_of(options, source), .sampling = options.sampling};
+  GenerationRequest request{.prompt = prompt_of(options, source, tokenizer.get()), .sampling = options.sampling};
   const std::int64_t prompt = std::ssize(request.prompt), room = summary.context - prompt + 1;
   if (room < 1) {
     fail(ExitCode::usage, "the prompt has {} tokens, but the model's context is {}; shorten the prompt", prompt,
          summary.context);
   }
   request.new_tokens = std::min(options.max_new_tokens, room);
-  request.end_tokens = end_tokens_of(options, source);
+  request.end_tokens = end_tokens_of(source, tokenizer.get());
 
   const RankPurpose purpose{.training = false, .prompt_tokens = prompt, .new_tokens = request.new_tokens};
   const ParameterTable table = make_parameter_table(spec);
   summary.weight_bytes_a_token = weight_bytes(spec, table, config.training.dtype);
   check_memory(config, plan_ranks(config, table, purpose), {here, launcher.ranks_of_process(launch.ranks)});
 
-  TokenPrinter printer(options, print);
+  TokenPrinter printer(options, tokenizer.get(), print);
   const auto generate_on_rank = [&](Communicator& world) {
     require_agreement(world, facts_of(options, source, request));
     ThreadPool pool(threads);

@@ -1,5 +1,5 @@
-// The program `generate` without its command line: opens a checkpoint, turns a prompt into tokens, builds the model and
-// a cache on a ring of its own, and hands on the text as it comes.
+// The program `generate` without its command line: opens a model and its tokenizer, turns a prompt into tokens, builds
+// the model and a cache on a ring of its own, and hands on the text as it comes.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,15 @@ namespace ringtrain {
 
 struct GenerationOptions {
   std::string checkpoint;  // whatever open_model() takes
+  std::string tokenizer;   // whatever load_tokenizer() takes; "": the one in the model's folder, of a run bytes
   std::string prompt;      // text; or
   std::vector<std::int64_t>
-      tokens;  // the prompt's token ids, if not empty: then the new ones are handed on as ids, too
+      tokens;                // the prompt's token ids, if not empty: then the new ones are handed on as ids, too
+  bool begin_token = false;  // the prompt begins with the token that the model says begins a text
   std::int64_t max_new_tokens = 128;
   SamplingOptions sampling;
   std::vector<std::string> stops;  // texts that end the text before them
-  bool raw = false;                // bytes as they come: nothing is replaced
+  bool raw = false;                // bytes as they come: nothing is replaced, special tokens are there
   std::string dtype;               // in which to compute; "": the checkpoint's, of a model from elsewhere float32
   std::int64_t sequence_ranks = 1;
   std::int64_t threads_per_rank = 0;  // 0: cores / ranks

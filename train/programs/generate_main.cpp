@@ -70,6 +70,10 @@ int run(int argc, char** argv, Launcher& launcher) {
                              ->check(CLI::IsMember({"-"}))
                              ->type_name("-");
   sources->require_option(1);
+  app.add_option("--tokenizer", options.tokenizer,
+                 "bytes, a folder or a file (default: the one in the model's folder; of a run bytes)")
+      ->type_name("PATH");
+  app.add_flag("--begin-token", options.begin_token, "put the token that begins a text before the prompt");
   app.add_option("--max-new-tokens", options.max_new_tokens, "how many tokens to add at most")
       ->capture_default_str()
       ->check(at_least(1))
@@ -101,7 +105,7 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->expected(1)
       ->take_all()
       ->excludes(tokens);
-  app.add_flag("--raw", options.raw, "print bytes as they come: nothing is replaced, no newline is added")
+  app.add_flag("--raw", options.raw, "print bytes as they come: nothing is replaced or left out, no newline is added")
       ->excludes(tokens);
   app.add_option("--mesh", mesh, "sequence ranks that share prompt and cache")->capture_default_str()->type_name("1xN");
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
