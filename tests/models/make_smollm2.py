@@ -151,6 +151,9 @@ def tokenizer_of(metadata):
 
 
 def main():
+    if len(sys.argv) > 2 or any(argument.startswith("-") for argument in sys.argv[1:]):
+        print(__doc__)
+        sys.exit(0 if sys.argv[1:] in (["-h"], ["--help"]) else 2)
     if "RINGTRAIN_MODELS_ENVIRONMENT" not in os.environ:
         run_in_environment()
     from safetensors.numpy import save_file
