@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "parallel/forwarding_communicator.h"
+
 namespace ringtrain {
 
 namespace {
@@ -55,34 +57,23 @@ Fault read_fault(const std::string& text) {
   return fault;
 }
 
-class FaultyCommunicator final : public Communicator {
+class FaultyCommunicator final : public ForwardingCommunicator {
  public:
-  FaultyCommunicator(Communicator& inner, std::shared_ptr<Fault> fault, std::unique_ptr<Communicator> owned)
-      : owned_(std::move(owned)), inner_(inner), fault_(std::move(fault)) {}
+  FaultyCommunicator(Communicator& inner, std::shared_ptr<Fault> fault)
+      : ForwardingCommunicator(inner), fault_(std::move(fault)) {}
+  FaultyCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<Fault> fault)
+      : ForwardingCommunicator(std::move(inner)), fault_(std::move(fault)) {}
 
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
   Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
-    return inner_.exchange(send, to, receive, from, passed(site));
+    return inner().exchange(send, to, receive, from, passed(site));
   }
-  bool reduces_gpu_memory() const override { return inner_.reduces_gpu_memory(); }
   Request reduce_scatter(const TensorView& x, const CallSite& site) override {
-    return inner_.reduce_scatter(x, passed(site));
+    return inner().reduce_scatter(x, passed(site));
   }
-  Request all_gather(const TensorView& x, const CallSite& site) override { return inner_.all_gather(x, passed(site)); }
-  void set_stream(Stream& stream) override { inner_.set_stream(stream); }
-  void begin_group() override { inner_.begin_group(); }
-  void end_group() override { inner_.end_group(); }
-  void wait(Request request) override { inner_.wait(request); }
-  void barrier(const CallSite& site) override { inner_.barrier(site); }
+  Request all_gather(const TensorView& x, const CallSite& site) override { return inner().all_gather(x, passed(site)); }
   std::unique_ptr<Communicator> split(int colour) override {
-    auto inner = inner_.split(colour);
-    Communicator& reference = *inner;
-    return std::make_unique<FaultyCommunicator>(reference, fault_, std::move(inner));
+    return std::make_unique<FaultyCommunicator>(inner().split(colour), fault_);
   }
-  void close() override { inner_.close(); }
-  void abort(const Error& error) override { inner_.abort(error); }
-  void throw_if_aborted() override { inner_.throw_if_aborted(); }
 
  private:
   /// The fault, if this is its call. Return what the call is told to be for.
@@ -106,8 +97,6 @@ class FaultyCommunicator final : public Communicator {
     fault_->slow = action == "slow";
   }
 
-  const std::unique_ptr<Communicator> owned_;  // null: a world, which belongs to its launcher
-  Communicator& inner_;
   const std::shared_ptr<Fault> fault_;
 };
 
@@ -123,14 +112,13 @@ std::shared_ptr<Fault> fault_of_environment(int rank) {
 
 std::unique_ptr<Communicator> with_fault_of_environment(Communicator& world) {
   auto fault = fault_of_environment(world.rank());
-  return fault ? std::make_unique<FaultyCommunicator>(world, std::move(fault), nullptr) : nullptr;
+  return fault ? std::make_unique<FaultyCommunicator>(world, std::move(fault)) : nullptr;
 }
 
 std::unique_ptr<Communicator> with_fault_of_environment(std::unique_ptr<Communicator> ranks) {
   auto fault = fault_of_environment(ranks->rank());
   if (!fault) return ranks;
-  Communicator& inner = *ranks;
-  return std::make_unique<FaultyCommunicator>(inner, std::move(fault), std::move(ranks));
+  return std::make_unique<FaultyCommunicator>(std::move(ranks), std::move(fault));
 }
 
 }  // namespace ringtrain

@@ -3,6 +3,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "parallel/forwarding_communicator.h"
+
 namespace ringtrain {
 
 namespace {
@@ -11,19 +13,12 @@ namespace {
 /// recorded by who makes them; one of GPU memory leaves host memory to another beneath it, which records that.
 enum class Recorded { host_memory, device_memory };
 
-class TracedCommunicator final : public Communicator {
+class TracedCommunicator final : public ForwardingCommunicator {
  public:
-  TracedCommunicator(Communicator& inner, std::unique_ptr<Communicator> owned, RankTrace& trace, Recorded recorded)
-      : owned_(std::move(owned)), inner_(inner), trace_(trace), recorded_(recorded) {}
-
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
-  void close() override { inner_.close(); }
-  void abort(const Error& error) override { inner_.abort(error); }
-  void throw_if_aborted() override { inner_.throw_if_aborted(); }
-  void set_stream(Stream& stream) override { inner_.set_stream(stream); }
-  void begin_group() override { inner_.begin_group(); }
-  void end_group() override { inner_.end_group(); }
+  TracedCommunicator(Communicator& inner, RankTrace& trace, Recorded recorded)
+      : ForwardingCommunicator(inner), trace_(trace), recorded_(recorded) {}
+  TracedCommunicator(std::unique_ptr<Communicator> inner, RankTrace& trace, Recorded recorded)
+      : ForwardingCommunicator(std::move(inner)), trace_(trace), recorded_(recorded) {}
 
   Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
     const TensorView& message = to == no_peer ? receive : send;
@@ -38,14 +33,13 @@ class TracedCommunicator final : public Communicator {
       entry = on_device ? trace_.begin_transfer(site.operation, arguments)
                         : trace_.communication.begin(site.operation, nullptr, arguments);
     }
-    const Request request = inner_.exchange(send, to, receive, from, site);
+    const Request request = inner().exchange(send, to, receive, from, site);
     if (request.id != 0 && (on_device || recorded_ == Recorded::host_memory)) {
       pending_.emplace(request.id, Pending{entry, site});
     }
     return request;
   }
 
-  bool reduces_gpu_memory() const override { return inner_.reduces_gpu_memory(); }
   Request reduce_scatter(const TensorView& x, const CallSite& site) override {
     return collective(x, site, &Communicator::reduce_scatter);
   }
@@ -55,12 +49,12 @@ class TracedCommunicator final : public Communicator {
 
   void wait(Request request) override {
     const auto found = pending_.find(request.id);
-    if (found == pending_.end()) return inner_.wait(request);
+    if (found == pending_.end()) return inner().wait(request);
     const Pending pending = found->second;
     pending_.erase(found);
     const Span span(&trace_.work, "wait", {{"layer", pending.site.layer}, {"hop", pending.site.hop}},
                     pending.site.operation);
-    inner_.wait(request);
+    inner().wait(request);
     if (recorded_ == Recorded::device_memory) {
       trace_.end_transfer(pending.entry);
     } else {
@@ -70,14 +64,12 @@ class TracedCommunicator final : public Communicator {
 
   void barrier(const CallSite& site) override {
     const Span span(own_row(), "wait", {{"layer", site.layer}, {"hop", site.hop}}, site.operation);
-    inner_.barrier(site);
+    inner().barrier(site);
   }
 
   std::unique_ptr<Communicator> split(int colour) override {
     const Span span(own_row(), "wait", {}, "split");
-    auto inner = inner_.split(colour);
-    Communicator& reference = *inner;
-    return std::make_unique<TracedCommunicator>(reference, std::move(inner), trace_, recorded_);
+    return std::make_unique<TracedCommunicator>(inner().split(colour), trace_, recorded_);
   }
 
  private:
@@ -89,15 +81,13 @@ class TracedCommunicator final : public Communicator {
                      Request (Communicator::*begin)(const TensorView&, const CallSite&)) {
     TraceEntry* const entry =
         trace_.begin_transfer(site.operation, {{"layer", site.layer}, {"bytes", static_cast<std::int64_t>(x.bytes())}});
-    const Request request = (inner_.*begin)(x, site);
+    const Request request = (inner().*begin)(x, site);
     if (request.id != 0) pending_.emplace(request.id, Pending{entry, site});
     return request;
   }
   /// Return where calls without a message stand; null: the one beneath shows them.
   TraceTrack* own_row() { return recorded_ == Recorded::host_memory ? &trace_.work : nullptr; }
 
-  const std::unique_ptr<Communicator> owned_;  // null: a world, which belongs to its launcher
-  Communicator& inner_;
   RankTrace& trace_;
   const Recorded recorded_;
   std::unordered_map<std::uint64_t, Pending> pending_;
@@ -106,12 +96,11 @@ class TracedCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> traced(Communicator& inner, RankTrace& trace) {
-  return std::make_unique<TracedCommunicator>(inner, nullptr, trace, Recorded::host_memory);
+  return std::make_unique<TracedCommunicator>(inner, trace, Recorded::host_memory);
 }
 
 std::unique_ptr<Communicator> traced_on_device(std::unique_ptr<Communicator> inner, RankTrace& trace) {
-  Communicator& reference = *inner;
-  return std::make_unique<TracedCommunicator>(reference, std::move(inner), trace, Recorded::device_memory);
+  return std::make_unique<TracedCommunicator>(std::move(inner), trace, Recorded::device_memory);
 }
 
 }  // namespace ringtrain
