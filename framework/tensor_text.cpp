@@ -10,7 +10,7 @@ namespace {
 
 /// Calls body with element i in a type that prints and converts.
 template <class Body>
-auto with_element(const TensorView& x, std::int64_t i, Body&& body) {
+auto with_element(const ConstTensorView& x, std::int64_t i, Body&& body) {
   switch (x.dtype) {
     case DType::float32:
       return body(x.as<float>()[i]);
@@ -28,11 +28,11 @@ auto with_element(const TensorView& x, std::int64_t i, Body&& body) {
   fail(ExitCode::internal, "internal error: a tensor of no dtype");
 }
 
-double number(const TensorView& x, std::int64_t i) {
+double number(const ConstTensorView& x, std::int64_t i) {
   return with_element(x, i, [](auto value) { return static_cast<double>(value); });
 }
 
-std::string element_text(const TensorView& x, std::int64_t i) {
+std::string element_text(const ConstTensorView& x, std::int64_t i) {
   return with_element(x, i, [](auto value) {
     if constexpr (std::is_floating_point_v<decltype(value)>) {
       return fmt::format("{:.6g}", value);
@@ -43,7 +43,7 @@ std::string element_text(const TensorView& x, std::int64_t i) {
 }
 
 /// Returns the elements of dimension `dim` from `first` on, in brackets. stride: elements between two of its entries.
-std::string entries_text(const TensorView& x, int dim, std::int64_t first, std::int64_t most) {
+std::string entries_text(const ConstTensorView& x, int dim, std::int64_t first, std::int64_t most) {
   if (dim == x.shape.rank()) return element_text(x, first);
   std::int64_t stride = 1;
   for (int inner = dim + 1; inner < x.shape.rank(); ++inner) stride *= x.shape[inner];
@@ -63,7 +63,7 @@ std::string entries_text(const TensorView& x, int dim, std::int64_t first, std::
   return text + "]";
 }
 
-void require_host(const TensorView& x) {
+void require_host(const ConstTensorView& x) {
   ensure(x.device.is_cpu(), "only tensors in host memory can be read as text or compared");
 }
 
@@ -75,7 +75,7 @@ double distance(double a, double b) {
 
 }  // namespace
 
-std::string to_text(const TensorView& x, std::int64_t most) {
+std::string to_text(const ConstTensorView& x, std::int64_t most) {
   require_host(x);
   ensure(most >= 1, "at least one entry of a dimension is shown");
   const std::string head = fmt::format("{} {}", name_of(x.dtype), x.shape.to_string());
@@ -92,7 +92,7 @@ std::string place_text(const Shape& shape, std::int64_t element) {
   return "[" + text + "]";
 }
 
-TensorComparison compare_tensors(const TensorView& a, const TensorView& b, const Tolerance& tolerance) {
+TensorComparison compare_tensors(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance) {
   require_host(a);
   require_host(b);
   ensure(a.shape == b.shape, "tensors of one shape are compared");
@@ -116,7 +116,7 @@ TensorComparison compare_tensors(const TensorView& a, const TensorView& b, const
   return result;
 }
 
-std::string first_difference(const TensorView& a, const TensorView& b, const Tolerance& tolerance) {
+std::string first_difference(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance) {
   if (a.shape != b.shape) return fmt::format("the shapes are {} and {}", a.shape.to_string(), b.shape.to_string());
   const TensorComparison found = compare_tensors(a, b, tolerance);
   if (found.differing == 0) return "";

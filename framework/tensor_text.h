@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <string>
 
-#include "framework/tensor.h"
+#include "framework/const_tensor_view.h"
 
 namespace ringtrain {
 
 /// Returns dtype, shape and elements, e.g. "float32 [2, 2]\n[[1, 2],\n [3, 4]]". Of a dimension that is longer than
 /// `most`, only its ends are shown.
-std::string to_text(const TensorView& x, std::int64_t most = 8);
+std::string to_text(const ConstTensorView& x, std::int64_t most = 8);
 
 /// Returns the place of an element that is counted through the flattened tensor, e.g. "[1, 0]".
 std::string place_text(const Shape& shape, std::int64_t element);
@@ -35,10 +35,10 @@ struct TensorComparison {
 };
 
 /// Compares two tensors, which may differ in dtype. Requires equal shapes.
-TensorComparison compare_tensors(const TensorView& a, const TensorView& b, const Tolerance& tolerance = {});
+TensorComparison compare_tensors(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance = {});
 
 /// Returns where the tensors first differ, in a sentence with place, values and counts; "" if they agree. Tensors of
 /// two shapes differ.
-std::string first_difference(const TensorView& a, const TensorView& b, const Tolerance& tolerance = {});
+std::string first_difference(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance = {});
 
 }  // namespace ringtrain

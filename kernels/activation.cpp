@@ -10,7 +10,7 @@ namespace ringtrain {
 using cpu::Sigmoid;
 using cpu::Vector;
 
-void swiglu_forward(Stream& stream, const TensorView& y, const TensorView& gate, const TensorView& up) {
+void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
   check_flat(gate, y, "swiglu gate is shaped as y");
   check_flat(up, y, "swiglu up is shaped as y");
   if constexpr (built_with_cuda) {
@@ -26,8 +26,8 @@ void swiglu_forward(Stream& stream, const TensorView& y, const TensorView& gate,
   });
 }
 
-void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const TensorView& dy,
-                     const TensorView& gate, const TensorView& up) {
+void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+                     const ConstTensorView& gate, const ConstTensorView& up) {
   check_flat(dgate, dy, "swiglu dgate is shaped as dy");
   check_flat(dup, dy, "swiglu dup is shaped as dy");
   check_flat(gate, dy, "swiglu gate is shaped as dy");
@@ -64,7 +64,7 @@ Vector<T> gelu_argument_slope(Vector<T> x) {
 
 }  // namespace
 
-void gelu_forward(Stream& stream, const TensorView& y, const TensorView& x) {
+void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   check_flat(x, y, "gelu x is shaped as y");
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::gelu_forward(stream, y, x);
@@ -79,7 +79,7 @@ void gelu_forward(Stream& stream, const TensorView& y, const TensorView& x) {
   });
 }
 
-void gelu_backward(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& x) {
+void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x) {
   check_flat(dx, dy, "gelu dx is shaped as dy");
   check_flat(x, dy, "gelu x is shaped as dy");
   if constexpr (built_with_cuda) {

@@ -3,18 +3,19 @@
 // the memory of gate, dup that of up, dx that of x.
 #pragma once
 
+#include "framework/const_tensor_view.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
 
 namespace ringtrain {
 
 /// y = gate * sigmoid(gate) * up. y may be the memory of gate or up.
-void swiglu_forward(Stream& stream, const TensorView& y, const TensorView& gate, const TensorView& up);
-void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const TensorView& dy,
-                     const TensorView& gate, const TensorView& up);
+void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up);
+void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+                     const ConstTensorView& gate, const ConstTensorView& up);
 
 /// y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-void gelu_forward(Stream& stream, const TensorView& y, const TensorView& x);
-void gelu_backward(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& x);
+void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x);
+void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x);
 
 }  // namespace ringtrain

@@ -18,7 +18,7 @@ void check_state(const AttentionState& state) {
   ensure(state.m.dtype == state.o.dtype && state.l.dtype == state.o.dtype, "attention state has one dtype");
 }
 
-void check_tensor(const TensorView& x, const Shape& shape, DType dtype, const char* what) {
+void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what) {
   ensure(x.shape == shape && x.dtype == dtype, what);
 }
 
@@ -29,8 +29,8 @@ void check_finished(const AttentionState& state, const TensorView& out, const Te
 }
 
 /// Checks what forward and backward share and returns [Tq, Tk].
-std::array<std::int64_t, 2> check_call(const AttentionShape& shape, const TensorView& q, const TensorView& k,
-                                       const TensorView& v, const AttentionTokens& queries,
+std::array<std::int64_t, 2> check_call(const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+                                       const ConstTensorView& v, const AttentionTokens& queries,
                                        const AttentionTokens& keys) {
   const auto& [B, H, G, D, scale, mask, deterministic] = shape;
   ensure(B >= 0 && H >= 1 && G >= 1 && D >= 1 && H % G == 0, "attention heads divide by key/value heads");
@@ -77,8 +77,8 @@ std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape
   });
 }
 
-void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
-                       const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
+void attention_forward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+                       const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
                        const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace) {
   const auto [Tq, Tk] = check_call(shape, q, k, v, queries, keys);
   check_state(state);
@@ -122,7 +122,7 @@ void attention_finalize(Stream& stream, const AttentionState& state, const Tenso
   cpu::attention_finalize(stream.pool(), state, out, lse);
 }
 
-void attention_delta(Stream& stream, const TensorView& delta, const TensorView& dout, const TensorView& out) {
+void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorView& dout, const ConstTensorView& out) {
   ensure(out.shape.rank() == 4, "attention out is [B, T, H, D]");
   check_tensor(dout, out.shape, out.dtype, "attention dout is shaped as out");
   check_tensor(delta, {out.dim(0), out.dim(2), out.dim(1)}, accumulator(out.dtype), "attention delta is [B, H, T]");
@@ -132,10 +132,10 @@ void attention_delta(Stream& stream, const TensorView& delta, const TensorView& 
   cpu::attention_delta(stream.pool(), delta, dout, out);
 }
 
-void attention_backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
-                        const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
-                        const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq,
-                        const TensorView& dk, const TensorView& dv, const TensorView& workspace) {
+void attention_backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+                        const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
+                        const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
+                        const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace) {
   const auto [Tq, Tk] = check_call(shape, q, k, v, queries, keys);
   const Shape rows{shape.B, shape.H, Tq};
   check_tensor(dout, q.shape, q.dtype, "attention dout is shaped as q");

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 
+#include "framework/const_tensor_view.h"
 #include "framework/sequence/segments.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
@@ -61,8 +62,8 @@ struct AttentionPhase {
 
 /// Adds the block k[B, Tk, G, D], v[B, Tk, G, D] to the state of q[B, Tq, H, D]. FlashAttention-2, Algorithm 1.
 /// workspace: uint8, at least attention_workspace_bytes; its content does not matter before or after.
-void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
-                       const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
+void attention_forward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+                       const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
                        const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace);
 
 /// out[B, Tq, H, D] = o / l; lse[B, H, Tq] = m + log(l). out may be o's memory if it has its dtype, lse may be m's.
@@ -70,13 +71,13 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const Tensor
 void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse);
 
 /// delta[B, H, Tq] = sum over D of dout * out (both [B, Tq, H, D]). FlashAttention-2, Algorithm 2, line 4.
-void attention_delta(Stream& stream, const TensorView& delta, const TensorView& dout, const TensorView& out);
+void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorView& dout, const ConstTensorView& out);
 
 /// Adds one block's share to dq[B, Tq, H, D], dk[B, Tk, G, D], dv[B, Tk, G, D], from dout[B, Tq, H, D] and the global
 /// lse and delta [B, H, Tq]. FlashAttention-2, Algorithm 2.
-void attention_backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
-                        const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
-                        const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq,
-                        const TensorView& dk, const TensorView& dv, const TensorView& workspace);
+void attention_backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+                        const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
+                        const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
+                        const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace);
 
 }  // namespace ringtrain

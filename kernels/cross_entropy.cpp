@@ -53,8 +53,8 @@ double exponentials(R* row, std::int64_t V, R shift) {
 
 }  // namespace
 
-void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const TensorView& labels,
-                   const TensorView& weights, double denominator, bool gradient) {
+void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const ConstTensorView& labels,
+                   const ConstTensorView& weights, double denominator, bool gradient) {
   ensure(logits.shape.rank() == 2, "cross_entropy logits are [n, V]");
   const std::int64_t n = logits.dim(0), V = logits.dim(1);
   check_tensor(nll, {n}, DType::float64, "cross_entropy nll is float64 [n]");
@@ -91,8 +91,8 @@ void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& n
   });
 }
 
-void weighted_sum(Stream& stream, const TensorView& result, const TensorView& values, const TensorView& weights,
-                  const TensorView& labels, bool accumulate) {
+void weighted_sum(Stream& stream, const TensorView& result, const ConstTensorView& values,
+                  const ConstTensorView& weights, const ConstTensorView& labels, bool accumulate) {
   const std::int64_t n = values.numel();
   check_tensor(result, {1}, DType::float64, "weighted_sum has one float64 result");
   check_tensor(values, {n}, DType::float64, "weighted_sum values are float64 [n]");

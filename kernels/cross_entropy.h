@@ -1,6 +1,7 @@
 // Softmax cross-entropy on a chunk of n tokens whose gradient is made in the same pass, in place of the logits.
 #pragma once
 
+#include "framework/const_tensor_view.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
 
@@ -10,11 +11,11 @@ namespace ringtrain {
 /// If gradient: logits[n, V] becomes (softmax(logits) - onehot(label)) * weights[n] / denominator, 0 where the label is
 /// -1 (also when its weight is not 0) and where the weight is 0. labels: int32 [n], -1 or in [0, V); weights: the
 /// accumulator of logits' dtype.
-void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const TensorView& labels,
-                   const TensorView& weights, double denominator, bool gradient);
+void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const ConstTensorView& labels,
+                   const ConstTensorView& weights, double denominator, bool gradient);
 
 /// Return into result[1] (float64) the sum of values[n] (float64) * weights[n] over labels >= 0, in a fixed tree.
-void weighted_sum(Stream& stream, const TensorView& result, const TensorView& values, const TensorView& weights,
-                  const TensorView& labels, bool accumulate);
+void weighted_sum(Stream& stream, const TensorView& result, const ConstTensorView& values,
+                  const ConstTensorView& weights, const ConstTensorView& labels, bool accumulate);
 
 }  // namespace ringtrain

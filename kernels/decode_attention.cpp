@@ -122,8 +122,8 @@ std::int64_t decode_attention_workspace(const AttentionShape& shape, std::int64_
   return pieces_of(T) * shape.H * (shape.D + 2);
 }
 
-void decode_attention(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
-                      const TensorView& v, const AttentionState& state, const TensorView& workspace) {
+void decode_attention(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+                      const ConstTensorView& v, const AttentionState& state, const TensorView& workspace) {
   const std::int64_t H = shape.H, G = shape.G, D = shape.D, keys = k.dim(0), pieces = pieces_of(keys);
   ensure(!stream.on_cuda(), "decode attention runs on a CPU");
   ensure(shape.B == 1 && G >= 1 && H % G == 0,

@@ -14,8 +14,8 @@ std::int64_t decode_attention_workspace(const AttentionShape& shape, std::int64_
 
 /// Sets state (B = 1, one query: o [1, 1, H, D], m and l [1, H, 1]) to that of q[H, D] over the keys k[T, G, D] and the
 /// values v[T, G, D], all of which it sees; T may be 0. One dtype. workspace: rank 1, its content does not matter.
-void decode_attention(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
-                      const TensorView& v, const AttentionState& state, const TensorView& workspace);
+void decode_attention(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+                      const ConstTensorView& v, const AttentionState& state, const TensorView& workspace);
 
 /// Makes `into` the state of the keys of both, for the same queries.
 void combine_attention(Stream& stream, const AttentionState& into, const AttentionState& other);

@@ -24,12 +24,12 @@ void fill(Stream& stream, const TensorView& x, double value) {
   });
 }
 
-void copy(Stream& stream, const TensorView& y, const TensorView& x) {
+void copy(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   copy_in_order(stream, y, x);
   if (stream.on_cuda() && y.device.is_cpu() && y.numel() > 0) stream.synchronize();
 }
 
-void copy_in_order(Stream& stream, const TensorView& y, const TensorView& x) {
+void copy_in_order(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   check_flat(x, y, "copy joins tensors of one size and dtype");
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::copy_in_order(stream, y, x);
@@ -43,7 +43,7 @@ void copy_in_order(Stream& stream, const TensorView& y, const TensorView& x) {
                   });
 }
 
-void convert(Stream& stream, const TensorView& y, const TensorView& x) {
+void convert(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   ensure(y.numel() == x.numel(), "convert joins tensors of one size");
   if (y.data == x.data && y.dtype == x.dtype) return;
   if constexpr (built_with_cuda) {
@@ -52,7 +52,7 @@ void convert(Stream& stream, const TensorView& y, const TensorView& x) {
   copy(stream, y, x);
 }
 
-void add(Stream& stream, const TensorView& y, const TensorView& x) {
+void add(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   check_flat(x, y, "add joins tensors of one size and dtype");
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::add(stream, y, x);
@@ -64,7 +64,7 @@ void add(Stream& stream, const TensorView& y, const TensorView& x) {
   });
 }
 
-void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& x, bool accumulate) {
+void sum_of_squares(Stream& stream, const TensorView& result, const ConstTensorView& x, bool accumulate) {
   ensure(result.numel() == 1 && result.dtype == DType::float64, "sum_of_squares has one float64 result");
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::sum_of_squares(stream, result, x, accumulate);

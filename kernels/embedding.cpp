@@ -12,7 +12,7 @@ namespace ringtrain {
 
 namespace {
 
-void check_call(const TensorView& y, const TensorView& ids, const TensorView& table, DType table_dtype) {
+void check_call(const ConstTensorView& y, const ConstTensorView& ids, const ConstTensorView& table, DType table_dtype) {
   ensure(table.shape.rank() == 2, "embedding table is [rows, C]");
   check_tensor(ids, {ids.numel()}, DType::int32, "embedding ids are int32 [T]");
   check_tensor(y, {ids.numel(), table.dim(1)}, y.dtype, "embedding y is [T, C]");
@@ -21,7 +21,7 @@ void check_call(const TensorView& y, const TensorView& ids, const TensorView& ta
 
 }  // namespace
 
-void embedding_forward(Stream& stream, const TensorView& y, const TensorView& ids, const TensorView& table,
+void embedding_forward(Stream& stream, const TensorView& y, const ConstTensorView& ids, const ConstTensorView& table,
                        bool accumulate) {
   check_call(y, ids, table, y.dtype);
   const std::int64_t C = table.dim(1);
@@ -44,7 +44,8 @@ void embedding_forward(Stream& stream, const TensorView& y, const TensorView& id
   });
 }
 
-void embedding_backward(Stream& stream, const TensorView& dtable, const TensorView& ids, const TensorView& dy) {
+void embedding_backward(Stream& stream, const TensorView& dtable, const ConstTensorView& ids,
+                        const ConstTensorView& dy) {
   check_call(dy, ids, dtable, accumulator(dy.dtype));
   const std::int64_t C = dtable.dim(1), tokens = ids.numel();
   constexpr std::int64_t columns = 64;

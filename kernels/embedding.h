@@ -2,15 +2,17 @@
 // [rows, C]; y, dy: [T, C]. One dtype, but dtable is of its accumulator.
 #pragma once
 
+#include "framework/const_tensor_view.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
 
 namespace ringtrain {
 
 /// y[t] = table[ids[t]], or += if accumulate.
-void embedding_forward(Stream& stream, const TensorView& y, const TensorView& ids, const TensorView& table,
+void embedding_forward(Stream& stream, const TensorView& y, const ConstTensorView& ids, const ConstTensorView& table,
                        bool accumulate);
 /// dtable[ids[t]] += dy[t], tokens in order (cut by columns, so that no two tasks add to one element).
-void embedding_backward(Stream& stream, const TensorView& dtable, const TensorView& ids, const TensorView& dy);
+void embedding_backward(Stream& stream, const TensorView& dtable, const ConstTensorView& ids,
+                        const ConstTensorView& dy);
 
 }  // namespace ringtrain

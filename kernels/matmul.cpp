@@ -19,7 +19,8 @@ struct Sizes {
 };
 
 /// w, bias: in x's dtype weights, in its accumulator their gradients.
-Sizes check_call(const TensorView& x, const TensorView& w, const TensorView& y, const TensorView& bias, DType w_dtype) {
+Sizes check_call(const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& y,
+                 const ConstTensorView& bias, DType w_dtype) {
   ensure(x.shape.rank() == 2 && w.shape.rank() == 2, "a linear layer's x is [T, I] and its w [O, I]");
   const Sizes sizes{x.dim(0), x.dim(1), w.dim(0)};
   check_tensor(w, {sizes.O, sizes.I}, w_dtype, "a linear layer's w is [O, I]");
@@ -30,8 +31,8 @@ Sizes check_call(const TensorView& x, const TensorView& w, const TensorView& y, 
 
 }  // namespace
 
-void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, const TensorView& w,
-                    const TensorView& bias) {
+void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
+                    const ConstTensorView& bias) {
   const auto [T, I, O] = check_call(x, w, y, bias, x.dtype);
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::linear_forward(stream, y, x, w, bias);
@@ -53,7 +54,7 @@ void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, co
   });
 }
 
-void linear_backward_input(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& w,
+void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,
                            bool accumulate) {
   const auto [T, I, O] = check_call(dx, w, dy, {}, dx.dtype);
   if constexpr (built_with_cuda) {
@@ -67,8 +68,8 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const TensorVie
   });
 }
 
-void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const TensorView& dy,
-                            const TensorView& x) {
+void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
+                            const ConstTensorView& x) {
   const auto [T, I, O] = check_call(x, dw, dy, dbias, accumulator(x.dtype));
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::linear_backward_weight(stream, dw, dbias, dy, x);

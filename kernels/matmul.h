@@ -9,21 +9,22 @@
 // double, and is rounded once a call.
 #pragma once
 
+#include "framework/const_tensor_view.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
 
 namespace ringtrain {
 
 /// y[T, O] = x[T, I] w[O, I]^T + bias[O]. bias may be empty. Overwrites y.
-void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, const TensorView& w,
-                    const TensorView& bias);
+void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
+                    const ConstTensorView& bias);
 
 /// dx[T, I] = dy[T, O] w[O, I], or += if accumulate.
-void linear_backward_input(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& w,
+void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,
                            bool accumulate);
 
 /// dw[O, I] += dy[T, O]^T x[T, I]; dbias[O] += sum over T of dy. dbias may be empty. Parameter gradients always add.
-void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const TensorView& dy,
-                            const TensorView& x);
+void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
+                            const ConstTensorView& x);
 
 }  // namespace ringtrain

@@ -19,7 +19,8 @@ struct Sizes {
 };
 
 /// w: in x's dtype a weight, in its accumulator a weight's gradient.
-Sizes check_call(const TensorView& x, const TensorView& y, const TensorView& w, DType w_dtype, const TensorView& rstd) {
+Sizes check_call(const ConstTensorView& x, const ConstTensorView& y, const ConstTensorView& w, DType w_dtype,
+                 const ConstTensorView& rstd) {
   ensure(x.shape.rank() == 2, "a norm's x is [T, C]");
   const std::int64_t T = x.dim(0), C = x.dim(1);
   check_tensor(y, x.shape, x.dtype, "a norm's x, y, dx and dy are [T, C]");
@@ -30,8 +31,8 @@ Sizes check_call(const TensorView& x, const TensorView& y, const TensorView& w, 
 
 }  // namespace
 
-void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const TensorView& x,
-                     const TensorView& w, double eps) {
+void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
+                     const ConstTensorView& w, double eps) {
   const auto [T, C] = check_call(x, y, w, x.dtype, rstd);
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps);
@@ -54,8 +55,9 @@ void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd
 }
 
 // With n = x rstd (the normalised row) and g = dy w: dx = rstd (g - n mean(g n)), dw = sum over tokens of dy n.
-void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& dy,
-                      const TensorView& x, const TensorView& w, const TensorView& rstd, bool accumulate) {
+void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
+                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd,
+                      bool accumulate) {
   const auto [T, C] = check_call(x, dx, w, x.dtype, rstd);
   check_call(x, dy, dw, accumulator(x.dtype), rstd);
   if constexpr (built_with_cuda) {
@@ -84,7 +86,7 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
 }
 
 void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
-                       const TensorView& x, const TensorView& w, const TensorView& b, double eps) {
+                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps) {
   const auto [T, C] = check_call(x, y, w, x.dtype, rstd);
   check_call(x, y, b, x.dtype, mean);
   if constexpr (built_with_cuda) {
@@ -113,8 +115,8 @@ void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& me
 
 // With n = (x - mean) rstd and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum of dy n, db = sum of dy.
 void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
-                        const TensorView& dy, const TensorView& x, const TensorView& w, const TensorView& mean,
-                        const TensorView& rstd, bool accumulate) {
+                        const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
+                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate) {
   const auto [T, C] = check_call(x, dx, w, x.dtype, rstd);
   check_call(x, dy, dw, accumulator(x.dtype), mean);
   check_call(x, dy, db, accumulator(x.dtype), rstd);

@@ -5,22 +5,23 @@
 // communication.
 #pragma once
 
+#include "framework/const_tensor_view.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
 
 namespace ringtrain {
 
 /// y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps).
-void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const TensorView& x,
-                     const TensorView& w, double eps);
-void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& dy,
-                      const TensorView& x, const TensorView& w, const TensorView& rstd, bool accumulate);
+void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
+                     const ConstTensorView& w, double eps);
+void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
+                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate);
 
 /// y = (x - mean) * rstd * w + b.
 void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
-                       const TensorView& x, const TensorView& w, const TensorView& b, double eps);
+                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps);
 void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
-                        const TensorView& dy, const TensorView& x, const TensorView& w, const TensorView& mean,
-                        const TensorView& rstd, bool accumulate);
+                        const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
+                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate);
 
 }  // namespace ringtrain

@@ -121,7 +121,7 @@ RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScaling
   return frequencies;
 }
 
-void rope_table(Stream& stream, const TensorView& table, const TensorView& positions,
+void rope_table(Stream& stream, const TensorView& table, const ConstTensorView& positions,
                 const RopeFrequencies& frequencies) {
   const auto half = static_cast<std::int64_t>(frequencies.inverse.size());
   check_tensor(positions, {positions.numel()}, DType::int32, "rotary positions are int32 [T]");
@@ -147,7 +147,7 @@ void rope_table(Stream& stream, const TensorView& table, const TensorView& posit
 
 namespace {
 
-void check_call(const TensorView& x, const TensorView& table) {
+void check_call(const ConstTensorView& x, const ConstTensorView& table) {
   ensure(x.shape.rank() == 3, "rotary x is [T, H, D]");
   ensure(x.dim(2) % 2 == 0, "a rotary head has an even number of elements");
   check_tensor(table, {x.dim(0), x.dim(2)}, accumulator(x.dtype), "rope table is [T, D]");
@@ -155,7 +155,7 @@ void check_call(const TensorView& x, const TensorView& table) {
 
 /// y = x rotated by the table's angles (direction 1) or back (-1); y may be x.
 template <int direction>
-void rotate(Stream& stream, const TensorView& y, const TensorView& x, const TensorView& table) {
+void rotate(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& table) {
   const std::int64_t tokens = x.dim(0), H = x.dim(1), D = x.dim(2), half = D / 2;
   dispatch_float(x.dtype, [&]<class T>() {
     T* const to = y.as<T>();
@@ -176,7 +176,7 @@ void rotate(Stream& stream, const TensorView& y, const TensorView& x, const Tens
 
 }  // namespace
 
-void rope_forward(Stream& stream, const TensorView& x, const TensorView& table) {
+void rope_forward(Stream& stream, const TensorView& x, const ConstTensorView& table) {
   check_call(x, table);
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::rope_forward(stream, x, table);
@@ -184,7 +184,8 @@ void rope_forward(Stream& stream, const TensorView& x, const TensorView& table) 
   rotate<1>(stream, x, x, table);
 }
 
-void rope_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table) {
+void rope_backward(Stream& stream, const TensorView& dx, const ConstTensorView& gradient,
+                   const ConstTensorView& table) {
   check_call(dx, table);
   check_tensor(gradient, dx.shape, accumulator(dx.dtype), "rotary gradient is [T, H, D]");
   if constexpr (built_with_cuda) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/config/config.h"
+#include "framework/const_tensor_view.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
 
@@ -30,13 +31,13 @@ RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScaling
 
 /// table[T, D] (the accumulator of the dtype of what it rotates) = cos of the D/2 angles, then sin, of positions[T]
 /// (int32); angles are computed in double.
-void rope_table(Stream& stream, const TensorView& table, const TensorView& positions,
+void rope_table(Stream& stream, const TensorView& table, const ConstTensorView& positions,
                 const RopeFrequencies& frequencies);
 
 /// Rotates x[T, H, D] in place.
-void rope_forward(Stream& stream, const TensorView& x, const TensorView& table);
+void rope_forward(Stream& stream, const TensorView& x, const ConstTensorView& table);
 /// dx[T, H, D] = gradient[T, H, D] rotated back (the transpose of forward). gradient is of dx's accumulator; where that
 /// is the same dtype, it may be the same memory.
-void rope_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table);
+void rope_backward(Stream& stream, const TensorView& dx, const ConstTensorView& gradient, const ConstTensorView& table);
 
 }  // namespace ringtrain

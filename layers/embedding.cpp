@@ -16,7 +16,7 @@ void Embedding::forward(Stream& stream, const DeviceBatch& batch, const TensorVi
   dump(stream, {.name = "embedding"}, x);
 }
 
-void Embedding::backward(Stream& stream, const DeviceBatch& batch, const TensorView& dx) const {
+void Embedding::backward(Stream& stream, const DeviceBatch& batch, const ConstTensorView& dx) const {
   const Span span(stream.trace(), "embedding backward");
   dump(stream, {.name = "embedding", .gradient = true}, dx);
   embedding_backward(stream, parameters_->gradient(tokens_), batch.token_ids(), dx);

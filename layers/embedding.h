@@ -2,6 +2,7 @@
 // nothing.
 #pragma once
 
+#include "framework/const_tensor_view.h"
 #include "layers/device_batch.h"
 #include "layers/model_parameters.h"
 
@@ -15,7 +16,7 @@ class Embedding {
   /// x[n, C] = the residual stream before the first block.
   void forward(Stream& stream, const DeviceBatch& batch, const TensorView& x) const;
   /// Adds dx[n, C] to the tables' gradients.
-  void backward(Stream& stream, const DeviceBatch& batch, const TensorView& dx) const;
+  void backward(Stream& stream, const DeviceBatch& batch, const ConstTensorView& dx) const;
 
  private:
   static constexpr int bucket = 0;

@@ -52,7 +52,7 @@ Feedforward::Chunk Feedforward::chunk_of(const BlockTensors& t, std::int64_t beg
   return c;
 }
 
-void Feedforward::dump_rows(Stream& stream, const char* name, const Chunk& c, const TensorView& x,
+void Feedforward::dump_rows(Stream& stream, const char* name, const Chunk& c, const ConstTensorView& x,
                             bool gradient) const {
   dump(stream, {.name = name, .layer = layer_, .gradient = gradient, .first_row = c.begin}, x);
 }

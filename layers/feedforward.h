@@ -51,7 +51,8 @@ class Feedforward {
   void expand(Stream& stream, const Chunk& c) const;
   void activate(Stream& stream, const Chunk& c) const;
   /// Takes a chunk's rows of a tensor, or of its gradient, into the stream's dump, if there is one.
-  void dump_rows(Stream& stream, const char* name, const Chunk& c, const TensorView& x, bool gradient = false) const;
+  void dump_rows(Stream& stream, const char* name, const Chunk& c, const ConstTensorView& x,
+                 bool gradient = false) const;
 
   int layer_;
   bool gated_;

@@ -42,16 +42,16 @@ Head::Chunk Head::chunk_from(std::int64_t begin, std::int64_t tokens) const {
           .nll = nll_.view().prefix({n})};
 }
 
-void Head::project(Stream& stream, const TensorView& x, const Chunk& c) const {
+void Head::project(Stream& stream, const ConstTensorView& x, const Chunk& c) const {
   norm_.forward(stream, c.normed, c.statistics, x.rows(c.begin, c.end));
   dump(stream, {.name = "final_norm", .first_row = c.begin}, c.normed);
   head_.forward(stream, c.logits, c.normed);
   dump(stream, {.name = "logits", .first_row = c.begin}, c.logits);
 }
 
-void Head::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x, const Chunk& c, double denominator,
-                   bool gradient) {
-  const TensorView labels = batch.labels().rows(c.begin, c.end), weights = batch.weights().rows(c.begin, c.end);
+void Head::forward(Stream& stream, const DeviceBatch& batch, const ConstTensorView& x, const Chunk& c,
+                   double denominator, bool gradient) {
+  const ConstTensorView labels = batch.labels().rows(c.begin, c.end), weights = batch.weights().rows(c.begin, c.end);
   project(stream, x, c);
   cross_entropy(stream, c.logits, c.nll, labels, weights, denominator, gradient);
   dump(stream, {.name = "nll", .first_row = c.begin}, c.nll);
@@ -60,7 +60,7 @@ void Head::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x
   loss_sum_is_set_ = true;
 }
 
-void Head::train(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& dx,
+void Head::train(Stream& stream, const DeviceBatch& batch, const ConstTensorView& x, const TensorView& dx,
                  double denominator) {
   const Span span(stream.trace(), "head");
   const Weights weights(*this);
@@ -77,7 +77,7 @@ void Head::train(Stream& stream, const DeviceBatch& batch, const TensorView& x, 
   }
 }
 
-void Head::evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& nll) {
+void Head::evaluate(Stream& stream, const DeviceBatch& batch, const ConstTensorView& x, const TensorView& nll) {
   const Span span(stream.trace(), "head");
   const Weights weights(*this);
   const std::int64_t tokens = x.dim(0);
@@ -92,7 +92,7 @@ void Head::evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& 
   }
 }
 
-TensorView Head::logits(Stream& stream, const TensorView& x) {
+TensorView Head::logits(Stream& stream, const ConstTensorView& x) {
   const Span span(stream.trace(), "head");
   const Weights weights(*this);
   ensure(x.dim(0) <= chunk_, "logits exist for a chunk of tokens at most");

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "framework/const_tensor_view.h"
 #include "layers/device_batch.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
@@ -19,13 +20,14 @@ class Head {
        Parameters& parameters, const ModelIds& ids);
 
   /// Forward and backward: adds to the loss sum and to the weights' gradients; dx[n, C] = the gradient of x[n, C].
-  void train(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& dx, double denominator);
+  void train(Stream& stream, const DeviceBatch& batch, const ConstTensorView& x, const TensorView& dx,
+             double denominator);
   /// Forward: adds to the loss sum. nll: empty, or float64 [n] on the host that receives each token's when the
   /// stream has got here.
-  void evaluate(Stream& stream, const DeviceBatch& batch, const TensorView& x, const TensorView& nll);
+  void evaluate(Stream& stream, const DeviceBatch& batch, const ConstTensorView& x, const TensorView& nll);
 
   /// Return the logits [n, V] of x[n, C], n no more than a loss chunk: scratch of the head, until its next call.
-  TensorView logits(Stream& stream, const TensorView& x);
+  TensorView logits(Stream& stream, const ConstTensorView& x);
 
   /// Return the sum of weight * nll since the last call, and reset it.
   double take_loss_sum(Stream& stream);
@@ -47,10 +49,10 @@ class Head {
     std::optional<WeightsGuard> embedding;
   };
   /// Fills c.logits.
-  void project(Stream& stream, const TensorView& x, const Chunk& c) const;
+  void project(Stream& stream, const ConstTensorView& x, const Chunk& c) const;
   Chunk chunk_from(std::int64_t begin, std::int64_t tokens) const;
   /// Fills logits and nll; with gradient: logits becomes its own.
-  void forward(Stream& stream, const DeviceBatch& batch, const TensorView& x, const Chunk& c, double denominator,
+  void forward(Stream& stream, const DeviceBatch& batch, const ConstTensorView& x, const Chunk& c, double denominator,
                bool gradient);
 
   Parameters* parameters_;

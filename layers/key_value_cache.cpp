@@ -43,7 +43,7 @@ void KeyValueCache::begin(const SegmentList& segments) {
   ensure(count_ <= capacity_, "the prompt's tokens fit into the cache");
 }
 
-void KeyValueCache::store(Stream& stream, int layer, const TensorView& key_value) {
+void KeyValueCache::store(Stream& stream, int layer, const ConstTensorView& key_value) {
   for (int half = 0; half < 2; ++half) {
     copy(stream, tokens(layer, half, 0, count_), key_value.rows(half, half + 1).reshape({count_, shape_.G, shape_.D}));
   }
@@ -94,7 +94,7 @@ std::int64_t KeyValueCache::first_visible(int layer) const {
   return first;
 }
 
-void KeyValueCache::attend(Stream& stream, int layer, const TensorView& query, const TensorView& key_value,
+void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& query, const ConstTensorView& key_value,
                            const TensorView& out) {
   const Span span(stream.trace(), "decode attention");
   const Shape own{1, shape_.G, shape_.D};

@@ -28,14 +28,15 @@ class KeyValueCache {
   /// Forgets all. segments: where the prompt's tokens of this rank stand.
   void begin(const SegmentList& segments);
   /// Keeps a layer's keys and values of those: key_value is [2, 1, T, G, D], keys (rotated) first.
-  void store(Stream& stream, int layer, const TensorView& key_value);
+  void store(Stream& stream, int layer, const ConstTensorView& key_value);
 
   /// Goes on with the token at a position after all others. All ranks say the same, and the ranks take new tokens in
   /// turn.
   void begin_token(std::int64_t position);
   /// out[1, H * D] = the attention of the new token's query[1, H * D] over all tokens, its own included; key_value
   /// [2, 1, 1, G, D] is its own. Every rank has the same query, and gets the same bits. Collective over the ring.
-  void attend(Stream& stream, int layer, const TensorView& query, const TensorView& key_value, const TensorView& out);
+  void attend(Stream& stream, int layer, const ConstTensorView& query, const ConstTensorView& key_value,
+              const TensorView& out);
 
  private:
   /// Return the first local token that a query at the newest position sees under a layer's mask.

@@ -11,16 +11,16 @@ class Linear {
   Linear(const Parameters& parameters, const LinearIds& ids) : parameters_(&parameters), ids_(ids) {}
 
   /// y[n, O] = x[n, I] W^T + b.
-  void forward(Stream& stream, const TensorView& y, const TensorView& x) const {
+  void forward(Stream& stream, const TensorView& y, const ConstTensorView& x) const {
     linear_forward(stream, y, x, parameters_->weight(ids_.weight),
                    ids_.bias >= 0 ? parameters_->weight(ids_.bias) : TensorView{});
   }
   /// dx[n, I] = dy[n, O] W, or += if accumulate.
-  void backward_input(Stream& stream, const TensorView& dx, const TensorView& dy, bool accumulate) const {
+  void backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, bool accumulate) const {
     linear_backward_input(stream, dx, dy, parameters_->weight(ids_.weight), accumulate);
   }
   /// Adds dy^T x to W's gradient and the sum of dy to b's.
-  void backward_weight(Stream& stream, const TensorView& dy, const TensorView& x) const {
+  void backward_weight(Stream& stream, const ConstTensorView& dy, const ConstTensorView& x) const {
     linear_backward_weight(stream, parameters_->gradient(ids_.weight),
                            ids_.bias >= 0 ? parameters_->gradient(ids_.bias) : TensorView{}, dy, x);
   }

@@ -5,15 +5,17 @@
 namespace ringtrain {
 
 namespace {
-TensorView rstd_of(const TensorView& statistics, std::int64_t n) {
+template <class View>
+View rstd_of(const View& statistics, std::int64_t n) {
   return statistics.flat(0, n);
 }
-TensorView mean_of(const TensorView& statistics, std::int64_t n) {
+template <class View>
+View mean_of(const View& statistics, std::int64_t n) {
   return statistics.flat(n, 2 * n);
 }
 }  // namespace
 
-void Norm::forward(Stream& stream, const TensorView& y, const TensorView& statistics, const TensorView& x) const {
+void Norm::forward(Stream& stream, const TensorView& y, const TensorView& statistics, const ConstTensorView& x) const {
   const std::int64_t n = x.dim(0);
   const TensorView w = parameters_->weight(ids_.weight);
   if (kind_ == NormKind::layer_norm) {
@@ -24,8 +26,8 @@ void Norm::forward(Stream& stream, const TensorView& y, const TensorView& statis
   }
 }
 
-void Norm::backward(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& x,
-                    const TensorView& statistics, bool accumulate) const {
+void Norm::backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x,
+                    const ConstTensorView& statistics, bool accumulate) const {
   const std::int64_t n = x.dim(0);
   const TensorView w = parameters_->weight(ids_.weight), dw = parameters_->gradient(ids_.weight);
   if (kind_ == NormKind::layer_norm) {

@@ -2,6 +2,7 @@
 // Keeps nothing: backward is given the statistics, which forward makes again where they are needed.
 #pragma once
 
+#include "framework/const_tensor_view.h"
 #include "framework/stream.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
@@ -17,10 +18,10 @@ class Norm {
   static std::int64_t statistics_per_token(NormKind kind) { return kind == NormKind::layer_norm ? 2 : 1; }
 
   /// y[n, C] = norm(x[n, C]); fills statistics (at least statistics_per_token * n elements).
-  void forward(Stream& stream, const TensorView& y, const TensorView& statistics, const TensorView& x) const;
+  void forward(Stream& stream, const TensorView& y, const TensorView& statistics, const ConstTensorView& x) const;
   /// dx[n, C] = the gradient, or += if accumulate; adds to the weights' gradients. statistics: of forward, of this x.
-  void backward(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& x,
-                const TensorView& statistics, bool accumulate) const;
+  void backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x,
+                const ConstTensorView& statistics, bool accumulate) const;
 
  private:
   const Parameters* parameters_;

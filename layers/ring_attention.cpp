@@ -95,11 +95,11 @@ void RingAttention::restore(Stream& stream, const DeviceBatch& batch, const Bloc
   add_to_residual(stream, t);
 }
 
-void RingAttention::dump_tensor(Stream& stream, const char* name, const TensorView& x) const {
+void RingAttention::dump_tensor(Stream& stream, const char* name, const ConstTensorView& x) const {
   dump(stream, {.name = name, .layer = layer_}, x);
 }
 
-void RingAttention::dump_gradient(Stream& stream, const char* name, const TensorView& x) const {
+void RingAttention::dump_gradient(Stream& stream, const char* name, const ConstTensorView& x) const {
   dump(stream, {.name = name, .layer = layer_, .gradient = true}, x);
 }
 

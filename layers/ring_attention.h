@@ -42,8 +42,8 @@ class RingAttention {
   std::int64_t flops(std::int64_t pairs, std::int64_t products) const;
   void add_to_residual(Stream& stream, const BlockTensors& t) const;
   /// Takes a tensor, or its gradient, into the stream's dump, if there is one.
-  void dump_tensor(Stream& stream, const char* name, const TensorView& x) const;
-  void dump_gradient(Stream& stream, const char* name, const TensorView& x) const;
+  void dump_tensor(Stream& stream, const char* name, const ConstTensorView& x) const;
+  void dump_gradient(Stream& stream, const char* name, const ConstTensorView& x) const;
 
   AttentionShape shape_;  // B is set by micro-batch
   Norm norm_, query_norm_, key_norm_;

@@ -155,12 +155,12 @@ class RingAttentionCase {
   AttentionTokens tokens_of(const RingStep& step) const {
     return {segments_[static_cast<std::size_t>(step.owner)], {}};
   }
-  void meet(const TensorView& k, const TensorView& v, const AttentionTokens& keys, bool first, bool last) {
+  void meet(const ConstTensorView& k, const ConstTensorView& v, const AttentionTokens& keys, bool first, bool last) {
     attention_forward(stream_, shape_, q_, k, v, own_, keys, {o_, lse_, l_},
                       {.init = first, .finalize = last, .out = out_, .lse = lse_}, workspace_);
   }
-  void meet_backward(const TensorView& k, const TensorView& v, const AttentionTokens& keys, const TensorView& dk,
-                     const TensorView& dv) {
+  void meet_backward(const ConstTensorView& k, const ConstTensorView& v, const AttentionTokens& keys,
+                     const TensorView& dk, const TensorView& dv) {
     attention_backward(stream_, shape_, q_, k, v, dout_, lse_, delta_, own_, keys, dq_, dk, dv, workspace_);
   }
 

@@ -14,7 +14,7 @@ namespace ringtrain {
 namespace {
 
 /// Returns the elements of x in host memory, bfloat16 as the float32 of the same value.
-std::vector<std::byte> elements_of(const Stream& stream, const TensorView& x) {
+std::vector<std::byte> elements_of(const Stream& stream, const ConstTensorView& x) {
   std::vector<std::byte> bytes(x.bytes());
   if (bytes.empty()) return bytes;
   if (x.device.is_cpu()) {
@@ -68,7 +68,7 @@ void TensorDump::begin_micro_batch(std::vector<std::int64_t> rows) {
   seen_.clear();
 }
 
-void TensorDump::write(Stream& stream, const DumpLabel& label, const TensorView& x) {
+void TensorDump::write(Stream& stream, const DumpLabel& label, const ConstTensorView& x) {
   const int rank = x.shape.rank();
   ensure(rank >= 1 && rank <= 3, "a token-wise tensor has one to three dimensions");
   const std::int64_t rows = rank == 3 ? x.dim(0) * x.dim(2) : x.dim(0), width = rank == 1 ? 1 : x.dim(1);
@@ -103,7 +103,7 @@ void TensorDump::write(Stream& stream, const DumpLabel& label, const TensorView&
 }
 
 void TensorDump::write_slice(Stream& stream, const std::string& name, const Shape& shape, std::int64_t begin,
-                             const TensorView& part) {
+                             const ConstTensorView& part) {
   declare({.name = name, .kind = DumpKind::parameter, .shape = shape});
   if (part.numel() == 0) return;
   collect({.dataset = {.name = fmt::format("{}[{}]", name, begin),

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "framework/const_tensor_view.h"
 #include "framework/dump/dump_index.h"
 #include "framework/storage/hdf5_file.h"
 #include "framework/stream.h"
-#include "framework/tensor.h"
 
 namespace ringtrain {
 
@@ -43,11 +43,11 @@ class TensorDump {
   /// Takes tokens [first_row, first_row + n) of a token-wise tensor: x is [n], [n, W], or [B, H, T] for all tokens,
   /// which is written as [B * T, H]. Waits for the stream. Of a tensor that is computed again (recomputation in
   /// backward) the first counts; throws Error(internal) that names it if the second has other bits.
-  void write(Stream& stream, const DumpLabel& label, const TensorView& x);
+  void write(Stream& stream, const DumpLabel& label, const ConstTensorView& x);
   /// Takes elements [begin, begin + part.numel()) of a tensor of this shape. All ranks name it, and together they write
   /// each element once; part may be empty.
   void write_slice(Stream& stream, const std::string& name, const Shape& shape, std::int64_t begin,
-                   const TensorView& part);
+                   const ConstTensorView& part);
   /// Writes what was collected. Every token of every tensor must have come.
   void finish();
 
@@ -80,7 +80,7 @@ class TensorDump {
 };
 
 /// Takes a tensor into the stream's dump, if there is one.
-inline void dump(Stream& stream, const DumpLabel& label, const TensorView& x) {
+inline void dump(Stream& stream, const DumpLabel& label, const ConstTensorView& x) {
   if (TensorDump* const to = stream.dump()) [[unlikely]]
     to->write(stream, label, x);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "framework/const_tensor_view.h"
 #include "framework/stream.h"
 #include "kernels/attention.h"
 #include "kernels/cpu/attention_gemm.h"
@@ -66,6 +67,7 @@ void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte
 
 void attention_reset(ThreadPool& pool, const AttentionState& state);
 void attention_finalize(ThreadPool& pool, const AttentionState& state, const TensorView& out, const TensorView& lse);
-void attention_delta(ThreadPool& pool, const TensorView& delta, const TensorView& dout, const TensorView& out);
+void attention_delta(ThreadPool& pool, const TensorView& delta, const ConstTensorView& dout,
+                     const ConstTensorView& out);
 
 }  // namespace ringtrain::cpu

@@ -69,8 +69,8 @@ void attention_finalize(ThreadPool& pool, const AttentionState& state, const Ten
   });
 }
 
-void attention_delta(ThreadPool& pool, const TensorView& delta_view, const TensorView& dout_view,
-                     const TensorView& out_view) {
+void attention_delta(ThreadPool& pool, const TensorView& delta_view, const ConstTensorView& dout_view,
+                     const ConstTensorView& out_view) {
   dispatch_float(out_view.dtype, [&]<class T>() {
     const std::int64_t B = out_view.dim(0), Tq = out_view.dim(1), H = out_view.dim(2), D = out_view.dim(3);
     T* delta = delta_view.as<T>();

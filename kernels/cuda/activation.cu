@@ -53,27 +53,27 @@ struct GeluBackward {
 
 }  // namespace
 
-void swiglu_forward(Stream& stream, const TensorView& y, const TensorView& gate, const TensorView& up) {
+void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
   dispatch_storage(y.dtype, [&]<class T>() {
     map(stream.cuda(), y.numel(), SwigluForward{}, MapTensors<T, T, 1, 2>{{y.as<T>()}, {gate.as<T>(), up.as<T>()}});
   });
 }
 
-void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const TensorView& dy,
-                     const TensorView& gate, const TensorView& up) {
+void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+                     const ConstTensorView& gate, const ConstTensorView& up) {
   dispatch_storage(dy.dtype, [&]<class T>() {
     map(stream.cuda(), dy.numel(), SwigluBackward{},
         MapTensors<T, T, 2, 3>{{dgate.as<T>(), dup.as<T>()}, {dy.as<T>(), gate.as<T>(), up.as<T>()}});
   });
 }
 
-void gelu_forward(Stream& stream, const TensorView& y, const TensorView& x) {
+void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   dispatch_storage(y.dtype, [&]<class T>() {
     map(stream.cuda(), y.numel(), GeluForward{}, MapTensors<T, T, 1, 1>{{y.as<T>()}, {x.as<T>()}});
   });
 }
 
-void gelu_backward(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& x) {
+void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x) {
   dispatch_storage(dx.dtype, [&]<class T>() {
     map(stream.cuda(), dx.numel(), GeluBackward{}, MapTensors<T, T, 1, 2>{{dx.as<T>()}, {dy.as<T>(), x.as<T>()}});
   });

@@ -175,8 +175,8 @@ struct Weighted {
 
 }  // namespace
 
-void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const TensorView& labels,
-                   const TensorView& weights, double denominator, bool gradient) {
+void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const ConstTensorView& labels,
+                   const ConstTensorView& weights, double denominator, bool gradient) {
   ensure(logits.dim(1) <= INT32_MAX - 2 * row_threads * packs_under_way * 8, "a vocabulary's ids are int32");
   dispatch_storage(logits.dtype, [&]<class T>() {
     launch(stream.cuda(), cross_entropy_kernel<T>, blocks_for(logits.dim(0), 1), row_threads, 0, logits.as<T>(),
@@ -185,8 +185,8 @@ void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& n
   });
 }
 
-void weighted_sum(Stream& stream, const TensorView& result, const TensorView& values, const TensorView& weights,
-                  const TensorView& labels, bool accumulate) {
+void weighted_sum(Stream& stream, const TensorView& result, const ConstTensorView& values,
+                  const ConstTensorView& weights, const ConstTensorView& labels, bool accumulate) {
   sum_over_tree<1>(stream.cuda(), result.as<double>(), values.numel(), true, accumulate,
                    Weighted{values.as<double>(), weights.as<float>(), labels.as<std::int32_t>()});
 }

@@ -57,7 +57,7 @@ void fill(Stream& stream, const TensorView& x, double value) {
   });
 }
 
-void copy_in_order(Stream& stream, const TensorView& y, const TensorView& x) {
+void copy_in_order(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   if (x.numel() == 0) return;
   const cudaMemcpyKind kind = x.device.is_cpu()
                                   ? (y.device.is_cpu() ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice)
@@ -65,20 +65,20 @@ void copy_in_order(Stream& stream, const TensorView& y, const TensorView& x) {
   check(cudaMemcpyAsync(y.data, x.data, x.bytes(), kind, stream.cuda().stream()), "copying a tensor");
 }
 
-void convert(Stream& stream, const TensorView& y, const TensorView& x) {
+void convert(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   dispatch_storage(y.dtype, [&]<class To>() {
     using From = std::conditional_t<std::is_same_v<To, float>, bf16, float>;
     map(stream.cuda(), x.numel(), Convert{}, MapTensors<To, From, 1, 1>{{y.as<To>()}, {x.as<From>()}});
   });
 }
 
-void add(Stream& stream, const TensorView& y, const TensorView& x) {
+void add(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   dispatch_all(y.dtype, [&]<class T>() {
     map(stream.cuda(), y.numel(), Add<Compute<T>>{}, MapTensors<T, T, 1, 2>{{y.as<T>()}, {y.as<T>(), x.as<T>()}});
   });
 }
 
-void sum_of_squares(Stream& stream, const TensorView& result, const TensorView& x, bool accumulate) {
+void sum_of_squares(Stream& stream, const TensorView& result, const ConstTensorView& x, bool accumulate) {
   dispatch_all(x.dtype, [&]<class T>() {
     constexpr int W = pack_width<T>;
     sum_over_tree<W>(stream.cuda(), result.as<double>(), x.numel(), aligned_to(16, {x.data}), accumulate,
@@ -100,7 +100,7 @@ void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64
         }
       });
       // From memory that is not pinned: the call has read it when it returns.
-      copy_in_order(stream, x.flat(begin, begin + count), {numbers.data(), {count}, x.dtype, Device::cpu()});
+      copy_in_order(stream, x.flat(begin, begin + count), TensorView{numbers.data(), {count}, x.dtype, Device::cpu()});
     }
   });
 }

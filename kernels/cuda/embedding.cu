@@ -77,7 +77,8 @@ __global__ void __launch_bounds__(32 * segment_warps)
 }
 
 template <class T, int W>
-void look_up(Context& context, const TensorView& y, const TensorView& ids, const TensorView& table, bool accumulate) {
+void look_up(Context& context, const TensorView& y, const ConstTensorView& ids, const ConstTensorView& table,
+             bool accumulate) {
   const std::int64_t tokens = ids.numel(), C = table.dim(1);
   const auto across = static_cast<unsigned>(std::clamp<std::int64_t>((C / W + 31) / 32 * 32, 32, max_row_threads));
   const dim3 block(across, max_row_threads / across);
@@ -93,7 +94,7 @@ void add_rows(Context& context, float* dtable, const T* dy, const Sorted& tokens
 
 }  // namespace
 
-void embedding_forward(Stream& stream, const TensorView& y, const TensorView& ids, const TensorView& table,
+void embedding_forward(Stream& stream, const TensorView& y, const ConstTensorView& ids, const ConstTensorView& table,
                        bool accumulate) {
   dispatch_storage(y.dtype, [&]<class T>() {
     constexpr int W = pack_width<T>;
@@ -105,7 +106,8 @@ void embedding_forward(Stream& stream, const TensorView& y, const TensorView& id
   });
 }
 
-void embedding_backward(Stream& stream, const TensorView& dtable, const TensorView& ids, const TensorView& dy) {
+void embedding_backward(Stream& stream, const TensorView& dtable, const ConstTensorView& ids,
+                        const ConstTensorView& dy) {
   const std::int64_t tokens = ids.numel(), rows = dtable.dim(0), C = dtable.dim(1);
   if (C == 0) return;
   auto* const to = dtable.as<float>();

@@ -27,8 +27,9 @@ cudaDataType_t cuda_type(DType dtype) {
 }
 
 /// A column-major operand: `rows` x `columns` as it lies, rows next to each other; transposed: used the other way.
+template <class View>
 struct Matrix {
-  TensorView view;
+  View view;
   std::int64_t rows, columns;
   bool transposed;
 };
@@ -36,9 +37,10 @@ struct Matrix {
 /// D[m, n] = op(A)[m, k] op(B)[k, n] + beta D + bias[m]; what: for messages.
 struct Product {
   const char* what;
-  Matrix a, b, d;
+  Matrix<ConstTensorView> a, b;
+  Matrix<TensorView> d;
   std::int64_t m, n, k;
-  TensorView bias;  // may be empty
+  ConstTensorView bias;  // may be empty
   float beta;
 
   void check(cublasStatus_t status) const {
@@ -92,7 +94,8 @@ struct Descriptions {
   void set(const Product& product, cublasLtMatmulDescAttributes_t attribute, const T& value) {
     product.check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof(value)));
   }
-  static void describe(const Product& product, Layout& layout, const Matrix& matrix) {
+  template <class View>
+  static void describe(const Product& product, Layout& layout, const Matrix<View>& matrix) {
     product.check(cublasLtMatrixLayoutCreate(&layout, cuda_type(matrix.view.dtype),
                                              static_cast<std::uint64_t>(matrix.rows),
                                              static_cast<std::uint64_t>(matrix.columns), matrix.rows));
@@ -102,7 +105,7 @@ struct Descriptions {
 /// Returns the largest power of two, up to 16, that divides a pointer. No kernel of cuBLASLt loads more at once. So a
 /// tensor that is kept (rows of a layer's tensor) and the same one recomputed (in a workspace, at a multiple of 256)
 /// get the same algorithm, thus the same bits.
-std::uint32_t alignment_of(const TensorView& view) {
+std::uint32_t alignment_of(const ConstTensorView& view) {
   return 1U << std::countr_zero(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(view.data)) | 16U);
 }
 
@@ -110,7 +113,7 @@ std::uint32_t alignment_of(const TensorView& view) {
 /// has none.
 std::optional<BlasChoice> ask(const Context& context, const Product& product, const Descriptions& descriptions,
                               std::uint32_t at_most) {
-  const auto alignment = [&](const TensorView& view) { return std::min(alignment_of(view), at_most); };
+  const auto alignment = [&](const ConstTensorView& view) { return std::min(alignment_of(view), at_most); };
   Preference preference;
   product.check(cublasLtMatmulPreferenceCreate(&preference));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -212,8 +215,8 @@ struct Column {
 
 }  // namespace
 
-void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, const TensorView& w,
-                    const TensorView& bias) {
+void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
+                    const ConstTensorView& bias) {
   const std::int64_t I = x.dim(1), O = w.dim(0);
   if (y.numel() == 0) return;
   const auto fill_with_bias = [&](const TensorView& rows) {
@@ -247,7 +250,7 @@ void linear_forward(Stream& stream, const TensorView& y, const TensorView& x, co
   });
 }
 
-void linear_backward_input(Stream& stream, const TensorView& dx, const TensorView& dy, const TensorView& w,
+void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,
                            bool accumulate) {
   const std::int64_t I = dx.dim(1), O = w.dim(0);
   if (dx.numel() == 0) return;
@@ -269,8 +272,8 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const TensorVie
   });
 }
 
-void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const TensorView& dy,
-                            const TensorView& x) {
+void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
+                            const ConstTensorView& x) {
   const std::int64_t T = x.dim(0), I = x.dim(1), O = dw.dim(0);
   if (T == 0 || O == 0) return;
   if (I > 0) {

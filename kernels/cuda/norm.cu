@@ -278,16 +278,17 @@ void backward(Context& context, const Backward<T>& call) {
 
 }  // namespace
 
-void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const TensorView& x,
-                     const TensorView& w, double eps) {
+void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
+                     const ConstTensorView& w, double eps) {
   dispatch_storage(x.dtype, [&]<class T>() {
     forward<T, false>(stream.cuda(), {y.as<T>(), nullptr, rstd.as<float>(), x.as<T>(), w.as<T>(), nullptr, x.dim(0),
                                       x.dim(1), static_cast<float>(eps)});
   });
 }
 
-void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& dy,
-                      const TensorView& x, const TensorView& w, const TensorView& rstd, bool accumulate) {
+void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
+                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd,
+                      bool accumulate) {
   dispatch_storage(x.dtype, [&]<class T>() {
     backward<T, false>(stream.cuda(), {dx.as<T>(), dw.as<float>(), nullptr, dy.as<T>(), x.as<T>(), w.as<T>(), nullptr,
                                        rstd.as<float>(), x.dim(0), x.dim(1), accumulate});
@@ -295,7 +296,7 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
 }
 
 void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
-                       const TensorView& x, const TensorView& w, const TensorView& b, double eps) {
+                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps) {
   dispatch_storage(x.dtype, [&]<class T>() {
     forward<T, true>(stream.cuda(), {y.as<T>(), mean.as<float>(), rstd.as<float>(), x.as<T>(), w.as<T>(), b.as<T>(),
                                      x.dim(0), x.dim(1), static_cast<float>(eps)});
@@ -303,8 +304,8 @@ void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& me
 }
 
 void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
-                        const TensorView& dy, const TensorView& x, const TensorView& w, const TensorView& mean,
-                        const TensorView& rstd, bool accumulate) {
+                        const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
+                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate) {
   dispatch_storage(x.dtype, [&]<class T>() {
     backward<T, true>(stream.cuda(), {dx.as<T>(), dw.as<float>(), db.as<float>(), dy.as<T>(), x.as<T>(), w.as<T>(),
                                       mean.as<float>(), rstd.as<float>(), x.dim(0), x.dim(1), accumulate});

@@ -66,7 +66,7 @@ void launch_rotate(Context& context, To* y, const From* x, const float* table, s
 }
 
 template <int direction, class To, class From>
-void rotate(Context& context, const TensorView& y, const TensorView& x, const TensorView& table) {
+void rotate(Context& context, const TensorView& y, const ConstTensorView& x, const ConstTensorView& table) {
   constexpr int W = pack_width<To, From>;
   const std::int64_t T = x.dim(0);
   const auto H = static_cast<int>(x.dim(1)), half = static_cast<int>(x.dim(2) / 2);
@@ -80,7 +80,7 @@ void rotate(Context& context, const TensorView& y, const TensorView& x, const Te
 
 }  // namespace
 
-void rope_table(Stream& stream, const TensorView& table, const TensorView& positions,
+void rope_table(Stream& stream, const TensorView& table, const ConstTensorView& positions,
                 const RopeFrequencies& frequencies) {
   const std::int64_t T = positions.numel();
   const auto half = static_cast<int>(frequencies.inverse.size());
@@ -93,11 +93,12 @@ void rope_table(Stream& stream, const TensorView& table, const TensorView& posit
   }
 }
 
-void rope_forward(Stream& stream, const TensorView& x, const TensorView& table) {
+void rope_forward(Stream& stream, const TensorView& x, const ConstTensorView& table) {
   dispatch_storage(x.dtype, [&]<class T>() { rotate<1, T, T>(stream.cuda(), x, x, table); });
 }
 
-void rope_backward(Stream& stream, const TensorView& dx, const TensorView& gradient, const TensorView& table) {
+void rope_backward(Stream& stream, const TensorView& dx, const ConstTensorView& gradient,
+                   const ConstTensorView& table) {
   dispatch_storage(dx.dtype, [&]<class T>() { rotate<-1, T, float>(stream.cuda(), dx, gradient, table); });
 }
 

@@ -26,7 +26,7 @@ struct RingBlock {
   bool first = false, last = false;  // of the blocks, or parts, that this rank meets in the pass
   std::int64_t first_sequence = 0, sequences = 0;
   std::int64_t pairs = 0;       // of a query of this rank and a key of this block that see each other
-  TensorView k, v;              // [sequences, tokens, G, D]
+  ConstTensorView k, v;         // [sequences, tokens, G, D]
   TensorView dk = {}, dv = {};  // backward: the running sums that the visitor adds to, in place
   AttentionTokens tokens;
 

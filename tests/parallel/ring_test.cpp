@@ -14,6 +14,8 @@
 namespace ringtrain {
 namespace {
 
+static_assert(std::is_same_v<decltype(RingBlock::k), ConstTensorView>, "a visitor cannot write the keys it is shown");
+
 TEST(Ring, BuffersFollowTheFormulaAndThePlan) {
   for (const int N : {1, 2, 3, 5}) {
     for (const bool backward : {true, false}) {

@@ -46,9 +46,9 @@ void* aligned_workspace(const TensorView& workspace, std::size_t needed) {
 }
 
 template <class T>
-ForwardCall<T> forward_call(const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
-                            const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
-                            const AttentionPhase& phase) {
+ForwardCall<T> forward_call(const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+                            const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
+                            const AttentionState& state, const AttentionPhase& phase) {
   return {shape,
           token_map(queries),
           token_map(keys),
@@ -65,9 +65,9 @@ ForwardCall<T> forward_call(const AttentionShape& shape, const TensorView& q, co
 }
 
 template <class T>
-BackwardCall<T> backward_call(const AttentionShape& shape, const TensorView& q, const TensorView& k,
-                              const TensorView& v, const TensorView& dout, const TensorView& lse,
-                              const TensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
+BackwardCall<T> backward_call(const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+                              const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
+                              const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
                               const TensorView& dq, const TensorView& dk, const TensorView& dv) {
   return {shape,
           token_map(queries),
@@ -95,8 +95,8 @@ std::size_t attention_workspace_bytes(const Stream&, const AttentionShape& shape
   return bytes + workspace_alignment;
 }
 
-void attention_forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
-                       const TensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
+void attention_forward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+                       const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
                        const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace) {
   check_head(shape.D);
   const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
@@ -114,10 +114,10 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const Tensor
   general_forward(stream.cuda(), forward_call<float>(shape, q, k, v, queries, keys, state, phase));
 }
 
-void attention_backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
-                        const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
-                        const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq,
-                        const TensorView& dk, const TensorView& dv, const TensorView& workspace) {
+void attention_backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+                        const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
+                        const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
+                        const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace) {
   check_head(shape.D);
   const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
   void* const memory = aligned_workspace(workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));

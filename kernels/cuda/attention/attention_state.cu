@@ -97,7 +97,7 @@ void attention_finalize(Stream& stream, const AttentionState& state, const Tenso
   });
 }
 
-void attention_delta(Stream& stream, const TensorView& delta, const TensorView& dout, const TensorView& out) {
+void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorView& dout, const ConstTensorView& out) {
   const std::int64_t T = out.dim(1), H = out.dim(2), D = out.dim(3), rows = delta.numel();
   with_packs(out.dtype, D, aligned(out.data) && aligned(dout.data), [&]<class E, int Width>() {
     launch(stream.cuda(), delta_kernel<E, Width>, grid_for(rows * 8), dim3(threads), 0, delta.as<float>(),

@@ -67,6 +67,7 @@ class DeviceTensor {
     gpu.stream().synchronize();  // the host's copy goes
   }
   operator const TensorView&() const { return view_; }
+  operator ConstTensorView() const { return view_; }
   const TensorView& view() const { return view_; }
 
   /// Return the content, when the device has done all it was given; expects the guard as it was.

@@ -452,8 +452,8 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_const
 }
 
 template <int D>
-void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, const TensorView& q,
-                  const TensorView& k, const TensorView& v, const TensorView& dout, const TensorView& dq,
+void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, const ConstTensorView& q,
+                  const ConstTensorView& k, const ConstTensorView& v, const ConstTensorView& dout, const TensorView& dq,
                   BackwardArguments& a) {
   using Plan = BackwardPlan<D>;
   Context& context = stream.cuda();
@@ -473,10 +473,10 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
 
 }  // namespace
 
-void backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
-              const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
-              const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq, const TensorView& dk,
-              const TensorView& dv, void* workspace) {
+void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+              const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
+              const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
+              const TensorView& dq, const TensorView& dk, const TensorView& dv, void* workspace) {
   BackwardArguments a{};
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
   a.lse = lse.as<float>(), a.delta = delta.as<float>();

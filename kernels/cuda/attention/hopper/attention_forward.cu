@@ -375,7 +375,7 @@ __global__ void __launch_bounds__(ForwardPlan<D>::threads, 1)
 }
 
 template <int D>
-void run_forward(Stream& stream, const TensorView& q, const TensorView& k, const TensorView& v,
+void run_forward(Stream& stream, const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                  const AttentionShape& shape, ForwardArguments& a) {
   using Plan = ForwardPlan<D>;
   Context& context = stream.cuda();
@@ -390,9 +390,9 @@ void run_forward(Stream& stream, const TensorView& q, const TensorView& k, const
 
 }  // namespace
 
-void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
-             const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
-             const AttentionPhase& phase, void* workspace) {
+void forward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+             const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
+             const AttentionState& state, const AttentionPhase& phase, void* workspace) {
   ForwardArguments a{};
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
   a.first = phase.init, a.last = phase.finalize;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "framework/const_tensor_view.h"
 #include "kernels/attention.h"
 
 namespace ringtrain::cuda::hopper {
@@ -23,15 +24,15 @@ std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq);
 
 /// As attention_forward, for what supports() admits. Tensors are 16-byte aligned. workspace: on the
 /// device, of workspace_bytes, 4-byte aligned.
-void forward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k, const TensorView& v,
-             const AttentionTokens& queries, const AttentionTokens& keys, const AttentionState& state,
-             const AttentionPhase& phase, void* workspace);
+void forward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+             const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
+             const AttentionState& state, const AttentionPhase& phase, void* workspace);
 
 /// As attention_backward, for what supports() admits. dk and dv are added to by one block each, thus the same bits in
 /// every run; dq by atomic additions, whose order is fixed where the shape says deterministic.
-void backward(Stream& stream, const AttentionShape& shape, const TensorView& q, const TensorView& k,
-              const TensorView& v, const TensorView& dout, const TensorView& lse, const TensorView& delta,
-              const AttentionTokens& queries, const AttentionTokens& keys, const TensorView& dq, const TensorView& dk,
-              const TensorView& dv, void* workspace);
+void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
+              const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
+              const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
+              const TensorView& dq, const TensorView& dk, const TensorView& dv, void* workspace);
 
 }  // namespace ringtrain::cuda::hopper

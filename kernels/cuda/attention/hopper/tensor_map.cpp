@@ -30,7 +30,7 @@ Encode encode_function() {
 
 }  // namespace
 
-CUtensorMap head_map(const TensorView& x, int tokens) {
+CUtensorMap head_map(const ConstTensorView& x, int tokens) {
   constexpr int rank = 4, box_bytes = 128;
   const auto size = size_of(x.dtype);
   const auto dim = [&](int index) { return static_cast<cuuint64_t>(x.dim(index)); };
@@ -47,7 +47,7 @@ CUtensorMap head_map(const TensorView& x, int tokens) {
   static_assert(alignof(Place) >= 64);
   const CUresult result = encode_function()(
       &place.map, x.dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank,
-      x.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      const_cast<void*>(x.data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     fail(ExitCode::device, "the NVIDIA driver refuses a tensor map of {} at {} (error {})", x.shape.to_string(),

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include "framework/const_tensor_view.h"
 #include "framework/tensor.h"
 
 namespace ringtrain::cuda::hopper {
@@ -11,6 +12,6 @@ namespace ringtrain::cuda::hopper {
 /// Return the map of a dense tensor x[B, T, H, D], bfloat16 or float32, on the device: coordinates are (element, head,
 /// token, sequence). A box is 128 bytes of one head of `tokens` tokens (at most 256), in shared memory swizzled by 128
 /// bytes. Throws Error(device) if the driver refuses.
-CUtensorMap head_map(const TensorView& x, int tokens);
+CUtensorMap head_map(const ConstTensorView& x, int tokens);
 
 }  // namespace ringtrain::cuda::hopper

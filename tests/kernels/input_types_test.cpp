@@ -1,0 +1,81 @@
+// Inputs and outputs of kernels differ in type: what is an input in one place does not compile as an output of another.
+#include <gtest/gtest.h>
+
+#include <type_traits>
+#include <vector>
+
+#include "framework/const_tensor_view.h"
+#include "kernels/activation.h"
+#include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/decode_attention.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/matmul.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+
+namespace ringtrain {
+namespace {
+
+using In = ConstTensorView;
+using Out = TensorView;
+
+static_assert(std::is_convertible_v<Out, In> && std::is_convertible_v<Tensor, In>, "everything may be read");
+static_assert(!std::is_convertible_v<In, Out> && !std::is_constructible_v<Out, In>, "what is read is not written");
+static_assert(std::is_same_v<decltype(In{}.as<float>()), const float*>);
+static_assert(std::is_same_v<decltype(In{}.rows(0, 1)), In> && std::is_same_v<decltype(In{}.flat()), In> &&
+              std::is_same_v<decltype(In{}.prefix({1})), In> && std::is_same_v<decltype(In{}.reshape({1})), In>);
+
+/// Whether a kernel takes arguments of these types after its stream.
+template <auto kernel, class... Arguments>
+constexpr bool takes = std::is_invocable_v<decltype(kernel), Stream&, Arguments...>;
+
+// Each with its own types, and with an input in the place of one output.
+static_assert(takes<copy, Out, In> && !takes<copy, In, In>);
+static_assert(takes<convert, Out, In> && !takes<convert, In, In>);
+static_assert(takes<add, Out, In> && !takes<add, In, In>);
+static_assert(takes<fill, Out, double> && !takes<fill, In, double>);
+static_assert(takes<sum_of_squares, Out, In, bool> && !takes<sum_of_squares, In, In, bool>);
+static_assert(takes<swiglu_forward, Out, In, In> && !takes<swiglu_forward, In, In, In>);
+static_assert(takes<swiglu_backward, Out, Out, In, In, In> && !takes<swiglu_backward, In, Out, In, In, In> &&
+              !takes<swiglu_backward, Out, In, In, In, In>);
+static_assert(takes<gelu_backward, Out, In, In> && !takes<gelu_backward, In, In, In>);
+static_assert(takes<cross_entropy, Out, Out, In, In, double, bool> &&
+              !takes<cross_entropy, In, Out, In, In, double, bool>);
+static_assert(takes<embedding_forward, Out, In, In, bool> && !takes<embedding_forward, In, In, In, bool>);
+static_assert(takes<embedding_backward, Out, In, In> && !takes<embedding_backward, In, In, In>);
+static_assert(takes<linear_forward, Out, In, In, In> && !takes<linear_forward, In, In, In, In>);
+static_assert(takes<linear_backward_input, Out, In, In, bool> && !takes<linear_backward_input, In, In, In, bool>);
+static_assert(takes<linear_backward_weight, Out, Out, In, In> && !takes<linear_backward_weight, In, Out, In, In>);
+static_assert(takes<rmsnorm_forward, Out, Out, In, In, double> && !takes<rmsnorm_forward, Out, In, In, In, double>);
+static_assert(takes<rmsnorm_backward, Out, Out, In, In, In, In, bool> &&
+              !takes<rmsnorm_backward, Out, In, In, In, In, In, bool>);
+static_assert(takes<rope_forward, Out, In> && !takes<rope_forward, In, In>);
+static_assert(takes<rope_backward, Out, In, In> && !takes<rope_backward, In, In, In>);
+static_assert(takes<attention_delta, Out, In, In> && !takes<attention_delta, In, In, In>);
+static_assert(takes<attention_backward, AttentionShape, In, In, In, In, In, In, AttentionTokens, AttentionTokens, Out,
+                    Out, Out, Out> &&
+              !takes<attention_backward, AttentionShape, In, In, In, In, In, In, AttentionTokens, AttentionTokens, Out,
+                     In, Out, Out>);
+static_assert(takes<decode_attention, AttentionShape, In, In, In, AttentionState, Out> &&
+              !takes<decode_attention, AttentionShape, In, In, In, AttentionState, In>);
+
+TEST(InputTypes, AViewThatIsReadHasTheSamePartsAsOneThatIsWritten) {
+  std::vector<double> values{0, 1, 2, 3, 4, 5};
+  const TensorView out = host_view(values.data(), {3, 2});
+  const ConstTensorView in = out;
+  EXPECT_EQ(in.data, out.data);
+  EXPECT_EQ(in.shape, out.shape);
+  EXPECT_EQ(in.bytes(), out.bytes());
+  EXPECT_EQ(in.rows(1, 3).as<double>(), out.rows(1, 3).as<double>());
+  EXPECT_EQ(in.rows(1, 3).shape, (Shape{2, 2}));
+  EXPECT_EQ(in.flat(2, 5).as<double>()[0], 2);
+  EXPECT_EQ(in.prefix({2, 2}).numel(), 4);
+  EXPECT_EQ(in.reshape({2, 3}).dim(1), 3);
+  EXPECT_ANY_THROW(static_cast<void>(in.as<float>())) << "it has its dtype, too";
+  EXPECT_TRUE(ConstTensorView{}.empty());
+}
+
+}  // namespace
+}  // namespace ringtrain
