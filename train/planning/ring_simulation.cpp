@@ -5,6 +5,7 @@
 
 #include "framework/error.h"
 #include "framework/random.h"
+#include "train/planning/even_ring.h"
 
 namespace ringtrain {
 
@@ -179,6 +180,14 @@ double RingSimulation::jitter(std::uint64_t call, int rank, int visit) const {
 
 PassTimes RingSimulation::pass(const PassCosts& costs, std::span<double> clocks, std::uint64_t call) const {
   ensure(std::ssize(clocks) == work_.ranks(), "a clock for each rank of the ring");
+  if (work_.even() && disturbance_.jitter == 0) {
+    const TimeMessage time_message = [&](int from, int to, double bytes) {
+      MessageTime time;
+      time.seconds = transfer_seconds(from, to, bytes, &time.busy);
+      return time;
+    };
+    return even_pass(work_, slowness_, time_message, costs, clocks);
+  }
   return Pass(*this, costs, clocks, call).run();
 }
 

@@ -29,14 +29,18 @@ DocumentStarts starts_within(const DocumentStarts& starts, const Segment& a, con
 
 RingWork::RingWork(const RingCase& ring) : case_(ring) {
   const int N = ring.ranks;
-  if (N > largest_ring) {
-    fail(ExitCode::usage, "a ring of {} ranks is more than the {} that a plan simulates: use more data ranks", N,
-         largest_ring);
+  even_ = ring.documents.empty() && ring.mask.window == 0 && ring.length % (2 * N) == 0;
+  if (N > largest_ring && !even_) {
+    fail(ExitCode::usage,
+         "a ring of {} ranks is more than the {} that a plan simulates rank by rank: leave out --documents and windows "
+         "and make training.seq_len a multiple of {}, or use more data ranks",
+         N, largest_ring, 2 * N);
   }
   std::vector<ShardExtents> extents;
   for (int rank = 0; rank < N; ++rank) {
     segments_.push_back(shard_segments(ring.layout, ring.length, N, rank));
     tokens_.push_back(token_count(segments_.back()));
+    if (even_ && rank > 1) continue;  // two ranks show what all need
     std::vector<SegmentExtent> sequence;
     for (const Segment& segment : segments_.back()) {
       const bool whole = ring.documents.empty();
@@ -46,8 +50,8 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
     extents.push_back({sequence});
   }
   needed_ = ring_needs(ring.mask, extents);
+  if (even_) even_needs_ = {.earlier = N > 1 && needed_[2] != 0, .later = N > 1 && needed_[1] != 0};
   parts_ = ring_parts(segments_.front(), ring.sequences, N == 1 ? INT64_MAX : std::max<std::int64_t>(1, ring.min_part));
-  alike_ = ring.documents.empty() && ring.mask.causal && ring.mask.window == 0 && ring.length % (2 * N) == 0;
   known_.assign(3 * (parts_.size() + 1), -1);
 }
 
@@ -83,7 +87,7 @@ std::int64_t RingWork::pairs(int rank, int owner) const {
 }
 
 std::int64_t RingWork::pairs(int rank, int owner, int part) const {
-  if (!alike_) return count(rank, owner, part);
+  if (!even_) return count(rank, owner, part);
   const int kind = rank == owner ? 1 : rank > owner ? 2 : 0;
   std::int64_t& known = known_[static_cast<std::size_t>(3 * (part + 1) + kind)];
   if (known < 0) known = count(rank, owner, part);

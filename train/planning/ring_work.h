@@ -26,18 +26,24 @@ struct RingCase {
 
 class RingWork {
  public:
-  /// Throws Error(usage) for a ring of more than largest_ring ranks.
+  /// Throws Error(usage) for an uneven ring of more than largest_ring ranks.
   explicit RingWork(const RingCase& ring);
 
   static constexpr int largest_ring = 16384;
 
   int ranks() const { return case_.ranks; }
+  /// Return whether ranks differ by their place alone: shards of one size, one document, no window. Then pairs, and
+  /// which blocks are met, depend on whether the owner is the rank itself, an earlier or a later one.
+  bool even() const { return even_; }
+  const EvenNeeds& even_needs() const { return even_needs_; }
   int parts() const { return static_cast<int>(parts_.size()); }
   std::int64_t tokens(int rank) const { return case_.sequences * tokens_[static_cast<std::size_t>(rank)]; }
   /// Return the tokens that a part of a rank's block has, over its sequences.
   std::int64_t part_tokens(int owner, int part) const;
   /// Return what a rank does at a hop: ring_step of the schedule.
-  std::optional<RingStep> step(int rank, int hop) const { return ring_step(needed_, case_.ranks, rank, hop); }
+  std::optional<RingStep> step(int rank, int hop) const {
+    return even_ ? ring_step(even_needs_, case_.ranks, rank, hop) : ring_step(needed_, case_.ranks, rank, hop);
+  }
   /// Return the visible pairs of a rank's queries and a block's keys, over all sequences: of the block, or a part.
   std::int64_t pairs(int rank, int owner) const;
   std::int64_t pairs(int rank, int owner, int part) const;
@@ -51,9 +57,10 @@ class RingWork {
   std::vector<SegmentList> segments_;  // by rank
   std::vector<std::int64_t> tokens_;   // by rank, of one sequence
   std::vector<RingPart> parts_;
-  std::vector<char> needed_;
-  bool alike_ = false;  // pairs depend on the sign of rank - owner alone: three cases instead of N^2
-  mutable std::vector<std::int64_t> known_;  // [parts + 1][3], -1: not asked yet
+  bool even_ = false;
+  EvenNeeds even_needs_;                     // of an even ring
+  std::vector<char> needed_;                 // of any other, [N, N]
+  mutable std::vector<std::int64_t> known_;  // of an even ring: [parts + 1][3], -1: not asked yet
 };
 
 /// Return the starts of documents of about `mean` tokens in a sequence: lengths from an exponential distribution, a
