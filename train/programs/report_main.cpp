@@ -3,7 +3,12 @@
 #include <fstream>
 #include <string>
 
+#include "framework/config/read_config.h"
+#include "framework/storage/files.h"
 #include "framework/storage/output_file.h"
+#include "layers/model_parameters.h"
+#include "layers/model_spec.h"
+#include "train/engine/rank_state.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 #include "train/report/html_report.h"
@@ -19,6 +24,18 @@ bool is_report(const std::string& path) {
   return first == "<!DOCTYPE html>";
 }
 
+/// Return what the run's config.yaml plans for each rank; nothing if it is not there.
+std::vector<MemoryUse> planned_memory(const std::string& folder) {
+  const std::string path = folder + "/config.yaml";
+  if (!path_exists(path)) return {};
+  const Config config = read_config(path, {}, ConfigUse::know, check_model);
+  std::vector<MemoryUse> by_rank(static_cast<std::size_t>(config.mesh.data * config.mesh.sequence));
+  for (const RankPlan& kind : plan_ranks(config, make_parameter_table(config.model), training_purpose(config))) {
+    for (const auto rank : kind.ranks) by_rank[static_cast<std::size_t>(rank)] = kind.peak;
+  }
+  return by_rank;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "Write a run's metrics as one HTML page: curves, memory, the ring's waits, evaluations. It has no scripts and\n"
@@ -31,7 +48,7 @@ int run(int argc, char** argv) {
       ->type_name("FILE.html");
   app.add_flag("--overwrite", overwrite, "let --output replace any file");
   if (!parse_command_line(app, argc, argv)) return 0;
-  const std::string page = html_report(folder);
+  const std::string page = html_report(folder, planned_memory(folder));
   if (output.empty()) output = folder + "/report.html";
   OutputFile file(output,
                   OutputRules{.kind = "a page of report",

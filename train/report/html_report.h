@@ -1,12 +1,17 @@
-// One page of a finished or running run: curves, memory, the ring's waits, evaluation. HTML with SVG inside, without
-// scripts and without anything to fetch; every number comes from metrics.jsonl and is printed as it stands there.
+// One page of a finished or running run: curves, memory planned and used, the ring's waits, evaluation. HTML with SVG
+// inside, without scripts and without anything to fetch. Every number comes from metrics.jsonl or the plan; tables and
+// tooltips print it with all its digits, captions and axes with six.
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "framework/allocator.h"
 
 namespace ringtrain {
 
-/// Return the page of a run's folder. Throws Error(usage) if it holds no metrics.jsonl with a training step.
-std::string html_report(const std::string& folder);
+/// Return the page of a run's folder. planned: bytes by rank, or nothing. Throws Error(usage) if the folder holds no
+/// metrics.jsonl with a training step.
+std::string html_report(const std::string& folder, const std::vector<MemoryUse>& planned = {});
 
 }  // namespace ringtrain

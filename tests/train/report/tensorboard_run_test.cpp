@@ -1,7 +1,11 @@
-// A run with metrics.tensorboard: its event file holds every number of metrics.jsonl, also after a resume that made
-// steps again; MFU is what the formula says.
+// A run with metrics.tensorboard: its event file holds every number of metrics.jsonl, also after a kill and a resume
+// that made steps again, by our reader and by TensorBoard's own; MFU is what the formula says.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -73,6 +77,65 @@ TEST_F(TensorBoardRun, HoldsWhatTheMetricsHoldAlsoAfterAResume) {
   std::ifstream log(at("log"));
   const std::string told(std::istreambuf_iterator<char>(log), {});
   EXPECT_NE(told.find("mfu: (6 N + 6 L C T) FLOPs a token"), std::string::npos);
+}
+
+/// Return a Python that has TensorBoard; "" if there is none.
+std::string python_with_tensorboard() {
+  const char* const named = std::getenv("RINGTRAIN_PYTHON");
+  const std::string python = named != nullptr ? named : "python3";
+  return std::system(("'" + python + "' -c 'import tensorboard' >/dev/null 2>&1").c_str()) == 0 ? python : "";
+}
+
+TEST_F(TensorBoardRun, TensorBoardReadsTheMetricsAlsoAfterAKill) {
+  const std::string python = python_with_tensorboard();
+  if (python.empty()) GTEST_SKIP() << "no Python with tensorboard: name one in RINGTRAIN_PYTHON";
+  run("prepare", "--synthetic recall --documents 40 --length 400 --output corpus.h5");
+  const std::string config = "--config '" + source_folder() +
+                             "/configs/tiny.yaml' --output run --set metrics.tensorboard=true "
+                             "--set training.steps=100000 --set mesh.sequence=2 --set checkpoint.interval=10 "
+                             "--set evaluation.interval=7 --set evaluation.target_blocks=2";
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const std::string command =
+        "cd '" + folder + "' && exec '" + binary_folder() + "/train' " + config + " >>'" + at("log") + "' 2>&1";
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  const auto written = [&] {
+    std::ifstream file(at("run/metrics.jsonl"));
+    return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+  };
+  while (written() < 28 && ::waitpid(child, nullptr, WNOHANG) == 0) ::usleep(2000);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const auto killed = written();
+  ASSERT_GE(killed, 28);
+  const std::string resumed = fmt::format("{} --resume --stop-after {}", config, killed + 5);
+  run("train", resumed);
+
+  const std::string command = "'" + python + "' '" + source_folder() + "/tests/train/report/event_accumulator.py' '" +
+                              at("run") + "' >'" + at("events.json") + "' 2>>'" + at("log") + "'";
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  std::ifstream stream(at("events.json"));
+  const json events = json::parse(stream);
+  std::map<std::string, std::map<std::int64_t, double>> expected;
+  for (const json& line : lines()) {
+    for (const auto& [tag, value] : scalars_of(line.dump()).values) {
+      expected[tag][line.at("step")] = static_cast<double>(static_cast<float>(value));
+    }
+  }
+  EXPECT_EQ(expected.at("train/loss").rbegin()->first, killed + 5);
+  EXPECT_EQ(events.size(), expected.size());
+  for (const auto& [tag, values] : expected) {
+    const json& found = events.at(tag);
+    EXPECT_EQ(found.size(), values.size()) << tag;  // each step once, though some were made twice
+    for (const json& event : found) EXPECT_EQ(event.at(1).get<double>(), values.at(event.at(0))) << tag;
+  }
+  for (const char* tag : {"train/loss", "train/grad_norm", "train/lr", "train/seconds"}) {
+    EXPECT_EQ(expected.at(tag).size(), static_cast<std::size_t>(killed + 5)) << tag;
+  }
+  EXPECT_TRUE(expected.contains("evaluation/nll/16"));
 }
 
 }  // namespace
