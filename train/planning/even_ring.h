@@ -4,18 +4,11 @@
 // pass; tests hold the two against each other. Pure.
 #pragma once
 
-#include <functional>
 #include <span>
 
 #include "train/planning/ring_simulation.h"
 
 namespace ringtrain {
-
-/// Seconds of a message: until it has come, and that it keeps its link busy.
-struct MessageTime {
-  double seconds = 0, busy = 0;
-};
-using TimeMessage = std::function<MessageTime(int from, int to, double bytes)>;
 
 /// Simulates a pass of a ring that is even(), as RingSimulation::pass() does. slowness: by rank.
 PassTimes even_pass(const RingWork& work, std::span<const double> slowness, const TimeMessage& time_message,

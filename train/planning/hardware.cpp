@@ -73,17 +73,20 @@ constexpr RealRange seconds{0, 1e6};
 
 LinkLevel read_level(const Reader& reader, const YamlValue& value) {
   LinkLevel level;
-  reader.map(value, "a level", {"ranks", "bandwidth", "latency"}, {"ranks", "bandwidth"}, [&](const YamlEntry& entry) {
-    if (entry.key == "ranks") reader.integer(entry, {1, max_ranks}, level.ranks);
-    if (entry.key == "bandwidth") reader.real(entry, rate, level.bandwidth);
-    if (entry.key == "latency") reader.real(entry, seconds, level.latency);
-  });
+  reader.map(value, "a level", {"ranks", "bandwidth", "latency", "core_bandwidth"}, {"ranks", "bandwidth"},
+             [&](const YamlEntry& entry) {
+               if (entry.key == "ranks") reader.integer(entry, {1, max_ranks}, level.ranks);
+               if (entry.key == "bandwidth") reader.real(entry, rate, level.bandwidth);
+               if (entry.key == "latency") reader.real(entry, seconds, level.latency);
+               if (entry.key == "core_bandwidth") reader.real(entry, rate, level.core_bandwidth);
+             });
   return level;
 }
 
 void read_levels(const Reader& reader, const YamlEntry& entry, std::vector<LinkLevel>& levels) {
   if (entry.value.kind != YamlValue::Kind::list || entry.value.items.empty()) {
-    reader.refuse(entry.line, "levels must be a list of {ranks, bandwidth, latency}, the fastest first");
+    reader.refuse(entry.line,
+                  "levels must be a list of {ranks, bandwidth, latency, core_bandwidth}, the fastest first");
   }
   for (const YamlValue& item : entry.value.items) {
     levels.push_back(read_level(reader, item));

@@ -15,6 +15,8 @@ struct LinkLevel {
   std::int64_t ranks = 1;  // of one group
   double bandwidth = 0;    // bytes/s of one rank, in each direction at once
   double latency = 0;      // seconds from the post of a message to its first byte
+  // Bytes/s of messages that a core of either side carries, e.g. over TCP; 0: they take no core's time.
+  double core_bandwidth = 0;
 };
 
 struct Hardware {

@@ -6,6 +6,18 @@
 
 namespace ringtrain {
 
+/// Ranks of a machine share its cores: threads_per_rank of them each, as far as there are so many.
+SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& mesh) {
+  if (hardware.cores == 0) return {};
+  const std::int64_t ranks = hardware.ranks_of_machine(mesh.data * mesh.sequence);
+  const std::int64_t threads =
+      mesh.threads_per_rank > 0 ? mesh.threads_per_rank : std::max<std::int64_t>(1, hardware.cores / ranks);
+  return {.cores = static_cast<double>(hardware.cores),
+          .threads = static_cast<double>(threads),
+          .ranks = static_cast<double>(ranks),
+          .rings = static_cast<double>(std::max<std::int64_t>(1, ranks / mesh.sequence))};
+}
+
 RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dtype) {
   const double device_peak = hardware.peak(dtype);
   if (device_peak <= 0) {
@@ -14,12 +26,9 @@ RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dty
   }
   double devices = 1, memory = hardware.memory_bandwidth;
   if (hardware.cores > 0) {
-    // Ranks of a machine share its cores: threads_per_rank of them each, as far as there are so many.
-    const std::int64_t ranks = hardware.ranks_of_machine(mesh.data * mesh.sequence);
-    const std::int64_t threads =
-        mesh.threads_per_rank > 0 ? mesh.threads_per_rank : std::max<std::int64_t>(1, hardware.cores / ranks);
-    devices = std::min(static_cast<double>(threads), static_cast<double>(hardware.cores) / static_cast<double>(ranks));
-    memory = hardware.memory_bandwidth / static_cast<double>(ranks);
+    const SharedProcessors processors = shared_processors(hardware, mesh);
+    devices = processors.cores_of_rank();
+    memory = hardware.memory_bandwidth / processors.ranks;
   }
   const double peak = device_peak * devices;
   return {.matmul = peak * hardware.matmul_efficiency,

@@ -1,6 +1,8 @@
 // Seconds of a rank's work on given hardware: the rates of the product's kernels there, for one rank of a mesh. Pure.
 #pragma once
 
+#include <algorithm>
+
 #include "framework/config/config.h"
 #include "train/planning/hardware.h"
 
@@ -14,6 +16,20 @@ struct RankRates {
   double kernel_seconds = 0;                                         // of each call
   double peak = 0;                                                   // FLOP/s, dense
 };
+
+/// What the ranks of a machine compute with; RankRates is what each gets of it while all of them compute.
+struct SharedProcessors {
+  double cores = 0;    // of the machine; 0: each rank has a device of its own
+  double threads = 1;  // of a rank
+  double ranks = 1;    // of the machine
+  double rings = 1;    // that the machine has a rank or more of; what one does, all of them do
+
+  /// Return the cores that a rank has while all compute.
+  double cores_of_rank() const { return std::min(threads, cores / ranks); }
+  /// Return how much faster a rank computes while only `active` ranks of each ring do.
+  double speed(int active) const { return std::min(threads, cores / std::max(1.0, active * rings)) / cores_of_rank(); }
+};
+SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& mesh);
 
 /// Return the rates of each rank of a config's mesh. Throws Error(usage) if the hardware has no such dtype.
 RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dtype);

@@ -6,6 +6,7 @@
 #include "framework/error.h"
 #include "framework/random.h"
 #include "train/planning/even_ring.h"
+#include "train/planning/shared_ring.h"
 
 namespace ringtrain {
 
@@ -48,20 +49,18 @@ struct RingSimulation::Pass {
     }
   }
   void compute(int rank, int visit, std::int64_t pairs) {
-    const double seconds = (costs.visit_seconds + static_cast<double>(pairs) * costs.pair_seconds) * s.slowness(rank) *
-                           s.jitter(call, rank, visit);
+    const double seconds = s.compute_seconds(costs, call, rank, visit, pairs);
     times.compute[at(rank)] += seconds;
     clocks[at(rank)] += seconds;
     ++times.events;
   }
   /// Return when a message that sender and receiver posted at these times has come.
   double send(int from, int to, double bytes, double sent, double expected) {
-    double busy = 0;
     const double begin = std::max({sent, expected, egress[at(from)], ingress[at(to)]});
-    const double seconds = s.transfer_seconds(from, to, bytes, &busy);
-    egress[at(from)] = ingress[at(to)] = begin + busy;
+    const MessageTime time = s.message_time(from, to, bytes);
+    egress[at(from)] = ingress[at(to)] = begin + time.busy;
     ++times.events;
-    return begin + seconds;
+    return begin + time.seconds;
   }
 
   /// Moves the blocks for the next hop; every rank has posted them at posted[rank].
@@ -149,11 +148,12 @@ struct RingSimulation::Pass {
 };
 
 RingSimulation::RingSimulation(const RingWork& work, const Hardware& hardware, std::int64_t first_rank,
-                               const Disturbance& disturbance)
+                               const Disturbance& disturbance, const SharedProcessors& processors)
     : work_(work),
       hardware_(hardware),
       first_rank_(first_rank),
       disturbance_(disturbance),
+      processors_(processors),
       slowness_(at(work.ranks()), 1.0) {
   for (const Disturbance::Straggler& straggler : disturbance.stragglers) {
     const std::int64_t place = straggler.rank - first_rank;
@@ -161,14 +161,22 @@ RingSimulation::RingSimulation(const RingWork& work, const Hardware& hardware, s
   }
 }
 
-double RingSimulation::transfer_seconds(int from, int to, double bytes, double* busy) const {
+MessageTime RingSimulation::message_time(int from, int to, double bytes) const {
   const LinkLevel& level = hardware_.level_between(first_rank_ + from, first_rank_ + to);
   double factor = 1;
   for (const Disturbance::SlowLink& link : disturbance_.slow_links) {
     if (link.from == first_rank_ + from && link.to == first_rank_ + to) factor *= link.factor;
   }
-  *busy = bytes / level.bandwidth * factor;
-  return *busy + level.latency;
+  const double busy = bytes / level.bandwidth * factor;
+  return {.seconds = busy + level.latency,
+          .busy = busy,
+          .carry = level.core_bandwidth > 0 ? bytes / level.core_bandwidth : 0};
+}
+
+double RingSimulation::compute_seconds(const PassCosts& costs, std::uint64_t call, int rank, int visit,
+                                       std::int64_t pairs) const {
+  return (costs.visit_seconds + static_cast<double>(pairs) * costs.pair_seconds) * slowness(rank) *
+         jitter(call, rank, visit);
 }
 
 double RingSimulation::jitter(std::uint64_t call, int rank, int visit) const {
@@ -180,14 +188,15 @@ double RingSimulation::jitter(std::uint64_t call, int rank, int visit) const {
 
 PassTimes RingSimulation::pass(const PassCosts& costs, std::span<double> clocks, std::uint64_t call) const {
   ensure(std::ssize(clocks) == work_.ranks(), "a clock for each rank of the ring");
-  if (work_.even() && disturbance_.jitter == 0) {
-    const TimeMessage time_message = [&](int from, int to, double bytes) {
-      MessageTime time;
-      time.seconds = transfer_seconds(from, to, bytes, &time.busy);
-      return time;
+  const TimeMessage time_message = [&](int from, int to, double bytes) { return message_time(from, to, bytes); };
+  if (processors_.cores > 0 && work_.ranks() <= largest_shared_ring) {
+    const auto compute = [&](int rank, int visit, std::int64_t pairs) {
+      return compute_seconds(costs, call, rank, visit, pairs);
     };
-    return even_pass(work_, slowness_, time_message, costs, clocks);
+    const auto overlap = [&](int rank) { return costs.overlap_seconds * slowness(rank); };
+    return shared_pass(work_, processors_, compute, overlap, time_message, costs, clocks);
   }
+  if (work_.even() && disturbance_.jitter == 0) return even_pass(work_, slowness_, time_message, costs, clocks);
   return Pass(*this, costs, clocks, call).run();
 }
 

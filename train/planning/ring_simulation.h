@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "train/planning/hardware.h"
+#include "train/planning/rates.h"
 #include "train/planning/ring_work.h"
 
 namespace ringtrain {
@@ -46,11 +48,18 @@ struct PassTimes {
   std::int64_t events = 0;      // kernel calls and messages
 };
 
+/// Seconds of a message: until it has come, that it keeps its link busy, and that it takes a core of each side.
+struct MessageTime {
+  double seconds = 0, busy = 0, carry = 0;
+};
+using TimeMessage = std::function<MessageTime(int from, int to, double bytes)>;
+
 class RingSimulation {
  public:
-  /// first_rank: rank 0 of the ring in the world, whose other ranks follow it. All must outlive it.
+  /// first_rank: rank 0 of the ring in the world, whose other ranks follow it. processors: those that its ranks share,
+  /// of which costs know no more than what each gets while all compute. All must outlive it.
   RingSimulation(const RingWork& work, const Hardware& hardware, std::int64_t first_rank,
-                 const Disturbance& disturbance);
+                 const Disturbance& disturbance, const SharedProcessors& processors = {});
 
   /// Simulates a pass. clocks: by rank, when it begins; then when it ends. call: tells one pass's jitter from
   /// another's.
@@ -61,13 +70,15 @@ class RingSimulation {
 
  private:
   struct Pass;
-  double transfer_seconds(int from, int to, double bytes, double* busy) const;
+  MessageTime message_time(int from, int to, double bytes) const;
+  double compute_seconds(const PassCosts& costs, std::uint64_t call, int rank, int visit, std::int64_t pairs) const;
   double jitter(std::uint64_t call, int rank, int visit) const;
 
   const RingWork& work_;
   const Hardware& hardware_;
   const std::int64_t first_rank_;
   const Disturbance& disturbance_;
+  const SharedProcessors processors_;
   std::vector<double> slowness_;  // by rank
 };
 

@@ -34,7 +34,8 @@ class StepSimulation {
     const bool alike = step.disturbance.none() && (group % S_ == 0 || S_ % group == 0 || world_ <= group);
     const std::int64_t rings = alike ? 1 : config_.mesh.data;
     for (std::int64_t ring = 0; ring < rings; ++ring) {
-      rings_.push_back(std::make_unique<RingSimulation>(work_, step.hardware, ring * S_, step_.disturbance));
+      rings_.push_back(std::make_unique<RingSimulation>(work_, step.hardware, ring * S_, step_.disturbance,
+                                                        shared_processors(step.hardware, config_.mesh)));
       clocks_.emplace_back(static_cast<std::size_t>(S_), 0.0);
     }
     const auto L = config_.model.num_hidden_layers;
