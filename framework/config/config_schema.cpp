@@ -52,53 +52,30 @@ ConfigKey flag(const char* path, Get get, const char* doc) {
           "true | false"};
 }
 
-/// One of several words, each of which stands for a value of the member.
-template <class Get, class Value>
-ConfigKey word(const char* path, Get get, const std::vector<std::pair<std::string, Value>>& words,
-               const std::string& doc) {
+/// One of several words, each of which stands for a value of the member. values: what the reference says of them; "":
+/// the words alone.
+template <class Get, class Value, std::size_t n>
+ConfigKey word(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc = "") {
   std::vector<std::string> names;
-  names.reserve(words.size());
-  for (const auto& [name, value] : words) names.push_back(name);
+  for (const Named<Value>& word : words) names.emplace_back(word.name);
+  std::string list = fmt::format("{}", fmt::join(names, " | "));
   return {path,
-          doc,
+          *doc ? doc : list,
           false,
           [=](Config& config, const YamlValue& value, const Complain& complain) {
             const int index = read_word(value, names, complain);
-            if (index >= 0) get(config) = words[static_cast<std::size_t>(index)].second;
+            if (index >= 0) get(config) = words[static_cast<std::size_t>(index)].value;
           },
-          [=](const Config& config) {
-            for (const auto& [name, value] : words) {
-              if (get(config) == value) return name;
-            }
-            fail(ExitCode::internal, "config key {} holds a value without a name", path);
-          },
-          fmt::format("{}", fmt::join(names, " | "))};
+          [=](const Config& config) { return name_in(words, Value(get(config))); },
+          list};
 }
 
-/// Return the values of an enumeration with their names, for word().
-template <class Values>
-auto named(const Values& values) {
-  std::vector<std::pair<std::string, typename Values::value_type>> words;
-  for (const auto value : values) words.emplace_back(name_of(value), value);
-  return words;
-}
-
-/// Return "a | b | c".
-template <class Values>
-std::string names_of(const Values& values) {
-  std::string text;
-  for (const auto value : values) text += fmt::format("{}{}", text.empty() ? "" : " | ", name_of(value));
-  return text;
-}
-
-/// A key with one possible word and no member.
-ConfigKey only_word(const char* path, const char* name, const char* doc) {
-  return {path,
-          doc,
-          false,
-          [=](Config&, const YamlValue& value, const Complain& complain) { read_word(value, {name}, complain); },
-          [=](const Config&) { return name; },
-          name};
+/// Returns the table of an enumeration that has its names elsewhere.
+template <class Value, std::size_t n>
+std::array<Named<Value>, n> named(const std::array<Value, n>& values) {
+  std::array<Named<Value>, n> table;
+  for (std::size_t i = 0; i < n; ++i) table[i] = {values[i], name_of(values[i])};
+  return table;
 }
 
 template <class Get>
@@ -247,7 +224,7 @@ constexpr std::int64_t k = 1024, m = k * k;
 std::vector<ConfigKey> make_table() {
   return {
       source_of_model(),
-      word<>("model.architecture", MEMBER(model.architecture), named(all_architectures), names_of(all_architectures)),
+      word("model.architecture", MEMBER(model.architecture), architecture_names),
       integer("model.vocab_size", MEMBER(model.vocab_size), {2, 16 * m}, "256 bytes, and 256 = end of document"),
       integer("model.hidden_size", MEMBER(model.hidden_size), {1, 256 * k}, "width of the residual stream"),
       integer("model.num_hidden_layers", MEMBER(model.num_hidden_layers), {1, 8 * k}, "blocks"),
@@ -256,8 +233,7 @@ std::vector<ConfigKey> make_table() {
       integer("model.head_dim", MEMBER(model.head_dim), {0, 1 * k}, "0: hidden_size / num_attention_heads"),
       integer("model.intermediate_size", MEMBER(model.intermediate_size), {1, 1 * m}, "width of the feedforward"),
       real("model.rope_theta", MEMBER(model.rope_theta), {1, 1e15, true}, "base of the rotary frequencies"),
-      word<>("model.rope_scaling.type", MEMBER(model.rope_scaling.type), named(all_rope_types),
-             names_of(all_rope_types)),
+      word("model.rope_scaling.type", MEMBER(model.rope_scaling.type), rope_type_names),
       real("model.rope_scaling.factor", MEMBER(model.rope_scaling.factor), {0, 1e6},
            "new length / trained length; 0 with yarn or longrope: from the two lengths"),
       integer("model.rope_scaling.original_max_position_embeddings",
@@ -300,20 +276,13 @@ std::vector<ConfigKey> make_table() {
        },
        [](const Config& config) { return write_sources(config.data.train); }},
       text("data.validation", MEMBER(data.validation), "empty: the first file's own validation part"),
-      word<>(
-          "data.packing", MEMBER(data.packing),
-          std::vector<std::pair<std::string, Packing>>{{"documents", Packing::documents}, {"concat", Packing::concat}},
-          "documents: attention and positions restart at each | concat: one stream"),
+      word("data.packing", MEMBER(data.packing), packing_names,
+           "documents: attention and positions restart at each | concat: one stream"),
 
       integer("mesh.data", MEMBER(mesh.data), {1, 1 * k}, "data-parallel ranks"),
       integer("mesh.sequence", MEMBER(mesh.sequence), {1, 1 * k}, "ranks that share each sequence: the ring"),
-      word<>("mesh.layout", MEMBER(mesh.layout), named(all_layouts), names_of(all_layouts)),
-      word<>("mesh.backend", MEMBER(mesh.backend),
-             std::vector<std::pair<std::string, Backend>>{{"auto", Backend::automatic},
-                                                          {"threads", Backend::threads},
-                                                          {"mpi", Backend::mpi},
-                                                          {"nccl", Backend::nccl}},
-             "auto | threads | mpi | nccl"),
+      word("mesh.layout", MEMBER(mesh.layout), named(all_layouts)),
+      word("mesh.backend", MEMBER(mesh.backend), backend_names),
       integer("mesh.threads_per_rank", MEMBER(mesh.threads_per_rank), {0, 1 * k}, "0: cores / ranks, at least 1"),
       real("mesh.timeout_seconds", MEMBER(mesh.timeout_seconds), {0, 1e6, true},
            "a call that waits longer ends the run"),
@@ -329,32 +298,26 @@ std::vector<ConfigKey> make_table() {
          read_unsigned(value, config.training.seed, complain);
        },
        [](const Config& config) { return std::to_string(config.training.seed); }, "0 to 18446744073709551615"},
-      word<>("training.device", MEMBER(training.device),
-             std::vector<std::pair<std::string, std::string>>{{"cpu", "cpu"}, {"cuda", "cuda"}}, "cpu | cuda"),
-      word<>("training.dtype", MEMBER(training.dtype),
-             std::vector<std::pair<std::string, DType>>{
-                 {"float32", DType::float32}, {"float64", DType::float64}, {"bfloat16", DType::bfloat16}},
-             "float32 | float64 on cpu, bfloat16 | float32 on cuda"),
-      word<>("training.recompute", MEMBER(training.recompute), named(all_recompute_policies),
-             names_of(all_recompute_policies) + ": what backward makes again, to keep less"),
-      word<>(
-          "training.offload", MEMBER(training.offload),
-          std::vector<std::pair<std::string, Offload>>{{"none", Offload::none},
-                                                       {"activations", Offload::activations},
-                                                       {"activations+optimizer", Offload::activations_and_optimizer}},
-          "none | activations | activations+optimizer: what waits for its use in host memory (cuda)"),
+      word("training.device", MEMBER(training.device),
+           std::array{Named<std::string>{"cpu", "cpu"}, Named<std::string>{"cuda", "cuda"}}),
+      word("training.dtype", MEMBER(training.dtype), named(std::array{DType::float32, DType::float64, DType::bfloat16}),
+           "float32 | float64 on cpu, bfloat16 | float32 on cuda"),
+      word("training.recompute", MEMBER(training.recompute), recompute_names,
+           "none | keep_attention | full: what backward makes again, to keep less"),
+      word("training.offload", MEMBER(training.offload), offload_names,
+           "none | activations | activations+optimizer: what waits for its use in host memory (cuda)"),
       integer("training.feedforward_chunk", MEMBER(training.feedforward_chunk), {0, 1024 * m},
               "tokens; 0: all at once"),
       integer("training.loss_chunk", MEMBER(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),
       flag("training.deterministic", MEMBER(training.deterministic),
            "the same bits from run to run (always so on cpu)"),
-      word<>("training.on_nonfinite", MEMBER(training.on_nonfinite),
-             std::vector<std::pair<std::string, OnNonfinite>>{{"stop", OnNonfinite::stop}, {"skip", OnNonfinite::skip}},
-             "stop | skip: what a loss or gradient that is NaN or infinite does; weights and moments stay as they are"),
+      word("training.on_nonfinite", MEMBER(training.on_nonfinite), on_nonfinite_names,
+           "stop | skip: what a loss or gradient that is NaN or infinite does; weights and moments stay as they are"),
       integer("training.max_skipped_steps", MEMBER(training.max_skipped_steps), {0, 1'000'000'000},
               "with on_nonfinite skip: as many in a row at most, one more ends the run"),
 
-      only_word("optimizer.name", "adamw", "adamw, decoupled decay, none on norms and biases"),
+      word("optimizer.name", MEMBER(optimizer.name), optimizer_names,
+           "adamw, decoupled decay, none on norms and biases"),
       real("optimizer.lr", MEMBER(optimizer.lr), {0, 100}, "peak learning rate"),
       {"optimizer.betas", "decay of the first and second moment", false,
        [](Config& config, const YamlValue& value, const Complain& complain) {
@@ -366,12 +329,7 @@ std::vector<ConfigKey> make_table() {
       real("optimizer.weight_decay", MEMBER(optimizer.weight_decay), {0, 1000}, "times the learning rate, a step"),
       real("optimizer.max_grad_norm", MEMBER(optimizer.max_grad_norm), {0, 1e9}, "0: no clipping"),
 
-      word<>("lr_scheduler.type", MEMBER(lr_scheduler.type),
-             std::vector<std::pair<std::string, ScheduleType>>{{"cosine", ScheduleType::cosine},
-                                                               {"linear", ScheduleType::linear},
-                                                               {"wsd", ScheduleType::wsd},
-                                                               {"constant", ScheduleType::constant}},
-             "cosine | linear | wsd | constant"),
+      word("lr_scheduler.type", MEMBER(lr_scheduler.type), schedule_names),
       integer("lr_scheduler.warmup_steps", MEMBER(lr_scheduler.warmup_steps), {0, 1'000'000'000},
               "steps over which the rate rises"),
       real("lr_scheduler.min_lr_ratio", MEMBER(lr_scheduler.min_lr_ratio), {0, 1}, "last rate / peak rate"),
@@ -382,9 +340,8 @@ std::vector<ConfigKey> make_table() {
       integer("checkpoint.keep", MEMBER(checkpoint.keep), {1, 1'000'000}, "older ones are deleted"),
       flag("checkpoint.background", MEMBER(checkpoint.background),
            "written from a snapshot while training goes on; false: training waits, and no snapshot is held"),
-      word<>("checkpoint.on_failure", MEMBER(checkpoint.on_failure),
-             std::vector<std::pair<std::string, OnFailure>>{{"stop", OnFailure::stop}, {"warn", OnFailure::warn}},
-             "stop | warn: a save or a metrics line that the disk refuses ends the run, or is told and passed over"),
+      word("checkpoint.on_failure", MEMBER(checkpoint.on_failure), on_failure_names,
+           "stop | warn: a save or a metrics line that the disk refuses ends the run, or is told and passed over"),
 
       integer("evaluation.interval", MEMBER(evaluation.interval), {0, 1'000'000'000}, "steps; 0: never"),
       {"evaluation.context_lengths", "tokens, ascending", false,

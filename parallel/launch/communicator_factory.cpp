@@ -12,26 +12,15 @@
 
 namespace ringtrain {
 
-const char* name_of(Backend backend) {
-  switch (backend) {
-    case Backend::automatic:
-      return "auto";
-    case Backend::threads:
-      return "threads";
-    case Backend::mpi:
-      return "mpi";
-    case Backend::nccl:
-      return "nccl";
-  }
-  return "?";
+bool nccl_joins(Backend backend, bool a_gpu_each) {
+  return backend == Backend::nccl || (backend == Backend::automatic && built_with_nccl && a_gpu_each);
 }
 
 bool nccl_is_planned(Backend backend, [[maybe_unused]] Device device, [[maybe_unused]] int ranks) {
-  if (backend == Backend::nccl) return true;
 #if RINGTRAIN_CUDA
-  return backend == Backend::automatic && !device.is_cpu() && built_with_nccl && cuda::device_count() >= ranks;
+  return nccl_joins(backend, !device.is_cpu() && cuda::device_count() >= ranks);
 #else
-  return false;
+  return nccl_joins(backend, false);
 #endif
 }
 

@@ -15,8 +15,8 @@
 
 namespace ringtrain {
 
-/// Returns the name of a backend as mesh.backend has it: "auto", "threads", "mpi" or "nccl".
-const char* name_of(Backend backend);
+/// Returns whether NCCL joins the ranks of a run on GPUs, given whether each has a GPU of its own.
+bool nccl_joins(Backend backend, bool a_gpu_each);
 
 /// Returns whether NCCL would join `ranks` ranks whose device is of this kind, as far as this machine can tell: for
 /// plans, where no rank runs. Does not communicate.

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "parallel/fault_injection.h"
-#include "parallel/launch/communicator_factory.h"
 #include "parallel/launch/launch.h"
 
 #if RINGTRAIN_MPI

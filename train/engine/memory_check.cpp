@@ -11,6 +11,7 @@
 #include "framework/device.h"
 #include "framework/profile/progress.h"
 #include "framework/system/system_memory.h"
+#include "parallel/launch/communicator_factory.h"
 #include "train/engine/memory_report.h"
 
 #if RINGTRAIN_CUDA
@@ -47,9 +48,7 @@ constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
 /// ring's two meet two neighbours, that of the gradients at most all ranks (with reductions of NCCL's own, fewer).
 std::int64_t nccl_bytes(const Config& config, std::size_t ranks_on_gpu) {
   const std::int64_t ranks = config.mesh.data * config.mesh.sequence;
-  const bool used = config.mesh.backend == Backend::nccl ||
-                    (config.mesh.backend == Backend::automatic && built_with_nccl && ranks_on_gpu == 1);
-  if (!used || ranks == 1) return 0;
+  if (!nccl_joins(config.mesh.backend, ranks_on_gpu == 1) || ranks == 1) return 0;
   constexpr std::int64_t neighbour_bytes = std::int64_t{32 * 12} << 20, base_bytes = std::int64_t{512} << 20;
   constexpr std::int64_t max_neighbours = 7;  // with GPUs in one machine; those of others share buffers
   const std::int64_t ring = 2 * std::min<std::int64_t>(2, config.mesh.sequence - 1);

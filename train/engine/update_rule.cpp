@@ -1,5 +1,6 @@
 #include "train/engine/update_rule.h"
 
+#include "framework/error.h"
 #include "kernels/adamw.h"
 
 namespace ringtrain {
@@ -38,7 +39,11 @@ class AdamWRule final : public UpdateRule {
 }  // namespace
 
 std::unique_ptr<UpdateRule> make_update_rule(const OptimizerConfig& config) {
-  return std::make_unique<AdamWRule>(config);
+  switch (config.name) {
+    case OptimizerName::adamw:
+      return std::make_unique<AdamWRule>(config);
+  }
+  fail(ExitCode::internal, "optimizer.name holds a value that names no optimizer");
 }
 
 }  // namespace ringtrain

@@ -28,8 +28,7 @@ constexpr std::int64_t largest_file = 1 << 20;
 
 /// A class of transformers, and what it takes for keys that a file has not.
 struct ModelClass {
-  Architecture architecture;
-  const char* model_type;
+  Architecture architecture;  // its name is the class's model_type
   const char* name;
   std::int64_t vocab_size, hidden_size, intermediate_size, layers, heads;
   std::int64_t key_value_heads;  // 0: as many as heads
@@ -37,11 +36,11 @@ struct ModelClass {
   std::int64_t max_position_embeddings;
 };
 constexpr std::array<ModelClass, 5> classes{{
-    {Architecture::llama, "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048},
-    {Architecture::mistral, "mistral", "MistralForCausalLM", 32000, 4096, 14336, 32, 32, 8, 0, 131072},
-    {Architecture::qwen2, "qwen2", "Qwen2ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 0, 32768},
-    {Architecture::qwen3, "qwen3", "Qwen3ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 128, 32768},
-    {Architecture::gpt2, "gpt2", "GPT2LMHeadModel", 50257, 768, 0, 12, 12, 0, 0, 1024},
+    {Architecture::llama, "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048},
+    {Architecture::mistral, "MistralForCausalLM", 32000, 4096, 14336, 32, 32, 8, 0, 131072},
+    {Architecture::qwen2, "Qwen2ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 0, 32768},
+    {Architecture::qwen3, "Qwen3ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 128, 32768},
+    {Architecture::gpt2, "GPT2LMHeadModel", 50257, 768, 0, 12, 12, 0, 0, 1024},
 }};
 constexpr double default_theta = 10000, default_eps = 1e-6, default_gpt2_eps = 1e-5;
 constexpr std::int64_t default_window = 4096, default_full_layers = 28;
@@ -151,7 +150,7 @@ const ModelClass& read_class(JsonKeys& keys) {
   const ModelClass* of_type = nullptr;
   if (keys.has("model_type")) {
     const std::string type = keys.text("model_type", "");
-    const auto* const found = by([&](const ModelClass& known) { return type == known.model_type; });
+    const auto* const found = by([&](const ModelClass& known) { return type == name_of(known.architecture); });
     if (found == classes.end()) {
       keys.refuse("model_type",
                   fmt::format("{} is not computed here; what is: {}", shown(keys.at("model_type")), known_classes()));
@@ -169,7 +168,8 @@ const ModelClass& read_class(JsonKeys& keys) {
                 fmt::format("{} is not computed here; what is: {}", shown(keys.at("architectures")), known_classes()));
   }
   if (of_type != nullptr && of_type != found) {
-    keys.refuse("architectures", fmt::format("is {}, but model_type is {}", found->name, of_type->model_type));
+    keys.refuse("architectures",
+                fmt::format("is {}, but model_type is {}", found->name, name_of(of_type->architecture)));
   }
   return *found;
 }
@@ -333,6 +333,11 @@ void read_ends(JsonKeys& keys, HuggingFaceConfig& config) {
 
 bool is_hugging_face_folder(const std::string& folder) {
   return path_exists(folder + "/config.json");
+}
+
+const char* hugging_face_class(Architecture architecture) {
+  const auto* const found = std::ranges::find(classes, architecture, &ModelClass::architecture);
+  return found == classes.end() ? nullptr : found->name;
 }
 
 HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::string& path) {

@@ -29,6 +29,9 @@ HuggingFaceConfig read_hugging_face_config(const std::string& folder);
 /// The same, from text; `path` only names it in messages.
 HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::string& path);
 
+/// Return the name of the class of transformers that computes an architecture, null if there is none.
+const char* hugging_face_class(Architecture architecture);
+
 /// What a config.json says beside the model.
 struct HuggingFaceConfigExtras {
   std::string dtype = "float32";    // of the tensors beside it: float32, bfloat16, float16, float64

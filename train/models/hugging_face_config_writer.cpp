@@ -20,47 +20,27 @@ Architecture class_of(const ModelConfig& model) {
          name_of(model.architecture), what);
   };
   const bool window = model.sliding_window > 0;
-  switch (model.architecture) {
-    case Architecture::llama:
-      if (model.hidden_size % model.num_attention_heads != 0) {
-        refuse(fmt::format("model.hidden_size = {} is not a multiple of model.num_attention_heads = {}",
-                           model.hidden_size, model.num_attention_heads));
-      }
-      if (window && (model.attention_bias || model.mlp_bias)) {
-        refuse("its Llama has no sliding window (model.sliding_window), and its Mistral no biases");
-      }
-      return window ? Architecture::mistral : Architecture::llama;
-    case Architecture::gpt2:
-      if (window) refuse("its GPT-2 has no sliding window (model.sliding_window)");
-      if (model.num_key_value_heads != model.num_attention_heads) {
-        refuse("its GPT-2 has as many key/value heads (model.num_key_value_heads) as query heads");
-      }
-      if (model.head_dim * model.num_attention_heads != model.hidden_size) {
-        refuse("its GPT-2 has heads of model.hidden_size / model.num_attention_heads elements (model.head_dim)");
-      }
-      return Architecture::gpt2;
-    case Architecture::mistral:
-    case Architecture::qwen2:
-    case Architecture::qwen3:
-      break;
+  if (model.architecture == Architecture::llama) {
+    if (model.hidden_size % model.num_attention_heads != 0) {
+      refuse(fmt::format("model.hidden_size = {} is not a multiple of model.num_attention_heads = {}",
+                         model.hidden_size, model.num_attention_heads));
+    }
+    if (window && (model.attention_bias || model.mlp_bias)) {
+      refuse("its Llama has no sliding window (model.sliding_window), and its Mistral no biases");
+    }
+    if (window) return Architecture::mistral;
   }
+  if (model.architecture == Architecture::gpt2) {
+    if (window) refuse("its GPT-2 has no sliding window (model.sliding_window)");
+    if (model.num_key_value_heads != model.num_attention_heads) {
+      refuse("its GPT-2 has as many key/value heads (model.num_key_value_heads) as query heads");
+    }
+    if (model.head_dim * model.num_attention_heads != model.hidden_size) {
+      refuse("its GPT-2 has heads of model.hidden_size / model.num_attention_heads elements (model.head_dim)");
+    }
+  }
+  if (!hugging_face_class(model.architecture)) refuse("it has no class of that name");
   return model.architecture;
-}
-
-const char* class_name(Architecture architecture) {
-  switch (architecture) {
-    case Architecture::llama:
-      return "LlamaForCausalLM";
-    case Architecture::mistral:
-      return "MistralForCausalLM";
-    case Architecture::qwen2:
-      return "Qwen2ForCausalLM";
-    case Architecture::qwen3:
-      return "Qwen3ForCausalLM";
-    case Architecture::gpt2:
-      return "GPT2LMHeadModel";
-  }
-  fail(ExitCode::internal, "an architecture without a class");
 }
 
 void write_gpt2(const ModelConfig& model, json& out) {
@@ -114,7 +94,7 @@ std::string write_hugging_face_config(const ModelConfig& model, const HuggingFac
          "a model's length is known when it is written");
   const Architecture architecture = class_of(model);
   json out;
-  out["architectures"] = {class_name(architecture)};
+  out["architectures"] = {hugging_face_class(architecture)};
   out["model_type"] = name_of(architecture);
   out["vocab_size"] = model.vocab_size;
   out["initializer_range"] = model.initializer_range;

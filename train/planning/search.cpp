@@ -41,7 +41,7 @@ class Search {
         if (mesh.sequence == 1 && layout != Layout::zigzag) continue;  // all the same
         mesh.layout = layout;
         for (const Recompute recompute : all_recompute_policies) {
-          for (const Offload offload : {Offload::none, Offload::activations, Offload::activations_and_optimizer}) {
+          for (const auto& [offload, name] : offload_names) {
             if (offload != Offload::none && !cuda) continue;
             add_micro_batches({.mesh = mesh, .recompute = recompute, .offload = offload}, found);
           }
@@ -187,18 +187,6 @@ std::string reason(const std::vector<Candidate>& candidates, const Choice& choic
 }
 
 }  // namespace
-
-const char* name_of(Offload offload) {
-  switch (offload) {
-    case Offload::none:
-      return "none";
-    case Offload::activations:
-      return "activations";
-    case Offload::activations_and_optimizer:
-      return "activations+optimizer";
-  }
-  return "?";
-}
 
 Config config_of(const Config& config, const Candidate& candidate) {
   Config chosen = config;

@@ -40,8 +40,6 @@ SearchResult search_plans(const PlanRequest& request, std::int64_t devices);
 
 /// Return the result as text; of the candidates the first `shown`.
 std::string search_report(const SearchResult& result, std::size_t shown = 10);
-/// Return "none", "activations" or "activations+optimizer", as in a config.
-const char* name_of(Offload offload);
 /// Return the config with a candidate's choices.
 Config config_of(const Config& config, const Candidate& candidate);
 

@@ -1,0 +1,34 @@
+// Enumerations whose values have names in configs, messages and files: one table of each serves readers and writers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+template <class Value>
+struct Named {
+  Value value;
+  const char* name;
+};
+
+/// Returns the values of a table, in its order.
+template <class Value, std::size_t n>
+constexpr std::array<Value, n> values_of(const std::array<Named<Value>, n>& table) {
+  std::array<Value, n> values{};
+  for (std::size_t i = 0; i < n; ++i) values[i] = table[i].value;
+  return values;
+}
+
+/// Returns the name of a value; an internal Error if the table has none.
+template <class Value, std::size_t n>
+const char* name_in(const std::array<Named<Value>, n>& table, Value value) {
+  for (const Named<Value>& entry : table) {
+    if (entry.value == value) return entry.name;
+  }
+  fail(ExitCode::internal, "a config holds a value without a name");
+}
+
+}  // namespace ringtrain
