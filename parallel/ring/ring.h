@@ -5,58 +5,29 @@
 
 #include <functional>
 #include <memory>
-#include <vector>
+#include <span>
 
 #include "framework/allocator.h"
 #include "framework/sequence/segments.h"
 #include "framework/stream.h"
-#include "kernels/attention.h"
 #include "parallel/communicator.h"
-#include "parallel/ring/ring_load.h"
-#include "parallel/ring/ring_schedule.h"
+#include "parallel/ring/ring_batch.h"
+#include "parallel/ring/ring_block.h"
+#include "parallel/ring/ring_buffers.h"
+#include "parallel/ring/ring_times.h"
 
 namespace ringtrain {
 
-/// Keys and values of one shard, as the ring sends them: kv is [2, B, T, G, D], keys first. In backward it may be a
-/// part of them (parallel/ring/ring_parts.h): some tokens, or the `sequences` sequences from first_sequence on; of the
-/// queries, those of the same sequences meet it.
-struct RingBlock {
-  int owner = 0;
-  int hop = 0;
-  bool first = false, last = false;  // of the blocks, or parts, that this rank meets in the pass
-  std::int64_t first_sequence = 0, sequences = 0;
-  std::int64_t pairs = 0;       // of a query of this rank and a key of this block that see each other
-  ConstTensorView k, v;         // [sequences, tokens, G, D]
-  TensorView dk = {}, dv = {};  // backward: the running sums that the visitor adds to, in place
-  AttentionTokens tokens;
-
-  /// Return what x [B, ...] has of its sequences, or nothing of nothing.
-  TensorView sequences_of(const TensorView& x) const {
-    return x.empty() ? x : x.rows(first_sequence, first_sequence + sequences);
-  }
-};
-
-/// The largest micro-batch of any use, as B * T of the largest shard of any rank: training has several short sequences,
-/// evaluation may have one long one.
-struct RingCapacity {
-  std::int64_t tokens = 0;           // of any pass
-  std::int64_t gradient_tokens = 0;  // of a backward pass
-  std::int64_t G = 0, D = 0;
-  DType dtype = DType::float32;  // of keys and values; their gradients have its accumulator
-  bool backward = true;          // else no gradient buffers
-  bool documents = true;         // else no buffers for document ids
-  std::int64_t min_part = 0;     // tokens of a part of a block in backward; 0: what keeps the device busy
-};
+struct RingTensors;
 
 class Ring {
  public:
-  using Visitor = std::function<void(const RingBlock&)>;
+  using Visitor = RingVisitor;
 
   /// Makes buffers under Tag::ring (their bytes: ring_bytes) and splits two communicators off `sequence_group` (keys
   /// and values; gradients), so it is collective unless that is null: then planning only. A ring of one allocates
   /// nothing.
   Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, const RingCapacity& capacity);
-  ~Ring();
 
   /// Sets the schedule of a micro-batch: what every ring rank holds. Pure: all ranks pass the same values; no
   /// communication. documents: of each sequence, to count pairs by (document ids may lie on a GPU); or none.
@@ -73,17 +44,24 @@ class Ring {
                 const Visitor& visitor, const std::function<void()>& overlap = {});
 
   /// Return the plan of the current micro-batch.
-  const RingPlan& plan() const { return plan_; }
+  const RingPlan& plan() const { return batch_.plan(); }
   /// Return the bytes of the ring's buffers: the stated formula, see docs/architecture.md.
-  static std::size_t ring_bytes(const RingCapacity& capacity, int ring_size);
+  static std::size_t ring_bytes(const RingCapacity& capacity, int ring_size) {
+    return RingBuffers::bytes(capacity, ring_size);
+  }
   /// Return what the passes since the last call did and waited for (the exposed communication), and reset it. On a GPU
   /// these are times of its stream, for whose end this waits: call it where a value has just been read.
-  RingLoad take_load();
+  RingLoad take_load() { return times_.take(); }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
-  RingPlan plan_;
+  void pass(Stream& stream, int layer, const RingTensors& own, const Visitor& visitor,
+            const std::function<void()>& overlap);
+
+  RingBuffers buffers_;
+  RingBatch batch_;
+  RingTimes times_;
+  // After the buffers, so that they go first: they take back what an exception left under way in them.
+  std::unique_ptr<Communicator> key_ranks_, gradient_ranks_;
 };
 
 }  // namespace ringtrain
