@@ -93,6 +93,17 @@ const Byte* others_and_lines(const Scan& scan, const Byte* p) {
   return p;
 }
 
+/// Return the end of \p{N}{1,max_digits} at p, whose first code point is one.
+template <int max_digits>
+const Byte* numbers(const Scan& scan, const Byte* p) {
+  for (int i = 0; i < max_digits; ++i) {
+    const Scan::Item item = scan.at(p);
+    if (!(item.kind & number)) break;
+    p += item.bytes;
+  }
+  return p;
+}
+
 struct Gpt2 {
   static const Byte* match(const Scan& scan, const Byte* p) {
     if (const Byte* e = contraction<false>(scan, p); e != p) return e;
@@ -126,15 +137,7 @@ struct Llama3 {
     if (!(first.kind & (newline | number)) && (second.kind & word)) {
       return scan.run(p + first.bytes + second.bytes, word);
     }
-    if (first.kind & number) {  // \p{N}{1,3}
-      const Byte* q = p + first.bytes;
-      for (int i = 1; i < max_digits; ++i) {
-        const Scan::Item item = scan.at(q);
-        if (!(item.kind & number)) break;
-        q += item.bytes;
-      }
-      return q;
-    }
+    if (first.kind & number) return numbers<max_digits>(scan, p);
     // ` ?[^\s\p{L}\p{N}]+[\r\n]*`
     if (is_other(first.kind)) return others_and_lines<with_marks, false>(scan, p);
     if (*p == ' ' && is_other(second.kind)) return others_and_lines<with_marks, false>(scan, p + 1);
@@ -173,15 +176,7 @@ struct O200k {
   static const Byte* match(const Scan& scan, const Byte* p) {
     const Scan::Item first = scan.at(p);
     if (const Byte* e = word(scan, p, first)) return e;
-    if (first.kind & number) {
-      const Byte* q = p + first.bytes;
-      for (int i = 1; i < max_digits; ++i) {
-        const Scan::Item item = scan.at(q);
-        if (!(item.kind & number)) break;
-        q += item.bytes;
-      }
-      return q;
-    }
+    if (first.kind & number) return numbers<max_digits>(scan, p);
     if (first.kind & other) return others_and_lines<false, true>(scan, p);
     if (*p == ' ' && (scan.at(p + 1).kind & other)) return others_and_lines<false, true>(scan, p + 1);
     return white_space<true>(scan, p);

@@ -31,6 +31,19 @@ const char* name_of(DumpKind kind) {
   return kind == DumpKind::tokens ? "tokens" : "parameter";
 }
 
+/// Calls visit(name, member) for each plain member, in the order of the file.
+template <class Index, class Visit>
+void visit_members(Index& index, const Visit& visit) {
+  visit("step", index.step);
+  visit("data", index.data);
+  visit("sequence", index.sequence);
+  visit("layout", index.layout);
+  visit("device", index.device);
+  visit("dtype", index.dtype);
+  visit("sequences", index.sequences);
+  visit("sequence_length", index.sequence_length);
+}
+
 Shape shape_from(const nlohmann::json& list) {
   std::vector<std::int64_t> dims;
   for (const nlohmann::json& dim : list) {
@@ -60,14 +73,7 @@ DumpIndex index_from(const std::string& text) {
     throw std::runtime_error("it is no dump of this version");
   }
   DumpIndex index;
-  index.step = top.integer("step");
-  index.data = top.integer("data");
-  index.sequence = top.integer("sequence");
-  index.layout = top.text("layout");
-  index.device = top.text("device");
-  index.dtype = top.text("dtype");
-  index.sequences = top.integer("sequences");
-  index.sequence_length = top.integer("sequence_length");
+  visit_members(index, [&](const char* name, auto& member) { top.read(name, member); });
   for (const nlohmann::json& tensor : top.list("tensors")) index.tensors.push_back(tensor_from(tensor));
   return index;
 }
@@ -94,14 +100,7 @@ void write_dump_index(const std::string& folder, const DumpIndex& index) {
   nlohmann::ordered_json json;
   json["format"] = format_name;
   json["format_version"] = format_version;
-  json["step"] = index.step;
-  json["data"] = index.data;
-  json["sequence"] = index.sequence;
-  json["layout"] = index.layout;
-  json["device"] = index.device;
-  json["dtype"] = index.dtype;
-  json["sequences"] = index.sequences;
-  json["sequence_length"] = index.sequence_length;
+  visit_members(index, [&](const char* name, const auto& member) { json[name] = member; });
   json["tensors"] = nlohmann::ordered_json::array();
   for (const DumpedTensor& tensor : index.tensors) {
     nlohmann::ordered_json entry;

@@ -24,6 +24,9 @@ class StrictObject {
   std::string text(const char* name) const;
   /// Return a hash: 32 lower-case hexadecimal digits.
   std::string hash(const char* name) const;
+  /// Reads a whole number, or text: for a struct whose members are listed once, for reading and for writing.
+  void read(const char* name, std::int64_t& to) const { to = integer(name); }
+  void read(const char* name, std::string& to) const { to = text(name); }
   const nlohmann::json& list(const char* name) const;
   const nlohmann::json& member(const char* name) const;
 

@@ -27,13 +27,19 @@ std::string plain_name(std::string name) {
   return name;
 }
 
+/// Calls visit(name, member) for each plain member, in the order of the file.
+template <class Manifest, class Visit>
+void visit_members(Manifest& manifest, const Visit& visit) {
+  visit("step", manifest.step);
+  visit("samples", manifest.samples);
+  visit("tokens", manifest.tokens);
+  visit("skipped_steps", manifest.skipped_steps);
+  visit("data_hash", manifest.data_hash);
+  visit("dtype", manifest.dtype);
+}
+
 void read_fields(const StrictObject& top, CheckpointManifest& manifest) {
-  manifest.step = top.integer("step");
-  manifest.samples = top.integer("samples");
-  manifest.tokens = top.integer("tokens");
-  manifest.skipped_steps = top.integer("skipped_steps");
-  manifest.data_hash = top.text("data_hash");
-  manifest.dtype = top.text("dtype");
+  visit_members(manifest, [&](const char* name, auto& member) { top.read(name, member); });
   const StrictObject model(top.member("model"), 2);
   manifest.architecture = model.text("architecture");
   manifest.parameters = model.integer("parameters");
@@ -70,12 +76,7 @@ nlohmann::ordered_json without_hash(const CheckpointManifest& manifest) {
   nlohmann::ordered_json json;
   json["format"] = format_name;
   json["format_version"] = format_version;
-  json["step"] = manifest.step;
-  json["samples"] = manifest.samples;
-  json["tokens"] = manifest.tokens;
-  json["skipped_steps"] = manifest.skipped_steps;
-  json["data_hash"] = manifest.data_hash;
-  json["dtype"] = manifest.dtype;
+  visit_members(manifest, [&](const char* name, const auto& member) { json[name] = member; });
   json["model"] = {{"architecture", manifest.architecture}, {"parameters", manifest.parameters}};
   json["ranks"] = manifest.ranks;
   json["files"] = nlohmann::ordered_json::array();
