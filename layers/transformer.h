@@ -36,7 +36,7 @@ class Transformer {
 
   /// Runs forward and backward of one micro-batch: adds the gradients of sum(weight * nll) / denominator to the
   /// parameters' gradients, and this rank's sum(weight * nll) to loss_sum() (ring communication in every layer).
-  /// denominator: the sum of weights over dp x sp x accumulation. observer (may be null): told as buckets complete.
+  /// denominator: the sum of weights over dp x sp x accumulation. observer (may be null): called as buckets complete.
   void train_step(const Batch& batch, double denominator, GradientObserver* observer);
 
   /// Returns when the batch of the last call may be filled anew: the device has its own copy.

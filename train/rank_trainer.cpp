@@ -286,8 +286,8 @@ void RankTrainer::handle_nonfinite(std::int64_t step, const StepResult& result) 
 
 void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
   // Nothing is allocated after the first step, so the peaks stay: they are told once.
-  const std::vector<MemoryUse> peaks = peaks_told_ ? std::vector<MemoryUse>{} : gather_peaks();
-  peaks_told_ = true;
+  const std::vector<MemoryUse> peaks = peaks_logged_ ? std::vector<MemoryUse>{} : gather_peaks();
+  peaks_logged_ = true;
   if (state_.rank != 0) return;
   const TrainingConfig& training = run_.config.training;
   grace_.add_step(seconds);
@@ -376,8 +376,8 @@ void RankTrainer::save(std::int64_t step, bool last, double unfinished) {
 void RankTrainer::log_grace(bool again) {
   if (saver_.last_seconds() == 0) return;
   grace_.add_save(saver_.last_seconds());
-  if (grace_.seconds() <= grace_told_ || (grace_told_ > 0 && !again)) return;
-  grace_told_ = grace_.seconds();
+  if (grace_.seconds() <= grace_logged_ || (grace_logged_ > 0 && !again)) return;
+  grace_logged_ = grace_.seconds();
   log(grace_.line());
 }
 

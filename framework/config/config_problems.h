@@ -1,5 +1,5 @@
-// What is wrong with a config, collected while it is read and checked, and told all at once. Remembers where each key
-// was given, so that a check of several keys can point at a line.
+// What is wrong with a config, collected while it is read and checked, and reported all at once. Remembers where each
+// key was given, so that a check of several keys can point at a line.
 #pragma once
 
 #include <initializer_list>
@@ -34,7 +34,7 @@ class ConfigProblems {
   /// Return whether none of the keys has had a problem: else a check of them would only repeat it.
   bool clean(std::initializer_list<const char*> keys) const;
   std::size_t count() const { return problems_.size(); }
-  /// Return whether there are more than will be told.
+  /// Return whether there are more than will be reported.
   bool fill_a_page() const { return problems_.size() > max_listed; }
   /// Throws Error(usage) with the problems, a line each, in the order of the file, then of the settings: the first
   /// max_listed of them, and how many more there are.

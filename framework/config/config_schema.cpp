@@ -341,7 +341,7 @@ std::vector<ConfigKey> make_table() {
       flag("checkpoint.background", MEMBER(checkpoint.background),
            "written from a snapshot while training goes on; false: training waits, and no snapshot is held"),
       word("checkpoint.on_failure", MEMBER(checkpoint.on_failure), on_failure_names,
-           "stop | warn: a save or a metrics line that the disk refuses ends the run, or is told and passed over"),
+           "stop | warn: a save or a metrics line that the disk refuses ends the run, or is logged and passed over"),
 
       integer("evaluation.interval", MEMBER(evaluation.interval), {0, 1'000'000'000}, "steps; 0: never"),
       {"evaluation.context_lengths", "tokens, ascending", false,

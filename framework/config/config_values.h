@@ -1,5 +1,5 @@
 // Strict reading of single YAML values. Each takes what the key wants and nothing else: no octal, no "yes", no NaN, no
-// text where a number belongs; a number that no variable can hold is told, not wrapped. Used by the table of keys.
+// text where a number belongs; a number that no variable can hold is an error, not wrapped. Used by the table of keys.
 #pragma once
 
 #include <cstdint>

@@ -96,7 +96,7 @@ void resolve_factor(ModelConfig& model, ConfigProblems& problems) {
   if (!derives) {
     problems.add("model.rope_scaling.factor", fmt::format("{} needs the new length / the trained length", type));
   } else if (meant < trained || trained == 0) {
-    if (trained == 0) return;  // told already
+    if (trained == 0) return;  // reported already
     problems.add("model.rope_scaling.factor",
                  fmt::format("{} takes it from model.max_position_embeddings / "
                              "model.rope_scaling.original_max_position_embeddings = {} / {}, which must be at least 1; "

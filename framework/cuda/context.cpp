@@ -128,7 +128,7 @@ Context::~Context() {
   // What is under way may still read this rank's tensors, which go next.
   try {
     synchronize();
-  } catch (const Error&) {  // told before: here everything goes anyway
+  } catch (const Error&) {  // reported before: here everything goes anyway
   }
   timeline_.reset();
   cublasLtDestroy(blas_);

@@ -38,7 +38,7 @@ Tolerance default_tolerance(const DumpIndex& a, const DumpIndex& b);
 /// Throws Error(usage) if the two steps had other sequences.
 DumpComparison compare_dumps(const DumpReader& a, const DumpReader& b, const Tolerance& tolerance);
 
-/// Returns what a person is told: the first difference with its values, and a table of all that differ.
+/// Returns what is printed: the first difference with its values, and a table of all that differ.
 std::string report(const DumpComparison& comparison, const DumpReader& a, const DumpReader& b,
                    const Tolerance& tolerance);
 

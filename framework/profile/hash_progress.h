@@ -11,7 +11,7 @@
 
 namespace ringtrain {
 
-/// As long as it lives, each file that this thread hashes is told as progress, once it has taken `patience` seconds.
+/// As long as it lives, each file that this thread hashes is shown as progress, once it has taken `patience` seconds.
 class HashProgress {
  public:
   explicit HashProgress(std::string task, double patience = 1, std::FILE* file = stderr);

@@ -1,4 +1,4 @@
-// A long task tells how far it is: on a terminal one line that is rewritten in place, in a pipe plain lines at a
+// A long task shows how far it is: on a terminal one line that is rewritten in place, in a pipe plain lines at a
 // measured pace. Progress goes to stderr, so that stdout holds results alone. Also the formats of human sizes that all
 // programs share. Used by one thread.
 #pragma once

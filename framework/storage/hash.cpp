@@ -17,7 +17,7 @@
 namespace ringtrain {
 
 namespace {
-thread_local const HashTold* listener = nullptr;
+thread_local const HashObserver* listener = nullptr;
 
 std::string hexadecimal(XXH128_hash_t hash) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
@@ -51,7 +51,8 @@ std::uint64_t hash_block(const void* data, std::size_t bytes) {
   return XXH3_64bits(data, bytes);
 }
 
-HashListener::HashListener(HashTold told) : told_(std::move(told)), before_(std::exchange(listener, &told_)) {}
+HashListener::HashListener(HashObserver observer)
+    : observer_(std::move(observer)), before_(std::exchange(listener, &observer_)) {}
 
 HashListener::~HashListener() {
   listener = before_;

@@ -33,19 +33,19 @@ class Hasher {
 std::string hash_bytes(std::string_view bytes);
 /// Return the XXH3-64 of a block of memory.
 std::uint64_t hash_block(const void* data, std::size_t bytes);
-/// Told by hash_file(), once before the first slice and after each: the bytes that are done, and all of them.
-using HashTold = std::function<void(const std::string& path, std::int64_t done, std::int64_t bytes)>;
-/// Lets hash_file() tell how far it is, in the thread that made this object, until it goes. Other threads are silent.
+/// Called by hash_file(), once before the first slice and after each: the bytes that are done, and all of them.
+using HashObserver = std::function<void(const std::string& path, std::int64_t done, std::int64_t bytes)>;
+/// Lets hash_file() report its progress, in the thread that made this object, until it goes. Other threads are silent.
 class HashListener {
  public:
-  explicit HashListener(HashTold told);
+  explicit HashListener(HashObserver observer);
   ~HashListener();
   HashListener(const HashListener&) = delete;
   HashListener& operator=(const HashListener&) = delete;
 
  private:
-  HashTold told_;
-  const HashTold* before_;
+  HashObserver observer_;
+  const HashObserver* before_;
 };
 
 /// Return the hash of a file's content, read in slices of 1 MiB.

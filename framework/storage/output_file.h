@@ -1,7 +1,7 @@
 // A file that a program was asked to make: a timeline, the results of an evaluation, a token file. It grows under a
 // name of its own beside the path and takes the path's name when it is whole. What stands there is replaced only if it
 // is a former output of the same kind, and never if it is an input of this run, a link, or no regular file. Of several
-// processes that want to write one path, one does, and the others are told.
+// processes that want to write one path, one does, and the others fail with a sentence.
 #pragma once
 
 #include <functional>

@@ -173,7 +173,7 @@ std::vector<StoredTensor> parse_safetensors_header(std::string_view header, std:
       fail(ExitCode::checkpoint, "{}: {} has {} bytes, but its shape and {} need {}", path, plain_text(entry.name),
            end - entry.begin, type.name, needed);
     }
-    if (end > static_cast<std::uint64_t>(file_bytes)) break;  // told below
+    if (end > static_cast<std::uint64_t>(file_bytes)) break;  // reported below
     tensors.push_back({.name = entry.name,
                        .type = type.type,
                        .type_name = entry.dtype,

@@ -1,5 +1,5 @@
 // Ranks that are processes have each read their own command line, config and files. Before they start they compare what
-// they have read, so that a difference is told by its name and is not met as a hang or as a wrong result.
+// they have read, so that a difference is reported by its name and is not met as a hang or as a wrong result.
 #pragma once
 
 #include <string>

@@ -25,7 +25,7 @@ struct LaunchOptions {
 using RankBody = std::function<void(Communicator& world)>;
 
 /// Runs body(world) on `ranks` threads and returns when all have ended. If one throws, the others are aborted and the
-/// first error is rethrown here: an Error as it is, anything else as Error(internal); calls, if not null, then tells
+/// first error is rethrown here: an Error as it is, anything else as Error(internal); calls, if not null, then says
 /// what each rank did last, as lines.
 void launch_threads(const LaunchOptions& options, const RankBody& body, std::string* calls = nullptr);
 
@@ -77,11 +77,11 @@ class Launcher {
 
   /// Collective end of a program whose work is done. Throws Error(rank) if another process does not come.
   void finish(int exit_code);
-  /// What a process does with the error it ends with. told: it is this process that tells the user; sentence: the first
-  /// error, with rank and host where ranks are processes; calls: what each rank did last, as lines, if it is one of
-  /// ranks.
+  /// What a process does with the error it ends with. is_reporter: it is this process that prints it; sentence: the
+  /// first error, with rank and host where ranks are processes; calls: what each rank did last, as lines, if it is one
+  /// of ranks.
   struct ErrorReport {
-    bool told = true;
+    bool is_reporter = true;
     std::string sentence;
     std::string calls;
   };

@@ -137,7 +137,7 @@ Launcher::ErrorReport Launcher::fail(const Error& error) {
   if (!world_) return {true, error.what(), of_ranks ? calls_ : ""};
   world_->abort(error);
   const std::string calls = world_->report();
-  return {world_->is_to_tell(), world_->first_error(), of_ranks ? calls : ""};
+  return {world_->is_reporter(), world_->first_error(), of_ranks ? calls : ""};
 }
 
 #else

@@ -142,8 +142,8 @@ void MpiWorld::take(const RankMessage& message) {
     case RankMessage::Kind::goodbye:
       peer.goodbye = true;
       break;
-    case RankMessage::Kind::told:
-      told_ = true;
+    case RankMessage::Kind::reported:
+      reported_ = true;
       break;
     case RankMessage::Kind::lost:
       peer.gone = true;
@@ -191,14 +191,14 @@ void MpiWorld::throw_if_aborted() {
 std::string MpiWorld::report() {
   Lock lock(mutex_);
   if (!failure_) return "";
-  const auto told = [&] {
+  const auto all_heard = [&] {
     for (int other = 0; other < size(); ++other) {
       const PeerState& peer = peers_[static_cast<std::size_t>(other)];
       if (other != rank() && !peer.heard && !peer.gone) return false;
     }
     return true;
   };
-  heard_from_ranks_.wait_until(lock, failure_->when + seconds_of(report_seconds), told);
+  heard_from_ranks_.wait_until(lock, failure_->when + seconds_of(report_seconds), all_heard);
   std::string text;
   for (int other = 0; other < size(); ++other) {
     const PeerState& peer = peers_[static_cast<std::size_t>(other)];
@@ -215,12 +215,12 @@ std::string MpiWorld::report() {
   return text;
 }
 
-bool MpiWorld::is_to_tell() {
+bool MpiWorld::is_reporter() {
   Lock lock(mutex_);
-  if (told_ || !failure_) return false;
+  if (reported_ || !failure_) return false;
   const auto lower_end = peers_.begin() + rank();
   if (std::none_of(peers_.begin(), lower_end, [](const PeerState& peer) { return peer.heard; })) {
-    sockets_.send({RankMessage::Kind::told, rank(), ExitCode::rank, "", ""});
+    sockets_.send({RankMessage::Kind::reported, rank(), ExitCode::rank, "", ""});
     return true;
   }
   heard_from_ranks_.wait_until(lock, failure_->when + seconds_of(lingering_seconds), [&] {

@@ -47,13 +47,13 @@ class MpiWorld {
   std::string first_error();
   /// Throws the first error, if there is one.
   void throw_if_aborted();
-  /// After the first error: waits (a second at most) for what the other ranks tell, and returns the last calls of all
+  /// After the first error: waits (a second at most) for what the other ranks report, and returns the last calls of all
   /// that could be reached; empty without an error.
   std::string report();
-  /// After report(): return whether this rank is to tell the user, as the lowest that could be reached. A higher one
+  /// After report(): return whether this rank prints the report, as the lowest that could be reached. A higher one
   /// returns when the lower ones have ended (after 2.5 s since the error at most): a launcher kills them all when the
   /// first process ends.
-  bool is_to_tell();
+  bool is_reporter();
 
   // What follows is for communicators. Ranks are world ranks; a context separates communicators.
 
@@ -146,7 +146,7 @@ class MpiWorld {
     std::string calls;
   };
   std::vector<PeerState> peers_;  // by rank
-  bool told_ = false;             // another rank has told the user
+  bool reported_ = false;             // another rank has printed the report
   std::optional<int> exit_code_;  // MPI is being left, all is done
   Clock::time_point leaving_since_;
 

@@ -14,13 +14,13 @@
 
 namespace ringtrain {
 
-/// What a rank tells the others, or what is told about one.
+/// What a rank reports to the others, or what is known of one that is lost.
 struct RankMessage {
   enum class Kind : std::uint32_t {
-    failure = 1,  // code and sentence of the first error it knows of, and what it did last
-    goodbye = 2,  // it is done, and all is well
-    told = 3,     // it tells the user of the error: no other rank is to (one that was stopped, say, and goes on)
-    lost = 4,     // not sent: its socket has closed
+    failure = 1,   // code and sentence of the first error it knows of, and what it did last
+    goodbye = 2,   // it is done, and all is well
+    reported = 3,  // it prints the error's report: no other rank does (one that was stopped, say, and goes on)
+    lost = 4,      // not sent: its socket has closed
   };
   Kind kind = Kind::lost;
   int rank = 0;  // who sends it, or is lost

@@ -89,12 +89,12 @@ int run_rank_program(const char* name, const std::function<int(Launcher& launche
       launcher.finish(code);
     });
     if (!error) return code;
-    const Launcher::ErrorReport words = launcher.fail(*error);
-    if (!words.told) return static_cast<int>(error->code());
-    if (!words.calls.empty()) {
-      write_message(stderr, fmt::format("{}: what each rank did last:\n{}", name, words.calls));
+    const Launcher::ErrorReport report = launcher.fail(*error);
+    if (!report.is_reporter) return static_cast<int>(error->code());
+    if (!report.calls.empty()) {
+      write_message(stderr, fmt::format("{}: what each rank did last:\n{}", name, report.calls));
     }
-    throw Error(error->code(), words.sentence);
+    throw Error(error->code(), report.sentence);
   });
 }
 

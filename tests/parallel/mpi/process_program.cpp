@@ -48,7 +48,7 @@ int run_process_tests(Launcher& launcher) {
     launcher.finish(code);
   } catch (const Error& error) {
     const Launcher::ErrorReport words = launcher.fail(error);
-    if (words.told) std::fprintf(stderr, "%s%s\n", words.calls.c_str(), error.what());
+    if (words.is_reporter) std::fprintf(stderr, "%s%s\n", words.calls.c_str(), error.what());
     return static_cast<int>(error.code());
   }
   return code;
@@ -62,7 +62,7 @@ int run_scenario(const Scenarios& scenarios, const std::string& name, double tim
     return 0;
   } catch (const Error& error) {
     const Launcher::ErrorReport words = launcher.fail(error);
-    if (words.told) std::fprintf(stderr, "scenario: %s\n%s", error.what(), words.calls.c_str());
+    if (words.is_reporter) std::fprintf(stderr, "scenario: %s\n%s", error.what(), words.calls.c_str());
     return static_cast<int>(error.code());
   }
 }
