@@ -17,12 +17,12 @@ constexpr std::size_t longest_period = 1000;
 /// weights exactly, else the longest one with the largest remainders rounded up. Every file gets at least one.
 std::vector<int> slots_of(const std::vector<double>& weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  const std::size_t most = std::max(longest_period, weights.size());
+  const std::size_t max_period = std::max(longest_period, weights.size());
   std::vector<int> slots(weights.size());
   const auto share = [&](std::size_t file, std::size_t period) {
     return weights[file] / sum * static_cast<double>(period);
   };
-  for (std::size_t period = weights.size(); period <= most; ++period) {
+  for (std::size_t period = weights.size(); period <= max_period; ++period) {
     bool exact = true;
     for (std::size_t file = 0; file < weights.size(); ++file) {
       const double wanted = share(file, period);

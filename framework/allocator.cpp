@@ -72,10 +72,10 @@ Allocator::~Allocator() {
 }
 
 Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shape) {
-  constexpr std::size_t most = std::size_t{1} << 62;  // of one tensor and of all: sums of two stay exact
+  constexpr std::size_t max_bytes = std::size_t{1} << 62;  // of one tensor and of all: sums of two stay exact
   const auto elements = static_cast<std::size_t>(shape.numel());
-  const std::size_t bytes = elements > most / size_of(dtype) ? most : rounded(elements * size_of(dtype));
-  if (bytes >= most - current_.total) {
+  const std::size_t bytes = elements > max_bytes / size_of(dtype) ? max_bytes : rounded(elements * size_of(dtype));
+  if (bytes >= max_bytes - current_.total) {
     fail(ExitCode::usage, "{} {} {} {} and the {} bytes planned before it are more than any machine's memory",
          name_of(tag), name, name_of(dtype), shape.to_string(), current_.total);
   }
@@ -87,7 +87,7 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
           ExitCode::device,
           "the NVIDIA driver gives no {} bytes of pinned host memory for {} {} {} (this rank already holds {} bytes of "
           "it); free memory on this machine, lift its limit (a container's memory limit counts, and WSL pins half of "
-          "the memory at most), or set training.offload to less",
+          "the memory at max_bytes), or set training.offload to less",
           bytes, name_of(tag), name, shape.to_string(), current_.total);
     }
     if (!data) {

@@ -43,22 +43,23 @@ std::string element_text(const ConstTensorView& x, std::int64_t i) {
 }
 
 /// Returns the elements of dimension `dim` from `first` on, in brackets. stride: elements between two of its entries.
-std::string entries_text(const ConstTensorView& x, int dim, std::int64_t first, std::int64_t most) {
+std::string entries_text(const ConstTensorView& x, int dim, std::int64_t first, std::int64_t max_shown) {
   if (dim == x.shape.rank()) return element_text(x, first);
   std::int64_t stride = 1;
   for (int inner = dim + 1; inner < x.shape.rank(); ++inner) stride *= x.shape[inner];
   const bool lines = dim + 1 < x.shape.rank();
   const std::string separator = lines ? ",\n" + std::string(static_cast<std::size_t>(dim) + 1, ' ') : ", ";
-  const std::int64_t size = x.shape[dim], head = size <= most ? size : (most + 1) / 2, tail = most - head;
+  const std::int64_t size = x.shape[dim], head = size <= max_shown ? size : (max_shown + 1) / 2,
+                     tail = max_shown - head;
   std::string text = "[";
   for (std::int64_t i = 0; i < size; ++i) {
     text += i > 0 ? separator : "";
-    if (i == head && size > most) {
+    if (i == head && size > max_shown) {
       text += "..." + (tail > 0 ? separator : "");
       i = size - tail;
       if (tail == 0) break;
     }
-    text += entries_text(x, dim + 1, first + i * stride, most);
+    text += entries_text(x, dim + 1, first + i * stride, max_shown);
   }
   return text + "]";
 }
@@ -75,12 +76,12 @@ double distance(double a, double b) {
 
 }  // namespace
 
-std::string to_text(const ConstTensorView& x, std::int64_t most) {
+std::string to_text(const ConstTensorView& x, std::int64_t max_shown) {
   require_host(x);
-  ensure(most >= 1, "at least one entry of a dimension is shown");
+  ensure(max_shown >= 1, "at least one entry of a dimension is shown");
   const std::string head = fmt::format("{} {}", name_of(x.dtype), x.shape.to_string());
   if (x.empty()) return head + " without storage";
-  return head + "\n" + entries_text(x, 0, 0, most);
+  return head + "\n" + entries_text(x, 0, 0, max_shown);
 }
 
 std::string place_text(const Shape& shape, std::int64_t element) {
@@ -103,11 +104,11 @@ TensorComparison compare_tensors(const ConstTensorView& a, const ConstTensorView
       if (std::isfinite(value)) result.maximum = std::max(result.maximum, std::abs(value));
     }
   }
-  const double most = std::max(tolerance.relative * result.maximum, tolerance.absolute);
+  const double allowed = std::max(tolerance.relative * result.maximum, tolerance.absolute);
   for (std::int64_t i = 0; i < elements; ++i) {
     const double of_a = number(a, i), of_b = number(b, i), difference = distance(of_a, of_b);
     result.greatest = std::max(result.greatest, difference);
-    if (difference <= most) continue;
+    if (difference <= allowed) continue;
     if (result.differing++ > 0) continue;
     result.first = i;
     result.a = of_a;

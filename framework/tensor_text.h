@@ -10,8 +10,8 @@
 namespace ringtrain {
 
 /// Returns dtype, shape and elements, e.g. "float32 [2, 2]\n[[1, 2],\n [3, 4]]". Of a dimension that is longer than
-/// `most`, only its ends are shown.
-std::string to_text(const ConstTensorView& x, std::int64_t most = 8);
+/// `max_shown`, only its ends are shown.
+std::string to_text(const ConstTensorView& x, std::int64_t max_shown = 8);
 
 /// Returns the place of an element that is counted through the flattened tensor, e.g. "[1, 0]".
 std::string place_text(const Shape& shape, std::int64_t element);

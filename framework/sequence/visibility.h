@@ -67,9 +67,9 @@ enum class TileVisibility { none, some, all };
 RINGTRAIN_HOST_DEVICE constexpr TileVisibility tile_visibility(const AttentionMask& mask, const PositionRange& queries,
                                                                const PositionRange& keys) {
   const PositionRange distances = visible_distances(mask);
-  const std::int64_t least = queries.first - keys.last, most = queries.last - keys.first;
-  if (most < distances.first || least > distances.last) return TileVisibility::none;
-  return least >= distances.first && most <= distances.last ? TileVisibility::all : TileVisibility::some;
+  const std::int64_t nearest = queries.first - keys.last, farthest = queries.last - keys.first;
+  if (farthest < distances.first || nearest > distances.last) return TileVisibility::none;
+  return nearest >= distances.first && farthest <= distances.last ? TileVisibility::all : TileVisibility::some;
 }
 
 }  // namespace ringtrain

@@ -233,10 +233,10 @@ class Reader {
     if (!object.type->number) refuse("a dataset of texts");
     Hdf5Dataset dataset{name, *object.type->number, *object.dims, 0};
     // Dimensions are multiplied only as long as the product can lie in the file.
-    const std::uint64_t element = object.type->bytes, most = source_.size() / element;
+    const std::uint64_t element = object.type->bytes, max_elements = source_.size() / element;
     std::uint64_t count = 1;
     for (const std::int64_t dim : dataset.dims) {
-      if (dim != 0 && count > most / static_cast<std::uint64_t>(dim)) refuse("a dataset larger than the file");
+      if (dim != 0 && count > max_elements / static_cast<std::uint64_t>(dim)) refuse("a dataset larger than the file");
       count *= static_cast<std::uint64_t>(dim);
     }
     const auto& [address, bytes] = *object.data;

@@ -1,6 +1,6 @@
 // Attention backward (FlashAttention-2, Algorithm 2) with five products a pair of tiles. A task is one tile of keys of
 // one key/value head; it keeps that tile's dk and dv and meets the query tiles upwards, all heads of the group for
-// each. Vectors run along the keys for scores and along D for gradients. The tasks of a head add to its dq in turn,
+// each. Vectors run along the keys for scores and along D for gradients. The tasks of a head add to its dq in order,
 // from the last key downwards, in steps of backward_key_tile however many keys a task has: a task computes its share on
 // its own and waits only before it adds. Tasks are started in that same order, so the one waited for is always running
 // or done.
@@ -87,7 +87,7 @@ class BackwardTask {
       loaded = true;
       const std::int64_t before = previous_visitor(queries);
       for (std::int64_t member = 0; member < group; ++member) {
-        const std::int64_t turn = i * group + member + 1;
+        const std::int64_t ticket = i * group + member + 1;
         const bool same_tile = member + 1 < group;
         coming_ = {};
         if (same_tile || i + 1 < tiles) {
@@ -95,9 +95,9 @@ class BackwardTask {
           coming_ = {first_row(g_ * group + (same_tile ? member + 1 : 0), next.begin), next.count};
         }
         add_queries(g_ * group + member, queries, run);
-        if (before >= 0) wait_for(before, turn);
+        if (before >= 0) wait_for(before, ticket);
         add_dq(g_ * group + member, queries, run);
-        Counter(dq_counters_[index_]).store(turn, std::memory_order_release);
+        Counter(dq_counters_[index_]).store(ticket, std::memory_order_release);
       }
     }
     if (loaded) store_keys();
@@ -118,10 +118,10 @@ class BackwardTask {
     return -1;
   }
 
-  /// Returns when key tile `other` has added its share of turn `turn`.
-  void wait_for(std::int64_t other, std::int64_t turn) const {
+  /// Returns when key tile `other` has added its share to that tile and head.
+  void wait_for(std::int64_t other, std::int64_t ticket) const {
     const Counter counter(dq_counters_[other]);
-    for (int spins = 0; counter.load(std::memory_order_acquire) < turn; ++spins) {
+    for (int spins = 0; counter.load(std::memory_order_acquire) < ticket; ++spins) {
       if (spins > 1000) std::this_thread::yield();
     }
   }

@@ -129,18 +129,18 @@ void sum_rows_into(ThreadPool& pool, std::int64_t tokens, std::int64_t C, T* to,
   });
 }
 
-/// Return the sum of partial(begin, end) over at most 256 equal pieces of [0, n), added up pairwise. Pieces are
+/// Return the sum of partial(begin, end) over at max_pieces 256 equal pieces of [0, n), added up pairwise. Pieces are
 /// multiples of 4096 elements, so the tree depends on n alone.
 template <class Partial>
 double sum_over_tree(ThreadPool& pool, std::int64_t n, Partial&& partial) {
-  constexpr std::int64_t most = 256, grain = 4096;
-  const std::int64_t piece = std::max<std::int64_t>(1, (n + most * grain - 1) / (most * grain)) * grain;
+  constexpr std::int64_t max_pieces = 256, grain = 4096;
+  const std::int64_t piece = std::max<std::int64_t>(1, (n + max_pieces * grain - 1) / (max_pieces * grain)) * grain;
   const std::int64_t pieces = (n + piece - 1) / piece;
-  std::array<double, most> sums{};
+  std::array<double, max_pieces> sums{};
   pool.run(pieces, [&](std::int64_t task, int) {
     sums[static_cast<std::size_t>(task)] = partial(task * piece, std::min(n, (task + 1) * piece));
   });
-  for (std::size_t width = most / 2; width > 0; width /= 2) {
+  for (std::size_t width = max_pieces / 2; width > 0; width /= 2) {
     for (std::size_t i = 0; i < width; ++i) sums[i] += sums[i + width];
   }
   return sums[0];

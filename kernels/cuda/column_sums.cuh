@@ -14,10 +14,10 @@ struct TokenChunks {
   unsigned count;
 };
 
-/// Return chunks of at least 8 tokens, at most `most` of them, whose partial sums (`tensors` of C floats) fit.
-inline TokenChunks chunks_of(std::int64_t T, std::int64_t C, int tensors, std::int64_t most = 512) {
+/// Return chunks of at least 8 tokens, at most max_chunks of them, whose partial sums (`tensors` of C floats) fit.
+inline TokenChunks chunks_of(std::int64_t T, std::int64_t C, int tensors, std::int64_t max_chunks = 512) {
   const auto room = static_cast<std::int64_t>(Context::partial_sums_bytes / sizeof(float));
-  const std::int64_t fit = std::min(most, room / std::max<std::int64_t>(1, C * tensors));
+  const std::int64_t fit = std::min(max_chunks, room / std::max<std::int64_t>(1, C * tensors));
   ensure(fit > 0, "a row of partial sums fits their memory");
   const std::int64_t tokens = std::max<std::int64_t>(8, (T + fit - 1) / fit);
   return {tokens, blocks_for(T, tokens)};

@@ -52,9 +52,9 @@ void add_pieces(Context& context, double* result, const double* sums, int pieces
 /// that depends on n alone: at most 2048 pieces, each a multiple of 4096 elements.
 template <int W, class Term>
 void sum_over_tree(Context& context, double* result, std::int64_t n, bool whole, bool accumulate, const Term& term) {
-  constexpr std::int64_t most = 2048, grain = 4096;
-  static_assert(most * sizeof(double) <= Context::partial_sums_bytes);
-  const std::int64_t piece = std::max<std::int64_t>(1, (n + most * grain - 1) / (most * grain)) * grain;
+  constexpr std::int64_t max_pieces = 2048, grain = 4096;
+  static_assert(max_pieces * sizeof(double) <= Context::partial_sums_bytes);
+  const std::int64_t piece = std::max<std::int64_t>(1, (n + max_pieces * grain - 1) / (max_pieces * grain)) * grain;
   const unsigned pieces = blocks_for(n, piece);
   auto* const sums = static_cast<double*>(context.partial_sums());
   if (whole) {

@@ -113,12 +113,12 @@ int threads_per_rank(std::int64_t wanted, int ranks) {
 }
 
 void require_runnable(std::int64_t ranks, std::int64_t threads) {
-  constexpr std::int64_t most = 4096;
-  if (ranks * threads <= most) return;
+  constexpr std::int64_t max_threads = 4096;
+  if (ranks * threads <= max_threads) return;
   fail(ExitCode::usage,
        "{} ranks of {} compute {} are {} threads on this machine, where at most {} make sense; use a smaller mesh or "
        "fewer threads a rank, or start ranks on several machines with scripts/launch",
-       ranks, threads, threads == 1 ? "thread" : "threads", ranks * threads, most);
+       ranks, threads, threads == 1 ? "thread" : "threads", ranks * threads, max_threads);
 }
 
 std::string oversubscription(int ranks, int threads, int cores) {

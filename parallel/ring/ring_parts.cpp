@@ -44,11 +44,11 @@ RingPart joined(const RingPart& earlier, const RingPart& later) {
 
 }  // namespace
 
-std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t sequences, std::int64_t least) {
-  ensure(sequences >= 0 && least >= 1, "a block has sequences, and a part tokens");
-  const std::vector<RingPart> all = pieces(largest, sequences, std::min(largest_tile, least));
+std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t sequences, std::int64_t min_tokens) {
+  ensure(sequences >= 0 && min_tokens >= 1, "a block has sequences, and a part tokens");
+  const std::vector<RingPart> all = pieces(largest, sequences, std::min(largest_tile, min_tokens));
   if (all.empty()) return {{0, sequences, 0, token_count(largest)}};
-  const auto small = [&](const RingPart& part) { return part.sequences * part.tokens < least; };
+  const auto small = [&](const RingPart& part) { return part.sequences * part.tokens < min_tokens; };
   std::vector<RingPart> parts{all.back()};
   for (std::size_t i = all.size() - 1; i-- > 0;) {
     if (small(parts.back())) {

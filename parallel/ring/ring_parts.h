@@ -25,13 +25,13 @@ struct RingPart {
 /// Return the parts of blocks of `sequences` sequences of at most the tokens of `largest`, in the order in which
 /// backward visits them: later tokens first, as attention visits key tiles. One sequence is cut where a segment begins
 /// and in the middle of each segment, so that under a causal mask a zigzag block of which a rank sees the first segment
-/// alone is still two parts to it. Each part has at least `least` tokens over its sequences, if there are so many; cuts
-/// within a segment stand at multiples of 256 positions (times its stride; or of `least`, if that is less), where no
-/// kernel's tile is cut in two.
-std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t sequences, std::int64_t least);
+/// alone is still two parts to it. Each part has at least `min_tokens` tokens over its sequences, if there are so many;
+/// cuts within a segment stand at multiples of 256 positions (times its stride; or of `min_tokens`, if that is less),
+/// where no kernel's tile is cut in two.
+std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t sequences, std::int64_t min_tokens);
 
-/// Return the tokens of the least part of a block, of G key/value heads. A GPU of 132 processors computes on 128 keys
-/// of a head in each at a time: less would leave some idle. A CPU's cores are busy with far less.
+/// Return the tokens of the smallest part of a block, of G key/value heads. A GPU of 132 processors computes on 128
+/// keys of a head in each at a time: less would leave some idle. A CPU's cores are busy with far less.
 std::int64_t default_min_part(Device device, std::int64_t G);
 
 /// Return what a shard of T tokens has of the part.
