@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes hugging_face.json for tests/train/hugging_face_golden_test.cpp: tiny models of transformers' own classes in
+"""Writes hugging_face.json for tests/train/models/hugging_face_golden_test.cpp: tiny models of transformers' own classes in
 float64, with every kind of rotary scaling, tied and untied heads, windows and biases. Of each: config.json as
 save_pretrained writes it, the nll of every token, and for one model of each class every gradient.
 
