@@ -7,7 +7,7 @@
 #include <map>
 
 #include "data/loader.h"
-#include "data/prepare.h"
+#include "data/preparation/prepare.h"
 #include "data/token_file.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "tests/data/data_fixture.h"

@@ -1,5 +1,5 @@
 // Text to token files: which files become documents, what they become, and what is refused.
-#include "data/prepare.h"
+#include "data/preparation/prepare.h"
 
 #include <sys/stat.h>
 

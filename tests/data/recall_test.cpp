@@ -1,6 +1,6 @@
 // The recall corpus keeps its promises: what is unpredictable, what is recalled, how far back, and the printed floors,
 // checked against an ideal reader that knows nothing but the tokens of its context.
-#include "data/recall.h"
+#include "data/preparation/recall.h"
 
 #include <cmath>
 #include <map>

@@ -1,7 +1,7 @@
 // Fuzzes the reader of JSONL, plain and compressed: any file is documents or an Error(data), and any line is parts or
 // an exception that says what is wrong with it.
-#include "data/json_documents.h"
-#include "data/text_blocks.h"
+#include "data/preparation/json_documents.h"
+#include "data/preparation/text_blocks.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "framework/storage/hash.h"
 #include "tests/fuzz/fuzz_file.h"

@@ -9,9 +9,9 @@
 #include <memory>
 #include <numeric>
 
-#include "data/prepare.h"
-#include "data/recall.h"
-#include "data/text_blocks.h"
+#include "data/preparation/prepare.h"
+#include "data/preparation/recall.h"
+#include "data/preparation/text_blocks.h"
 #include "data/token_file_writer.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"

@@ -1,4 +1,4 @@
-#include "data/token_spill.h"
+#include "data/preparation/token_spill.h"
 
 #include <unistd.h>
 

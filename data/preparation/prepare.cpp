@@ -1,12 +1,12 @@
-#include "data/prepare.h"
+#include "data/preparation/prepare.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "data/text_blocks.h"
+#include "data/preparation/text_blocks.h"
+#include "data/preparation/token_spill.h"
 #include "data/token_file.h"
 #include "data/token_file_writer.h"
-#include "data/token_spill.h"
 #include "framework/random.h"
 #include "framework/storage/hash.h"
 #include "framework/system/signals.h"

@@ -1,4 +1,4 @@
-#include "data/text_stream.h"
+#include "data/preparation/text_stream.h"
 
 #include <zlib.h>
 #include <zstd.h>

@@ -1,4 +1,4 @@
-#include "data/text_blocks.h"
+#include "data/preparation/text_blocks.h"
 
 #include "framework/error.h"
 

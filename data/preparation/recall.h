@@ -27,7 +27,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/prepare.h"
+#include "data/preparation/prepare.h"
 
 namespace ringtrain {
 

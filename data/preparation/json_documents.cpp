@@ -1,4 +1,4 @@
-#include "data/json_documents.h"
+#include "data/preparation/json_documents.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "data/sources.h"
+#include "data/preparation/sources.h"
 
 #include <glob.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "data/text_stream.h"
+#include "data/preparation/text_stream.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hash.h"
 #include "framework/system/signals.h"

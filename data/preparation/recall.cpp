@@ -1,4 +1,4 @@
-#include "data/recall.h"
+#include "data/preparation/recall.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/sources.h"
-#include "data/text_stream.h"
+#include "data/preparation/sources.h"
+#include "data/preparation/text_stream.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace ringtrain {

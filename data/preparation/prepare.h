@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "data/json_documents.h"
-#include "data/sources.h"
+#include "data/preparation/json_documents.h"
+#include "data/preparation/sources.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace ringtrain {
