@@ -13,6 +13,8 @@ struct Named {
   Value value;
   const char* name;
 };
+template <class Value>
+Named(Value, const char*) -> Named<Value>;  // clang 16 deduces no aggregate
 
 /// Returns the values of a table, in its order.
 template <class Value, std::size_t n>
