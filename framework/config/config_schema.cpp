@@ -52,11 +52,11 @@ ConfigKey flag(const char* path, Get get, const char* doc) {
           "true | false"};
 }
 
-/// One of several words, each of which stands for a value of the member. values: what the reference says of them; "":
-/// the words alone.
+/// One of several words, each of which stands for a value of the member. doc: as the words themselves, if "".
 template <class Get, class Value, std::size_t n>
 ConfigKey word(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc = "") {
   std::vector<std::string> names;
+  names.reserve(n);
   for (const Named<Value>& word : words) names.emplace_back(word.name);
   std::string list = fmt::format("{}", fmt::join(names, " | "));
   return {path,

@@ -155,7 +155,8 @@ FileLock begin_dump_folder(const std::string& path, const DumpIndex& index) {
   begun.tensors.clear();
   write_dump_index(path, begun);
   for (const std::string& name : list_directory(path, ExitCode::usage)) {
-    if (rank_of_dump_part(name) || is_unfinished_index(name)) remove_tree(path + "/" + name, ExitCode::usage);
+    if (rank_of_dump_part(name) || is_unfinished_index(name))
+      remove_tree(fmt::format("{}/{}", path, name), ExitCode::usage);
   }
   return lock;
 }

@@ -30,7 +30,7 @@ DumpReader::DumpReader(const std::string& folder) : folder_(folder), index_(read
   if (index_.tensors.empty()) refuse("it was broken off; make the dump again");
   for (const std::string& name : list_directory(folder, ExitCode::data)) {
     if (const std::optional<int> rank = rank_of_dump_part(name)) {
-      add({*rank, Hdf5Reader::open(folder + "/" + name, ExitCode::data, "make the dump again")});
+      add({*rank, Hdf5Reader::open(fmt::format("{}/{}", folder, name), ExitCode::data, "make the dump again")});
     }
   }
 }

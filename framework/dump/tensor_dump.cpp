@@ -144,6 +144,7 @@ void TensorDump::collect(Piece piece) {
 
 void TensorDump::write_part() {
   std::vector<Hdf5Dataset> datasets;
+  datasets.reserve(complete_.size());
   for (const Piece& piece : complete_) datasets.push_back(piece.dataset);
   Hdf5Writer file = Hdf5Writer::create(dump_part_path(folder_, rank_, parts_++), datasets, {}, ExitCode::usage);
   for (std::size_t i = 0; i < complete_.size(); ++i) file.write(i, 0, complete_[i].data.data(), datasets[i].count());
