@@ -1,7 +1,7 @@
 // The GPU's half of kernels/*.h: one function for each public one, with its signature and its promises, on device
 // tensors. kernels/NAME.cpp has checked shapes and dtypes before it comes here. Nothing here waits for the device.
 //
-// Dtypes: float32 everywhere, or bfloat16 with what accumulates in float32 (kernels/precision.h). Any shape is legal;
+// Dtypes: float32 everywhere, or bfloat16 with what accumulates in float32 (framework/dtype.h). Any shape is legal;
 // heads of 64 and 128 elements are fast, other sizes up to 256 are correct.
 #pragma once
 

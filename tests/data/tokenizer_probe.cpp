@@ -1,4 +1,4 @@
-// Ids of texts as plain files, for whoever compares them with another program's (tests/data/real_tokenizers_test.py and
+// Ids of texts as plain files, for whoever compares them with another program's (tests/tokenizers/oracle_test.py and
 // bench/compare).
 //   tokenizer_probe encode TOKENIZER TEXTS IDS [text|parse] [PATTERN]
 //     TEXTS: documents, each a little-endian uint32 of its bytes, then these; IDS: the same with ids as int32. Also
