@@ -33,14 +33,16 @@ std::vector<int> slots_of(const std::vector<double>& weights) {
   }
   std::vector<std::size_t> by_remainder(weights.size());
   std::iota(by_remainder.begin(), by_remainder.end(), 0);
-  const auto remainder = [&](std::size_t file) { return share(file, most) - std::floor(share(file, most)); };
+  const auto remainder = [&](std::size_t file) {
+    return share(file, max_period) - std::floor(share(file, max_period));
+  };
   std::ranges::stable_sort(by_remainder, [&](std::size_t a, std::size_t b) { return remainder(a) > remainder(b); });
-  int left = static_cast<int>(most);
+  int left = static_cast<int>(max_period);
   for (std::size_t file = 0; file < weights.size(); ++file) {
-    left -= slots[file] = std::max(1, static_cast<int>(std::floor(share(file, most))));
+    left -= slots[file] = std::max(1, static_cast<int>(std::floor(share(file, max_period))));
   }
   for (std::size_t i = 0; left > 0; i = (i + 1) % by_remainder.size(), --left) ++slots[by_remainder[i]];
-  return slots;  // the period is their sum: a little beyond `most` if many tiny files were rounded up to one
+  return slots;  // the period is their sum: a little beyond `max_period` if many tiny files were rounded up to one
 }
 
 /// Spreads each file's slots evenly (smooth weighted round robin: every step each file earns its slots, the richest

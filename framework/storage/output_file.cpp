@@ -65,7 +65,7 @@ void check_partials(const std::string& path, bool sweep, ExitCode code) {
   const std::string folder = parent_directory(path), base = file_name(path);
   for (const std::string& name : list_directory(folder, code)) {
     const std::optional<UniqueName> parts = parse_unique_name(name, partial_kind);
-    const std::string found = folder + "/" + name;
+    const std::string found = fmt::format("{}/{}", folder, name);
     if (!parts || parts->base != base) continue;
     LockState state = LockState::unknown;
     try {

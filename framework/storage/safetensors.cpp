@@ -219,8 +219,9 @@ StoredTensors read_safetensors_folder(const std::string& folder) {
          folder, single_file, index_file);
   }
   for (const auto& [name, expected] : read_index(index)) {
-    require_inside(folder, folder + "/" + name);
-    add_file(all, folder + "/" + name, &expected);
+    const std::string path = fmt::format("{}/{}", folder, name);
+    require_inside(folder, path);
+    add_file(all, path, &expected);
   }
   return all;
 }

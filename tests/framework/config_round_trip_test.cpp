@@ -107,8 +107,13 @@ Config random_config(std::uint64_t seed) {
   t.deterministic = draw.flag();
   t.on_nonfinite = static_cast<OnNonfinite>(draw.below(2));
   t.max_skipped_steps = draw.below(100);
-  c.optimizer = {draw.real(0, 0.01),           draw.real(0, 0.999), draw.real(0, 0.999),
-                 std::exp(draw.real(-40, -1)), draw.real(0, 1),     draw.real(0, 10)};
+  c.optimizer = {draw.one_of(values_of(optimizer_names)),
+                 draw.real(0, 0.01),
+                 draw.real(0, 0.999),
+                 draw.real(0, 0.999),
+                 std::exp(draw.real(-40, -1)),
+                 draw.real(0, 1),
+                 draw.real(0, 10)};
   c.lr_scheduler = {static_cast<ScheduleType>(draw.below(4)), draw.below(1000), draw.real(0, 1), draw.real(0, 1)};
   c.checkpoint = {draw.below(1000), 1 + draw.below(9), draw.flag(), static_cast<OnFailure>(draw.below(2))};
   c.evaluation.interval = draw.below(100);
