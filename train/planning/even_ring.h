@@ -6,7 +6,8 @@
 
 #include <span>
 
-#include "train/planning/ring_simulation.h"
+#include "train/planning/pass_costs.h"
+#include "train/planning/ring_work.h"
 
 namespace ringtrain {
 

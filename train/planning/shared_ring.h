@@ -7,7 +7,9 @@
 #include <functional>
 #include <span>
 
-#include "train/planning/ring_simulation.h"
+#include "train/planning/pass_costs.h"
+#include "train/planning/rates.h"
+#include "train/planning/ring_work.h"
 
 namespace ringtrain {
 
