@@ -146,7 +146,7 @@ class MpiWorld {
     std::string calls;
   };
   std::vector<PeerState> peers_;  // by rank
-  bool reported_ = false;             // another rank has printed the report
+  bool reported_ = false;         // another rank has printed the report
   std::optional<int> exit_code_;  // MPI is being left, all is done
   Clock::time_point leaving_since_;
 
