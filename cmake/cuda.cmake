@@ -68,6 +68,25 @@ function(ringtrain_hopper_objects floor variable)
   set(${variable} ${kernels} PARENT_SCOPE)
 endfunction()
 
+# ringtrain_bounded_kernels(): the kernels that wait, compiled with bounded waits (kernels/cuda/bounded_wait.cuh), as
+# object libraries, ringtrain_bounded_kernels and, with nvcc, ringtrain_bounded_kernels_hopper. A linker takes objects
+# before archives, so in a program that has them they take the place of the floor's own.
+function(ringtrain_bounded_kernels)
+  set(folder ${CMAKE_SOURCE_DIR}/kernels/cuda)
+  set(kernels ${folder}/bounded_wait.cu ${folder}/attention/attention_mma_backward.cu
+              ${folder}/attention/hopper/attention_forward.cu ${folder}/attention/hopper/attention_backward.cu)
+  if(RINGTRAIN_CUDA STREQUAL "emulated")
+    ringtrain_emulated_sources(${kernels})
+  else()
+    ringtrain_hopper_objects(bounded_kernels kernels)
+    list(FILTER kernels EXCLUDE REGEX "TARGET_OBJECTS")
+    target_compile_definitions(ringtrain_bounded_kernels_hopper PRIVATE RINGTRAIN_BOUNDED_WAITS=1)
+  endif()
+  add_library(ringtrain_bounded_kernels OBJECT ${kernels})
+  target_compile_definitions(ringtrain_bounded_kernels PRIVATE RINGTRAIN_BOUNDED_WAITS=1)
+  target_link_libraries(ringtrain_bounded_kernels PUBLIC ringtrain_framework)
+endfunction()
+
 # ringtrain_emulated_sources(FILES...): lets the C++ compiler take these .cu files. Registers that a thread fills under
 # the very condition under which it uses them are taken for uninitialised ones. Nothing is vectorised: it would gain nothing
 # in code that is one thread's, and GCC 12 loses additions in loops over such registers (embedding.cu at -O3).
@@ -82,6 +101,9 @@ function(ringtrain_cuda_options target)
     return()
   endif()
   target_compile_definitions(${target} INTERFACE RINGTRAIN_CUDA=1)
+  if(RINGTRAIN_BOUNDED_WAITS)
+    target_compile_definitions(${target} INTERFACE RINGTRAIN_BOUNDED_WAITS=1)
+  endif()
   if(RINGTRAIN_CUDA STREQUAL "on")
     # fmt 9 mistakes nvcc for a compiler without constexpr, and then its own consteval functions do not compile.
     target_compile_definitions(${target} INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)

@@ -4,6 +4,7 @@
 
 #include "framework/cuda/check.h"
 #include "framework/cuda/timeline.h"
+#include "framework/cuda/wait_report.h"
 #include "framework/system/host_name.h"
 
 namespace ringtrain::cuda {
@@ -57,8 +58,9 @@ std::string version(int number) {
 
 void check(cudaError_t status, const char* what, int device) {
   if (status == cudaSuccess) return;
+  const std::string hang = wait_clause();
   fail(ExitCode::device, "{}{}: {} ({}){}", place_of(device), what, cudaGetErrorString(status),
-       cudaGetErrorName(status), advice_for(status));
+       cudaGetErrorName(status), hang.empty() ? advice_for(status) : hang);
 }
 
 int device_count() {

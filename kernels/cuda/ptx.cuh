@@ -50,7 +50,16 @@ inline int load_acquire(const int* p) {
   return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 inline void add_release(int* p, int n) {
-  __atomic_fetch_add(p, n, __ATOMIC_RELEASE);
+  cuda_emulator::add_release(p, n);
+}
+inline long long clock_cycles() {
+  return cuda_emulator::clock_cycles();
+}
+inline void let_others_run(Where where = Where::current()) {
+  cuda_emulator::let_others_run(where);
+}
+[[noreturn]] inline void stop_kernel() {
+  cuda_emulator::stop_kernel();
 }
 inline void reduce_add(float* p, float x, float y) {
   atomicAdd(p, x);
@@ -137,6 +146,18 @@ __device__ __forceinline__ int load_acquire(const int* p) {
 }
 __device__ __forceinline__ void add_release(int* p, int n) {
   asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(n) : "memory");
+}
+
+/// Return the multiprocessor's clock.
+__device__ __forceinline__ long long clock_cycles() {
+  return clock64();
+}
+/// In a loop that waits for another thread. (An emulated one runs only then.)
+__device__ __forceinline__ void let_others_run() {}
+/// Ends the kernel, and with it all that the process has on this GPU: every later call answers with an error.
+[[noreturn]] __device__ __forceinline__ void stop_kernel() {
+  asm volatile("trap;");
+  __builtin_unreachable();
 }
 
 /// Adds x to p[0] and y to p[1] in global memory, without an answer; p is 8-byte aligned.

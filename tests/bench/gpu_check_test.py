@@ -41,10 +41,12 @@ RUN = textwrap.dedent("""\
                 time.sleep(1000)
             if what == "crash":
                 os.abort()
+            if what == "told":
+                print('C++ exception with description "GPU 0: lost; attention hangs: in block 3, warp 1 waits" thrown in it.')
             if what == "slow":
                 time.sleep(1)
-            print(f"[  FAILED  ] {name} (1 ms)" if what in ("fail", "break") else f"[       OK ] {name} (1 ms)", flush=True)
-            if what == "break":
+            print(f"[  FAILED  ] {name} (1 ms)" if what in ("fail", "break", "told") else f"[       OK ] {name} (1 ms)", flush=True)
+            if what in ("break", "told"):
                 sys.exit(7)
 
     if program == "--libraries":
@@ -52,7 +54,9 @@ RUN = textwrap.dedent("""\
         sys.exit(plan.get("libraries", 0))
     if program == "--with":  # compute-sanitizer --tool T --error-exitcode 9 PROGRAM FILTER
         os.execv(arguments[0], arguments)
-    if program == "gpu_tests":
+    if program.startswith("gpu_tests"):
+        with (here / "programs.txt").open("a") as log:
+            log.write(f"{program} {option('--gtest_filter')}\\n")
         if "--gtest_list_tests" in arguments:
             print("Suite.\\n  test")
         else:
@@ -171,6 +175,16 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual([portable for name, portable in self.portable() if name == "GpuModel.D"], ["1"])
         self.assertEqual(self.parts()["models and runs"]["result"], "passed")
         self.assertIn("run gpu_tests --gtest_filter=HopperAttention.Hangs", text[text.index("What to run next"):])
+
+    def test_a_kernel_with_bounded_waits_says_where_it_hangs(self):
+        code, text = self.check({"tests": GOOD | {"HopperAttention.Told": "told"}})
+        self.assertEqual(code, 1, text)
+        self.assertEqual(self.report()["troubles"], ["Hopper's attention: HopperAttention.Told HANGS: attention hangs: in "
+                                                     "block 3, warp 1 waits"])
+        programs = (self.bundle / "programs.txt").read_text(encoding="utf-8").splitlines()
+        self.assertEqual({line.split()[1].split("-")[0] for line in programs if line.startswith("gpu_tests_bounded")},
+                         {"*HopperAttention*.*"})
+        self.assertIn("run gpu_tests --gtest_filter=HopperAttention.Told", text[text.index("What to run next"):])
 
     def test_the_short_form_has_the_kernels_and_says_what_to_run_next(self):
         code, text = self.check({"tests": GOOD}, "--short")

@@ -347,7 +347,8 @@ __global__ void __launch_bounds__(C::threads, 1)
       int* const mine = counter_of(semaphore, work.b * call.shape.H + h, slot);
       if (threadIdx.x == 0) {
         if (turn != nullptr) semaphore_release(turn);
-        semaphore_acquire(mine, rank_of(semaphore, work.b, slot, work.cursor));
+        semaphore_acquire(mine, rank_of(semaphore, work.b, slot, work.cursor),
+                          {"attention backward (mma)", "its turn to add dq", "computing"});
       }
       __syncwarp();
       turn = mine;
@@ -375,6 +376,7 @@ void launch_backward(Context& context, const BackwardCall<bf16>& call, void* wor
   if (!call.shape.deterministic) {
     return launch(context, backward_kernel<C, false>, grid, block, sizeof(Shared<C>), call, DqSemaphore{});
   }
+  arm_waits(context);
   const DqSemaphore semaphore = semaphore_in(workspace, call.shape, call.queries.tokens, C::query_tile);
   prepare_semaphore(context, semaphore, call.shape, call.queries, call.keys, C::query_tile, C::key_tile);
   launch(context, backward_kernel<C, true>, grid, block, sizeof(Shared<C>), call, semaphore);

@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention/attention_mask.cuh"
+#include "kernels/cuda/bounded_wait.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace ringtrain::cuda {
@@ -66,8 +67,18 @@ __device__ inline int rank_of(const DqSemaphore& semaphore, int b, int query_slo
 }
 
 /// Returns when `rank` blocks have added. By one thread; a barrier follows, then the block adds.
-__device__ inline void semaphore_acquire(const int* turn, int rank) {
-#if defined(RINGTRAIN_CUDA_EMULATED)
+__device__ inline void semaphore_acquire(const int* turn, int rank, [[maybe_unused]] const WaitNames& names) {
+#if defined(RINGTRAIN_BOUNDED_WAITS)
+  wait_within_bounds(
+      [&] {
+        if (load_acquire(turn) == rank) return true;
+        let_others_run();
+        return false;
+      },
+      [&] {
+        return VainWait{names, "blocks before it", "blocks that have added", rank, load_acquire(turn)};
+      });
+#elif defined(RINGTRAIN_CUDA_EMULATED)
   if (load_acquire(turn) != rank) __trap();  // blocks run one after another there: what has not come never will
 #else
   while (load_acquire(turn) != rank) {

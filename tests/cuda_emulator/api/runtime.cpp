@@ -1,10 +1,23 @@
 // The state of the runtime, and what tests say to it.
 #include "api/runtime.h"
 
+#include <array>
+
 #include "api/settings.h"
 #include "nccl/nccl_communicators.h"
 
 namespace cuda_emulator {
+
+namespace {
+
+std::array<int, 2> until_lost{};  // by Signal; guarded by the runtime's lock, which whoever runs a kernel holds
+
+}  // namespace
+
+bool lost(Signal signal) {
+  int& left = until_lost[static_cast<std::size_t>(signal)];
+  return left > 0 && --left == 0;
+}
 
 Runtime::Runtime() : devices(devices_of_environment()), fault(fault_of_environment()) {
   settings();
@@ -114,6 +127,11 @@ void set_blas_refusal(BlasRefusal refusal) {
 void set_proxy_checks(bool on) {
   const std::lock_guard lock(runtime().mutex);
   settings().proxies = on;
+}
+
+void lose(Signal signal, int nth) {
+  const std::lock_guard lock(runtime().mutex);
+  until_lost[static_cast<std::size_t>(signal)] = nth;
 }
 
 void set_durations(const Durations& durations) {

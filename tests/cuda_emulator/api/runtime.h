@@ -78,7 +78,13 @@ cudaError_t call(const char* function, Body body) {
   CallGuard guard(state);
   ++state.calls[function];
   cudaError_t error = state.failure(function);
-  if (error == cudaSuccess) error = body(state, guard.lock);
+  if (error == cudaSuccess) {
+    try {
+      error = body(state, guard.lock);
+    } catch (const LostDevice& lost) {
+      error = state.failed_devices[lost.device] = cudaErrorLaunchFailure;
+    }
+  }
   if (error != cudaSuccess && error != cudaErrorNotReady) last_error() = error;
   return error;
 }

@@ -95,7 +95,7 @@ void Block::prepare(const Launch& launch, uint3 index) {
   writes_.reset(shared_.get(), launch.shared_bytes, settings().proxies);
   proxy_fenced_ = false;
   spinning_.clear();
-  spins_ = 0;
+  spins_ = stalls_ = 0;
   blockIdx = index;
 }
 
@@ -138,6 +138,7 @@ bool Block::go_on_after_stall() {
   try {
     if (loads_.land_one_awaited()) return true;
     if (!spinning_.empty() && ++spins_ < max_spins) {
+      ++stalls_;
       for (const int thread : spinning_) make_ready(thread);
       spinning_.clear();
       return true;
@@ -277,9 +278,11 @@ void Block::give_way() {
   if (unwinding_) throw Unwind{};
 }
 
-void Block::spin(const std::source_location& where) {
-  spinning_.push_back(current_);
-  wait({"a loop on load_acquire", where});
+void Block::spin(const Waiting& why) {
+  const int thread = current_;
+  spinning_.push_back(thread);
+  wait(why);
+  std::erase(spinning_, thread);
 }
 
 void Block::need_hopper(const char* what) {

@@ -88,8 +88,11 @@ class Block {
   /// Stops the running thread until another calls wake(it).
   void wait(const Waiting& why);
   void wake(int thread);
-  /// Lets the running thread, which asks again and again for what another is to write, go on only when none else can.
-  void spin(const std::source_location& where);
+  /// Lets the running thread, which asks again and again for what another is to write, go on only when none else can,
+  /// or another calls wake(it).
+  void spin(const Waiting& why);
+  /// Return how often no thread could go on.
+  int stalls() const { return stalls_; }
   /// Lets others run first, if the order of threads is shuffled: called by the thread that completes a collective.
   void give_way();
   /// Throws Error that names the kernel, the block, the thread and the place.
@@ -153,9 +156,13 @@ class Block {
   bool proxy_fenced_ = false;
   std::vector<int> spinning_;
   int spins_ = 0;  // stalls since a thread that does not spin went on
+  int stalls_ = 0;
 
   friend void run_kernel(const Launch& launch);
 };
+
+/// Thrown by a thread that ends the kernel and the device with it.
+struct StoppedKernel {};
 
 /// The block that runs. Throws Error if no kernel does.
 Block& running();

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "api/settings.h"
 #include "cuda_emulator_hopper.h"
 #include "device/block.h"
 
@@ -59,6 +60,7 @@ void Mbarriers::end_phase_if_done(Barrier& barrier) {
 }
 
 void Mbarriers::arrive(std::uint64_t* word, std::uint32_t bytes, const std::source_location& where) {
+  if (lost(Signal::arrival)) return;
   Barrier& barrier = find(word, where);
   if (barrier.pending == 0) {
     block_.fail(fmt::format("one more than the {} arrivals of the mbarrier's phase {}, which waits for {} bytes",
@@ -93,6 +95,16 @@ void Mbarriers::wait(std::uint64_t* word, std::uint32_t parity, const std::sourc
   }
 }
 
+bool Mbarriers::try_wait(std::uint64_t* word, std::uint32_t parity, const std::source_location& where) {
+  if (parity > 1) block_.fail(fmt::format("mbarrier_try_wait for parity {}", parity), where);
+  Barrier& barrier = find(word, where);
+  if ((barrier.phase & 1u) != parity) return true;
+  barrier.waiting.push_back(block_.thread());
+  block_.spin({"mbarrier_try_wait", where, missing, &barrier});
+  std::erase(barrier.waiting, block_.thread());
+  return (barrier.phase & 1u) != parity;
+}
+
 bool Mbarriers::awaited(std::uint64_t* word) const {
   const auto found = barriers_.find(word);
   return found != barriers_.end() && !found->second.waiting.empty();
@@ -115,6 +127,10 @@ void mbarrier_arrive(std::uint64_t* barrier, Where where) {
 }
 void mbarrier_arrive_expect_tx(std::uint64_t* barrier, std::uint32_t bytes, Where where) {
   running().mbarriers().arrive(barrier, bytes, where);
+}
+bool mbarrier_try_wait(std::uint64_t* barrier, std::uint32_t parity, Where where) {
+  running().need_hopper("mbarrier_try_wait");
+  return running().mbarriers().try_wait(barrier, parity, where);
 }
 void mbarrier_wait(std::uint64_t* barrier, std::uint32_t parity, Where where) {
   running().need_hopper("mbarrier_wait");

@@ -21,6 +21,7 @@ class Mbarriers {
   /// Announces bytes, then arrives.
   void arrive(std::uint64_t* word, std::uint32_t bytes, const std::source_location& where);
   void wait(std::uint64_t* word, std::uint32_t parity, const std::source_location& where);
+  bool try_wait(std::uint64_t* word, std::uint32_t parity, const std::source_location& where);
 
   /// A copy has brought bytes.
   void complete(std::uint64_t* word, std::uint32_t bytes);

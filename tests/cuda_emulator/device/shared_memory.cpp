@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "api/settings.h"
 #include "cuda_emulator_device.h"
 #include "device/block.h"
 
@@ -47,11 +48,24 @@ void* shared_pointer(std::uint32_t address) {
 }
 
 int load_acquire(const int* p, Where where) {
-  running().spin(where);
+  let_others_run(where);
   return *p;
 }
 
+void let_others_run(Where where) {
+  running().spin({"a loop on load_acquire", where});
+}
+
+long long clock_cycles() {
+  return running().stalls() * stall_cycles;
+}
+
+void stop_kernel() {
+  throw StoppedKernel{};
+}
+
 void add_release(int* p, int n) {
+  if (lost(Signal::release)) return;
   *p += n;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/settings.h"
+#include "device/block.h"
 #include "device/device_memory.h"
 
 namespace cuda_emulator {
@@ -129,6 +130,10 @@ void Streams::run(Stream& stream, Work work, Lock& lock) {
     open_device_memory();
     try {
       work.run();
+    } catch (const StoppedKernel&) {
+      drop(stream.device);
+      changed_.notify_all();
+      throw LostDevice{stream.device};
     } catch (...) {
       drop(stream.device);
       changed_.notify_all();

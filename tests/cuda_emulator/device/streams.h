@@ -69,6 +69,11 @@ struct Stream {
   Clock::time_point clock{};  // when it has done what ran
 };
 
+/// Thrown to the call by which a kernel ran that ended with the device (stop_kernel).
+struct LostDevice {
+  int device;
+};
+
 /// The streams of the process, behind one lock, which every function here wants held.
 class Streams {
  public:

@@ -106,6 +106,12 @@ std::size_t allocation_calls();
 /// Return the bytes that cudaMalloc gave and cudaFree has not taken back, of all devices.
 std::size_t allocated_bytes();
 
+/// What a thread tells another: an arrival at an mbarrier, or a step of a counter (add_release).
+enum class Signal { arrival, release };
+/// The `nth` signal from now (1: the next) is lost, as by a fault of the program: who waits for it waits for ever. 0:
+/// none is. A reset leaves it as it is.
+void lose(Signal signal, int nth);
+
 /// The `nth` call from now (1: the next) of the API function of this name, as "cudaMalloc", returns `error` and does
 /// nothing.
 void fail_call(const std::string& function, int nth, cudaError_t error);

@@ -45,6 +45,16 @@ void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::ui
 int load_acquire(const int* p, Where where = Where::current());
 void add_release(int* p, int n);
 
+/// A clock that stands still while any thread of the block can go on, and else jumps by stall_cycles: so what waits by
+/// this clock for what may still come never waits too long.
+inline constexpr long long stall_cycles = 1LL << 32;
+long long clock_cycles();
+/// In a loop that waits: goes on when none else of the block can.
+void let_others_run(Where where = Where::current());
+/// __trap as the hardware answers it: the device is lost, and this and every later call that concerns it returns
+/// cudaErrorLaunchFailure.
+[[noreturn]] void stop_kernel();
+
 /// ex2.approx.ftz.f32
 float exp2_approx(float x);
 

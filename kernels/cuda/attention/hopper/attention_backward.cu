@@ -63,8 +63,9 @@ struct alignas(1024) BackwardShared {
   BackwardWork work;
   Steps found;
   std::uint32_t never;  // of wgmma_wait_behind
-  RingBarriers<1> key_ring;
-  RingBarriers<stages> query_ring, dq_ring;
+  RingBarriers<1, RingOf::backward_keys> key_ring;
+  RingBarriers<stages, RingOf::backward_queries> query_ring;
+  RingBarriers<stages, RingOf::backward_dq> dq_ring;
 };
 
 static_assert(sizeof(BackwardShared<64>) <= max_shared_bytes && sizeof(BackwardShared<128>) <= max_shared_bytes);
@@ -187,7 +188,8 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
           const Tile queries = tile_of(a.queries, Plan::queries, step.segment_number(), step.index);
           const int slot = slot_of(queries, Plan::queries);
           turn = counter_of(a.semaphore, static_cast<std::int64_t>(work.b) * a.H + step.h, slot);
-          semaphore_acquire(turn, rank_of(a.semaphore, work.b, slot, {work.segment, work.index}));
+          semaphore_acquire(turn, rank_of(a.semaphore, work.b, slot, {work.segment, work.index}),
+                            {"attention backward (Hopper)", "its turn to add dq", "adder of dq"});
           fence_proxy_async_global();
         }
         for (int block = 0; block < D / sum_columns; ++block) {
@@ -468,6 +470,7 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
     check(cudaMemsetAsync(a.semaphore.next_work, 0, sizeof(int), context.stream()), "zeroing attention's tile counter");
   }
   const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.count()));
+  arm_waits(context);
   launch(context, backward_kernel<D>, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
 }
 

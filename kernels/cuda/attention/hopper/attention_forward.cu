@@ -50,8 +50,9 @@ struct alignas(1024) ForwardShared {
   ForwardWork work;
   Steps found;
   std::uint32_t never;  // of wgmma_wait_behind
-  RingBarriers<1> q_ring;
-  RingBarriers<stages> k_ring, v_ring;
+  RingBarriers<1, RingOf::forward_queries> q_ring;
+  RingBarriers<stages, RingOf::forward_keys> k_ring;
+  RingBarriers<stages, RingOf::forward_values> v_ring;
 };
 
 static_assert(sizeof(ForwardShared<64>) <= max_shared_bytes && sizeof(ForwardShared<128>) <= max_shared_bytes);
@@ -385,6 +386,7 @@ void run_forward(Stream& stream, const ConstTensorView& q, const ConstTensorView
   a.order = forward_order(shape.B, shape.H, shape.G, D, tile_count(a.queries, Plan::queries), a.keys.tokens,
                           context.multiprocessors());
   const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.count()));
+  arm_waits(context);
   launch(context, forward_kernel<D>, dim3(blocks), dim3(Plan::threads), sizeof(ForwardShared<D>), a);
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/cuda/attention/attention_mask.cuh"
 #include "kernels/cuda/attention/hopper/tile_order.h"
 #include "kernels/cuda/attention/hopper/wgmma.cuh"
+#include "kernels/cuda/bounded_wait.cuh"
 
 namespace ringtrain::cuda::hopper {
 
@@ -30,8 +31,46 @@ constexpr bool registers_suffice(int loading, int computing, int groups) {
   return loading + groups * computing <= (1 + groups) * at_launch;
 }
 
+/// The rings of buffers of both kernels.
+enum class RingOf { forward_queries, forward_keys, forward_values, backward_keys, backward_queries, backward_dq };
+
+/// Return the names of a wait at one of them. full: for a buffer that is full, else for one that is empty.
+__device__ __forceinline__ WaitNames wait_names(RingOf ring, bool full) {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const char* const role = warp >= 4 ? "computing" : warp == 0 ? "loader" : "adder of dq";
+  switch (ring) {
+    case RingOf::forward_queries:
+      return {"attention forward (Hopper)", full ? "a full buffer of queries" : "an empty buffer of queries", role};
+    case RingOf::forward_keys:
+      return {"attention forward (Hopper)", full ? "a full buffer of keys" : "an empty buffer of keys", role};
+    case RingOf::forward_values:
+      return {"attention forward (Hopper)", full ? "a full buffer of values" : "an empty buffer of values", role};
+    case RingOf::backward_keys:
+      return {"attention backward (Hopper)", full ? "a full buffer of keys" : "an empty buffer of keys", role};
+    case RingOf::backward_queries:
+      return {"attention backward (Hopper)", full ? "a full buffer of queries" : "an empty buffer of queries", role};
+    case RingOf::backward_dq:
+      return {"attention backward (Hopper)", full ? "a full buffer of dq" : "an empty buffer of dq", role};
+  }
+  return {"", "", role};
+}
+
+/// Returns when the phase of this parity has ended. names: a function.
+template <class Names>
+__device__ __forceinline__ void wait_for_phase(std::uint64_t* barrier, std::uint32_t parity,
+                                               [[maybe_unused]] const Names& names, [[maybe_unused]] int stage) {
+#if defined(RINGTRAIN_BOUNDED_WAITS)
+  wait_within_bounds([&] { return mbarrier_try_wait(barrier, parity); },
+                     [&] {
+                       return VainWait{names(), "stage", "phase of parity", stage, static_cast<int>(parity)};
+                     });
+#else
+  mbarrier_wait(barrier, parity);
+#endif
+}
+
 /// Barriers of a ring of buffers: the one who fills waits for empty, who uses it for full.
-template <int Stages>
+template <int Stages, RingOf Of>
 struct RingBarriers {
   std::uint64_t full[Stages], empty[Stages];
   __device__ void init(std::uint32_t fillers, std::uint32_t users) {
@@ -53,8 +92,16 @@ struct RingPlace {
       round ^= 1;
     }
   }
-  __device__ void wait_full(RingBarriers<Stages>& ring) const { mbarrier_wait(&ring.full[stage], round); }
-  __device__ void wait_empty(RingBarriers<Stages>& ring) const { mbarrier_wait(&ring.empty[stage], round ^ 1); }
+  template <RingOf Of>
+  __device__ void wait_full(RingBarriers<Stages, Of>& ring) const {
+    wait_for_phase(
+        &ring.full[stage], round, [] { return wait_names(Of, true); }, stage);
+  }
+  template <RingOf Of>
+  __device__ void wait_empty(RingBarriers<Stages, Of>& ring) const {
+    wait_for_phase(
+        &ring.empty[stage], round ^ 1, [] { return wait_names(Of, false); }, stage);
+  }
 };
 
 /// Tells who fills a buffer that this warp is done with it.

@@ -21,6 +21,7 @@ using cuda_emulator::fence_proxy_async_global;
 using cuda_emulator::mbarrier_arrive;
 using cuda_emulator::mbarrier_arrive_expect_tx;
 using cuda_emulator::mbarrier_init;
+using cuda_emulator::mbarrier_try_wait;
 using cuda_emulator::mbarrier_wait;
 using cuda_emulator::named_barrier_arrive;
 using cuda_emulator::named_barrier_sync;
@@ -83,6 +84,21 @@ __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, std::uint3
       "}" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");
+}
+
+/// Return whether that phase has ended, after waiting a little for it.
+__device__ __forceinline__ bool mbarrier_try_wait(std::uint64_t* barrier, std::uint32_t parity) {
+  std::uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n"
+      "}"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
 }
 
 /// Orders this thread's ordinary writes of shared memory before later reads by the tensor cores and by TMA.

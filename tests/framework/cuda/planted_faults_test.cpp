@@ -1,0 +1,64 @@
+// Faults on purpose, for tests of scripts/gpu-check: RINGTRAIN_PLANT=FAULT:SUITE.TEST[,...] lets these tests of this
+// program go wrong. hang: says nothing more, for ever. crash: the process aborts. slow: says a word every second, for
+// ever. lost (in an emulated build): the 4th arrival at an mbarrier is lost, so a kernel waits for it for ever.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+#include "cuda_emulator.h"
+#endif
+
+namespace ringtrain::testing {
+namespace {
+
+class PlantedFaults final : public ::testing::EmptyTestEventListener {
+ public:
+  explicit PlantedFaults(std::string planted) : planted_(std::move(planted)) {}
+
+ private:
+  void OnTestStart(const ::testing::TestInfo& test) override {
+    const std::string name = std::string(":") + test.test_suite_name() + "." + test.name();
+    std::istringstream all(planted_);
+    for (std::string one; std::getline(all, one, ',');) {
+      if (one.ends_with(name)) happen(one.substr(0, one.size() - name.size()));
+    }
+  }
+#if defined(RINGTRAIN_CUDA_EMULATED)
+  void OnTestEnd(const ::testing::TestInfo&) override {
+    cuda_emulator::lose(cuda_emulator::Signal::arrival, 0);
+  }
+#endif
+
+  static void happen(const std::string& fault) {
+    if (fault == "crash") std::abort();
+    while (fault == "hang") std::this_thread::sleep_for(std::chrono::seconds(1));
+    while (fault == "slow") {
+      std::puts("             still at it");
+      std::fflush(stdout);
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+#if defined(RINGTRAIN_CUDA_EMULATED)
+    if (fault == "lost") return cuda_emulator::lose(cuda_emulator::Signal::arrival, 4);
+#endif
+    std::fprintf(stderr, "RINGTRAIN_PLANT: there is no fault %s\n", fault.c_str());
+    std::_Exit(2);
+  }
+
+  const std::string planted_;
+};
+
+[[maybe_unused]] const bool listens = [] {
+  if (const char* const planted = std::getenv("RINGTRAIN_PLANT")) {
+    ::testing::UnitTest::GetInstance()->listeners().Append(new PlantedFaults(planted));  // owned by gtest
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace ringtrain::testing
