@@ -15,6 +15,7 @@
 
 #include "kernels/cuda/attention/dq_semaphore.cuh"
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
+#include "kernels/cuda/attention/hopper/choices.h"
 #include "kernels/cuda/attention/hopper/common.cuh"
 #include "kernels/cuda/attention/hopper/tensor_map.h"
 #include "kernels/cuda/launch.cuh"
@@ -40,9 +41,12 @@ struct BackwardPlan {
 struct BackwardWork {
   int b, g, segment, index;
 };
-/// And of each tile of queries, which begins with token `begin`.
+/// And of each tile of queries, which begins with token `begin`. Deterministic: the counter of dq's turns there, and
+/// how many blocks add before this one.
 struct alignas(16) BackwardStep {
   int h, begin, index, segment_and_flags;
+  int* turn;
+  int rank;
   static constexpr int masked = 1, more = 2, segment = 4;
   __device__ bool has(int flag) const { return (segment_and_flags & flag) != 0; }
   __device__ int segment_number() const { return segment_and_flags / segment; }
@@ -75,7 +79,7 @@ struct BackwardArguments : CallArguments {
   const float *lse, *delta;  // [B, H, Tq]
   float *dk, *dv;            // [B, Tk, G, D]
   DqSemaphore semaphore;
-  bool deterministic;
+  bool deterministic, hold_turn, blind_sums;
 };
 
 /// Loads for one step: q and dout by the copy engine, lse and delta by the warp.
@@ -147,7 +151,15 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
           const bool others = more || h + 1 < (g + 1) * heads;
           const int flags =
               (shared.found.masked(queries) ? BackwardStep::masked : 0) + (others ? BackwardStep::more : 0);
-          shared.steps[step] = {h, run.begin + from, queries.index, queries.segment * BackwardStep::segment + flags};
+          int* turn = nullptr;
+          int rank = 0;
+          if (a.deterministic) {
+            const int slot = slot_of(tile_of(a.queries, Plan::queries, queries.segment, queries.index), Plan::queries);
+            turn = counter_of(a.semaphore, static_cast<std::int64_t>(b) * a.H + h, slot);
+            rank = rank_of(a.semaphore, b, slot, {keys.segment, keys.index});
+          }
+          shared.steps[step] = {
+              h, run.begin + from, queries.index, queries.segment * BackwardStep::segment + flags, turn, rank};
         }
         step = (step + 1) % remembered_steps;
         load_step<D>(a, shared, place, run.begin + from, run.count - from, b, h);
@@ -162,7 +174,18 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
   }
 }
 
-/// Adds every step's dq to global memory, in the order of the steps and, where the order counts, when it is its turn.
+/// Passes a turn once this thread's bulk groups but the newest N are done, the turn's among them. Its fence makes what
+/// the copy engine has added visible to whom the release is.
+template <int N>
+__device__ __forceinline__ void pass_turn(int* turn) {
+  tma_store_complete<N>();
+  fence_proxy_async_global();
+  semaphore_release(turn);
+}
+
+/// Adds every step's dq to global memory, in the order of the steps and, where the order counts, when it is its turn. A
+/// turn may be held for one more step: that its sums have arrived then costs no time to find out. Nobody waits in a
+/// circle: a block that has to wait passes the turn that it holds first.
 template <int D>
 __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
   using Plan = BackwardPlan<D>;
@@ -178,18 +201,18 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
     if (elected) mbarrier_arrive(&shared.key_ring.empty[0]);
     work_place.advance();
     BackwardStep step{};
+    int* held = nullptr;
     do {
       place.wait_full(shared.dq_ring);
       step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
       if (elected) {
-        int* turn = nullptr;
         if (a.deterministic) {
-          const Tile queries = tile_of(a.queries, Plan::queries, step.segment_number(), step.index);
-          const int slot = slot_of(queries, Plan::queries);
-          turn = counter_of(a.semaphore, static_cast<std::int64_t>(work.b) * a.H + step.h, slot);
-          semaphore_acquire(turn, rank_of(a.semaphore, work.b, slot, {work.segment, work.index}),
-                            {"attention backward (Hopper)", "its turn to add dq", "adder of dq"});
+          if (held != nullptr && load_acquire(step.turn) != step.rank) {
+            pass_turn<0>(held);
+            held = nullptr;
+          }
+          semaphore_acquire(step.turn, step.rank, {"attention backward (Hopper)", "its turn to add dq", "adder of dq"});
           fence_proxy_async_global();
         }
         for (int block = 0; block < D / sum_columns; ++block) {
@@ -197,15 +220,16 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
                             step.h, step.begin, work.b);
         }
         tma_store_commit();
-        if (turn == nullptr) {
-          tma_store_wait<0>();
-        } else {
-          tma_store_complete<0>();
-          fence_proxy_async_global();
-          __threadfence();
-          semaphore_release(turn);
-        }
+        tma_store_wait<0>();
         mbarrier_arrive(&shared.dq_ring.empty[place.stage]);
+        if (a.deterministic) {
+          if (held != nullptr) pass_turn<1>(held);
+          held = step.turn;
+          if (!a.hold_turn || !step.has(BackwardStep::more)) {
+            pass_turn<0>(held);
+            held = nullptr;
+          }
+        }
       }
       __syncwarp();
       place.advance();
@@ -252,8 +276,15 @@ __device__ __forceinline__ void start_by_head(float (&d)[BackwardPlan<D>::querie
 #pragma unroll
   for (int step = 0; step < D / 16; ++step) {
     const int block = step / 4, bytes = 32 * (step % 4);
-    wgmma_ss<query_tile, false, false>(d, along(rows, block * key_tile * row_bytes + bytes),
-                                       along(b, block * query_tile * row_bytes + bytes), step > 0);
+    const std::uint64_t from = along(rows, block * key_tile * row_bytes + bytes),
+                        with = along(b, block * query_tile * row_bytes + bytes);
+    if constexpr (query_tile == 64) {
+      if (step == 0) {
+        wgmma_ss_first<false, false>(d, from, with);
+        continue;
+      }
+    }
+    wgmma_ss<query_tile, false, false>(d, from, with, step > 0);
   }
   wgmma_commit();
 }
@@ -277,7 +308,11 @@ __device__ __forceinline__ void start_by_keys(float (&d)[32], const unsigned cha
   const std::uint64_t a = sum_along_rows(ds, key_tile * row_bytes), b = sum_along_rows(k, key_tile * row_bytes);
 #pragma unroll
   for (int step = 0; step < key_tile / 16; ++step) {
-    wgmma_ss<64, true, true>(d, along(a, step * 16 * row_bytes), along(b, step * 16 * row_bytes), step > 0);
+    if (step == 0) {
+      wgmma_ss_first<true, true>(d, a, b);
+      continue;
+    }
+    wgmma_ss<64, true, true>(d, along(a, step * 16 * row_bytes), along(b, step * 16 * row_bytes), true);
   }
   wgmma_commit();
 }
@@ -328,14 +363,22 @@ __device__ __forceinline__ void add_rows(float* to, const BackwardArguments& a, 
     float* at = to + (token * a.G + work.g) * D + 2 * (threadIdx.x % 4);
 #pragma unroll
     for (int block = 0; block < D / 8; ++block) {
-      float2 sum = *reinterpret_cast<const float2*>(at + 8 * block);
-      sum.x += d[4 * block + 2 * half], sum.y += d[4 * block + 2 * half + 1];
-      *reinterpret_cast<float2*>(at + 8 * block) = sum;
+      const float x = d[4 * block + 2 * half], y = d[4 * block + 2 * half + 1];
+      if (a.blind_sums) {
+        reduce_add(at + 8 * block, x, y);
+      } else {
+        float2 sum = *reinterpret_cast<const float2*>(at + 8 * block);
+        sum.x += x, sum.y += y;
+        *reinterpret_cast<float2*>(at + 8 * block) = sum;
+      }
     }
   }
 }
 
-template <int D>
+/// EarlyScores: the scores of the next step are started right behind dK, so that the tensor cores have them to do while
+/// dq is on its way out; the buffer of queries is then let go a product later. Of the smaller head both scores would
+/// not fit the registers.
+template <int D, bool EarlyScores>
 __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& shared, int group) {
   using Plan = BackwardPlan<D>;
   constexpr int query_tile = Plan::queries;
@@ -356,19 +399,26 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
     float dk[D / 2], dv[D / 2];
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
-    bool more = true;
-    while (more) {
+    float s[query_tile / 2], dq[32];
+    if constexpr (EarlyScores) {
+      wgmma_hold(dk);  // the zeros stand before the first product: no product may be under way where sums are set
+      wgmma_hold(dv);
       place.wait_full(shared.query_ring);
+      wgmma_fence();
+      start_by_head<D>(s, k_rows, shared.q[place.stage]);
+      wgmma_wait<0>();
+    }
+    for (bool more = true; more;) {
+      if constexpr (!EarlyScores) place.wait_full(shared.query_ring);
       const int stage = place.stage;
       const BackwardStep step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
-      more = step.has(BackwardStep::more);
-      float s[query_tile / 2], dp[query_tile / 2], dq[32];
+      float dp[query_tile / 2];
       std::uint32_t p[query_tile / 16][4], ds[query_tile / 16][4];
       wgmma_fence();
-      start_by_head<D>(s, k_rows, shared.q[stage]);
+      if constexpr (!EarlyScores) start_by_head<D>(s, k_rows, shared.q[stage]);
       start_by_head<D>(dp, v_rows, shared.dout[stage]);
-      wgmma_wait<1>();
+      if constexpr (!EarlyScores) wgmma_wait<1>();
       wgmma_hold(s);
       if (step.has(BackwardStep::masked)) mask_scores<D>(s, a, work, row, step);
 #pragma unroll
@@ -404,15 +454,27 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
       round_to_fragments<query_tile>(ds, dp);
       write_ds<query_tile>(shared.ds[stage], ds, group);
       fence_proxy_async();
-      named_barrier_sync(1, groups * warpgroup);  // dS is complete; and that of two steps before was read by both
+      if constexpr (EarlyScores) wgmma_wait<0>();  // dv: it lets go of P's registers
+      named_barrier_sync(1, groups * warpgroup);   // dS is complete; and that of two steps before was read by both
       wgmma_fence();
       if constexpr (D == 64) start_by_queries<D>(dv, p, shared.dout[stage]);
       start_by_keys(dq, shared.ds[stage] + dq_half_queries * key_tile * row_bytes,
                     shared.k + dq_half_head * key_tile * row_bytes);
       start_by_queries<D>(dk, ds, shared.q[stage]);
-      wgmma_wait<1>();  // dv and dq
+      const RingPlace<stages> here = place;
+      place.advance();
+      more = step.has(BackwardStep::more);
+      if constexpr (EarlyScores) {
+        if (more) place.wait_full(shared.query_ring);
+        // After the last step once more the same, for nobody: a product within a branch would be waited for at once.
+        wgmma_fence();
+        start_by_head<D>(s, k_rows, shared.q[more ? place.stage : stage]);
+        wgmma_wait<2>();  // dv and dq
+      } else {
+        wgmma_wait<1>();
+      }
       wgmma_hold(dq);
-      place.wait_empty(shared.dq_ring);
+      here.wait_empty(shared.dq_ring);
       write_dq<query_tile>(shared.dq[stage], dq, 2 * dq_half_head, dq_half_queries * group_rows + row_of_group);
       fence_proxy_async();
       __syncwarp();
@@ -421,7 +483,6 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
       wgmma_hold(dk);
       wgmma_hold(dv);
       release(&shared.query_ring.empty[stage]);
-      place.advance();
     }
     release(&shared.key_ring.empty[0]);
     work_place.advance();
@@ -430,7 +491,7 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
   }
 }
 
-template <int D>
+template <int D, bool EarlyScores>
 __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_constant__ BackwardArguments a) {
   auto& shared = *dynamic_shared<BackwardShared<D>>();
   if (threadIdx.x == 0) {
@@ -449,7 +510,7 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_const
     if (warp == 1) add_dq<D>(a, shared);
   } else {
     registers_increase<BackwardPlan<D>::computing_registers>();
-    compute_tiles<D>(a, shared, group - 1);
+    compute_tiles<D, EarlyScores>(a, shared, group - 1);
   }
 }
 
@@ -471,7 +532,8 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
   }
   const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.count()));
   arm_waits(context);
-  launch(context, backward_kernel<D>, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
+  const auto kernel = D == 128 && choices().early_scores ? backward_kernel<D, D == 128> : backward_kernel<D, false>;
+  launch(context, kernel, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
 }
 
 }  // namespace
@@ -485,6 +547,7 @@ void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView
   a.lse = lse.as<float>(), a.delta = delta.as<float>();
   a.dk = dk.as<float>(), a.dv = dv.as<float>();
   a.deterministic = shape.deterministic;
+  a.hold_turn = choices().hold_turn, a.blind_sums = choices().blind_sums;
   shape.D == 64 ? run_backward<64>(stream, shape, workspace, q, k, v, dout, dq, a)
                 : run_backward<128>(stream, shape, workspace, q, k, v, dout, dq, a);
 }

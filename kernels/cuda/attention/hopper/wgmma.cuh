@@ -42,6 +42,10 @@ template <int N, bool TransposeA, bool TransposeB>
 void wgmma_ss(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, bool accumulate) {
   cuda_emulator::wgmma_ss<N, TransposeA, TransposeB>(d, a, b, accumulate);
 }
+template <bool TransposeA, bool TransposeB>
+void wgmma_ss_first(float (&d)[32], std::uint64_t a, std::uint64_t b) {
+  cuda_emulator::wgmma_ss<64, TransposeA, TransposeB>(d, a, b, false);
+}
 template <int N, bool TransposeB>
 void wgmma_rs(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b, bool accumulate) {
   cuda_emulator::wgmma_rs<N, TransposeB>(d, a, b, accumulate);
@@ -90,11 +94,11 @@ __device__ __forceinline__ void wgmma_hold(float (&d)[N]) {
 #define RINGTRAIN_WGMMA_REGISTERS_64                                        \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
-#define RINGTRAIN_WGMMA_SUMS_64                                                                               \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
-      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),  \
-      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
-      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+#define RINGTRAIN_WGMMA_SUMS_64(how)                                                                              \
+  how(d[0]), how(d[1]), how(d[2]), how(d[3]), how(d[4]), how(d[5]), how(d[6]), how(d[7]), how(d[8]), how(d[9]),   \
+      how(d[10]), how(d[11]), how(d[12]), how(d[13]), how(d[14]), how(d[15]), how(d[16]), how(d[17]), how(d[18]), \
+      how(d[19]), how(d[20]), how(d[21]), how(d[22]), how(d[23]), how(d[24]), how(d[25]), how(d[26]), how(d[27]), \
+      how(d[28]), how(d[29]), how(d[30]), how(d[31])
 #define RINGTRAIN_WGMMA_REGISTERS_128                                                \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -120,7 +124,7 @@ __device__ __forceinline__ void wgmma_ss(float (&d)[N / 2], std::uint64_t a, std
         "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_64
         ", %32, %33, p, 1, 1, %35, %36;\n}"
-        : RINGTRAIN_WGMMA_SUMS_64
+        : RINGTRAIN_WGMMA_SUMS_64("+f")
         : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{TransposeA}), "n"(int{TransposeB}));
   } else {
     asm volatile(
@@ -142,7 +146,7 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const std::uint32_t 
         "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_64
         ", {%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}"
-        : RINGTRAIN_WGMMA_SUMS_64
+        : RINGTRAIN_WGMMA_SUMS_64("+f")
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{TransposeB}));
   } else {
     asm volatile(
@@ -152,6 +156,17 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const std::uint32_t 
         : RINGTRAIN_WGMMA_SUMS_128
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{TransposeB}));
   }
+}
+
+/// d[64, 64] = a[64, 16] b[16, 64], whatever d was: registers that nothing has to keep for it until here.
+template <bool TransposeA, bool TransposeB>
+__device__ __forceinline__ void wgmma_ss_first(float (&d)[32], std::uint64_t a, std::uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 0, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_64
+      ", %32, %33, p, 1, 1, %34, %35;\n}"
+      : RINGTRAIN_WGMMA_SUMS_64("=f")
+      : "l"(a), "l"(b), "n"(int{TransposeA}), "n"(int{TransposeB}));
 }
 
 #undef RINGTRAIN_WGMMA_REGISTERS_64
