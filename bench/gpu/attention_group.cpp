@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
 #include "bench/gpu/groups.h"
 #include "bench/gpu/random_values.h"
 #include "bench/gpu/timing.h"
+#include "framework/cuda/context.h"
 #include "framework/system/compute_device.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/attention/hopper/choices.h"
 
 namespace ringtrain::bench {
 
@@ -122,6 +125,43 @@ std::vector<AttentionSize> sizes(const Settings& settings) {
   return all;
 }
 
+/// Hopper's kernels with each of their choices made the other way, beside the build's: over their rate.
+void compare_choices(Results& results, const AttentionSize& size, Stream& stream, const Repeat& repeat,
+                     AttentionProblem& problem) {
+  using cuda::hopper::choices;
+  using cuda::hopper::Choices;
+  struct Choice {
+    const char* name;
+    bool Choices::*choice;
+  };
+  const auto time = [&](bool forward, bool deterministic) {
+    return time_on_stream(stream, repeat,
+                          [&](int i) { forward ? problem.forward(i) : problem.backward(i, deterministic); })
+        .median;
+  };
+  struct Restore {
+    ~Restore() { choices() = Choices{}; }
+  } const restore;
+  const auto compare = [&](const Choice& choice, const char* call, bool forward, bool deterministic) {
+    choices() = Choices{};
+    const bool chosen = choices().*choice.choice;
+    const double with = time(forward, deterministic);
+    choices().*choice.choice = !chosen;
+    const double other = time(forward, deterministic);
+    results.add({.group = "attention",
+                 .name = fmt::format("{}, {}: {} over {}", call, choice.name, chosen, !chosen),
+                 .value = other / with,
+                 .unit = "of its rate",
+                 .parameters = size.parameters(),
+                 .note = fmt::format("{:.3f} ms, {:.3f}", with * 1e3, other * 1e3)});
+  };
+  compare({"hold_turn", &Choices::hold_turn}, "backward, deterministic", false, true);
+  compare({"early_scores", &Choices::early_scores}, "backward", false, false);
+  compare({"unread_sums", &Choices::unread_sums}, "backward", false, false);
+  compare({"cache_hints", &Choices::cache_hints}, "backward", false, false);
+  compare({"cache_hints", &Choices::cache_hints}, "forward", true, false);
+}
+
 }  // namespace
 
 void attention_group(Results& results, const Settings& settings) {
@@ -158,6 +198,10 @@ void attention_group(Results& results, const Settings& settings) {
                  .unit = "of its rate",
                  .parameters = size.parameters(),
                  .note = ""});
+    const bool judged = settings.tiny || (size.causal && size.S >= 8192);
+    if (judged && stream.cuda().compute_capability() == 90 && std::getenv("RINGTRAIN_PORTABLE_ATTENTION") == nullptr) {
+      compare_choices(results, size, stream, repeat, problem);
+    }
   }
 }
 

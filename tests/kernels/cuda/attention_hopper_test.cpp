@@ -1,6 +1,7 @@
 // Attention on Hopper's own path (kernels/cuda/hopper), forward and backward, for both of its head sizes: values
 // against the double references over masks, lengths, groups and shards; the ends of a state; the same bits in every
 // run. Its tiles are larger than the portable path's, so lengths go over their edges: 128 keys, 64, 128 or 192 queries.
+#include "kernels/cuda/attention/hopper/choices.h"
 #include "tests/kernels/cuda/gpu_attention.h"
 #include "tests/support/gpu.h"
 
@@ -155,6 +156,39 @@ TEST_P(HopperAttention, DeterministicInAnyOrder) {
         again();
 #endif
       }
+    }
+  }
+}
+
+/// What only a card can judge changes no bit. Each choice alone against none, with the others as the build has them.
+TEST_P(HopperAttention, EveryChoiceGivesTheSameBits) {
+  using cuda::hopper::Choices;
+  struct Restore {
+    ~Restore() { cuda::hopper::choices() = Choices{}; }
+  } const restore;
+  for (bool Choices::*choice :
+       {&Choices::hold_turn, &Choices::early_scores, &Choices::unread_sums, &Choices::cache_hints}) {
+    for (const Case& c : {whole("causal", shape(1, 2, 1), 400), whole("documents", shape(1, 2, 2, false), 330, 70),
+                          whole("a single step", shape(1, 1, 1), 30)}) {
+      SCOPED_TRACE(c.name);
+      Gpu gpu;
+      cuda::hopper::choices() = Choices{};
+      cuda::hopper::choices().*choice = false;
+      const Outputs without = run(gpu, c, DType::bfloat16);
+      cuda::hopper::choices().*choice = true;
+#if defined(RINGTRAIN_CUDA_EMULATED)
+      cuda_emulator::set_proxy_checks(true);
+      cuda_emulator::set_thread_order(cuda_emulator::ThreadOrder::shuffled, 11);
+#endif
+      const Outputs with = run(gpu, c, DType::bfloat16);
+#if defined(RINGTRAIN_CUDA_EMULATED)
+      cuda_emulator::set_proxy_checks(false);
+      cuda_emulator::set_thread_order(cuda_emulator::ThreadOrder::forward);
+#endif
+      expect_same(without.out, with.out, "out");
+      expect_same(without.dq, with.dq, "dq");
+      expect_same(without.dk[0], with.dk[0], "dk");
+      expect_same(without.dv[0], with.dv[0], "dv");
     }
   }
 }

@@ -15,7 +15,6 @@
 
 #include "kernels/cuda/attention/dq_semaphore.cuh"
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
-#include "kernels/cuda/attention/hopper/choices.h"
 #include "kernels/cuda/attention/hopper/common.cuh"
 #include "kernels/cuda/attention/hopper/tensor_map.h"
 #include "kernels/cuda/launch.cuh"
@@ -79,7 +78,7 @@ struct BackwardArguments : CallArguments {
   const float *lse, *delta;  // [B, H, Tq]
   float *dk, *dv;            // [B, Tk, G, D]
   DqSemaphore semaphore;
-  bool deterministic, hold_turn, blind_sums;
+  bool deterministic, hold_turn, unread_sums;
 };
 
 /// Loads for one step: q and dout by the copy engine, lse and delta by the warp.
@@ -101,8 +100,8 @@ __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardSh
   std::uint64_t* full = &shared.query_ring.full[place.stage];
   if (lane == 0) {
     mbarrier_arrive_expect_tx(full, 2 * Plan::query_bytes);
-    load_blocks<D>(shared.q[place.stage], &a.q, full, Plan::queries, h, begin, b);
-    load_blocks<D>(shared.dout[place.stage], &a.dout, full, Plan::queries, h, begin, b);
+    load_blocks<D>(shared.q[place.stage], &a.q, full, Plan::queries, h, begin, b, a.often);
+    load_blocks<D>(shared.dout[place.stage], &a.dout, full, Plan::queries, h, begin, b, a.often);
   }
 #pragma unroll
   for (int i = 0; i < rows; ++i) {
@@ -135,8 +134,8 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
       shared.work = {b, g, keys.segment, keys.index};
       std::uint64_t* full = &shared.key_ring.full[0];
       mbarrier_arrive_expect_tx(full, 2 * Plan::key_bytes);
-      load_blocks<D>(shared.k, &a.k, full, key_tile, g, keys.begin, b);
-      load_blocks<D>(shared.v, &a.v, full, key_tile, g, keys.begin, b);
+      load_blocks<D>(shared.k, &a.k, full, key_tile, g, keys.begin, b, a.once);
+      load_blocks<D>(shared.v, &a.v, full, key_tile, g, keys.begin, b, a.once);
     }
     work_place.advance();
     for (int h = g * heads; h < (g + 1) * heads; ++h) {
@@ -217,7 +216,7 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
         }
         for (int block = 0; block < D / sum_columns; ++block) {
           tma_reduce_add_4d(&a.dq, shared.dq[place.stage] + block * Plan::queries * row_bytes, block * sum_columns,
-                            step.h, step.begin, work.b);
+                            step.h, step.begin, work.b, a.often);
         }
         tma_store_commit();
         tma_store_wait<0>();
@@ -350,8 +349,9 @@ __device__ __forceinline__ void write_dq(unsigned char* tile, const float (&dq)[
   }
 }
 
-/// Adds a thread's part of dk or dv to global memory; no other block adds to these rows.
-template <int D>
+/// Adds a thread's part of dk or dv to global memory; no other block adds to these rows. Unread: without waiting for
+/// what is there.
+template <int D, bool Unread>
 __device__ __forceinline__ void add_rows(float* to, const BackwardArguments& a, const BackwardWork& work, int row,
                                          const float (&d)[D / 2]) {
   const Tile keys = tile_of(a.keys, key_tile, work.segment, work.index);
@@ -364,12 +364,11 @@ __device__ __forceinline__ void add_rows(float* to, const BackwardArguments& a, 
 #pragma unroll
     for (int block = 0; block < D / 8; ++block) {
       const float x = d[4 * block + 2 * half], y = d[4 * block + 2 * half + 1];
-      if (a.blind_sums) {
+      if constexpr (Unread) {
         reduce_add(at + 8 * block, x, y);
       } else {
-        float2 sum = *reinterpret_cast<const float2*>(at + 8 * block);
-        sum.x += x, sum.y += y;
-        *reinterpret_cast<float2*>(at + 8 * block) = sum;
+        const float2 sum = *reinterpret_cast<const float2*>(at + 8 * block);
+        *reinterpret_cast<float2*>(at + 8 * block) = make_float2(sum.x + x, sum.y + y);
       }
     }
   }
@@ -486,8 +485,13 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
     }
     release(&shared.key_ring.empty[0]);
     work_place.advance();
-    add_rows<D>(a.dk, a, work, row, dk);
-    add_rows<D>(a.dv, a, work, row, dv);
+    if (a.unread_sums) {
+      add_rows<D, true>(a.dk, a, work, row, dk);
+      add_rows<D, true>(a.dv, a, work, row, dv);
+    } else {
+      add_rows<D, false>(a.dk, a, work, row, dk);
+      add_rows<D, false>(a.dv, a, work, row, dv);
+    }
   }
 }
 
@@ -547,7 +551,7 @@ void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView
   a.lse = lse.as<float>(), a.delta = delta.as<float>();
   a.dk = dk.as<float>(), a.dv = dv.as<float>();
   a.deterministic = shape.deterministic;
-  a.hold_turn = choices().hold_turn, a.blind_sums = choices().blind_sums;
+  a.hold_turn = choices().hold_turn, a.unread_sums = choices().unread_sums;
   shape.D == 64 ? run_backward<64>(stream, shape, workspace, q, k, v, dout, dq, a)
                 : run_backward<128>(stream, shape, workspace, q, k, v, dout, dq, a);
 }

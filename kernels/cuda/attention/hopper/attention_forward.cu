@@ -76,7 +76,7 @@ __device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, R
   shared.work = {b, h, queries.segment, queries.index, more};
   std::uint64_t* full = &shared.q_ring.full[0];
   mbarrier_arrive_expect_tx(full, Plan::query_bytes);
-  load_blocks<D>(shared.q, &a.q, full, Plan::queries, h, queries.begin, b);
+  load_blocks<D>(shared.q, &a.q, full, Plan::queries, h, queries.begin, b, a.once);
   work_place.advance();
   while (more) {
     const TileCursor keys = next;
@@ -86,11 +86,11 @@ __device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, R
     shared.steps[place.stage] = {keys.segment, keys.index, shared.found.masked(keys), more};
     full = &shared.k_ring.full[place.stage];
     mbarrier_arrive_expect_tx(full, Plan::key_bytes);
-    load_blocks<D>(shared.k[place.stage], &a.k, full, key_tile, g, begin, b);
+    load_blocks<D>(shared.k[place.stage], &a.k, full, key_tile, g, begin, b, a.often);
     place.wait_empty(shared.v_ring);
     full = &shared.v_ring.full[place.stage];
     mbarrier_arrive_expect_tx(full, Plan::key_bytes);
-    load_blocks<D>(shared.v[place.stage], &a.v, full, key_tile, g, begin, b);
+    load_blocks<D>(shared.v[place.stage], &a.v, full, key_tile, g, begin, b, a.often);
     place.advance();
   }
 }

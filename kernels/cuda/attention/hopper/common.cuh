@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "kernels/cuda/attention/attention_mask.cuh"
+#include "kernels/cuda/attention/hopper/choices.h"
 #include "kernels/cuda/attention/hopper/tile_order.h"
 #include "kernels/cuda/attention/hopper/wgmma.cuh"
 #include "kernels/cuda/bounded_wait.cuh"
@@ -112,10 +113,10 @@ __device__ __forceinline__ void release(std::uint64_t* empty) {
 /// Starts copies of `rows` tokens of a head of D elements, from `token` on: blocks of 64 columns (one thread).
 template <int D>
 __device__ __forceinline__ void load_blocks(unsigned char* shared, const CUtensorMap* map, std::uint64_t* barrier,
-                                            int rows, int head, int token, int b) {
+                                            int rows, int head, int token, int b, CacheHint hint) {
 #pragma unroll
   for (int block = 0; block < D / block_columns; ++block) {
-    tma_load_4d(shared + block * rows * row_bytes, map, barrier, block * block_columns, head, token, b);
+    tma_load_4d(shared + block * rows * row_bytes, map, barrier, block * block_columns, head, token, b, hint);
   }
 }
 
@@ -126,6 +127,7 @@ struct CallArguments {
   TileOrder order;
   int H, G;
   float scale;
+  CacheHint once, often;  // for what this block alone reads, for what all blocks of a head read
 };
 inline CallArguments call_arguments(const AttentionShape& shape, const AttentionTokens& queries,
                                     const AttentionTokens& keys) {
@@ -135,7 +137,9 @@ inline CallArguments call_arguments(const AttentionShape& shape, const Attention
           {},
           static_cast<int>(shape.H),
           static_cast<int>(shape.G),
-          static_cast<float>(shape.scale)};
+          static_cast<float>(shape.scale),
+          choices().cache_hints ? CacheHint::first : CacheHint::normal,
+          choices().cache_hints ? CacheHint::last : CacheHint::normal};
 }
 
 /// Return the tiles of a segment that need no mask: full ones whose tokens all see, or are seen by, every token of the

@@ -13,6 +13,14 @@
 
 namespace ringtrain::cuda::hopper {
 
+/// How soon the L2 cache may let go of what a copy reads or writes: policies as createpolicy.fractional.L2 makes them
+/// for all of an access (CUTLASS has the same numbers).
+enum class CacheHint : std::uint64_t {
+  normal = 0x1000000000000000,
+  first = 0x12F0000000000000,
+  last = 0x14F0000000000000,
+};
+
 #if defined(RINGTRAIN_CUDA_EMULATED)
 
 using cuda_emulator::fence_mbarrier_init;
@@ -26,10 +34,16 @@ using cuda_emulator::mbarrier_wait;
 using cuda_emulator::named_barrier_arrive;
 using cuda_emulator::named_barrier_sync;
 using cuda_emulator::stmatrix_x4;
-using cuda_emulator::tma_load_4d;
 using cuda_emulator::tma_prefetch;
-using cuda_emulator::tma_reduce_add_4d;
 using cuda_emulator::tma_store_commit;
+
+inline void tma_load_4d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2, int c3,
+                        CacheHint) {
+  cuda_emulator::tma_load_4d(shared, map, barrier, c0, c1, c2, c3);
+}
+inline void tma_reduce_add_4d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3, CacheHint) {
+  cuda_emulator::tma_reduce_add_4d(map, shared, c0, c1, c2, c3);
+}
 
 /// N: groups of this thread that may still be under way.
 template <int N>
@@ -120,21 +134,22 @@ __device__ __forceinline__ void tma_prefetch(const CUtensorMap* map) {
 /// Copies the map's box at coordinates (c0 innermost) to shared memory and counts its bytes on barrier; elements
 /// outside of the tensor arrive as zero (one thread).
 __device__ __forceinline__ void tma_load_4d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0,
-                                            int c1, int c2, int c3) {
+                                            int c1, int c2, int c3, CacheHint hint) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
-      "[%2];" ::"r"(shared_address(shared)),
-      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(static_cast<std::uint64_t>(hint))
       : "memory");
 }
 
 /// Adds the box in shared memory to the tensor in global memory, each element atomically; elements outside of it are
 /// left out (one thread). Belongs to the thread's bulk group.
 __device__ __forceinline__ void tma_reduce_add_4d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2,
-                                                  int c3) {
+                                                  int c3, CacheHint hint) {
   asm volatile(
-      "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-      "r"(shared_address(shared)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group.L2::cache_hint "
+      "[%0, {%2, %3, %4, %5}], [%1], %6;" ::"l"(map),
+      "r"(shared_address(shared)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(static_cast<std::uint64_t>(hint))
       : "memory");
 }
 
