@@ -91,7 +91,7 @@ ExitCode RankTrainer::run_steps() {
     // A signal breaks an evaluation off, or leaves it out: saving comes first, and a resumed run makes up for it.
     if (run_.targets && step % run_.config.evaluation.interval == 0 && signal == 0) signal = evaluate(step);
     done = step;
-    save(step, step == run_.last_step || signal != 0, result.unfinished_saves);
+    save(step, signal != 0, result.unfinished_saves);
     log_grace(/*again=*/false);
     require_no_allocation("a save");
   }
@@ -360,9 +360,14 @@ int RankTrainer::evaluate(std::int64_t step) {
 }
 
 /// Moves a save under way on, and begins one if this is a step for it.
-void RankTrainer::save(std::int64_t step, bool last, double unfinished) {
+void RankTrainer::save(std::int64_t step, bool stopped, double unfinished) {
   saver_.advance(unfinished);
   const std::int64_t interval = run_.config.checkpoint.interval;
+  if (interval < 0 && !stopped) {
+    if (step == run_.last_step) log(fmt::format("step {} is not saved: checkpoint.interval is {}", step, interval));
+    return;
+  }
+  const bool last = stopped || step == run_.last_step;
   if (!last && (interval == 0 || step % interval != 0)) return;
   const Span span(state_.stream.trace(), "checkpoint", {{"step", step}});
   if (last) {

@@ -63,7 +63,7 @@ class RankTrainer {
   void record(std::int64_t step, const StepResult& result, double seconds);
   /// Return the signal that broke it off, 0 if none did.
   int evaluate(std::int64_t step);
-  void save(std::int64_t step, bool last, double unfinished);
+  void save(std::int64_t step, bool stopped, double unfinished);
   void log_grace(bool again);
   CheckpointManifest manifest_at(std::int64_t step) const;
   std::vector<MemoryUse> gather_peaks();

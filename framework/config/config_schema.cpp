@@ -336,7 +336,8 @@ std::vector<ConfigKey> make_table() {
       real("lr_scheduler.decay_ratio", MEMBER(lr_scheduler.decay_ratio), {0, 1},
            "wsd: the last share of the steps, over which the rate falls"),
 
-      integer("checkpoint.interval", MEMBER(checkpoint.interval), {0, 1'000'000'000}, "steps; 0: only at the end"),
+      integer("checkpoint.interval", MEMBER(checkpoint.interval), {-1, 1'000'000'000},
+              "steps; 0: only at the end; -1: never, but where a signal stops the run"),
       integer("checkpoint.keep", MEMBER(checkpoint.keep), {1, 1'000'000}, "older ones are deleted"),
       flag("checkpoint.background", MEMBER(checkpoint.background),
            "written from a snapshot while training goes on; false: training waits, and no snapshot is held"),

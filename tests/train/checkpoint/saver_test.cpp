@@ -1,5 +1,6 @@
 // Saves in the background: sharded by rank, one manifest, one in flight, restored bit for bit on any mesh; what a disk
 // that fails does to them under both policies; --verify-checkpoint.
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -12,6 +13,7 @@
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint_saver.h"
+#include "train/engine/rank_state.h"
 #include "train/models/load_weights.h"
 
 namespace ringtrain::testing {
@@ -123,6 +125,29 @@ TEST_F(Saver, WithoutSnapshotTheSameStateAndLessMemory) {
   EXPECT_LE(saving(background), all + 2 * 64);  // but for alignment
   EXPECT_EQ(saving(waiting), 0);
   EXPECT_EQ(saving(config({"checkpoint.interval=0"})), 0);  // the last save waits anyway
+}
+
+TEST_F(Saver, NothingIsSavedWhereTheConfigSaysSo) {
+  for (const auto* mesh : {"mesh.data=1", "mesh.data=2"}) {
+    fs::remove_all(at("run"));
+    const ChildResult never = train_program(config({"checkpoint.interval=-1", mesh}));
+    ASSERT_EQ(never.code, 0) << never.err;
+    EXPECT_TRUE(holds(never.err, "step 8 is not saved: checkpoint.interval is -1")) << never.err;
+    EXPECT_EQ(saved_steps(), std::vector<std::int64_t>{});
+    EXPECT_EQ(half_saved(), 0);
+  }
+}
+
+TEST_F(Saver, ARunThatASignalStopsIsSavedAlsoWhereTheConfigSaysNever) {
+  ringtrain::Run prepared = prepare_run({.config = config({"checkpoint.interval=-1"}),
+                                         .output = at("run"),
+                                         .start = {.resume = false, .resume_path = "", .init_from = ""}},
+                                        [](auto&) {});
+  prepared.before_forward = [](RankState&, std::int64_t step) {
+    if (step == 3) ::raise(SIGTERM);
+  };
+  EXPECT_EQ(train(prepared, [](auto&) {}), ExitCode::terminated);
+  EXPECT_EQ(saved_steps(), std::vector<std::int64_t>{3});
 }
 
 TEST_F(Saver, TrainingGoesOnDuringASaveAndTheNextOneWaitsAndSaysSo) {
