@@ -6,6 +6,7 @@
 
 #include "framework/random.h"
 #include "tests/support/error_of.h"
+#include "train/planning/ring_simulation.h"
 
 namespace ringtrain::testing {
 namespace {
