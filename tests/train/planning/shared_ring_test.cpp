@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/random.h"
+#include "train/planning/ring_simulation.h"
 
 namespace ringtrain::testing {
 namespace {
