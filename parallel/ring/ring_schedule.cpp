@@ -54,6 +54,8 @@ struct Needs {
     return step;
   }
 };
+template <class Needed>
+Needs(Needed, int) -> Needs<Needed>;  // clang 16 deduces no aggregate
 
 }  // namespace
 
