@@ -129,7 +129,7 @@ void sum_rows_into(ThreadPool& pool, std::int64_t tokens, std::int64_t C, T* to,
   });
 }
 
-/// Return the sum of partial(begin, end) over at max_pieces 256 equal pieces of [0, n), added up pairwise. Pieces are
+/// Return the sum of partial(begin, end) over at most 256 equal pieces of [0, n), added up pairwise. Pieces are
 /// multiples of 4096 elements, so the tree depends on n alone.
 template <class Partial>
 double sum_over_tree(ThreadPool& pool, std::int64_t n, Partial&& partial) {
