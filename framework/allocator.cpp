@@ -87,7 +87,7 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
           ExitCode::device,
           "the NVIDIA driver gives no {} bytes of pinned host memory for {} {} {} (this rank already holds {} bytes of "
           "it); free memory on this machine, lift its limit (a container's memory limit counts, and WSL pins half of "
-          "the memory at max_bytes), or set training.offload to less",
+          "the memory at most), or set training.offload to less",
           bytes, name_of(tag), name, shape.to_string(), current_.total);
     }
     if (!data) {
