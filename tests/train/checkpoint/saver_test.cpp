@@ -3,6 +3,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
@@ -143,8 +144,9 @@ TEST_F(Saver, ARunThatASignalStopsIsSavedAlsoWhereTheConfigSaysNever) {
                                          .output = at("run"),
                                          .start = {.resume = false, .resume_path = "", .init_from = ""}},
                                         [](auto&) {});
-  prepared.before_forward = [](RankState& state, std::int64_t step) {
-    if (state.rank == 0 && step == 3) ::raise(SIGTERM);  // once: a second one would end the program
+  // Once, though a step has several micro-batches: a second signal would end the program.
+  prepared.before_forward = [raised = false](RankState&, std::int64_t step) mutable {
+    if (step == 3 && !std::exchange(raised, true)) ::raise(SIGTERM);
   };
   EXPECT_EQ(train(prepared, [](auto&) {}), ExitCode::terminated);
   EXPECT_EQ(saved_steps(), std::vector<std::int64_t>{3});
