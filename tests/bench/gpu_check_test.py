@@ -184,7 +184,7 @@ class GpuCheck(unittest.TestCase):
         programs = (self.bundle / "programs.txt").read_text(encoding="utf-8").splitlines()
         self.assertEqual({line.split()[1].split("-")[0] for line in programs if line.startswith("gpu_tests_bounded")},
                          {"*HopperAttention*.*"})
-        self.assertIn("run gpu_tests --gtest_filter=HopperAttention.Told", text[text.index("What to run next"):])
+        self.assertIn("run gpu_tests_bounded --gtest_filter=HopperAttention.Told", text[text.index("What to run next"):])
 
     def test_the_short_form_has_the_kernels_and_says_what_to_run_next(self):
         code, text = self.check({"tests": GOOD}, "--short")

@@ -18,8 +18,10 @@ namespace ringtrain::testing {
 namespace {
 
 class BrokenDevice final : public ::testing::EmptyTestEventListener {
+  // Asked beforehand: a broken device may answer even this with its error, and then look like none.
+  void OnTestProgramStart(const ::testing::UnitTest&) override { there_is_one_ = cuda::device_count() > 0; }
   void OnTestEnd(const ::testing::TestInfo& test) override {
-    if (!test.result()->Failed() || cuda::device_count() == 0) return;
+    if (!test.result()->Failed() || !there_is_one_) return;
     const cudaError_t status = cudaDeviceSynchronize();
     if (status == cudaSuccess) return;
     std::printf("[  FAILED  ] %s.%s (0 ms)\nThe GPU does not recover in this process: %s\n", test.test_suite_name(),
@@ -27,6 +29,7 @@ class BrokenDevice final : public ::testing::EmptyTestEventListener {
     std::fflush(stdout);
     std::_Exit(static_cast<int>(ExitCode::device));
   }
+  bool there_is_one_ = false;
 };
 
 #if defined(RINGTRAIN_CUDA_EMULATED)

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""scripts/gpu-check over the real programs of an emulated build: a kernel that waits for ever, a test that says nothing
+more, one that crashes and one that is only slow, each planted (tests/framework/cuda/planted_faults_test.cpp), are told
+apart and named; all other tests run, and so does the benchmark. The argument: the folder of the build's programs."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAMS = pathlib.Path(sys.argv.pop(1)).resolve()
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+LOST, HANG, CRASH, SLOW = ("Heads/HopperAttention.LargeScores/Of64", "GpuActivationTest.Gelu", "GpuRopeTest.Table",
+                           "Heads/HopperAttention.LargeScores/Of128")
+
+
+class EmulatedBundle(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        cls.bundle = cls.folder / "bundle"
+        (cls.bundle / "bin").mkdir(parents=True)
+        for program in ("gpu_tests", "gpu_tests_bounded", "gpu_bench"):
+            (cls.bundle / "bin" / program).symlink_to(PROGRAMS / program)
+        for script in ("scripts/bundle.d/run", "scripts/gpu-check"):
+            shutil.copy(SOURCE / script, cls.bundle)
+        (cls.bundle / "needs").touch()
+        (cls.bundle / "ABOUT").write_text("preset bundle-emulated\n", encoding="utf-8")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def check(self, planted, *arguments):
+        out = self.folder / "out"
+        begun = time.monotonic()
+        done = subprocess.run([self.bundle / "gpu-check", *arguments], text=True, timeout=280, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=os.environ | {"OUT": str(out), "RINGTRAIN_PLANT": planted})
+        self.seconds = time.monotonic() - begun
+        report = json.loads((out / "gpu-check.json").read_text(encoding="utf-8"))
+        return done, report, {part["part"]: part for part in report["parts"]}
+
+    def test_each_planted_fault_is_named_as_what_it_is(self):
+        tests = "GpuActivationTest.*:GpuRopeTest.*:*HopperAttention.LargeScores*"
+        planted = f"lost:{LOST},hang:{HANG},crash:{CRASH},slow:{SLOW}"
+        done, report, parts = self.check(planted, "--short", "--tests", tests, "--bounded", "--stall", "6", "--seconds",
+                                         "40")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        troubles = dict(line.removeprefix("GPU tests: ").split(" ", 1) for line in report["troubles"])
+        self.assertEqual(troubles.keys(), {LOST, HANG, CRASH, SLOW}, done.stdout)
+        self.assertRegex(troubles[LOST],
+                         r"^HANGS: attention forward \(Hopper\) hangs: in block \d+, after \d+ cycles, warp")
+        self.assertEqual(troubles[HANG], "HUNG: no word for 6 s")
+        self.assertRegex(troubles[CRASH], r"^CRASHED: code 134")
+        self.assertEqual(troubles[SLOW], "was running when the part's time was up")
+        # Slow comes last; all others had their turn before it.
+        self.assertRegex(parts["GPU tests"]["detail"], "^2 passed, 1 failed, 0 skipped, 3 did not end; not done in time")
+        self.assertLess(self.seconds, 70)
+
+    def test_without_faults_all_is_well(self):
+        tests = "GpuActivationTest.*:GpuRopeTest.*:*HopperAttention.LargeScores*"
+        done, report, parts = self.check("", "--short", "--tests", tests, "--bounded")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(report["troubles"], [])
+        self.assertEqual(parts["GPU tests"]["detail"], "6 passed, 0 failed, 0 skipped")
+        self.assertEqual(parts["machine, attention"]["result"], "passed")
+        self.assertIn("NOTHING MEASURED HERE COUNTS", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
