@@ -89,12 +89,12 @@ class RankTrainer {
   const double useful_flops_;             // of a step
   double ring_wait_seconds_ = 0;          // this rank's, of the last step
   std::int64_t allocations_;              // by the constructor: there are no more
-  bool peaks_logged_ = false;               // of memory, after the first step
+  bool peaks_logged_ = false;             // of memory, after the first step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
   std::unique_ptr<Progress> progress_;    // rank 0
   RingSummary ring_;                      // rank 0, of a ring of several
   GraceTime grace_;                       // rank 0
-  double grace_logged_ = 0;                 // rank 0: the seconds logged, 0: none yet
+  double grace_logged_ = 0;               // rank 0: the seconds logged, 0: none yet
   CheckpointSaver saver_;                 // goes first: its thread reads state_
 };
 
