@@ -198,6 +198,7 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
                        block.tokens, of(dquery_sum.reshape(heads)), block.dk, block.dv, workspace_);
   };
   const auto while_keys_return = [&] {
+    const Span of_queries(stream.trace(), "query backward");
     dump_gradient(stream, "query", dquery_sum);
     apply_rope_backward(dquery, dquery_sum);
     if (query_key_norm_) {

@@ -260,7 +260,8 @@ class EvenPass {
       computed *= slowness_[at(rank)];
       const double overlap = backward_ ? costs_.overlap_seconds * slowness_[at(rank)] : 0;
       times.compute.push_back(computed);
-      times.wait.push_back(std::max(0.0, all_.clock[at(rank)] - start_[at(rank)] - computed - overlap));
+      const double passed = all_.clock[at(rank)] - start_[at(rank)], waited = passed - computed - overlap;
+      times.wait.push_back(waited > 1e-9 * passed ? waited : 0);  // less is rounding
     }
     const std::int64_t blocks = causal_contiguous_ ? std::int64_t{N_} * (N_ - 1) / 2 : std::int64_t{N_} * (N_ - 1);
     times.events += blocks;  // keys and values

@@ -140,12 +140,13 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
   reader.map(
       root, "a hardware file",
       {"name", "cores", "peak_flops", "efficiency", "memory", "host_bandwidth", "kernel_seconds", "pair_seconds",
-       "levels"},
+       "product_bandwidth", "levels"},
       {"name", "peak_flops", "efficiency", "memory", "levels"}, [&](const YamlEntry& entry) {
         const YamlValue& value = entry.value;
         if (entry.key == "name") reader.text(entry, hardware.name);
         if (entry.key == "cores") reader.integer(entry, {0, 1 << 20}, hardware.cores);
         if (entry.key == "host_bandwidth") reader.real(entry, rate, hardware.host_bandwidth);
+        if (entry.key == "product_bandwidth") reader.real(entry, rate, hardware.product_bandwidth);
         if (entry.key == "kernel_seconds") reader.real(entry, seconds, hardware.kernel_seconds);
         if (entry.key == "levels") read_levels(reader, entry, hardware.levels);
         if (entry.key == "peak_flops") {

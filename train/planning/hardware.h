@@ -34,6 +34,7 @@ struct Hardware {
   double memory_bytes = 0;        // of a device; of a machine with cores, which its ranks share
   double memory_bandwidth = 0;    // bytes/s of the same
   double host_bandwidth = 0;      // bytes/s between a device and the host, each way; 0: there is no such copy
+  double product_bandwidth = 0;   // bytes/s of products' rows, of one device; 0: what they cost is in their rate
   double kernel_seconds = 0;      // from one call of a kernel to the next, whatever it computes
   std::vector<LinkLevel> levels;  // ascending; the last one reaches every rank
 

@@ -12,28 +12,33 @@
 #include "framework/system/cores.h"
 #include "framework/system/host_name.h"
 #include "framework/system/system_memory.h"
+#include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
+#include "kernels/norm.h"
 #include "parallel/launch/launch.h"
 
 namespace ringtrain {
 
 namespace {
 
-/// Return the seconds of the fastest call of body within `budget` seconds, and at least three calls.
+/// Return the median seconds of body's calls within `budget` seconds, of at least three: as a run has them, among
+/// whatever else the machine does.
 template <class Body>
-double fastest(double budget, const Body& body) {
+double median_seconds(double budget, const Body& body) {
   using Clock = std::chrono::steady_clock;
-  double best = 1e30, spent = 0;
-  for (int call = 0; call < 3 || spent < budget; ++call) {
+  std::vector<double> all;
+  double spent = 0;
+  for (int call = 0; call < 4 || spent < budget; ++call) {
     const auto start = Clock::now();
     body();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (call > 0) best = std::min(best, seconds);  // the first meets cold caches
+    if (call > 0) all.push_back(seconds);  // the first meets cold caches
     spent += seconds;
   }
-  return best;
+  std::ranges::nth_element(all, all.begin() + std::ssize(all) / 2);
+  return all[all.size() / 2];
 }
 
 /// Kernels of one dtype on all cores, and tensors for them.
@@ -47,11 +52,12 @@ class Bench {
     return tensor;
   }
 
-  /// The three products of a linear layer: parts are calls and FLOPs.
+  /// The three products of a linear layer: parts are calls, FLOPs, and bytes of rows read and written.
   void products(std::int64_t T, std::int64_t I, std::int64_t O, std::vector<TimedCall>& samples) {
     const Tensor x = make("x", {T, I}), w = make("w", {O, I}), y = make("y", {T, O}), dw = make("dw", {O, I});
     const double flops = 2.0 * static_cast<double>(T * I * O);
-    const auto add = [&](const auto& body) { samples.push_back({{1, flops}, fastest(0.15, body)}); };
+    const double bytes = static_cast<double>(T * (I + O)) * static_cast<double>(size_of(dtype_));
+    const auto add = [&](const auto& body) { samples.push_back({{1, flops, bytes}, median_seconds(0.1, body)}); };
     add([&] { linear_forward(stream_, y, x, w, {}); });
     add([&] { linear_backward_input(stream_, x, y, w, /*accumulate=*/false); });
     add([&] { linear_backward_weight(stream_, dw, {}, y, x); });
@@ -70,21 +76,31 @@ class Bench {
     const Segment segment{0, 1, T};
     const AttentionTokens tokens{{&segment, 1}, {}};
     const double pairs = static_cast<double>(visible_pairs(shape.mask, {&segment, 1}, {&segment, 1}) * H);
-    forward.push_back({{1, 4 * pairs * static_cast<double>(D), pairs}, fastest(0.2, [&] {
+    forward.push_back({{1, 4 * pairs * static_cast<double>(D), pairs}, median_seconds(0.2, [&] {
                          attention_forward(stream_, shape, q, k, v, tokens, tokens, {out, lse, l},
                                            {.init = true, .finalize = true, .out = out, .lse = lse}, workspace);
                        })});
     attention_delta(stream_, delta, dout, out);
-    backward.push_back({{1, 10 * pairs * static_cast<double>(D), pairs}, fastest(0.3, [&] {
+    backward.push_back({{1, 10 * pairs * static_cast<double>(D), pairs}, median_seconds(0.3, [&] {
                           attention_backward(stream_, shape, q, k, v, dout, lse, delta, tokens, tokens, dq, dk, dv,
                                              workspace);
                         })});
   }
 
-  /// Return bytes/s of sums that no cache holds.
-  double memory() {
-    const Tensor x = make("x", {std::int64_t{1} << 23}), y = make("y", {std::int64_t{1} << 23});
-    return 3 * static_cast<double>(x.view().bytes()) / fastest(0.5, [&] { add(stream_, y, x); });
+  /// Passes over rows of C: norm, activation, residual sum, forward and backward. Parts are calls, and bytes as
+  /// layer_work() counts them; some of them are busier with arithmetic than with memory.
+  void passes(std::int64_t T, std::int64_t C, std::vector<TimedCall>& samples) {
+    const Tensor x = make("x", {T, C}), y = make("y", {T, C}), z = make("z", {T, C}), dx = make("dx", {T, C}),
+                 dy = make("dy", {T, C}), w = make("w", {C}), dw = make("dw", {C}), rstd = make("rstd", {T});
+    const double row = static_cast<double>(x.view().bytes());
+    const auto time = [&](double tensors, const auto& body) {
+      samples.push_back({{1, tensors * row}, median_seconds(0.1, body)});
+    };
+    time(2, [&] { rmsnorm_forward(stream_, y, rstd, x, w, 1e-5); });
+    time(4, [&] { rmsnorm_backward(stream_, dx, dw, dy, x, w, rstd, /*accumulate=*/true); });
+    time(3, [&] { swiglu_forward(stream_, z, x, y); });
+    time(6, [&] { swiglu_backward(stream_, dx, dy, z, x, y); });
+    time(3, [&] { add(stream_, y, x); });
   }
 
  private:
@@ -124,24 +140,35 @@ std::vector<TimedCall> messages() {
 
 /// What fits kernels of a dtype, for one core.
 struct Rates {
-  double call = 0, matmul = 0, forward = 0, backward = 0, forward_pair = 0, backward_pair = 0;
+  double call = 0, matmul = 0, product_bandwidth = 0, forward = 0, backward = 0, forward_pair = 0, backward_pair = 0;
+  double memory = 0;  // of all cores
 };
 Rates measure_rates(DType dtype, int cores) {
   Bench bench(dtype, cores);
   std::vector<TimedCall> products, forward, backward;
-  for (const std::int64_t T : {256, 1024, 2048}) {
-    for (const auto& [I, O] : {std::pair<std::int64_t, std::int64_t>{64, 192}, {256, 256}, {256, 1024}, {768, 768}}) {
+  for (const std::int64_t T : {512, 1024, 2048}) {
+    for (const auto& [I, O] :
+         {std::pair<std::int64_t, std::int64_t>{64, 64}, {64, 192}, {192, 64}, {256, 256}, {256, 1024}, {768, 768}}) {
       bench.products(T, I, O, products);
     }
   }
-  for (const std::int64_t T : {256, 1024, 2048}) {
+  for (const std::int64_t T : {512, 1024, 3072}) {
     for (const std::int64_t D : {32, 64, 128}) {
-      for (const bool causal : {false, true}) bench.attention(T, 2 * cores, D, causal, forward, backward);
+      for (const bool causal : {false, true}) bench.attention(T, cores, D, causal, forward, backward);
     }
   }
-  const std::vector<double> p = fit(products), f = fit(forward), b = fit(backward);
+  std::vector<TimedCall> passes;
+  for (const std::int64_t C : {64, 256, 768}) bench.passes(2048, C, passes);
+  const std::vector<double> p = fit(products), f = fit(forward), b = fit(backward), m = fit(passes);
   const double n = cores;
-  return {p[0], 1 / p[1] / n, 1 / f[1] / n, 1 / b[1] / n, f[2] * n, b[2] * n};
+  return {.call = std::max(p[0], m[0]),
+          .matmul = 1 / p[1] / n,
+          .product_bandwidth = p[2] > 0 ? 1 / p[2] / n : 0,
+          .forward = 1 / f[1] / n,
+          .backward = 1 / b[1] / n,
+          .forward_pair = f[2] * n,
+          .backward_pair = b[2] * n,
+          .memory = 1 / m[1]};
 }
 
 }  // namespace
@@ -194,7 +221,8 @@ Hardware measure_hardware() {
   hardware.pair_seconds_forward = single.forward_pair;
   hardware.pair_seconds_backward = single.backward_pair;
   hardware.memory_bytes = static_cast<double>(available_memory());
-  hardware.memory_bandwidth = Bench(DType::float32, cores).memory();
+  hardware.memory_bandwidth = single.memory;
+  hardware.product_bandwidth = single.product_bandwidth;
   hardware.kernel_seconds = single.call;
   hardware.levels = {{.ranks = 65536, .bandwidth = 1 / link[1], .latency = link[0]}};
   return hardware;
@@ -209,6 +237,10 @@ std::string hardware_yaml(const Hardware& h) {
                       h.matmul_efficiency, h.attention_forward_efficiency, h.attention_backward_efficiency);
   text += fmt::format("pair_seconds: {{forward: {:.17g}, backward: {:.17g}}}  # of a score, besides its products\n",
                       h.pair_seconds_forward, h.pair_seconds_backward);
+  if (h.product_bandwidth > 0) {
+    text += fmt::format("product_bandwidth: {:.17e}  # of one core: rows that products read and write\n",
+                        h.product_bandwidth);
+  }
   text += fmt::format("memory: {{bytes: {:.17e}, bandwidth: {:.17e}}}\n", h.memory_bytes, h.memory_bandwidth);
   text += fmt::format("kernel_seconds: {:.17g}\nlevels:\n", h.kernel_seconds);
   for (const LinkLevel& level : h.levels) {

@@ -10,7 +10,7 @@
 
 namespace ringtrain {
 
-/// One measured call: what it was made of, and its seconds (the fastest of several).
+/// One measured call: what it was made of, and its seconds (the median of several).
 struct TimedCall {
   std::vector<double> parts;  // e.g. calls, FLOPs
   double seconds = 0;

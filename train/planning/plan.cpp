@@ -81,8 +81,14 @@ HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates
   if (blocks == 0) return plan;
   plan.compute_seconds = forward.visit_seconds + pairs / blocks * forward.pair_seconds;
   plan.transfer_seconds = link.latency + forward.key_value_bytes * plan.tokens / link.bandwidth;
-  plan.tokens_to_hide = tokens_to_hide(forward.pair_seconds, pairs / blocks / (plan.tokens * plan.tokens),
-                                       forward.key_value_bytes / link.bandwidth, link.latency);
+  const double pair_flops = 4 * static_cast<double>(config.model.num_attention_heads * config.model.head_dim);
+  plan.visible_share = pairs / blocks / (plan.tokens * plan.tokens);
+  plan.flops_per_second = pair_flops / forward.pair_seconds;
+  plan.bytes_per_flop = forward.key_value_bytes / pair_flops;
+  plan.bandwidth = link.bandwidth;
+  plan.latency = link.latency;
+  plan.tokens_to_hide =
+      tokens_to_hide(forward.pair_seconds, plan.visible_share, forward.key_value_bytes / link.bandwidth, link.latency);
   return plan;
 }
 

@@ -34,11 +34,14 @@ struct HopTime {
 
 /// Whether computing hides the ring's messages.
 struct HopPlan {
-  double compute_seconds = 0;              // of the mean block met at hops 1 and later, forward
-  double transfer_seconds = 0;             // of a block of keys and values, over the slowest link of the ring
-  double exposed_seconds = 0;              // of a step: what a rank waits for others, mean over ranks
-  double tokens_to_hide = 0;               // of a rank: from there on computing takes longer than the transfer
-  double tokens = 0;                       // that it has
+  double compute_seconds = 0;   // of the mean block met at hops 1 and later, forward
+  double transfer_seconds = 0;  // of a block of keys and values, over the slowest link of the ring
+  double exposed_seconds = 0;   // of a step: what a rank waits for others, mean over ranks
+  double tokens_to_hide = 0;    // of a rank: from there on computing takes longer than the transfer
+  double tokens = 0;            // that it has
+  // What tokens_to_hide comes of: FLOP/s of attention (its exponentials included), the slowest link, the share of pairs
+  // that is visible, and bytes / FLOPs of a token that all pairs of it with themselves would cost.
+  double flops_per_second = 0, bandwidth = 0, latency = 0, visible_share = 0, bytes_per_flop = 0;
   std::vector<HopTime> forward, backward;  // by hop; of a long ring the first ones
 };
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "framework/counted.h"
 #include "framework/profile/progress.h"
 
 namespace ringtrain {
@@ -20,6 +21,8 @@ std::string seconds_text(double seconds) {
 }
 
 std::string flops_text(double flops) {
+  if (flops >= 1e21) return fmt::format("{:.2f} ZFLOP", flops * 1e-21);
+  if (flops >= 1e18) return fmt::format("{:.2f} EFLOP", flops * 1e-18);
   if (flops >= 1e15) return fmt::format("{:.2f} PFLOP", flops * 1e-15);
   if (flops >= 1e12) return fmt::format("{:.2f} TFLOP", flops * 1e-12);
   return fmt::format("{:.3f} GFLOP", flops * 1e-9);
@@ -67,12 +70,20 @@ std::string hop_lines(const Plan& plan) {
   std::string text = fmt::format(
       "a hop, forward: {} to compute, {} to transfer; hidden from {:.0f} tokens a rank on, and a rank has {:.0f}\n",
       seconds_text(hop.compute_seconds), seconds_text(hop.transfer_seconds), std::ceil(hop.tokens_to_hide), hop.tokens);
+  text += fmt::format(
+      "  the condition: tokens a rank >= r F / (v B), r = {:.3g} bytes a FLOP, F = {:.4g} TFLOP/s of attention,\n"
+      "  v = {:.2f} of all pairs visible, B = {:.4g} GB/s: {:.0f} tokens, and {} of latency\n",
+      hop.bytes_per_flop, hop.flops_per_second * 1e-12, hop.visible_share, hop.bandwidth * 1e-9,
+      hop.bytes_per_flop * hop.flops_per_second / (hop.visible_share * hop.bandwidth), seconds_text(hop.latency));
   constexpr std::size_t shown = 8;
   text += "  hop   forward: compute    transfer   backward: compute    transfer\n";
+  const auto transfer = [](const HopTime& time) {
+    return time.transfer_seconds > 0 ? seconds_text(time.transfer_seconds) : std::string("-");
+  };
   for (std::size_t i = 0; i < std::min(shown, hop.forward.size()); ++i) {
     text += fmt::format("  {:>3}  {:>17}  {:>10}  {:>18}  {:>10}\n", hop.forward[i].hop,
-                        seconds_text(hop.forward[i].compute_seconds), seconds_text(hop.forward[i].transfer_seconds),
-                        seconds_text(hop.backward[i].compute_seconds), seconds_text(hop.backward[i].transfer_seconds));
+                        seconds_text(hop.forward[i].compute_seconds), transfer(hop.forward[i]),
+                        seconds_text(hop.backward[i].compute_seconds), transfer(hop.backward[i]));
   }
   if (hop.forward.size() > shown) text += fmt::format("  ... of {} hops\n", plan.request.config.mesh.sequence);
   return text;
@@ -117,10 +128,11 @@ ordered_json hops_json(const std::vector<HopTime>& hops) {
 
 std::string plan_report(const Plan& plan) {
   const Config& config = plan.request.config;
-  std::string text = fmt::format(
-      "{}: {} parameters, {} tokens a sequence, {} sequences a step; {} x {} ranks, {}, recompute {}\n", config.name,
-      human_count(static_cast<double>(plan.parameters)), config.training.seq_len, config.training.global_batch_size,
-      config.mesh.data, config.mesh.sequence, name_of(config.mesh.layout), name_of(config.training.recompute));
+  std::string text =
+      fmt::format("{}: {} parameters, {} tokens a sequence, {} a step; {} x {} ranks, {}, recompute {}\n", config.name,
+                  human_count(static_cast<double>(plan.parameters)), config.training.seq_len,
+                  counted(config.training.global_batch_size, "sequence"), config.mesh.data, config.mesh.sequence,
+                  name_of(config.mesh.layout), name_of(config.training.recompute));
   text += fmt::format("on {}: {:.4g} TFLOP/s of {} a rank\n", plan.request.hardware.name, plan.rates.peak * 1e-12,
                       name_of(config.training.dtype));
   text += memory_text(plan);
@@ -130,7 +142,7 @@ std::string plan_report(const Plan& plan) {
   text += flops_lines(plan) + hop_lines(plan) + time_lines(plan);
   text += fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s a rank\n", plan.tokens_per_second,
                       100 * plan.mfu, mfu_formula, plan.rates.peak * 1e-12);
-  text += fmt::format("{:.4g} steps are {} tokens: {:.4g} hours, {:.4g} device hours\n", plan.steps,
+  text += fmt::format("{:.0f} steps are {} tokens: {:.4g} hours, {:.4g} device hours\n", plan.steps,
                       human_count(plan.steps * plan.step_tokens), plan.hours, plan.device_hours);
   return text;
 }
@@ -175,6 +187,11 @@ ordered_json plan_json(const Plan& plan) {
                  {"exposed_seconds", plan.hop.exposed_seconds},
                  {"tokens_to_hide", plan.hop.tokens_to_hide},
                  {"tokens", plan.hop.tokens},
+                 {"flops_per_second", plan.hop.flops_per_second},
+                 {"bandwidth", plan.hop.bandwidth},
+                 {"latency", plan.hop.latency},
+                 {"visible_share", plan.hop.visible_share},
+                 {"bytes_per_flop", plan.hop.bytes_per_flop},
                  {"forward", hops_json(plan.hop.forward)},
                  {"backward", hops_json(plan.hop.backward)}};
   json["tokens_per_second"] = plan.tokens_per_second;

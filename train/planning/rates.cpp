@@ -36,6 +36,7 @@ RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dty
           .attention_backward = peak * hardware.attention_backward_efficiency,
           .pair_seconds_forward = hardware.pair_seconds_forward / devices,
           .pair_seconds_backward = hardware.pair_seconds_backward / devices,
+          .product_byte_seconds = hardware.product_bandwidth > 0 ? 1 / (hardware.product_bandwidth * devices) : 0,
           .memory = memory,
           .kernel_seconds = hardware.kernel_seconds,
           .peak = peak};

@@ -12,6 +12,7 @@ namespace ringtrain {
 struct RankRates {
   double matmul = 0, attention_forward = 0, attention_backward = 0;  // FLOP/s
   double pair_seconds_forward = 0, pair_seconds_backward = 0;        // of a score, besides
+  double product_byte_seconds = 0;                                   // of products' rows, besides their FLOPs
   double memory = 0;                                                 // bytes/s
   double kernel_seconds = 0;                                         // of each call
   double peak = 0;                                                   // FLOP/s, dense

@@ -84,14 +84,15 @@ class StepSimulation {
     again({std::vector(clocks_.size(), std::vector<double>(clocks_[0].size(), 0.0)), {}}, times - 1);
   }
 
-  /// Adds work of every rank: FLOPs of products and bytes of memory for each of its tokens, calls of kernels besides.
-  void local(double flops, double bytes, double calls) {
+  /// Adds work of every rank: FLOPs and bytes of products and bytes of other passes for each of its tokens, calls of
+  /// kernels besides.
+  void local(double flops, double product_bytes, double bytes, double calls) {
     double products = 0, passes = 0;
     for (std::size_t ring = 0; ring < rings_.size(); ++ring) {
       for (int rank = 0; rank < S_; ++rank) {
         const auto tokens = static_cast<double>(work_.tokens(rank));
         const double slow = rings_[ring]->slowness(rank);
-        const double product = tokens * flops / rates_.matmul * slow;
+        const double product = tokens * (flops / rates_.matmul + product_bytes * rates_.product_byte_seconds) * slow;
         const double pass = (tokens * bytes / rates_.memory + calls * rates_.kernel_seconds) * slow;
         clocks_[ring][static_cast<std::size_t>(rank)] += product + pass;
         products += product;
@@ -135,20 +136,22 @@ class StepSimulation {
       }
       if (more > 0) again(before, more);
     };
-    local(0, 2 * C * e, 2);  // embedding
+    local(0, 0, 2 * C * e, 2);  // embedding
     over_layers([&] {
-      local(layer_.forward_flops, layer_.forward_bytes, kernels_forward * chunks());
+      local(layer_.forward_flops, layer_.forward_product_bytes, layer_.forward_bytes, kernels_forward * chunks());
       attention(false);
     });
     // The logits are made, read for the maximum and the sum, and turned into their gradient.
-    local(head_flops(config_.model), 4 * V * static_cast<double>(size_of(accumulator(config_.training.dtype))), 8);
+    local(head_flops(config_.model), head_product_bytes(config_.model, config_.training.dtype),
+          4 * V * static_cast<double>(size_of(accumulator(config_.training.dtype))), 8);
     const auto groups = static_cast<std::size_t>(step_.table.buckets());
     if (last) bucket(groups - 1);
     std::size_t group = groups - 1;
     over_layers([&] {
-      local(layer_.recompute_flops, 0, 0);
+      local(layer_.recompute_flops, layer_.recompute_product_bytes, 0, 0);
       if (layer_.attention_again) attention(false);
-      local(layer_.backward_flops - layer_.rope_overlap_flops, layer_.backward_bytes, kernels_backward * chunks());
+      local(layer_.backward_flops - layer_.overlap_flops, layer_.backward_product_bytes - layer_.overlap_product_bytes,
+            layer_.backward_bytes, kernels_backward * chunks());
       attention(true);
       if (last) bucket(--group);
     });
@@ -264,7 +267,9 @@ PassCosts pass_costs(const Config& config, const RankRates& rates, bool backward
   if (backward) {
     const double tokens = static_cast<double>(config.training.micro_batch_size * config.training.seq_len) /
                           static_cast<double>(config.mesh.sequence);
-    costs.overlap_seconds = layer_work(config.model, config.training).rope_overlap_flops * tokens / rates.matmul;
+    const LayerWork work = layer_work(config.model, config.training);
+    costs.overlap_seconds =
+        tokens * (work.overlap_flops / rates.matmul + work.overlap_product_bytes * rates.product_byte_seconds);
   }
   return costs;
 }

@@ -56,7 +56,13 @@ LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
   work.backward_flops = 2 * work.forward_flops;
   if (training.recompute != Recompute::none) work.recompute_flops = w.projections() + w.expand();
   work.attention_again = training.recompute == Recompute::full;
-  work.rope_overlap_flops = 4 * w.C * w.HD;
+  work.overlap_flops = 4 * w.C * w.HD;
+  // A product reads a row of its input and writes one of its output; both of its backward products do the like.
+  const double projected = 4 * w.C + 2 * w.HD + 2 * w.GD, expanded = (w.gated ? 2 : 1) * (w.C + w.F);
+  work.forward_product_bytes = e * (projected + expanded + w.F + w.C);
+  work.backward_product_bytes = 2 * work.forward_product_bytes;
+  if (training.recompute != Recompute::none) work.recompute_product_bytes = e * (projected + expanded);
+  work.overlap_product_bytes = 2 * e * (w.C + w.HD);
   // Each tensor once for each time that a kernel reads or writes it: two norms (read, write), RoPE in place, the
   // activation (its operands and its product), two residual sums (two read, one written).
   const double norms = 4 * w.C, rope = 2 * (w.HD + w.GD), activation = (w.gated ? 3 : 2) * w.F, residuals = 6 * w.C;
@@ -70,6 +76,10 @@ LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
 
 double head_flops(const ModelConfig& model) {
   return 3 * Widths(model).head();
+}
+
+double head_product_bytes(const ModelConfig& model, DType dtype) {
+  return 3 * static_cast<double>(size_of(dtype)) * real(model.hidden_size + model.vocab_size);
 }
 
 double useful_flops(const ModelConfig& model, const TrainingConfig& training, const ParameterTable& table) {

@@ -26,7 +26,9 @@ struct LayerWork {
   double recompute_flops = 0;                    // of products, in backward
   bool attention_again = false;                  // the ring forward, too, in backward (recompute full)
   double forward_bytes = 0, backward_bytes = 0;  // norms, RoPE, activation, residuals: what they read and write
-  double rope_overlap_flops = 0;  // of backward: the query projection's, while the last gradients come home
+  double forward_product_bytes = 0, backward_product_bytes = 0, recompute_product_bytes = 0;  // what products do
+  // Of backward: the query projection's, while the last gradients come home.
+  double overlap_flops = 0, overlap_product_bytes = 0;
 };
 
 /// Return the FLOPs of a step. pairs: visible pairs of a query and a key of one sequence (documents counted).
@@ -35,6 +37,8 @@ StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, d
 LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training);
 /// Return the FLOPs of the head and the loss for one token, forward and backward.
 double head_flops(const ModelConfig& model);
+/// Return what its products read and write for one token.
+double head_product_bytes(const ModelConfig& model, DType dtype);
 
 /// Return the FLOPs that count as useful, of a step: (6 N + 6 L C T) a token, N parameters, L layers, C = heads x head
 /// size, T tokens of a sequence (causal; Chowdhery et al., "PaLM", 2022, appendix B, halved for the mask). A window of
