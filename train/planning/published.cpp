@@ -148,6 +148,8 @@ std::string sum_table() {
   const auto row = [&](const std::string& what, const std::string& computed, const char* told) {
     text += fmt::format("| {} | {} | {} |\n", what, computed, told);
   };
+  row("block c from which 4·d·c² / F covers 4·c·d / B, A100 over NVLink",
+      fmt::format("{:.0f} tokens", min_block(hardware_of("paper-a100-nvlink"))), "c ≥ F / B");
   row("keys and values of 1,024 tokens, width 4,096, float32", fmt::format("{:.2f} MB", block * 1e-6), "33.55 MB");
   row("the same, a device of 2 (or bfloat16 on one)", fmt::format("{:.2f} MB", block / 2 * 1e-6), "16.77 MB");
   row("keys and values of 1M tokens, 4,096 bytes a position each", fmt::format("{:.2f} GB", 2e6 * element * 1e-9),

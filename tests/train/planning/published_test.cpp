@@ -74,6 +74,19 @@ TEST_F(Published, TheLongestContextJustFits) {
   EXPECT_EQ(longest_published_context(model, LayerKind::ring, device, 4, 4) % 4, 0);
 }
 
+TEST_F(Published, SumsOfTutorialsComeOut) {
+  const std::string tables = published_tables();
+  for (const char* row :
+       {"covers 4·c·d / B, A100 over NVLink | 1040 tokens | c ≥ F / B |",  // 312e12 / 300e9
+        "keys and values of 1,024 tokens, width 4,096, float32 | 33.55 MB | 33.55 MB |",
+        "a device of 2 (or bfloat16 on one) | 16.78 MB | 16.77 MB |", "4,096 bytes a position each | 8.19 GB | 8 GB |",
+        "the same, a device of 8 | 1.02 GB | 1 GB |", "one layer's output, bfloat16 | 204.8 GB | - |",
+        "the same of 6 layers and more | 1228.8 GB | over 1,000 GB |", "8 GB over 200 GB/s | 0.04 s | 0.04 s |",
+        "width 4,096, a layer, full | 2.07 s | 1 to 2 s |"}) {
+    EXPECT_NE(tables.find(row), std::string::npos) << row;
+  }
+}
+
 TEST_F(Published, ThePageHoldsTheTablesAsTheyAreComputed) {
   std::ifstream stream("docs/planning.md");
   std::stringstream page;
