@@ -103,9 +103,20 @@ double Optimizer::sum_of_squares() {
 
 void Optimizer::sum_of_squares(const TensorView& sum) {
   fill(*stream_, sum_, 0);
-  for (const ParameterSlice& slice : slices_) {
-    ringtrain::sum_of_squares(*stream_, sum_, parameters_->gradient(slice.parameter).flat(slice.begin, slice.end),
-                              true);
+  const ParameterTable& table = parameters_->table();
+  const auto begin_of = [&](const ParameterSlice& slice) { return table[slice.parameter].offset + slice.begin; };
+  const auto end_of = [&](const ParameterSlice& slice) { return table[slice.parameter].offset + slice.end; };
+  const auto follows = [&](const ParameterSlice& slice, const ParameterSlice& before) {
+    return slice.parameter == before.parameter + 1 && slice.begin == 0 &&
+           before.end == table[before.parameter].shape.numel();
+  };
+  for (std::size_t first = 0, next = 0; first < slices_.size(); first = next) {
+    // A GPU takes slices that follow each other in one pass: a launch for each would take longer than the sums. Padding
+    // between them is 0.
+    do ++next;
+    while (stream_->on_cuda() && next < slices_.size() && follows(slices_[next], slices_[next - 1]));
+    ringtrain::sum_of_squares(
+        *stream_, sum_, parameters_->all_gradients().flat(begin_of(slices_[first]), end_of(slices_[next - 1])), true);
   }
   copy_in_order(*stream_, sum, sum_);
 }

@@ -96,6 +96,21 @@ TEST_F(HostWaits, OnceAStepOnOneRank) {
   }
 }
 
+/// Of hundreds of parameters; of several ranks each has a part of each bucket, so a pass a bucket.
+TEST_F(HostWaits, TheGradientsNormIsOnePass) {
+  const auto passes = [&](const Settings& more, std::int64_t steps) {
+    cuda_emulator::start_trace();
+    cost_of(config(more), steps, fmt::format("norm {}", ++runs), false);
+    const auto ran = cuda_emulator::take_trace();
+    return std::ranges::count_if(ran, [](const cuda_emulator::Trace& work) {
+      return work.name.find("piece_sums_kernel") != std::string::npos && work.name.find("Square") != std::string::npos;
+    });
+  };
+  EXPECT_EQ(passes({}, 3) - passes({}, 2), 1);
+  const Settings two{"mesh.data=2", "training.global_batch_size=2", "model.num_hidden_layers=2"};
+  EXPECT_LE(passes(two, 3) - passes(two, 2), 2 * 4);  // two ranks; embedding, two layers, head
+}
+
 TEST_F(HostWaits, OnceAStepAndRankInARing) {
   for (const auto& [ranks, more] : std::vector<std::pair<std::size_t, Settings>>{
            {2, {"mesh.sequence=2"}},
