@@ -16,6 +16,7 @@ namespace ringtrain {
 namespace {
 
 constexpr double terminal_pace = 0.1, pipe_pace = 5.0;  // seconds between lines
+constexpr double shortest_of_a_rate = 1e-4;             // seconds; over less a rate says nothing
 
 /// Return the columns of a terminal, 80 if it does not say.
 int columns(std::FILE* file) {
@@ -77,6 +78,10 @@ std::string progress_line(const ProgressState& state, int width) {
   return line;
 }
 
+double rate_over(double units, double seconds) {
+  return seconds >= shortest_of_a_rate ? units / seconds : 0;
+}
+
 Progress::Progress(std::string task, std::int64_t total, std::FILE* file)
     : task_(std::move(task)), total_(total), file_(file), terminal_(isatty(fileno(file)) == 1), start_(now()) {}
 
@@ -99,7 +104,7 @@ void Progress::update(std::int64_t done, const std::string& fields, double units
   last_shown_ = time;
   ProgressState state{
       .task = task_, .done = done, .total = total_, .fields = fields, .units_per_second = 0, .unit = unit};
-  if (time > start_) state.units_per_second = units / (time - start_);
+  state.units_per_second = rate_over(units, time - start_);
   // The pace is taken from the first call on: what came before it (a warm-up, a resumed run's steps) is not pace.
   const std::int64_t paced = done - first_done_;
   if (!last && paced > 0) {

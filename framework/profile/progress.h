@@ -29,6 +29,9 @@ struct ProgressState {
 /// Return e.g. "train 120/600 (20%) loss=2.31 12.3K tokens/s 3m05s left", cut to width columns (0: whole).
 std::string progress_line(const ProgressState& state, int width);
 
+/// Returns units a second, or 0 (unknown) over less than 0.1 ms: a rate of the first microseconds says nothing.
+double rate_over(double units, double seconds);
+
 class Progress {
  public:
   /// file: usually stderr. Whether it is a terminal is asked of it here.
