@@ -39,8 +39,10 @@ Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size) {
     corpus.weights.push_back(source.weight);
   }
   if (!config.validation.empty()) corpus.validation_file = open_for_model(config.validation, vocab_size);
-  for (const auto& file : corpus.files) check_tokenizers(*corpus.files[0], *file);
-  if (corpus.validation_file) check_tokenizers(*corpus.files[0], *corpus.validation_file);
+  for (std::size_t i = 0; i < corpus.files.size(); ++i) {  // a file that does not say whose its tokens are fits any
+    for (std::size_t j = 0; j < i; ++j) check_tokenizers(*corpus.files[j], *corpus.files[i]);
+    if (corpus.validation_file) check_tokenizers(*corpus.files[i], *corpus.validation_file);
+  }
   return corpus;
 }
 
@@ -48,6 +50,14 @@ std::string Corpus::hash() const {
   std::vector<std::string> hashes;
   for (const auto& file : files) hashes.push_back(file->hash());
   return corpus_hash(hashes, weights);
+}
+
+std::string Corpus::tokenizer_hash() const {
+  for (const auto& file : files) {
+    const std::string& hash = file->tokenizer_hash();
+    if (hash.size() == 32 && hash.find_first_not_of("0123456789abcdef") == std::string::npos) return hash;
+  }
+  return "";
 }
 
 std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::vector<double>& weights) {

@@ -49,6 +49,8 @@ struct Corpus {
   std::vector<double> weights;
   /// Return one hash over all training files' hashes and weights: what a resume compares.
   std::string hash() const;
+  /// Return the identity of the tokenizer whose ids these are; "" if no file says it.
+  std::string tokenizer_hash() const;
   /// Return the file that evaluations score (train/evaluation/scored_part.h: which part of it).
   const TokenFile& validation() const { return validation_file ? *validation_file : *files[0]; }
 };

@@ -22,6 +22,7 @@
 #include "parallel/ring/ring_load.h"
 #include "train/engine/memory_check.h"
 #include "train/engine/memory_report.h"
+#include "train/models/model_tokenizer.h"
 #include "train/rank_trainer.h"
 #include "train/rank_zero.h"
 #include "train/run/metrics_history.h"
@@ -196,6 +197,7 @@ void begin_folder(const Run& run, const Log& log) {
          run.folder.path());
   }
   run.folder.begin(run.config);
+  if (run.start.source) keep_tokenizer(*run.start.source, run.folder.path());
   run.checkpoints.continue_from(run.start.step, log);
   const MetricsHistory::Cut cut = content.metrics.cut(run.start.step);
   if (cut.bytes > 0) {
@@ -242,6 +244,11 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
     targets = choose_targets(corpus.validation(), request);
   }
   RunStart start = choose_start(options.start, folder, content, config, hash, log);
+  if (start.weights_only) {  // else the data are the checkpoint's own
+    for (const auto& file : corpus.files) {
+      if (const auto remark = check_tokens(*start.source, *file)) log(*remark);
+    }
+  }
   const std::int64_t last =
       options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
   if (!options.dump.folder.empty()) check_dump_step(options.dump, start.step, last);

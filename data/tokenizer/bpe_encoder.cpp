@@ -84,8 +84,8 @@ void BpeEncoder::encode_characters(std::string_view text, std::vector<std::int32
 void BpeEncoder::encode_piece(std::string_view piece, std::size_t readable, std::vector<std::int32_t>& ids) {
   if (piece.empty()) return;
   if (piece.size() > PieceCache::max_bytes) {
-    merge_piece(piece);
-    ids.insert(ids.end(), symbols_.begin(), symbols_.end());
+    const auto tokens = merge_piece(piece);
+    ids.insert(ids.end(), tokens.begin(), tokens.end());
     return;
   }
   const PieceCache::Key key = PieceCache::key_of(piece, readable);
@@ -94,12 +94,13 @@ void BpeEncoder::encode_piece(std::string_view piece, std::size_t readable, std:
     ids.insert(ids.end(), entry.tokens, entry.tokens + entry.count);
     return;
   }
-  merge_piece(piece);
-  PieceCache::put(entry, key, symbols_);
-  ids.insert(ids.end(), symbols_.begin(), symbols_.end());
+  const std::int32_t whole = model_.whole.find(key);
+  const auto tokens = whole >= 0 ? std::span(&whole, 1) : merge_piece(piece);
+  PieceCache::put(entry, key, tokens);
+  ids.insert(ids.end(), tokens.begin(), tokens.end());
 }
 
-void BpeEncoder::merge_piece(std::string_view piece) {
+std::span<const std::int32_t> BpeEncoder::merge_piece(std::string_view piece) {
   if (piece.size() > max_piece_bytes) {
     fail(ExitCode::data,
          "{} bytes in a row are one piece to the tokenizer; at most {} can be; put spaces or lines into them",
@@ -110,7 +111,7 @@ void BpeEncoder::merge_piece(std::string_view piece) {
     if (const auto found = model_.id_of.find(piece);
         found != model_.id_of.end() && static_cast<std::size_t>(found->second) < model_.spec.tokens.size()) {
       symbols_.push_back(found->second);
-      return;
+      return symbols_;
     }
   }
   const bool bytes = model_.spec.alphabet == BpeSpec::Alphabet::bytes;
@@ -122,8 +123,13 @@ void BpeEncoder::merge_piece(std::string_view piece) {
   } else {
     start_with_characters(piece);
   }
-  merger_.merge(symbols_);
+  if (bytes && symbols_.size() == piece.size()) {
+    merger_.merge_bytes(piece, model_.byte_pairs, symbols_);
+  } else {
+    merger_.merge(symbols_);
+  }
   if (!bytes) finish_characters();
+  return symbols_;
 }
 
 void BpeEncoder::start_with_characters(std::string_view piece) {

@@ -12,6 +12,8 @@ class BpeEncoder final : public Encoder {
   BpeEncoder(const BpeModel& model, SpecialTokens special)
       : model_(model), parse_special_(special == SpecialTokens::parse), merger_(model.merges) {}
   std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, bool begins) override;
+  /// Return the tokens of a piece, by merging alone: a view that the next call changes.
+  std::span<const std::int32_t> merge_piece(std::string_view piece);
 
  private:
   /// A stretch between two added tokens.
@@ -21,7 +23,6 @@ class BpeEncoder final : public Encoder {
   void encode_characters(std::string_view text, std::vector<std::int32_t>& ids);
   /// readable: how many bytes may be read from the start of piece on.
   void encode_piece(std::string_view piece, std::size_t readable, std::vector<std::int32_t>& ids);
-  void merge_piece(std::string_view piece);
   void start_with_characters(std::string_view piece);
   void finish_characters();
   void put_unknown(std::string_view character, std::vector<std::int32_t>& symbols) const;

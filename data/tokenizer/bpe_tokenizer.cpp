@@ -60,6 +60,8 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
     }
   }
   model_.merges = MergeTable(model_.spec.merges);
+  if (bytes) model_.byte_pairs = BytePairs(model_.merges, model_.byte_symbols);
+  find_whole_pieces();
   for (const BpeSpec::Split& split : model_.spec.splits) {
     switch (split.kind) {
       case BpeSpec::Split::Kind::pattern:
@@ -94,6 +96,20 @@ void BpeTokenizer::check() const {
       fail(ExitCode::data, "{}: the added token '{}' has the id {}", model_.spec.where, token.content, token.id);
     }
   }
+}
+
+void BpeTokenizer::find_whole_pieces() {
+  BpeEncoder encoder(model_, SpecialTokens::text);
+  WholePieces whole(model_.id_of.size());
+  for (const auto& [piece, id] : model_.id_of) {
+    if (piece.size() > PieceCache::max_bytes || static_cast<std::size_t>(id) >= model_.spec.tokens.size()) continue;
+    try {
+      const auto tokens = encoder.merge_piece(piece);
+      if (tokens.size() == 1 && tokens[0] == id) whole.put(piece, id);
+    } catch (const Error&) {  // no text can hold it: some character has no token
+    }
+  }
+  model_.whole = std::move(whole);
 }
 
 void BpeTokenizer::find_cuts() {

@@ -31,6 +31,7 @@ class BpeTokenizer final : public Tokenizer {
 
  private:
   void check() const;
+  void find_whole_pieces();
   void find_cuts();
   void choose_end_of_document();
   std::string describe() const;

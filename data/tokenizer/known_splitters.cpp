@@ -1,6 +1,7 @@
 // The scanners of the known patterns (data/tokenizer/splitter.h). Each function takes a position and returns the end of
 // the match that the pattern has there; the comments name the alternative of the pattern that a step stands for. Where
 // a backtracking engine would give characters back, the code says what is left.
+#include <bit>
 #include <cstring>
 
 #include "data/tokenizer/splitter.h"
@@ -42,11 +43,35 @@ class Scan {
   const Byte* run(const Byte* p, std::uint8_t mask) const {
     return run(p, [mask](std::uint8_t kind) { return (kind & mask) != 0; });
   }
+  /// The same for a mask that has letters among others, by words of 8 ASCII letters.
+  const Byte* run_of_letters(const Byte* p, std::uint8_t mask) const {
+    for (;;) {
+      p = ascii_letters(p);
+      const Item item = at(p);
+      if (!(item.kind & mask)) return p;
+      p += item.bytes;
+    }
+  }
 
   const Byte* const begin;
   const Byte* const end;
 
  private:
+  /// Return the end of the ASCII letters from p on, or a place before it that is less than 8 bytes from the text's end.
+  const Byte* ascii_letters(const Byte* p) const {
+    constexpr std::uint64_t ones = 0x0101010101010101, top = 0x80 * ones;
+    while (end - p >= 8) {
+      std::uint64_t word;
+      std::memcpy(&word, p, 8);
+      const std::uint64_t lower = (word | 0x20 * ones) & ~top;  // each byte below 0x80: no sum carries into the next
+      const std::uint64_t letters = (lower + (0x80 - 'a') * ones) & ~(lower + (0x7F - 'z') * ones) & ~word & top;
+      const std::uint64_t others = letters ^ top;
+      if (others != 0) return p + (std::countr_zero(others) >> 3);
+      p += 8;
+    }
+    return p;
+  }
+
   const std::uint8_t* classes_;
 };
 
@@ -114,7 +139,8 @@ struct Gpt2 {
       ++body;
       item = scan.at(body);
     }
-    for (const std::uint8_t mask : {letter, number, other}) {
+    if (item.kind & letter) return scan.run_of_letters(body + item.bytes, letter);
+    for (const std::uint8_t mask : {number, other}) {
       if (item.kind & mask) return scan.run(body + item.bytes, mask);
     }
     return white_space<false>(scan, p);
@@ -132,10 +158,10 @@ struct Llama3 {
     if (const Byte* e = contraction<true>(scan, p); e != p) return e;
     const Scan::Item first = scan.at(p);
     // [^\r\n\p{L}\p{N}]?\p{L}+
-    if (first.kind & word) return scan.run(p + first.bytes, word);
+    if (first.kind & word) return scan.run_of_letters(p + first.bytes, word);
     const Scan::Item second = scan.at(p + first.bytes);
     if (!(first.kind & (newline | number)) && (second.kind & word)) {
-      return scan.run(p + first.bytes + second.bytes, word);
+      return scan.run_of_letters(p + first.bytes + second.bytes, word);
     }
     if (first.kind & number) return numbers<max_digits>(scan, p);
     // ` ?[^\s\p{L}\p{N}]+[\r\n]*`

@@ -1,11 +1,13 @@
 // Finding out what kind of file a tokenizer is, by its content (data/tokenizer/tokenizer.h).
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "data/tokenizer/bpe_tokenizer.h"
 #include "data/tokenizer/byte_tokenizer.h"
-#include "data/tokenizer/rank_files.h"
-#include "data/tokenizer/sentencepiece_model.h"
-#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/formats/gguf_tokenizer.h"
+#include "data/tokenizer/formats/rank_files.h"
+#include "data/tokenizer/formats/sentencepiece_model.h"
+#include "data/tokenizer/formats/tokenizer_json.h"
 #include "data/tokenizer/utf8.h"
 #include "framework/storage/files.h"
 #include "framework/storage/strict_json.h"
@@ -24,8 +26,8 @@ nlohmann::json parse_json(const std::string& text, const std::string& path) {
   }
 }
 
-/// Return the path of the tokenizer's file in a folder.
-std::string file_in(const std::string& folder) {
+/// Return the path of the tokenizer's file in a folder, "" if it has none.
+std::string find_file_in(const std::string& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json"}) {
     const std::string path = folder + "/" + name;
     if (path_exists(path, ExitCode::data)) return path;
@@ -37,6 +39,11 @@ std::string file_in(const std::string& folder) {
       return folder + "/" + name;
     }
   }
+  return "";
+}
+
+std::string file_in(const std::string& folder) {
+  if (std::string path = find_file_in(folder); !path.empty()) return path;
   fail(ExitCode::data, "the folder {} holds no tokenizer.json, tokenizer.model or tekken.json; name a tokenizer's file",
        folder);
 }
@@ -54,7 +61,17 @@ std::string configured_end(const std::string& folder) {
   return content != end->end() && content->is_string() ? content->get<std::string>() : "";
 }
 
+/// Reads the tokenizer of a GGUF file, which is a model's and damaged in a model's way: here it is data.
+BpeSpec read_gguf_spec(const std::string& path) {
+  try {
+    return read_gguf_tokenizer(GgufFile::open(path));
+  } catch (const Error& error) {
+    throw Error(ExitCode::data, error.what());
+  }
+}
+
 BpeSpec read_spec(const std::string& path, const TokenizerOptions& options) {
+  if (options.pattern.empty() && is_gguf_file(path)) return read_gguf_spec(path);
   const std::string text = read_file(path, ExitCode::data, max_bytes);
   if (text.empty()) fail(ExitCode::data, "the tokenizer {} is empty (0 bytes)", path);
   if (is_tiktoken(text)) return read_tiktoken(text, path, options.pattern);
@@ -77,6 +94,11 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens
   return ids;
 }
 
+bool holds_tokenizer(const std::string& path) {
+  if (!is_directory(path, ExitCode::data)) return path_exists(path, ExitCode::data);
+  return !find_file_in(path).empty();
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerOptions& options) {
   if (path == "bytes") return make_byte_tokenizer();
   if (!path_exists(path, ExitCode::data)) {
@@ -85,9 +107,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const Tokeniz
   const bool folder = is_directory(path, ExitCode::data);
   const std::string file = folder ? file_in(path) : path;
   BpeSpec spec = read_spec(file, options);
+  const std::string named = std::exchange(spec.end_of_document, "");
   auto tokenizer = std::make_unique<BpeTokenizer>(spec);
   if (!tokenizer->end_of_document()) {
-    spec.end_of_document = configured_end(parent_directory(file));
+    spec.end_of_document = named.empty() ? configured_end(parent_directory(file)) : named;
     if (!spec.end_of_document.empty()) tokenizer = std::make_unique<BpeTokenizer>(std::move(spec));
   }
   return tokenizer;

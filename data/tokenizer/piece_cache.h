@@ -45,9 +45,12 @@ class PieceCache {
 
   PieceCache() : entries_(std::size_t{1} << place_bits) {}
   /// Return the place of a key: its entry, or the one that it would replace.
-  Entry& at(const Key& key) {
-    const std::uint64_t mixed = (key.low ^ (key.high * 0x9E3779B97F4A7C15ull)) * 0xD6E8FEB86659FD93ull;
-    return entries_[static_cast<std::size_t>((mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93ull >> (64 - place_bits))];
+  Entry& at(const Key& key) { return entries_[static_cast<std::size_t>(mixed(key) >> (64 - place_bits))]; }
+  /// Return a hash of a key.
+  static std::uint64_t mixed(const Key& key) {
+    const std::uint64_t both = (key.low ^ (key.high * 0x9E3779B97F4A7C15ull)) * 0xD6E8FEB86659FD93ull;
+    const std::uint64_t all = (both ^ both >> 32) * 0xD6E8FEB86659FD93ull;
+    return all ^ all >> 32;
   }
   static bool holds(const Entry& entry, const Key& key) {
     return entry.key.low == key.low && entry.key.high == key.high;

@@ -57,8 +57,12 @@ struct TokenizerOptions {
   std::string pattern;  // of a file in tiktoken's form, which holds none; "": that of a known file
 };
 
+/// Return whether load_tokenizer() would look for a tokenizer in what stands at path: a file, or a folder that holds
+/// one.
+bool holds_tokenizer(const std::string& path);
 /// Loads a tokenizer: "bytes"; tokenizer.json; a SentencePiece model; a file in tiktoken's form; Mistral's tekken.json;
-/// or a folder that holds one of them. Throws Error(data) that names the file and what in it is wrong or not supported.
+/// a GGUF file; or a folder that holds one of the first four. Throws Error(data) that names the file and what in it is
+/// wrong or not supported.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerOptions& options = {});
 
 }  // namespace ringtrain

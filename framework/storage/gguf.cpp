@@ -284,6 +284,19 @@ const std::vector<std::string>* GgufFile::texts(std::string_view key) const {
   return value<std::vector<std::string>>(key, "a list of texts");
 }
 
+const std::vector<std::int64_t>* GgufFile::integers(std::string_view key) const {
+  return value<std::vector<std::int64_t>>(key, "a list of whole numbers");
+}
+
+const std::vector<double>* GgufFile::reals(std::string_view key) const {
+  return value<std::vector<double>>(key, "a list of real numbers");
+}
+
+std::optional<bool> GgufFile::truth(std::string_view key) const {
+  const auto* const found = value<bool>(key, "true or false");
+  return found ? std::optional(*found) : std::nullopt;
+}
+
 bool is_gguf_file(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;

@@ -34,6 +34,9 @@ class GgufFile {
   std::optional<double> real(std::string_view key) const;
   std::optional<std::string> text(std::string_view key) const;
   const std::vector<std::string>* texts(std::string_view key) const;
+  const std::vector<std::int64_t>* integers(std::string_view key) const;
+  const std::vector<double>* reals(std::string_view key) const;
+  std::optional<bool> truth(std::string_view key) const;
 
  private:
   template <class T>

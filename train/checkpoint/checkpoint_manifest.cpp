@@ -38,8 +38,9 @@ void visit_members(Manifest& manifest, const Visit& visit) {
   visit("dtype", manifest.dtype);
 }
 
-void read_fields(const StrictObject& top, CheckpointManifest& manifest) {
+void read_fields(const StrictObject& top, bool names_tokenizer, CheckpointManifest& manifest) {
   visit_members(manifest, [&](const char* name, auto& member) { top.read(name, member); });
+  if (names_tokenizer) manifest.tokenizer_hash = top.hash("tokenizer_hash");
   const StrictObject model(top.member("model"), 2);
   manifest.architecture = model.text("architecture");
   manifest.parameters = model.integer("parameters");
@@ -77,6 +78,7 @@ nlohmann::ordered_json without_hash(const CheckpointManifest& manifest) {
   json["format"] = format_name;
   json["format_version"] = format_version;
   visit_members(manifest, [&](const char* name, const auto& member) { json[name] = member; });
+  if (!manifest.tokenizer_hash.empty()) json["tokenizer_hash"] = manifest.tokenizer_hash;
   json["model"] = {{"architecture", manifest.architecture}, {"parameters", manifest.parameters}};
   json["ranks"] = manifest.ranks;
   json["files"] = nlohmann::ordered_json::array();
@@ -112,8 +114,9 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
            "made it, or train anew into another --output",
            path, json.value("format_version", nlohmann::json()).dump(), format_version);
     }
-    const StrictObject top(json, 12);
-    read_fields(top, manifest);
+    const bool names_tokenizer = json.contains("tokenizer_hash");  // of data that say it
+    const StrictObject top(json, names_tokenizer ? 13 : 12);
+    read_fields(top, names_tokenizer, manifest);
     stated = top.hash("hash");
     require_possible(manifest);
   } catch (const Error&) {

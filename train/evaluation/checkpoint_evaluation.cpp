@@ -9,6 +9,7 @@
 #include "data/token_file.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
+#include "framework/standard_streams.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
@@ -18,6 +19,7 @@
 #include "train/evaluation/evaluator.h"
 #include "train/evaluation/scored_part.h"
 #include "train/models/load_weights.h"
+#include "train/models/model_tokenizer.h"
 
 namespace ringtrain {
 
@@ -100,12 +102,16 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   Config config = config_of(source);
   config.mesh.data = options.mesh.data;
   config.mesh.sequence = options.mesh.sequence;
+  if (options.layout) config.mesh.layout = *options.layout;
   config.mesh.threads_per_rank = options.threads_per_rank;
   config.mesh.backend = Backend::automatic;  // as the ranks of this evaluation are started
   choose_device(options.device, options.dtype, config.training);
   EvaluationRequest request = resolved(options.request, config.evaluation);
   check_lengths(options, request, config);
   const auto file = open_data(options.data, config);
+  if (const auto remark = check_tokens(source, *file); remark && launcher.is_rank_zero()) {
+    write_message(stderr, fmt::format("evaluate: {}\n", *remark));
+  }
   std::optional<bool> trained_on;  // of a model from elsewhere nobody knows
   if (source.checkpoint) {
     trained_on = was_trained_on(file->hash(), config.data, source.checkpoint->manifest.data_hash);
@@ -122,6 +128,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const auto evaluate_rank = [&](Communicator& world) {
     require_agreement(world, {{"the checkpoint", source.identity},
                               {"--data", file->hash()},
+                              {"--layout", name_of(config.mesh.layout)},
                               {"--threads-per-rank", std::to_string(options.threads_per_rank)},
                               {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
                               {"--stride", std::to_string(request.stride)},

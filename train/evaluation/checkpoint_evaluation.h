@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "framework/config/config.h"
@@ -16,10 +17,11 @@ struct EvaluationOptions {
   /// As target_tokens or target_blocks: what the checkpoint's config says.
   static constexpr std::int64_t of_the_checkpoint = 0;
 
-  std::string checkpoint;     // whatever open_model() takes
-  std::string data;           // a token file
-  EvaluationRequest request;  // part automatic: all of a file that the checkpoint's run was not trained on
-  MeshConfig mesh;  // data and sequence; layout and timeout are the checkpoint's, the backend is the launcher's
+  std::string checkpoint;        // whatever open_model() takes
+  std::string data;              // a token file
+  EvaluationRequest request;     // part automatic: all of a file that the checkpoint's run was not trained on
+  MeshConfig mesh;               // data and sequence; the timeout is the checkpoint's, the backend is the launcher's
+  std::optional<Layout> layout;  // nothing: the checkpoint's
   std::int64_t threads_per_rank = 0;
   std::string device = "auto";  // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
   std::string dtype;            // in which to compute; "": the checkpoint's, of a model from elsewhere float32

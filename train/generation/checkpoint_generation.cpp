@@ -17,6 +17,7 @@
 #include "train/engine/memory_check.h"
 #include "train/generation/streamed_text.h"
 #include "train/models/load_weights.h"
+#include "train/models/model_tokenizer.h"
 
 namespace ringtrain {
 
@@ -32,13 +33,13 @@ std::int64_t context_of(const Config& config) {
 std::unique_ptr<Tokenizer> tokenizer_of(const GenerationOptions& options, const ModelSource& source) {
   if (!options.tokens.empty()) return nullptr;
   std::string path = options.tokenizer;
+  if (path.empty() && !source.tokenizer.empty() && holds_tokenizer(source.tokenizer)) path = source.tokenizer;
   if (path.empty() && source.checkpoint) path = "bytes";
-  if (path.empty() && is_directory(source.path)) path = source.path;
   if (path.empty()) {
-    fail(ExitCode::usage, "{} is no folder with a tokenizer; name one by --tokenizer, or give ids by --tokens",
-         source.path);
+    fail(ExitCode::usage, "{} has no tokenizer; name one by --tokenizer, or give ids by --tokens", source.path);
   }
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path);
+  check_tokenizer(source, *tokenizer, path);
   if (tokenizer->vocab_size() > source.model.vocab_size) {
     fail(ExitCode::usage,
          "the tokenizer {} has {} tokens, but the model's vocabulary {}; name the model's own by --tokenizer, or give "

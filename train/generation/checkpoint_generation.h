@@ -16,7 +16,7 @@ namespace ringtrain {
 
 struct GenerationOptions {
   std::string checkpoint;  // whatever open_model() takes
-  std::string tokenizer;   // whatever load_tokenizer() takes; "": the one in the model's folder, of a run bytes
+  std::string tokenizer;   // whatever load_tokenizer() takes; "": the model's own; of a run that has none bytes
   std::string prompt;      // text; or
   std::vector<std::int64_t>
       tokens;                // the prompt's token ids, if not empty: then the new ones are handed on as ids, too

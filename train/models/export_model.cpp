@@ -18,6 +18,7 @@
 #include "layers/model_parameters.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
+#include "train/models/model_tokenizer.h"
 
 namespace ringtrain {
 
@@ -25,18 +26,6 @@ namespace {
 
 constexpr std::int64_t large_model = 50'000'000;  // parameters: writing them may take seconds
 constexpr std::int64_t slice_elements = std::int64_t{1} << 20;
-
-/// What stands beside a model's weights and is not made by training.
-constexpr std::array carried_files{"generation_config.json",
-                                   "tokenizer.json",
-                                   "tokenizer_config.json",
-                                   "tokenizer.model",
-                                   "special_tokens_map.json",
-                                   "added_tokens.json",
-                                   "vocab.json",
-                                   "merges.txt",
-                                   "chat_template.jinja",
-                                   "chat_template.json"};
 
 /// A tensor of the folder, and the parameters that it is made of, side by side.
 struct Export {
@@ -193,17 +182,6 @@ const char* torch_name(StoredType type) {
   return type == StoredType::float32 ? "float32" : type == StoredType::float16 ? "float16" : "bfloat16";
 }
 
-void carry_files(const std::string& from, const std::string& to, ExportSummary& summary) {
-  constexpr std::int64_t longest = std::int64_t{256} << 20;
-  if (from.empty()) return;
-  for (const char* name : carried_files) {
-    const std::string path = from + "/" + name;
-    if (!path_exists(path, ExitCode::checkpoint)) continue;
-    write_file(to + "/" + name, read_file(path, ExitCode::checkpoint, longest), ExitCode::checkpoint);
-    summary.carried.emplace_back(name);
-  }
-}
-
 }  // namespace
 
 std::vector<std::vector<std::size_t>> split_into_shards(const std::vector<std::int64_t>& bytes, std::int64_t limit) {
@@ -252,7 +230,7 @@ std::int64_t parse_byte_count(const std::string& text, const std::string& source
 }
 
 ExportSummary export_model(const ModelSource& source, const ExportOptions& options) {
-  const std::string like = options.like.empty() && is_hugging_face_folder(source.path) ? source.path : options.like;
+  const std::string& like = options.like.empty() ? source.tokenizer : options.like;
   const std::string config = write_hugging_face_config(source.model, {.dtype = torch_name(options.dtype),
                                                                       .context_length = source.context_length,
                                                                       .bos_token_id = source.begin_token,
@@ -267,7 +245,7 @@ ExportSummary export_model(const ModelSource& source, const ExportOptions& optio
   const std::string partial = make_unique_directory(options.output, "partial", ExitCode::usage);
   try {
     write_weights(source, options, partial, summary);
-    carry_files(like, partial, summary);
+    summary.carried = carry_tokenizer(like, partial, ExitCode::checkpoint);
     write_file(partial + "/config.json", config, ExitCode::checkpoint);
     sync_directory(partial, ExitCode::checkpoint);
     rename_to_new(partial, options.output, ExitCode::checkpoint);

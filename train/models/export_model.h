@@ -17,8 +17,7 @@ struct ExportOptions {
   std::string output;                             // a folder that does not exist yet
   StoredType dtype = StoredType::float32;         // or float16, bfloat16
   std::int64_t max_shard_bytes = 50'000'000'000;  // transformers 5's default
-  std::string like =
-      {};  // a folder whose tokenizer and generation_config are carried along; "": the source, if it is one
+  std::string like = {};  // a folder or GGUF file whose tokenizer is carried along; "": that of the source
 };
 
 struct ExportSummary {

@@ -52,7 +52,7 @@ ModelSource with_weights(ModelSource source, PlacedModel placed) {
 
 ModelSource open_hugging_face_folder(const std::string& folder) {
   ModelSource source;
-  source.path = folder;
+  source.path = source.tokenizer = folder;
   HuggingFaceConfig config = read_hugging_face_config(folder);
   source.model = config.model;
   source.context_length = config.model.max_position_embeddings;
@@ -71,7 +71,7 @@ ModelSource open_hugging_face_folder(const std::string& folder) {
 ModelSource open_gguf_file(const std::string& path) {
   const GgufFile file = GgufFile::open(path);
   ModelSource source;
-  source.path = path;
+  source.path = source.tokenizer = path;
   source.model = read_gguf_model(file);
   source.context_length = source.model.max_position_embeddings;
   source.begin_token = file.integer("tokenizer.ggml.bos_token_id");
@@ -91,6 +91,9 @@ ModelSource model_of(Checkpoint checkpoint) {
   source.model = checkpoint.config.model;
   source.context_length = checkpoint.config.training.seq_len;
   source.identity = to_json(checkpoint.manifest);
+  // RUN/checkpoints/step-N
+  const std::string tokenizer = ModelSource::tokenizer_folder(parent_directory(parent_directory(checkpoint.path)));
+  if (is_directory(tokenizer, ExitCode::checkpoint)) source.tokenizer = tokenizer;
   source.open_weights = [checkpoint] { return read_checkpoint_weights(checkpoint); };
   source.checkpoint = std::move(checkpoint);
   return source;

@@ -59,7 +59,7 @@ int run(int argc, char** argv, Launcher& launcher) {
       "evaluate"};
   EvaluationOptions options;
   options.request.target_tokens = options.request.target_blocks = EvaluationOptions::of_the_checkpoint;
-  std::string mesh = "1x1", layout, output;
+  std::string mesh = "1x1", output;
   bool overwrite = false;
   app.add_option("--checkpoint", options.checkpoint,
                  "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
@@ -73,6 +73,16 @@ int run(int argc, char** argv, Launcher& launcher) {
   app.add_option("--mesh", mesh, "ranks that share the blocks x ranks that share each sequence")
       ->capture_default_str()
       ->type_name("DATAxSEQUENCE");
+  Layout layout = Layout::zigzag;
+  std::map<std::string, Layout> layouts;
+  for (const Layout one : all_layouts) layouts.emplace(name_of(one), one);
+  auto* layout_option =
+      app.add_option(
+             "--layout", layout,
+             "how a sequence is cut among ranks: contiguous | striped | zigzag (default: the checkpoint's; else "
+             "zigzag). Changes the time, not the result")
+          ->transform(CLI::CheckedTransformer(layouts))
+          ->type_name("LAYOUT");
   auto* target_tokens = app.add_option("--target-tokens", options.request.target_tokens,
                                        "tokens that each block scores, at most half of the "
                                        "shortest length (default: the checkpoint's evaluation.target_tokens)")
@@ -116,6 +126,7 @@ int run(int argc, char** argv, Launcher& launcher) {
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
 
   read_mesh(mesh, options.mesh);
+  if (layout_option->count() > 0) options.layout = layout;
   check_context_lengths(options.request.context_lengths, "--context-lengths");
   std::optional<OutputFile> file;
   if (output_option->count() > 0 && launcher.is_rank_zero()) {

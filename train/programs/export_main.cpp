@@ -37,8 +37,10 @@ int run(int argc, char** argv) {
       ->capture_default_str()
       ->type_name("SIZE");
   app.add_option("--like", options.like,
-                 "the folder whose tokenizer and generation_config.json go along (default: --checkpoint, if it is one)")
-      ->type_name("DIR");
+                 "the folder or GGUF file whose tokenizer, generation_config.json and chat template go along (default: "
+                 "those of "
+                 "the model, or of the one that the run began with)")
+      ->type_name("PATH");
   if (!parse_command_line(app, argc, argv)) return 0;
 
   options.dtype = dtype_of(dtype);

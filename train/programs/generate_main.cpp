@@ -71,7 +71,7 @@ int run(int argc, char** argv, Launcher& launcher) {
                              ->type_name("-");
   sources->require_option(1);
   app.add_option("--tokenizer", options.tokenizer,
-                 "bytes, a folder or a file (default: the one in the model's folder; of a run bytes)")
+                 "bytes, a folder or a file (default: the model's own; of a run that has none bytes)")
       ->type_name("PATH");
   app.add_flag("--begin-token", options.begin_token, "put the token that begins a text before the prompt");
   app.add_option("--max-new-tokens", options.max_new_tokens, "how many tokens to add at most")

@@ -1,4 +1,4 @@
-#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/formats/tokenizer_json.h"
 
 #include <algorithm>
 #include <unordered_map>

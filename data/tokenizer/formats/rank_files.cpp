@@ -1,4 +1,4 @@
-#include "data/tokenizer/rank_files.h"
+#include "data/tokenizer/formats/rank_files.h"
 
 #include <algorithm>
 #include <charconv>

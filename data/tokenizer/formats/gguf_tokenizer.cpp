@@ -1,0 +1,182 @@
+#include "data/tokenizer/formats/gguf_tokenizer.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer/formats/pieces.h"
+#include "data/tokenizer/formats/tokenizer_json.h"
+#include "data/tokenizer/splitter.h"
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// A name in tokenizer.ggml.pre, and what it stands for.
+struct Splitting {
+  std::string_view name;
+  std::string_view pattern;
+  bool individual_digits = false;  // each digit is a piece, before the pattern is applied
+  bool nfc = false;
+  bool whole_pieces_first = false;
+};
+constexpr Splitting splittings[] = {
+    {"gpt-2", patterns::gpt2},
+    {"smollm", patterns::gpt2, true},
+    {"starcoder", patterns::gpt2, true},
+    {"refact", patterns::gpt2, true},
+    {"command-r", patterns::gpt2, true},
+    {"llama-bpe", patterns::llama3, false, false, true},
+    {"llama3", patterns::llama3, false, false, true},
+    {"qwen2", patterns::qwen2, false, true},
+    {"tekken", patterns::tekken, false, false, true},
+    {"gpt-4o", patterns::o200k, false, false, true},
+    {"llama4", patterns::o200k, false, false, true},
+};
+
+/// What every tokenizer in a GGUF file has: a text and a type for each token.
+class Tokens {
+ public:
+  explicit Tokens(const GgufFile& file) : file_(file), texts_(file.texts("tokenizer.ggml.tokens")) {
+    if (texts_ == nullptr || texts_->empty()) {
+      fail(ExitCode::data, "{}: has no tokenizer (no key tokenizer.ggml.tokens); name another one", file.path());
+    }
+    types_ = same_length(file.integers("tokenizer.ggml.token_type"), "tokenizer.ggml.token_type");
+  }
+
+  std::int64_t size() const { return std::ssize(*texts_); }
+  const std::string& text(std::int64_t id) const { return (*texts_)[static_cast<std::size_t>(id)]; }
+  std::uint64_t type(std::int64_t id) const {
+    return types_ == nullptr ? Piece::normal : static_cast<std::uint64_t>((*types_)[static_cast<std::size_t>(id)]);
+  }
+  /// Return the text of the token that a key names, "" if it names none.
+  std::string text_of(const char* key) const {
+    const auto id = file_.integer(key);
+    return id && *id >= 0 && *id < size() ? text(*id) : "";
+  }
+  template <class Values>
+  const Values* same_length(const Values* values, const char* key) const {
+    if (values != nullptr && std::ssize(*values) != size()) {
+      fail(ExitCode::data, "{}: key {} has {} elements for {} tokens", file_.path(), key, values->size(), size());
+    }
+    return values;
+  }
+
+ private:
+  const GgufFile& file_;
+  const std::vector<std::string>* texts_;
+  const std::vector<std::int64_t>* types_ = nullptr;
+};
+
+std::string model_of(const GgufFile& file) {
+  return file.text("tokenizer.ggml.model").value_or("");
+}
+
+const Splitting& splitting_of(const GgufFile& file) {
+  const std::string name = file.text("tokenizer.ggml.pre").value_or("");
+  const auto* const known = std::ranges::find(splittings, std::string_view(name), &Splitting::name);
+  if (known == std::end(splittings)) {
+    fail(ExitCode::data,
+         "{}: key tokenizer.ggml.pre is \"{}\", a way of splitting text that is not known here; use the "
+         "model's tokenizer.json",
+         file.path(), plain_text(name));
+  }
+  return *known;
+}
+
+Json pre_tokenizer_of(const Splitting& splitting) {
+  Json parts = Json::array();
+  if (splitting.individual_digits) parts.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  const bool own = splitting.pattern == patterns::gpt2;  // ByteLevel brings it
+  if (!own) {
+    parts.push_back({{"type", "Split"},
+                     {"pattern", {{"Regex", std::string(splitting.pattern)}}},
+                     {"behavior", "Isolated"},
+                     {"invert", false}});
+  }
+  parts.push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", own}});
+  return {{"type", "Sequence"}, {"pretokenizers", parts}};
+}
+
+Json byte_level_json(const GgufFile& file) {
+  const Tokens tokens(file);
+  const Splitting& splitting = splitting_of(file);
+  Json vocabulary = Json::object(), added = Json::array(), merges = Json::array();
+  for (std::int64_t id = 0; id < tokens.size(); ++id) {
+    const std::uint64_t type = tokens.type(id);
+    if (type == Piece::unused) continue;  // padding
+    if (!vocabulary.emplace(tokens.text(id), id).second) {
+      fail(ExitCode::data, "{}: the tokens {} and {} are the same", file.path(),
+           vocabulary[tokens.text(id)].get<std::int64_t>(), id);
+    }
+    if (type == Piece::normal || type == Piece::byte) continue;
+    added.push_back({{"id", id},
+                     {"content", tokens.text(id)},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", type != Piece::user_defined}});
+  }
+  const std::vector<std::string>* const rules = file.texts("tokenizer.ggml.merges");
+  if (rules == nullptr) fail(ExitCode::data, "{}: has no key tokenizer.ggml.merges", file.path());
+  for (const std::string& rule : *rules) merges.push_back(rule);
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", added},
+          {"normalizer", splitting.nfc ? Json::object({{"type", "NFC"}}) : Json()},
+          {"pre_tokenizer", pre_tokenizer_of(splitting)},
+          {"post_processor", nullptr},
+          {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"ignore_merges", splitting.whole_pieces_first},
+            {"vocab", vocabulary},
+            {"merges", merges}}}};
+}
+
+BpeSpec read_pieces(const GgufFile& file) {
+  const Tokens tokens(file);
+  const std::vector<double>* const scores =
+      tokens.same_length(file.reals("tokenizer.ggml.scores"), "tokenizer.ggml.scores");
+  if (scores == nullptr) fail(ExitCode::data, "{}: has no key tokenizer.ggml.scores", file.path());
+  std::vector<Piece> pieces;
+  for (std::int64_t id = 0; id < tokens.size(); ++id) {
+    pieces.push_back({tokens.text(id), static_cast<float>((*scores)[static_cast<std::size_t>(id)]), tokens.type(id)});
+  }
+  return spec_of_pieces(pieces, {.space_in_front = file.truth("tokenizer.ggml.add_space_prefix").value_or(true)},
+                        file.path());
+}
+
+}  // namespace
+
+std::optional<Json> gguf_tokenizer_json(const GgufFile& file) {
+  if (model_of(file) != "gpt2") return std::nullopt;
+  return byte_level_json(file);
+}
+
+BpeSpec read_gguf_tokenizer(const GgufFile& file) {
+  const std::string model = model_of(file);
+  if (model != "gpt2" && model != "llama") {
+    fail(ExitCode::data, "{}: {}; name a tokenizer's file", file.path(),
+         model.empty()
+             ? "holds no tokenizer"
+             : "its tokenizer is of the kind \"" + plain_text(model) + "\"; of GGUF files gpt2 and llama are read");
+  }
+  BpeSpec spec = model == "gpt2" ? read_tokenizer_json(byte_level_json(file), file.path()) : read_pieces(file);
+  spec.end_of_document = Tokens(file).text_of("tokenizer.ggml.eos_token_id");
+  return spec;
+}
+
+}  // namespace ringtrain

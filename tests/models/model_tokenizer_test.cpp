@@ -1,0 +1,137 @@
+// A model keeps to its own tokens, and its tokenizer goes along: from a folder to the run that begins with it, to what
+// is generated, and to an export. As a user meets it, by the programs.
+#include <filesystem>
+#include <fstream>
+
+#include "data/tokenizer/tokenizer.h"
+#include "tests/support/paths.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint/checkpoint_manifest.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class ModelTokenizer : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    fs::copy(source_folder() + "/tests/models/folders/llama", at("model"));
+    write_tokenizer(at("model/tokenizer.json"), {{"\u2581", "a"}});
+    write_tokenizer(at("other.json"), {{"a", "b"}});
+    std::ofstream(at("model/chat_template.jinja")) << "{{ messages }}";
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += i % 7 == 3 ? "ab ab " : i % 5 == 2 ? "bab " : "a ";
+    fs::create_directory(at("texts"));
+    for (const char* name : {"one", "two", "three"}) std::ofstream(at("texts") + "/" + name) << text << name[0] % 2;
+    prepare("model", "own.h5");
+    prepare("other.json", "other.h5");
+    prepare("bytes", "bytes.h5");
+    std::ofstream(at("run.yaml")) << "model: {from: model}\n"
+                                     "data: {train: own.h5}\n"
+                                     "training: {seq_len: 16, global_batch_size: 2, steps: 2, dtype: float64}\n"
+                                     "lr_scheduler: {warmup_steps: 1}\n";
+  }
+
+  /// Writes a tokenizer of a few characters, by SentencePiece's rules. Its vocabulary does not depend on the merge.
+  static void write_tokenizer(const std::string& path, const std::vector<std::pair<std::string, std::string>>& merges) {
+    json model{{"type", "BPE"}, {"unk_token", "<unk>"}, {"fuse_unk", true}, {"merges", json::array()}};
+    std::int64_t id = 0;
+    for (const char* token : {"<unk>", "</s>", "\u2581", "a", "b", "\u2581a", "ab"}) model["vocab"][token] = id++;
+    for (const auto& [left, right] : merges) model["merges"].push_back(left + " " + right);
+    json added = json::array();
+    for (const char* token : {"<unk>", "</s>"}) {
+      added.push_back({{"id", model["vocab"][token]}, {"content", token}, {"special", true}, {"normalized", false}});
+    }
+    const json metaspace{{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}};
+    std::ofstream(path) << json{
+        {"version", "1.0"},
+        {"added_tokens", added},
+        {"pre_tokenizer", metaspace},
+        {"decoder", metaspace},
+        {"model", model}}.dump();
+  }
+  void prepare(const std::string& tokenizer, const std::string& output) const {
+    const ChildResult result =
+        run_child("prepare", {"--input", "texts", "--tokenizer", tokenizer, "--output", output}, folder);
+    ASSERT_EQ(result.code, 0) << result.err;
+  }
+  ChildResult evaluate(const std::string& model, const std::string& data) const {
+    return run_child("evaluate",
+                     {"--checkpoint", model, "--data", data, "--context-lengths", "16", "--target-tokens", "8",
+                      "--target-blocks", "2"},
+                     folder);
+  }
+  ChildResult train(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments{"--config", "run.yaml", "--output", "run"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_child("train", arguments, folder);
+  }
+  static void expect_code(const ChildResult& result, int code, const std::vector<std::string>& parts = {}) {
+    EXPECT_EQ(result.code, code) << result.err;
+    for (const std::string& part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+  }
+};
+
+TEST_F(ModelTokenizer, AFolderRefusesTheTokensOfAnotherTokenizer) {
+  expect_code(evaluate("model", "own.h5"), 0);
+  expect_code(evaluate("model", "other.h5"), 3,
+              {"other.h5 has tokens of another tokenizer than model", "prepare --tokenizer model"});
+  expect_code(evaluate("model", "bytes.h5"), 3, {"bytes.h5 has tokens up to 256, but"});
+  expect_code(train({"--init-from", "model", "--set", "data.train=other.h5"}), 3, {"tokens of another tokenizer"});
+  EXPECT_FALSE(fs::exists(at("run")));
+  expect_code(train({"--init-from", "model", "--set", "data.validation=other.h5"}), 3, {"different tokenizers"});
+}
+
+TEST_F(ModelTokenizer, ARunKeepsToItsTokensAndCarriesTheTokenizerOn) {
+  expect_code(train({"--init-from", "model", "--stop-after", "1"}), 0);
+  EXPECT_EQ(content_of(at("run/tokenizer/tokenizer.json")), content_of(at("model/tokenizer.json")));
+  const auto own = load_tokenizer(at("model"));
+  EXPECT_EQ(read_checkpoint_manifest(checkpoint("run", 1)).tokenizer_hash, own->identity());
+  fs::rename(at("model"), at("elsewhere"));  // the run needs it no more
+  std::ofstream(at("run.yaml")) << content_of(at("run/config.yaml"));
+  expect_code(train({"--resume"}), 0);
+  expect_code(evaluate("run", "own.h5"), 0);
+  expect_code(evaluate("run", "other.h5"), 3, {"other.h5 has tokens of another tokenizer than run"});
+  expect_code(train({"--resume", "--set", "data.train=other.h5"}), 4, {"the hash of data.train's tokens was"});
+
+  const std::vector<std::string> prompt{"--checkpoint", "run", "--prompt", "ab a", "--max-new-tokens", "4"};
+  expect_code(run_child("generate", prompt, folder), 0, {"prompt: 3 tokens in "});
+  std::vector<std::string> with_other = prompt;
+  with_other.insert(with_other.end(), {"--tokenizer", "other.json"});
+  expect_code(run_child("generate", with_other, folder), 3, {"run", "another tokenizer than other.json"});
+
+  const ChildResult exported = run_child("export", {"--checkpoint", "run", "--output", "out"}, folder);
+  expect_code(exported, 0);
+  for (const char* name : {"tokenizer.json", "generation_config.json", "chat_template.jinja"}) {
+    EXPECT_EQ(content_of(at("out/") + name), content_of(at("elsewhere/") + name)) << name;
+    EXPECT_NE(exported.out.find(name), std::string::npos) << exported.out;
+  }
+  expect_code(evaluate("out", "other.h5"), 3, {"tokens of another tokenizer"});
+
+  std::ofstream(at("run.yaml")) << content_of(at("run/config.yaml"));  // a second run from the first one's weights
+  expect_code(run_child("train", {"--config", "run.yaml", "--output", "second", "--init-from", "run"}, folder), 0);
+  EXPECT_EQ(content_of(at("second/tokenizer/tokenizer.json")), content_of(at("elsewhere/tokenizer.json")));
+}
+
+TEST_F(ModelTokenizer, ARunFromNothingKnowsItsTokensToo) {
+  expect_code(train({}), 0);
+  EXPECT_FALSE(fs::exists(at("run/tokenizer")));
+  expect_code(evaluate("run", "other.h5"), 3, {"tokens of another tokenizer", "that the model was trained with"});
+  const std::vector<std::string> prompt{"--checkpoint", "run", "--prompt", "ab", "--max-new-tokens", "2"};
+  std::vector<std::string> named = prompt;
+  named.insert(named.end(), {"--tokenizer", "model"});
+  expect_code(run_child("generate", named, folder), 0);
+  expect_code(run_child("generate", prompt, folder), 3, {"another tokenizer than bytes", "--tokenizer"});
+}
+
+TEST_F(ModelTokenizer, ATokenizerThatCannotBeReadIsSaidAndNoMore) {
+  std::ofstream(at("model/tokenizer.json")) << R"({"version": "1.0", "model": {"type": "Unigram", "vocab": []}})";
+  expect_code(evaluate("model", "other.h5"), 0, {"is not known, as its tokenizer is not read", "Unigram"});
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,32 @@
+// The tokenizer of a model: whether a token file's ids are those that the model knows, and the files that go with a
+// model from a folder to the run that it begins, and from there to an export.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/token_file.h"
+#include "data/tokenizer/tokenizer.h"
+#include "train/models/model_source.h"
+
+namespace ringtrain {
+
+/// Throws Error(data) that names both if the file was made with another tokenizer than the model's, as far as file and
+/// model say whose they are. Returns a sentence if the model has a tokenizer that cannot be read here.
+std::optional<std::string> check_tokens(const ModelSource& source, const TokenFile& file);
+
+/// Throws Error(data) unless a tokenizer, which came from `path`, gives the ids that a run's model was trained on, as
+/// far as the run says it. Anything goes with a model from elsewhere.
+void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, const std::string& path);
+
+/// Copies tokenizer, generation_config.json and chat template from a folder, or out of a GGUF file (byte-level BPE),
+/// into a folder that exists. Returns the names of the files. Throws Error(code) if one cannot be read or written.
+std::vector<std::string> carry_tokenizer(const std::string& from, const std::string& to, ExitCode code);
+
+/// Keeps the tokenizer of the model that a run begins with in the run's folder, unless it is there already. Throws
+/// Error(usage).
+void keep_tokenizer(const ModelSource& source, const std::string& run_folder);
+
+}  // namespace ringtrain
