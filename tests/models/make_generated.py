@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/models/generated.json: what transformers says greedily, in float64, with the models of tests/models/folders.
+"""Makes tests/models/generated.json: what transformers says greedily, in float64, with the models of folders/.
 
 Run as `python make_generated.py` with PyTorch and transformers, after make_folders.py; neither the build nor the tests
 need it. The configs are those of the folders but for two keys (CHANGES), so that 200 tokens have room and none ends the

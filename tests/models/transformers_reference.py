@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What transformers makes of a folder: the nll of tokens, or the tokens that it says greedily. Used by real_model_test.py,
-under transformers 5 and 4.
+"""What transformers makes of a folder: the nll of tokens, or the tokens that it says greedily. real_model_test.py runs
+it, under transformers 5 and 4.
 
 usage: transformers_reference.py REQUEST.json ANSWER.json
 
-The request: {"model": FOLDER, "dtype": "float64" | "float32", and "texts": [{"tokens": [...], "first": N}] for the sum of
-the nll of tokens N and after of each text, given those before them; or "prompt": [...], "new_tokens": N}. Classes
+The request: {"model": FOLDER, "dtype": "float64" | "float32", and "texts": [{"tokens": [...], "first": N}] for the sum
+of the nll of tokens N and after of each text, given those before them; or "prompt": [...], "new_tokens": N}. Classes
 compute norms and rotary angles in float32 whatever the model's dtype, so for float64 "float32" means float64."""
 import json
 import sys
