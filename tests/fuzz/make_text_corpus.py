@@ -5,6 +5,7 @@ import base64
 import gzip
 import json
 import pathlib
+import struct
 import subprocess
 
 corpus = pathlib.Path(__file__).parent / "corpus"
@@ -20,6 +21,27 @@ def tokenizer(name, pre_tokenizer, normalizer=None, **model):
                "decoder": {"type": "ByteLevel"},
                "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(tokens)}, "merges": merges, **model}}
     (corpus / "tokenizer" / name).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+
+def gguf(name, texts, types, **others):
+    def text(value):
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    def entry(key, value):
+        key = text("tokenizer.ggml." + key)
+        if isinstance(value, str):
+            return key + struct.pack("<I", 8) + text(value)
+        if isinstance(value, bool):
+            return key + struct.pack("<I?", 7, value)
+        if isinstance(value, int):
+            return key + struct.pack("<II", 4, value)
+        form, kind = {str: (None, 8), int: ("i", 5), float: ("f", 6)}[type(value[0])]
+        items = map(text, value) if form is None else (struct.pack("<" + form, item) for item in value)
+        return key + struct.pack("<IIQ", 9, kind, len(value)) + b"".join(items)
+
+    entries = {"tokens": texts, "token_type": types, **others}
+    content = b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(entry(*item) for item in entries.items())
+    (corpus / "tokenizer" / name).write_bytes(content + bytes(-len(content) % 32))
 
 
 def main():
@@ -39,6 +61,11 @@ def main():
     vocab = [{"rank": i, "token_bytes": base64.b64encode(bytes([i])).decode(), "token_str": None} for i in range(128)]
     config = {"pattern": "\\S+|\\s", "default_vocab_size": 130, "default_num_special_tokens": 2}
     (corpus / "tokenizer" / "tekken").write_text(json.dumps({"config": config, "vocab": vocab}), encoding="utf-8")
+    letters = [*map(chr, range(33, 127)), "\u0120", "\u010a", "th", "the", "<|x|>"]
+    gguf("gguf", letters, [1] * (len(letters) - 1) + [3], model="gpt2", pre="smollm", merges=["t h", "th e"],
+         eos_token_id=len(letters) - 1)
+    gguf("gguf_pieces", ["?", "\u2581", "a", "\u2581a", "<0x0A>", "<s>"], [2, 1, 1, 1, 6, 3], model="llama",
+         scores=[0.0, -1.0, -2.0, -0.5, 0.0, 0.0], add_space_prefix=True)
     (corpus / "tokenizer" / "pieces").write_bytes((tiny / "sentencepiece.model").read_bytes())
     lines = b'{"text": "one\\u00e9"}\r\n\n{"messages": [{"role": "user", "content": "a"}]}\n{"text": 1}\n[]\n{"text": "b"}'
     (corpus / "json_lines" / "plain").write_bytes(lines)
