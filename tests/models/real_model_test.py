@@ -10,7 +10,7 @@ Parts (all but books are done if none is named):
   trained    20 steps on a mesh of 2x2, exported; nll of transformers 5 and 4 against the trainer's own, to 1e-5
   generated  200 tokens, greedily: those of transformers, on rings of 1, 2 and 3
   rates      reads and says at the machine's speed: prefill against evaluation, decoding against memory bandwidth
-  books      perplexity of two books at contexts of 512 to 8,192 tokens (half an hour)
+  books      perplexity of two books at contexts of 512 to 8,192 tokens (a quarter of an hour)
 --short does the first part alone, on fewer tokens.
 
 The model is build/models/smollm2, made by make_smollm2.py if it is not there. RINGTRAIN_BIN names the folder of the
@@ -324,7 +324,7 @@ def books(folder, _):
         data = f"{folder}/{book}.h5"
         run("prepare", "--input", os.path.join(library, book), "--tokenizer", FOLDER, "--output", data,
             "--validation-fraction", "0")
-        results = evaluate(FOLDER, data, lengths, "--target-tokens", 256, "--target-blocks", 12)
+        results = evaluate(FOLDER, data, lengths, "--target-tokens", 256, "--target-blocks", 6)
         print(f"| {book} | " + " | ".join(f"{result['perplexity']:.2f}" for result in results) + " |", flush=True)
         assert all(a["perplexity"] > b["perplexity"] for a, b in zip(results, results[1:])), "it falls with context"
 
