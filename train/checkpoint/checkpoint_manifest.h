@@ -15,14 +15,14 @@ struct CheckpointFile {
 };
 
 struct CheckpointManifest {
-  std::int64_t step = 0;           // optimizer steps done, at least one
-  std::int64_t samples = 0;        // sequences consumed: the sampler's cursor; as many in every step
-  std::int64_t tokens = 0;         // tokens consumed; as many in every sequence
-  std::int64_t skipped_steps = 0;  // of the steps: without an update, for a loss or gradient that was not finite
-  std::string data_hash;           // of the training data
-  std::string tokenizer_hash;      // whose tokens these data are (data/tokenizer/tokenizer.h); "": they do not say
-  std::string dtype;               // of weights and moments
-  std::string architecture;        // for people: the model in short
+  std::int64_t step = 0;            // optimizer steps done, at least one
+  std::int64_t samples = 0;         // sequences consumed: the sampler's cursor; as many in every step
+  std::int64_t tokens = 0;          // tokens consumed; as many in every sequence
+  std::int64_t skipped_steps = 0;   // of the steps: without an update, for a loss or gradient that was not finite
+  std::string data_hash;            // of the training data
+  std::string tokenizer_hash = {};  // whose tokens these data are (data/tokenizer/tokenizer.h); "": they do not say
+  std::string dtype;                // of weights and moments
+  std::string architecture;         // for people: the model in short
   std::int64_t parameters = 0;
   std::int64_t ranks = 0;  // of the run that made it: as many state files
   std::vector<CheckpointFile> files;

@@ -43,6 +43,7 @@ CheckpointManifest some_manifest() {
           .samples = 56,
           .tokens = 1792,
           .data_hash = "abc",
+          .tokenizer_hash = std::string(32, 'd'),
           .dtype = "float32",
           .architecture = "llama",
           .parameters = 99,
@@ -57,11 +58,23 @@ TEST(Manifest, SurvivesTheWayThroughJson) {
   EXPECT_EQ(back.samples, 56);
   EXPECT_EQ(back.tokens, 1792);
   EXPECT_EQ(back.data_hash, "abc");
+  EXPECT_EQ(back.tokenizer_hash, std::string(32, 'd'));
   EXPECT_EQ(back.dtype, "float32");
   EXPECT_EQ(back.architecture, "llama");
   EXPECT_EQ(back.parameters, 99);
   ASSERT_EQ(back.files.size(), 2u);
   EXPECT_EQ(back.files[0].bytes, 12);
+}
+
+TEST(Manifest, NeedNotSayWhoseTokensTheDataAre) {
+  CheckpointManifest manifest = some_manifest();
+  manifest.tokenizer_hash = "";
+  const std::string text = to_json(manifest);
+  EXPECT_EQ(text.find("tokenizer"), std::string::npos);
+  EXPECT_EQ(parse_manifest(text, "m").tokenizer_hash, "");
+  manifest.tokenizer_hash = "mine";
+  EXPECT_NE(error_of(ExitCode::checkpoint, [&] { parse_manifest(to_json(manifest), "m"); }).find("is no hash"),
+            std::string::npos);
 }
 
 TEST(Manifest, FindsAnyFlippedBit) {
