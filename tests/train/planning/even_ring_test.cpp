@@ -49,7 +49,7 @@ void expect_equal_passes(int ranks, Layout layout, bool causal, std::int64_t min
   SCOPED_TRACE(
       fmt::format("{} ranks, {}, {}, parts of {}", ranks, name_of(layout), causal ? "causal" : "full", min_part));
   const Disturbance disturbed{
-      .stragglers = {{.rank = ranks / 2, .factor = 1.7}},
+      .stragglers = {{.rank = ranks / 2, .factor = 1.7}, {.rank = 1548 % ranks, .factor = 40}},
       .slow_links = {{.from = ranks - 1, .to = 0, .factor = 3}, {.from = ranks / 3, .to = ranks / 3 + 1, .factor = 5}}};
   for (const Disturbance& disturbance : {Disturbance{}, disturbed}) {
     for (const double gradient_bytes : {0.0, 2.0}) {
