@@ -119,7 +119,7 @@ TEST(Progress, OnATerminalItRewritesOneLineThatFitsTheWidth) {
   close(master);
   // The terminal adds \r before \n.
   const std::string first = "train 1/10 (10%) a very long ";
-  ASSERT_TRUE(text.starts_with("\r" + first + "\x1b[K\rsaved\x1b[K\r\n" + first + "\rtrain 10/10 (100%) ok ")) << text;
+  ASSERT_TRUE(text.starts_with("\r" + first + "\x1b[K\rsaved\x1b[K\r\n" + first + "\rtrain 10/10 (100%) ok")) << text;
   EXPECT_TRUE(text.ends_with("\x1b[K\r\n")) << text;
 }
 
