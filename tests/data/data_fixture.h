@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -12,6 +15,7 @@
 #include "framework/storage/hash.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
+#include "tests/support/paths.h"
 
 namespace ringtrain {
 
@@ -31,6 +35,20 @@ struct Content {
 
 class DataTest : public testing::FolderTest {
  protected:
+  /// Writes a file, and the folders above it.
+  void text(const std::string& name, const std::string& content) const {
+    std::filesystem::create_directories(std::filesystem::path(at(name)).parent_path());
+    std::ofstream(at(name), std::ios::binary) << content;
+  }
+  /// Return the path of a tokenizer that was made for the tests.
+  static std::string tiny(const std::string& name) {
+    return testing::source_folder() + "/tests/tokenizers/tiny/" + name;
+  }
+  static nlohmann::json tiny_json(const std::string& name) {
+    std::ifstream file(tiny(name));
+    return nlohmann::json::parse(file);
+  }
+
   std::string write(const std::string& name, const Content& content) const {
     TokenFilePlan plan;
     plan.vocab_size = content.vocab_size;

@@ -7,7 +7,6 @@
 
 #include "data/tokenizer/tokenizer.h"
 #include "tests/data/data_fixture.h"
-#include "tests/support/paths.h"
 
 namespace ringtrain {
 namespace {
@@ -52,13 +51,6 @@ class Metadata {
 
 class GgufTokenizer : public DataTest {
  protected:
-  static std::string tiny(const std::string& name) {
-    return testing::source_folder() + "/tests/tokenizers/tiny/" + name;
-  }
-  static json tiny_json(const std::string& name) {
-    std::ifstream file(tiny(name));
-    return json::parse(file);
-  }
   /// Return what llama.cpp's converter makes of a tokenizer.json: tokens by id with their types.
   static Metadata metadata_of(const json& file) {
     enum : std::int32_t { normal = 1, control = 3, user_defined = 4, byte = 6 };

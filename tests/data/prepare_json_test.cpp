@@ -11,7 +11,6 @@
 #include "data/token_file.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "tests/data/data_fixture.h"
-#include "tests/support/paths.h"
 
 namespace ringtrain {
 namespace {
@@ -20,10 +19,6 @@ namespace fs = std::filesystem;
 
 class PrepareJson : public DataTest {
  protected:
-  void text(const std::string& name, const std::string& content) {
-    fs::create_directories(fs::path(at(name)).parent_path());
-    std::ofstream(at(name), std::ios::binary) << content;
-  }
   static std::string gzip(const std::string& content) {
     z_stream state{};
     EXPECT_EQ(::deflateInit2(&state, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
@@ -72,7 +67,7 @@ class PrepareJson : public DataTest {
     std::ranges::sort(texts);
     return texts;
   }
-  void use_tiny() { tokenizer = load_tokenizer(testing::source_folder() + "/tests/tokenizers/tiny/byte_level.json"); }
+  void use_tiny() { tokenizer = load_tokenizer(tiny("byte_level.json")); }
   std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
 };
 

@@ -18,10 +18,6 @@ namespace fs = std::filesystem;
 
 class PrepareTest : public DataTest {
  protected:
-  void text(const std::string& name, const std::string& content) {
-    fs::create_directories(fs::path(at(name)).parent_path());
-    std::ofstream(at(name), std::ios::binary) << content;
-  }
   std::vector<std::string> names(const SourceList& list) const {
     std::vector<std::string> result;
     for (const Source& source : list.sources) result.push_back(source.path.substr(folder.size() + 1));

@@ -10,7 +10,6 @@
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/unicode.h"
 #include "tests/data/data_fixture.h"
-#include "tests/support/paths.h"
 
 namespace ringtrain {
 namespace {
@@ -19,13 +18,6 @@ using nlohmann::json;
 
 class TokenizerTest : public DataTest {
  protected:
-  static std::string tiny(const std::string& name) {
-    return testing::source_folder() + "/tests/tokenizers/tiny/" + name;
-  }
-  static json tiny_json(const std::string& name) {
-    std::ifstream file(tiny(name));
-    return json::parse(file);
-  }
   std::string save(const std::string& name, const json& content) const {
     std::ofstream(at(name)) << content.dump();
     return at(name);

@@ -35,10 +35,7 @@ class Grace : public TrainTest {
  protected:
   void SetUp() override {
     TrainTest::SetUp();
-    TextPlan text;
-    text.longest = 200;
-    text.validation_documents = 30;
-    data = write_tokens("text.h5", text);
+    data = write_split_tokens();
     settings = tiny(data, {"training.steps=6", "training.global_batch_size=2", "mesh.data=2", "mesh.sequence=2",
                            "checkpoint.interval=3", "evaluation.interval=2", "evaluation.context_lengths=[16,32]",
                            "evaluation.target_tokens=8", "evaluation.target_blocks=10"});

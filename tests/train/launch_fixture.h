@@ -41,10 +41,7 @@ class LaunchTest : public TrainTest {
   void SetUp() override {
     TrainTest::SetUp();
     ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // of the children: MPI libraries keep memory
-    TextPlan text;
-    text.longest = 200;
-    text.validation_documents = 30;
-    data = write_tokens("text.h5", text);
+    data = write_split_tokens();
     std::ofstream(at("run.yaml")) << to_yaml(
         tiny(data, {"training.steps=40", "training.global_batch_size=2", "mesh.data=2", "mesh.sequence=2",
                     "mesh.timeout_seconds=3", "checkpoint.interval=2", "evaluation.interval=2",

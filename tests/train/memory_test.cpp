@@ -110,11 +110,8 @@ TEST_F(RankMemory, APlanThatCannotFitIsRefusedWithItsNumbers) {
 }
 
 TEST_F(RankMemory, TheMeasuredPeakByTagIsThePlan) {
-  TextPlan text;
-  text.longest = 200;
-  text.validation_documents = 30;
   const Config config =
-      tiny(write_tokens("text.h5", text),
+      tiny(write_split_tokens(),
            {"training.steps=3", "mesh.data=2", "mesh.sequence=3", "evaluation.interval=2", "checkpoint.interval=2",
             "evaluation.context_lengths=[16, 64]", "evaluation.target_tokens=8", "training.micro_batch_size=2"});
   run(config, "run");

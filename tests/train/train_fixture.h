@@ -32,6 +32,10 @@ class TrainTest : public FolderTest {
   /// Writes a token file of text, two bytes a token, in which a token mostly follows from the one before it. Return its
   /// path.
   std::string write_tokens(const std::string& name, const TextPlan& plan) const;
+  /// Writes text.h5 with a validation part: half of its 60 documents, of up to 200 tokens. Return its path.
+  std::string write_split_tokens() const {
+    return write_tokens("text.h5", {.longest = 200, .validation_documents = 30});
+  }
   /// Return the tiny config (double, llama, 24 sequences of 37 tokens a step, 30 steps,
   /// clipped at nearly every one) after the settings.
   Config tiny(const std::string& data, const std::vector<std::string>& settings = {}) const;

@@ -21,10 +21,7 @@ class CheckpointReaders : public TrainTest {
  protected:
   void SetUp() override {
     TrainTest::SetUp();
-    TextPlan text;
-    text.longest = 200;
-    text.validation_documents = 30;
-    data = write_tokens("text.h5", text);
+    data = write_split_tokens();
   }
   Config config(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> settings{"training.steps=6", "training.global_batch_size=2", "checkpoint.interval=2"};

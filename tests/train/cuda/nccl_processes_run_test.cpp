@@ -47,10 +47,7 @@ class NcclProcessRuns : public TrainTest {
     environment_ = std::make_unique<Variables>(std::initializer_list<std::pair<std::string, std::string>>{
         {"CUDA_EMULATOR_DEVICES", "4"}, {"CUDA_EMULATOR_TELL", "1"}, {"ASAN_OPTIONS", "detect_leaks=0"}});
     cuda_emulator::reset();
-    TextPlan text;
-    text.longest = 200;
-    text.validation_documents = 30;
-    data = write_tokens("text.h5", text);
+    data = write_split_tokens();
     std::ofstream(at("run.yaml")) << to_yaml(config({}));
   }
   void TearDown() override {

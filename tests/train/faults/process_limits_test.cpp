@@ -23,10 +23,7 @@ class ProcessLimits : public TrainTest {
  protected:
   void SetUp() override {
     TrainTest::SetUp();
-    TextPlan text;
-    text.longest = 200;
-    text.validation_documents = 30;
-    data = write_tokens("text.h5", text);
+    data = write_split_tokens();
     std::ofstream(at("run.yaml")) << to_yaml(tiny(data, {"training.steps=4", "training.global_batch_size=2"}));
   }
   ChildResult train_with(std::vector<std::string> arguments, const std::function<void()>& before_start = {}) const {

@@ -21,10 +21,7 @@ class MpiRuns : public TrainTest {
     ::setenv("TMPDIR", folder.c_str(), 1);          // mpiruns that share one may trip over each other
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    TextPlan text;
-    text.longest = 200;
-    text.validation_documents = 30;
-    data = write_tokens("text.h5", text);
+    data = write_split_tokens();
     std::ofstream(at("run.yaml")) << to_yaml(tiny(
         data, {"training.steps=6", "checkpoint.interval=3", "evaluation.interval=3",
                "evaluation.context_lengths=[16,32]", "evaluation.target_tokens=8", "evaluation.target_blocks=10"}));
