@@ -47,9 +47,9 @@ void visit_members(Index& index, const Visit& visit) {
 Shape shape_from(const nlohmann::json& list) {
   std::vector<std::int64_t> dims;
   for (const nlohmann::json& dim : list) {
-    if (!dim.is_number_unsigned() || dim.get<std::uint64_t>() > INT64_MAX)
-      throw std::runtime_error("a size is no count");
-    dims.push_back(dim.get<std::int64_t>());
+    const std::optional<std::int64_t> size = whole_number(dim);
+    if (!size || *size < 0) throw std::runtime_error("a size is no count");
+    dims.push_back(*size);
   }
   if (dims.size() > Shape::max_rank) throw std::runtime_error("a shape has too many dimensions");
   return Shape(dims);

@@ -25,6 +25,12 @@ nlohmann::json parse_strict_json(const std::string& text) {
   });
 }
 
+std::optional<std::int64_t> whole_number(const nlohmann::json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX) return std::nullopt;
+  return value.get<std::int64_t>();
+}
+
 StrictObject::StrictObject(const nlohmann::json& json, std::size_t members) : json_(json) {
   if (!json.is_object() || json.size() != members) throw std::runtime_error("an object lacks members or has others");
 }
@@ -36,12 +42,9 @@ const nlohmann::json& StrictObject::member(const char* name) const {
 }
 
 std::int64_t StrictObject::integer(const char* name) const {
-  const nlohmann::json& value = member(name);
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX) ||
-      value.get<std::int64_t>() < 0) {
-    throw std::runtime_error(std::string(name) + " is no count");
-  }
-  return value.get<std::int64_t>();
+  const std::optional<std::int64_t> value = whole_number(member(name));
+  if (!value || *value < 0) throw std::runtime_error(std::string(name) + " is no count");
+  return *value;
 }
 
 std::string StrictObject::text(const char* name) const {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -13,6 +14,10 @@ namespace ringtrain {
 /// Return the value of a whole text. Throws for what is no JSON, for objects and lists inside more than 8 others, and
 /// for an object that has a name twice.
 nlohmann::json parse_strict_json(const std::string& text);
+
+/// Return a whole number from INT64_MIN to INT64_MAX, or nothing: for 1.0, 1e64, 2^63, text and the like. The library's
+/// own get() casts any number, which is undefined for one as large as 1e64.
+std::optional<std::int64_t> whole_number(const nlohmann::json& value);
 
 /// Reads members of one JSON object, each of a known name and type, and no others.
 class StrictObject {

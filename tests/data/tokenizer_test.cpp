@@ -333,6 +333,10 @@ TEST_F(TokenizerTest, WhatIsNotDoneIsRefusedByName) {
   EXPECT_TRUE(holds(with("/model/merges/0", "a b c"), "merge 0"));
   EXPECT_TRUE(holds(with("/model/merges/0", json{"a", "\u4e2d"}), "no token"));
   EXPECT_TRUE(holds(with("/model/vocab/a", -1), "id -1"));
+  EXPECT_TRUE(holds(with("/model/vocab/a", 1e64), "id 1e+64"));
+  EXPECT_TRUE(holds(with("/model/vocab/a", 97.5), "id 97.5"));
+  EXPECT_TRUE(holds(with("/model/vocab/a", UINT64_MAX), "id 18446744073709551615"));
+  EXPECT_TRUE(holds(with("/added_tokens", json{{{"content", "<s>"}, {"id", 1e64}}}), "'<s>' has the id 1e+64"));
   EXPECT_TRUE(holds(with("/model/vocab", 7), "tokenizer.json"));
   json lacking = good;
   lacking["model"]["vocab"].erase("a");

@@ -324,8 +324,9 @@ void read_ends(JsonKeys& keys, HuggingFaceConfig& config) {
     return;
   }
   for (const nlohmann::json& id : keys.at("eos_token_id")) {
-    if (!is_whole(id)) keys.refuse("eos_token_id", "must be a token's number, or a list of them");
-    config.eos_token_ids.push_back(id.get<std::int64_t>());
+    const std::optional<std::int64_t> number = whole_number(id);
+    if (!number) keys.refuse("eos_token_id", "must be a token's number, or a list of them");
+    config.eos_token_ids.push_back(*number);
   }
 }
 

@@ -1,17 +1,15 @@
 #include "train/models/json_keys.h"
 
+#include <optional>
 #include <utility>
 
 #include "framework/config/config_problems.h"
+#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
 std::string shown(const nlohmann::json& value) {
   return excerpt(value.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace));
-}
-
-bool is_whole(const nlohmann::json& value) {
-  return value.is_number_integer() && !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX);
 }
 
 JsonKeys::JsonKeys(const nlohmann::json& object, std::string path, std::string prefix)
@@ -51,8 +49,9 @@ void JsonKeys::refuse_type(const std::string& key, const char* wanted) const {
 std::int64_t JsonKeys::integer(const std::string& key, std::int64_t other) {
   const nlohmann::json* const value = find(key);
   if (value == nullptr) return other;
-  if (!is_whole(*value)) refuse_type(key, "a whole number");
-  return value->get<std::int64_t>();
+  const std::optional<std::int64_t> number = whole_number(*value);
+  if (!number) refuse_type(key, "a whole number");
+  return *number;
 }
 
 double JsonKeys::real(const std::string& key, double other) {

@@ -48,9 +48,6 @@ class JsonKeys {
   std::set<std::string> asked_;
 };
 
-/// Return whether a value is a whole number of 64 bits.
-bool is_whole(const nlohmann::json& value);
-
 /// Return a value as a message shows it: on one line, and not too long.
 std::string shown(const nlohmann::json& value);
 

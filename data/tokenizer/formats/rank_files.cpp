@@ -8,6 +8,7 @@
 #include "data/tokenizer/splitter.h"
 #include "framework/error.h"
 #include "framework/storage/hash.h"
+#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
@@ -233,10 +234,15 @@ BpeSpec read_tekken(const nlohmann::json& json, const std::string& path) {
   BpeSpec spec;
   spec.where = path;
   spec.whole_pieces_first = true;
+  const auto count = [&](const nlohmann::json& object, const char* name) {
+    const std::optional<std::int64_t> number = whole_number(object.at(name));
+    if (!number) fail(ExitCode::data, "{}: {} is no whole number", path, name);
+    return *number;
+  };
   try {
     const nlohmann::json& config = json.at("config");
-    const auto size = config.at("default_vocab_size").get<std::int64_t>();
-    const auto special = config.at("default_num_special_tokens").get<std::int64_t>();
+    const auto size = count(config, "default_vocab_size");
+    const auto special = count(config, "default_num_special_tokens");
     if (special < 0 || special > 65536 || size <= special || size > max_tokens ||
         size - special > static_cast<std::int64_t>(json.at("vocab").size())) {
       fail(ExitCode::data, "{}: {} tokens, {} of them special: these are no numbers of tokens", path, size, special);
@@ -244,7 +250,7 @@ BpeSpec read_tekken(const nlohmann::json& json, const std::string& path) {
     spec.splits.push_back({BpeSpec::Split::Kind::pattern, config.at("pattern").get<std::string>()});
     spec.tokens.resize(static_cast<std::size_t>(size));
     for (const nlohmann::json& token : json.at("vocab")) {
-      const auto rank = token.at("rank").get<std::int64_t>();
+      const auto rank = count(token, "rank");
       const std::optional<std::string> bytes = decode_base64(token.at("token_bytes").get<std::string>());
       if (rank < 0 || !bytes) fail(ExitCode::data, "{}: the token of rank {} is no base64", path, rank);
       if (rank < size - special) spec.tokens[static_cast<std::size_t>(special + rank)] = *bytes;
@@ -252,7 +258,7 @@ BpeSpec read_tekken(const nlohmann::json& json, const std::string& path) {
     std::vector<std::string> names(static_cast<std::size_t>(special));
     if (const auto named = json.find("special_tokens"); named != json.end() && named->is_array()) {
       for (const nlohmann::json& token : *named) {
-        const auto rank = token.at("rank").get<std::int64_t>();
+        const auto rank = count(token, "rank");
         if (rank < 0 || rank >= special) fail(ExitCode::data, "{}: a special token of rank {}", path, rank);
         names[static_cast<std::size_t>(rank)] = token.at("token_str").get<std::string>();
       }

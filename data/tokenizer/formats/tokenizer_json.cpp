@@ -6,6 +6,7 @@
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/utf8.h"
 #include "framework/error.h"
+#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
@@ -96,13 +97,19 @@ class Reader {
     return false;
   }
 
+  std::int64_t checked_id(const json& value, const std::string& token, std::int64_t limit) const {
+    const std::optional<std::int64_t> id = whole_number(value);
+    if (id && *id >= 0 && *id < limit) return *id;
+    fail(ExitCode::data, "{}: token '{}' has the id {}", path_, token,
+         value.is_number() ? value.dump() : value.type_name());
+  }
+
   void read_vocabulary(const json& model) {
     const json& vocabulary = member(model, "vocab");
     // Ids may leave gaps, but no file may ask for memory beyond its own size.
     const auto limit = std::min(max_tokens, static_cast<std::int64_t>(2 * vocabulary.size()) + 65536);
     for (const auto& [token, value] : vocabulary.items()) {
-      const auto id = value.get<std::int64_t>();
-      if (id < 0 || id >= limit) fail(ExitCode::data, "{}: token '{}' has the id {}", path_, token, id);
+      const std::int64_t id = checked_id(value, token, limit);
       const auto place = static_cast<std::size_t>(id);
       if (spec_.tokens.size() <= place) spec_.tokens.resize(place + 1);
       if (!spec_.tokens[place].empty()) fail(ExitCode::data, "{}: two tokens have the id {}", path_, id);
@@ -168,9 +175,7 @@ class Reader {
     for (const json& one : added) {
       AddedToken token;
       token.content = member(one, "content").get<std::string>();
-      const auto id = member(one, "id").get<std::int64_t>();
-      if (id < 0 || id >= max_tokens) fail(ExitCode::data, "{}: token '{}' has the id {}", path_, token.content, id);
-      token.id = static_cast<std::int32_t>(id);
+      token.id = static_cast<std::int32_t>(checked_id(member(one, "id"), token.content, max_tokens));
       token.special = one.value("special", false);
       token.normalized = one.value("normalized", !token.special);
       token.single_word = one.value("single_word", false);
