@@ -1,8 +1,10 @@
 #include "framework/thread_pool.h"
 
+#include <chrono>
 #include <utility>
 
 #include "framework/error.h"
+#include "framework/system/cores.h"
 #include "framework/threads.h"
 
 namespace ringtrain {
@@ -18,10 +20,31 @@ void end_workers(std::vector<std::thread>& threads, std::mutex& mutex, bool& sto
   for (std::thread& thread : threads) thread.join();
 }
 
+/// The workers of all pools of this process: where they are more than the cores, one that spins keeps another from
+/// its work.
+std::atomic<int> workers_of_process{0};
+
+/// Waits until there() holds, for some tens of microseconds at most: less than a thread takes to fall asleep and to be
+/// woken, and more than passes between two of the products of a decode step.
+template <class Condition>
+void spin_until(Condition&& there) {
+  constexpr auto longest = std::chrono::microseconds(50);
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (there()) return;
+#ifdef __x86_64__
+      __builtin_ia32_pause();
+#endif
+    }
+  } while (std::chrono::steady_clock::now() - start < longest);
+}
+
 }  // namespace
 
-ThreadPool::ThreadPool(int workers) {
+ThreadPool::ThreadPool(int workers) : cores_(available_cores()) {
   ensure(workers >= 1, "a thread pool has at least one worker");
+  workers_of_process.fetch_add(workers);
   threads_.reserve(static_cast<std::size_t>(workers - 1));
   try {
     for (int worker = 1; worker < workers; ++worker) {
@@ -30,13 +53,19 @@ ThreadPool::ThreadPool(int workers) {
                                       [this, worker] { work(worker); }));
     }
   } catch (...) {
+    workers_of_process.fetch_sub(workers);
     end_workers(threads_, mutex_, stop_, start_);
     throw;
   }
 }
 
 ThreadPool::~ThreadPool() {
+  workers_of_process.fetch_sub(workers());
   end_workers(threads_, mutex_, stop_, start_);
+}
+
+bool ThreadPool::may_spin() const {
+  return workers_of_process.load(std::memory_order_relaxed) <= cores_;
 }
 
 void ThreadPool::take_tasks(const Job& job, std::int64_t tasks, int worker) {
@@ -67,6 +96,7 @@ void ThreadPool::execute(std::int64_t tasks, Job job) {
   }
   start_.notify_all();
   take_tasks(job, tasks, 0);
+  if (may_spin()) spin_until([this] { return busy_.load(std::memory_order_relaxed) == 0; });
   std::unique_lock lock(mutex_);
   finished_.wait(lock, [this] { return busy_ == 0; });
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -74,8 +104,9 @@ void ThreadPool::execute(std::int64_t tasks, Job job) {
 
 void ThreadPool::work(int worker) {
   std::uint64_t seen = 0;
-  std::unique_lock lock(mutex_);
   while (true) {
+    if (may_spin()) spin_until([&] { return generation_.load(std::memory_order_relaxed) != seen; });
+    std::unique_lock lock(mutex_);
     start_.wait(lock, [&] { return stop_ || generation_ != seen; });
     if (stop_) return;
     seen = generation_;

@@ -42,15 +42,17 @@ class ThreadPool {
   void execute(std::int64_t tasks, Job job);
   void work(int worker);
   void take_tasks(const Job& job, std::int64_t tasks, int worker);
+  bool may_spin() const;
 
+  const int cores_;
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable start_, finished_;
   Job job_;
   std::int64_t tasks_ = 0;
   std::atomic<std::int64_t> next_{0};
-  std::uint64_t generation_ = 0;
-  int busy_ = 0;
+  std::atomic<std::uint64_t> generation_{0};
+  std::atomic<int> busy_{0};
   bool stop_ = false;
   std::exception_ptr failure_;
 };
