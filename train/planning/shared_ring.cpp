@@ -87,6 +87,7 @@ class SharedPass {
     Place place = Place::keys;
     int hop = 0, part = 0;
     bool computing = false;
+    bool outside = true;   // has not come to the pass yet, or has left it: computes something else
     double left = 0;       // of what it computes, in seconds of all ranks computing
     double until = never;  // what it waits for has come then
     double waits_since = 0;
@@ -95,14 +96,16 @@ class SharedPass {
     std::vector<Waiting> gradients;   // by part
   };
 
+  /// Return how many ranks want a core.
   int active() const {
-    return static_cast<int>(std::ranges::count_if(ranks_, [](const Rank& rank) { return rank.computing; }));
+    return static_cast<int>(
+        std::ranges::count_if(ranks_, [](const Rank& rank) { return rank.computing || rank.outside; }));
   }
 
   /// Goes on with a rank until it computes or waits.
   void proceed(int rank) {
     Rank& self = ranks_[at(rank)];
-    self.computing = false;
+    self.computing = self.outside = false;
     if (!self.wanted.empty()) times_.wait[at(rank)] += now_ - self.waits_since;
     self.wanted.clear();
     self.until = never;
@@ -146,6 +149,7 @@ class SharedPass {
       case Place::departing:
         if (!self.departing.empty()) return wait(self, self.departing);
         self.ended = now_;
+        self.outside = true;
         self.place = Place::done;
         return;
       case Place::done:

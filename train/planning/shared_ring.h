@@ -1,6 +1,7 @@
 // A pass of a ring whose ranks share processors, simulated event by event: while some ranks wait, the others compute
-// faster, and a message that a processor carries itself (TCP, a copy between processes) takes some of its time. Ranks
-// do what RingSimulation says. For the few ranks of a machine: an event costs a look at each. Pure.
+// faster. A rank that is not in the pass yet, or no longer, computes elsewhere and holds a core, too. A message that a
+// processor carries itself (TCP, a copy between processes) takes some of its time. Ranks do what RingSimulation says.
+// For the few ranks of a machine: an event costs a look at each. Pure.
 #pragma once
 
 #include <cstdint>
