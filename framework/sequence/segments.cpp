@@ -57,11 +57,12 @@ SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int ra
   } else {
     // First chunks stand in rank order, second chunks behind them in reverse; of an odd shard the first is the longer.
     const auto first = [&](std::int64_t r) { return (size(r) + 1) / 2; };
-    std::int64_t first_start = 0, second_start = 0;
-    for (int r = 0; r < rank; ++r) first_start += first(r);
-    for (int r = 0; r < ranks; ++r) second_start += first(r);
-    for (int r = ranks - 1; r > rank; --r) second_start += size(r) - first(r);
-    segments = {{first_start, 1, first(rank)}, {second_start, 1, size(rank) - first(rank)}};
+    const auto firsts_before = [&](std::int64_t r) {
+      return std::min(r, extra) * ((base + 2) / 2) + std::max<std::int64_t>(0, r - extra) * ((base + 1) / 2);
+    };
+    const std::int64_t seconds_behind = (length - firsts_before(ranks)) - (before(rank + 1) - firsts_before(rank + 1));
+    segments = {{firsts_before(rank), 1, first(rank)},
+                {firsts_before(ranks) + seconds_behind, 1, size(rank) - first(rank)}};
   }
   std::erase_if(segments, [](const Segment& segment) { return segment.count == 0; });
   return segments;

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "framework/error.h"
+#include "framework/system/cores.h"
+#include "framework/thread_pool.h"
 
 namespace ringtrain {
 
@@ -192,19 +194,23 @@ class EvenPass {
   void run_in_tiles() {
     constexpr std::int64_t tile = 1536;
     constexpr int hops = 8;
-    const std::int64_t margin = std::int64_t{hops} * (1 + parts_) + 2;
+    const std::int64_t margin = std::int64_t{hops} * (1 + parts_) + 2, tiles = (N_ + tile - 1) / tile;
     advance_all(0);
     departing_ = all_.keys;
-    Ranks next = all_, some;
+    ThreadPool pool(static_cast<int>(std::min<std::int64_t>(tiles, available_cores())));
+    std::vector<Ranks> tile_of_worker(static_cast<std::size_t>(pool.workers()));
+    Ranks next = all_;
     for (int hop = 1; hop < N_; hop += hops) {
-      for (std::int64_t begin = 0; begin < N_; begin += tile) {
+      pool.run(tiles, [&](std::int64_t task, int worker) {
+        Ranks& some = tile_of_worker[static_cast<std::size_t>(worker)];
+        const std::int64_t begin = task * tile;
         const std::int64_t count = std::min<std::int64_t>(tile, N_ - begin);
         const auto first = static_cast<int>((((begin - margin) % N_) + N_) % N_);
         for_all(some, all_, [&](Times& to, const Times& from) { copy_around(to, from, first, count + 2 * margin); });
         for (int h = hop; h < std::min(N_, hop + hops); ++h) advance(some, first, h);
         for_all(next, some,
                 [&](Times& to, const Times& from) { std::copy_n(from.begin() + margin, count, to.begin() + begin); });
-      }
+      });
       std::swap(all_, next);
     }
   }
