@@ -44,7 +44,7 @@ void multiply_lanes(const T* x, const T* w, std::int64_t K, std::int64_t rows, T
 template <class T, class Start>
 void multiply_row(ThreadPool& pool, std::int64_t N, std::int64_t K, const T* x, const T* w, T* y, Start&& start) {
   constexpr std::int64_t W = lanes<T>;
-  constexpr std::int64_t task_elements = 32768;  // of w: some ten microseconds from memory
+  constexpr std::int64_t task_elements = 65536;  // of w: some twenty microseconds from memory
   const std::int64_t task_rows = parts_of(task_elements, std::max<std::int64_t>(1, K) * W) * W;
   for_chunks(pool, N, task_rows, [&](std::int64_t begin, std::int64_t end) {
     start(y + begin, begin, end - begin);
