@@ -8,6 +8,7 @@
 #include <csignal>
 #include <random>
 
+#include "framework/storage/hdf5_file.h"
 #include "tests/train/launch_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
 
@@ -72,6 +73,23 @@ TEST_F(Launched, AKilledLauncherLeavesNothing) {
   ::kill(child.id(), SIGKILL);
   EXPECT_EQ(child.wait().code, 256 + SIGKILL);
   expect_nothing_left(300);
+}
+
+TEST_F(Launched, ATokenFileThatIsOverwrittenEndsAllRanksWithTheLastCheckpointIntact) {
+  const Hdf5Reader reader = Hdf5Reader::open(data, ExitCode::data);
+  const Hdf5Dataset& tokens = *reader.find("tokens");
+  Child child = start(endless);
+  wait_for_steps(5);
+  // Token 300 of a vocabulary of 23, as cp or rsync --inplace would write it.
+  const std::vector<std::uint16_t> beyond(static_cast<std::size_t>(tokens.count()), 300);
+  File::open_for_update(data, ExitCode::data)
+      .write_at(tokens.offset, beyond.data(), static_cast<std::int64_t>(beyond.size()) * 2);
+  const ChildResult result = child.wait_at_most(120);
+  EXPECT_EQ(result.code, 3) << result.err;
+  EXPECT_EQ(count_of(result.err, "text.h5 was changed while it was in use"), 1u) << result.err;
+  EXPECT_NE(result.err.find("is intact"), std::string::npos) << result.err;
+  EXPECT_GE(saved_step(), 2);
+  expect_nothing_left();
 }
 
 // --- Warnings.
