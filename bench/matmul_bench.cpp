@@ -24,7 +24,7 @@ void run(benchmark::State& state, Product product) {
   for (auto _ : state) {
     if (product == Product::forward) linear_forward(stream, yv, xv, wv, {});
     if (product == Product::backward_input) linear_backward_input(stream, xv, yv, wv, false);
-    if (product == Product::backward_weight) linear_backward_weight(stream, wv, {}, yv, xv);
+    if (product == Product::backward_weight) linear_backward_weight(stream, wv, {}, yv, xv, /*accumulate=*/true);
   }
   const double flops = 2.0 * static_cast<double>(T) * static_cast<double>(I) * static_cast<double>(O);
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);

@@ -38,7 +38,9 @@ std::int64_t ParameterTable::count() const {
 }
 
 Parameters::Parameters(Allocator& allocator, const ParameterTable& table, DType dtype, bool with_gradients)
-    : table_(&table), weights_(allocator.make(Tag::weights, "weights", dtype, {table.flat_size()})) {
+    : table_(&table),
+      weights_(allocator.make(Tag::weights, "weights", dtype, {table.flat_size()})),
+      has_gradient_(table.all().size(), true) {
   if (with_gradients) gradients_ = allocator.make(Tag::gradients, "gradients", accumulator(dtype), {table.flat_size()});
 }
 
@@ -47,6 +49,12 @@ void Parameters::acquire(int bucket) {
 }
 void Parameters::release(int bucket) {
   ensure(bucket >= 0 && bucket < table_->buckets(), "a bucket that exists");
+}
+
+bool Parameters::begin_write(int id) {
+  const bool adds = has_gradient(id);
+  has_gradient_[static_cast<std::size_t>(id)] = true;
+  return adds;
 }
 
 TensorView Parameters::weight(int id) const {

@@ -55,6 +55,13 @@ class Parameters {
   /// Makes a bucket's weights usable until release(bucket).
   void acquire(int bucket);
   void release(int bucket);
+  /// Forgets all gradients, in no time, as zero_grad(set_to_none=True) does: what a buffer holds is of an earlier step
+  /// until backward writes it. (Without a call, gradients are there, to be added to.)
+  void forget_gradients() { has_gradient_.assign(table_->all().size(), false); }
+  /// Return whether id's gradient holds a term of this step.
+  bool has_gradient(int id) const { return has_gradient_[static_cast<std::size_t>(id)]; }
+  /// Says that backward writes id's gradient now. Return whether it adds: false for the first write of a step.
+  bool begin_write(int id);
   TensorView weight(int id) const;
   TensorView gradient(int id) const;
   TensorView bucket_weights(int bucket) const;    // flat
@@ -65,6 +72,7 @@ class Parameters {
  private:
   const ParameterTable* table_;
   Tensor weights_, gradients_;
+  std::vector<bool> has_gradient_;  // of each parameter
 };
 
 /// Told by a model's backward, once per bucket and step, when the last micro-batch's gradients of that bucket are

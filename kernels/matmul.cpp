@@ -7,6 +7,7 @@
 #include "kernels/cpu/gemv.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/elementwise.h"
 
 namespace ringtrain {
 
@@ -32,10 +33,14 @@ Sizes check_call(const ConstTensorView& x, const ConstTensorView& w, const Const
 }  // namespace
 
 void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
-                    const ConstTensorView& bias) {
+                    const ConstTensorView& bias, const ConstTensorView& residual) {
   const auto [T, I, O] = check_call(x, w, y, bias, x.dtype);
+  if (!residual.empty()) {
+    check_tensor(residual, y.shape, y.dtype, "a linear layer's residual is of y's shape");
+    ensure(residual.data != y.data, "a linear layer's residual is not its y");
+  }
   if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::linear_forward(stream, y, x, w, bias);
+    if (stream.on_cuda()) return cuda::linear_forward(stream, y, x, w, bias, residual);
   }
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
     const R* const b = bias.empty() ? nullptr : bias.as<R>();
@@ -52,6 +57,7 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
       cpu::gemm::multiply<R>(stream, T, O, I, {x.as<R>(), I}, {w.as<R>(), I, true}, y.as<R>(), start);
     }
   });
+  if (!residual.empty()) add(stream, y, residual);
 }
 
 void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,
@@ -69,15 +75,18 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTens
 }
 
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
-                            const ConstTensorView& x) {
+                            const ConstTensorView& x, bool accumulate) {
   const auto [T, I, O] = check_call(x, dw, dy, dbias, accumulator(x.dtype));
   if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::linear_backward_weight(stream, dw, dbias, dy, x);
+    if (stream.on_cuda()) return cuda::linear_backward_weight(stream, dw, dbias, dy, x, accumulate);
   }
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
     cpu::gemm::multiply<R>(stream, O, I, T, {dy.as<R>(), O, true}, {x.as<R>(), I}, dw.as<R>(),
-                           [](R*, std::int64_t, std::int64_t) {});
+                           [=](R* to, std::int64_t, std::int64_t columns) {
+                             if (!accumulate) std::fill_n(to, columns, R{0});
+                           });
     if (dbias.empty()) return;
+    if (!accumulate) fill(stream, dbias, 0.0);
     const R* const from = dy.as<R>();
     cpu::sum_rows_into(stream.pool(), T, O, dbias.as<R>(), [=](std::int64_t t, auto at) { return at(from + t * O); });
   });

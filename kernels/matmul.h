@@ -15,16 +15,17 @@
 
 namespace ringtrain {
 
-/// y[T, O] = x[T, I] w[O, I]^T + bias[O]. bias may be empty. Overwrites y.
+/// y[T, O] = x[T, I] w[O, I]^T + bias[O] + residual[T, O]. bias and residual may be empty. Overwrites y, which may not
+/// be residual. (A CPU adds the residual to the rounded product; CUDA rounds once.)
 void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
-                    const ConstTensorView& bias);
+                    const ConstTensorView& bias, const ConstTensorView& residual = {});
 
 /// dx[T, I] = dy[T, O] w[O, I], or += if accumulate.
 void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,
                            bool accumulate);
 
-/// dw[O, I] += dy[T, O]^T x[T, I]; dbias[O] += sum over T of dy. dbias may be empty. Parameter gradients always add.
+/// dw[O, I] = dy[T, O]^T x[T, I] and dbias[O] = sum over T of dy, or += if accumulate. dbias may be empty.
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
-                            const ConstTensorView& x);
+                            const ConstTensorView& x, bool accumulate);
 
 }  // namespace ringtrain

@@ -5,7 +5,6 @@
 #include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "kernels/activation.h"
-#include "kernels/elementwise.h"
 
 namespace ringtrain {
 
@@ -29,7 +28,7 @@ FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelSpec
   if (trains) normed_gradient_ = make("feedforward chunk normed gradient", C_);
 }
 
-Feedforward::Feedforward(const ModelSpec& spec, const Parameters& parameters, const BlockIds& ids,
+Feedforward::Feedforward(const ModelSpec& spec, Parameters& parameters, const BlockIds& ids,
                          const FeedforwardWorkspace& workspace)
     : layer_(ids.bucket - 1),
       gated_(spec.gated_feedforward),
@@ -90,9 +89,7 @@ void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
     normalise(stream, c);
     expand(stream, c);
     activate(stream, c);
-    down_.forward(stream, output, c.product);
-    dump_rows(stream, "feedforward_output", c, output);
-    add(stream, output, c.input);
+    down_.forward(stream, output, c.product, /*residual=*/c.input);
   }
 }
 

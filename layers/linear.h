@@ -8,25 +8,28 @@ namespace ringtrain {
 
 class Linear {
  public:
-  Linear(const Parameters& parameters, const LinearIds& ids) : parameters_(&parameters), ids_(ids) {}
+  Linear(Parameters& parameters, const LinearIds& ids) : parameters_(&parameters), ids_(ids) {}
 
-  /// y[n, O] = x[n, I] W^T + b.
-  void forward(Stream& stream, const TensorView& y, const ConstTensorView& x) const {
+  /// y[n, O] = x[n, I] W^T + b + residual[n, O], which may be empty and may not be y.
+  void forward(Stream& stream, const TensorView& y, const ConstTensorView& x,
+               const ConstTensorView& residual = {}) const {
     linear_forward(stream, y, x, parameters_->weight(ids_.weight),
-                   ids_.bias >= 0 ? parameters_->weight(ids_.bias) : TensorView{});
+                   ids_.bias >= 0 ? parameters_->weight(ids_.bias) : TensorView{}, residual);
   }
   /// dx[n, I] = dy[n, O] W, or += if accumulate.
   void backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, bool accumulate) const {
     linear_backward_input(stream, dx, dy, parameters_->weight(ids_.weight), accumulate);
   }
-  /// Adds dy^T x to W's gradient and the sum of dy to b's.
+  /// Adds dy^T x to W's gradient and the sum of dy to b's; the first call of a step sets them.
   void backward_weight(Stream& stream, const ConstTensorView& dy, const ConstTensorView& x) const {
+    const bool accumulate = parameters_->begin_write(ids_.weight);
+    if (ids_.bias >= 0) parameters_->begin_write(ids_.bias);
     linear_backward_weight(stream, parameters_->gradient(ids_.weight),
-                           ids_.bias >= 0 ? parameters_->gradient(ids_.bias) : TensorView{}, dy, x);
+                           ids_.bias >= 0 ? parameters_->gradient(ids_.bias) : TensorView{}, dy, x, accumulate);
   }
 
  private:
-  const Parameters* parameters_;
+  Parameters* parameters_;
   LinearIds ids_;
 };
 

@@ -41,8 +41,8 @@ TensorView head_rows(const TensorView& x, std::int64_t D) {
 
 }  // namespace
 
-RingAttention::RingAttention(const ModelSpec& spec, const Parameters& parameters, const BlockIds& ids, int layer,
-                             Ring& ring, const TensorView& workspace, bool deterministic)
+RingAttention::RingAttention(const ModelSpec& spec, Parameters& parameters, const BlockIds& ids, int layer, Ring& ring,
+                             const TensorView& workspace, bool deterministic)
     : shape_(attention_shape(spec, layer, deterministic, 0)),
       norm_(parameters, ids.attention_norm, spec.norm, spec.norm_eps),
       query_norm_(parameters, ids.query_norm, NormKind::rms_norm, spec.norm_eps),
@@ -155,9 +155,7 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
 }
 
 void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const {
-  output_.forward(stream, t.after_attention, t.attention);
-  dump_tensor(stream, "attention_output", t.after_attention);
-  add(stream, t.after_attention, t.input);
+  output_.forward(stream, t.after_attention, t.attention, /*residual=*/t.input);
   dump_tensor(stream, "attention_residual", t.after_attention);
 }
 

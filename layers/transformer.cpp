@@ -8,6 +8,7 @@
 #include "layers/block.h"
 #include "layers/device_batch.h"
 #include "layers/embedding.h"
+#include "layers/gradients.h"
 #include "layers/head.h"
 #include "layers/model_parameters.h"
 #include "parallel/ring/ring.h"
@@ -82,6 +83,7 @@ struct Transformer::State {
   Embedding embedding;
   std::vector<Block> blocks;
   Head head;
+  bool padding_is_zero = false;  // of the gradients
 };
 
 Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
@@ -109,12 +111,16 @@ void Transformer::initialise(std::uint64_t seed) {
 }
 
 void Transformer::zero_gradients() {
-  fill(state_->stream, state_->parameters.all_gradients(), 0.0);
+  State& s = *state_;
+  if (!s.padding_is_zero) fill(s.stream, s.parameters.all_gradients(), 0.0);
+  s.padding_is_zero = true;
+  s.parameters.forget_gradients();
 }
 
 void Transformer::train_step(const Batch& batch, double denominator, GradientObserver* observer) {
   State& s = *state_;
   const auto complete = [&](int bucket) {
+    complete_gradients(s.stream, s.parameters, bucket);
     if (observer) observer->bucket_complete(bucket);
   };
   s.load(batch);

@@ -2,8 +2,8 @@
 // (layers/model_spec.h). Forward and backward are explicit. Everything a step needs is allocated in the constructor (in
 // plan mode: recorded), so a step allocates nothing. A layer sees the ring, never a rank.
 //
-// Accumulation rule: parameter gradients add (over micro-batches); activation gradients overwrite, except the residual
-// stream's, which adds.
+// Accumulation rule: parameter gradients add (over micro-batches; the first of a step overwrites); activation gradients
+// overwrite, except the residual stream's, which adds.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,8 @@ class Transformer {
 
   /// Sets all weights from (seed, parameter, element): the same on every mesh.
   void initialise(std::uint64_t seed);
-  /// Sets all gradients to zero.
+  /// Begins a step's gradients: the next train_step sets them, and later ones add. No memory is written but for what
+  /// pads parameters, once.
   void zero_gradients();
 
   /// Runs forward and backward of one micro-batch: adds the gradients of sum(weight * nll) / denominator to the

@@ -47,7 +47,7 @@ DeviceFacts facts_of(int index);
 cudaStream_t make_urgent_stream(const char* purpose);
 
 /// What tells one product from another: sizes, types, alignments (kernels/cuda/matmul.cu).
-using BlasKey = std::array<std::int64_t, 11>;
+using BlasKey = std::array<std::int64_t, 12>;
 /// What cuBLASLt chose for a product: words of its own, and the workspace that they want.
 struct BlasChoice {
   std::array<std::uint64_t, 8> algorithm;

@@ -59,11 +59,11 @@ void embedding_backward(Stream& stream, const TensorView& dtable, const ConstTen
 
 // kernels/matmul.h: cuBLASLt
 void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
-                    const ConstTensorView& bias);
+                    const ConstTensorView& bias, const ConstTensorView& residual);
 void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,
                            bool accumulate);
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
-                            const ConstTensorView& x);
+                            const ConstTensorView& x, bool accumulate);
 
 // kernels/norm.h
 void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,

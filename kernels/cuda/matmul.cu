@@ -1,6 +1,7 @@
 // A linear layer's products by cuBLASLt, which knows column-major matrices: a row-major [R, C] is its C x R, so that y
-// = x w^T is asked for as y^T = w x^T. Products of bfloat16 and float32 add up in float32 (never in TF32); dw is added
-// to by beta = 1. dbias has a kernel of its own: cuBLASLt's epilogue for it overwrites, and dbias adds.
+// = x w^T is asked for as y^T = w x^T. Products of bfloat16 and float32 add up in float32 (never in TF32). What a
+// product is added to, a gradient or a residual, is added by beta = 1 before the sum is rounded. dbias has a kernel of
+// its own: cuBLASLt's epilogue for it overwrites, and dbias adds.
 //
 // The algorithm of a product is cuBLASLt's first choice for its shape and the alignment of its pointers, asked for once
 // and kept in the Context. Choices that split the summed dimension reduce in a separate step: same bits every time.
@@ -34,14 +35,16 @@ struct Matrix {
   bool transposed;
 };
 
-/// D[m, n] = op(A)[m, k] op(B)[k, n] + beta D + bias[m]; what: for messages.
+/// D[m, n] = op(A)[m, k] op(B)[k, n] + C[m, n] + bias[m]; what: for messages.
 struct Product {
   const char* what;
   Matrix<ConstTensorView> a, b;
   Matrix<TensorView> d;
   std::int64_t m, n, k;
   ConstTensorView bias;  // may be empty
-  float beta;
+  ConstTensorView c;     // as D lies, and may be D; empty: 0
+
+  ConstTensorView c_or_d() const { return c.empty() ? ConstTensorView(d.view) : c; }
 
   void check(cublasStatus_t status) const {
     if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -124,7 +127,7 @@ std::optional<BlasChoice> ask(const Context& context, const Product& product, co
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product.a.view));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product.b.view));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(product.d.view));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(product.c_or_d()));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(product.d.view));
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
@@ -155,6 +158,7 @@ bool try_multiply(Context& context, const Product& product) {
                     product.bias.empty() ? 0 : alignment_of(product.bias),
                     alignment_of(product.a.view),
                     alignment_of(product.b.view),
+                    alignment_of(product.c_or_d()),
                     alignment_of(product.d.view)};
   auto found = context.blas_choices().find(key);
   if (found == context.blas_choices().end()) {
@@ -169,12 +173,11 @@ bool try_multiply(Context& context, const Product& product) {
   const BlasChoice& choice = *found->second;
   cublasLtMatmulAlgo_t algorithm;
   std::memcpy(&algorithm, &choice.algorithm, sizeof(algorithm));
-  const float alpha = 1;
-  void* const to = product.d.view.data;
+  const float alpha = 1, beta = product.c.empty() ? 0.0f : 1.0f;
   product.check(cublasLtMatmul(context.blas(), descriptions.operation, &alpha, product.a.view.data, descriptions.a,
-                               product.b.view.data, descriptions.b, &product.beta, to, descriptions.d, to,
-                               descriptions.d, &algorithm, context.blas_workspace(), choice.workspace_bytes,
-                               context.stream()));
+                               product.b.view.data, descriptions.b, &beta, product.c_or_d().data, descriptions.d,
+                               product.d.view.data, descriptions.d, &algorithm, context.blas_workspace(),
+                               choice.workspace_bytes, context.stream()));
   return true;
 }
 
@@ -195,12 +198,15 @@ void for_rows(const Context& context, std::int64_t T, std::int64_t width, const 
 constexpr int bias_threads = 256;
 constexpr std::uint32_t bias_alignment = 16;
 
-/// y[T, O] = bias[O]: a product over no elements.
+/// y[T, O] = bias[O] + residual[T, O], where residual may be null: a product over no elements.
 template <class T>
 __global__ void __launch_bounds__(bias_threads)
-    bias_kernel(T* const y, const T* const bias, const std::int64_t n, const std::int64_t O) {
+    bias_kernel(T* const y, const T* const bias, const T* const residual, const std::int64_t n, const std::int64_t O) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * bias_threads + threadIdx.x;
-  if (i < n) y[i] = bias[i % O];
+  if (i >= n) return;
+  const float b = widened(bias[i % O]);
+  const Pack<float, 1> sum{residual == nullptr ? b : b + widened(residual[i])};
+  store(y + i, rounded<T>(sum));
 }
 
 template <class T>
@@ -216,18 +222,23 @@ struct Column {
 }  // namespace
 
 void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
-                    const ConstTensorView& bias) {
+                    const ConstTensorView& bias, const ConstTensorView& residual) {
   const std::int64_t I = x.dim(1), O = w.dim(0);
   if (y.numel() == 0) return;
-  const auto fill_with_bias = [&](const TensorView& rows) {
+  const auto residual_rows = [&](std::int64_t begin, std::int64_t end) {
+    return residual.empty() ? residual : residual.rows(begin, end);
+  };
+  const auto write_bias = [&](std::int64_t begin, std::int64_t end) {
     dispatch_storage(y.dtype, [&]<class S>() {
-      launch(stream.cuda(), bias_kernel<S>, blocks_for(rows.numel(), bias_threads), bias_threads, 0, rows.as<S>(),
-             bias.as<S>(), rows.numel(), O);
+      const ConstTensorView added = residual_rows(begin, end);
+      const std::int64_t n = (end - begin) * O;
+      launch(stream.cuda(), bias_kernel<S>, blocks_for(n, bias_threads), bias_threads, 0, y.rows(begin, end).as<S>(),
+             bias.as<S>(), added.empty() ? nullptr : added.as<S>(), n, O);
     });
   };
   if (I == 0) {
-    bias.empty() ? fill(stream, y, 0) : fill_with_bias(y);
-    return;
+    if (!bias.empty()) return write_bias(0, y.dim(0));
+    return residual.empty() ? fill(stream, y, 0) : copy_in_order(stream, y, residual);
   }
   for_rows(stream.cuda(), x.dim(0), std::max(I, O), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t T = end - begin;
@@ -239,13 +250,13 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
                     T,
                     I,
                     bias,
-                    0};
+                    residual_rows(begin, end)};
     // cuBLASLt adds no bias that is not aligned, and perhaps none to a single row or column.
     if (bias.empty()) return multiply(stream.cuda(), product);
     if (alignment_of(bias) >= bias_alignment && try_multiply(stream.cuda(), product)) return;
-    fill_with_bias(y.rows(begin, end));
+    write_bias(begin, end);
     product.bias = {};
-    product.beta = 1;
+    product.c = product.d.view;
     multiply(stream.cuda(), product);
   });
 }
@@ -260,22 +271,26 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTens
   }
   for_rows(stream.cuda(), dx.dim(0), std::max(I, O), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t T = end - begin;
+    const TensorView to = dx.rows(begin, end);
     multiply(stream.cuda(), {"the gradient of a linear layer's input",
                              {w, I, O, false},
                              {dy.rows(begin, end), O, T, false},
-                             {dx.rows(begin, end), I, T, false},
+                             {to, I, T, false},
                              I,
                              T,
                              O,
                              {},
-                             accumulate ? 1.0f : 0.0f});
+                             accumulate ? to : TensorView{}});
   });
 }
 
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
-                            const ConstTensorView& x) {
+                            const ConstTensorView& x, bool accumulate) {
   const std::int64_t T = x.dim(0), I = x.dim(1), O = dw.dim(0);
-  if (T == 0 || O == 0) return;
+  if (O == 0) return;
+  if (!accumulate && !dbias.empty()) fill(stream, dbias, 0);
+  if (!accumulate && T == 0) fill(stream, dw, 0);
+  if (T == 0) return;
   if (I > 0) {
     for_rows(stream.cuda(), T, std::max(I, O), [&](std::int64_t begin, std::int64_t end) {
       multiply(stream.cuda(), {"the gradient of a linear layer's weights",
@@ -286,7 +301,7 @@ void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorVi
                                O,
                                end - begin,
                                {},
-                               1});
+                               accumulate || begin > 0 ? dw : TensorView{}});
     });
   }
   if (dbias.empty()) return;

@@ -76,6 +76,18 @@ TEST_F(ParametersTest, ViewsLieWhereTheTableSays) {
   EXPECT_EQ(allocator.current()[Tag::gradients], 640u);
 }
 
+TEST_F(ParametersTest, TheFirstWriteOfAForgottenGradientDoesNotAdd) {
+  Allocator allocator(Device::cpu());
+  Parameters parameters(allocator, table, DType::float64, true);
+  EXPECT_TRUE(parameters.begin_write(query));
+  parameters.forget_gradients();
+  EXPECT_FALSE(parameters.has_gradient(query));
+  EXPECT_FALSE(parameters.begin_write(query));
+  EXPECT_TRUE(parameters.has_gradient(query));
+  EXPECT_TRUE(parameters.begin_write(query));
+  EXPECT_FALSE(parameters.has_gradient(norm));
+}
+
 TEST_F(ParametersTest, WithoutGradientsThereIsNoMemoryForThem) {
   Allocator allocator(Device::cpu());
   Parameters parameters(allocator, table, DType::float32, false);

@@ -45,9 +45,10 @@ static_assert(takes<cross_entropy, Out, Out, In, In, double, bool> &&
               !takes<cross_entropy, In, Out, In, In, double, bool>);
 static_assert(takes<embedding_forward, Out, In, In, bool> && !takes<embedding_forward, In, In, In, bool>);
 static_assert(takes<embedding_backward, Out, In, In> && !takes<embedding_backward, In, In, In>);
-static_assert(takes<linear_forward, Out, In, In, In> && !takes<linear_forward, In, In, In, In>);
+static_assert(takes<linear_forward, Out, In, In, In, In> && !takes<linear_forward, In, In, In, In, In>);
 static_assert(takes<linear_backward_input, Out, In, In, bool> && !takes<linear_backward_input, In, In, In, bool>);
-static_assert(takes<linear_backward_weight, Out, Out, In, In> && !takes<linear_backward_weight, In, Out, In, In>);
+static_assert(takes<linear_backward_weight, Out, Out, In, In, bool> &&
+              !takes<linear_backward_weight, In, Out, In, In, bool>);
 static_assert(takes<rmsnorm_forward, Out, Out, In, In, double> && !takes<rmsnorm_forward, Out, In, In, In, double>);
 static_assert(takes<rmsnorm_backward, Out, Out, In, In, In, In, bool> &&
               !takes<rmsnorm_backward, Out, In, In, In, In, In, bool>);

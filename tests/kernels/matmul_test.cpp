@@ -56,10 +56,13 @@ TYPED_TEST(MatmulTest, AgreesWithPlainLoops) {
     const auto wt = [&](auto i, auto o) { return wa(o, i); };
 
     for (bool biased : {false, true}) {
-      auto y = garbage;
-      linear_forward(stream, view_of(y, {T, O}), view_of(x, {T, I}), view_of(w, {O, I}),
-                     biased ? view_of(bias) : TensorView{});
+      const ConstTensorView b = biased ? view_of(bias) : TensorView{};
+      auto y = garbage, added = garbage;
+      linear_forward(stream, view_of(y, {T, O}), view_of(x, {T, I}), view_of(w, {O, I}), b);
       EXPECT_LE(relative_difference(y, product(biased ? rows : zero_rows, T, O, I, xa, wt)), tolerance<R>);
+      linear_forward(stream, view_of(added, {T, O}), view_of(x, {T, I}), view_of(w, {O, I}), b, view_of(dy, {T, O}));
+      for (std::size_t i = 0; i < y.size(); ++i) y[i] += dy[i];
+      EXPECT_EQ(added, y);  // to the bit
     }
     for (bool accumulate : {false, true}) {
       auto dx = dx0;
@@ -67,15 +70,16 @@ TYPED_TEST(MatmulTest, AgreesWithPlainLoops) {
       const Doubles start = accumulate ? converted<double>(dx0) : zero_x;
       EXPECT_LE(relative_difference(dx, product(start, T, I, O, dya, wa)), tolerance<R>);
     }
-    for (bool biased : {false, true}) {
+    for (const auto& [biased, accumulate] : {std::pair{false, true}, {true, true}, {true, false}}) {
       auto dw = dw0, dbias = bias;
       linear_backward_weight(stream, view_of(dw, {O, I}), biased ? view_of(dbias) : TensorView{}, view_of(dy, {T, O}),
-                             view_of(x, {T, I}));
+                             view_of(x, {T, I}), accumulate);
       const auto dyt = [&](auto o, auto t) { return dya(t, o); };
-      EXPECT_LE(relative_difference(dw, product(converted<double>(dw0), O, I, T, dyt, xa)), tolerance<R>);
+      const Doubles dw_start = accumulate ? converted<double>(dw0) : Doubles(dw0.size());
+      EXPECT_LE(relative_difference(dw, product(dw_start, O, I, T, dyt, xa)), tolerance<R>);
       const auto one = [](auto, auto) { return 1.0; };
-      const Doubles summed = product(converted<double>(bias), O, 1, biased ? T : 0, dyt, one);
-      EXPECT_LE(relative_difference(dbias, summed), tolerance<R>);
+      const Doubles dbias_start = accumulate ? converted<double>(bias) : Doubles(bias.size());
+      EXPECT_LE(relative_difference(dbias, product(dbias_start, O, 1, biased ? T : 0, dyt, one)), tolerance<R>);
     }
   }
 }
@@ -90,7 +94,7 @@ TYPED_TEST(MatmulTest, BitsDoNotDependOnThreads) {
       linear_forward(stream, host_view(y, {T, O}), view_of(x, {T, I}), view_of(w, {O, I}), {});
       linear_backward_input(stream, host_view(dx, {T, I}), view_of(dy, {T, O}), view_of(w, {O, I}), false);
       linear_backward_weight(stream, host_view(dw, {O, I}), host_view(dbias, {O}), view_of(dy, {T, O}),
-                             view_of(x, {T, I}));
+                             view_of(x, {T, I}), false);
       return all;
     });
   }
@@ -101,10 +105,10 @@ TYPED_TEST(MatmulTest, BitsOfARowDoNotDependOnTheOtherRows) {
   CpuStream stream;
   const std::int64_t T = 700, I = 300, O = 500;
   const auto x = random_vector<R>(T * I, 1), w = random_vector<R>(O * I, 2), dy = random_vector<R>(T * O, 3);
-  std::vector<R> y(dy.size()), dx(x.size()), dw(w.size());
+  std::vector<R> y(dy.size()), dx(x.size()), dw(w.size(), R{7});
   linear_forward(stream, view_of(y, {T, O}), view_of(x, {T, I}), view_of(w, {O, I}), {});
   linear_backward_input(stream, view_of(dx, {T, I}), view_of(dy, {T, O}), view_of(w, {O, I}), false);
-  linear_backward_weight(stream, view_of(dw, {O, I}), {}, view_of(dy, {T, O}), view_of(x, {T, I}));
+  linear_backward_weight(stream, view_of(dw, {O, I}), {}, view_of(dy, {T, O}), view_of(x, {T, I}), false);
   std::vector<R> y_parts(y.size()), dx_parts(dx.size()), dw_parts(dw.size());
   const auto rows = [](const std::vector<R>& of, std::int64_t columns, std::int64_t begin, std::int64_t end) {
     return view_of(of, {static_cast<std::int64_t>(of.size()) / columns, columns}).rows(begin, end);
@@ -114,7 +118,8 @@ TYPED_TEST(MatmulTest, BitsOfARowDoNotDependOnTheOtherRows) {
     linear_backward_input(stream, rows(dx_parts, I, begin, end), rows(dy, O, begin, end), view_of(w, {O, I}), false);
   }
   for (const auto& [begin, end] : {std::pair{0, 512}, std::pair{512, 700}}) {  // tokens in multiples of 256
-    linear_backward_weight(stream, view_of(dw_parts, {O, I}), {}, rows(dy, O, begin, end), rows(x, I, begin, end));
+    linear_backward_weight(stream, view_of(dw_parts, {O, I}), {}, rows(dy, O, begin, end), rows(x, I, begin, end),
+                           true);
   }
   EXPECT_EQ(y_parts, y);
   EXPECT_EQ(dx_parts, dx);
@@ -126,6 +131,12 @@ TEST(MatmulChecksTest, RefusesShapesThatDoNotFit) {
   std::vector<float> x(6), w(6), y(4);
   EXPECT_THROW(linear_forward(stream, view_of(y, {2, 2}), view_of(x, {2, 3}), view_of(w, {3, 2}), {}), Error);
   EXPECT_THROW(linear_forward(stream, view_of(y, {4, 1}), view_of(x, {2, 3}), view_of(w, {2, 3}), {}), Error);
+  EXPECT_THROW(
+      linear_forward(stream, view_of(y, {2, 2}), view_of(x, {2, 3}), view_of(w, {2, 3}), {}, view_of(x, {2, 3})),
+      Error);
+  EXPECT_THROW(
+      linear_forward(stream, view_of(y, {2, 2}), view_of(x, {2, 3}), view_of(w, {2, 3}), {}, view_of(y, {2, 2})),
+      Error);
 }
 
 }  // namespace

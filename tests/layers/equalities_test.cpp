@@ -137,6 +137,27 @@ TEST_P(Equalities, MicroBatchesAddInTheSameBuffers) {
   }
 }
 
+TEST_P(Equalities, AStepReadsNoGradientOfTheStepBefore) {
+  for (const std::int64_t S : {2, 37}) {  // of 2 tokens, the third rank has none
+    const Sequences sequences = random_sequences(config(), 1, S, false, 6);
+    for (const int chunk : {0, 5}) {
+      const RunOptions options{.ranks = 3, .feedforward_chunk = chunk, .loss_chunk = 7};
+      on_ring(config(), options, sequences, [&](RankModel& rank) {
+        rank.train(sequences, 7.0);
+        rank.train(sequences, 7.0);
+        const std::vector<double> first = elements(rank.parameters.all_gradients());
+        for (int id = 0; id < static_cast<int>(rank.table.all().size()); ++id) {
+          fill(rank.stream, rank.parameters.gradient(id), std::nan(""));
+        }
+        rank.model.zero_gradients();
+        rank.train(sequences, 7.0);
+        rank.train(sequences, 7.0);
+        EXPECT_EQ(elements(rank.parameters.all_gradients()), first);
+      });
+    }
+  }
+}
+
 TEST_P(Equalities, EvaluationGivesTheTrainingLoss) {
   const Sequences sequences = random_sequences(config(), 2, 33, true, 11);
   for (const int ranks : {1, 3}) {

@@ -60,7 +60,7 @@ class Bench {
     const auto add = [&](const auto& body) { samples.push_back({{1, flops, bytes}, median_seconds(0.1, body)}); };
     add([&] { linear_forward(stream_, y, x, w, {}); });
     add([&] { linear_backward_input(stream_, x, y, w, /*accumulate=*/false); });
-    add([&] { linear_backward_weight(stream_, dw, {}, y, x); });
+    add([&] { linear_backward_weight(stream_, dw, {}, y, x, /*accumulate=*/true); });
   }
 
   /// Attention of one block: parts are calls, FLOPs, and pairs times heads (what each score costs besides).

@@ -55,19 +55,26 @@ TEST_P(GpuModel, InFloat32IsThatOfTheCpuInDouble) {
   }
 }
 
+// How far a gradient is off is an accident of the batch: 0.009 to 0.07 of its length over twelve of them, whether the
+// residual is added in the product's sum or by a kernel of its own. So four batches are judged by their mean.
 TEST_P(GpuModel, InBfloat16IsThatOfTheCpuToItsPrecision) {
+  constexpr int batches = 4;
   for (const bool wide : {false, true}) {
-    const Sequences sequences = random_sequences(config(wide), 2, 21, true, 3);
-    const RunResult reference = run_training(config(wide), {}, sequences, sequences.denominator());
     for (const int ranks : {1, 2}) {
       SCOPED_TRACE((wide ? "heads of 64, ring of " : "small heads, ring of ") + std::to_string(ranks));
-      const RunOptions options{
-          .ranks = ranks, .layout = Layout::zigzag, .dtype = DType::bfloat16, .device = Device::cuda(0)};
-      const RunResult result = run_training(config(wide), options, sequences, sequences.denominator());
-      EXPECT_NEAR(result.loss_sum / reference.loss_sum, 1.0, 1e-2);
-      // Of the whole gradient, not of its worst element, which is an accident of the batch. Measured: 0.012 to 0.035.
-      EXPECT_LE(relative_distance(result.gradients, reference.gradients), 4e-2);
-      EXPECT_LE(relative_difference(result.gradients, reference.gradients), 8e-2);
+      double distance = 0, largest = 0;
+      for (std::uint64_t seed = 3; seed < 3 + batches; ++seed) {
+        const Sequences sequences = random_sequences(config(wide), 2, 21, true, seed);
+        const RunResult reference = run_training(config(wide), {}, sequences, sequences.denominator());
+        const RunOptions options{
+            .ranks = ranks, .layout = Layout::zigzag, .dtype = DType::bfloat16, .device = Device::cuda(0)};
+        const RunResult result = run_training(config(wide), options, sequences, sequences.denominator());
+        EXPECT_NEAR(result.loss_sum / reference.loss_sum, 1.0, 1e-2);
+        distance += relative_distance(result.gradients, reference.gradients) / batches;
+        largest += relative_difference(result.gradients, reference.gradients) / batches;
+      }
+      EXPECT_LE(distance, 4e-2);
+      EXPECT_LE(largest, 8e-2);  // of the worst element
     }
   }
 }
