@@ -6,6 +6,7 @@
 #include "framework/error.h"
 #include "kernels/cpu/attention_cpu.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/elementwise.h"
 
 namespace ringtrain {
 
@@ -135,7 +136,8 @@ void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorV
 void attention_backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                         const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
                         const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
-                        const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace) {
+                        const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace,
+                        bool accumulate) {
   const auto [Tq, Tk] = check_call(shape, q, k, v, queries, keys);
   const Shape rows{shape.B, shape.H, Tq};
   check_tensor(dout, q.shape, q.dtype, "attention dout is shaped as q");
@@ -144,12 +146,18 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
   check_tensor(dq, q.shape, accumulator(q.dtype), "attention dq is shaped as q");
   check_tensor(dk, k.shape, accumulator(q.dtype), "attention dk is shaped as k");
   check_tensor(dv, v.shape, accumulator(q.dtype), "attention dv is shaped as v");
-  if (shape.B == 0 || Tq == 0 || Tk == 0) return;
+  const bool nothing = shape.B == 0 || Tq == 0 || Tk == 0;
   if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) {
-      return cuda::attention_backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, workspace);
+    if (stream.on_cuda() && !nothing) {
+      return cuda::attention_backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, workspace,
+                                      accumulate);
     }
   }
+  if (!accumulate) {
+    fill(stream, dk, 0.0);
+    fill(stream, dv, 0.0);
+  }
+  if (nothing) return;
   std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
   const std::int64_t key_tile = cpu::keys_a_task(shape.B * shape.G * Tk, stream.pool().workers());
   dispatch_float(q.dtype, [&]<class T>() {

@@ -74,10 +74,12 @@ void attention_finalize(Stream& stream, const AttentionState& state, const Tenso
 void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorView& dout, const ConstTensorView& out);
 
 /// Adds one block's share to dq[B, Tq, H, D], dk[B, Tk, G, D], dv[B, Tk, G, D], from dout[B, Tq, H, D] and the global
-/// lse and delta [B, H, Tq]. FlashAttention-2, Algorithm 2.
+/// lse and delta [B, H, Tq]. Unless accumulate, dk and dv are set to it, whatever they held. FlashAttention-2,
+/// Algorithm 2.
 void attention_backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                         const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
                         const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
-                        const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace);
+                        const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace,
+                        bool accumulate = true);
 
 }  // namespace ringtrain

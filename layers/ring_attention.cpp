@@ -193,7 +193,7 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
     const AttentionTokens own{batch.token_positions().segments, block.sequences_of(batch.documents())};
     const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
     attention_backward(stream, shape, of(query), block.k, block.v, of(dout), of(t.logsumexp), of(delta), own,
-                       block.tokens, of(dquery_sum.reshape(heads)), block.dk, block.dv, workspace_);
+                       block.tokens, of(dquery_sum.reshape(heads)), block.dk, block.dv, workspace_, block.accumulate);
   };
   const auto while_keys_return = [&] {
     const Span of_queries(stream.trace(), "query backward");

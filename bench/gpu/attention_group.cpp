@@ -1,11 +1,12 @@
-// Attention as a framework calls it. forward: one block of keys, from nothing to O and LSE. backward: delta, gradients
-// set to zero, and the block's share of all three. Kernel FLOPs: forward 4 S^2 D H, backward 2.5 times that, causal
-// half.
+// Attention as a framework calls it. forward: one block of keys, from nothing to O and LSE. backward: delta, dq set to
+// zero, and the block's share of all three gradients, where dk and dv begin. Kernel FLOPs: forward 4 S^2 D H,
+// backward 2.5 times that, causal half.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -69,12 +70,12 @@ class AttentionProblem {
     attention_forward(stream_, shape(false), x.q, x.k, x.v, tokens(), tokens(), {o_, x.lse, l_},
                       {.init = true, .finalize = true, .out = x.out, .lse = x.lse}, workspace_);
   }
-  void backward(int set, bool deterministic) {
+  void backward(int set, bool deterministic, bool accumulate = false) {
     const Inputs& x = inputs(set);
     attention_delta(stream_, delta_, x.dout, x.out);
-    for (const Tensor* gradient : {&dq_, &dk_, &dv_}) fill(stream_, *gradient, 0);
+    fill(stream_, dq_, 0);
     attention_backward(stream_, shape(deterministic), x.q, x.k, x.v, x.dout, x.lse, delta_, tokens(), tokens(), dq_,
-                       dk_, dv_, workspace_);
+                       dk_, dv_, workspace_, accumulate);
   }
   /// Return whether the calls so far have written their outputs.
   bool outputs_are_written() {
@@ -134,32 +135,37 @@ void compare_choices(Results& results, const AttentionSize& size, Stream& stream
     const char* name;
     bool Choices::*choice;
   };
-  const auto time = [&](bool forward, bool deterministic) {
-    return time_on_stream(stream, repeat,
-                          [&](int i) { forward ? problem.forward(i) : problem.backward(i, deterministic); })
-        .median;
+  struct Call {
+    const char* name;
+    std::function<void(int)> run;
   };
   struct Restore {
     ~Restore() { choices() = Choices{}; }
   } const restore;
-  const auto compare = [&](const Choice& choice, const char* call, bool forward, bool deterministic) {
+  const auto compare = [&](const Choice& choice, const Call& call) {
+    const auto time = [&] { return time_on_stream(stream, repeat, call.run).median; };
     choices() = Choices{};
     const bool chosen = choices().*choice.choice;
-    const double with = time(forward, deterministic);
+    const double with = time();
     choices().*choice.choice = !chosen;
-    const double other = time(forward, deterministic);
+    const double other = time();
     results.add({.group = "attention",
-                 .name = fmt::format("{}, {}: {} over {}", call, choice.name, chosen, !chosen),
+                 .name = fmt::format("{}, {}: {} over {}", call.name, choice.name, chosen, !chosen),
                  .value = other / with,
                  .unit = "of its rate",
                  .parameters = size.parameters(),
                  .note = fmt::format("{:.3f} ms, {:.3f}", with * 1e3, other * 1e3)});
   };
-  compare({"hold_turn", &Choices::hold_turn}, "backward, deterministic", false, true);
-  compare({"early_scores", &Choices::early_scores}, "backward", false, false);
-  compare({"unread_sums", &Choices::unread_sums}, "backward", false, false);
-  compare({"cache_hints", &Choices::cache_hints}, "backward", false, false);
-  compare({"cache_hints", &Choices::cache_hints}, "forward", true, false);
+  const Call forward{"forward", [&](int i) { problem.forward(i); }};
+  const Call backward{"backward", [&](int i) { problem.backward(i, false); }};
+  const Call added{"backward, dk and dv added", [&](int i) { problem.backward(i, false, /*accumulate=*/true); }};
+  compare({"hold_turn", &Choices::hold_turn},
+          {"backward, deterministic", [&](int i) { problem.backward(i, /*deterministic=*/true); }});
+  compare({"early_scores", &Choices::early_scores}, backward);
+  compare({"stored_sums", &Choices::stored_sums}, backward);
+  compare({"unread_sums", &Choices::unread_sums}, added);
+  compare({"cache_hints", &Choices::cache_hints}, backward);
+  compare({"cache_hints", &Choices::cache_hints}, forward);
 }
 
 }  // namespace

@@ -121,12 +121,12 @@ class RingAttentionCase {
     fill(stream_, dq_, 0);
     if (exchange) {
       ring_.backward(stream_, 0, kv_, {}, dkv_,
-                     [&](const RingBlock& b) { meet_backward(b.k, b.v, b.tokens, b.dk, b.dv); });
+                     [&](const RingBlock& b) { meet_backward(b.k, b.v, b.tokens, b.dk, b.dv, b.accumulate); });
       return;
     }
-    fill(stream_, dkv_, 0);
     for (const RingStep& step : ring_.plan().steps) {
-      meet_backward(half(kv_, 0), half(kv_, 1), tokens_of(step), half(dkv_, 0), half(dkv_, 1));
+      meet_backward(half(kv_, 0), half(kv_, 1), tokens_of(step), half(dkv_, 0), half(dkv_, 1),
+                    /*accumulate=*/step.gradient_from != no_peer);
     }
   }
   bool is_written() {
@@ -160,8 +160,8 @@ class RingAttentionCase {
                       {.init = first, .finalize = last, .out = out_, .lse = lse_}, workspace_);
   }
   void meet_backward(const ConstTensorView& k, const ConstTensorView& v, const AttentionTokens& keys,
-                     const TensorView& dk, const TensorView& dv) {
-    attention_backward(stream_, shape_, q_, k, v, dout_, lse_, delta_, own_, keys, dq_, dk, dv, workspace_);
+                     const TensorView& dk, const TensorView& dv, bool accumulate) {
+    attention_backward(stream_, shape_, q_, k, v, dout_, lse_, delta_, own_, keys, dq_, dk, dv, workspace_, accumulate);
   }
 
   const AttentionShape shape_;

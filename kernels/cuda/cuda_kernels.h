@@ -43,7 +43,8 @@ void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorV
 void attention_backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                         const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
                         const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
-                        const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace);
+                        const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace,
+                        bool accumulate);
 
 // kernels/cross_entropy.h
 void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const ConstTensorView& labels,

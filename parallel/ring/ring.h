@@ -37,7 +37,7 @@ class Ring {
   /// Calls visitor for the rank's own block, then for each block that its queries may see, in the order of hops.
   /// kv [2, B, T, G, D]: own keys and values, unchanged until return. documents: own ids, int32 [B, T], or empty.
   void forward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const Visitor& visitor);
-  /// The same, with gradients: dkv [2, B, T, G, D], of the accumulator, is zeroed first and holds this rank's complete
+  /// The same, with gradients: dkv [2, B, T, G, D], of the accumulator, whatever it held, holds this rank's complete
   /// dk and dv at return. Blocks come in parts, so that gradients move while others are added to; and while the last
   /// ones return, what `overlap` computes, which must not need dkv, if given.
   void backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,

@@ -18,7 +18,8 @@ struct RingBlock {
   std::int64_t first_sequence = 0, sequences = 0;
   std::int64_t pairs = 0;       // of a query of this rank and a key of this block that see each other
   ConstTensorView k, v;         // [sequences, tokens, G, D]
-  TensorView dk = {}, dv = {};  // backward: the running sums that the visitor adds to, in place
+  TensorView dk = {}, dv = {};  // backward: the running sums that the visitor adds to, in place,
+  bool accumulate = true;       // or begins, whatever they hold, if not accumulate
   AttentionTokens tokens;
 
   /// Return what x [B, ...] has of its sequences, or nothing of nothing.

@@ -166,7 +166,9 @@ void RingPass::backward_hop(int hop, const RingVisitor& visitor) {
       const SegmentList positions = batch_.segments_of_part(step->owner, i);
       const TensorView kv = kv_of(*step);
       const PartGradients sums = gradients_of(*step, i);
-      if (step->gradient_from == no_peer) {
+      const std::int64_t pairs = batch_.pairs_of(*step)[i];
+      const bool begins = step->gradient_from == no_peer;
+      if (begins && pairs == 0) {  // nobody computes anything
         for (const TensorView& piece : sums.messages()) fill(stream_, piece, 0.0);
       }
       visit({.owner = step->owner,
@@ -175,11 +177,12 @@ void RingPass::backward_hop(int hop, const RingVisitor& visitor) {
              .last = batch_.is_last(hop) && i + 1 == parts,
              .first_sequence = part.first_sequence,
              .sequences = part.sequences,
-             .pairs = batch_.pairs_of(*step)[i],
+             .pairs = pairs,
              .k = part_of(half(kv, 0), part),
              .v = part_of(half(kv, 1), part),
              .dk = sums.dk,
              .dv = sums.dv,
+             .accumulate = !begins || pairs == 0,
              .tokens = {positions, part_of(documents_of(*step), part)}},
             visitor);
     }

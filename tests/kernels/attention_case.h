@@ -127,11 +127,13 @@ void compute(Problem<T>& run, const AttentionCase& c, int workers) {
   for (std::size_t i = 0; i < c.blocks.size(); ++i) {
     const Shard keys(c, c.blocks[i]);
     const Shape kv{s.B, keys.T(), s.G, s.D};
-    run.dk[i].resize(run.k[i].size(), T{0});
-    run.dv[i].resize(run.v[i].size(), T{0});
+    const bool begun = !run.dk[i].empty();  // by another rank
+    run.dk[i].resize(run.k[i].size(), T{1e30F});
+    run.dv[i].resize(run.v[i].size(), T{1e30F});
     attention_backward(stream, s, q, host_view(run.k[i].data(), kv), host_view(run.v[i].data(), kv), dout, lse, delta,
                        queries.tokens(s.B), keys.tokens(s.B), host_view(run.dq.data(), by_token),
-                       host_view(run.dk[i].data(), kv), host_view(run.dv[i].data(), kv), workspace);
+                       host_view(run.dk[i].data(), kv), host_view(run.dv[i].data(), kv), workspace,
+                       /*accumulate=*/begun);
   }
 }
 

@@ -56,9 +56,9 @@ static_assert(takes<rope_forward, Out, In> && !takes<rope_forward, In, In>);
 static_assert(takes<rope_backward, Out, In, In> && !takes<rope_backward, In, In, In>);
 static_assert(takes<attention_delta, Out, In, In> && !takes<attention_delta, In, In, In>);
 static_assert(takes<attention_backward, AttentionShape, In, In, In, In, In, In, AttentionTokens, AttentionTokens, Out,
-                    Out, Out, Out> &&
+                    Out, Out, Out, bool> &&
               !takes<attention_backward, AttentionShape, In, In, In, In, In, In, AttentionTokens, AttentionTokens, Out,
-                     In, Out, Out>);
+                     In, Out, Out, bool>);
 static_assert(takes<decode_attention, AttentionShape, In, In, In, AttentionState, Out> &&
               !takes<decode_attention, AttentionShape, In, In, In, AttentionState, In>);
 

@@ -131,7 +131,8 @@ inline void add_gradients(Stream& stream, AttentionShape shape, const RingBlock&
   const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
   shape.B = block.sequences;
   attention_backward(stream, shape, of(all.q), block.k, block.v, of(all.dout), of(all.lse), of(all.delta),
-                     {own.segments, of(own.documents)}, block.tokens, of(all.dq), block.dk, block.dv, workspace);
+                     {own.segments, of(own.documents)}, block.tokens, of(all.dq), block.dk, block.dv, workspace,
+                     block.accumulate);
 }
 
 template <class T>
@@ -211,7 +212,7 @@ class RankRun {
     attention_finalize(stream_, state, o_, m_);
     attention_delta(stream_, l_, dout_, o_);
     fill(stream_, dq_, 0.0);
-    fill(stream_, dkv_, 1e30);  // the ring must zero it
+    fill(stream_, dkv_, 1e30);  // nobody may add to it
     ring_->backward(stream_, layer, kv_, documents_, dkv_, [&](const RingBlock& block) {
       add_gradients(stream_, shape(), block, {q_, dout_, m_, l_, dq_}, own, workspace_);
     });

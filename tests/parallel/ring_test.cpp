@@ -140,8 +140,8 @@ class Rank {
   void contribute(const RingBlock& block) const {
     const auto share = static_cast<float>(1 << world_.rank());
     for (std::int64_t i = 0; i < block.dk.numel(); ++i) {
-      block.dk.as<float>()[i] += share;
-      block.dv.as<float>()[i] += 2 * share;
+      block.dk.as<float>()[i] = share + (block.accumulate ? block.dk.as<float>()[i] : 0);
+      block.dv.as<float>()[i] = 2 * share + (block.accumulate ? block.dv.as<float>()[i] : 0);
     }
   }
   const std::vector<float>& dkv() const { return dkv_; }

@@ -117,13 +117,18 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const ConstT
 void attention_backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                         const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
                         const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
-                        const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace) {
+                        const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace,
+                        bool accumulate) {
   check_head(shape.D);
   const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
   void* const memory = aligned_workspace(workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
   if (hopper_takes(stream, shape, q.dtype, Tq, Tk) &&
       aligned({q.data, k.data, v.data, dout.data, dq.data, dk.data, dv.data})) {
-    return hopper::backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, memory);
+    return hopper::backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, accumulate, memory);
+  }
+  if (!accumulate) {
+    fill(stream, dk, 0);
+    fill(stream, dv, 0);
   }
   if (tensor_cores_take(q.dtype, shape.D) && aligned({q.data, k.data, v.data, dout.data, dq.data, dk.data, dv.data})) {
     return tensor_backward(stream.cuda(),

@@ -192,8 +192,8 @@ class DeviceTokens {
   std::vector<DeviceTensor> documents_;  // one, or none
 };
 
-/// Runs forward over all blocks, then backward over all. dk and dv of a block begin with what `begun` says, if
-/// anything, else with zeros; dq begins with zeros.
+/// Runs forward over all blocks, then backward over all. dk and dv of a block are added to what `begun` says, if
+/// anything, else they begin with the call, in memory of NaN; dq begins with zeros.
 inline Outputs run(Gpu& gpu, const Case& c, DType dtype, const Outputs* begun = nullptr) {
   Stream& stream = gpu.stream();
   const AttentionShape& s = c.shape;
@@ -214,9 +214,9 @@ inline Outputs run(Gpu& gpu, const Case& c, DType dtype, const Outputs* begun = 
     keys.emplace_back(gpu, c, c.blocks[i]);
     k.emplace_back(gpu, dtype, kv, planted_in(c, c.blocks[i], inputs_of(c, dtype, c.blocks[i], s.G, 3)));
     v.emplace_back(gpu, dtype, kv, planted_in(c, c.blocks[i], inputs_of(c, dtype, c.blocks[i], s.G, 4)));
-    const Numbers zeros(static_cast<std::size_t>(kv.numel()), 0.0);
-    dk.emplace_back(gpu, DType::float32, kv, begun ? begun->dk[i] : zeros);
-    dv.emplace_back(gpu, DType::float32, kv, begun ? begun->dv[i] : zeros);
+    const Numbers nothing(static_cast<std::size_t>(kv.numel()), NAN);
+    dk.emplace_back(gpu, DType::float32, kv, begun ? begun->dk[i] : nothing);
+    dv.emplace_back(gpu, DType::float32, kv, begun ? begun->dv[i] : nothing);
   }
   const std::size_t bytes = attention_workspace_bytes(stream, s, dtype, Tq, longest);
   const DeviceTensor workspace(gpu, DType::uint8, {static_cast<std::int64_t>(bytes)});
@@ -231,7 +231,8 @@ inline Outputs run(Gpu& gpu, const Case& c, DType dtype, const Outputs* begun = 
   attention_delta(stream, delta, dout, out);
   const DeviceTensor dq(gpu, DType::float32, by_token, Numbers(static_cast<std::size_t>(by_token.numel()), 0.0));
   for (std::size_t i = 0; i < c.blocks.size(); ++i) {
-    attention_backward(stream, s, q, k[i], v[i], dout, lse, delta, queries, keys[i], dq, dk[i], dv[i], workspace);
+    attention_backward(stream, s, q, k[i], v[i], dout, lse, delta, queries, keys[i], dq, dk[i], dv[i], workspace,
+                       /*accumulate=*/begun != nullptr);
   }
   Outputs outputs{out.read(), lse.read(), dq.read(), {}, {}};
   for (std::size_t i = 0; i < c.blocks.size(); ++i) {

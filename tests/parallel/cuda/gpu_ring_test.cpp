@@ -62,7 +62,7 @@ class GpuRingRank {
     attention_finalize(stream(), state, o_, m_);
     attention_delta(stream(), l_, dout_, o_);
     fill(stream(), dq_, 0.0);
-    fill(stream(), dkv_, 1e30);  // the ring must zero it
+    fill(stream(), dkv_, 1e30);  // nobody may add to it
     ring_->backward(stream(), layer, kv_, documents_, dkv_, [&](const RingBlock& block) {
       add_gradients(stream(), shape(), block, {q_, dout_, m_, l_, dq_}, own, workspace_);
     });

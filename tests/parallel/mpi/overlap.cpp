@@ -71,7 +71,7 @@ class FullRing {
                 [&](const Ring::Visitor& visitor) { ring_.backward(stream_, 0, kv_, {}, dkv_, visitor); },
                 [&](const RingBlock& block) {
                   attention_backward(stream_, shape_, q_, block.k, block.v, q_, m_, l_, own(), block.tokens, o_,
-                                     block.dk, block.dv, workspace_);
+                                     block.dk, block.dv, workspace_, block.accumulate);
                 },
                 &RingLoad::backward);
   }

@@ -9,6 +9,9 @@
 // are under way nearly always: dP runs beside the exponentials, dV beside dS, dK beside dq's way out and the next
 // step's scores.
 //
+// dk and dv that begin with the call are stored, and those of keys that no query sees are set to zero by the loading
+// warp; others are added to what is there.
+//
 // Deterministic: tiles of keys add to a tile of dq in turns (kernels/cuda/attention/dq_semaphore.cuh), in the order
 // in which blocks took them.
 #include <algorithm>
@@ -17,6 +20,7 @@
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 #include "kernels/cuda/attention/hopper/common.cuh"
 #include "kernels/cuda/attention/hopper/tensor_map.h"
+#include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace ringtrain::cuda::hopper {
@@ -73,12 +77,16 @@ struct alignas(1024) BackwardShared {
 
 static_assert(sizeof(BackwardShared<64>) <= max_shared_bytes && sizeof(BackwardShared<128>) <= max_shared_bytes);
 
+/// How a tile's dk and dv go to memory: over what is there, added to it, or added without waiting to read it.
+enum class Sums { stored, added, added_unread };
+
 struct BackwardArguments : CallArguments {
   CUtensorMap q, k, v, dout, dq;
   const float *lse, *delta;  // [B, H, Tq]
   float *dk, *dv;            // [B, Tk, G, D]
   DqSemaphore semaphore;
-  bool deterministic, hold_turn, unread_sums;
+  bool deterministic, hold_turn;
+  Sums sums;
 };
 
 /// Loads for one step: q and dout by the copy engine, lse and delta by the warp.
@@ -112,6 +120,19 @@ __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardSh
   if (lane == 0) mbarrier_arrive(full);
 }
 
+/// Sets a tile's dk and dv to zero, by a warp.
+template <int D>
+__device__ void clear_rows(const BackwardArguments& a, const Tile& keys, int b, int g) {
+  for (int j = 0; j < keys.count; ++j) {
+    const std::int64_t token = static_cast<std::int64_t>(b) * a.keys.tokens + keys.begin + j;
+    const std::int64_t row = (token * a.G + g) * D;
+    for (int c = 4 * static_cast<int>(threadIdx.x % 32); c < D; c += 4 * 32) {
+      *reinterpret_cast<float4*>(a.dk + row + c) = make_float4(0, 0, 0, 0);
+      *reinterpret_cast<float4*>(a.dv + row + c) = make_float4(0, 0, 0, 0);
+    }
+  }
+}
+
 template <int D>
 __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared) {
   using Plan = BackwardPlan<D>;
@@ -128,7 +149,10 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
     find_steps(shared.found, a.keys, keys, a.queries, Plan::queries, queries_that_see(a.mask, keys.positions()),
                queries_that_see_all(a.mask, keys.positions()), keys.count == key_tile, b);
     const TilesSeen& seen = shared.found.seen;
-    if (TileCursor cursor = TileCursor::before_last(a.queries, seen); !cursor.next(seen)) continue;
+    if (TileCursor cursor = TileCursor::before_last(a.queries, seen); !cursor.next(seen)) {
+      if (a.sums == Sums::stored) clear_rows<D>(a, keys, b, g);
+      continue;
+    }
     work_place.wait_empty(shared.key_ring);
     if (elected) {
       shared.work = {b, g, keys.segment, keys.index};
@@ -349,11 +373,10 @@ __device__ __forceinline__ void write_dq(unsigned char* tile, const float (&dq)[
   }
 }
 
-/// Adds a thread's part of dk or dv to global memory; no other block adds to these rows. Unread: without waiting for
-/// what is there.
-template <int D, bool Unread>
-__device__ __forceinline__ void add_rows(float* to, const BackwardArguments& a, const BackwardWork& work, int row,
-                                         const float (&d)[D / 2]) {
+/// Writes a thread's part of dk or dv to global memory; no other block writes to these rows.
+template <int D, Sums How>
+__device__ __forceinline__ void write_rows(float* to, const BackwardArguments& a, const BackwardWork& work, int row,
+                                           const float (&d)[D / 2]) {
   const Tile keys = tile_of(a.keys, key_tile, work.segment, work.index);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -364,7 +387,9 @@ __device__ __forceinline__ void add_rows(float* to, const BackwardArguments& a, 
 #pragma unroll
     for (int block = 0; block < D / 8; ++block) {
       const float x = d[4 * block + 2 * half], y = d[4 * block + 2 * half + 1];
-      if constexpr (Unread) {
+      if constexpr (How == Sums::stored) {
+        *reinterpret_cast<float2*>(at + 8 * block) = make_float2(x, y);
+      } else if constexpr (How == Sums::added_unread) {
         reduce_add(at + 8 * block, x, y);
       } else {
         const float2 sum = *reinterpret_cast<const float2*>(at + 8 * block);
@@ -485,12 +510,15 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
     }
     release(&shared.key_ring.empty[0]);
     work_place.advance();
-    if (a.unread_sums) {
-      add_rows<D, true>(a.dk, a, work, row, dk);
-      add_rows<D, true>(a.dv, a, work, row, dv);
+    if (a.sums == Sums::stored) {
+      write_rows<D, Sums::stored>(a.dk, a, work, row, dk);
+      write_rows<D, Sums::stored>(a.dv, a, work, row, dv);
+    } else if (a.sums == Sums::added_unread) {
+      write_rows<D, Sums::added_unread>(a.dk, a, work, row, dk);
+      write_rows<D, Sums::added_unread>(a.dv, a, work, row, dv);
     } else {
-      add_rows<D, false>(a.dk, a, work, row, dk);
-      add_rows<D, false>(a.dv, a, work, row, dv);
+      write_rows<D, Sums::added>(a.dk, a, work, row, dk);
+      write_rows<D, Sums::added>(a.dv, a, work, row, dv);
     }
   }
 }
@@ -545,13 +573,20 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
 void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
               const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
               const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
-              const TensorView& dq, const TensorView& dk, const TensorView& dv, void* workspace) {
+              const TensorView& dq, const TensorView& dk, const TensorView& dv, bool accumulate, void* workspace) {
   BackwardArguments a{};
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
   a.lse = lse.as<float>(), a.delta = delta.as<float>();
   a.dk = dk.as<float>(), a.dv = dv.as<float>();
   a.deterministic = shape.deterministic;
-  a.hold_turn = choices().hold_turn, a.unread_sums = choices().unread_sums;
+  a.hold_turn = choices().hold_turn;
+  a.sums = choices().unread_sums ? Sums::added_unread : Sums::added;
+  if (!accumulate && choices().stored_sums) {
+    a.sums = Sums::stored;
+  } else if (!accumulate) {
+    fill(stream, dk, 0);
+    fill(stream, dv, 0);
+  }
   shape.D == 64 ? run_backward<64>(stream, shape, workspace, q, k, v, dout, dq, a)
                 : run_backward<128>(stream, shape, workspace, q, k, v, dout, dq, a);
 }

@@ -28,11 +28,11 @@ void forward(Stream& stream, const AttentionShape& shape, const ConstTensorView&
              const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
              const AttentionState& state, const AttentionPhase& phase, void* workspace);
 
-/// As attention_backward, for what supports() admits. dk and dv are added to by one block each, thus the same bits in
-/// every run; dq by atomic additions, whose order is fixed where the shape says deterministic.
+/// As attention_backward, for what supports() admits. A row of dk and dv is set or added to by one block, thus the same
+/// bits in every run; dq by atomic additions, whose order is fixed where the shape says deterministic.
 void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
               const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
               const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
-              const TensorView& dq, const TensorView& dk, const TensorView& dv, void* workspace);
+              const TensorView& dq, const TensorView& dk, const TensorView& dv, bool accumulate, void* workspace);
 
 }  // namespace ringtrain::cuda::hopper
