@@ -120,15 +120,17 @@ __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardSh
   if (lane == 0) mbarrier_arrive(full);
 }
 
-/// Sets a tile's dk and dv to zero, by a warp.
+/// Sets a tile's dk and dv to zero, by a warp: seldom, so by the fewest registers.
 template <int D>
 __device__ void clear_rows(const BackwardArguments& a, const Tile& keys, int b, int g) {
-  for (int j = 0; j < keys.count; ++j) {
-    const std::int64_t token = static_cast<std::int64_t>(b) * a.keys.tokens + keys.begin + j;
-    const std::int64_t row = (token * a.G + g) * D;
-    for (int c = 4 * static_cast<int>(threadIdx.x % 32); c < D; c += 4 * 32) {
-      *reinterpret_cast<float4*>(a.dk + row + c) = make_float4(0, 0, 0, 0);
-      *reinterpret_cast<float4*>(a.dv + row + c) = make_float4(0, 0, 0, 0);
+  const std::int64_t token = static_cast<std::int64_t>(b) * a.keys.tokens + keys.begin;
+  std::int64_t at = (token * a.G + g) * D + 2 * (threadIdx.x % 32);
+#pragma unroll 1
+  for (int j = 0; j < keys.count; ++j, at += a.G * D) {
+#pragma unroll 1
+    for (int c = 0; c < D; c += 2 * 32) {
+      *reinterpret_cast<float2*>(a.dk + at + c) = make_float2(0, 0);
+      *reinterpret_cast<float2*>(a.dv + at + c) = make_float2(0, 0);
     }
   }
 }
