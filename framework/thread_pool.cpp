@@ -3,8 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "framework/cores.h"
 #include "framework/error.h"
-#include "framework/system/cores.h"
 #include "framework/threads.h"
 
 namespace ringtrain {

@@ -8,11 +8,11 @@
 
 #include "data/token_manifest.h"
 #include "framework/config/read_config.h"
+#include "framework/cores.h"
 #include "framework/counted.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
 #include "framework/storage/files.h"
-#include "framework/system/cores.h"
 #include "framework/system/signals.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"

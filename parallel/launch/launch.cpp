@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "framework/system/cores.h"
+#include "framework/cores.h"
 #include "framework/threads.h"
 #include "parallel/threads/thread_communicator.h"
 

@@ -1,5 +1,5 @@
 // Cores are those of the affinity mask, whatever the machine has.
-#include "framework/system/cores.h"
+#include "framework/cores.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

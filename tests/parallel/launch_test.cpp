@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "framework/system/cores.h"
+#include "framework/cores.h"
 #include "parallel/launch/communicator_factory.h"
 
 namespace ringtrain {

@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "framework/cores.h"
 #include "framework/error.h"
-#include "framework/system/cores.h"
 #include "framework/thread_pool.h"
 
 namespace ringtrain {

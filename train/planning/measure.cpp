@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "framework/allocator.h"
+#include "framework/cores.h"
 #include "framework/error.h"
-#include "framework/system/cores.h"
 #include "framework/system/host_name.h"
 #include "framework/system/system_memory.h"
 #include "kernels/activation.h"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/config/read_config.h"
-#include "framework/system/cores.h"
+#include "framework/cores.h"
 #include "layers/model_spec.h"
 #include "tests/support/folder_test.h"
 #include "tests/support/paths.h"

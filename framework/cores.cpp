@@ -1,4 +1,4 @@
-#include "framework/system/cores.h"
+#include "framework/cores.h"
 
 #include <sched.h>
 
