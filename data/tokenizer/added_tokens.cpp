@@ -40,6 +40,7 @@ AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std
     if (first_byte(a) != first_byte(b)) return first_byte(a) < first_byte(b);
     return a.content.size() > b.content.size();
   });
+  any_plain_ = std::ranges::any_of(tokens_, [](const AddedToken& token) { return !token.special; });
   for (std::size_t byte = 0; byte < 256; ++byte) {
     first_[byte + 1] = first_[byte];
     while (first_[byte + 1] < tokens_.size() && first_byte(tokens_[first_[byte + 1]]) == byte) ++first_[byte + 1];
@@ -57,7 +58,8 @@ const AddedToken* AddedTokenFinder::match_at(std::string_view text) const {
 
 void AddedTokenFinder::find(std::string_view text, bool parse_special, std::vector<TextSegment>& segments) const {
   std::size_t done = 0;  // before here all is in segments
-  for (std::size_t at = 0; !tokens_.empty() && at < text.size();) {
+  const bool any = parse_special ? !tokens_.empty() : any_plain_;
+  for (std::size_t at = 0; any && at < text.size();) {
     if (first_bytes_.size() == 1) {
       const void* found = std::memchr(text.data() + at, first_bytes_.front(), text.size() - at);
       if (!found) break;

@@ -41,6 +41,7 @@ class AddedTokenFinder {
   std::vector<AddedToken> tokens_;          // by first byte, then the longest first
   std::vector<std::size_t> first_;          // [257] where the tokens of a first byte begin
   std::vector<unsigned char> first_bytes_;  // those that occur
+  bool any_plain_ = false;                  // whether some are not special
 };
 
 }  // namespace ringtrain

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
-#include <queue>
 
 #include "framework/error.h"
 
@@ -17,6 +16,7 @@ MergeTable::MergeTable(const std::vector<Merge>& merges) {
   shift_ = 64 - std::countr_zero(size);
   for (const Merge& merge : merges) {
     ensure(merge.left >= 0 && merge.right >= 0 && merge.product >= 0, "symbols are not negative");
+    ranks_ = std::max(ranks_, merge.rank + std::size_t{1});
     const std::uint64_t key = key_of(merge.left, merge.right);
     std::size_t at = place_of(key);
     while (slots_[at].key != empty && slots_[at].key != key) at = (at + 1) & mask_;
@@ -73,93 +73,115 @@ void Merger::merge_found(std::vector<std::int32_t>& symbols) {
 }
 
 void Merger::Bucket::put(std::uint32_t place) {
-  if (next == places.size() || places.back() <= place) {
-    places.push_back(place);
+  if (next == steps.size()) {
+    steps.clear();
+    next = 0;
+    steps.push_back({place, 0, 1});
     return;
   }
-  late.push_back(place);
-  std::ranges::push_heap(late, std::greater<>());
+  Steps& end = steps.back();
+  const std::uint32_t last = end.last();
+  if (place > last && (end.count == 1 || place - last == end.step)) {
+    end.step = place - last;
+    ++end.count;
+  } else if (place > last) {
+    steps.push_back({place, 0, 1});
+  } else if (place < last) {
+    late.push_back(place);
+    std::ranges::push_heap(late, std::greater<>());
+  }
 }
 
 std::uint32_t Merger::Bucket::take() {
-  if (late.empty() || (next < places.size() && places[next] <= late.front())) return places[next++];
+  if (late.empty() || (next < steps.size() && steps[next].first <= late.front())) {
+    Steps& front = steps[next];
+    const std::uint32_t place = front.first;
+    front.first += front.step;
+    if (--front.count == 0) ++next;
+    return place;
+  }
   std::ranges::pop_heap(late, std::greater<>());
   const std::uint32_t place = late.back();
   late.pop_back();
   return place;
 }
 
-std::size_t Merger::bucket_of(std::uint32_t rank) {
-  const auto [entry, is_new] = index_of_.try_emplace(rank, buckets_.size());
-  if (is_new) buckets_.emplace_back();
-  return entry->second;
+std::uint32_t Merger::make_bucket(std::uint32_t rank) {
+  buckets_.emplace_back().rank = rank;
+  return index_of_[rank] = static_cast<std::uint32_t>(buckets_.size() - 1);
+}
+
+void Merger::put(std::uint32_t rank, std::uint32_t place) {
+  if (rank == MergeTable::none) return;
+  const std::uint32_t index = index_of_[rank];
+  Bucket& bucket = buckets_[index != nowhere ? index : make_bucket(rank)];
+  if (!bucket.queued) {
+    bucket.queued = true;
+    ranks_.push(rank);
+  }
+  bucket.put(place);
+}
+
+void Merger::merge_bucket(std::uint32_t rank, std::vector<std::int32_t>& symbols) {
+  constexpr std::int32_t gone = -1;  // of a symbol that was merged into the one before it
+  const auto count = static_cast<std::uint32_t>(symbols.size());
+  const std::uint32_t index = index_of_[rank];
+  bool lower = false;  // whether a merge has made a pair of a lower rank, which goes first
+  // The last place that was merged, if its new pair is not noted yet: the next merge often changes that pair.
+  std::uint32_t pending = nowhere, pending_rank = nowhere;
+  while (!lower && !buckets_[index].empty()) {
+    const std::uint32_t place = buckets_[index].take();
+    const std::uint32_t right = links_[place];
+    if (symbols[place] == gone || right == count) continue;
+    const Found found = look_up(symbols[place], symbols[right]);
+    if (found.rank != rank) continue;  // one of the two has been merged meanwhile
+    const std::uint32_t left = previous(place), after = links_[right];
+    if (pending != nowhere && pending != left) put(pending_rank, pending);
+    pending = nowhere;
+    symbols[place] = found.product;
+    symbols[right] = gone;
+    links_[after - 1] = place;
+    links_[place] = after;
+    if (left != nowhere) {
+      const std::uint32_t made = look_up(symbols[left], symbols[place]).rank;
+      put(made, left);
+      lower = made < rank;
+    }
+    if (after == count) continue;
+    const std::uint32_t made = look_up(symbols[place], symbols[after]).rank;
+    lower = lower || made < rank;
+    if (made > rank) {
+      pending = place;
+      pending_rank = made;
+    } else {
+      put(made, place);
+    }
+  }
+  if (pending != nowhere) put(pending_rank, pending);
 }
 
 void Merger::merge_long(std::vector<std::int32_t>& symbols) {
-  constexpr std::uint32_t nowhere = MergeTable::none;
   ensure(symbols.size() < nowhere, "a piece has fewer than 2^32 symbols");
   const auto count = static_cast<std::uint32_t>(symbols.size());
-  previous_.resize(count);
-  next_.resize(count);
-  index_of_.clear();
-  buckets_.clear();
-  // Ranks with places that are still to be looked at; each at most once.
-  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ranks;
-  std::uint32_t last_rank = nowhere;  // neighbours often have the same rank: a run of one letter
-  std::size_t last_bucket = 0;
-  // Notes that place and what follows it merge. Return their rank.
-  const auto note = [&](std::uint32_t place) {
-    const std::uint32_t rank = table_.find(symbols[place], symbols[next_[place]]).rank;
-    if (rank == nowhere) return rank;
-    if (rank != last_rank) {
-      last_bucket = bucket_of(rank);
-      last_rank = rank;
-    }
-    Bucket& bucket = buckets_[last_bucket];
-    if (!bucket.queued) {
-      bucket.queued = true;
-      ranks.push(rank);
-    }
-    bucket.put(place);
-    return rank;
-  };
-  for (std::uint32_t i = 0; i < count; ++i) {
-    previous_[i] = i == 0 ? nowhere : i - 1;
-    next_[i] = i + 1 == count ? nowhere : i + 1;
-  }
-  for (std::uint32_t i = 0; i + 1 < count; ++i) note(i);
-
-  constexpr std::int32_t gone = -1;  // of a symbol that was merged into the one before it
-  while (!ranks.empty()) {
-    const std::uint32_t rank = ranks.top();
-    const std::size_t index = index_of_.at(rank);
-    bool lower = false;  // whether a merge has made a pair of a lower rank, which goes first
-    while (!lower && !buckets_[index].empty()) {
-      const std::uint32_t place = buckets_[index].take();
-      if (symbols[place] == gone || next_[place] == nowhere) continue;
-      const std::uint32_t right = next_[place];
-      const Found found = table_.find(symbols[place], symbols[right]);
-      if (found.rank != rank) continue;  // one of the two has been merged meanwhile
-      symbols[place] = found.product;
-      symbols[right] = gone;
-      next_[place] = next_[right];
-      if (next_[right] != nowhere) previous_[next_[right]] = place;
-      if (previous_[place] != nowhere) lower = note(previous_[place]) < rank;
-      if (next_[place] != nowhere) lower = note(place) < rank || lower;
-    }
-    Bucket& bucket = buckets_[index];
-    if (!bucket.empty()) continue;  // go on here later: the rank is still queued
-    bucket.places.clear();
-    bucket.next = 0;
+  index_of_.resize(table_.ranks(), nowhere);
+  links_.resize(count);
+  for (std::uint32_t i = 0; i < count; ++i) links_[i] = i + 1;
+  for (std::uint32_t i = 0; i + 1 < count; ++i) put(look_up(symbols[i], symbols[i + 1]).rank, i);
+  while (!ranks_.empty()) {
+    const std::uint32_t rank = ranks_.top();
+    merge_bucket(rank, symbols);
+    Bucket& bucket = buckets_[index_of_[rank]];
+    // Go on here later: the rank is still queued. Lower ranks may have come before this one in the queue: only the top
+    // is taken away, else an empty bucket stays queued, and is passed over when its turn comes.
+    if (!bucket.empty() || ranks_.top() != rank) continue;
     bucket.queued = false;
-    // Lower ranks may have come before this one in the queue: only the top is taken away.
-    if (ranks.top() == rank) {
-      ranks.pop();
-    } else {
-      bucket.queued = true;  // empty, and passed over when its turn comes
-    }
+    ranks_.pop();
   }
-  std::erase(symbols, gone);
+  std::size_t kept = 0;
+  for (std::uint32_t i = 0; i < count; i = links_[i]) symbols[kept++] = symbols[i];
+  symbols.resize(kept);
+  for (const Bucket& bucket : buckets_) index_of_[bucket.rank] = nowhere;
+  buckets_.clear();
 }
 
 }  // namespace ringtrain

@@ -6,9 +6,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <queue>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace ringtrain {
@@ -40,6 +41,8 @@ class MergeTable {
       if (slot.key == empty) return {};
     }
   }
+  /// Return the largest rank plus one.
+  std::size_t ranks() const { return ranks_; }
 
  private:
   static constexpr std::uint64_t empty = ~0ull;
@@ -56,7 +59,7 @@ class MergeTable {
   }
 
   std::vector<Slot> slots_;
-  std::size_t mask_ = 0;
+  std::size_t mask_ = 0, ranks_ = 0;
   int shift_ = 0;
 };
 
@@ -84,34 +87,62 @@ class Merger {
   void merge(std::vector<std::int32_t>& symbols);
   /// The same of symbols that stand for single bytes; pairs: what the table says of the symbols of two bytes.
   void merge_bytes(std::string_view bytes, const BytePairs& pairs, std::vector<std::int32_t>& symbols);
+  /// Return how many pairs of long lists have been looked up so far, which is what these cost.
+  std::int64_t lookups() const { return lookups_; }
 
  private:
   using Found = MergeTable::Found;
   static constexpr std::size_t max_short = 96;
+  static constexpr std::uint32_t nowhere = MergeTable::none;
 
   /// found_ says what each symbol and the next merge to.
   void merge_found(std::vector<std::int32_t>& symbols);
   void merge_long(std::vector<std::int32_t>& symbols);
 
-  /// The places of one rank, each that of a left symbol, to be taken in ascending order.
+  /// Places in ascending order, with equal steps between them.
+  struct Steps {
+    std::uint32_t first = 0, step = 0, count = 0;
+    std::uint32_t last() const { return first + step * (count - 1); }
+  };
+  /// The places of one rank, each that of a left symbol, to be taken in ascending order. A run of one letter has them
+  /// at equal steps, which take no memory.
   struct Bucket {
-    std::vector<std::uint32_t> places;  // ascending; those before `next` have been taken
+    std::vector<Steps> steps;  // ascending; those before `next` have been taken
     std::size_t next = 0;
     std::vector<std::uint32_t> late;  // that came out of order: a heap, the first on top
+    std::uint32_t rank = 0;
     bool queued = false;
 
-    bool empty() const { return next == places.size() && late.empty(); }
+    bool empty() const { return next == steps.size() && late.empty(); }
     void put(std::uint32_t place);
     std::uint32_t take();
   };
-  /// Return the index of a rank's bucket, which is made if need be.
-  std::size_t bucket_of(std::uint32_t rank);
+  /// Notes that a place and the next have a rank: MergeTable::none is passed over.
+  void put(std::uint32_t rank, std::uint32_t place);
+  std::uint32_t make_bucket(std::uint32_t rank);
+  /// Merges the pairs of a rank, until there are none or one of a lower rank has come up.
+  void merge_bucket(std::uint32_t rank, std::vector<std::int32_t>& symbols);
+  /// Return the place of the symbol before that of a place, nowhere for the first.
+  std::uint32_t previous(std::uint32_t place) const {
+    if (place == 0) return nowhere;
+    const std::uint32_t link = links_[place - 1];
+    return link == place ? place - 1 : link;  // one of a single place, or the end of a longer one
+  }
+  Found look_up(std::int32_t left, std::int32_t right) {
+    ++lookups_;
+    return table_.find(left, right);
+  }
 
   const MergeTable& table_;
-  std::vector<Found> found_;                                 // of each symbol and the next, short lists
-  std::vector<std::uint32_t> previous_, next_;               // the linked list, long ones
-  std::unordered_map<std::uint32_t, std::size_t> index_of_;  // of a rank's bucket
+  std::int64_t lookups_ = 0;
+  std::vector<Found> found_;  // of each symbol and the next, short lists
+  // Long lists. A symbol stands at the first of its places: that links to the first of the next symbol, and the last,
+  // if it is another, back to the first.
+  std::vector<std::uint32_t> links_;
+  std::vector<std::uint32_t> index_of_;  // [ranks] of a rank's bucket; none between two calls
   std::vector<Bucket> buckets_;
+  // Ranks with places that are still to be looked at; each at most once.
+  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ranks_;
 };
 
 }  // namespace ringtrain

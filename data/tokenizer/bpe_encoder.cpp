@@ -1,5 +1,7 @@
 #include "data/tokenizer/bpe_encoder.h"
 
+#include <algorithm>
+
 #include "data/tokenizer/utf8.h"
 #include "framework/error.h"
 
@@ -7,7 +9,7 @@ namespace ringtrain {
 
 namespace {
 constexpr std::string_view space_mark = "\xE2\x96\x81";        // U+2581
-constexpr std::size_t max_piece_bytes = std::size_t{4} << 20;  // merging takes some 30 bytes of memory for each
+constexpr std::size_t max_piece_bytes = std::size_t{4} << 20;  // merging takes some 20 bytes of memory for each
 }  // namespace
 
 std::int64_t BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids, bool begins) {
@@ -45,22 +47,69 @@ void BpeEncoder::encode_bytes(std::string_view text, std::vector<std::int32_t>& 
     spaced_ = " " + std::string(text);
     text = spaced_;
   }
-  ends_.assign(1, text.size());
-  for (const auto& splitter : model_.splitters) {
+  ends_.clear();
+  if (model_.splitters.empty()) {
+    ends_.push_back(text.size());
+  } else {
+    model_.splitters.front()->split(text, ends_);
+  }
+  for (std::size_t i = 1; i < model_.splitters.size(); ++i) {
     split_ends_.clear();
     std::size_t begin = 0;
     for (const std::size_t end : ends_) {
       part_ends_.clear();
-      splitter->split(text.substr(begin, end - begin), part_ends_);
+      model_.splitters[i]->split(text.substr(begin, end - begin), part_ends_);
       for (const std::size_t part : part_ends_) split_ends_.push_back(begin + part);
       begin = end;
     }
     ends_.swap(split_ends_);
   }
+  encode_pieces(text, ids);
+}
+
+void BpeEncoder::encode_pieces(std::string_view text, std::vector<std::int32_t>& ids) {
+  constexpr std::size_t most = 32;
+  struct Lookup {
+    PieceCache::Key key;
+    std::uint64_t hash;
+  };
+  Lookup lookups[most];
+  std::int32_t tokens[most * PieceCache::max_bytes];
+  const WholePieces& whole = model_.whole;
   std::size_t begin = 0;
-  for (const std::size_t end : ends_) {
-    encode_piece(text.substr(begin, end - begin), text.size() - begin, ids);
-    begin = end;
+  for (std::size_t first = 0; first < ends_.size(); first += most) {
+    const std::size_t count = std::min(most, ends_.size() - first);
+    const std::size_t* const ends = ends_.data() + first;
+    std::size_t at = begin;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t bytes = ends[i] - at;
+      if (bytes <= PieceCache::max_bytes) {
+        const PieceCache::Key key = PieceCache::key_of(text.substr(at, bytes), text.size() - at);
+        const std::uint64_t hash = PieceCache::mixed(key);
+        whole.prefetch(hash);
+        lookups[i] = {key, hash};
+      }
+      at = ends[i];
+    }
+    std::int32_t* next = tokens;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string_view piece = text.substr(begin, ends[i] - begin);
+      begin = ends[i];
+      if (piece.size() > PieceCache::max_bytes) {
+        ids.insert(ids.end(), tokens, next);
+        next = tokens;
+        const auto merged = merge_piece(piece);
+        ids.insert(ids.end(), merged.begin(), merged.end());
+        continue;
+      }
+      const std::int32_t token = whole.find(lookups[i].key, lookups[i].hash);
+      if (token >= 0) {
+        *next++ = token;
+      } else {
+        for (const std::int32_t one : merge_short(piece, lookups[i].key, lookups[i].hash)) *next++ = one;
+      }
+    }
+    ids.insert(ids.end(), tokens, next);
   }
 }
 
@@ -89,15 +138,21 @@ void BpeEncoder::encode_piece(std::string_view piece, std::size_t readable, std:
     return;
   }
   const PieceCache::Key key = PieceCache::key_of(piece, readable);
-  PieceCache::Entry& entry = cache_.at(key);
-  if (PieceCache::holds(entry, key)) {
-    ids.insert(ids.end(), entry.tokens, entry.tokens + entry.count);
+  const std::uint64_t hash = PieceCache::mixed(key);
+  if (const std::int32_t token = model_.whole.find(key, hash); token >= 0) {
+    ids.push_back(token);
     return;
   }
-  const std::int32_t whole = model_.whole.find(key);
-  const auto tokens = whole >= 0 ? std::span(&whole, 1) : merge_piece(piece);
-  PieceCache::put(entry, key, tokens);
-  ids.insert(ids.end(), tokens.begin(), tokens.end());
+  for (const std::int32_t token : merge_short(piece, key, hash)) ids.push_back(token);
+}
+
+std::span<const std::int32_t> BpeEncoder::merge_short(std::string_view piece, const PieceCache::Key& key,
+                                                      std::uint64_t hash) {
+  PieceCache::Entry& entry = cache_.at(hash);
+  if (PieceCache::holds(entry, key)) return {entry.tokens, static_cast<std::size_t>(entry.count)};
+  merge_symbols(piece);
+  PieceCache::put(entry, key, symbols_);
+  return symbols_;
 }
 
 std::span<const std::int32_t> BpeEncoder::merge_piece(std::string_view piece) {
@@ -106,14 +161,20 @@ std::span<const std::int32_t> BpeEncoder::merge_piece(std::string_view piece) {
          "{} bytes in a row are one piece to the tokenizer; at most {} can be; put spaces or lines into them",
          piece.size(), max_piece_bytes);
   }
-  symbols_.clear();
   if (model_.spec.whole_pieces_first) {
     if (const auto found = model_.id_of.find(piece);
         found != model_.id_of.end() && static_cast<std::size_t>(found->second) < model_.spec.tokens.size()) {
-      symbols_.push_back(found->second);
+      symbols_.assign(1, found->second);
       return symbols_;
     }
   }
+  merge_symbols(piece);
+  return symbols_;
+}
+
+void BpeEncoder::merge_symbols(std::string_view piece) {
+  symbols_.clear();
+  symbols_.reserve(piece.size());
   const bool bytes = model_.spec.alphabet == BpeSpec::Alphabet::bytes;
   if (bytes) {
     for (const char c : piece) {  // some vocabularies lack control characters: the reference leaves these out
@@ -129,7 +190,6 @@ std::span<const std::int32_t> BpeEncoder::merge_piece(std::string_view piece) {
     merger_.merge(symbols_);
   }
   if (!bytes) finish_characters();
-  return symbols_;
 }
 
 void BpeEncoder::start_with_characters(std::string_view piece) {

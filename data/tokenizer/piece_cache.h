@@ -44,8 +44,8 @@ class PieceCache {
   };
 
   PieceCache() : entries_(std::size_t{1} << place_bits) {}
-  /// Return the place of a key: its entry, or the one that it would replace.
-  Entry& at(const Key& key) { return entries_[static_cast<std::size_t>(mixed(key) >> (64 - place_bits))]; }
+  /// Return the place of a key of a hash: its entry, or the one that it would replace.
+  Entry& at(std::uint64_t hash) { return entries_[static_cast<std::size_t>(hash >> (64 - place_bits))]; }
   /// Return a hash of a key.
   static std::uint64_t mixed(const Key& key) {
     const std::uint64_t both = (key.low ^ (key.high * 0x9E3779B97F4A7C15ull)) * 0xD6E8FEB86659FD93ull;

@@ -15,20 +15,21 @@ class WholePieces {
  public:
   using Key = PieceCache::Key;
 
-  WholePieces() = default;
+  WholePieces() : WholePieces(0) {}
   /// most: how many pieces will be put.
   explicit WholePieces(std::size_t most) : entries_(std::bit_ceil(2 * most + 2)), mask_(entries_.size() - 1) {}
   /// piece: not empty, at most PieceCache::max_bytes bytes, and put for the first time.
   void put(std::string_view piece, std::int32_t token) {
     const Key key = PieceCache::key_of(piece, piece.size());
-    std::size_t at = place_of(key);
+    std::size_t at = place_of(PieceCache::mixed(key));
     while (entries_[at].key.high != 0) at = (at + 1) & mask_;
     entries_[at] = {key, token};
   }
-  /// Return the token of a piece, -1 if it is not known to be one.
-  std::int32_t find(const Key& key) const {
-    if (entries_.empty()) return -1;
-    for (std::size_t at = place_of(key);; at = (at + 1) & mask_) {
+  /// Has what find() will read brought near, while other things are done.
+  void prefetch(std::uint64_t hash) const { __builtin_prefetch(&entries_[place_of(hash)]); }
+  /// Return the token of a piece, -1 if it is not known to be one. hash: PieceCache::mixed(key).
+  std::int32_t find(const Key& key, std::uint64_t hash) const {
+    for (std::size_t at = place_of(hash);; at = (at + 1) & mask_) {
       const Entry& entry = entries_[at];
       if (entry.key.low == key.low && entry.key.high == key.high) return entry.token;
       if (entry.key.high == 0) return -1;  // of no piece: its length is in there
@@ -40,7 +41,7 @@ class WholePieces {
     Key key;
     std::int32_t token = -1;
   };
-  std::size_t place_of(const Key& key) const { return static_cast<std::size_t>(PieceCache::mixed(key)) & mask_; }
+  std::size_t place_of(std::uint64_t hash) const { return static_cast<std::size_t>(hash) & mask_; }
 
   std::vector<Entry> entries_;
   std::size_t mask_ = 0;
