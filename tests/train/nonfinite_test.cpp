@@ -51,6 +51,7 @@ class Nonfinite : public TrainTest, public ::testing::WithParamInterface<Injecti
         state.batch.labels().as<std::int32_t>()[0] = 1;
       } else {
         const int last = static_cast<int>(state.parameters.table().all().size()) - 1;
+        // Of a step's two micro-batches the first sets the gradient, and the second adds to it: to this, too.
         state.parameters.gradient(last).as<double>()[0] = injection.value;
       }
     };
@@ -119,8 +120,7 @@ TEST_P(Nonfinite, MoreThanTheLimitInARowEndTheRun) {
 TEST_P(Nonfinite, SaysWhatItKnowsAndNoMore) {
   const Injection injection = GetParam();
   // Before the first update the rate is not at fault; and no shuffled list has a "from" and a "to".
-  const Config few = config({"training.global_batch_size=2"});
-  const std::string first = error_of(ExitCode::numeric, [&] { run_broken(few, "first", {1}); });
+  const std::string first = error_of(ExitCode::numeric, [&] { run_broken(config(), "first", {1}); });
   EXPECT_EQ(first.find("optimizer.lr"), std::string::npos) << first;
   EXPECT_NE(first.find("nothing was saved yet; no update was made yet: look at model.initializer_range, or at samples"),
             std::string::npos)
