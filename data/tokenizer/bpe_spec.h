@@ -51,6 +51,15 @@ struct BpeSpec {
   bool fuse_unknown = false;
 
   std::string end_of_document;  // content of a special token; "": the first of the known names
+
+  /// Return what Tokenizer::kind() says.
+  const char* kind() const { return alphabet == Alphabet::bytes ? "byte-level BPE" : "SentencePiece BPE"; }
 };
+
+/// Throws Error(data) that begins with spec.where if it has no tokens, or ids that are none of its own.
+void check_spec(const BpeSpec& spec);
+
+/// Return what Tokenizer::identity() says: no table needs to be made for it.
+std::string identity_of(const BpeSpec& spec);
 
 }  // namespace ringtrain

@@ -5,7 +5,6 @@
 #include "data/tokenizer/bpe_encoder.h"
 #include "data/tokenizer/unicode.h"
 #include "framework/error.h"
-#include "framework/storage/hash.h"
 
 namespace ringtrain {
 
@@ -22,8 +21,8 @@ constexpr std::string_view known_ends[] = {"<|endoftext|>", "<|end_of_text|>", "
 BpeTokenizer::BpeTokenizer(BpeSpec spec) {
   model_.spec = std::move(spec);
   const bool bytes = model_.spec.alphabet == BpeSpec::Alphabet::bytes;
-  kind_ = bytes ? "byte-level BPE" : "SentencePiece BPE";
-  check();
+  check_spec(model_.spec);
+  kind_ = model_.spec.kind();
   for (std::size_t i = 0; i < model_.spec.tokens.size(); ++i) {
     if (!model_.spec.tokens[i].empty()) model_.id_of.try_emplace(model_.spec.tokens[i], static_cast<std::int32_t>(i));
   }
@@ -77,25 +76,8 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
   }
   find_cuts();
   choose_end_of_document();
-  identity_ = hash_bytes(describe());
+  identity_ = identity_of(model_.spec);
   model_.spec.merges = {};
-}
-
-void BpeTokenizer::check() const {
-  const auto symbols = static_cast<std::int64_t>(model_.spec.tokens.size() + model_.spec.extra_symbols.size());
-  if (model_.spec.tokens.empty()) fail(ExitCode::data, "{} has no tokens; is it whole?", model_.spec.where);
-  for (const Merge& merge : model_.spec.merges) {
-    for (const std::int32_t symbol : {merge.left, merge.right, merge.product}) {
-      if (symbol < 0 || symbol >= symbols) {
-        fail(ExitCode::data, "{}: a merge names token {} of {}", model_.spec.where, symbol, symbols);
-      }
-    }
-  }
-  for (const AddedToken& token : model_.spec.added) {
-    if (token.id < 0 || token.id >= (1 << 30) || token.content.empty()) {
-      fail(ExitCode::data, "{}: the added token '{}' has the id {}", model_.spec.where, token.content, token.id);
-    }
-  }
 }
 
 void BpeTokenizer::find_whole_pieces() {
@@ -143,25 +125,6 @@ void BpeTokenizer::choose_end_of_document() {
     end_of_document_ = find_special(name);
     if (end_of_document_) return;
   }
-}
-
-std::string BpeTokenizer::describe() const {
-  std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {}\n", kind_, model_.spec.whole_pieces_first,
-                                 model_.spec.nfc, model_.spec.space_in_front, static_cast<int>(model_.spec.prefix),
-                                 model_.spec.prefix_before_space, model_.spec.split_at_spaces, model_.spec.unknown,
-                                 model_.spec.fuse_unknown, model_.spec.tokens.size());
-  for (const std::string& token : model_.spec.tokens) text += fmt::format("{} {}\n", token.size(), token);
-  for (const Merge& merge : model_.spec.merges) {
-    text += fmt::format("{} {} {} {}\n", merge.rank, merge.left, merge.right, merge.product);
-  }
-  for (const BpeSpec::Split& split : model_.spec.splits) {
-    text += fmt::format("{} {}\n", static_cast<int>(split.kind), split.pattern);
-  }
-  for (const AddedToken& token : model_.spec.added) {
-    text += fmt::format("{} {} {}{}{}{}{}\n", token.id, token.content, token.special, token.normalized,
-                        token.single_word, token.strip_left, token.strip_right);
-  }
-  return text;
 }
 
 std::unique_ptr<Encoder> BpeTokenizer::make_encoder(SpecialTokens special) const {

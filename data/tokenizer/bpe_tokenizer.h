@@ -30,11 +30,9 @@ class BpeTokenizer final : public Tokenizer {
   std::size_t find_cut(std::string_view text) const override;
 
  private:
-  void check() const;
   void find_whole_pieces();
   void find_cuts();
   void choose_end_of_document();
-  std::string describe() const;
 
   BpeModel model_;
   std::string kind_, identity_;

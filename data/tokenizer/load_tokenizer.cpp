@@ -86,6 +86,14 @@ BpeSpec read_spec(const std::string& path, const TokenizerOptions& options) {
   return read_tokenizer_json(json, path);
 }
 
+/// Return the file that a path stands for: itself, or the one in a folder.
+std::string file_at(const std::string& path) {
+  if (!path_exists(path, ExitCode::data)) {
+    fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes", path);
+  }
+  return is_directory(path, ExitCode::data) ? file_in(path) : path;
+}
+
 }  // namespace
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
@@ -101,11 +109,7 @@ bool holds_tokenizer(const std::string& path) {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerOptions& options) {
   if (path == "bytes") return make_byte_tokenizer();
-  if (!path_exists(path, ExitCode::data)) {
-    fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes", path);
-  }
-  const bool folder = is_directory(path, ExitCode::data);
-  const std::string file = folder ? file_in(path) : path;
+  const std::string file = file_at(path);
   BpeSpec spec = read_spec(file, options);
   const std::string named = std::exchange(spec.end_of_document, "");
   auto tokenizer = std::make_unique<BpeTokenizer>(spec);
@@ -114,6 +118,13 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const Tokeniz
     if (!spec.end_of_document.empty()) tokenizer = std::make_unique<BpeTokenizer>(std::move(spec));
   }
   return tokenizer;
+}
+
+std::string read_tokenizer_identity(const std::string& path) {
+  if (path == "bytes") return make_byte_tokenizer()->identity();
+  const BpeSpec spec = read_spec(file_at(path), {});
+  check_spec(spec);
+  return identity_of(spec);
 }
 
 }  // namespace ringtrain

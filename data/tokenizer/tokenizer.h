@@ -64,5 +64,8 @@ bool holds_tokenizer(const std::string& path);
 /// a GGUF file; or a folder that holds one of the first four. Throws Error(data) that names the file and what in it is
 /// wrong or not supported.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerOptions& options = {});
+/// Return the identity of the tokenizer that load_tokenizer() would load, without making the tables that encoding
+/// needs. Throws as it does, but for a pattern that does not compile, or bytes that have no token.
+std::string read_tokenizer_identity(const std::string& path);
 
 }  // namespace ringtrain

@@ -306,6 +306,11 @@ TEST_F(TokenizerTest, FoldersAndFormsAreRecognised) {
   std::filesystem::copy_file(tiny("sentencepiece.model"), at("pieces/tokenizer.model"));
   EXPECT_EQ(load_tokenizer(at("pieces"))->kind(), "SentencePiece BPE");
   EXPECT_EQ(load_tokenizer(at("pieces"))->end_of_document(), 2);
+  for (const std::string& path : {std::string("bytes"), at("folder"), at("pieces"), at("pieces/tokenizer.model")}) {
+    EXPECT_EQ(read_tokenizer_identity(path), load_tokenizer(path)->identity()) << path;
+  }
+  EXPECT_NE(read_tokenizer_identity(at("folder")), read_tokenizer_identity(at("pieces")));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { read_tokenizer_identity(at("none")); }), "does not exist"));
 
   std::ofstream(at("ranks")) << "YQ== 0\nYg== 1\n";
   const std::string unknown = error_of(ExitCode::data, [&] { load_tokenizer(at("ranks")); });

@@ -61,7 +61,7 @@ std::vector<std::string> write_files(const GgufFile& file, const std::string& to
 std::string own_tokenizer_hash(const ModelSource& source, std::optional<std::string>& remark) {
   try {
     if (source.tokenizer.empty() || !holds_tokenizer(source.tokenizer)) return "";
-    return load_tokenizer(source.tokenizer)->identity();
+    return read_tokenizer_identity(source.tokenizer);
   } catch (const Error& error) {
     remark = fmt::format("whether the tokens are those of {} is not known, as its tokenizer is not read: {}",
                          source.path, error.what());

@@ -1,0 +1,46 @@
+#include "data/tokenizer/bpe_spec.h"
+
+#include <iterator>
+
+#include "framework/error.h"
+#include "framework/storage/hash.h"
+
+namespace ringtrain {
+
+void check_spec(const BpeSpec& spec) {
+  const auto symbols = static_cast<std::int64_t>(spec.tokens.size() + spec.extra_symbols.size());
+  if (spec.tokens.empty()) fail(ExitCode::data, "{} has no tokens; is it whole?", spec.where);
+  for (const Merge& merge : spec.merges) {
+    for (const std::int32_t symbol : {merge.left, merge.right, merge.product}) {
+      if (symbol < 0 || symbol >= symbols) {
+        fail(ExitCode::data, "{}: a merge names token {} of {}", spec.where, symbol, symbols);
+      }
+    }
+  }
+  for (const AddedToken& token : spec.added) {
+    if (token.id < 0 || token.id >= (1 << 30) || token.content.empty()) {
+      fail(ExitCode::data, "{}: the added token '{}' has the id {}", spec.where, token.content, token.id);
+    }
+  }
+}
+
+std::string identity_of(const BpeSpec& spec) {
+  std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {}\n", spec.kind(), spec.whole_pieces_first, spec.nfc,
+                                 spec.space_in_front, static_cast<int>(spec.prefix), spec.prefix_before_space,
+                                 spec.split_at_spaces, spec.unknown, spec.fuse_unknown, spec.tokens.size());
+  const auto end = std::back_inserter(text);
+  for (const std::string& token : spec.tokens) fmt::format_to(end, "{} {}\n", token.size(), token);
+  for (const Merge& merge : spec.merges) {
+    fmt::format_to(end, "{} {} {} {}\n", merge.rank, merge.left, merge.right, merge.product);
+  }
+  for (const BpeSpec::Split& split : spec.splits) {
+    fmt::format_to(end, "{} {}\n", static_cast<int>(split.kind), split.pattern);
+  }
+  for (const AddedToken& token : spec.added) {
+    fmt::format_to(end, "{} {} {}{}{}{}{}\n", token.id, token.content, token.special, token.normalized,
+                   token.single_word, token.strip_left, token.strip_right);
+  }
+  return hash_bytes(text);
+}
+
+}  // namespace ringtrain
