@@ -122,7 +122,7 @@ void RankTrainer::load_state() {
     state_.model.initialise(run_.config.training.seed);
     state_.optimizer->initialise_weights(run_.config.training.seed);
   }
-  if (start.source && !start.weights_only) {
+  if (start.source && start.source->checkpoint && !start.weights_only) {
     load_optimizer_state(state_, *start.source->checkpoint);
   } else {
     state_.optimizer->reset();
@@ -149,7 +149,9 @@ double RankTrainer::load_batches(std::int64_t step) {
   });
   if (problem) sums = {0, 1};
   all_reduce_sum(world_, sums, {"sum of target weights"});
-  if (sums[1] > 0) throw SharedError(*shared_error(world_, problem, {"data that cannot be read"}));
+  if (sums[1] > 0) {
+    if (auto shared = shared_error(world_, problem, {"data that cannot be read"})) throw SharedError(*shared);
+  }
   return sums[0];
 }
 

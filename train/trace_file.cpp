@@ -55,7 +55,7 @@ TraceFile::TraceFile(const Run& run, const Launcher& launcher, Log log) : log_(s
 }
 
 TraceFile::~TraceFile() {
-  if (!trace_) return;
+  if (!trace_ || !file_) return;
   try {
     trace_->write(*file_);
     std::string dropped;

@@ -244,7 +244,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
     targets = choose_targets(corpus.validation(), request);
   }
   RunStart start = choose_start(options.start, folder, content, config, hash, log);
-  if (start.weights_only) {  // else the data are the checkpoint's own
+  if (start.source && start.weights_only) {  // else the data are the checkpoint's own
     for (const auto& file : corpus.files) {
       if (const auto remark = check_tokens(*start.source, *file)) log(*remark);
     }

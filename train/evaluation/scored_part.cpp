@@ -45,7 +45,7 @@ ScoredChoice choose_part(const Corpus& corpus, const Config& config) {
   const bool trained_on =
       std::ranges::any_of(corpus.files, [&](const auto& one) { return one->hash() == file.hash(); });
   const ScoredChoice choice = choose_part(file, ScoredPart::automatic, trained_on);
-  if (*choice.trained_on && !config.evaluation.on_training_data) {
+  if (choice.trained_on == true && !config.evaluation.on_training_data) {
     fail(ExitCode::usage,
          "evaluation.interval = {}: {} has no validation part, so training text would be scored; make it again with "
          "prepare --validation-fraction, name another file as data.validation, set evaluation.interval to 0, or say "
@@ -57,6 +57,7 @@ ScoredChoice choose_part(const Corpus& corpus, const Config& config) {
 
 std::optional<bool> was_trained_on(const std::string& file_hash, const DataConfig& data, const std::string& data_hash) {
   std::vector<double> weights;
+  weights.reserve(data.train.size());
   for (const DataSource& source : data.train) weights.push_back(source.weight);
   if (data.train.size() == 1) return corpus_hash({file_hash}, weights) == data_hash;
   const auto hashes = hashes_of(data);

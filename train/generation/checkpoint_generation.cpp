@@ -76,8 +76,11 @@ std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const Mode
 /// Return the tokens that end a text: those that the model names, and the tokenizer's.
 std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const Tokenizer* tokenizer) {
   std::vector<std::int32_t> tokens;
+  tokens.reserve(source.end_tokens.size() + 1);
   for (const std::int64_t token : source.end_tokens) tokens.push_back(static_cast<std::int32_t>(token));
-  if (tokenizer != nullptr && tokenizer->end_of_document()) tokens.push_back(*tokenizer->end_of_document());
+  if (tokenizer != nullptr) {
+    if (const std::optional<std::int32_t> end = tokenizer->end_of_document()) tokens.push_back(*end);
+  }
   // Of a run's checkpoint, where nothing says: the last token, as in a token file.
   if (tokens.empty() && source.checkpoint) tokens.push_back(last_token(source.model.vocab_size));
   return tokens;

@@ -141,6 +141,7 @@ constexpr std::array<std::string_view, 6> dropouts{"attention_dropout", "hidden_
 
 std::string known_classes() {
   std::vector<const char*> names;
+  names.reserve(std::size(classes));
   for (const ModelClass& known : classes) names.push_back(known.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
@@ -286,7 +287,8 @@ void settle_other_keys(JsonKeys& keys, std::vector<std::string>& logs) {
   for (const std::string& key : keys.unasked()) {
     // A key that says null, false or nothing asks for nothing.
     const nlohmann::json& value = keys.at(key);
-    if (value.is_null() || value == false || value == "" || (value.is_structured() && value.empty())) continue;
+    const bool no_text = value.is_string() && value.get_ref<const std::string&>().empty();
+    if (value.is_null() || value == false || no_text || (value.is_structured() && value.empty())) continue;
     keys.refuse(key, fmt::format("{} is not known here, and may change what the model computes; if it does not, remove "
                                  "it from the file",
                                  shown(value)));

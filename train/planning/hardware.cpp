@@ -207,7 +207,7 @@ std::vector<std::string> hardware_names() {
 std::string find_hardware(const std::string& name) {
   if (name.find('/') != std::string::npos || name.ends_with(".yaml")) return name;
   for (const std::string& folder : hardware_folders()) {
-    const std::string path = folder + "/" + name + ".yaml";
+    std::string path = fmt::format("{}/{}.yaml", folder, name);
     if (path_exists(path)) return path;
   }
   const std::vector<std::string> names = hardware_names();

@@ -17,7 +17,7 @@ namespace {
 constexpr double K = 1e3;
 
 constexpr PublishedModel model_3b{"3B", 3200, 26, 32, 8640}, model_7b{"7B", 4096, 32, 32, 11008},
-    model_13b{"13B", 5120, 40, 40, 13824}, model_30b{"30B", 6656, 60, 52, 17920}, model_65b{"65B", 8192, 80, 64, 22016};
+    model_13b{"13B", 5120, 40, 40, 13824}, model_30b{"30B", 6656, 60, 52, 17920};
 
 /// A row of the paper's Table 2: thousands of tokens.
 struct BlockRow {

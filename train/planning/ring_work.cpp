@@ -88,8 +88,8 @@ std::int64_t RingWork::pairs(int rank, int owner) const {
 
 std::int64_t RingWork::pairs(int rank, int owner, int part) const {
   if (!even_) return count(rank, owner, part);
-  const int kind = rank == owner ? 1 : rank > owner ? 2 : 0;
-  std::int64_t& known = known_[static_cast<std::size_t>(3 * (part + 1) + kind)];
+  const std::size_t kind = rank == owner ? 1 : rank > owner ? 2 : 0;
+  std::int64_t& known = known_[3 * static_cast<std::size_t>(part + 1) + kind];
   if (known < 0) known = count(rank, owner, part);
   return known;
 }

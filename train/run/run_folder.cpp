@@ -33,7 +33,7 @@ bool is_resolved_config(std::string_view text) {
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) return false;
     const std::string_view line = text.substr(0, end);
-    if (!line.ends_with(':') && line.find(":") > line.find("  # ")) return false;
+    if (!line.ends_with(':') && line.find(':') > line.find("  # ")) return false;
     if (!line.ends_with(':') && line.find("  # ") == std::string_view::npos) return false;
     text.remove_prefix(end + 1);
   }
