@@ -23,5 +23,41 @@ TEST(StrictJsonTest, NothingElseIsAWholeNumber) {
   }
 }
 
+/// Return why a text is refused, "" if it is not.
+std::string refusal(const std::string& text) {
+  try {
+    parse_strict_json(text);
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+TEST(StrictJsonTest, ANameStandsOnceInAnObject) {
+  EXPECT_EQ(refusal(R"({"a": 1, "b": {"a": [{"a": 2}, {"a": 3}]}})"), "");
+  EXPECT_EQ(refusal(R"({"a": 1, "b": 2, "a": 3})"), "a stands there twice");
+  EXPECT_EQ(refusal(R"([{"c": {"b": [], "b": {}}}])"), "b stands there twice");
+}
+
+TEST(StrictJsonTest, NothingIsNestedDeeply) {
+  const auto nested = [](std::size_t levels, const std::string& inner) {
+    return std::string(levels, '[') + inner + std::string(levels, ']');
+  };
+  EXPECT_EQ(refusal(nested(9, "")), "");
+  EXPECT_EQ(refusal(nested(8, "1, \"a\", null, true, 0.5, -1")), "");
+  for (const char* inner : {"[]", "{}", "1", "-1", "0.5", "true", "null", "\"a\""}) {
+    EXPECT_EQ(refusal(nested(9, inner)), "nested deeper than 8 levels") << inner;
+  }
+  EXPECT_EQ(refusal(nested(8, R"({"a": 1})")), "nested deeper than 8 levels");
+  EXPECT_EQ(refusal(nested(1'000'000, "")), "nested deeper than 8 levels");
+}
+
+TEST(StrictJsonTest, WhatIsNoJsonIsRefused) {
+  for (const char* text : {"", "{", "[1,]", "{\"a\" 1}", "1 2", "\"\xFF\"", "1e999"})
+    EXPECT_NE(refusal(text), "") << text;
+  EXPECT_EQ(refusal(std::string("1\0", 2)), "it holds a byte of 0");
+  EXPECT_EQ(parse_strict_json(R"({"a": [1, {"b": null}]})").dump(), R"({"a":[1,{"b":null}]})");
+}
+
 }  // namespace
 }  // namespace ringtrain
