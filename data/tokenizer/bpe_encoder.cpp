@@ -68,7 +68,7 @@ void BpeEncoder::encode_bytes(std::string_view text, std::vector<std::int32_t>& 
 }
 
 void BpeEncoder::encode_pieces(std::string_view text, std::vector<std::int32_t>& ids) {
-  constexpr std::size_t most = 32;
+  constexpr std::size_t most = 128;
   struct Lookup {
     PieceCache::Key key;
     std::uint64_t hash;
