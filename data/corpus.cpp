@@ -48,6 +48,7 @@ Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size) {
 
 std::string Corpus::hash() const {
   std::vector<std::string> hashes;
+  hashes.reserve(files.size());
   for (const auto& file : files) hashes.push_back(file->hash());
   return corpus_hash(hashes, weights);
 }

@@ -93,7 +93,8 @@ void products(Results& results, const Settings& settings, Allocator& allocator, 
   fill(stream, y, poison);
   report("matrix product input gradient", y, [&] { linear_backward_input(stream, y, x, w, false); });
   fill(stream, dw, 0);
-  report("matrix product weight gradient", dw, [&] { linear_backward_weight(stream, dw, {}, x, w, /*accumulate=*/true); });
+  report("matrix product weight gradient", dw,
+         [&] { linear_backward_weight(stream, dw, {}, x, w, /*accumulate=*/true); });
 }
 
 }  // namespace

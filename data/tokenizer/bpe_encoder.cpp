@@ -118,7 +118,7 @@ void BpeEncoder::encode_characters(std::string_view text, std::vector<std::int32
   for (std::size_t at = text.find(space_mark, 1); at != std::string_view::npos; at = text.find(space_mark, at + 1)) {
     // Nothing merges across this border, or the tokenizer itself cuts here.
     bool border = model_.spec.split_at_spaces;
-    if (!border && text.substr(0, at).size() >= 1 && !text.substr(0, at).ends_with(space_mark)) {
+    if (!border && at > 0 && !text.substr(0, at).ends_with(space_mark)) {
       const std::size_t before = code_point_border(text, at - 1);
       const char32_t code = decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + before).value;
       border = !model_.before_space.contains(code);

@@ -12,9 +12,10 @@ namespace {
 
 constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
 /// What the known families end a document with.
-constexpr std::string_view known_ends[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",
-                                           "<\xEF\xBD\x9C"
-                                           "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"};
+constexpr std::string_view end_of_sentence =  // two literals: \x9Ce would be one number
+    "<\xEF\xBD\x9C"
+    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>";
+constexpr std::string_view known_ends[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", end_of_sentence};
 
 }  // namespace
 

@@ -29,14 +29,14 @@ nlohmann::json parse_json(const std::string& text, const std::string& path) {
 /// Return the path of the tokenizer's file in a folder, "" if it has none.
 std::string find_file_in(const std::string& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json"}) {
-    const std::string path = folder + "/" + name;
+    std::string path = fmt::format("{}/{}", folder, name);
     if (path_exists(path, ExitCode::data)) return path;
   }
   // Mistral's folders name the version: mistral_instruct_tokenizer_240323.model.v3, tekken_240911.json.
   for (const std::string& name : list_directory(folder, ExitCode::data)) {
     if (name.ends_with(".tiktoken") || name.find("tokenizer.model") != std::string::npos ||
         (name.starts_with("tekken") && name.ends_with(".json"))) {
-      return folder + "/" + name;
+      return fmt::format("{}/{}", folder, name);
     }
   }
   return "";

@@ -1,7 +1,6 @@
 #include "data/tokenizer/formats/sentencepiece_model.h"
 
 #include <cstring>
-#include <optional>
 
 #include "data/tokenizer/formats/pieces.h"
 #include "framework/error.h"
@@ -24,10 +23,11 @@ class Message {
  public:
   Message(std::string_view bytes, const std::string& path) : bytes_(bytes), path_(path) {}
 
-  std::optional<Field> next() {
-    if (bytes_.empty()) return std::nullopt;
+  /// Reads the next field. Returns false at the end.
+  bool next(Field& field) {
+    if (bytes_.empty()) return false;
     const std::uint64_t key = varint();
-    Field field;
+    field = Field{};
     field.number = static_cast<std::uint32_t>(key >> 3);
     switch (key & 7) {
       case 0:
@@ -45,7 +45,7 @@ class Message {
       default:
         damaged();
     }
-    return field;
+    return true;
   }
 
  private:
@@ -80,13 +80,13 @@ class Message {
 Piece read_piece(std::string_view bytes, const std::string& path) {
   Piece piece;
   Message message(bytes, path);
-  while (const auto field = message.next()) {
-    if (field->number == 1) piece.text = field->bytes;
-    if (field->number == 2) {
-      const auto bits = static_cast<std::uint32_t>(field->value);
+  for (Field field; message.next(field);) {
+    if (field.number == 1) piece.text = field.bytes;
+    if (field.number == 2) {
+      const auto bits = static_cast<std::uint32_t>(field.value);
       std::memcpy(&piece.score, &bits, sizeof bits);
     }
-    if (field->number == 3) piece.type = field->value;
+    if (field.number == 3) piece.type = field.value;
   }
   return piece;
 }
@@ -102,21 +102,21 @@ struct Settings {
 
 void read_trainer(std::string_view bytes, const std::string& path, Settings& settings) {
   Message message(bytes, path);
-  while (const auto field = message.next()) {
-    if (field->number == 3) settings.model_type = field->value;
-    if (field->number == 24) settings.whitespace_as_suffix = field->value != 0;
-    if (field->number == 35) settings.byte_fallback = field->value != 0;
+  for (Field field; message.next(field);) {
+    if (field.number == 3) settings.model_type = field.value;
+    if (field.number == 24) settings.whitespace_as_suffix = field.value != 0;
+    if (field.number == 35) settings.byte_fallback = field.value != 0;
   }
 }
 
 void read_normaliser(std::string_view bytes, const std::string& path, Settings& settings) {
   Message message(bytes, path);
-  while (const auto field = message.next()) {
-    if (field->number == 1) settings.normaliser = field->bytes;
-    if (field->number == 2) settings.charsmap = !field->bytes.empty();
-    if (field->number == 3) settings.add_dummy_prefix = field->value != 0;
-    if (field->number == 4) settings.remove_extra_whitespaces = field->value != 0;
-    if (field->number == 5) settings.escape_whitespaces = field->value != 0;
+  for (Field field; message.next(field);) {
+    if (field.number == 1) settings.normaliser = field.bytes;
+    if (field.number == 2) settings.charsmap = !field.bytes.empty();
+    if (field.number == 3) settings.add_dummy_prefix = field.value != 0;
+    if (field.number == 4) settings.remove_extra_whitespaces = field.value != 0;
+    if (field.number == 5) settings.escape_whitespaces = field.value != 0;
   }
 }
 
@@ -138,10 +138,10 @@ BpeSpec read_sentencepiece_model(std::string_view bytes, const std::string& path
   std::vector<Piece> pieces;
   Settings settings;
   Message model(bytes, path);
-  while (const auto field = model.next()) {
-    if (field->number == 1) pieces.push_back(read_piece(field->bytes, path));
-    if (field->number == 2) read_trainer(field->bytes, path, settings);
-    if (field->number == 3) read_normaliser(field->bytes, path, settings);
+  for (Field field; model.next(field);) {
+    if (field.number == 1) pieces.push_back(read_piece(field.bytes, path));
+    if (field.number == 2) read_trainer(field.bytes, path, settings);
+    if (field.number == 3) read_normaliser(field.bytes, path, settings);
     if (pieces.size() > max_pieces) fail(ExitCode::data, "{} has more than {} pieces", path, max_pieces);
   }
   if (pieces.empty()) fail(ExitCode::data, "{} holds no pieces: it is no tokenizer file that this program knows", path);

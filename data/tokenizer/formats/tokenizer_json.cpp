@@ -148,8 +148,9 @@ class Reader {
 
   void read_model_flags(const json& model) {
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      if (const auto found = model.find(name); found != model.end() && found->is_string() && *found != "") {
-        refuse(std::string("model.") + name, found->get<std::string>());
+      if (const auto found = model.find(name); found != model.end() && found->is_string()) {
+        const auto& affix = found->get_ref<const std::string&>();
+        if (!affix.empty()) refuse(std::string("model.") + name, affix);
       }
     }
     if (const auto dropout = model.find("dropout"); dropout != model.end() && dropout->is_number() && *dropout != 0) {
