@@ -180,7 +180,7 @@ void MpiWorld::abort(const Error& error) {
 
 std::string MpiWorld::first_error() {
   const Lock lock(mutex_);
-  return failure_->sentence;
+  return failure_ ? failure_->sentence : std::string();
 }
 
 void MpiWorld::throw_if_aborted() {

@@ -40,7 +40,7 @@ class PrepareJson : public DataTest {
   TextOptions options(int threads = 1) const {
     TextOptions result;
     result.tokenizer = tokenizer.get();
-    result.document_end = *tokenizer->end_of_document();
+    result.document_end = tokenizer->end_of_document().value_or(-1);
     result.threads = threads;
     return result;
   }
@@ -184,7 +184,7 @@ TEST_F(PrepareJson, TheFileKnowsItsTokenizerAndItsBytes) {
   text("a.txt", "the testing of the rest");
   text("b.txt", "a");
   TextOptions marked = options();
-  marked.document_start = marked.document_end = *tokenizer->find_special("<|endoftext|>");
+  marked.document_start = marked.document_end = tokenizer->find_special("<|endoftext|>").value_or(-1);
   EXPECT_EQ(marked.document_end, 0);
   prepare({at("a.txt"), at("b.txt")}, "a.h5", marked);
   const auto file = TokenFile::open(at("a.h5"));

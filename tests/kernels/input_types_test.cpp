@@ -24,8 +24,10 @@ using Out = TensorView;
 static_assert(std::is_convertible_v<Out, In> && std::is_convertible_v<Tensor, In>, "everything may be read");
 static_assert(!std::is_convertible_v<In, Out> && !std::is_constructible_v<Out, In>, "what is read is not written");
 static_assert(std::is_same_v<decltype(In{}.as<float>()), const float*>);
-static_assert(std::is_same_v<decltype(In{}.rows(0, 1)), In> && std::is_same_v<decltype(In{}.flat()), In> &&
-              std::is_same_v<decltype(In{}.prefix({1})), In> && std::is_same_v<decltype(In{}.reshape({1})), In>);
+static_assert(std::is_same_v<decltype(In{}.rows(0, 1)), In>);
+static_assert(std::is_same_v<decltype(In{}.flat()), In>);
+static_assert(std::is_same_v<decltype(In{}.prefix({1})), In>);
+static_assert(std::is_same_v<decltype(In{}.reshape({1})), In>);
 
 /// Whether a kernel takes arguments of these types after its stream.
 template <auto kernel, class... Arguments>

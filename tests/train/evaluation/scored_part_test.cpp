@@ -95,9 +95,11 @@ TEST_F(ScoredPartTest, AFileThatIsNotTrainedOnIsScoredWhole) {
       prepare_run({.config = config(plain, {"data.validation=" + other}), .output = at("run"), .start = {}}, log);
   EXPECT_NE(outcome.logged("evaluation: scores all of " + other + ", which was not trained on"), "");
   EXPECT_NE(dry_run_report(ready).find("of all of " + other + ", which was not trained on"), std::string::npos);
-  EXPECT_GT(ready.targets->documents, 6) << "more than its validation part";
+  ASSERT_TRUE(ready.targets.has_value());
+  const EvaluationTargets targets = ready.targets.value_or(EvaluationTargets{});
+  EXPECT_GT(targets.documents, 6) << "more than its validation part";
   const auto before_that_part = [](const TargetBlock& block) { return block.document < 54; };
-  EXPECT_TRUE(std::ranges::any_of(ready.targets->blocks, before_that_part));
+  EXPECT_TRUE(std::ranges::any_of(targets.blocks, before_that_part));
   train(ready, log);
   EXPECT_EQ(evaluation_of("run").at("part"), "whole");
   EXPECT_EQ(evaluation_of("run").at("trained_on"), false);

@@ -285,8 +285,7 @@ class Damage : public Torture {
     std::string warning;
     const auto newest =
         CheckpointFolder(at("run/checkpoints")).newest_intact([&](const std::string& line) { warning = line; });
-    ASSERT_TRUE(newest);
-    EXPECT_EQ(newest->path, checkpoint("run", 2));
+    EXPECT_EQ(newest ? newest->path : "none", checkpoint("run", 2));
     EXPECT_NE(warning.find("trying the one before it"), std::string::npos);
   }
   std::string good;

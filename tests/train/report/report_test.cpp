@@ -89,7 +89,7 @@ TEST_F(Report, EventsHoldTheMetricsAndGoOnWithThem) {
 TEST(ZScores, AreDeviationsFromTheValuesBefore) {
   ZScore score;
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(score.add(i % 2 == 0 ? 1 : 3).has_value());
-  EXPECT_DOUBLE_EQ(score.add(5).value(), 3);  // mean 2, standard deviation 1
+  EXPECT_DOUBLE_EQ(score.add(5).value_or(0), 3);  // mean 2, standard deviation 1
   EXPECT_FALSE(score.add(std::nan("")).has_value());
   ZScore alike;
   for (int i = 0; i < 30; ++i) EXPECT_FALSE(alike.add(2).has_value());
