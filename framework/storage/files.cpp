@@ -139,6 +139,10 @@ void File::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
   }
 }
 
+void File::prefetch(std::int64_t offset, std::int64_t bytes) const {
+  ::posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);
+}
+
 void File::fail_write(int error, std::size_t bytes, std::size_t done) const {
   rlimit largest{};
   if (error == EFBIG && ::getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur != RLIM_INFINITY) {

@@ -55,6 +55,8 @@ class File {
   FileStamp stamp() const;
   /// Reads exactly `bytes` bytes from `offset`; an end of file before that is an Error.
   void read_at(std::int64_t offset, void* data, std::size_t bytes) const;
+  /// Asks the system to have these bytes in memory soon, and waits for nothing. Never an Error: it is a hint.
+  void prefetch(std::int64_t offset, std::int64_t bytes) const;
   void write_at(std::int64_t offset, const void* data, std::size_t bytes);
   /// Writes at the file's own position: its end after append_to.
   void write(std::string_view text);

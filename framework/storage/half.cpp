@@ -22,17 +22,6 @@ float rounded_to_odd(double value) {
 
 }  // namespace
 
-float float16_value(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
-  const std::uint32_t exponent = (bits >> 10) & 0x1FU, fraction = bits & 0x3FFU;
-  if (exponent == 0) {  // zero or subnormal: fraction * 2^-24
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
-  }
-  const std::uint32_t wide = exponent == 31 ? 255 : exponent + (127 - 15);
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
-
 std::uint16_t float16_bits(float value) {
   const auto full = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((full >> 16) & 0x8000U);
@@ -52,10 +41,6 @@ std::uint16_t float16_bits(float value) {
 
 std::uint16_t float16_bits(double value) {
   return float16_bits(rounded_to_odd(value));
-}
-
-float bfloat16_value(std::uint16_t bits) {
-  return BFloat16{bits}.value();
 }
 
 std::uint16_t bfloat16_bits(float value) {

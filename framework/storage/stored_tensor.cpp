@@ -30,8 +30,8 @@ void decode_plain(const char* from, std::int64_t count, Real* to) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<Real>(load<T>(from + i * std::int64_t{sizeof(T)}));
 }
 
-template <class Real>
-void decode_halves(const char* from, std::int64_t count, float (*value)(std::uint16_t), Real* to) {
+template <float (*value)(std::uint16_t), class Real>
+void decode_halves(const char* from, std::int64_t count, Real* to) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<Real>(value(load<std::uint16_t>(from + 2 * i)));
 }
 
@@ -102,9 +102,9 @@ void decode(StoredType type, const char* from, std::int64_t count, Real* to) {
     case StoredType::float32:
       return decode_plain<float>(from, count, to);
     case StoredType::float16:
-      return decode_halves(from, count, float16_value, to);
+      return decode_halves<float16_value>(from, count, to);
     case StoredType::bfloat16:
-      return decode_halves(from, count, bfloat16_value, to);
+      return decode_halves<bfloat16_value>(from, count, to);
     default:
       break;
   }
@@ -140,6 +140,22 @@ const StoredTensor* StoredTensors::find(std::string_view name) const {
   return found == tensors.end() ? nullptr : &found->second;
 }
 
+void StoredTensorReader::read_bytes(std::int64_t offset, std::int64_t bytes) {
+  // The system's own reading ahead was measured to leave a disk of 1.6 GB/s idle for more than half of the time.
+  constexpr std::int64_t ahead = std::int64_t{16} << 20;
+  const bool goes_on = offset == end_;
+  end_ = offset + bytes;
+  if (!goes_on) {
+    prefetched_ = end_;
+  } else if (prefetched_ < end_ + ahead / 2) {
+    const std::int64_t from = std::max(prefetched_, end_);
+    prefetched_ = end_ + ahead;
+    file_.prefetch(from, prefetched_ - from);
+  }
+  bytes_.resize(static_cast<std::size_t>(bytes));
+  file_.read_at(offset, bytes_.data(), bytes_.size());
+}
+
 template <class Real>
 void StoredTensorReader::read(const StoredTensor& tensor, std::int64_t begin, std::int64_t count, Real* to) {
   const std::string& path = tensors_.files[tensor.file];
@@ -147,14 +163,16 @@ void StoredTensorReader::read(const StoredTensor& tensor, std::int64_t begin, st
     fail(ExitCode::checkpoint, "{}: {} is of type {}, which cannot be read; convert it to F32, F16 or BF16", path,
          plain_text(tensor.name), plain_text(tensor.type_name));
   }
-  if (!file_.is_open() || file_.path() != path) file_ = File::open(path, ExitCode::checkpoint);
+  if (!file_.is_open() || file_.path() != path) {
+    file_ = File::open(path, ExitCode::checkpoint);
+    end_ = -1;
+  }
   const std::int64_t width = block_elements(tensor.type), size = block_bytes(tensor.type), end = begin + count;
   const std::int64_t max_blocks = (std::int64_t{1} << 17) / width;
   std::vector<Real> aside;  // of slices that begin or end inside a block
   while (begin < end) {
     const std::int64_t first = begin / width, blocks = std::min((end + width - 1) / width - first, max_blocks);
-    bytes_.resize(static_cast<std::size_t>(blocks * size));
-    file_.read_at(tensor.offset + first * size, bytes_.data(), bytes_.size());
+    read_bytes(tensor.offset + first * size, blocks * size);
     const std::int64_t from = first * width, until = std::min(end, (first + blocks) * width);
     if (from == begin && until == from + blocks * width) {
       decode(tensor.type, bytes_.data(), until - begin, to);

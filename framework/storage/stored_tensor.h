@@ -55,7 +55,8 @@ struct StoredTensors {
   const StoredTensor* find(std::string_view name) const;
 };
 
-/// Reads slices. One file is open at a time, and at most 2 MiB are in memory. Used by one thread.
+/// Reads slices. One file is open at a time, and at most 2 MiB are in memory. Slices that follow each other in a file
+/// come at the disk's rate: the system is asked for the next ones while this one is decoded. Used by one thread.
 class StoredTensorReader {
  public:
   /// tensors must outlive it.
@@ -66,9 +67,13 @@ class StoredTensorReader {
   void read(const StoredTensor& tensor, std::int64_t begin, std::int64_t count, Real* to);
 
  private:
+  /// Reads bytes of the open file into bytes_.
+  void read_bytes(std::int64_t offset, std::int64_t bytes);
+
   const StoredTensors& tensors_;
   File file_;
   std::string bytes_;
+  std::int64_t end_ = -1, prefetched_ = -1;  // of the file: where the last read ended, and what was asked for beyond
 };
 
 /// Returns text of a file for a message: what is not plain ASCII as '?', at most 120 bytes.
