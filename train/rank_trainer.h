@@ -1,11 +1,9 @@
-// One rank's training loop: batches, forward and backward, reduction, norm, clip, update; evaluation, metrics and
-// checkpoints at their steps. The same code on every rank; rank 0 also writes and tells. After the constructor no
-// tensor is allocated, which the loop asserts.
+// One rank's training loop: steps, and evaluation, metrics and checkpoints at theirs. The same code on every rank; rank
+// 0 also writes and tells. After the constructor no tensor is allocated, which the loop asserts.
 #pragma once
 
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -15,11 +13,11 @@
 #include "train/checkpoint_saver.h"
 #include "train/engine/rank_state.h"
 #include "train/grace_time.h"
-#include "train/loss_spike.h"
 #include "train/metrics.h"
 #include "train/planning/work.h"
 #include "train/report/z_score.h"
 #include "train/run/run.h"
+#include "train/training_step.h"
 
 namespace ringtrain {
 
@@ -37,29 +35,9 @@ class RankTrainer {
   ExitCode train();
 
  private:
-  /// What all ranks know after a step.
-  struct StepResult {
-    double loss = 0, norm = 0, lr = 0;
-    bool empty = false;  // no sequence has a target: nothing was computed
-    int signal = 0;
-    bool loss_spike = false;
-    double unfinished_saves = 0;  // ranks that still write
-    std::optional<RingReport> ring;
-  };
   ExitCode run_steps();
   [[noreturn]] void end_with(const SharedError& error);
   void load_state();
-  const Batch& load_batch(std::int64_t step, std::int64_t micro);
-  double load_batches(std::int64_t step);
-  /// The sums of a step's loss (times its denominator) and of its squared gradients, of this rank.
-  struct OwnSums {
-    double loss = 0, squares = 0;
-  };
-  OwnSums compute_gradients(std::int64_t step, double denominator);
-  StepResult run_step(std::int64_t step);
-  std::optional<RingReport> sum_over_ranks(std::span<double> sums, bool ring);
-  void skip_empty(std::int64_t step);
-  void handle_nonfinite(std::int64_t step, const StepResult& result);
   void record(std::int64_t step, const StepResult& result, double seconds);
   /// Return the signal that broke it off, 0 if none did.
   int evaluate(std::int64_t step);
@@ -81,13 +59,9 @@ class RankTrainer {
   const std::unique_ptr<Communicator> traced_world_;  // null: not traced
   Communicator& world_;
   RankState state_;
-  std::int64_t skipped_steps_;         // without an update; this and the next: the same on every rank
-  std::int64_t skipped_in_a_row_ = 0;  // of them: with numbers that are not finite
-  LossSpike loss_spike_;
   ZScore loss_z_, grad_norm_z_;           // rank 0
   const double peak_flops_;               // of all ranks; 0: not known
   const double useful_flops_;             // of a step
-  double ring_wait_seconds_ = 0;          // this rank's, of the last step
   std::int64_t allocations_;              // by the constructor: there are no more
   bool peaks_logged_ = false;             // of memory, after the first step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
@@ -95,7 +69,8 @@ class RankTrainer {
   RingSummary ring_;                      // rank 0, of a ring of several
   GraceTime grace_;                       // rank 0
   double grace_logged_ = 0;               // rank 0: the seconds logged, 0: none yet
-  CheckpointSaver saver_;                 // goes first: its thread reads state_
+  CheckpointSaver saver_;                 // goes before state_: its thread reads it
+  TrainingStep step_;
 };
 
 }  // namespace ringtrain

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/completion.bash completes what the programs know, no script takes what it does not know, and scripts/install-deps
-does without what it can.
+"""scripts/completion.bash completes what the programs know, no script takes what it does not know, scripts/install-deps does
+without what it can, and the patches of scripts/mutate fit the code.
 
 RINGTRAIN_BIN names the folder of the programs."""
 import os
@@ -112,6 +112,16 @@ class InstallDeps(unittest.TestCase):
     def test_what_is_needed_must_be_had(self):
         result, _ = self.install(["libbenchmark-dev"], refused=["libbenchmark-dev"])
         self.assertNotEqual(result.returncode, 0)
+
+
+class Mutations(unittest.TestCase):
+    def test_each_patch_still_applies(self):
+        patches = sorted((ROOT / "tests/mutations").glob("*.patch"))
+        self.assertGreater(len(patches), 30)
+        for patch in patches:
+            with self.subTest(patch.name):
+                result = bash(f"git apply --check {patch}")
+                self.assertEqual(result.returncode, 0, result.stdout)
 
 
 if __name__ == "__main__":

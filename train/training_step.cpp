@@ -1,0 +1,182 @@
+#include "train/training_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <utility>
+#include <vector>
+
+#include "framework/counted.h"
+#include "framework/system/signals.h"
+#include "parallel/collectives.h"
+#include "parallel/shared_error.h"
+#include "train/engine/step_dump.h"
+#include "train/nonfinite.h"
+#include "train/schedule.h"
+
+namespace ringtrain {
+
+TrainingStep::TrainingStep(const Run& run, RankState& state, CheckpointSaver& saver, Log log)
+    : run_(run),
+      state_(state),
+      world_(*state.world),
+      saver_(saver),
+      log_(std::move(log)),
+      skipped_(run.start.skipped_steps) {}
+
+const Batch& TrainingStep::load_batch(std::int64_t step, std::int64_t micro) {
+  const Span span(state_.stream.trace(), "batch", {{"micro", micro}});
+  const Config& config = run_.config;
+  const std::vector<Sample> samples = run_.samples_of(step, state_.mesh.data_index(state_.rank), micro);
+  Batch& batch = state_.batch_of(micro);
+  load_windows(batch, run_.corpus, samples, config.training.seq_len, config.data.packing, state_.shard);
+  return batch;
+}
+
+/// Loads the step's micro-batches. Return the sum of all targets' weights over dp x sp x accumulation: the step's one
+/// denominator. Each rank's batches count its own shard, so the plain sum counts each target once. What one rank cannot
+/// read is a SharedError on all.
+double TrainingStep::load_batches(std::int64_t step) {
+  state_.model.wait_for_batch();  // no wait: the step before was read to its loss
+  std::array<double, 2> sums{};   // weights, ranks that could not read
+  const std::optional<Error> problem = caught([&] {
+    for (std::int64_t micro = 0; micro < run_.micro_batches(); ++micro) sums[0] += load_batch(step, micro).weight_sum;
+  });
+  if (problem) sums = {0, 1};
+  all_reduce_sum(world_, sums, {"sum of target weights"});
+  if (sums[1] > 0) {
+    if (auto shared = shared_error(world_, problem, {"data that cannot be read"})) throw SharedError(*shared);
+  }
+  return sums[0];
+}
+
+/// Forward, backward and reduction of the loaded batches.
+TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double denominator) {
+  TraceTrack* const track = state_.stream.trace();
+  const std::int64_t micro_batches = run_.micro_batches();
+  state_.model.zero_gradients();
+  StepDump dump(state_, run_.config, run_.dump, step);
+  for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
+    const Span span_of_batch(track, "micro-batch", {{"micro", micro}});
+    if (run_.before_forward) run_.before_forward(state_, step);
+    const bool last = micro + 1 == micro_batches;
+    const Batch& batch = state_.batch_of(micro);
+    dump.begin_micro_batch(batch, run_.sequence_in_step(state_.mesh.data_index(state_.rank), micro));
+    state_.model.train_step(batch, denominator, last ? state_.reduction.get() : nullptr);
+  }
+  {
+    const Span finish(track, "gradient reduction");
+    state_.reduction->finish();
+  }
+  if (const std::string told = dump.finish(world_); !told.empty()) log_(told);
+
+  // Here the host waits for the device, once a step: all before it was ordered, none of it waited for.
+  const TensorView loss_sum = state_.step_sums.view().rows(0, 1), squares = state_.step_sums.view().rows(1, 2);
+  state_.model.take_loss_sum(loss_sum);
+  state_.optimizer->sum_of_squares(squares);
+  state_.stream.synchronize();
+  return {*loss_sum.as<double>(), *squares.as<double>()};
+}
+
+StepResult TrainingStep::run(std::int64_t step) {
+  TraceTrack* const track = state_.stream.trace();
+  const Span span(track, "step", {{"step", step}});
+  const double denominator = load_batches(step);
+  StepResult result;
+  result.empty = !(denominator > 0);
+  const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator);
+
+  // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
+  // part of a checkpoint: they decide alike.
+  const int signal = requested_signal();
+  std::array<double, 5> sums{own.loss, own.squares, signal == SIGINT ? 1.0 : 0.0,
+                             signal != 0 && signal != SIGINT ? 1.0 : 0.0, saver_.unfinished()};
+  sum_over_ranks(sums, /*ring=*/state_.mesh.sequence > 1 && !result.empty, result);
+  result.loss = sums[0] / denominator;  // of an empty step: no number
+  result.norm = result.empty ? result.loss : std::sqrt(sums[1]);
+  result.signal = sums[3] > 0 ? SIGTERM : sums[2] > 0 ? SIGINT : 0;
+  result.unfinished_saves = sums[4];
+  result.lr = learning_rate(run_.config.lr_scheduler, run_.config.optimizer.lr, run_.config.training.steps, step);
+  if (result.empty) {
+    skip_empty(step);
+    return result;
+  }
+  if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
+    handle_nonfinite(step, result);
+    return result;
+  }
+  skipped_in_a_row_ = 0;
+  if (loss_spike_.is_spike(result.loss)) result.loss_spike = loss_spike_.last_spike();
+  {
+    const Span update(track, "optimizer");
+    // The optimizer counts its own updates: a skipped step has left no trace in it.
+    state_.optimizer->update(result.lr, step - skipped_, clip_factor(result.norm, run_.config.optimizer.max_grad_norm));
+  }
+  const Span gather(track, "gather weights");
+  state_.reduction->gather_weights();
+  return result;
+}
+
+/// Collective: sums become those of all ranks, in rank order. The ring's load travels with them.
+void TrainingStep::sum_over_ranks(std::span<double> sums, bool ring, StepResult& result) {
+  std::vector<double> own(sums.begin(), sums.end());
+  if (ring) {
+    const RingLoad load = state_.model.take_ring_load();
+    result.ring_wait_seconds = load.forward.wait_seconds() + load.backward.wait_seconds();
+    append(own, load);
+  }
+  const std::vector<double> all = all_gather(world_, own, {"sum of loss and gradient norm"});
+  std::ranges::fill(sums, 0.0);
+  std::vector<std::span<const double>> loads;
+  for (std::span<const double> rest(all); !rest.empty(); rest = rest.subspan(own.size())) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += rest[i];
+    loads.push_back(rest.subspan(sums.size(), own.size() - sums.size()));
+  }
+  if (ring) result.ring = ring_report(state_.mesh, loads);
+}
+
+/// All ranks come here in the same step. The step counts, and so do its samples; weights and moments stay.
+void TrainingStep::skip_empty(std::int64_t step) {
+  ++skipped_;
+  const std::int64_t sequences = run_.config.training.global_batch_size;
+  log_(fmt::format(
+      "warning: step {}: {} a token to learn from (weights of 0, or documents of one token); skipped: "
+      "weights and moments stay as they are ({} so far)",
+      step, sequences == 1 ? "its sequence does not have" : fmt::format("none of its {} sequences has", sequences),
+      counted(skipped_, "skipped step")));
+}
+
+/// All ranks come here in the same step, since all have the same sums. Weights and moments are still those of the step
+/// before. Ends the run, or lets it go on without an update.
+void TrainingStep::handle_nonfinite(std::int64_t step, const StepResult& result) {
+  const TrainingConfig& training = run_.config.training;
+  const bool skips = training.on_nonfinite == OnNonfinite::skip;
+  ++skipped_;
+  ++skipped_in_a_row_;
+  if (skips && skipped_in_a_row_ <= training.max_skipped_steps) {
+    log_(fmt::format("warning: {}; skipped: weights and moments stay as they are ({} so far)",
+                     nonfinite_numbers(step, result.loss, result.norm), counted(skipped_, "skipped step")));
+    return;
+  }
+  NonfiniteStep known;
+  known.step = step;
+  known.loss = result.loss;
+  known.norm = result.norm;
+  known.in_a_row = skipped_in_a_row_;
+  if (skips) known.limit = training.max_skipped_steps;
+  known.updates = step - skipped_;
+  if (run_.start.source) known.checkpoint = run_.start.source->path;
+  saver_.finish();  // the state that it saves was good
+  const std::string own = nonfinite_weights(state_);
+  const auto bad = shared_error(world_, own.empty() ? std::nullopt : std::optional(Error(ExitCode::numeric, own)),
+                                {"weights that are no numbers"});
+  if (bad) known.bad_weights = bad->what();
+  known.samples = run_.sample_indices(step);
+  known.saved = saver_.what_is_saved();
+  throw Error(ExitCode::numeric, nonfinite_sentence(known));
+}
+
+}  // namespace ringtrain

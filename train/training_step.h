@@ -1,0 +1,63 @@
+// One step of training on one rank: batches, forward and backward, reduction, norm, clip, update; or the reason why
+// there is no update. The same code on every rank, and the same decisions: all that is decided from comes in one
+// message.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "train/checkpoint_saver.h"
+#include "train/engine/rank_state.h"
+#include "train/loss_spike.h"
+#include "train/ring_report.h"
+#include "train/run/run.h"
+
+namespace ringtrain {
+
+/// What all ranks know after a step.
+struct StepResult {
+  double loss = 0, norm = 0, lr = 0;
+  bool empty = false;            // no sequence has a target: nothing was computed
+  int signal = 0;                // SIGTERM or SIGINT, if any rank has seen one
+  std::string loss_spike;        // what the loss jumped to, and from what; empty: it did not
+  double unfinished_saves = 0;   // ranks that still write
+  double ring_wait_seconds = 0;  // of this rank
+  std::optional<RingReport> ring;
+};
+
+class TrainingStep {
+ public:
+  /// No communication. run, state (whose world it uses) and saver must outlive it. log is called on every rank.
+  TrainingStep(const Run& run, RankState& state, CheckpointSaver& saver, Log log);
+
+  /// Collective. Throws SharedError on all ranks if one of them cannot read its data, and Error(numeric) on all if loss
+  /// or norm are no numbers and the config does not let the run go on; a save under way is then finished first.
+  StepResult run(std::int64_t step);
+  /// Return the steps so far that made no update: empty ones, and those whose numbers were not finite.
+  std::int64_t skipped() const { return skipped_; }
+
+ private:
+  /// The sums of a step's loss (times its denominator) and of its squared gradients, of this rank.
+  struct OwnSums {
+    double loss = 0, squares = 0;
+  };
+  const Batch& load_batch(std::int64_t step, std::int64_t micro);
+  double load_batches(std::int64_t step);
+  OwnSums compute_gradients(std::int64_t step, double denominator);
+  void sum_over_ranks(std::span<double> sums, bool ring, StepResult& result);
+  void skip_empty(std::int64_t step);
+  void handle_nonfinite(std::int64_t step, const StepResult& result);
+
+  const Run& run_;
+  RankState& state_;
+  Communicator& world_;
+  CheckpointSaver& saver_;
+  const Log log_;
+  std::int64_t skipped_;               // this and the next: the same on every rank
+  std::int64_t skipped_in_a_row_ = 0;  // of them: with numbers that are not finite
+  LossSpike loss_spike_;
+};
+
+}  // namespace ringtrain
