@@ -20,6 +20,7 @@
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 #include "kernels/cuda/attention/hopper/common.cuh"
 #include "kernels/cuda/attention/hopper/tensor_map.h"
+#include "kernels/cuda/attention/hopper/tile_schedule.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/launch.cuh"
 
@@ -556,8 +557,6 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
   Context& context = stream.cuda();
   a.q = head_map(q, Plan::queries), a.dout = head_map(dout, Plan::queries), a.dq = head_map(dq, Plan::queries);
   a.k = head_map(k, key_tile), a.v = head_map(v, key_tile);
-  a.order = backward_order(shape.B, shape.H, shape.G, D, tile_count(a.keys, key_tile), a.queries.tokens,
-                           a.deterministic, context.multiprocessors());
   a.semaphore = semaphore_in(workspace, shape, a.queries.tokens, Plan::queries);
   if (a.deterministic) {
     prepare_semaphore(context, a.semaphore, shape, a.queries, a.keys, Plan::queries, key_tile);
@@ -580,6 +579,7 @@ void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
   a.lse = lse.as<float>(), a.delta = delta.as<float>();
   a.dk = dk.as<float>(), a.dv = dv.as<float>();
+  a.order = backward_order(shape, queries, keys, stream.cuda().multiprocessors());
   a.deterministic = shape.deterministic;
   a.hold_turn = choices().hold_turn;
   a.sums = choices().unread_sums ? Sums::added_unread : Sums::added;

@@ -11,6 +11,7 @@
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 #include "kernels/cuda/attention/hopper/common.cuh"
 #include "kernels/cuda/attention/hopper/tensor_map.h"
+#include "kernels/cuda/attention/hopper/tile_schedule.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace ringtrain::cuda::hopper {
@@ -377,14 +378,12 @@ __global__ void __launch_bounds__(ForwardPlan<D>::threads, 1)
 
 template <int D>
 void run_forward(Stream& stream, const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
-                 const AttentionShape& shape, ForwardArguments& a) {
+                 ForwardArguments& a) {
   using Plan = ForwardPlan<D>;
   Context& context = stream.cuda();
   a.q = head_map(q, Plan::queries);
   a.k = head_map(k, key_tile);
   a.v = head_map(v, key_tile);
-  a.order = forward_order(shape.B, shape.H, shape.G, D, tile_count(a.queries, Plan::queries), a.keys.tokens,
-                          context.multiprocessors());
   const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.count()));
   arm_waits(context);
   launch(context, forward_kernel<D>, dim3(blocks), dim3(Plan::threads), sizeof(ForwardShared<D>), a);
@@ -397,12 +396,13 @@ void forward(Stream& stream, const AttentionShape& shape, const ConstTensorView&
              const AttentionState& state, const AttentionPhase& phase, void* workspace) {
   ForwardArguments a{};
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
+  a.order = forward_order(shape, queries, keys, stream.cuda().multiprocessors());
   a.first = phase.init, a.last = phase.finalize;
   a.o = state.o.as<float>(), a.m = state.m.as<float>(), a.l = state.l.as<float>();
   if (phase.finalize) a.out = static_cast<__nv_bfloat16*>(phase.out.data), a.lse = phase.lse.as<float>();
   a.counter = static_cast<int*>(workspace);
   check(cudaMemsetAsync(a.counter, 0, sizeof(int), stream.cuda().stream()), "zeroing attention's tile counter");
-  shape.D == 64 ? run_forward<64>(stream, q, k, v, shape, a) : run_forward<128>(stream, q, k, v, shape, a);
+  shape.D == 64 ? run_forward<64>(stream, q, k, v, a) : run_forward<128>(stream, q, k, v, a);
 }
 
 }  // namespace ringtrain::cuda::hopper

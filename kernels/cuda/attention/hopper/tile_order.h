@@ -4,6 +4,9 @@
 // in sections, so that what a section reads stays in the L2 cache. A section's last tiles are short, so they even out
 // what its long ones left uneven, if there are enough of them: a last section of few tiles begins with its longest one
 // when most blocks are about to end.
+//
+// With few tiles a multiprocessor the short ones are too few. Then some of the tiles in the middle may come first
+// (tile_schedule.h).
 #pragma once
 
 #include <algorithm>
@@ -17,15 +20,19 @@ namespace ringtrain::cuda::hopper {
 /// section: tile by tile, and for each tile head by head.
 struct TileOrder {
   int tiles, all_heads, heads, wide;
+  /// Of the first `rotated` places the first `late` come last: a rotation to the left.
+  int rotated = 0, late = 0;
   struct Choice {
     int tile, head;
   };
   RINGTRAIN_HOST_DEVICE constexpr int count() const { return tiles * all_heads; }
   /// Returns the tile and the head of a work_index, 0 <= work_index < count().
   RINGTRAIN_HOST_DEVICE constexpr Choice operator[](int work_index) const {
+    int place = work_index;
+    if (work_index < rotated) place += work_index < rotated - late ? late : late - rotated;
     const int wide_tickets = wide * (heads + 1) * tiles;
-    const bool in_wide = work_index < wide_tickets;
-    const int width = in_wide ? heads + 1 : heads, rest = in_wide ? work_index : work_index - wide_tickets;
+    const bool in_wide = place < wide_tickets;
+    const int width = in_wide ? heads + 1 : heads, rest = in_wide ? place : place - wide_tickets;
     const int section = rest / (width * tiles), within = rest - section * width * tiles;
     const int first = section * width + (in_wide ? 0 : wide * (heads + 1));
     return {within / width, first + within % width};
@@ -51,29 +58,6 @@ constexpr int forward_query_tile(std::int64_t D) {
 }
 constexpr int backward_query_tile(std::int64_t D) {
   return D == 64 ? 128 : 64;
-}
-
-/// Returns how many heads of T tokens, each of `bytes_per_token`, the L2 cache holds at once, at least 1. cache_bytes
-/// is less than the 50 MiB of an H100, since outputs pass through as well; FlashAttention-3 takes the same figures.
-constexpr std::int64_t heads_in_cache(std::int64_t cache_bytes, std::int64_t T, std::int64_t bytes_per_token) {
-  return std::max<std::int64_t>(1, cache_bytes / std::max<std::int64_t>(1, T * bytes_per_token));
-}
-
-/// Returns forward's order: query tiles of B * H heads, which share the keys and values of G heads a sequence.
-constexpr TileOrder forward_order(std::int64_t B, std::int64_t H, std::int64_t G, std::int64_t D,
-                                  std::int64_t query_tiles, std::int64_t Tk, std::int64_t multiprocessors) {
-  constexpr std::int64_t cache_bytes = std::int64_t{32} << 20;
-  return tile_order(query_tiles, B * H, heads_in_cache(cache_bytes, Tk, 4 * D) * (H / G), multiprocessors);
-}
-
-/// Returns backward's order: key tiles of B * G heads. A tile reads queries, dout and dq of all H / G heads of its own.
-/// With turns (deterministic) a section has so many heads that few blocks work on the same one and wait for each other.
-constexpr TileOrder backward_order(std::int64_t B, std::int64_t H, std::int64_t G, std::int64_t D,
-                                   std::int64_t key_tiles, std::int64_t Tq, bool deterministic,
-                                   std::int64_t multiprocessors) {
-  constexpr std::int64_t cache_bytes = std::int64_t{40} << 20, apart = 32;
-  const std::int64_t cached = heads_in_cache(cache_bytes, Tq, 8 * D * (H / G));
-  return tile_order(key_tiles, B * G, deterministic ? std::max(cached, apart) : cached, multiprocessors);
 }
 
 }  // namespace ringtrain::cuda::hopper

@@ -1,0 +1,146 @@
+#include "kernels/cuda/attention/hopper/tile_schedule.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/attention/attention_mask.cuh"
+
+namespace ringtrain::cuda::hopper {
+
+namespace {
+
+/// Returns how many heads of T tokens, each of `bytes_per_token`, the L2 cache holds at once, at least 1. cache_bytes
+/// is less than the 50 MiB of an H100, since outputs pass through as well; FlashAttention-3 takes the same figures.
+std::int64_t heads_in_cache(std::int64_t cache_bytes, std::int64_t T, std::int64_t bytes_per_token) {
+  return std::max<std::int64_t>(1, cache_bytes / std::max<std::int64_t>(1, T * bytes_per_token));
+}
+
+/// Returns for each tile of `mine`, first to last, how many tiles of `other` it may see. Of one document.
+template <class SeenBy>
+std::vector<int> steps_of_tiles(const TokenMap& mine, int size, const TokenMap& other, int other_size,
+                                const SeenBy& seen_by) {
+  std::vector<int> steps;
+  const int tiles = tile_count(mine, size);
+  steps.reserve(static_cast<std::size_t>(tiles));
+  for (int number = 0; number < tiles; ++number) {
+    const PositionRange positions = seen_by(tile_at(mine, size, number).positions());
+    int seen = 0;
+    for (int segment = 0; segment < other.segments; ++segment) {
+      seen += tiles_seen(other, other_size, segment, positions, {0, other.tokens, true}).size();
+    }
+    steps.push_back(seen);
+  }
+  return steps;
+}
+
+/// Returns when the last tile is done if each multiprocessor takes the next one as soon as it is free.
+int simulated_time(const std::vector<int>& times, int multiprocessors) {
+  std::priority_queue<int, std::vector<int>, std::greater<>> ends(
+      std::greater<>{}, std::vector<int>(static_cast<std::size_t>(multiprocessors), 0));
+  int last = 0;
+  for (const int time : times) {
+    const int end = ends.top() + time;
+    ends.pop();
+    ends.push(end);
+    last = std::max(last, end);
+  }
+  return last;
+}
+
+struct Rotation {
+  int rotated = 0, late = 0;
+};
+
+/// Returns the rotation with which tiles that take `times` are done soonest. Ends within the first two tiles of each
+/// multiprocessor are tried, in sixteenths of one tile each, until the multiprocessors are busy for 99 % of the time.
+Rotation find_rotation(const std::vector<int>& times, int multiprocessors) {
+  const double work = std::accumulate(times.begin(), times.end(), 0.0);
+  const int step = std::max(1, multiprocessors / 16);
+  Rotation best;
+  int soonest = simulated_time(times, multiprocessors);
+  std::vector<int> rotated;
+  for (int end = 2 * step; end <= 2 * multiprocessors; end += step) {
+    for (int late = step; late < end; late += step) {
+      if (0.99 * soonest * multiprocessors <= work) return best;
+      rotated = times;
+      std::rotate(rotated.begin(), rotated.begin() + late, rotated.begin() + end);
+      const int time = simulated_time(rotated, multiprocessors);
+      if (time < soonest) soonest = time, best = {end, late};
+    }
+  }
+  return best;
+}
+
+/// Whether an order's tiles are too few to even out what long ones leave uneven, and enough that another order helps:
+/// from 2 tiles a multiprocessor to 5, with which the longest first loses 3 % at most. All heads are one section then
+/// (tile_order), so what the L2 cache holds stays the same. Of tiles that see documents only the device knows how long
+/// they take.
+bool may_rotate(const TileOrder& order, const TokenMap& queries, const TokenMap& keys, int multiprocessors) {
+  const bool documents = queries.documents != nullptr && keys.documents != nullptr;
+  return !documents && order.count() >= 2 * multiprocessors && order.count() < 5 * multiprocessors;
+}
+
+/// Returns `order`, rotated so that all multiprocessors end soonest. steps: of each of the order's tiles. A tile takes
+/// its steps, and one more for its beginning and end. Shapes met before are remembered, for all ranks.
+TileOrder with_rotation(TileOrder order, const std::vector<int>& steps, int multiprocessors) {
+  if (std::all_of(steps.begin(), steps.end(), [&](int of_tile) { return of_tile == steps.front(); })) return order;
+  std::vector<int> shape = steps;
+  shape.push_back(order.all_heads);
+  shape.push_back(multiprocessors);
+
+  static std::mutex mutex;
+  static std::map<std::vector<int>, Rotation> found;
+  constexpr std::size_t remembered = 1000;
+  const std::lock_guard lock(mutex);
+  if (found.size() >= remembered) found.clear();
+  const auto [at, is_new] = found.try_emplace(std::move(shape));
+  if (is_new) {
+    std::vector<int> times(static_cast<std::size_t>(order.count()));
+    for (int i = 0; i < order.count(); ++i) times[i] = steps[order[i].tile] + 1;
+    at->second = find_rotation(times, multiprocessors);
+  }
+  order.rotated = at->second.rotated, order.late = at->second.late;
+  return order;
+}
+
+}  // namespace
+
+TileOrder forward_order(const AttentionShape& shape, const AttentionTokens& queries, const AttentionTokens& keys,
+                        int multiprocessors) {
+  constexpr std::int64_t cache_bytes = std::int64_t{32} << 20;
+  const TokenMap mine = token_map(queries), other = token_map(keys);
+  const int tile = forward_query_tile(shape.D);
+  const std::int64_t cached = heads_in_cache(cache_bytes, other.tokens, 4 * shape.D) * (shape.H / shape.G);
+  const TileOrder order = tile_order(tile_count(mine, tile), shape.B * shape.H, cached, multiprocessors);
+  if (!may_rotate(order, mine, other, multiprocessors)) return order;
+  std::vector<int> steps = steps_of_tiles(
+      mine, tile, other, key_tile, [&](const PositionRange& positions) { return keys_seen_by(shape.mask, positions); });
+  std::reverse(steps.begin(), steps.end());
+  return with_rotation(order, steps, multiprocessors);
+}
+
+TileOrder backward_order(const AttentionShape& shape, const AttentionTokens& queries, const AttentionTokens& keys,
+                         int multiprocessors) {
+  // A tile reads queries, dout and dq of all H / G heads of its own. With turns a section has so many heads that few
+  // blocks work on the same one and wait for each other.
+  constexpr std::int64_t cache_bytes = std::int64_t{40} << 20, apart = 32;
+  const TokenMap mine = token_map(keys), other = token_map(queries);
+  const std::int64_t group = shape.H / shape.G;
+  const std::int64_t cached = heads_in_cache(cache_bytes, other.tokens, 8 * shape.D * group);
+  const TileOrder order = tile_order(tile_count(mine, key_tile), shape.B * shape.G,
+                                     shape.deterministic ? std::max(cached, apart) : cached, multiprocessors);
+  if (shape.deterministic || !may_rotate(order, other, mine, multiprocessors)) return order;
+  std::vector<int> steps =
+      steps_of_tiles(mine, key_tile, other, backward_query_tile(shape.D),
+                     [&](const PositionRange& positions) { return queries_that_see(shape.mask, positions); });
+  for (int& of_tile : steps) of_tile *= static_cast<int>(group);
+  return with_rotation(order, steps, multiprocessors);
+}
+
+}  // namespace ringtrain::cuda::hopper

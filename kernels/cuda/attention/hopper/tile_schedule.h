@@ -1,0 +1,24 @@
+// Which order the tiles of a call get on Hopper: sections of heads that the L2 cache holds, and a beginning with which
+// all multiprocessors end at about the same time. Host only; kernels read what comes of it (tile_order.h).
+//
+// Longest first leaves up to 10 % of the multiprocessors' time unused where each gets from 2 to 5 tiles of a causal
+// call: a long and a short tile add up to the same time on all of them, and what remains is too coarse to be spread. If
+// tiles of middle length come before the longest ones, the sums differ, and the last tiles fill the differences. Which
+// ones, the host finds by simulating the call, once for each shape, in some milliseconds.
+#pragma once
+
+#include "kernels/attention.h"
+#include "kernels/cuda/attention/hopper/tile_order.h"
+
+namespace ringtrain::cuda::hopper {
+
+/// Returns the order of forward's tiles of queries, over B * H heads. Tiles count from the last token downwards.
+TileOrder forward_order(const AttentionShape& shape, const AttentionTokens& queries, const AttentionTokens& keys,
+                        int multiprocessors);
+
+/// Returns the order of backward's tiles of keys, over B * G heads. Deterministic: the tiles of a head come in the
+/// order of their keys, in which they add to dq, so no block waits for one that comes after it.
+TileOrder backward_order(const AttentionShape& shape, const AttentionTokens& queries, const AttentionTokens& keys,
+                         int multiprocessors);
+
+}  // namespace ringtrain::cuda::hopper
