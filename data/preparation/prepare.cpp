@@ -69,7 +69,7 @@ class BatchEncoder {
       result.binary = true;
     } else {
       if (block.begins && options_.document_start) result.ids.push_back(*options_.document_start);
-      result.replaced = encoder.encode(block.text, result.ids, block.begins);
+      result.replaced = encoder.encode(block.text, result.ids, block.begins ? Preceding::nothing : Preceding::text);
       result.bytes = static_cast<std::int64_t>(block.text.size());
     }
     return result;
@@ -88,15 +88,15 @@ class BatchEncoder {
     const bool weighted = std::ranges::any_of(parts, [](const DocumentPart& part) { return part.weight != 1; });
     if (options_.document_start) result.ids.push_back(*options_.document_start);
     if (weighted) result.weights.assign(result.ids.size(), 0.0f);
-    bool begins = true;
+    Preceding preceding = Preceding::nothing;
     for (const DocumentPart& part : parts) {
       if (part.token) {
         result.ids.push_back(*part.token);
       } else {
-        result.replaced += encoder.encode(part.text, result.ids, begins);
+        result.replaced += encoder.encode(part.text, result.ids, preceding);
         result.bytes += static_cast<std::int64_t>(part.text.size());
       }
-      begins = false;
+      preceding = part.token ? Preceding::token : Preceding::text;
       if (weighted) result.weights.resize(result.ids.size(), part.weight);
     }
     result.empty = result.bytes == 0;

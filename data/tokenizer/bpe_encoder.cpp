@@ -12,7 +12,7 @@ constexpr std::string_view space_mark = "\xE2\x96\x81";        // U+2581
 constexpr std::size_t max_piece_bytes = std::size_t{4} << 20;  // merging takes some 20 bytes of memory for each
 }  // namespace
 
-std::int64_t BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids, bool begins) {
+std::int64_t BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids, Preceding preceding) {
   std::int64_t replaced = 0;
   const std::string_view whole = lossy_utf8(text, lossy_, &replaced);
   segments_.clear();
@@ -21,14 +21,14 @@ std::int64_t BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>
     if (segment.token >= 0) {
       ids.push_back(segment.token);
     } else {
-      encode_plain(segment.text, begins && segment.text.data() == whole.data(), ids);
+      encode_plain(segment.text, segment.text.data() == whole.data() ? preceding : Preceding::token, ids);
     }
   }
   return replaced;
 }
 
-void BpeEncoder::encode_plain(std::string_view text, bool first, std::vector<std::int32_t>& ids) {
-  const std::string_view normal = model_.normalise(text, first, normalised_);
+void BpeEncoder::encode_plain(std::string_view text, Preceding preceding, std::vector<std::int32_t>& ids) {
+  const std::string_view normal = model_.normalise(text, preceding, normalised_);
   inner_segments_.clear();
   model_.normalised_added.find(normal, parse_special_, inner_segments_);
   for (const TextSegment& segment : inner_segments_) {

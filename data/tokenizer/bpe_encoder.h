@@ -11,13 +11,13 @@ class BpeEncoder final : public Encoder {
  public:
   BpeEncoder(const BpeModel& model, SpecialTokens special)
       : model_(model), parse_special_(special == SpecialTokens::parse), merger_(model.merges) {}
-  std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, bool begins) override;
+  std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, Preceding preceding) override;
   /// Return the tokens of a piece, by merging alone: a view that the next call changes.
   std::span<const std::int32_t> merge_piece(std::string_view piece);
 
  private:
   /// A stretch between two added tokens.
-  void encode_plain(std::string_view text, bool first, std::vector<std::int32_t>& ids);
+  void encode_plain(std::string_view text, Preceding preceding, std::vector<std::int32_t>& ids);
   /// Normalised text: split into pieces.
   void encode_bytes(std::string_view text, std::vector<std::int32_t>& ids);
   void encode_characters(std::string_view text, std::vector<std::int32_t>& ids);

@@ -8,7 +8,7 @@ namespace {
 constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
 }
 
-std::string_view BpeModel::normalise(std::string_view text, bool first, std::string& storage) const {
+std::string_view BpeModel::normalise(std::string_view text, Preceding preceding, std::string& storage) const {
   if (spec.alphabet == BpeSpec::Alphabet::bytes) {
     if (spec.nfc && !is_plain_nfc(text)) {
       storage = to_nfc(text);
@@ -16,7 +16,8 @@ std::string_view BpeModel::normalise(std::string_view text, bool first, std::str
     }
     return text;
   }
-  const bool wanted = spec.prefix == BpeSpec::Prefix::always || (spec.prefix == BpeSpec::Prefix::first && first);
+  const bool wanted = (spec.prefix != BpeSpec::Prefix::never && preceding == Preceding::nothing) ||
+                      (spec.prefix == BpeSpec::Prefix::always && preceding == Preceding::token);
   const bool there = text.starts_with(' ') || text.starts_with(space_mark);
   std::string result;
   result.reserve(text.size() + text.size() / 2 + space_mark.size());

@@ -12,6 +12,7 @@
 
 #include "data/tokenizer/bpe_spec.h"
 #include "data/tokenizer/splitter.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/whole_pieces.h"
 
 namespace ringtrain {
@@ -28,9 +29,8 @@ struct BpeModel {
   std::vector<std::unique_ptr<Splitter>> splitters;
   std::unordered_set<char32_t> before_space;  // code points that some token holds before a U+2581
 
-  /// Return the normalised form of a stretch of well-formed text: a view of it, or of storage. first: a document starts
-  /// with it.
-  std::string_view normalise(std::string_view text, bool first, std::string& storage) const;
+  /// Return the normalised form of a stretch of well-formed text: a view of it, or of storage.
+  std::string_view normalise(std::string_view text, Preceding preceding, std::string& storage) const;
 };
 
 }  // namespace ringtrain

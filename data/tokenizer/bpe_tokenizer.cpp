@@ -39,7 +39,7 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
     if (token.normalized) {
       std::string storage;
       AddedToken changed = token;
-      changed.content = model_.normalise(token.content, true, storage);
+      changed.content = model_.normalise(token.content, Preceding::nothing, storage);
       normalised.push_back(std::move(changed));
     } else {
       raw.push_back(token);

@@ -9,7 +9,7 @@ namespace {
 
 class ByteEncoder final : public Encoder {
  public:
-  std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, bool) override {
+  std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, Preceding) override {
     const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
     ids.insert(ids.end(), bytes, bytes + text.size());
     return 0;

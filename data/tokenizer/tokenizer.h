@@ -14,16 +14,18 @@ namespace ringtrain {
 
 /// What "<|endoftext|>" within a text is: its letters, or the token.
 enum class SpecialTokens { text, parse };
+/// What stands before a text: nothing (it starts a document), a special token, or text that find_cut() cut off.
+enum class Preceding { nothing, token, text };
 
 /// Used by one thread; the tokenizer must outlive it.
 class Encoder {
  public:
   virtual ~Encoder() = default;
-  /// Appends the ids of text. begins: it is the start of a document, before which some tokenizers see a space; false
-  /// for what follows a find_cut(). Ill-formed UTF-8 is replaced by U+FFFD, one for each maximal subpart, but by the
-  /// byte tokenizer, which keeps all bytes. Return how many were replaced. Throws Error(data) if a pattern gives up, or
-  /// for a piece that would need too much memory.
-  virtual std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, bool begins = true) = 0;
+  /// Appends the ids of text. Some tokenizers put a space before it, depending on what precedes it. Ill-formed UTF-8 is
+  /// replaced by U+FFFD, one for each maximal subpart, but by the byte tokenizer, which keeps all bytes. Return how
+  /// many were replaced. Throws Error(data) if a pattern gives up, or for a piece that would need too much memory.
+  virtual std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids,
+                              Preceding preceding = Preceding::nothing) = 0;
 };
 
 class Tokenizer {

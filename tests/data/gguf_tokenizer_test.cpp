@@ -1,53 +1,20 @@
 // Tokenizers inside GGUF files: the ids that the reference programs gave for the same tokens and merges
 // (tests/tokenizers/make_tiny.py), and one sentence for each that cannot be read.
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "data/tokenizer/formats/gguf_tokenizer.h"
 #include "data/tokenizer/tokenizer.h"
 #include "tests/data/data_fixture.h"
+#include "tests/support/gguf_metadata.h"
 
 namespace ringtrain {
 namespace {
 
 using nlohmann::json;
 
-template <class T>
-std::string bytes_of(T value) {
-  std::string bytes(sizeof value, '\0');
-  std::memcpy(bytes.data(), &value, sizeof value);
-  return bytes;
-}
-std::string text(const std::string& value) {
-  return bytes_of(std::uint64_t{value.size()}) + value;
-}
-
-/// A GGUF file of metadata alone: keys, and their values with types.
-class Metadata {
- public:
-  void put(const std::string& key, const std::string& value) { values_[key] = bytes_of(8U) + text(value); }
-  void put(const std::string& key, std::uint32_t value) { values_[key] = bytes_of(4U) + bytes_of(value); }
-  void put(const std::string& key, const std::vector<std::string>& list) {
-    values_[key] = bytes_of(9U) + bytes_of(8U) + bytes_of(std::uint64_t{list.size()});
-    for (const std::string& value : list) values_[key] += text(value);
-  }
-  template <class T>
-  void put_numbers(const std::string& key, std::uint32_t type, const std::vector<T>& list) {
-    values_[key] = bytes_of(9U) + bytes_of(type) + bytes_of(std::uint64_t{list.size()});
-    for (const T value : list) values_[key] += bytes_of(value);
-  }
-  void remove(const std::string& key) { values_.erase(key); }
-  void write(const std::string& path) const {
-    std::string file = "GGUF" + bytes_of(3U) + bytes_of(std::uint64_t{0}) + bytes_of(std::uint64_t{values_.size()});
-    for (const auto& [key, value] : values_) file += text(key) + value;
-    file.resize((file.size() + 31) / 32 * 32);
-    std::ofstream(path, std::ios::binary) << file;
-  }
-
- private:
-  std::map<std::string, std::string> values_;
-};
+using Metadata = testing::GgufMetadata;
 
 class GgufTokenizer : public DataTest {
  protected:
@@ -145,6 +112,48 @@ TEST_F(GgufTokenizer, HasTheIdentityOfTheTokenizerJsonThatItWasMadeOf) {
   EXPECT_EQ(load(pieces())->end_of_document(), 2);
 }
 
+TEST_F(GgufTokenizer, GoesOutAsATokenizerJsonOfTheSameIdentity) {
+  const json golden = tiny_json("golden.json");
+  for (const bool space_in_front : {true, false}) {
+    Metadata metadata = pieces();
+    if (!space_in_front) metadata.put_truth("tokenizer.ggml.add_space_prefix", false);
+    const auto inside = load(metadata);
+    const json file = gguf_tokenizer_json(GgufFile::open(at("model.gguf")));
+    text("out/tokenizer.json", file.dump());
+    const auto outside = load_tokenizer(at("out"));
+    EXPECT_EQ(outside->identity(), inside->identity());
+    EXPECT_EQ(read_tokenizer_identity(at("model.gguf")), inside->identity());
+    EXPECT_EQ(load_tokenizer(tiny("sentencepiece.model"))->identity() == inside->identity(), space_in_front);
+    EXPECT_EQ(file["decoder"]["decoders"].back()["type"], space_in_front ? "Strip" : "Fuse");
+    EXPECT_EQ(file["post_processor"], nullptr);
+    for (const json& one : golden["texts"]) {
+      const std::vector<std::int32_t> ids = inside->encode(one.get<std::string>());
+      EXPECT_EQ(outside->encode(one.get<std::string>()), ids) << one;
+      EXPECT_EQ(outside->decode(ids), inside->decode(ids)) << one;
+    }
+  }
+  const auto inside = load(byte_level("smollm"));
+  text("out/tokenizer.json", gguf_tokenizer_json(GgufFile::open(at("model.gguf"))).dump());
+  EXPECT_EQ(load_tokenizer(at("out"))->identity(), inside->identity());
+}
+
+TEST_F(GgufTokenizer, TheTokensAtTheEndsOfATextGoOutAsThePostProcessor) {
+  Metadata metadata = pieces();
+  metadata.put("tokenizer.ggml.bos_token_id", 1U);
+  metadata.put_truth("tokenizer.ggml.add_bos_token", true);
+  metadata.put_truth("tokenizer.ggml.add_eos_token", false);
+  const std::string identity = load(metadata)->identity();
+  const json file = gguf_tokenizer_json(GgufFile::open(at("model.gguf")));
+  const json text_a{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, text_b{{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
+  const auto begin = [](int type) { return json{{"SpecialToken", {{"id", "<s>"}, {"type_id", type}}}}; };
+  EXPECT_EQ(file["post_processor"],
+            json({{"type", "TemplateProcessing"},
+                  {"single", {begin(0), text_a}},
+                  {"pair", {begin(0), text_a, begin(1), text_b}},
+                  {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {1}}, {"tokens", {"<s>"}}}}}}}));
+  EXPECT_EQ(load(pieces())->identity(), identity);  // it changes no ids of a text
+}
+
 TEST_F(GgufTokenizer, OneSentenceForEachThatCannotBeRead) {
   expect_refused(byte_level("a-pattern-of-tomorrow"), "tokenizer.ggml.pre is \"a-pattern-of-tomorrow\"");
   Metadata broken = byte_level("gpt-2");
@@ -167,6 +176,13 @@ TEST_F(GgufTokenizer, OneSentenceForEachThatCannotBeRead) {
   broken = pieces();
   broken.remove("tokenizer.ggml.scores");
   expect_refused(broken, "no key tokenizer.ggml.scores");
+  broken = pieces();
+  broken.put_truth("tokenizer.ggml.remove_extra_whitespaces", true);
+  expect_refused(broken, "key tokenizer.ggml.remove_extra_whitespaces is true");
+  broken.put_truth("tokenizer.ggml.remove_extra_whitespaces", false);
+  EXPECT_EQ(load(broken)->identity(), load(pieces())->identity());
+  broken.put_numbers("tokenizer.ggml.precompiled_charsmap", 0, std::vector<std::uint8_t>{1, 2});
+  expect_refused(broken, "key tokenizer.ggml.precompiled_charsmap is a table");
 }
 
 }  // namespace

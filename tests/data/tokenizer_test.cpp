@@ -178,7 +178,7 @@ TEST_F(TokenizerTest, CutsChangeNoIds) {
     text += "It's line " + std::to_string(i * 7919) +
             " of caf\u00e9s,\n\u4e2d\u6587\u3002\n\tfoo(bar)  and  more\n\n\nwords \u00e0 la e\u0301t\u00e9 ";
   }
-  for (const char* name : {"byte_level.json", "sentencepiece.model"}) {
+  for (const char* name : {"byte_level.json", "sentencepiece.model", "sentencepiece.json"}) {
     const auto tokenizer = load_tokenizer(tiny(name));
     const std::vector<std::int32_t> whole = tokenizer->encode(text);
     const auto encoder = tokenizer->make_encoder(SpecialTokens::text);
@@ -188,12 +188,31 @@ TEST_F(TokenizerTest, CutsChangeNoIds) {
       if (cut == 0) continue;
       ++cuts;
       std::vector<std::int32_t> ids;
-      encoder->encode(std::string_view(text).substr(0, cut), ids, true);
-      encoder->encode(std::string_view(text).substr(cut), ids, false);
+      encoder->encode(std::string_view(text).substr(0, cut), ids, Preceding::nothing);
+      encoder->encode(std::string_view(text).substr(cut), ids, Preceding::text);
       ASSERT_EQ(ids, whole) << name << " cut at " << cut;
     }
     EXPECT_GT(cuts, 100) << name;
   }
+}
+
+TEST_F(TokenizerTest, WhatPrecedesATextSaysWhetherItGetsASpace) {
+  json file = tiny_json("sentencepiece.json");
+  const auto first_text = [&](const Tokenizer& tokenizer, Preceding preceding) {
+    std::vector<std::int32_t> ids;
+    tokenizer.make_encoder(SpecialTokens::text)->encode("a", ids, preceding);
+    return tokenizer.token_text(ids.at(0));
+  };
+  const auto always = load(file);
+  EXPECT_EQ(first_text(*always, Preceding::nothing)[0], ' ');
+  EXPECT_EQ(first_text(*always, Preceding::token)[0], ' ');
+  EXPECT_EQ(first_text(*always, Preceding::text), "a");
+  file["normalizer"] = nullptr;
+  file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}};
+  const auto first = load(file);
+  EXPECT_EQ(first_text(*first, Preceding::nothing)[0], ' ');
+  EXPECT_EQ(first_text(*first, Preceding::token), "a");
+  EXPECT_EQ(first_text(*first, Preceding::text), "a");
 }
 
 TEST_F(TokenizerTest, AddedTokensKeepToTheirRules) {

@@ -132,6 +132,15 @@ def unpack(path):
         at += 4 + size
 
 
+def unpack_texts(path):
+    data = path.read_bytes()
+    at = 0
+    while at < len(data):
+        size = struct.unpack_from("<I", data, at)[0]
+        yield data[at + 4:at + 4 + size].decode("utf-8")
+        at += 4 + size
+
+
 def compare(name, path, groups, folder):
     """Prints what differs. Returns the number of texts that do."""
     reference = oracle(name, path)

@@ -10,6 +10,7 @@
 
 #include "framework/storage/stored_tensor.h"
 #include "train/models/model_source.h"
+#include "train/models/model_tokenizer.h"
 
 namespace ringtrain {
 
@@ -21,10 +22,10 @@ struct ExportOptions {
 };
 
 struct ExportSummary {
-  std::int64_t parameters = 0;       // tied ones once
-  std::int64_t bytes = 0;            // of tensors
-  std::vector<std::string> files;    // of weights, in order
-  std::vector<std::string> carried;  // from `like`
+  std::int64_t parameters = 0;     // tied ones once
+  std::int64_t bytes = 0;          // of tensors
+  std::vector<std::string> files;  // of weights, in order
+  CarriedTokenizer carried;        // from `like`
 };
 
 /// Writes the folder. Throws Error: usage (output exists, cannot be written, or no class of transformers is this

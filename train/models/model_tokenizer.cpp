@@ -31,29 +31,36 @@ std::vector<std::string> copy_files(const std::string& from, const std::string& 
 }
 
 /// Writes what a GGUF file says of its tokenizer as the files of a folder.
-std::vector<std::string> write_files(const GgufFile& file, const std::string& to, ExitCode code) {
-  std::optional<nlohmann::json> tokenizer;
+CarriedTokenizer write_files(const GgufFile& file, const std::string& to, ExitCode code) {
+  CarriedTokenizer result;
+  nlohmann::json tokenizer;
   try {
+    if (!file.text("tokenizer.ggml.model")) return result;
     tokenizer = gguf_tokenizer_json(file);
-  } catch (const Error&) {  // the file has none, or one that nobody here knows: weights go without
+  } catch (const Error& error) {  // weights go without
+    result.remark = fmt::format("the tokenizer does not go along: {}", error.what());
+    return result;
   }
-  if (!tokenizer) return {};
   const std::vector<std::string>& tokens = *file.texts("tokenizer.ggml.tokens");
-  nlohmann::json config{{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  // The class that takes tokenizer.json as it is, and text after decoding as it comes.
+  nlohmann::json config{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   for (const char* role : {"bos", "eos"}) {
     const auto id = file.integer(fmt::format("tokenizer.ggml.{}_token_id", role));
     if (id && *id >= 0 && *id < std::ssize(tokens)) {
       config[fmt::format("{}_token", role)] = tokens[static_cast<std::size_t>(*id)];
     }
   }
+  if (const nlohmann::json& unknown = tokenizer["model"]["unk_token"]; unknown.is_string()) {
+    config["unk_token"] = unknown;
+  }
   const auto write = [&](const std::string& name, const std::string& content) {
     write_file(to + "/" + name, content, code);
-    return name;
+    result.files.push_back(name);
   };
-  std::vector<std::string> names{write("tokenizer.json", tokenizer->dump() + "\n"),
-                                 write("tokenizer_config.json", config.dump(2) + "\n")};
-  if (const auto chat = file.text("tokenizer.chat_template")) names.push_back(write("chat_template.jinja", *chat));
-  return names;
+  write("tokenizer.json", tokenizer.dump() + "\n");
+  write("tokenizer_config.json", config.dump(2) + "\n");
+  if (const auto chat = file.text("tokenizer.chat_template")) write("chat_template.jinja", *chat);
+  return result;
 }
 
 /// Returns the hash of the tokenizer that a model from elsewhere brings along, "" if it brings none. Sets *remark where
@@ -94,20 +101,21 @@ void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, cons
        source.path, path, hash, tokenizer.identity());
 }
 
-std::vector<std::string> carry_tokenizer(const std::string& from, const std::string& to, ExitCode code) {
+CarriedTokenizer carry_tokenizer(const std::string& from, const std::string& to, ExitCode code) {
   if (from.empty()) return {};
-  if (is_directory(from, code)) return copy_files(from, to, code);
+  if (is_directory(from, code)) return {.files = copy_files(from, to, code), .remark = {}};
   return write_files(GgufFile::open(from), to, code);
 }
 
-void keep_tokenizer(const ModelSource& source, const std::string& run_folder) {
+std::optional<std::string> keep_tokenizer(const ModelSource& source, const std::string& run_folder) {
   const std::string folder = ModelSource::tokenizer_folder(run_folder);
-  if (source.tokenizer.empty() || path_exists(folder)) return;
+  if (source.tokenizer.empty() || path_exists(folder)) return std::nullopt;
   const std::string partial = make_unique_directory(folder, "partial", ExitCode::usage);
   try {
-    if (carry_tokenizer(source.tokenizer, partial, ExitCode::usage).empty()) {
+    const CarriedTokenizer carried = carry_tokenizer(source.tokenizer, partial, ExitCode::usage);
+    if (carried.files.empty()) {
       remove_tree(partial, ExitCode::usage);
-      return;
+      return carried.remark;
     }
     sync_directory(partial, ExitCode::usage);
     rename_to_new(partial, folder, ExitCode::usage);
@@ -115,6 +123,7 @@ void keep_tokenizer(const ModelSource& source, const std::string& run_folder) {
     remove_tree(partial, ExitCode::usage);
     throw;
   }
+  return std::nullopt;
 }
 
 }  // namespace ringtrain

@@ -21,12 +21,17 @@ std::optional<std::string> check_tokens(const ModelSource& source, const TokenFi
 /// far as the run says it. Anything goes with a model from elsewhere.
 void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, const std::string& path);
 
-/// Copies tokenizer, generation_config.json and chat template from a folder, or out of a GGUF file (byte-level BPE),
-/// into a folder that exists. Returns the names of the files. Throws Error(code) if one cannot be read or written.
-std::vector<std::string> carry_tokenizer(const std::string& from, const std::string& to, ExitCode code);
+struct CarriedTokenizer {
+  std::vector<std::string> files;     // names
+  std::optional<std::string> remark;  // why that of a GGUF file does not go along
+};
 
-/// Keeps the tokenizer of the model that a run begins with in the run's folder, unless it is there already. Throws
-/// Error(usage).
-void keep_tokenizer(const ModelSource& source, const std::string& run_folder);
+/// Copies tokenizer, generation_config.json and chat template from a folder, or out of a GGUF file, into a folder that
+/// exists. Throws Error(code) if a file cannot be read or written.
+CarriedTokenizer carry_tokenizer(const std::string& from, const std::string& to, ExitCode code);
+
+/// Keeps the tokenizer of the model that a run begins with in the run's folder, unless it is there already. Returns a
+/// sentence if that of a GGUF file cannot be kept. Throws Error(usage).
+std::optional<std::string> keep_tokenizer(const ModelSource& source, const std::string& run_folder);
 
 }  // namespace ringtrain

