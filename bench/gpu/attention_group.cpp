@@ -126,46 +126,52 @@ std::vector<AttentionSize> sizes(const Settings& settings) {
   return all;
 }
 
-/// Hopper's kernels with each of their choices made the other way, beside the build's: over their rate.
-void compare_choices(Results& results, const AttentionSize& size, Stream& stream, const Repeat& repeat,
-                     AttentionProblem& problem) {
+/// A choice of Hopper's kernels, and a call that it changes.
+struct ChosenCall {
+  const char* choice_name;
+  bool cuda::hopper::Choices::*choice;
+  const char* name;
+  std::function<void(int)> run;
+};
+
+/// The call with the choice made the other way, beside the build's: over its rate.
+void compare_choice(Results& results, const AttentionSize& size, Stream& stream, const Repeat& repeat,
+                    const ChosenCall& call) {
   using cuda::hopper::choices;
   using cuda::hopper::Choices;
-  struct Choice {
-    const char* name;
-    bool Choices::*choice;
-  };
-  struct Call {
-    const char* name;
-    std::function<void(int)> run;
-  };
   struct Restore {
     ~Restore() { choices() = Choices{}; }
   } const restore;
-  const auto compare = [&](const Choice& choice, const Call& call) {
-    const auto time = [&] { return time_on_stream(stream, repeat, call.run).median; };
-    choices() = Choices{};
-    const bool chosen = choices().*choice.choice;
-    const double with = time();
-    choices().*choice.choice = !chosen;
-    const double other = time();
-    results.add({.group = "attention",
-                 .name = fmt::format("{}, {}: {} over {}", call.name, choice.name, chosen, !chosen),
-                 .value = other / with,
-                 .unit = "of its rate",
-                 .parameters = size.parameters(),
-                 .note = fmt::format("{:.3f} ms, {:.3f}", with * 1e3, other * 1e3)});
-  };
-  const Call forward{"forward", [&](int i) { problem.forward(i); }};
-  const Call backward{"backward", [&](int i) { problem.backward(i, false); }};
-  const Call added{"backward, dk and dv added", [&](int i) { problem.backward(i, false, /*accumulate=*/true); }};
-  compare({"hold_turn", &Choices::hold_turn},
-          {"backward, deterministic", [&](int i) { problem.backward(i, /*deterministic=*/true); }});
-  compare({"early_scores", &Choices::early_scores}, backward);
-  compare({"stored_sums", &Choices::stored_sums}, backward);
-  compare({"unread_sums", &Choices::unread_sums}, added);
-  compare({"cache_hints", &Choices::cache_hints}, backward);
-  compare({"cache_hints", &Choices::cache_hints}, forward);
+  const auto time = [&] { return time_on_stream(stream, repeat, call.run).median; };
+  choices() = Choices{};
+  const bool chosen = choices().*call.choice;
+  const double with = time();
+  choices().*call.choice = !chosen;
+  const double other = time();
+  results.add({.group = "attention",
+               .name = fmt::format("{}, {}: {} over {}", call.name, call.choice_name, chosen, !chosen),
+               .value = other / with,
+               .unit = "of its rate",
+               .parameters = size.parameters(),
+               .note = fmt::format("{:.3f} ms, {:.3f}", with * 1e3, other * 1e3)});
+}
+
+/// All choices that change a call of many tiles.
+void compare_choices(Results& results, const AttentionSize& size, Stream& stream, const Repeat& repeat,
+                     AttentionProblem& problem) {
+  using cuda::hopper::Choices;
+  const auto forward = [&](int i) { problem.forward(i); };
+  const auto backward = [&](int i) { problem.backward(i, false); };
+  const auto in_turns = [&](int i) { problem.backward(i, /*deterministic=*/true); };
+  const auto added = [&](int i) { problem.backward(i, false, /*accumulate=*/true); };
+  for (const ChosenCall& call : {ChosenCall{"hold_turn", &Choices::hold_turn, "backward, deterministic", in_turns},
+                                 {"early_scores", &Choices::early_scores, "backward", backward},
+                                 {"stored_sums", &Choices::stored_sums, "backward", backward},
+                                 {"unread_sums", &Choices::unread_sums, "backward, dk and dv added", added},
+                                 {"cache_hints", &Choices::cache_hints, "backward", backward},
+                                 {"cache_hints", &Choices::cache_hints, "forward", forward}}) {
+    compare_choice(results, size, stream, repeat, call);
+  }
 }
 
 }  // namespace
@@ -177,6 +183,8 @@ void attention_group(Results& results, const Settings& settings) {
   Stream& stream = device.stream();
   RandomValues random(allocator, stream, DType::bfloat16, 1, settings.tiny ? 4096 : 1 << 22);
   const Repeat repeat = settings.tiny ? Repeat{1, 2} : Repeat{3, settings.quick ? 10 : 15};
+  const bool hopper =
+      stream.cuda().compute_capability() == 90 && std::getenv("RINGTRAIN_PORTABLE_ATTENTION") == nullptr;
   for (const AttentionSize& size : sizes(settings)) {
     AttentionProblem problem(size, allocator, stream, random);
     const auto report = [&](const char* name, double flops, const Times& times) {
@@ -205,10 +213,16 @@ void attention_group(Results& results, const Settings& settings) {
                  .parameters = size.parameters(),
                  .note = ""});
     const bool judged = settings.tiny || (size.causal && size.S >= 8192);
-    if (judged && stream.cuda().compute_capability() == 90 && std::getenv("RINGTRAIN_PORTABLE_ATTENTION") == nullptr) {
-      compare_choices(results, size, stream, repeat, problem);
-    }
+    if (judged && hopper) compare_choices(results, size, stream, repeat, problem);
   }
+  if (!hopper) return;
+  // Of three tiles a multiprocessor, whose order counts.
+  const AttentionSize few_tiles =
+      settings.tiny ? AttentionSize{160, 8, 8, 128, true} : AttentionSize{6144, 16, 8, 128, true};
+  AttentionProblem problem(few_tiles, allocator, stream, random);
+  compare_choice(
+      results, few_tiles, stream, repeat,
+      {"rotated_tiles", &cuda::hopper::Choices::rotated_tiles, "backward", [&](int i) { problem.backward(i, false); }});
 }
 
 }  // namespace ringtrain::bench

@@ -2,6 +2,7 @@
 // against the double references over masks, lengths, groups and shards; the ends of a state; the same bits in every
 // run. Its tiles are larger than the portable path's, so lengths go over their edges: 128 keys, 64, 128 or 192 queries.
 #include "kernels/cuda/attention/hopper/choices.h"
+#include "kernels/cuda/attention/hopper/tile_schedule.h"
 #include "tests/kernels/cuda/gpu_attention.h"
 #include "tests/support/gpu.h"
 
@@ -167,7 +168,7 @@ TEST_P(HopperAttention, EveryChoiceGivesTheSameBits) {
     ~Restore() { cuda::hopper::choices() = Choices{}; }
   } const restore;
   for (bool Choices::*choice : {&Choices::hold_turn, &Choices::early_scores, &Choices::unread_sums,
-                                &Choices::stored_sums, &Choices::cache_hints}) {
+                                &Choices::stored_sums, &Choices::rotated_tiles, &Choices::cache_hints}) {
     for (const Case& c : {whole("causal", shape(1, 2, 1), 400), whole("documents", shape(1, 2, 2, false), 330, 70),
                           whole("a single step", shape(1, 1, 1), 30),
                           Case{"keys that no query sees", shape(2, 2, 1), {{0, 1, 100}}, {{{0, 1, 400}}}, 0}}) {
@@ -215,6 +216,29 @@ TEST_P(HopperAttention, DefaultModeGivesTheSameValues) {
   c.shape.deterministic = false;
   check(gpu, c, DType::bfloat16);
 }
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+/// Where each multiprocessor gets few tiles, those of middle length come first.
+TEST_P(HopperAttention, FewTilesInAnotherOrderGiveTheSameValues) {
+  using cuda::hopper::choices;
+  constexpr int multiprocessors = 4;
+  cuda_emulator::set_devices({1, 90, multiprocessors, std::size_t{1} << 30});
+  Gpu gpu;
+  Case c = whole("few tiles", shape(1, 3, 3), GetParam() == 64 ? 550 : 380);
+  c.shape.deterministic = false;
+  const AttentionTokens tokens{c.queries, {}};
+  ASSERT_GT(cuda::hopper::forward_order(c.shape, tokens, tokens, multiprocessors).rotated, 0);
+  ASSERT_GT(cuda::hopper::backward_order(c.shape, tokens, tokens, multiprocessors).rotated, 0);
+  check(gpu, c, DType::bfloat16);
+  const Outputs rotated = run(gpu, c, DType::bfloat16);
+  choices().rotated_tiles = false;
+  const Outputs plain = run(gpu, c, DType::bfloat16);
+  choices().rotated_tiles = true;
+  expect_same(rotated.out, plain.out, "out");
+  expect_same(rotated.dk[0], plain.dk[0], "dk");
+  expect_same(rotated.dv[0], plain.dv[0], "dv");
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(Heads, HopperAttention, ::testing::Values(64, 128),
                          [](const auto& one) { return "Of" + std::to_string(one.param); });

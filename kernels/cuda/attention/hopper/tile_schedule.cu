@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention/attention_mask.cuh"
+#include "kernels/cuda/attention/hopper/choices.h"
 
 namespace ringtrain::cuda::hopper {
 
@@ -83,7 +84,8 @@ Rotation find_rotation(const std::vector<int>& times, int multiprocessors) {
 /// they take.
 bool may_rotate(const TileOrder& order, const TokenMap& queries, const TokenMap& keys, int multiprocessors) {
   const bool documents = queries.documents != nullptr && keys.documents != nullptr;
-  return !documents && order.count() >= 2 * multiprocessors && order.count() < 5 * multiprocessors;
+  return choices().rotated_tiles && !documents && order.count() >= 2 * multiprocessors &&
+         order.count() < 5 * multiprocessors;
 }
 
 /// Returns `order`, rotated so that all multiprocessors end soonest. steps: of each of the order's tiles. A tile takes
