@@ -76,7 +76,7 @@ class Tokens {
 
 /// Return "gpt2" or "llama". Throws Error(data) for any other kind of tokenizer, and where there is none.
 std::string checked_model_of(const GgufFile& file) {
-  const std::string model = file.text("tokenizer.ggml.model").value_or("");
+  std::string model = file.text("tokenizer.ggml.model").value_or("");
   if (model == "gpt2" || model == "llama") return model;
   fail(ExitCode::data, "{}: {}; name a tokenizer's file", file.path(),
        model.empty()
