@@ -66,6 +66,9 @@ def main():
          eos_token_id=len(letters) - 1)
     gguf("gguf_pieces", ["?", "\u2581", "a", "\u2581a", "<0x0A>", "<s>"], [2, 1, 1, 1, 6, 3], model="llama",
          scores=[0.0, -1.0, -2.0, -0.5, 0.0, 0.0], add_space_prefix=True)
+    gguf("gguf_pieces_out", ["<unk>", "\u2581", "a", "b", "\u2581a", "\u2581\u2581", "\u2581\u2581\u2581", "ab", "<s>"],
+         [2, 1, 1, 1, 1, 1, 1, 1, 3], model="llama", scores=[0.0, -8.0, -8.0, -8.0, -0.5, -9.0, -9.0, -1.0, 0.0],
+         bos_token_id=8, add_bos_token=True)
     (corpus / "tokenizer" / "pieces").write_bytes((tiny / "sentencepiece.model").read_bytes())
     lines = b'{"text": "one\\u00e9"}\r\n\n{"messages": [{"role": "user", "content": "a"}]}\n{"text": 1}\n[]\n{"text": "b"}'
     (corpus / "json_lines" / "plain").write_bytes(lines)
