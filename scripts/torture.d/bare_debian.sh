@@ -9,16 +9,19 @@ fi
 
 unmount() {
   local path
-  for path in dev sys proc; do
-    if mountpoint --quiet "$root/$path"; then umount --recursive "$root/$path"; fi
+  for path in /dev /sys /proc ''; do
+    if mountpoint --quiet "$root$path"; then umount --recursive --lazy "$root$path"; fi
   done
 }
 if [ ! -e "$root/usr/bin/apt-get" ]; then debootstrap --variant=minbase --include=ca-certificates bookworm "$root"; fi
 trap unmount EXIT
+# Its root is a mount of its own: the tests of two hosts make network namespaces, whose tool wants one.
+mountpoint --quiet "$root" || mount --bind "$root" "$root"
 mountpoint --quiet "$root/proc" || mount -t proc proc "$root/proc"
 mountpoint --quiet "$root/sys" || mount -t sysfs sysfs "$root/sys"
 mountpoint --quiet "$root/dev" || mount --rbind --make-rslave /dev "$root/dev"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+cp /etc/hosts "$root/etc/hosts"  # without it MPI looks for localhost for seconds at every start
 rm -rf --one-file-system "$root/root/ringtrain"
 git clone --quiet . "$root/root/ringtrain"
 
