@@ -1,36 +1,64 @@
 # shellcheck shell=bash
-# the README's scripts and a build of the benchmarks, from a fresh clone in a bare Debian 12 (root, network; an hour)
+# every script of the README and docs, each in a bare Debian 12 that has git and nothing else (root, network; an hour)
 # RINGTRAIN_BARE_ROOT names its folder (default: build/bare-debian); one that is there already is used again.
-root=${RINGTRAIN_BARE_ROOT:-$PWD/build/bare-debian}
+pristine=${RINGTRAIN_BARE_ROOT:-$PWD/build/bare-debian}
 if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
   say "SKIPPED: a bare Debian needs root and debootstrap (apt-get install debootstrap)"
   exit 0
 fi
+if [ ! -e "$pristine/usr/bin/apt-get" ]; then
+  debootstrap --variant=minbase --include=ca-certificates,git bookworm "$pristine"
+fi
+root=$pristine.used
+checkout=$pristine.checkout
 
 unmount() {
   local path
-  for path in /dev /sys /proc ''; do
+  for path in /root/ringtrain /dev /sys /proc ''; do
     if mountpoint --quiet "$root$path"; then umount --recursive --lazy "$root$path"; fi
   done
 }
-if [ ! -e "$root/usr/bin/apt-get" ]; then debootstrap --variant=minbase --include=ca-certificates bookworm "$root"; fi
 trap unmount EXIT
-# Its root is a mount of its own: the tests of two hosts make network namespaces, whose tool wants one.
-mountpoint --quiet "$root" || mount --bind "$root" "$root"
-mountpoint --quiet "$root/proc" || mount -t proc proc "$root/proc"
-mountpoint --quiet "$root/sys" || mount -t sysfs sysfs "$root/sys"
-mountpoint --quiet "$root/dev" || mount --rbind --make-rslave /dev "$root/dev"
-cp /etc/resolv.conf "$root/etc/resolv.conf"
-cp /etc/hosts "$root/etc/hosts"  # without it MPI looks for localhost for seconds at every start
-rm -rf --one-file-system "$root/root/ringtrain"
-git clone --quiet . "$root/root/ringtrain"
 
-# Runs a command of the fresh clone as a machine would that has nothing of this one.
-there() {
-  say "In the bare Debian: $*"
-  env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$root" bash -c "cd /root/ringtrain && $*" </dev/null
+clone() {
+  rm -rf --one-file-system "$checkout"
+  git clone --quiet . "$checkout"
 }
+
+# Runs a command of the checkout on a machine that has nothing of this one and has installed nothing yet.
+there() {
+  say "In a bare Debian: $*"
+  unmount
+  rm -rf --one-file-system "$root"
+  cp --archive "$pristine" "$root"
+  # Its root is a mount of its own: the tests of two hosts make network namespaces, whose tool wants one.
+  mount --bind "$root" "$root"
+  mount -t proc proc "$root/proc"
+  mount -t sysfs sysfs "$root/sys"
+  mount --rbind --make-rslave /dev "$root/dev"
+  mkdir "$root/root/ringtrain"
+  mount --bind "$checkout" "$root/root/ringtrain"
+  cp /etc/resolv.conf "$root/etc/resolv.conf"
+  cp /etc/hosts "$root/etc/hosts" # without it MPI looks for localhost for seconds at every start
+  local start=$SECONDS
+  env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$root" bash -c "cd /root/ringtrain && $*" </dev/null
+  say "It took $((SECONDS - start)) seconds"
+}
+
+# These two from clone to end.
+clone
 there ./scripts/quickstart
-there ./scripts/install-deps bench
-there "source scripts/common.sh && configure release -DRINGTRAIN_BENCH=ON -DRINGTRAIN_TESTS=OFF && build release"
+clone
 there ./scripts/test --quick
+# What one of the others has built, the next finds.
+there ./scripts/dev structure
+there ./scripts/same-bits HEAD
+there ./scripts/mutate 01
+there ./scripts/recall
+there ./scripts/fuzz 1
+there ./bench/memory --without-long
+there ./bench/planning/predict --seconds 10
+# It may miss what must be reached, on a machine that others use, but it comes to its end.
+there "{ ./bench/compare --quick --json build/bare.json || true; } && test -s build/bare.json"
+there "./scripts/bundle --emulated build/gpu-bundle && build/gpu-bundle/gpu-check --short --quick || [ \$? -eq 3 ]"
+there ./scripts/install-deps build tests bench format lint fuzz

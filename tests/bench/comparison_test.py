@@ -250,8 +250,8 @@ class Program(unittest.TestCase):
         self.assertEqual(groups.steps.MODELS["llama"][2:], ((None, None), (None, None)))
 
     def test_a_peer_that_cannot_run_is_not_measured(self):
-        result = subprocess.run([sys.executable, ROOT / "bench" / "compare", "--only", "peer-attention", "--no-build",
-                                 "--pairs", "1"], capture_output=True, text=True, check=False,
+        result = subprocess.run([ROOT / "bench" / "compare", "--only", "peer-attention", "--no-build", "--pairs", "1"],
+                                capture_output=True, text=True, check=False,
                                 env=os.environ | {"RINGTRAIN_PEER_PYTHON": "/bin/false"})
         self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
         self.assertIn("8 rows", result.stdout)

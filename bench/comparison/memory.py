@@ -1,0 +1,86 @@
+"""Prints what a rank holds, by tag, at 4K to 256K tokens of context on rings of 1 to 8; then trains, and compares what
+the kernel counted as resident with the plan.
+
+The tables are the plan of `train --dry-run`; the witness is the process's own peak. The last run is a training step of
+256K tokens on 2 ranks whose address space is limited to 8 GiB: minutes. Exit: 0, or 1 if a run held more than its plan
+and the program itself explain, or failed.
+"""
+import argparse
+import json
+import pathlib
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from comparison import machine, plan, setup, table, training  # noqa: E402  (the path above comes first)
+from comparison.workers import WorkerError  # noqa: E402
+
+CONFIG, K, MIB = "memory.yaml", 1024, 2**20
+LENGTHS, RINGS = (4 * K, 16 * K, 64 * K, 256 * K), (1, 2, 4, 8)
+WITNESSES = ((4 * K, 1), (16 * K, 2), (64 * K, 4))  # tokens, ranks
+LONG_LIMIT = 8 * 2**30
+PROGRAM = 48 * MIB  # code, libraries, stacks, messages in flight between thread ranks: what no tag holds
+
+
+def settings(length, ring):
+    return {"training.seq_len": length, "mesh.sequence": ring, "mesh.threads_per_rank": max(1, 2 // ring)}
+
+
+def plans():
+    """Prints the plans of all lengths and rings. Return their records."""
+    records = [plan.record(plan.ranks_of(training.plan(CONFIG, settings(length, ring))), length)
+               for length in LENGTHS for ring in RINGS]
+    print("MiB of the rank that holds most, by tag; the last column: all ranks together\n")
+    print(plan.table_of(records), flush=True)
+    return records
+
+
+def witness(length, ring, limit=None):
+    """Trains one step; return its record."""
+    planned = sum(held["total"] for held in plan.ranks_of(training.plan(CONFIG, settings(length, ring))).values())
+    run = training.run(CONFIG, settings(length, ring), 2, count=1, timeout=1500, limit_bytes=limit)
+    return {"tokens": length, "ranks": ring, "planned": planned, "resident": run.resident_bytes,
+            "seconds": run.lines[0]["seconds"], "limit": limit}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="bench/memory", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--without-long", action="store_true", help="leave out the step of 256K tokens")
+    parser.add_argument("--json", metavar="FILE", help="also write all figures to FILE")
+    parser.add_argument("--no-build", action="store_true", help="measure what build/release holds")
+    arguments = parser.parse_args()
+    if not arguments.no_build:
+        setup.build()
+    planned = plans()
+    cases = [(length, ring, None) for length, ring in WITNESSES]
+    if not arguments.without_long:
+        cases.append((256 * K, 2, LONG_LIMIT))
+    records, wrong = [], []
+    for length, ring, limit in cases:
+        machine.say(f"a step of {length // K}K tokens on a ring of {ring}"
+                    + (f", inside {limit // 2**30} GiB of address space" if limit else ""))
+        try:
+            record = witness(length, ring, limit)
+        except WorkerError as error:
+            wrong.append(f"{length // K}K tokens on {ring} ranks: {error}")
+            continue
+        records.append(record)
+        if record["resident"] > record["planned"] + PROGRAM:
+            wrong.append(f"{length // K}K tokens on {ring} ranks: {record['resident']} bytes were resident, planned "
+                         f"are {record['planned']} and {PROGRAM} for the program itself")
+    print("\n" + table.aligned([[f"{r['tokens'] // K}K", str(r["ranks"]), f"{r['planned'] / MIB:.1f}",
+                                 f"{r['resident'] / MIB:.1f}", f"{(r['resident'] - r['planned']) / MIB:+.1f}",
+                                 f"{r['seconds']:.1f}"] for r in records],
+                               ["tokens", "ranks", "planned, all ranks, MiB", "resident, MiB", "difference", "step, s"]))
+    for line in wrong:
+        print("wrong: " + line)
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps({"plans": planned, "runs": records}, indent=1) + "\n",
+                                                encoding="utf-8")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
