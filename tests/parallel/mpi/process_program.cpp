@@ -55,6 +55,7 @@ int run_process_tests(Launcher& launcher) {
 }
 
 int run_scenario(const Scenarios& scenarios, const std::string& name, double timeout_seconds, Launcher& launcher) {
+  std::fprintf(stderr, "%s\n", scenario_begins);
   try {
     launcher.launch({.ranks = launcher.processes(), .timeout_seconds = timeout_seconds, .backend = Backend::mpi},
                     scenarios.at(name));
