@@ -45,20 +45,19 @@ there() {
   say "It took $((SECONDS - start)) seconds"
 }
 
-# These two from clone to end.
+# From clone to end. Behind each stand scripts that find what it has built.
 clone
 there ./scripts/quickstart
+there ./scripts/recall
+there ./bench/memory --without-long
+# It may miss what must be reached, on a machine that others use, but it comes to its end.
+there "{ ./bench/compare --quick --json build/bare.json || true; } && test -s build/bare.json"
 clone
 there ./scripts/test --quick
-# What one of the others has built, the next finds.
 there ./scripts/dev structure
 there ./scripts/same-bits HEAD
 there ./scripts/mutate 01
-there ./scripts/recall
-there ./scripts/fuzz 1
-there ./bench/memory --without-long
 there ./bench/planning/predict --seconds 10
-# It may miss what must be reached, on a machine that others use, but it comes to its end.
-there "{ ./bench/compare --quick --json build/bare.json || true; } && test -s build/bare.json"
+there ./scripts/fuzz 1
 there "./scripts/bundle --emulated build/gpu-bundle && build/gpu-bundle/gpu-check --short --quick || [ \$? -eq 3 ]"
 there ./scripts/install-deps build tests bench format lint fuzz

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -16,7 +17,7 @@ namespace ringtrain::testing {
 
 struct Outcome {
   int code = -1;
-  std::string text;
+  std::string text;    // without the words of those that begin
   double seconds = 0;  // from when the first process began: how long mpirun takes to start them is the machine's
 };
 
@@ -32,15 +33,17 @@ inline Outcome run_scenario_by(const std::string& launcher) {
   std::FILE* const pipe = ::popen(command.c_str(), "r");
   if (!pipe) return outcome;
   std::array<char, 4096> piece{};
-  std::size_t n = 0;
-  while ((n = std::fread(piece.data(), 1, piece.size(), pipe)) > 0) {
-    outcome.text.append(piece.data(), n);
+  ssize_t n = 0;
+  while ((n = ::read(::fileno(pipe), piece.data(), piece.size())) > 0) {  // at once, unlike fread
+    outcome.text.append(piece.data(), static_cast<std::size_t>(n));
     if (!begun && outcome.text.find(scenario_begins) != std::string::npos) {
       begun = true;
       start = std::chrono::steady_clock::now();
     }
   }
   const int status = ::pclose(pipe);
+  const std::string line = std::string(scenario_begins) + "\n";
+  for (std::size_t at; (at = outcome.text.find(line)) != std::string::npos;) outcome.text.erase(at, line.size());
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 256;
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return outcome;
