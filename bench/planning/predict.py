@@ -182,8 +182,9 @@ def main():
     options = parser.parse_args()
     start = time.monotonic()
     options.bin, options.folder = options.bin.resolve(), options.folder.resolve()
-    if not (options.bin / "train").exists():
-        sys.exit(f"predict: {options.bin} has no train: build it (scripts/quickstart), or name another folder with --bin")
+    missing = [program for program in ("train", "plan", "prepare") if not (options.bin / program).exists()]
+    if missing:
+        sys.exit(f"predict: {options.bin} has no {missing[0]}: build it (scripts/quickstart), or name another --bin")
     options.folder.mkdir(parents=True, exist_ok=True)
     corpus, state = options.folder / "corpus.h5", options.folder / "measured.json"
     measured = json.loads(state.read_text()) if state.exists() else {}
