@@ -14,7 +14,7 @@ checkout=$pristine.checkout
 
 unmount() {
   local path
-  for path in /root/ringtrain /dev /sys /proc ''; do
+  for path in /srv /dev /sys /proc ''; do
     if mountpoint --quiet "$root$path"; then umount --recursive --lazy "$root$path"; fi
   done
 }
@@ -36,12 +36,11 @@ there() {
   mount -t proc proc "$root/proc"
   mount -t sysfs sysfs "$root/sys"
   mount --rbind --make-rslave /dev "$root/dev"
-  mkdir "$root/root/ringtrain"
-  mount --bind "$checkout" "$root/root/ringtrain"
+  mount --bind "$checkout" "$root/srv"
   cp /etc/resolv.conf "$root/etc/resolv.conf"
   cp /etc/hosts "$root/etc/hosts" # without it MPI looks for localhost for seconds at every start
   local start=$SECONDS
-  env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$root" bash -c "cd /root/ringtrain && $*" </dev/null
+  env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$root" bash -c "cd /srv && $*" </dev/null
   say "It took $((SECONDS - start)) seconds"
 }
 
