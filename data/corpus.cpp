@@ -1,9 +1,12 @@
-// The files of a run (data/loader.h): opened, verified, and matched with the model.
+// The files of a run: opened, verified, and matched with the model.
+#include "data/corpus.h"
+
 #include <fmt/format.h>
 
 #include <numeric>
 
-#include "data/loader.h"
+#include "framework/config/config.h"
+#include "framework/error.h"
 #include "framework/storage/hash.h"
 
 namespace ringtrain {

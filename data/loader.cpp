@@ -1,4 +1,4 @@
-// Filling batches (data/loader.h). A sequence is a range of a file's tokens. A rank visits its segments of it in slices
+// Filling batches. A sequence is a range of a file's tokens. A rank visits its segments of it in slices
 // of a few thousand positions, reads each slice and the one label behind it, and keeps its own: the memory of a call
 // does not depend on the sequence's length. Labels are thus those of the whole sequence, whatever the cut.
 #include "data/loader.h"

@@ -1,10 +1,12 @@
-// The order of samples (data/loader.h): files share the run's sequence in a fixed repeating pattern of slots; each file
+// The order of samples: files share the run's sequence in a fixed repeating pattern of slots; each file
 // walks through its windows epoch by epoch, every epoch a permutation of its own.
+#include "data/sampler.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "data/loader.h"
+#include "framework/error.h"
 #include "framework/random.h"
 
 namespace ringtrain {

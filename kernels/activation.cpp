@@ -13,9 +13,7 @@ using cpu::Vector;
 void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
   check_flat(gate, y, "swiglu gate is shaped as y");
   check_flat(up, y, "swiglu up is shaped as y");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::swiglu_forward(stream, y, gate, up);
-  }
+  if (stream.on_cuda()) return cuda::swiglu_forward(stream, y, gate, up);
   dispatch_float(y.dtype, [&]<class T>() {
     T* const y_data = y.as<T>();
     const T *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
@@ -32,9 +30,7 @@ void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& 
   check_flat(dup, dy, "swiglu dup is shaped as dy");
   check_flat(gate, dy, "swiglu gate is shaped as dy");
   check_flat(up, dy, "swiglu up is shaped as dy");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::swiglu_backward(stream, dgate, dup, dy, gate, up);
-  }
+  if (stream.on_cuda()) return cuda::swiglu_backward(stream, dgate, dup, dy, gate, up);
   dispatch_float(dy.dtype, [&]<class T>() {
     T *const dgate_data = dgate.as<T>(), *const dup_data = dup.as<T>();
     const T *const dy_data = dy.as<T>(), *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
@@ -66,9 +62,7 @@ Vector<T> gelu_argument_slope(Vector<T> x) {
 
 void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   check_flat(x, y, "gelu x is shaped as y");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::gelu_forward(stream, y, x);
-  }
+  if (stream.on_cuda()) return cuda::gelu_forward(stream, y, x);
   dispatch_float(y.dtype, [&]<class T>() {
     T* const y_data = y.as<T>();
     const T* const x_data = x.as<T>();
@@ -82,9 +76,7 @@ void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x)
 void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x) {
   check_flat(dx, dy, "gelu dx is shaped as dy");
   check_flat(x, dy, "gelu x is shaped as dy");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::gelu_backward(stream, dx, dy, x);
-  }
+  if (stream.on_cuda()) return cuda::gelu_backward(stream, dx, dy, x);
   dispatch_float(dy.dtype, [&]<class T>() {
     T* const dx_data = dx.as<T>();
     const T *const dy_data = dy.as<T>(), *const x_data = x.as<T>();

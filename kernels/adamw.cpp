@@ -48,9 +48,7 @@ void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
 void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper) {
   ensure(hyper.step >= 1, "adamw counts its steps from 1");
   for (const AdamWSlice& slice : slices) check_slice(slice);
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::adamw_update(stream, slices, hyper);
-  }
+  if (stream.on_cuda()) return cuda::adamw_update(stream, slices, hyper);
   for (const AdamWSlice& slice : slices) {
     ensure(slice.rounded.empty(), "a CPU computes with the very weights that it updates");
     dispatch_float(slice.w.dtype, [&]<class T>() { update<T>(stream.pool(), slice, hyper); });

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/error.h"
+#include "kernels/check.h"
 #include "kernels/cpu/attention_cpu.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/elementwise.h"
@@ -17,10 +18,6 @@ void check_state(const AttentionState& state) {
   ensure(state.o.shape.rank() == 4, "attention state o is [B, T, H, D]");
   ensure(state.m.shape == rows && state.l.shape == rows, "attention state m and l are [B, H, T]");
   ensure(state.m.dtype == state.o.dtype && state.l.dtype == state.o.dtype, "attention state has one dtype");
-}
-
-void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what) {
-  ensure(x.shape == shape && x.dtype == dtype, what);
 }
 
 void check_finished(const AttentionState& state, const TensorView& out, const TensorView& lse, DType dtype) {
@@ -64,9 +61,9 @@ std::byte* aligned(const TensorView& workspace, std::size_t needed) {
 
 std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq,
                                       std::int64_t Tk) {
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::attention_workspace_bytes(stream, shape, dtype, Tq, Tk);
-  } else if (stream.on_cuda()) {  // a plan of a GPU's run, in a build without CUDA: the header's bound
+  if (stream.on_cuda()) {
+    if (built_with_cuda) return cuda::attention_workspace_bytes(stream, shape, dtype, Tq, Tk);
+    // A plan of a GPU's run: the header's bound.
     return static_cast<std::size_t>(1 + shape.B * (Tq / 32 + 16) * (shape.H + 16)) * 4 + 16;
   }
   return dispatch_float(dtype, [&]<class T>() {
@@ -85,10 +82,8 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const ConstT
   check_state(state);
   check_tensor(state.o, q.shape, accumulator(q.dtype), "attention state o is shaped as q");
   if (phase.finalize) check_finished(state, phase.out, phase.lse, q.dtype);
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) {
-      return cuda::attention_forward(stream, shape, q, k, v, queries, keys, state, phase, workspace);
-    }
+  if (stream.on_cuda()) {
+    return cuda::attention_forward(stream, shape, q, k, v, queries, keys, state, phase, workspace);
   }
   if (phase.init) cpu::attention_reset(stream.pool(), state);
   if (shape.B > 0 && Tq > 0 && Tk > 0) {
@@ -117,9 +112,7 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const ConstT
 void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse) {
   check_state(state);
   check_finished(state, out, lse, out.dtype);
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::attention_finalize(stream, state, out, lse);
-  }
+  if (stream.on_cuda()) return cuda::attention_finalize(stream, state, out, lse);
   cpu::attention_finalize(stream.pool(), state, out, lse);
 }
 
@@ -127,9 +120,7 @@ void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorV
   ensure(out.shape.rank() == 4, "attention out is [B, T, H, D]");
   check_tensor(dout, out.shape, out.dtype, "attention dout is shaped as out");
   check_tensor(delta, {out.dim(0), out.dim(2), out.dim(1)}, accumulator(out.dtype), "attention delta is [B, H, T]");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::attention_delta(stream, delta, dout, out);
-  }
+  if (stream.on_cuda()) return cuda::attention_delta(stream, delta, dout, out);
   cpu::attention_delta(stream.pool(), delta, dout, out);
 }
 
@@ -147,11 +138,9 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
   check_tensor(dk, k.shape, accumulator(q.dtype), "attention dk is shaped as k");
   check_tensor(dv, v.shape, accumulator(q.dtype), "attention dv is shaped as v");
   const bool nothing = shape.B == 0 || Tq == 0 || Tk == 0;
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda() && !nothing) {
-      return cuda::attention_backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, workspace,
-                                      accumulate);
-    }
+  if (stream.on_cuda() && !nothing) {
+    return cuda::attention_backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, workspace,
+                                    accumulate);
   }
   if (!accumulate) {
     fill(stream, dk, 0.0);

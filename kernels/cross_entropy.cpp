@@ -60,9 +60,7 @@ void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& n
   check_tensor(nll, {n}, DType::float64, "cross_entropy nll is float64 [n]");
   check_tensor(labels, {n}, DType::int32, "cross_entropy labels are int32 [n]");
   check_tensor(weights, {n}, accumulator(logits.dtype), "cross_entropy weights are [n] of the logits' accumulator");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::cross_entropy(stream, logits, nll, labels, weights, denominator, gradient);
-  }
+  if (stream.on_cuda()) return cuda::cross_entropy(stream, logits, nll, labels, weights, denominator, gradient);
   dispatch_float(logits.dtype, [&]<class R>() {
     R* const data = logits.as<R>();
     double* const nll_data = nll.as<double>();
@@ -98,9 +96,7 @@ void weighted_sum(Stream& stream, const TensorView& result, const ConstTensorVie
   check_tensor(values, {n}, DType::float64, "weighted_sum values are float64 [n]");
   check_tensor(weights, {n}, weights.dtype, "weighted_sum weights are [n]");
   check_tensor(labels, {n}, DType::int32, "weighted_sum labels are int32 [n]");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::weighted_sum(stream, result, values, weights, labels, accumulate);
-  }
+  if (stream.on_cuda()) return cuda::weighted_sum(stream, result, values, weights, labels, accumulate);
   dispatch_float(weights.dtype, [&]<class R>() {
     const double* const value = values.as<double>();
     const R* const weight = weights.as<R>();

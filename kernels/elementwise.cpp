@@ -13,9 +13,7 @@ namespace ringtrain {
 using cpu::Vector;
 
 void fill(Stream& stream, const TensorView& x, double value) {
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::fill(stream, x, value);
-  }
+  if (stream.on_cuda()) return cuda::fill(stream, x, value);
   dispatch_float(x.dtype, [&]<class T>() {
     T* const data = x.as<T>();
     cpu::for_chunks(stream.pool(), x.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
@@ -31,9 +29,7 @@ void copy(Stream& stream, const TensorView& y, const ConstTensorView& x) {
 
 void copy_in_order(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   check_flat(x, y, "copy joins tensors of one size and dtype");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::copy_in_order(stream, y, x);
-  }
+  if (stream.on_cuda()) return cuda::copy_in_order(stream, y, x);
   ensure(x.device.is_cpu() && y.device.is_cpu(), "copy on a CPU stream joins host tensors");
   auto* const to = static_cast<std::byte*>(y.data);
   const auto* const from = static_cast<const std::byte*>(x.data);
@@ -46,17 +42,13 @@ void copy_in_order(Stream& stream, const TensorView& y, const ConstTensorView& x
 void convert(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   ensure(y.numel() == x.numel(), "convert joins tensors of one size");
   if (y.data == x.data && y.dtype == x.dtype) return;
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda() && y.dtype != x.dtype) return cuda::convert(stream, y, x);
-  }
+  if (stream.on_cuda() && y.dtype != x.dtype) return cuda::convert(stream, y, x);
   copy(stream, y, x);
 }
 
 void add(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   check_flat(x, y, "add joins tensors of one size and dtype");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::add(stream, y, x);
-  }
+  if (stream.on_cuda()) return cuda::add(stream, y, x);
   dispatch_float(y.dtype, [&]<class T>() {
     T* const y_data = y.as<T>();
     const T* const x_data = x.as<T>();
@@ -66,9 +58,7 @@ void add(Stream& stream, const TensorView& y, const ConstTensorView& x) {
 
 void sum_of_squares(Stream& stream, const TensorView& result, const ConstTensorView& x, bool accumulate) {
   ensure(result.numel() == 1 && result.dtype == DType::float64, "sum_of_squares has one float64 result");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::sum_of_squares(stream, result, x, accumulate);
-  }
+  if (stream.on_cuda()) return cuda::sum_of_squares(stream, result, x, accumulate);
   dispatch_float(x.dtype, [&]<class T>() {
     const T* const data = x.as<T>();
     const double sum = cpu::sum_over_tree(stream.pool(), x.numel(), [=](std::int64_t begin, std::int64_t end) {
@@ -83,9 +73,7 @@ void sum_of_squares(Stream& stream, const TensorView& result, const ConstTensorV
 }
 
 void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64_t seed, std::uint64_t first_index) {
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::fill_normal(stream, x, stddev, seed, first_index);
-  }
+  if (stream.on_cuda()) return cuda::fill_normal(stream, x, stddev, seed, first_index);
   dispatch_float(x.dtype, [&]<class T>() {
     T* const data = x.as<T>();
     cpu::for_chunks(stream.pool(), x.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {

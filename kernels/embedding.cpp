@@ -25,9 +25,7 @@ void embedding_forward(Stream& stream, const TensorView& y, const ConstTensorVie
                        bool accumulate) {
   check_call(y, ids, table, y.dtype);
   const std::int64_t C = table.dim(1);
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::embedding_forward(stream, y, ids, table, accumulate);
-  }
+  if (stream.on_cuda()) return cuda::embedding_forward(stream, y, ids, table, accumulate);
   dispatch_float(table.dtype, [&]<class T>() {
     T* const y_data = y.as<T>();
     const T* const table_data = table.as<T>();
@@ -49,9 +47,7 @@ void embedding_backward(Stream& stream, const TensorView& dtable, const ConstTen
   check_call(dy, ids, dtable, accumulator(dy.dtype));
   const std::int64_t C = dtable.dim(1), tokens = ids.numel();
   constexpr std::int64_t columns = 64;
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::embedding_backward(stream, dtable, ids, dy);
-  }
+  if (stream.on_cuda()) return cuda::embedding_backward(stream, dtable, ids, dy);
   dispatch_float(dtable.dtype, [&]<class T>() {
     T* const dtable_data = dtable.as<T>();
     const T* const dy_data = dy.as<T>();

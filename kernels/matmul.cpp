@@ -39,9 +39,7 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
     check_tensor(residual, y.shape, y.dtype, "a linear layer's residual is of y's shape");
     ensure(residual.data != y.data, "a linear layer's residual is not its y");
   }
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::linear_forward(stream, y, x, w, bias, residual);
-  }
+  if (stream.on_cuda()) return cuda::linear_forward(stream, y, x, w, bias, residual);
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
     const R* const b = bias.empty() ? nullptr : bias.as<R>();
     const auto start = [=](R* to, std::int64_t column, std::int64_t columns) {
@@ -63,9 +61,7 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
 void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,
                            bool accumulate) {
   const auto [T, I, O] = check_call(dx, w, dy, {}, dx.dtype);
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::linear_backward_input(stream, dx, dy, w, accumulate);
-  }
+  if (stream.on_cuda()) return cuda::linear_backward_input(stream, dx, dy, w, accumulate);
   dispatch_float(dx.dtype, [&, T = T, I = I, O = O]<class R>() {
     cpu::gemm::multiply<R>(stream, T, I, O, {dy.as<R>(), O}, {w.as<R>(), I}, dx.as<R>(),
                            [=](R* to, std::int64_t, std::int64_t columns) {
@@ -77,9 +73,7 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTens
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
                             const ConstTensorView& x, bool accumulate) {
   const auto [T, I, O] = check_call(x, dw, dy, dbias, accumulator(x.dtype));
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::linear_backward_weight(stream, dw, dbias, dy, x, accumulate);
-  }
+  if (stream.on_cuda()) return cuda::linear_backward_weight(stream, dw, dbias, dy, x, accumulate);
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
     cpu::gemm::multiply<R>(stream, O, I, T, {dy.as<R>(), O, true}, {x.as<R>(), I}, dw.as<R>(),
                            [=](R* to, std::int64_t, std::int64_t columns) {

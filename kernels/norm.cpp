@@ -34,9 +34,7 @@ Sizes check_call(const ConstTensorView& x, const ConstTensorView& y, const Const
 void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
                      const ConstTensorView& w, double eps) {
   const auto [T, C] = check_call(x, y, w, x.dtype, rstd);
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps);
-  }
+  if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R *const y_data = y.as<R>(), *const rstd_data = rstd.as<R>();
     const R *const x_data = x.as<R>(), *const w_data = w.as<R>();
@@ -60,9 +58,7 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
                       bool accumulate) {
   const auto [T, C] = check_call(x, dx, w, x.dtype, rstd);
   check_call(x, dy, dw, accumulator(x.dtype), rstd);
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate);
-  }
+  if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R *const dx_data = dx.as<R>(), *const dw_data = dw.as<R>();
     const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();
@@ -89,9 +85,7 @@ void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& me
                        const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps) {
   const auto [T, C] = check_call(x, y, w, x.dtype, rstd);
   check_call(x, y, b, x.dtype, mean);
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::layernorm_forward(stream, y, mean, rstd, x, w, b, eps);
-  }
+  if (stream.on_cuda()) return cuda::layernorm_forward(stream, y, mean, rstd, x, w, b, eps);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R *const y_data = y.as<R>(), *const mean_data = mean.as<R>(), *const rstd_data = rstd.as<R>();
     const R *const x_data = x.as<R>(), *const w_data = w.as<R>(), *const b_data = b.as<R>();
@@ -120,9 +114,7 @@ void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& 
   const auto [T, C] = check_call(x, dx, w, x.dtype, rstd);
   check_call(x, dy, dw, accumulator(x.dtype), mean);
   check_call(x, dy, db, accumulator(x.dtype), rstd);
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
-  }
+  if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R *const dx_data = dx.as<R>(), *const dw_data = dw.as<R>(), *const db_data = db.as<R>();
     const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();

@@ -90,8 +90,7 @@ RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScaling
   const RopeType type = scaling.type;
   ensure(D >= 2 && D % 2 == 0, "a rotary head has an even number of elements");
   ensure(theta > 1 && (type == RopeType::none || scaling.factor > 0), "rotary theta is above 1, its factor positive");
-  ensure((type != RopeType::yarn && type != RopeType::llama3 && type != RopeType::longrope) ||
-             scaling.original_max_position_embeddings > 0,
+  ensure(!needs_trained_length(type) || scaling.original_max_position_embeddings > 0,
          "a scaling by trained wavelengths knows the length that was trained");
   const auto width = static_cast<double>(D);
   // A head of two elements has one frequency, 1, whatever theta is.
@@ -126,9 +125,7 @@ void rope_table(Stream& stream, const TensorView& table, const ConstTensorView& 
   const auto half = static_cast<std::int64_t>(frequencies.inverse.size());
   check_tensor(positions, {positions.numel()}, DType::int32, "rotary positions are int32 [T]");
   check_tensor(table, {positions.numel(), 2 * half}, table.dtype, "rope table is [T, D]");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::rope_table(stream, table, positions, frequencies);
-  }
+  if (stream.on_cuda()) return cuda::rope_table(stream, table, positions, frequencies);
   dispatch_float(table.dtype, [&]<class T>() {
     T* const data = table.as<T>();
     const auto* const position = positions.as<std::int32_t>();
@@ -178,9 +175,7 @@ void rotate(Stream& stream, const TensorView& y, const ConstTensorView& x, const
 
 void rope_forward(Stream& stream, const TensorView& x, const ConstTensorView& table) {
   check_call(x, table);
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::rope_forward(stream, x, table);
-  }
+  if (stream.on_cuda()) return cuda::rope_forward(stream, x, table);
   rotate<1>(stream, x, x, table);
 }
 
@@ -188,9 +183,7 @@ void rope_backward(Stream& stream, const TensorView& dx, const ConstTensorView& 
                    const ConstTensorView& table) {
   check_call(dx, table);
   check_tensor(gradient, dx.shape, accumulator(dx.dtype), "rotary gradient is [T, H, D]");
-  if constexpr (built_with_cuda) {
-    if (stream.on_cuda()) return cuda::rope_backward(stream, dx, gradient, table);
-  }
+  if (stream.on_cuda()) return cuda::rope_backward(stream, dx, gradient, table);
   rotate<-1>(stream, dx, gradient, table);
 }
 

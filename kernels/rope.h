@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/config/config.h"
+#include "framework/config/rope_scaling.h"
 #include "framework/const_tensor_view.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"

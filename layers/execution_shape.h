@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include "framework/config/config.h"
+#include "framework/config/choices.h"
+#include "framework/dtype.h"
 
 namespace ringtrain {
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "framework/config/config.h"
+#include "framework/config/config_problems.h"
 #include "framework/error.h"
 
 namespace ringtrain {

@@ -6,11 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
-#include "framework/config/config_problems.h"
-#include "framework/sequence/segments.h"
+#include "framework/config/rope_scaling.h"
+#include "framework/sequence/visibility.h"
 
 namespace ringtrain {
+
+class ConfigProblems;  // framework/config/config_problems.h
+struct Config;         // framework/config/config.h
+struct ModelConfig;
 
 enum class NormKind { rms_norm, layer_norm };  // layer_norm has a mean and a bias
 enum class Activation { silu, gelu };          // gelu: its tanh form

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/sequence/mesh.h"
 #include "framework/sequence/segments.h"
 #include "parallel/ring/ring_load.h"
 

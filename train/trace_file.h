@@ -8,7 +8,7 @@
 
 #include "framework/profile/trace.h"
 #include "framework/storage/output_file.h"
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 #include "train/run/run.h"
 
 namespace ringtrain {

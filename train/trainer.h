@@ -6,7 +6,7 @@
 #include <string>
 
 #include "framework/config/config.h"
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 #include "train/run/run.h"
 
 namespace ringtrain {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/loader.h"
 #include "framework/counted.h"
 #include "framework/system/signals.h"
 #include "parallel/collectives.h"

@@ -39,7 +39,7 @@ Config synthetic_config(const ModelConfig& model, std::int64_t context) {
   config.mesh.threads_per_rank = 1;
   config.training.seq_len = context;
   config.training.steps = 1000;
-  config.training.device = "cuda";
+  config.training.device = Device::Kind::cuda;
   config.training.dtype = DType::bfloat16;
   config.training.deterministic = false;
   config.training.feedforward_chunk = 16384;

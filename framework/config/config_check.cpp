@@ -99,7 +99,7 @@ void check_optimizer(const Config& config, ConfigProblems& problems) {
 /// What a device can do, in whatever build.
 void check_device(const Config& config, ConfigProblems& problems) {
   const TrainingConfig& training = config.training;
-  const bool cuda = training.device == "cuda";
+  const bool cuda = training.device == Device::Kind::cuda;
   if (cuda && training.dtype == DType::float64) {
     problems.add("training.dtype", "float64 is for training.device cpu; with cuda use bfloat16 or float32");
   }
@@ -119,7 +119,7 @@ void check_device(const Config& config, ConfigProblems& problems) {
 
 /// What this program text knows but this build was not made with.
 void check_build(const Config& config, ConfigProblems& problems) {
-  if (config.training.device == "cuda" && !built_with_cuda) {
+  if (config.training.device == Device::Kind::cuda && !built_with_cuda) {
     problems.add("training.device", "cuda is not in this build; use cpu, or build with cmake --preset cuda");
   }
 #if !RINGTRAIN_MPI
@@ -129,7 +129,7 @@ void check_build(const Config& config, ConfigProblems& problems) {
                  "libopenmpi-dev and build again");
   }
 #endif
-  if (config.training.device == "cuda" && config.mesh.backend == Backend::nccl && !built_with_nccl) {
+  if (config.training.device == Device::Kind::cuda && config.mesh.backend == Backend::nccl && !built_with_nccl) {
     problems.add("mesh.backend", "nccl is not in this build; use threads (or auto), or build where NCCL is found");
   }
 }

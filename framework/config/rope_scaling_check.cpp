@@ -110,9 +110,7 @@ void resolve_factor(ModelConfig& model, ConfigProblems& problems) {
 void check_trained_length(const RopeScalingConfig& scaling, ConfigProblems& problems) {
   const char* const key = "model.rope_scaling.original_max_position_embeddings";
   const std::int64_t length = scaling.original_max_position_embeddings;
-  const bool needs =
-      scaling.type == RopeType::yarn || scaling.type == RopeType::llama3 || scaling.type == RopeType::longrope;
-  if (needs && length == 0) {
+  if (needs_trained_length(scaling.type) && length == 0) {
     problems.add(key, fmt::format("{} needs the length that the weights were trained at", name_of(scaling.type)));
   } else if (scaling.type == RopeType::longrope && length == 1) {
     problems.add(key, "longrope takes the logarithm of this length, which must be 2 or more");

@@ -59,13 +59,4 @@ using ShardExtents = std::vector<std::vector<SegmentExtent>>;
 /// Return whether any query of one shard may see any key of the other, in any sequence of the micro-batch.
 bool may_see(const AttentionMask& mask, const ShardExtents& queries, const ShardExtents& keys);
 
-/// A rank's place in the mesh: world rank = data * sequence_ranks + sequence.
-struct Mesh {
-  int data = 1;
-  int sequence = 1;
-  int size() const { return data * sequence; }
-  int data_index(int rank) const { return rank / sequence; }
-  int sequence_index(int rank) const { return rank % sequence; }
-};
-
 }  // namespace ringtrain

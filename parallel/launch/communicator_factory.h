@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "framework/config/config.h"
+#include "framework/config/choices.h"
 #include "framework/device.h"
 #include "framework/profile/trace.h"
 #include "framework/stream.h"

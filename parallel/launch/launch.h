@@ -1,14 +1,12 @@
-// How a program's ranks come about: as threads of this process, or as the processes that an MPI launcher (mpirun)
-// started. A program makes one Launcher and runs the body of a rank with it; the body is the same either way. The first
-// error of any rank ends them all.
+// Ranks as threads of this process, and how many threads and ranks a machine runs. The first error of any rank ends
+// them all. launcher.h chooses between threads and processes.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "framework/config/config.h"
+#include "framework/config/choices.h"
 #include "parallel/communicator.h"
 
 namespace ringtrain {
@@ -39,57 +37,5 @@ int threads_per_rank(std::int64_t wanted, int ranks);
 void require_runnable(std::int64_t ranks, std::int64_t threads);
 /// Return what a person should know, with the numbers, if ranks of so many threads are more than the cores; else "".
 std::string oversubscription(int ranks, int threads, int cores);
-
-class MpiWorld;
-
-class Launcher {
- public:
-  /// Ranks are threads of this process.
-  Launcher();
-  /// Joins the processes that an MPI launcher started, if its environment is there; else as the default constructor.
-  /// Throws Error(usage) if they are several and this build has no MPI.
-  static Launcher from_environment();
-  /// Return whether from_environment() would join processes that an MPI launcher started.
-  static bool expects_processes();
-  ~Launcher();
-  Launcher(Launcher&&) noexcept;
-  Launcher& operator=(Launcher&&) = delete;
-
-  /// Return whether each rank is a process of its own.
-  bool ranks_are_processes() const { return world_ != nullptr; }
-  /// This process among those of the run: 0 of 1 if ranks are threads. It is the (first) rank of this process.
-  int process() const;
-  int processes() const;
-  /// Return whether this is the process that prints, and writes files.
-  bool is_rank_zero() const { return process() == 0; }
-  /// Return which of `ranks` ranks share this machine's memory and cores with this process.
-  std::vector<int> ranks_here(int ranks) const;
-  /// Return which of `ranks` ranks run in this process.
-  std::vector<int> ranks_of_process(int ranks) const;
-  /// Return "threads of one process" or "4 processes".
-  std::string description() const;
-
-  /// Throws Error(usage), with the numbers, if launch() could not run these options.
-  void check(const LaunchOptions& options) const;
-  /// Runs body(world) as every rank of this process, and returns when those have ended. Throws the first error of any
-  /// rank, once every rank of this process has come out of its body.
-  void launch(const LaunchOptions& options, const RankBody& body);
-
-  /// Collective end of a program whose work is done. Throws Error(rank) if another process does not come.
-  void finish(int exit_code);
-  /// What a process does with the error it ends with. is_reporter: it is this process that prints it; sentence: the
-  /// first error, with rank and host where ranks are processes; calls: what each rank did last, as lines, if it is one
-  /// of ranks.
-  struct ErrorReport {
-    bool is_reporter = true;
-    std::string sentence;
-    std::string calls;
-  };
-  ErrorReport fail(const Error& error);
-
- private:
-  std::unique_ptr<MpiWorld> world_;  // null: ranks are threads
-  std::string calls_;                // of thread ranks, at the first error
-};
 
 }  // namespace ringtrain

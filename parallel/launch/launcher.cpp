@@ -1,9 +1,10 @@
+#include "parallel/launch/launcher.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
 
 #include "parallel/fault_injection.h"
-#include "parallel/launch/launch.h"
 
 #if RINGTRAIN_MPI
 #include "parallel/mpi/mpi_communicator.h"

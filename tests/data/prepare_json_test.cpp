@@ -6,10 +6,11 @@
 #include <fstream>
 #include <map>
 
-#include "data/loader.h"
+#include "data/corpus.h"
 #include "data/preparation/prepare.h"
 #include "data/token_file.h"
 #include "data/tokenizer/byte_tokenizer.h"
+#include "framework/config/config.h"
 #include "tests/data/data_fixture.h"
 
 namespace ringtrain {

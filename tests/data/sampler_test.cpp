@@ -5,7 +5,8 @@
 #include <map>
 #include <set>
 
-#include "data/loader.h"
+#include "data/sampler.h"
+#include "framework/error.h"
 
 namespace ringtrain {
 namespace {

@@ -105,7 +105,7 @@ evaluation: {interval: 23, context_lengths: [64, 128], target_tokens: 24, target
   EXPECT_EQ(c.training.micro_batch_size, 4);
   EXPECT_EQ(c.training.steps, 9);
   EXPECT_EQ(c.training.seed, 18446744073709551615u);
-  EXPECT_EQ(c.training.device, "cpu");
+  EXPECT_EQ(c.training.device, Device::Kind::cpu);
   EXPECT_EQ(c.training.dtype, DType::float64);
   EXPECT_EQ(c.training.recompute, Recompute::full);
   EXPECT_EQ(c.training.feedforward_chunk, 11);
@@ -182,7 +182,7 @@ TEST(Config, EveryConfigOfTheProjectIsValid) {
     ++files;
     Config config;
     EXPECT_NO_THROW(config = read_config(entry.path().string(), {}, ConfigUse::know)) << entry.path();
-    if (config.training.device == "cpu" || built_with_cuda) {
+    if (config.training.device == Device::Kind::cpu || built_with_cuda) {
       EXPECT_NO_THROW(read_config(entry.path().string(), {})) << entry.path();
     }
   }

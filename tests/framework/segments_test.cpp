@@ -8,6 +8,7 @@
 
 #include "framework/error.h"
 #include "framework/random.h"
+#include "framework/sequence/mesh.h"
 
 namespace ringtrain {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "framework/config/config.h"
 #include "tests/layers/harness.h"
 
 namespace ringtrain::testing {

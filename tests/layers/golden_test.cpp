@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "data/loader.h"
+#include "framework/config/config.h"
 #include "layers/model_parameters.h"
 #include "tests/layers/harness.h"
 #include "tests/support/paths.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/token_file_writer.h"
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 #include "tests/support/paths.h"
 #include "tests/train/train_fixture.h"
 #include "train/evaluation/checkpoint_evaluation.h"

@@ -2,6 +2,7 @@
 // and in --dry-run.
 #include "train/ring_report.h"
 
+#include "framework/sequence/mesh.h"
 #include "tests/train/train_fixture.h"
 
 namespace ringtrain::testing {

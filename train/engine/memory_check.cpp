@@ -81,11 +81,11 @@ std::map<int, std::vector<int>> by_gpu(const Config& config, const LocalRanks& l
 void check_memory(const Config& config, const std::vector<RankPlan>& plans, const LocalRanks& local) {
   std::vector<RankPlan> on_host = plans_of(plans, local.here);
   for (RankPlan& plan : on_host) {
-    if (config.training.device == "cuda") plan.peak = plan.host;
+    if (config.training.device == Device::Kind::cuda) plan.peak = plan.host;
   }
   require_memory(on_host, available_memory(), "");
 #if RINGTRAIN_CUDA
-  if (config.training.device != "cuda") return;
+  if (config.training.device != Device::Kind::cuda) return;
   for (const auto& [index, ranks] : by_gpu(config, local)) {
     const Gpu gpu = look_at(index, config, ranks.size());
     require_memory(plans_of(plans, ranks), gpu.available, fmt::format(" of {}", gpu.name));
@@ -96,7 +96,7 @@ void check_memory(const Config& config, const std::vector<RankPlan>& plans, cons
 std::string available_text([[maybe_unused]] const Config& config, [[maybe_unused]] const LocalRanks& local) {
   std::string text = text_of("available", available_memory()) + "\n";
 #if RINGTRAIN_CUDA
-  if (config.training.device == "cuda") {
+  if (config.training.device == Device::Kind::cuda) {
     for (const auto& [index, ranks] : by_gpu(config, local)) {
       const Gpu gpu = look_at(index, config, ranks.size());
       text += text_of(fmt::format("available on {}, shared by {} ranks", gpu.name, ranks.size()), gpu.available) + "\n";

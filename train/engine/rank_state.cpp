@@ -71,7 +71,7 @@ SumOrder sum_order(const Config& config, bool joined_by_nccl) {
 
 /// Return a device of the kind that the config wants; for a plan any of them will do.
 Device planned_device(const Config& config) {
-  return config.training.device == "cuda" ? Device::cuda(0) : Device::cpu();
+  return config.training.device == Device::Kind::cuda ? Device::cuda(0) : Device::cpu();
 }
 
 }  // namespace
@@ -134,7 +134,7 @@ void RankState::close() {
 }
 
 Device device_at(const TrainingConfig& config, [[maybe_unused]] int place) {
-  if (config.device == "cpu") return Device::cpu();
+  if (config.device == Device::Kind::cpu) return Device::cpu();
 #if RINGTRAIN_CUDA
   return Device::cuda(place % std::max(1, cuda::device_count()));
 #else

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "data/batch.h"
-#include "data/loader.h"
 #include "framework/allocator.h"
 #include "framework/config/config.h"
 #include "framework/parameters.h"
 #include "framework/profile/trace.h"
+#include "framework/sequence/mesh.h"
 #include "framework/system/compute_device.h"
 #include "layers/key_value_cache.h"
 #include "layers/transformer.h"

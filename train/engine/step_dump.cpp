@@ -10,7 +10,7 @@ DumpIndex dump_index_of(const Config& config, std::int64_t step) {
           .data = config.mesh.data,
           .sequence = config.mesh.sequence,
           .layout = name_of(config.mesh.layout),
-          .device = config.training.device,
+          .device = name_of(config.training.device),
           .dtype = name_of(config.training.dtype),
           .sequences = config.training.global_batch_size,
           .sequence_length = config.training.seq_len,

@@ -14,7 +14,7 @@
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 #include "train/engine/memory_check.h"
 #include "train/evaluation/evaluator.h"
 #include "train/evaluation/scored_part.h"
@@ -72,21 +72,21 @@ void choose_device(const std::string& wanted, const std::string& dtype, Training
     if (dtype == name_of(type)) training.dtype = type;
   }
   if (wanted == "auto") {
-    if (!built_with_cuda) training.device = "cpu";
+    if (!built_with_cuda) training.device = Device::Kind::cpu;
   } else {
-    training.device = wanted;
+    training.device = wanted == "cuda" ? Device::Kind::cuda : Device::Kind::cpu;
   }
-  if (training.device == "cuda" && !built_with_cuda) {
+  if (training.device == Device::Kind::cuda && !built_with_cuda) {
     fail(ExitCode::usage, "--device cuda: this program was built without CUDA; build it with cmake --preset cuda");
   }
-  if (training.device == "cuda" && training.dtype == DType::float64) {
+  if (training.device == Device::Kind::cuda && training.dtype == DType::float64) {
     fail(ExitCode::usage, "--device cuda: float64, the checkpoint's training.dtype or --dtype, is for cpu alone");
   }
-  if (training.device == "cpu" && dtype == name_of(DType::bfloat16)) {
+  if (training.device == Device::Kind::cpu && dtype == name_of(DType::bfloat16)) {
     fail(ExitCode::usage,
          "--dtype bfloat16: a CPU computes in float32 or float64; give --device cuda, or another dtype");
   }
-  if (training.device == "cpu" && training.dtype == DType::bfloat16) training.dtype = DType::float32;
+  if (training.device == Device::Kind::cpu && training.dtype == DType::bfloat16) training.dtype = DType::float32;
   training.offload = Offload::none;
 }
 

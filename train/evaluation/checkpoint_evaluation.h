@@ -7,7 +7,7 @@
 #include <string>
 
 #include "framework/config/config.h"
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 #include "train/evaluation/evaluation_report.h"
 #include "train/evaluation/evaluation_targets.h"
 

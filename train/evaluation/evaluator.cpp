@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "data/loader.h"
 #include "framework/error.h"
 #include "parallel/collectives.h"
 #include "parallel/shared_error.h"

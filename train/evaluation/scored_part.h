@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/corpus.h"
 #include "framework/config/config.h"
 #include "train/evaluation/evaluation_targets.h"
 

@@ -91,7 +91,7 @@ void choose_device(const std::string& dtype, TrainingConfig& training) {
   for (const DType type : {DType::float32, DType::float64}) {
     if (dtype == name_of(type)) training.dtype = type;
   }
-  training.device = "cpu";
+  training.device = Device::Kind::cpu;
   if (training.dtype == DType::bfloat16) training.dtype = DType::float32;
   training.offload = Offload::none;
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "framework/config/config.h"
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 #include "train/generation/generator.h"
 
 namespace ringtrain {

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 
+#include "data/loader.h"
 #include "framework/error.h"
 #include "parallel/collectives.h"
 

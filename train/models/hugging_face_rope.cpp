@@ -125,9 +125,7 @@ void read_scaling(JsonKeys& keys, JsonKeys& section, const ModelConfig& model, R
       scaling.long_factor = section.reals("long_factor");
       break;
   }
-  const bool trained =
-      scaling.type == RopeType::yarn || scaling.type == RopeType::llama3 || scaling.type == RopeType::longrope;
-  if (trained) read_trained_length(keys, section, model, scaling, logs);
+  if (needs_trained_length(scaling.type)) read_trained_length(keys, section, model, scaling, logs);
 }
 
 void settle_other_keys(JsonKeys& section, RopeType type, std::vector<std::string>& logs) {

@@ -17,7 +17,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 
 namespace ringtrain {
 

@@ -30,7 +30,7 @@ class Search {
 
   std::vector<Candidate> all() const {
     std::vector<Candidate> found;
-    const bool cuda = request_.config.training.device == "cuda";
+    const bool cuda = request_.config.training.device == Device::Kind::cuda;
     for (std::int64_t data = 1; data <= devices_; ++data) {
       if (devices_ % data != 0 || request_.config.training.global_batch_size % data != 0) continue;
       MeshConfig mesh = request_.config.mesh;

@@ -242,7 +242,7 @@ StepTimes simulate_step(const StepCase& step) {
 }
 
 RingWork ring_work(const Config& config, double mean_document, std::uint64_t seed) {
-  const Device device = config.training.device == "cuda" ? Device::cuda(0) : Device::cpu();
+  const Device device = config.training.device == Device::Kind::cuda ? Device::cuda(0) : Device::cpu();
   return RingWork({.mask = attention_mask(config.model),
                    .layout = config.mesh.layout,
                    .length = config.training.seq_len,

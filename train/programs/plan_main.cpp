@@ -166,7 +166,7 @@ int run(int argc, char** argv) {
 
   request.config = read_config(config_path, settings, ConfigUse::know, check_model);
   if (!mesh.empty()) read_mesh(mesh, request.config.mesh);
-  if (hardware.empty()) hardware = request.config.training.device == "cuda" ? "h200" : "cpu";
+  if (hardware.empty()) hardware = request.config.training.device == Device::Kind::cuda ? "h200" : "cpu";
   request.hardware = read_hardware(find_hardware(hardware));
   if (!tokens.empty()) request.tokens = read_tokens(tokens);
   for (const std::string& given : stragglers) request.disturbance.stragglers.push_back(read_straggler(given));

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 
 namespace ringtrain {
 

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "data/loader.h"
 #include "framework/error.h"
 
 namespace ringtrain {

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/corpus.h"
+#include "data/sampler.h"
 #include "framework/config/config.h"
 
 namespace ringtrain {

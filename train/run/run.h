@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/corpus.h"
+#include "data/sampler.h"
 #include "framework/config/config.h"
 #include "framework/parameters.h"
 #include "train/checkpoint/checkpoint_folder.h"

@@ -2,7 +2,7 @@
 // of tests/hosts.
 #pragma once
 
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 
 namespace ringtrain::testing {
 

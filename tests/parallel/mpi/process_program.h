@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 
 namespace ringtrain::testing {
 

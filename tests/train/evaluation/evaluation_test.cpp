@@ -7,7 +7,7 @@
 #include "framework/random.h"
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"
 #include "train/evaluation/checkpoint_evaluation.h"

@@ -9,7 +9,7 @@
 #include "framework/random.h"
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
-#include "parallel/launch/launch.h"
+#include "parallel/launch/launcher.h"
 #include "tests/support/paths.h"
 #include "tests/train/train_fixture.h"
 #include "train/generation/checkpoint_generation.h"

@@ -1,0 +1,34 @@
+// Which sample comes when. A training sample is a window of seq_len tokens of a file's training part (plus the label
+// behind it); windows do not overlap; the order is a counter-based permutation per epoch, the same on every mesh. Pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ringtrain {
+
+/// One sample of the run: sequence i of all that the run consumes.
+struct Sample {
+  int file = 0;
+  std::int64_t window = 0;        // within the file
+  std::int64_t epoch = 0;         // of that file
+  std::int64_t global_index = 0;  // window counted through all files, in config order: what metrics call a sample
+};
+
+/// Which window is the i-th of the run: pure function of (seed, i, the files' window counts and weights).
+class Sampler {
+ public:
+  Sampler(std::vector<std::int64_t> windows, std::vector<double> weights, std::uint64_t seed);
+  Sample sample(std::int64_t i) const;
+  /// Return the windows of all files.
+  std::int64_t windows() const;
+
+ private:
+  std::vector<std::int64_t> windows_, first_window_;
+  std::vector<int> pattern_;  // which file each slot of a period draws from
+  std::vector<std::vector<std::int64_t>>
+      before_;  // [file][slot] slots of the file before this one; [period] at the end
+  std::uint64_t seed_;
+};
+
+}  // namespace ringtrain

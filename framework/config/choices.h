@@ -1,0 +1,63 @@
+// The words that a config chooses among, each list with its names. What is made of a choice stands where it is made.
+#pragma once
+
+#include <array>
+
+#include "framework/config/named.h"
+#include "framework/device.h"
+
+namespace ringtrain {
+
+enum class Architecture { llama, mistral, gpt2, qwen2, qwen3 };  // layers/model_spec.h says what each is made of
+inline constexpr std::array architecture_names{
+    Named{Architecture::llama, "llama"}, Named{Architecture::mistral, "mistral"}, Named{Architecture::gpt2, "gpt2"},
+    Named{Architecture::qwen2, "qwen2"}, Named{Architecture::qwen3, "qwen3"}};
+inline constexpr std::array all_architectures = values_of(architecture_names);
+inline const char* name_of(Architecture architecture) {
+  return name_in(architecture_names, architecture);
+}
+
+enum class Packing { documents, concat };
+inline constexpr std::array packing_names{Named{Packing::documents, "documents"}, Named{Packing::concat, "concat"}};
+
+enum class Backend { automatic, threads, mpi, nccl };  // parallel/launch/communicator_factory.h decides what each means
+inline constexpr std::array backend_names{Named{Backend::automatic, "auto"}, Named{Backend::threads, "threads"},
+                                          Named{Backend::mpi, "mpi"}, Named{Backend::nccl, "nccl"}};
+inline const char* name_of(Backend backend) {
+  return name_in(backend_names, backend);
+}
+
+enum class Recompute { none, keep_attention, full };
+inline constexpr std::array recompute_names{
+    Named{Recompute::none, "none"}, Named{Recompute::keep_attention, "keep_attention"}, Named{Recompute::full, "full"}};
+inline constexpr std::array all_recompute_policies = values_of(recompute_names);
+inline const char* name_of(Recompute policy) {
+  return name_in(recompute_names, policy);
+}
+
+enum class Offload { none, activations, activations_and_optimizer };
+inline constexpr std::array offload_names{Named{Offload::none, "none"}, Named{Offload::activations, "activations"},
+                                          Named{Offload::activations_and_optimizer, "activations+optimizer"}};
+inline const char* name_of(Offload offload) {
+  return name_in(offload_names, offload);
+}
+
+enum class OptimizerName { adamw };  // train/engine/update_rule.cpp says what each does
+inline constexpr std::array optimizer_names{Named{OptimizerName::adamw, "adamw"}};
+
+enum class ScheduleType { cosine, linear, wsd, constant };
+inline constexpr std::array schedule_names{Named{ScheduleType::cosine, "cosine"}, Named{ScheduleType::linear, "linear"},
+                                           Named{ScheduleType::wsd, "wsd"}, Named{ScheduleType::constant, "constant"}};
+
+enum class OnFailure { stop, warn };
+inline constexpr std::array on_failure_names{Named{OnFailure::stop, "stop"}, Named{OnFailure::warn, "warn"}};
+
+enum class OnNonfinite { stop, skip };
+inline constexpr std::array on_nonfinite_names{Named{OnNonfinite::stop, "stop"}, Named{OnNonfinite::skip, "skip"}};
+
+inline constexpr std::array device_names{Named{Device::Kind::cpu, "cpu"}, Named{Device::Kind::cuda, "cuda"}};
+inline const char* name_of(Device::Kind kind) {
+  return name_in(device_names, kind);
+}
+
+}  // namespace ringtrain
