@@ -43,9 +43,8 @@ class ParameterTable {
   std::int64_t size_ = 0;
 };
 
-/// Storage of weights and, if asked, gradients (in the accumulator of the weights' dtype) of one rank (replicated for
-/// now: a layer still acquires a bucket's weights before use and releases them after, so that sharding them will touch
-/// this class alone).
+/// Storage of weights and, if asked, gradients (in the accumulator of the weights' dtype) of one rank. Every rank holds
+/// all of them. A layer acquires a bucket's weights before use and releases them after.
 class Parameters {
  public:
   Parameters(Allocator& allocator, const ParameterTable& table, DType dtype, bool with_gradients);

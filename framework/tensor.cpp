@@ -40,6 +40,11 @@ Shape Shape::with(int dim, std::int64_t size) const {
   return result;
 }
 
+Shape Shape::without_first() const {
+  ensure(rank_ > 0, "Shape::without_first needs a dimension");
+  return Shape(std::span(dims_).subspan(1, static_cast<std::size_t>(rank_ - 1)));
+}
+
 namespace {
 TensorView offset(const TensorView& view, std::int64_t elements, const Shape& shape) {
   TensorView result = view;
@@ -54,6 +59,10 @@ TensorView TensorView::rows(std::int64_t begin, std::int64_t end) const {
   ensure(shape.rank() > 0 && begin >= 0 && begin <= end && end <= shape[0], "rows outside the tensor");
   const std::int64_t row = shape[0] ? numel() / shape[0] : 0;
   return offset(*this, begin * row, shape.with(0, end - begin));
+}
+
+TensorView TensorView::select(std::int64_t index) const {
+  return rows(index, index + 1).reshape(shape.without_first());
 }
 
 TensorView TensorView::reshape(const Shape& to) const {

@@ -32,6 +32,8 @@ class Shape {
   std::string to_string() const;
   /// Return a copy whose dimension dim is size.
   Shape with(int dim, std::int64_t size) const;
+  /// Returns a copy without the first dimension.
+  Shape without_first() const;
   friend bool operator==(const Shape&, const Shape&) = default;
 
  private:
@@ -58,6 +60,8 @@ struct TensorView {
   }
   /// Return rows [begin, end) of the first dimension.
   TensorView rows(std::int64_t begin, std::int64_t end) const;
+  /// Returns element `index` of the first dimension, without that dimension.
+  TensorView select(std::int64_t index) const;
   /// Return the same elements under another shape of equal numel.
   TensorView reshape(const Shape& to) const;
   /// Return elements [begin, end) of the flattened tensor, as rank 1.

@@ -23,10 +23,10 @@ AttentionShape attention_shape(const ModelSpec& spec, int layer, bool determinis
           .deterministic = deterministic};
 }
 
-/// Return keys (half 0) or values (half 1) of [2, B, T, G, D], flattened to [B * T, G * D].
-TensorView half(const TensorView& key_value, int which) {
+/// Returns keys (0) or values (1) of [2, B, T, G, D], flattened to [B * T, G * D].
+TensorView flat_part(const TensorView& key_value, int which) {
   const Shape& s = key_value.shape;
-  return key_value.rows(which, which + 1).reshape({s[1] * s[2], s[3] * s[4]});
+  return key_value.select(which).reshape({s[1] * s[2], s[3] * s[4]});
 }
 
 /// Return [n, heads * D] as [n, heads, D].
@@ -110,17 +110,17 @@ void RingAttention::normalise(Stream& stream, const BlockTensors& t) const {
 
 void RingAttention::project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const {
   query_.forward(stream, query_key_norm_ ? t.query_projection : t.query, t.normed);
-  key_.forward(stream, query_key_norm_ ? t.key_projection : half(t.key_value, 0), t.normed);
-  value_.forward(stream, half(t.key_value, 1), t.normed);
+  key_.forward(stream, query_key_norm_ ? t.key_projection : flat_part(t.key_value, 0), t.normed);
+  value_.forward(stream, flat_part(t.key_value, 1), t.normed);
   dump_tensor(stream, "query_projection", query_key_norm_ ? t.query_projection : t.query);
-  dump_tensor(stream, "key_projection", query_key_norm_ ? t.key_projection : half(t.key_value, 0));
-  dump_tensor(stream, "value", half(t.key_value, 1));
+  dump_tensor(stream, "key_projection", query_key_norm_ ? t.key_projection : flat_part(t.key_value, 0));
+  dump_tensor(stream, "value", flat_part(t.key_value, 1));
   finish_heads(stream, batch, t);
 }
 
 void RingAttention::finish_heads(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const {
   const std::int64_t D = shape_.D;
-  const TensorView key = half(t.key_value, 0);
+  const TensorView key = flat_part(t.key_value, 0);
   if (query_key_norm_) {
     query_norm_.forward(stream, head_rows(t.query, D), t.query_statistics, head_rows(t.query_projection, D));
     key_norm_.forward(stream, head_rows(key, D), t.key_statistics, head_rows(t.key_projection, D));
@@ -133,13 +133,19 @@ void RingAttention::finish_heads(Stream& stream, const DeviceBatch& batch, const
   dump_tensor(stream, "key", key);
 }
 
+AttentionShape RingAttention::shape_of(std::int64_t sequences) const {
+  AttentionShape shape = shape_;
+  shape.B = sequences;
+  return shape;
+}
+
 std::int64_t RingAttention::flops(std::int64_t pairs, std::int64_t products) const {
   return 2 * products * pairs * shape_.D * shape_.H;
 }
 
 void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
-  shape_.B = batch.B();
-  const Shape heads{batch.B(), batch.T(), shape_.H, shape_.D};
+  const AttentionShape shape = shape_of(batch.B());
+  const Shape heads{batch.B(), batch.T(), shape.H, shape.D};
   const TensorView query = t.query.reshape(heads);
   const AttentionState state{.o = t.attention_sum.reshape(heads), .m = t.logsumexp, .l = t.row_sum};
   ring_->forward(stream, layer_, t.key_value, batch.documents(), [&](const RingBlock& block) {
@@ -147,7 +153,7 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
                     {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/2)}});
     const AttentionPhase phase{
         .init = block.first, .finalize = block.last, .out = t.attention.reshape(heads), .lse = t.logsumexp};
-    attention_forward(stream, shape_, query, block.k, block.v, batch.token_positions(), block.tokens, state, phase,
+    attention_forward(stream, shape, query, block.k, block.v, batch.token_positions(), block.tokens, state, phase,
                       workspace_);
   });
   dump_tensor(stream, "attention", t.attention);
@@ -161,7 +167,6 @@ void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const
 
 void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
   const Span span(stream.trace(), "attention backward");
-  shape_.B = batch.B();
   const Shape heads{batch.B(), batch.T(), shape_.H, shape_.D};
   dump_gradient(stream, "attention_residual", t.residual_gradient);
   output_.backward_weight(stream, t.residual_gradient, t.attention);
@@ -169,12 +174,14 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   dump_gradient(stream, "attention", t.attention_gradient);
 
   // Delta and the logsumexp are those of the whole row, never of a block.
-  const TensorView query = t.query.reshape(heads), dout = t.attention_gradient.reshape(heads), &delta = t.delta;
+  const TensorView query = t.query.reshape(heads), dout = t.attention_gradient.reshape(heads);
+  const TensorView& delta = t.delta;
   attention_delta(stream, delta, dout, t.attention.reshape(heads));
   dump_tensor(stream, "delta", delta);
-  const TensorView &dquery = t.attention, &dquery_sum = t.attention_sum;  // O is not needed any more
+  const TensorView& dquery = t.attention;  // O is not needed any more
+  const TensorView& dquery_sum = t.attention_sum;
   const TensorView& dkv_sum = t.key_value_gradient_sum;
-  const TensorView dkey = half(t.key_value_gradient, 0), dvalue = half(t.key_value_gradient, 1);
+  const TensorView dkey = flat_part(t.key_value_gradient, 0), dvalue = flat_part(t.key_value_gradient, 1);
   const TensorView& dnormed = t.after_attention;  // the feedforward's backward was its last reader
   const auto apply_rope_backward = [&](const TensorView& gradient, const TensorView& sum) {
     if (rope_) {
@@ -188,12 +195,11 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
     if (block.pairs == 0) return;  // a part that no query here sees
     const Span kernel(stream.trace(), "attention kernel",
                       {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/5)}});
-    AttentionShape shape = shape_;
-    shape.B = block.sequences;
     const AttentionTokens own{batch.token_positions().segments, block.sequences_of(batch.documents())};
     const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
-    attention_backward(stream, shape, of(query), block.k, block.v, of(dout), of(t.logsumexp), of(delta), own,
-                       block.tokens, of(dquery_sum.reshape(heads)), block.dk, block.dv, workspace_, block.accumulate);
+    attention_backward(stream, shape_of(block.sequences), of(query), block.k, block.v, of(dout), of(t.logsumexp),
+                       of(delta), own, block.tokens, of(dquery_sum.reshape(heads)), block.dk, block.dv, workspace_,
+                       block.accumulate);
   };
   const auto while_keys_return = [&] {
     const Span of_queries(stream.trace(), "query backward");
@@ -210,16 +216,16 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   };
   ring_->backward(stream, layer_, t.key_value, batch.documents(), dkv_sum, visit, while_keys_return);
 
-  dump_gradient(stream, "key", half(dkv_sum, 0));
-  dump_gradient(stream, "value", half(dkv_sum, 1));
-  apply_rope_backward(dkey, half(dkv_sum, 0));
+  dump_gradient(stream, "key", flat_part(dkv_sum, 0));
+  dump_gradient(stream, "value", flat_part(dkv_sum, 1));
+  apply_rope_backward(dkey, flat_part(dkv_sum, 0));
   if (query_key_norm_) {
     const TensorView gradient = head_rows(dkey, shape_.D);
     key_norm_.backward(stream, gradient, gradient, head_rows(t.key_projection, shape_.D), t.key_statistics,
                        /*accumulate=*/false);
   }
   dump_gradient(stream, "key_projection", dkey);
-  convert(stream, dvalue, half(dkv_sum, 1));
+  convert(stream, dvalue, flat_part(dkv_sum, 1));
   key_.backward_weight(stream, dkey, t.normed);
   value_.backward_weight(stream, dvalue, t.normed);
   key_.backward_input(stream, dnormed, dkey, /*accumulate=*/true);

@@ -40,12 +40,14 @@ class RingAttention {
   void attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
   /// Return the floating point operations of so many matrix products over the pairs: forward has two, backward five.
   std::int64_t flops(std::int64_t pairs, std::int64_t products) const;
+  /// Returns the shape of a call on so many sequences.
+  AttentionShape shape_of(std::int64_t sequences) const;
   void add_to_residual(Stream& stream, const BlockTensors& t) const;
   /// Takes a tensor, or its gradient, into the stream's dump, if there is one.
   void dump_tensor(Stream& stream, const char* name, const ConstTensorView& x) const;
   void dump_gradient(Stream& stream, const char* name, const ConstTensorView& x) const;
 
-  AttentionShape shape_;  // B is set by micro-batch
+  AttentionShape shape_;  // of no sequences: B is a call's
   Norm norm_, query_norm_, key_norm_;
   Linear query_, key_, value_, output_;
   bool query_key_norm_, rope_;

@@ -21,7 +21,8 @@ namespace ringtrain {
 
 class Transformer {
  public:
-  /// parameters and stream must outlive it. ring: this rank's sequence-parallel group; null only when planning.
+  /// parameters and stream must outlive it. sequence_group: the ranks that share this rank's sequences; null only when
+  /// planning.
   Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, Parameters& parameters,
               Stream& stream, Communicator* sequence_group);
   Transformer(const ModelConfig& config, const ExecutionShape& shape, Allocator& allocator, Parameters& parameters,
@@ -36,14 +37,15 @@ class Transformer {
   void zero_gradients();
 
   /// Runs forward and backward of one micro-batch: adds the gradients of sum(weight * nll) / denominator to the
-  /// parameters' gradients, and this rank's sum(weight * nll) to loss_sum() (ring communication in every layer).
+  /// parameters' gradients, and this rank's sum(weight * nll) to what take_loss_sum() returns. Ring communication in every
+  /// layer.
   /// denominator: the sum of weights over dp x sp x accumulation. observer (may be null): called as buckets complete.
   void train_step(const Batch& batch, double denominator, GradientObserver* observer);
 
   /// Returns when the batch of the last call may be filled anew: the device has its own copy.
   void wait_for_batch();
 
-  /// Runs forward alone; adds to loss_sum(). If nll is not empty: float64 [B, T] host memory that receives this rank's
+  /// Runs forward alone; adds to what take_loss_sum() returns. If nll is not empty: float64 [B, T] host memory that receives this rank's
   /// per-token negative log-likelihoods (0 where there is no label); they are there when the call returns.
   void evaluate(const Batch& batch, const TensorView& nll);
 

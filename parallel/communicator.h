@@ -59,7 +59,9 @@ class Communicator {
   virtual Request reduce_scatter([[maybe_unused]] const TensorView& x, [[maybe_unused]] const CallSite& site) {
     fail(ExitCode::internal, "a communicator without reductions of its own is asked for one");
   }
-  virtual Request all_gather(const TensorView& x, const CallSite& site) { return reduce_scatter(x, site); }
+  virtual Request all_gather([[maybe_unused]] const TensorView& x, [[maybe_unused]] const CallSite& site) {
+    fail(ExitCode::internal, "a communicator without gathers of its own is asked for one");
+  }
   /// Returns when both halves are done. Throws Error(rank) that names rank, peer, operation, layer and hop when it
   /// waits longer than the timeout, and the first error of any rank once one has aborted.
   virtual void wait(Request request) = 0;

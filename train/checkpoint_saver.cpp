@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "framework/clock.h"
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
 #include "framework/threads.h"
@@ -31,10 +32,6 @@ std::optional<Error> problem_of(const std::function<void()>& work) {
     return Error(ExitCode::internal, fmt::format("internal error: while saving: {}", error.what()));
   }
   return std::nullopt;
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// Collective. Return rank 0's name of a file on every rank.

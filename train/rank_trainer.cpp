@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 
+#include "framework/clock.h"
 #include "framework/system/signals.h"
 #include "parallel/collectives.h"
 #include "parallel/launch/launch.h"
@@ -15,11 +16,7 @@
 
 namespace ringtrain {
 
-namespace {
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-}  // namespace
+namespace {}  // namespace
 
 RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, ThreadPool& pool, RankTrace* trace)
     : run_(run),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <csignal>
 #include <utility>
@@ -93,13 +94,16 @@ StepResult TrainingStep::run(std::int64_t step) {
   // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
   // part of a checkpoint: they decide alike.
   const int signal = requested_signal();
-  std::array<double, 5> sums{own.loss, own.squares, signal == SIGINT ? 1.0 : 0.0,
-                             signal != 0 && signal != SIGINT ? 1.0 : 0.0, saver_.unfinished()};
-  sum_over_ranks(sums, /*ring=*/state_.mesh.sequence > 1 && !result.empty, result);
-  result.loss = sums[0] / denominator;  // of an empty step: no number
-  result.norm = result.empty ? result.loss : std::sqrt(sums[1]);
-  result.signal = sums[3] > 0 ? SIGTERM : sums[2] > 0 ? SIGINT : 0;
-  result.unfinished_saves = sums[4];
+  const StepSums sums = sum_over_ranks({.loss = own.loss,
+                                        .squares = own.squares,
+                                        .interrupted = signal == SIGINT ? 1.0 : 0.0,
+                                        .terminated = signal != 0 && signal != SIGINT ? 1.0 : 0.0,
+                                        .unfinished_saves = saver_.unfinished()},
+                                       /*ring=*/state_.mesh.sequence > 1 && !result.empty, result);
+  result.loss = sums.loss / denominator;  // of an empty step: no number
+  result.norm = result.empty ? result.loss : std::sqrt(sums.squares);
+  result.signal = sums.terminated > 0 ? SIGTERM : sums.interrupted > 0 ? SIGINT : 0;
+  result.unfinished_saves = sums.unfinished_saves;
   result.lr = learning_rate(run_.config.lr_scheduler, run_.config.optimizer.lr, run_.config.training.steps, step);
   if (result.empty) {
     skip_empty(step);
@@ -121,8 +125,9 @@ StepResult TrainingStep::run(std::int64_t step) {
   return result;
 }
 
-/// Collective: sums become those of all ranks, in rank order. The ring's load travels with them.
-void TrainingStep::sum_over_ranks(std::span<double> sums, bool ring, StepResult& result) {
+/// Collective. Returns the sums over all ranks, added in rank order. The ring's load travels with them.
+TrainingStep::StepSums TrainingStep::sum_over_ranks(const StepSums& of_this_rank, bool ring, StepResult& result) {
+  auto sums = std::bit_cast<std::array<double, sizeof(StepSums) / sizeof(double)>>(of_this_rank);
   std::vector<double> own(sums.begin(), sums.end());
   if (ring) {
     const RingLoad load = state_.model.take_ring_load();
@@ -137,6 +142,7 @@ void TrainingStep::sum_over_ranks(std::span<double> sums, bool ring, StepResult&
     loads.push_back(rest.subspan(sums.size(), own.size() - sums.size()));
   }
   if (ring) result.ring = ring_report(state_.mesh, loads);
+  return std::bit_cast<StepSums>(sums);
 }
 
 /// All ranks come here in the same step. The step counts, and so do its samples; weights and moments stay.

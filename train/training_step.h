@@ -43,10 +43,16 @@ class TrainingStep {
   struct OwnSums {
     double loss = 0, squares = 0;
   };
+  /// What the ranks add up once a step: numbers, so that one message carries them.
+  struct StepSums {
+    double loss = 0, squares = 0;
+    double interrupted = 0, terminated = 0;  // ranks that have seen SIGINT, or another signal
+    double unfinished_saves = 0;             // ranks that still write their part of a checkpoint
+  };
   const Batch& load_batch(std::int64_t step, std::int64_t micro);
   double load_batches(std::int64_t step);
   OwnSums compute_gradients(std::int64_t step, double denominator);
-  void sum_over_ranks(std::span<double> sums, bool ring, StepResult& result);
+  StepSums sum_over_ranks(const StepSums& of_this_rank, bool ring, StepResult& result);
   void skip_empty(std::int64_t step);
   void handle_nonfinite(std::int64_t step, const StepResult& result);
 

@@ -66,9 +66,9 @@ template <class T>
 void transpose(Vector<T> (&row)[lanes<T>]) {
   constexpr auto all = std::make_index_sequence<lanes<T>>{};
   exchange_squares<T, 1>(row, all);
-  if constexpr (lanes < T >> 2) exchange_squares<T, 2>(row, all);
-  if constexpr (lanes < T >> 4) exchange_squares<T, 4>(row, all);
-  if constexpr (lanes < T >> 8) exchange_squares<T, 8>(row, all);
+  if constexpr ((lanes<T>) > 2) exchange_squares<T, 2>(row, all);
+  if constexpr ((lanes<T>) > 4) exchange_squares<T, 4>(row, all);
+  if constexpr ((lanes<T>) > 8) exchange_squares<T, 8>(row, all);
 }
 
 /// to[p * slot + i] = from[i * stride + p] for i < count and p < depth; 0 up to the next whole vector.

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "framework/clock.h"
 #include "framework/threads.h"
 
 namespace ringtrain {
@@ -47,10 +48,6 @@ class Pause {
 
 std::chrono::steady_clock::duration seconds_of(double seconds) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// Time that a rank has waited. Time in which its own process did not run (it was stopped, or its machine) is no

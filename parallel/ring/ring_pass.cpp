@@ -15,14 +15,6 @@ namespace ringtrain {
 // those of the same part that it continues at hop h + 1. What it waits for in part p of round h, its peers post in part
 // p of their round h - 1, whatever they compute: by induction nothing waits in a circle.
 
-namespace {
-
-TensorView half(const TensorView& pair, std::int64_t which) {
-  return pair.rows(which, which + 1).reshape({pair.dim(1), pair.dim(2), pair.dim(3), pair.dim(4)});
-}
-
-}  // namespace
-
 RingPass::RingPass(Stream& stream, int layer, const RingResources& ring, const RingTensors& own)
     : stream_(stream),
       layer_(layer),
@@ -49,7 +41,7 @@ TensorView RingPass::documents_of(const RingStep& step) const {
 /// Return a part of a pair [2, B, T, G, D], of T tokens.
 RingPass::PartGradients RingPass::part_of_pair(const TensorView& pair, std::size_t part) const {
   const RingPart own = part_of_shard(batch_.parts()[part], pair.dim(2));
-  return {part_of(half(pair, 0), own), part_of(half(pair, 1), own), batch_.parts().size() == 1 ? pair : TensorView{}};
+  return {part_of(pair.select(0), own), part_of(pair.select(1), own), batch_.parts().size() == 1 ? pair : TensorView{}};
 }
 
 /// Return the gradients of a part of the block met at a step. In a buffer a part's place is that of the largest shard.
@@ -59,7 +51,7 @@ RingPass::PartGradients RingPass::gradients_of(const RingStep& step, std::size_t
   const auto [G, D] = std::pair(ring_.buffers.capacity().G, ring_.buffers.capacity().D);
   const std::int64_t begin = 2 * (own.first_sequence * batch_.longest() + own.first_token) * G * D;
   const TensorView both = ring_.buffers.gradients(step.hop, begin, {2, own.sequences, own.tokens, G, D});
-  return {half(both, 0), half(both, 1), batch_.parts().size() == 1 ? both : TensorView{}};
+  return {both.select(0), both.select(1), batch_.parts().size() == 1 ? both : TensorView{}};
 }
 
 RingPass::PartGradients RingPass::returned_gradients(const RingReturn& of, std::size_t part) const {
@@ -150,8 +142,8 @@ void RingPass::forward_hop(const RingStep& step, const RingVisitor& visitor) {
          .last = batch_.is_last(step.hop),
          .sequences = batch_.sequences(),
          .pairs = std::accumulate(counts.begin(), counts.end(), std::int64_t{0}),
-         .k = half(kv, 0),
-         .v = half(kv, 1),
+         .k = kv.select(0),
+         .v = kv.select(1),
          .tokens = {batch_.segments_of(step.owner), documents_of(step)}},
         visitor);
 }
@@ -178,8 +170,8 @@ void RingPass::backward_hop(int hop, const RingVisitor& visitor) {
              .first_sequence = part.first_sequence,
              .sequences = part.sequences,
              .pairs = pairs,
-             .k = part_of(half(kv, 0), part),
-             .v = part_of(half(kv, 1), part),
+             .k = part_of(kv.select(0), part),
+             .v = part_of(kv.select(1), part),
              .dk = sums.dk,
              .dv = sums.dv,
              .accumulate = !begins || pairs == 0,

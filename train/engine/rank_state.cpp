@@ -95,11 +95,10 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
                  : nullptr),
       sequence_group(world ? ordered((gpus ? gpus.get() : world)->split(mesh.data_index(rank)), stream) : nullptr),
       parameters(allocator, table, config.training.dtype, purpose.training),
-      model(config.model, execution_shape(config, purpose, shard.ring_rank), allocator, parameters, stream,
-            sequence_group.get()),
-      batch(allocator.host(), execution_shape(config, purpose, shard.ring_rank).max_sequences,
-            batch_tokens(execution_shape(config, purpose, shard.ring_rank)), config.training.dtype) {
-  const std::int64_t evaluated = execution_shape(config, purpose, shard.ring_rank).max_evaluation_tokens;
+      shape(execution_shape(config, purpose, shard.ring_rank)),
+      model(config.model, shape, allocator, parameters, stream, sequence_group.get()),
+      batch(allocator.host(), shape.max_sequences, batch_tokens(shape), config.training.dtype) {
+  const std::int64_t evaluated = shape.max_evaluation_tokens;
   if (evaluated > 0 && !purpose.generates()) {
     evaluation_nll = allocator.host().make(Tag::workspace, "evaluation nll", DType::float64, {evaluated});
   }
@@ -111,7 +110,6 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
   }
   staging = allocator.host().make(Tag::checkpoint, "staging", state_dtype(), {staging_elements});
   if (purpose.training) {
-    const ExecutionShape shape = execution_shape(config, purpose, shard.ring_rank);
     const std::int64_t sequences = config.training.global_batch_size / config.mesh.data;
     for (std::int64_t done = shape.max_sequences; done < sequences; done += shape.max_sequences) {
       later_batches.emplace_back(allocator.host(), shape.max_sequences, shape.max_tokens, config.training.dtype);

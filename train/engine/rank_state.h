@@ -56,6 +56,7 @@ class RankState {
   std::unique_ptr<Communicator> gpus;  // all ranks, their GPU memory carried by NCCL; null: world carries it too
   std::unique_ptr<Communicator> sequence_group;
   Parameters parameters;
+  const ExecutionShape shape;
   Transformer model;
   Batch batch;                       // of the first micro-batch, and of evaluation
   std::vector<Batch> later_batches;  // of the other micro-batches: none is filled while the device may still copy it
