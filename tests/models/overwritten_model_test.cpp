@@ -80,12 +80,13 @@ void overwrite_in_secret(const std::string& path) {
 }
 
 TEST_F(OverwrittenModel, IsNoticedInEveryForm) {
+  const std::string data = write_tokens("text.h5", {});
   for (const auto change : {overwrite, lengthen, replace, overwrite_in_secret}) {
     expect_noticed(copy_of("llama"), at("llama/model.safetensors"), change);
     expect_noticed(copy_of("qwen3"), at("qwen3/model-00002-of-00003.safetensors"), change);
     expect_noticed(copy_of("gguf"), at("gguf/model.gguf"), change);
     fs::remove_all(at("run"));
-    run(tiny(write_tokens("text.h5", {}), {"training.steps=1"}), "run");
+    run(tiny(data, {"training.steps=1"}), "run");
     expect_noticed(at("run"), state_file(checkpoint("run", 1)), change);
   }
 }
