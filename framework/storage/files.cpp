@@ -19,7 +19,7 @@
 #include <system_error>
 #include <utility>
 
-#include "framework/storage/unfinished.h"
+#include "framework/process/unfinished.h"
 
 namespace ringtrain {
 

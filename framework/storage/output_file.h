@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "framework/error.h"
+#include "framework/process/unfinished.h"
 #include "framework/storage/files.h"
-#include "framework/storage/unfinished.h"
 
 namespace ringtrain {
 

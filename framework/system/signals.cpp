@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/error.h"
-#include "framework/storage/unfinished.h"
+#include "framework/process/unfinished.h"
 
 namespace ringtrain {
 

@@ -1,5 +1,5 @@
 // What a process has half-written goes with the process that a signal ends.
-#include "framework/storage/unfinished.h"
+#include "framework/process/unfinished.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "framework/process/unfinished.h"
 #include "framework/storage/files.h"
-#include "framework/storage/unfinished.h"
 
 namespace ringtrain {
 

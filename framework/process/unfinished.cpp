@@ -1,4 +1,4 @@
-#include "framework/storage/unfinished.h"
+#include "framework/process/unfinished.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
