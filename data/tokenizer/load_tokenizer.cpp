@@ -10,6 +10,7 @@
 #include "data/tokenizer/formats/tokenizer_json.h"
 #include "data/tokenizer/utf8.h"
 #include "framework/storage/files.h"
+#include "framework/storage/folder_file.h"
 #include "framework/storage/strict_json.h"
 
 namespace ringtrain {
@@ -52,7 +53,7 @@ std::string file_in(const std::string& folder) {
 std::string configured_end(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json";
   if (!path_exists(path, ExitCode::data)) return "";
-  const nlohmann::json json = parse_json(read_file(path, ExitCode::data), path);
+  const nlohmann::json json = parse_json(read_in_folder(folder, "tokenizer_config.json", ExitCode::data), path);
   const auto end = json.is_object() ? json.find("eos_token") : json.end();
   if (end == json.end()) return "";
   if (end->is_string()) return end->get<std::string>();
@@ -70,9 +71,11 @@ BpeSpec read_gguf_spec(const std::string& path) {
   }
 }
 
-BpeSpec read_spec(const std::string& path, const TokenizerOptions& options) {
-  if (options.pattern.empty() && is_gguf_file(path)) return read_gguf_spec(path);
-  const std::string text = read_file(path, ExitCode::data, max_bytes);
+/// folder: in which the file was found; "" of a file that was named itself, and may be a link.
+BpeSpec read_spec(const std::string& path, const std::string& folder, const TokenizerOptions& options) {
+  if (folder.empty() && options.pattern.empty() && is_gguf_file(path)) return read_gguf_spec(path);
+  const std::string text = folder.empty() ? read_file(path, ExitCode::data, max_bytes)
+                                          : read_in_folder(folder, file_name(path), ExitCode::data, max_bytes);
   if (text.empty()) fail(ExitCode::data, "the tokenizer {} is empty (0 bytes)", path);
   if (is_tiktoken(text)) return read_tiktoken(text, path, options.pattern);
   if (!options.pattern.empty()) {
@@ -110,7 +113,7 @@ bool holds_tokenizer(const std::string& path) {
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerOptions& options) {
   if (path == "bytes") return make_byte_tokenizer();
   const std::string file = file_at(path);
-  BpeSpec spec = read_spec(file, options);
+  BpeSpec spec = read_spec(file, file == path ? "" : path, options);
   const std::string named = std::exchange(spec.end_of_document, "");
   auto tokenizer = std::make_unique<BpeTokenizer>(spec);
   if (!tokenizer->end_of_document()) {
@@ -122,7 +125,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const Tokeniz
 
 std::string read_tokenizer_identity(const std::string& path) {
   if (path == "bytes") return make_byte_tokenizer()->identity();
-  const BpeSpec spec = read_spec(file_at(path), {});
+  const std::string file = file_at(path);
+  const BpeSpec spec = read_spec(file, file == path ? "" : path, {});
   check_spec(spec);
   return identity_of(spec);
 }

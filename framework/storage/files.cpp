@@ -19,6 +19,8 @@
 #include <system_error>
 #include <utility>
 
+#include "framework/process/unfinished.h"
+
 namespace ringtrain {
 
 namespace {
@@ -332,6 +334,7 @@ void require_regular_or_absent(const std::string& path, ExitCode code) {
 void write_file(const std::string& path, std::string_view content, ExitCode code) {
   require_regular_or_absent(path, code);
   const std::string partial = unique_name(path, "partial");
+  const Unfinished unfinished(partial);
   File file = File::create(partial, code);
   try {
     file.write(content);

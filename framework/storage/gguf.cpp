@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/error.h"
+#include "framework/storage/folder_file.h"
 
 namespace ringtrain {
 
@@ -23,7 +24,14 @@ constexpr std::int64_t default_alignment = 32;
 /// A file's header, read from its begin on in pieces of 64 KiB.
 class HeaderBytes {
  public:
-  explicit HeaderBytes(const std::string& path) : file_(File::open(path, ExitCode::checkpoint)), size_(file_.size()) {}
+  explicit HeaderBytes(const std::string& path)
+      : file_(File::open(path, ExitCode::checkpoint)), stamp_(file_.stamp()), size_(stamp_.bytes) {}
+
+  /// Returns the file, of which the whole header has been read.
+  const File& whole_file() const {
+    require_unchanged(file_, stamp_);
+    return file_;
+  }
 
   std::int64_t position() const { return position_; }
   std::int64_t size() const { return size_; }
@@ -77,6 +85,7 @@ class HeaderBytes {
   }
 
   File file_;
+  FileStamp stamp_;
   std::int64_t size_, position_ = 0, begin_ = 0;
   std::string piece_, subject_ = "its header";
 };
@@ -248,7 +257,7 @@ GgufFile GgufFile::open(const std::string& path) {
   }
   const std::int64_t data = (bytes.position() + alignment - 1) / alignment * alignment;
   check_places(tensors, data, alignment, bytes);
-  file.tensors_.files.push_back(path);
+  file.tensors_.add_file(bytes.whole_file());
   for (StoredTensor& tensor : tensors) {
     bytes.set_subject("tensor " + plain_text(tensor.name));
     std::string name = tensor.name;

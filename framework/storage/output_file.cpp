@@ -99,6 +99,7 @@ OutputFile::OutputFile(const std::string& path, OutputRules rules, ExitCode code
   const FolderLock lock(parent_directory(path_));
   check_partials(path_, true, code_);
   partial_ = unique_name(path_, partial_kind);
+  unfinished_.emplace(partial_);
   file_ = File::create(partial_, code_);
   try {
     file_.try_lock();

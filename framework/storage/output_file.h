@@ -5,10 +5,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/error.h"
+#include "framework/process/unfinished.h"
 #include "framework/storage/files.h"
 
 namespace ringtrain {
@@ -54,7 +56,8 @@ class OutputFile {
   std::string path_, partial_;
   OutputRules rules_;
   ExitCode code_;
-  File file_;  // locked as long as it is open
+  std::optional<Unfinished> unfinished_;  // goes with a process that a signal ends
+  File file_;                             // locked as long as it is open
   bool published_ = false;
 };
 

@@ -5,21 +5,19 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "framework/error.h"
+#include "framework/storage/folder_file.h"
 #include "framework/storage/safetensors_json.h"
 #include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t longest_header = 100'000'000;  // the reference's
 constexpr const char* single_file = "model.safetensors";
@@ -78,18 +76,6 @@ std::uint64_t bytes_needed(const std::string& path, const SafetensorsEntry& entr
   return bits / 8;
 }
 
-/// Throws unless path, followed, stands in the folder, or in the blobs of the hub's cache that the folder belongs to.
-void require_inside(const std::string& folder, const std::string& path) {
-  std::error_code error;
-  const fs::path home = fs::canonical(folder, error), place = fs::canonical(path, error).parent_path();
-  if (error) return;  // what cannot be followed cannot be opened either, which says why
-  if (place == home) return;
-  const bool cached = home.parent_path().filename() == "snapshots";
-  if (cached && place == home.parent_path().parent_path() / "blobs") return;
-  fail(ExitCode::checkpoint, "{}: is a link that leads out of its folder, to {}; put the file itself there", path,
-       place.string());
-}
-
 void require_plain_name(const std::string& index, const std::string& name) {
   const bool plain =
       !name.empty() && name != "." && name != ".." && name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
@@ -98,11 +84,12 @@ void require_plain_name(const std::string& index, const std::string& name) {
        plain_text(name));
 }
 
-/// Returns which tensors each file of an index has.
-std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
+/// Returns which tensors each file of a folder's index has.
+std::map<std::string, std::set<std::string>> read_index(const std::string& folder) {
+  const std::string path = folder + "/" + index_file;
   std::map<std::string, std::set<std::string>> files;
   try {
-    const nlohmann::json json = parse_strict_json(read_file(path, ExitCode::checkpoint));
+    const nlohmann::json json = parse_strict_json(read_in_folder(folder, index_file, ExitCode::checkpoint));
     for (const auto& [tensor, file] : json.at("weight_map").items()) {
       require_plain_name(path, file.get<std::string>());
       files[file.get<std::string>()].insert(tensor);
@@ -118,10 +105,32 @@ std::map<std::string, std::set<std::string>> read_index(const std::string& path)
   return files;
 }
 
-/// Adds a file's tensors; of a shard, exactly those that the index expects there.
-void add_file(StoredTensors& all, const std::string& path, const std::set<std::string>* expected) {
+std::vector<StoredTensor> read_file_header(const File& file) {
+  const std::string& path = file.path();
+  const std::int64_t bytes = file.size();
+  if (bytes < 8) fail(ExitCode::checkpoint, "{}: has {} bytes, too few for a safetensors file", path, bytes);
+  std::uint64_t length = 0;
+  file.read_at(0, &length, sizeof length);
+  if (length > longest_header) {
+    fail(ExitCode::checkpoint, "{}: its header would have {} bytes, more than the {} that safetensors allows", path,
+         length, longest_header);
+  }
+  if (const auto end = static_cast<std::int64_t>(length) + 8; end > bytes) {
+    fail(ExitCode::checkpoint, "{}: has {} bytes, but its header alone ends at {}; it is cut off", path, bytes, end);
+  }
+  std::string header(length, '\0');
+  file.read_at(8, header.data(), header.size());
+  return parse_safetensors_header(header, bytes, path);
+}
+
+/// Adds the tensors of a folder's file; of a shard, exactly those that the index expects there.
+void add_file(StoredTensors& all, const std::string& folder, const std::string& base,
+              const std::set<std::string>* expected) {
+  const File file = open_in_folder(folder, base, ExitCode::checkpoint);
+  const std::string& path = file.path();
+  const FileStamp stamp = file.stamp();
   std::size_t found = 0;
-  for (StoredTensor& tensor : read_safetensors_file(path)) {
+  for (StoredTensor& tensor : read_file_header(file)) {
     tensor.file = all.files.size();
     if (expected) {
       if (const StoredTensor* other = all.find(tensor.name)) {
@@ -137,7 +146,8 @@ void add_file(StoredTensors& all, const std::string& path, const std::set<std::s
     std::string name = tensor.name;
     all.tensors.emplace(std::move(name), std::move(tensor));
   }
-  all.files.push_back(path);
+  require_unchanged(file, stamp);
+  all.add_file(file);
   if (!expected || found == expected->size()) return;
   for (const std::string& name : *expected) {
     const StoredTensor* tensor = all.find(name);
@@ -189,40 +199,21 @@ std::vector<StoredTensor> parse_safetensors_header(std::string_view header, std:
 }
 
 std::vector<StoredTensor> read_safetensors_file(const std::string& path) {
-  const File file = File::open(path, ExitCode::checkpoint);
-  const std::int64_t bytes = file.size();
-  if (bytes < 8) fail(ExitCode::checkpoint, "{}: has {} bytes, too few for a safetensors file", path, bytes);
-  std::uint64_t length = 0;
-  file.read_at(0, &length, sizeof length);
-  if (length > longest_header) {
-    fail(ExitCode::checkpoint, "{}: its header would have {} bytes, more than the {} that safetensors allows", path,
-         length, longest_header);
-  }
-  if (const auto end = static_cast<std::int64_t>(length) + 8; end > bytes) {
-    fail(ExitCode::checkpoint, "{}: has {} bytes, but its header alone ends at {}; it is cut off", path, bytes, end);
-  }
-  std::string header(length, '\0');
-  file.read_at(8, header.data(), header.size());
-  return parse_safetensors_header(header, bytes, path);
+  return read_file_header(File::open(path, ExitCode::checkpoint));
 }
 
 StoredTensors read_safetensors_folder(const std::string& folder) {
   StoredTensors all;
   const std::string single = folder + "/" + single_file, index = folder + "/" + index_file;
   if (path_exists(single, ExitCode::checkpoint)) {
-    require_inside(folder, single);
-    add_file(all, single, nullptr);
+    add_file(all, folder, single_file, nullptr);
     return all;
   }
   if (!path_exists(index, ExitCode::checkpoint)) {
     fail(ExitCode::checkpoint, "{}: has neither {} nor {}; weights in another format (pytorch_model.bin) are not read",
          folder, single_file, index_file);
   }
-  for (const auto& [name, expected] : read_index(index)) {
-    const std::string path = fmt::format("{}/{}", folder, name);
-    require_inside(folder, path);
-    add_file(all, path, &expected);
-  }
+  for (const auto& [name, expected] : read_index(folder)) add_file(all, folder, name, &expected);
   return all;
 }
 

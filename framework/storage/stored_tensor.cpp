@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "framework/error.h"
+#include "framework/storage/folder_file.h"
 #include "framework/storage/half.h"
 
 namespace ringtrain {
@@ -140,6 +141,17 @@ const StoredTensor* StoredTensors::find(std::string_view name) const {
   return found == tensors.end() ? nullptr : &found->second;
 }
 
+void StoredTensors::add_file(const File& file) {
+  files.push_back(file.path());
+  stamps.push_back(file.stamp());
+}
+
+File StoredTensors::open(std::size_t file) const {
+  File opened = File::open(files[file], ExitCode::checkpoint);
+  require_unchanged(opened, stamps[file]);
+  return opened;
+}
+
 void StoredTensorReader::read_bytes(std::int64_t offset, std::int64_t bytes) {
   // The system's own reading ahead was measured to leave a disk of 1.6 GB/s idle for more than half of the time.
   constexpr std::int64_t ahead = std::int64_t{16} << 20;
@@ -158,13 +170,13 @@ void StoredTensorReader::read_bytes(std::int64_t offset, std::int64_t bytes) {
 
 template <class Real>
 void StoredTensorReader::read(const StoredTensor& tensor, std::int64_t begin, std::int64_t count, Real* to) {
-  const std::string& path = tensors_.files[tensor.file];
   if (tensor.type == StoredType::unsupported) {
-    fail(ExitCode::checkpoint, "{}: {} is of type {}, which cannot be read; convert it to F32, F16 or BF16", path,
-         plain_text(tensor.name), plain_text(tensor.type_name));
+    fail(ExitCode::checkpoint, "{}: {} is of type {}, which cannot be read; convert it to F32, F16 or BF16",
+         tensors_.files[tensor.file], plain_text(tensor.name), plain_text(tensor.type_name));
   }
-  if (!file_.is_open() || file_.path() != path) {
-    file_ = File::open(path, ExitCode::checkpoint);
+  if (!file_.is_open() || opened_ != tensor.file) {
+    file_ = tensors_.open(tensor.file);
+    opened_ = tensor.file;
     end_ = -1;
   }
   const std::int64_t width = block_elements(tensor.type), size = block_bytes(tensor.type), end = begin + count;
@@ -184,6 +196,7 @@ void StoredTensorReader::read(const StoredTensor& tensor, std::int64_t begin, st
     to += until - begin;
     begin = until;
   }
+  require_unchanged(file_, tensors_.stamps[tensor.file]);
 }
 
 template void StoredTensorReader::read(const StoredTensor&, std::int64_t, std::int64_t, float*);

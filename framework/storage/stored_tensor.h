@@ -50,9 +50,14 @@ struct StoredTensor {
 /// The tensors of one or more files, by name. A plain value.
 struct StoredTensors {
   std::vector<std::string> files;  // paths
+  std::vector<FileStamp> stamps;   // of the files, when their headers were read
   std::map<std::string, StoredTensor, std::less<>> tensors;
 
   const StoredTensor* find(std::string_view name) const;
+  /// Adds a file that is open.
+  void add_file(const File& file);
+  /// Opens one of the files. Throws Error(checkpoint) if it is no more what its header was read of.
+  File open(std::size_t file) const;
 };
 
 /// Reads slices. One file is open at a time, and at most 2 MiB are in memory. Slices that follow each other in a file
@@ -62,7 +67,7 @@ class StoredTensorReader {
   /// tensors must outlive it.
   explicit StoredTensorReader(const StoredTensors& tensors) : tensors_(tensors) {}
   /// Reads elements [begin, begin + count) of the flattened tensor. Throws Error(checkpoint) that names file and tensor
-  /// if its type is unsupported or the file ends before.
+  /// if its type is unsupported, the file ends before, or somebody wrote to the file since its header was read.
   template <class Real>
   void read(const StoredTensor& tensor, std::int64_t begin, std::int64_t count, Real* to);
 
@@ -72,6 +77,7 @@ class StoredTensorReader {
 
   const StoredTensors& tensors_;
   File file_;
+  std::size_t opened_ = 0;  // which of the files it is
   std::string bytes_;
   std::int64_t end_ = -1, prefetched_ = -1;  // of the file: where the last read ended, and what was asked for beyond
 };

@@ -5,8 +5,10 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <vector>
 
 #include "framework/error.h"
+#include "framework/process/unfinished.h"
 
 namespace ringtrain {
 
@@ -33,7 +35,10 @@ std::atomic<bool> installed{false};
 
 extern "C" void on_signal(int signal) {
   const bool insists = signal == SIGINT || signal == SIGTERM;
-  if (insists && insisted.exchange(true)) _exit(128 + signal);  // 130, 143
+  if (insists && insisted.exchange(true)) {
+    remove_unfinished();
+    _exit(128 + signal);  // 130, 143
+  }
   int none = 0;
   requested.compare_exchange_strong(none, signal);
 }
@@ -41,7 +46,16 @@ extern "C" void on_signal(int signal) {
 std::atomic<bool> guarded{false};  // there has been a guard: its run has ended, or will
 
 extern "C" void on_early_warning(int) {
-  if (!guarded) _exit(static_cast<int>(ExitCode::terminated));
+  if (guarded) return;
+  remove_unfinished();
+  _exit(static_cast<int>(ExitCode::terminated));
+}
+
+/// Ends the process as the signal would have, but for what is half-written.
+extern "C" void on_end(int signal) {
+  remove_unfinished();
+  std::signal(signal, SIG_DFL);
+  raise(signal);  // blocked until this handler returns
 }
 
 /// Return whether whoever started this process wants it to outlive its terminal (nohup).
@@ -113,6 +127,14 @@ void set_program_signals() {
   for (const Request& request : requests) {
     if (request.signal == SIGINT || request.signal == SIGTERM || stays_ignored(request.signal)) continue;
     std::signal(request.signal, on_early_warning);
+  }
+  std::vector<int> ending{SIGINT, SIGTERM, SIGQUIT, SIGALRM, SIGUSR2, SIGVTALRM, SIGPROF, SIGIO, SIGSTKFLT};
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) ending.push_back(signal);
+  for (const int signal : ending) {
+    struct sigaction action {};
+    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;  // somebody wants otherwise
+    action.sa_handler = on_end;
+    sigaction(signal, &action, nullptr);
   }
 }
 

@@ -45,7 +45,8 @@ class SignalsHeld {
 
 /// Makes a program's signals what its callers rely on while there is no guard. Before the first guard a warning ends
 /// the program with 143, as SIGTERM does; after it the program is ending, and a warning does nothing. SIGPIPE and
-/// SIGXFSZ (a file beyond ulimit -f) are errors of the call that met them.
+/// SIGXFSZ (a file beyond ulimit -f) are errors of the call that met them. Any other signal that ends a process from
+/// outside still does, at once, and takes along what is half-written (framework/process/unfinished.h).
 void set_program_signals();
 
 }  // namespace ringtrain

@@ -5,7 +5,8 @@
 //   RINGTRAIN_FAULT_LOG=FILE       append a line "NUMBER CALL PATH" for each counted call
 //   RINGTRAIN_FAULT_AT=NUMBER      the call (from 1, over all threads) at which
 //   RINGTRAIN_FAULT_ERROR=ERRNO    it fails so, from then on if RINGTRAIN_FAULT_LASTS is set; without it
-//                                  the process is killed as soon as that call has returned
+//                                  the process gets RINGTRAIN_FAULT_SIGNAL (a number; SIGKILL) as soon as that call
+//                                  has returned
 //   RINGTRAIN_FAULT_SLOW=CALL:MS   every counted call of that name takes so many milliseconds longer
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -68,7 +69,9 @@ static int reads_count(void) {
 
 static void after(long number) {
   const char* at = getenv("RINGTRAIN_FAULT_AT");
-  if (number > 0 && at && number == atol(at) && !getenv("RINGTRAIN_FAULT_ERROR")) kill(getpid(), SIGKILL);
+  if (number <= 0 || !at || number != atol(at) || getenv("RINGTRAIN_FAULT_ERROR")) return;
+  const char* chosen = getenv("RINGTRAIN_FAULT_SIGNAL");
+  kill(getpid(), chosen ? atoi(chosen) : SIGKILL);
 }
 
 static const char* path_of(int fd, char* buffer, size_t size) {

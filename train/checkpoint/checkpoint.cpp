@@ -73,9 +73,8 @@ void read(StateFiles& files, RankState& state, const std::string& kind, const Pa
   for (const StateFiles::Piece& piece : files.whole_tensor(kind, parameter, dtype)) {
     in_pieces(std::max(first, piece.begin), std::min(end, piece.end), [&](std::int64_t from, std::int64_t to) {
       const TensorView staging = state.staging.view().prefix({to - from});
-      files.open(piece.file)
-          .read_at(piece.offset + (from - piece.begin) * static_cast<std::int64_t>(size_of(dtype)), staging.data,
-                   staging.bytes());
+      files.read(piece.file, piece.offset + (from - piece.begin) * static_cast<std::int64_t>(size_of(dtype)),
+                 staging.data, staging.bytes());
       copy(state.stream, target.flat(from - first, to - first), staging);
       state.stream.synchronize();  // the next piece comes into the same staging
     });

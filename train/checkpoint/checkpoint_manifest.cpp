@@ -8,6 +8,7 @@
 
 #include "framework/error.h"
 #include "framework/storage/files.h"
+#include "framework/storage/folder_file.h"
 #include "framework/storage/hash.h"
 #include "framework/storage/strict_json.h"
 
@@ -151,7 +152,7 @@ CheckpointManifest read_checkpoint_manifest(const std::string& folder) {
 
 CheckpointManifest verify_checkpoint(const std::string& folder) {
   CheckpointManifest manifest = read_checkpoint_manifest(folder);
-  for (const CheckpointFile& file : manifest.files) {
+  for (CheckpointFile& file : manifest.files) {
     const std::string at = folder + "/" + file.name;
     if (!path_exists(at, ExitCode::checkpoint)) {
       fail(ExitCode::checkpoint, "{}: is missing, but its manifest lists it", at);
@@ -159,9 +160,12 @@ CheckpointManifest verify_checkpoint(const std::string& folder) {
     if (const std::int64_t bytes = file_size(at, ExitCode::checkpoint); bytes != file.bytes) {
       fail(ExitCode::checkpoint, "{}: has {} bytes, but its manifest says {}: it is damaged", at, bytes, file.bytes);
     }
-    if (const std::string hash = hash_file(at, ExitCode::checkpoint); hash != file.hash) {
+    const File opened = File::open(at, ExitCode::checkpoint);
+    file.stamp = opened.stamp();
+    if (const std::string hash = hash_file(opened, nullptr); hash != file.hash) {
       fail(ExitCode::checkpoint, "{}: has hash {}, but its manifest says {}: it is damaged", at, hash, file.hash);
     }
+    require_unchanged(opened, *file.stamp);
   }
   return manifest;
 }

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "framework/storage/files.h"
 
 namespace ringtrain {
 
@@ -12,6 +15,7 @@ struct CheckpointFile {
   std::string name;
   std::int64_t bytes = 0;
   std::string hash;
+  std::optional<FileStamp> stamp = {};  // of a file that was verified: what it was then; no part of the manifest
 };
 
 struct CheckpointManifest {

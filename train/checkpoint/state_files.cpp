@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "framework/error.h"
+#include "framework/storage/folder_file.h"
 
 namespace ringtrain {
 
@@ -40,7 +41,7 @@ std::string tensor_name(const std::string& kind, const Parameter& parameter) {
 
 StateFiles::StateFiles(const std::string& folder, const CheckpointManifest& manifest) : path_(folder) {
   for (const CheckpointFile& file : manifest.files) {
-    if (file.name != config_file_name) add_file(folder + "/" + file.name, manifest.step);
+    if (file.name != config_file_name) add_file(folder + "/" + file.name, file, manifest.step);
   }
   for (auto& [name, pieces] : pieces_) {
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
@@ -73,7 +74,7 @@ const std::vector<StateFiles::Piece>& StateFiles::whole_tensor(const std::string
   return found->second;
 }
 
-void StateFiles::add_file(const std::string& path, std::int64_t step) {
+void StateFiles::add_file(const std::string& path, const CheckpointFile& file, std::int64_t step) {
   const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::checkpoint,
                                              "an earlier version of this program made it so, or another program: use "
                                              "it with that one, or train anew into another --output");
@@ -91,11 +92,17 @@ void StateFiles::add_file(const std::string& path, std::int64_t step) {
     pieces_[name].push_back(piece);
   }
   paths_.push_back(path);
+  stamps_.push_back(file.stamp.value_or(reader.file().stamp()));
+  require_unchanged(reader.file(), stamps_.back());
 }
 
-const File& StateFiles::open(std::size_t file) {
-  if (!open_.is_open() || open_.path() != paths_[file]) open_ = File::open(paths_[file], ExitCode::checkpoint);
-  return open_;
+void StateFiles::read(std::size_t file, std::int64_t offset, void* data, std::size_t bytes) {
+  if (!open_.is_open() || opened_ != file) {
+    open_ = File::open(paths_[file], ExitCode::checkpoint);
+    opened_ = file;
+  }
+  open_.read_at(offset, data, bytes);
+  require_unchanged(open_, stamps_[file]);
 }
 
 }  // namespace ringtrain

@@ -36,16 +36,19 @@ class StateFiles {
   StateFiles(const std::string& folder, const CheckpointManifest& manifest);
   /// Return the pieces of a tensor after checking that they hold each of its elements once, in the right type.
   const std::vector<Piece>& whole_tensor(const std::string& kind, const Parameter& parameter, DType dtype) const;
-  /// Return a file, opened. One is open at a time: a checkpoint may have more files than a process may open.
-  const File& open(std::size_t file);
+  /// Reads bytes of a file. Throws Error(checkpoint) if somebody wrote to it since it was verified. One is open at a
+  /// time: a checkpoint may have more files than a process may open.
+  void read(std::size_t file, std::int64_t offset, void* data, std::size_t bytes);
 
  private:
-  void add_file(const std::string& path, std::int64_t step);
+  void add_file(const std::string& path, const CheckpointFile& file, std::int64_t step);
 
   std::string path_;
   std::vector<std::string> paths_;
+  std::vector<FileStamp> stamps_;
   std::map<std::string, std::vector<Piece>> pieces_;
   File open_;
+  std::size_t opened_ = 0;  // which of the files it is
 };
 
 }  // namespace ringtrain

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,14 +16,18 @@
 #include "framework/error.h"
 #include "framework/profile/progress.h"
 #include "framework/storage/safetensors_writer.h"
+#include "framework/system/signals.h"
 #include "layers/model_parameters.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
 #include "train/models/model_tokenizer.h"
+#include "train/models/output_folder.h"
 
 namespace ringtrain {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::int64_t large_model = 50'000'000;  // parameters: writing them may take seconds
 constexpr std::int64_t slice_elements = std::int64_t{1} << 20;
@@ -79,6 +84,7 @@ class TensorCopy {
 
   /// Appends the values as the file has them.
   void append(const Export& tensor, const std::vector<double>& values, SafetensorsWriter& file) {
+    throw_if_signalled();
     const std::int64_t count = std::ssize(values);
     bytes_.resize(static_cast<std::size_t>(stored_bytes(type_, count)));
     encode(type_, values.data(), count, bytes_.data());
@@ -146,8 +152,9 @@ std::string index_of(const ExportSummary& summary, const std::map<std::string, s
   return json.dump(2) + "\n";
 }
 
-void write_weights(const ModelSource& source, const ExportOptions& options, const std::string& folder,
+void write_weights(const ModelSource& source, const ExportOptions& options, const OutputFolder& output,
                    ExportSummary& summary) {
+  const std::string& folder = output.content();
   const ParameterTable table = make_parameter_table(source.model);
   const std::vector<Export> tensors = tensors_of(source.model, table);
   std::vector<std::int64_t> bytes;
@@ -157,6 +164,13 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
     summary.bytes += bytes.back();
   }
   const auto shards = split_into_shards(bytes, options.max_shard_bytes);
+  std::int64_t largest = 0;
+  for (const std::vector<std::size_t>& shard : shards) {
+    std::int64_t size = 0;
+    for (const std::size_t i : shard) size += bytes[i];
+    largest = std::max(largest, size);
+  }
+  output.require_room(summary.bytes, largest);
   const std::unique_ptr<WeightSource> weights = source.open_weights();
   TensorCopy copy(*weights, options.dtype, summary.parameters);
   std::map<std::string, std::string> file_of;
@@ -229,30 +243,37 @@ std::int64_t parse_byte_count(const std::string& text, const std::string& source
   return bytes;
 }
 
+void check_export(const std::string& source, const ExportOptions& options) {
+  check_output_folder(options.output, ExitCode::usage);
+  std::error_code error;
+  for (fs::path at = fs::canonical(nearest_existing(parent_directory(options.output)), error);; at = at.parent_path()) {
+    const std::string above = at.string();
+    for (const std::string& read : {source, options.like}) {
+      if (read.empty() || is_run_folder(read) || !fs::equivalent(at, read, error)) continue;
+      fail(ExitCode::usage, "{}: is inside {}, which this export reads; choose another --output", options.output, read);
+    }
+    for (const char* name : {"checkpoints", "tokenizer"}) {
+      if (at.filename() != name || !is_run_folder(parent_directory(above))) continue;
+      fail(ExitCode::usage, "{}: is inside {}, which belongs to a run; choose another --output", options.output, above);
+    }
+    if (!at.has_relative_path()) return;
+  }
+}
+
 ExportSummary export_model(const ModelSource& source, const ExportOptions& options) {
   const std::string& like = options.like.empty() ? source.tokenizer : options.like;
   const std::string config = write_hugging_face_config(source.model, {.dtype = torch_name(options.dtype),
                                                                       .context_length = source.context_length,
                                                                       .bos_token_id = source.begin_token,
                                                                       .eos_token_ids = source.end_tokens});
-  if (path_exists(options.output)) {
-    fail(ExitCode::usage, "{}: exists already, and an export never writes over anything; choose another --output",
-         options.output);
-  }
-  make_directories(parent_directory(options.output), ExitCode::usage);
-  check_writable(parent_directory(options.output), ExitCode::usage);
+  check_export(source.path, options);
   ExportSummary summary;
-  const std::string partial = make_unique_directory(options.output, "partial", ExitCode::usage);
-  try {
-    write_weights(source, options, partial, summary);
-    summary.carried = carry_tokenizer(like, partial, ExitCode::checkpoint);
-    write_file(partial + "/config.json", config, ExitCode::checkpoint);
-    sync_directory(partial, ExitCode::checkpoint);
-    rename_to_new(partial, options.output, ExitCode::checkpoint);
-  } catch (...) {
-    remove_tree(partial, ExitCode::checkpoint);
-    throw;
-  }
+  OutputFolder output(options.output, ExitCode::usage);
+  summary.carried = carry_tokenizer(like, output.content(), ExitCode::checkpoint);  // first: it may be refused
+  write_weights(source, options, output, summary);
+  write_file(output.content() + "/config.json", config, ExitCode::checkpoint);
+  throw_if_signalled();
+  output.publish();
   return summary;
 }
 

@@ -28,7 +28,13 @@ struct ExportSummary {
   CarriedTokenizer carried;        // from `like`
 };
 
-/// Writes the folder. Throws Error: usage (output exists, cannot be written, or no class of transformers is this
+/// Throws Error(usage) unless an export of the model at `source` may go to options.output, as far as it can be told
+/// without reading the model: something stands there, it cannot be written, it lies inside a folder that is read, or
+/// among the checkpoints of a run.
+void check_export(const std::string& source, const ExportOptions& options);
+
+/// Writes the folder. While a SignalGuard lives, a signal ends it with Error(interrupted) or Error(terminated), and
+/// nothing is left. Throws Error: usage (output exists, cannot be written, or no class of transformers is this
 /// model), checkpoint (the source, the disk), numeric that names the tensor with a value that the dtype cannot hold.
 ExportSummary export_model(const ModelSource& source, const ExportOptions& options);
 

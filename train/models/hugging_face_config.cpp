@@ -15,6 +15,7 @@
 #include "framework/config/yaml_tree.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
+#include "framework/storage/folder_file.h"
 #include "framework/storage/strict_json.h"
 #include "layers/model_spec.h"
 #include "train/models/hugging_face_rope.h"
@@ -374,7 +375,7 @@ HuggingFaceConfig read_hugging_face_config(const std::string& folder) {
   if (!path_exists(path, ExitCode::checkpoint)) {
     fail(ExitCode::checkpoint, "{}: is no Hugging Face folder: it has no config.json", folder);
   }
-  return parse_hugging_face_config(read_file(path, ExitCode::checkpoint, largest_file), path);
+  return parse_hugging_face_config(read_in_folder(folder, "config.json", ExitCode::checkpoint, largest_file), path);
 }
 
 }  // namespace ringtrain

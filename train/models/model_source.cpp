@@ -14,6 +14,7 @@
 #include "train/models/gguf_model.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
+#include "train/models/model_tokenizer.h"
 #include "train/models/placed_weights.h"
 
 namespace ringtrain {
@@ -29,8 +30,8 @@ std::string identity_of(const StoredTensors& stored) {
     text +=
         fmt::format("{} {} {} {} {}\n", name, tensor.type_name, shape_text(tensor.shape), tensor.file, tensor.offset);
   }
-  for (const std::string& path : stored.files) {
-    const File file = File::open(path, ExitCode::checkpoint);
+  for (std::size_t i = 0; i < stored.files.size(); ++i) {
+    const File file = stored.open(i);
     const std::int64_t size = file.size(), count = std::min(size, sample);
     std::string bytes(static_cast<std::size_t>(count), '\0');
     file.read_at((size - count) / 2, bytes.data(), bytes.size());
@@ -53,6 +54,7 @@ ModelSource with_weights(ModelSource source, PlacedModel placed) {
 ModelSource open_hugging_face_folder(const std::string& folder) {
   ModelSource source;
   source.path = source.tokenizer = folder;
+  check_carried_files(folder);  // before any work
   HuggingFaceConfig config = read_hugging_face_config(folder);
   source.model = config.model;
   source.context_length = config.model.max_position_embeddings;

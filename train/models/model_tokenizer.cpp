@@ -6,7 +6,9 @@
 #include "data/tokenizer/formats/gguf_tokenizer.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
+#include "framework/storage/folder_file.h"
 #include "framework/storage/gguf.h"
+#include "train/models/output_folder.h"
 
 namespace ringtrain {
 
@@ -24,7 +26,7 @@ std::vector<std::string> copy_files(const std::string& from, const std::string& 
   for (const char* name : carried_files) {
     const std::string path = from + "/" + name;
     if (!path_exists(path, code)) continue;
-    write_file(to + "/" + name, read_file(path, code, longest), code);
+    write_file(to + "/" + name, read_in_folder(from, name, code, longest), code);
     names.emplace_back(name);
   }
   return names;
@@ -101,6 +103,10 @@ void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, cons
        source.path, path, hash, tokenizer.identity());
 }
 
+void check_carried_files(const std::string& folder) {
+  for (const char* name : carried_files) check_link_in_folder(folder, name, ExitCode::checkpoint);
+}
+
 CarriedTokenizer carry_tokenizer(const std::string& from, const std::string& to, ExitCode code) {
   if (from.empty()) return {};
   if (is_directory(from, code)) return {.files = copy_files(from, to, code), .remark = {}};
@@ -110,19 +116,10 @@ CarriedTokenizer carry_tokenizer(const std::string& from, const std::string& to,
 std::optional<std::string> keep_tokenizer(const ModelSource& source, const std::string& run_folder) {
   const std::string folder = ModelSource::tokenizer_folder(run_folder);
   if (source.tokenizer.empty() || path_exists(folder)) return std::nullopt;
-  const std::string partial = make_unique_directory(folder, "partial", ExitCode::usage);
-  try {
-    const CarriedTokenizer carried = carry_tokenizer(source.tokenizer, partial, ExitCode::usage);
-    if (carried.files.empty()) {
-      remove_tree(partial, ExitCode::usage);
-      return carried.remark;
-    }
-    sync_directory(partial, ExitCode::usage);
-    rename_to_new(partial, folder, ExitCode::usage);
-  } catch (...) {
-    remove_tree(partial, ExitCode::usage);
-    throw;
-  }
+  OutputFolder output(folder, ExitCode::usage);
+  const CarriedTokenizer carried = carry_tokenizer(source.tokenizer, output.content(), ExitCode::usage);
+  if (carried.files.empty()) return carried.remark;
+  output.publish();
   return std::nullopt;
 }
 

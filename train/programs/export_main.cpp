@@ -7,6 +7,7 @@
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
+#include "framework/system/signals.h"
 #include "train/models/export_model.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
@@ -46,8 +47,10 @@ int run(int argc, char** argv) {
 
   options.dtype = dtype_of(dtype);
   options.max_shard_bytes = parse_byte_count(shard, "--max-shard-size");
+  check_export(checkpoint, options);
   const HashProgress hashing("export");
   const ModelSource source = open_model(checkpoint);
+  const SignalGuard guard;
   const ExportSummary summary = export_model(source, options);
   const CarriedTokenizer& carried = summary.carried;
   std::printf("%s: %s parameters of %s as %s, %s in %zu file%s; carried along: %s\n", options.output.c_str(),

@@ -1,0 +1,76 @@
+#include "framework/storage/folder_file.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+namespace ringtrain {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Returns the blobs that a folder's files may lie in, as links of the hub's cache do; nothing of any other folder.
+std::optional<fs::path> blobs_of(const fs::path& home) {
+  for (fs::path at = home; at.has_relative_path(); at = at.parent_path()) {
+    const fs::path snapshots = at.parent_path(), repository = snapshots.parent_path();
+    const std::string name = repository.filename().string();
+    if (snapshots.filename() == "snapshots" && name.starts_with("models--")) return repository / "blobs";
+  }
+  return std::nullopt;
+}
+
+/// Returns where the file lies, all links followed; nothing if they lead nowhere. Throws if it is none of the folder.
+std::optional<fs::path> place_of(const std::string& folder, const std::string& path, ExitCode code) {
+  std::error_code no_folder, no_file;
+  const fs::path home = fs::canonical(folder, no_folder), place = fs::canonical(path, no_file);
+  if (no_folder || no_file) return std::nullopt;
+  if (place.parent_path() == home || place.parent_path() == blobs_of(home)) return place;
+  fail(code, "{}: is a link that leads out of its folder, to {}; put the file itself there", path, place.string());
+}
+
+}  // namespace
+
+File open_in_folder(const std::string& folder, const std::string& name, ExitCode code) {
+  ensure(name.find('/') == std::string::npos, "the name of a file in a folder");
+  const std::string path = folder + "/" + name;
+  place_of(folder, path, code);
+  File file = File::open(path, code);
+  // Whoever changes a link between the two looks gets nothing read: what was opened must be what stands in the folder.
+  const std::optional<fs::path> place = place_of(folder, path, code);
+  const FileStamp stamp = file.stamp();
+  struct stat there {};
+  if (!place || ::lstat(place->c_str(), &there) != 0 || there.st_dev != stamp.device || there.st_ino != stamp.inode) {
+    fail(code, "{}: was replaced while it was being opened; try again", path);
+  }
+  return file;
+}
+
+std::string read_in_folder(const std::string& folder, const std::string& name, ExitCode code, std::int64_t max_bytes) {
+  const File file = open_in_folder(folder, name, code);
+  const std::int64_t size = file.size();
+  if (size > max_bytes) fail(code, "{} has {} bytes, where at most {} make sense", file.path(), size, max_bytes);
+  std::string content(static_cast<std::size_t>(size), '\0');
+  file.read_at(0, content.data(), content.size());
+  return content;
+}
+
+void check_link_in_folder(const std::string& folder, const std::string& name, ExitCode code) {
+  place_of(folder, folder + "/" + name, code);
+}
+
+void require_unchanged(const File& file, const FileStamp& before) {
+  const FileStamp now = file.stamp();
+  if (now == before) return;
+  const bool other = now.device != before.device || now.inode != before.inode;
+  const std::string how = other ? "another file stands there"
+                          : now.bytes != before.bytes
+                              ? fmt::format("it had {} bytes and has {}", before.bytes, now.bytes)
+                              : "its time stamps are new";
+  fail(ExitCode::checkpoint, "{} was changed while it was being read: {}; start again once nobody writes to it",
+       file.path(), how);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,105 @@
+// A model's file that somebody writes to while it is read: what was read may be of two models, so none of it is used.
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "layers/model_parameters.h"
+#include "tests/support/paths.h"
+#include "tests/train/train_fixture.h"
+#include "train/models/export_model.h"
+#include "train/models/model_source.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OverwrittenModel : public TrainTest {
+ protected:
+  /// Copies a model of the tests. Return its path.
+  std::string copy_of(const std::string& name) const {
+    fs::remove_all(at(name));
+    fs::copy(source_folder() + "/tests/models/folders/" + name, at(name));
+    return name == "gguf" ? at("gguf/model.gguf") : at(name);
+  }
+  /// Gives a file time stamps of the past: a file system's clock may not tell two writes apart.
+  static void age(const std::string& file) {
+    fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  }
+  /// Reads the whole model but for what stands in `file`, changes the file, and expects the rest to be refused.
+  void expect_noticed(const std::string& model, const std::string& file,
+                      const std::function<void(const std::string&)>& change) const {
+    age(file);
+    const ModelSource source = open_model(model);
+    const ParameterTable table = make_parameter_table(source.model);
+    const auto read_all = [&](WeightSource& weights) {
+      for (const Parameter& parameter : table.all()) {
+        std::vector<double> values(static_cast<std::size_t>(parameter.shape.numel()));
+        weights.read(parameter, 0, host_view(values.data(), {parameter.shape.numel()}));
+      }
+    };
+    const std::unique_ptr<WeightSource> begun = source.open_weights();
+    read_all(*begun);  // the last file is still open
+    const std::unique_ptr<WeightSource> later = source.open_weights();
+    change(file);
+    for (WeightSource* weights : {begun.get(), later.get()}) {
+      const std::string sentence = error_of(ExitCode::checkpoint, [&] { read_all(*weights); });
+      EXPECT_NE(sentence.find("was changed while it was being read"), std::string::npos) << sentence;
+      EXPECT_NE(sentence.find(fs::path(file).filename().string()), std::string::npos) << sentence;
+    }
+    error_of(ExitCode::checkpoint, [&] { export_model(source, {.output = at("out")}); });
+    EXPECT_FALSE(fs::exists(at("out")));
+  }
+};
+
+/// Turns the last byte.
+void overwrite(const std::string& path) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-1, std::ios::end);
+  const int byte = file.get();
+  file.seekp(-1, std::ios::end);
+  file.put(static_cast<char>(byte ^ 1));
+}
+
+void lengthen(const std::string& path) {
+  std::ofstream(path, std::ios::app) << "more";
+}
+
+/// Puts another file in its place.
+void replace(const std::string& path) {
+  fs::copy(path, path + ".new");
+  overwrite(path + ".new");
+  fs::rename(path + ".new", path);
+}
+
+/// Writes to it and gives it the time stamp that it had.
+void overwrite_in_secret(const std::string& path) {
+  const auto before = fs::last_write_time(path);
+  overwrite(path);
+  fs::last_write_time(path, before);
+}
+
+TEST_F(OverwrittenModel, IsNoticedInEveryForm) {
+  const std::string data = write_tokens("text.h5", {});
+  for (const auto change : {overwrite, lengthen, replace, overwrite_in_secret}) {
+    expect_noticed(copy_of("llama"), at("llama/model.safetensors"), change);
+    expect_noticed(copy_of("qwen3"), at("qwen3/model-00002-of-00003.safetensors"), change);
+    expect_noticed(copy_of("gguf"), at("gguf/model.gguf"), change);
+    fs::remove_all(at("run"));
+    run(tiny(data, {"training.steps=1"}), "run");
+    expect_noticed(at("run"), state_file(checkpoint("run", 1)), change);
+  }
+}
+
+TEST_F(OverwrittenModel, ARunThatResumesNoticesItToo) {
+  const std::string data = write_tokens("text.h5", {});
+  run(tiny(data, {"training.steps=1"}), "run");
+  age(state_file(checkpoint("run", 1)));
+  const Checkpoint opened = open_checkpoint(at("run"));
+  overwrite(state_file(checkpoint("run", 1)));
+  const std::string sentence = error_of(ExitCode::checkpoint, [&] { check_state(opened); });
+  EXPECT_NE(sentence.find("was changed while it was being read"), std::string::npos) << sentence;
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
