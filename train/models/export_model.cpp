@@ -16,6 +16,7 @@
 #include "framework/profile/progress.h"
 #include "framework/storage/safetensors_writer.h"
 #include "layers/model_parameters.h"
+#include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
 #include "train/models/model_tokenizer.h"
@@ -235,6 +236,7 @@ ExportSummary export_model(const ModelSource& source, const ExportOptions& optio
                                                                       .context_length = source.context_length,
                                                                       .bos_token_id = source.begin_token,
                                                                       .eos_token_ids = source.end_tokens});
+  refuse_among_checkpoints(options.output, "--output");
   if (path_exists(options.output)) {
     fail(ExitCode::usage, "{}: exists already, and an export never writes over anything; choose another --output",
          options.output);
