@@ -109,6 +109,7 @@ File::File(const std::string& path, ExitCode code, int flags, const char* what, 
     refuse_special();
   }
   if (use == Use::counts) used_files().add(status);
+  if ((flags & O_EXCL) != 0) used_files().forget(status);  // a new file may have the inode of one that has gone
 }
 
 File File::open(const std::string& path, ExitCode code) {

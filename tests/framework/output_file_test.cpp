@@ -52,7 +52,9 @@ class OutputFileTest : public FolderTest {
       EXPECT_NE(message.find(part), std::string::npos) << message;
     }
   }
-  void write(const std::string& name, const std::string& content) const { std::ofstream(at(name)) << content; }
+  void write(const std::string& name, const std::string& content) const {
+    write_file(at(name), content, ExitCode::data);
+  }
   std::string content(const std::string& name) const {  // as nobody's input
     std::ifstream file(at(name));
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

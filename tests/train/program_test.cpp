@@ -55,7 +55,7 @@ TEST_F(Programs, NumbersOfFlagsAreFiniteAndFitTheirType) {
                                                                  {"prepare", {}},
                                                                  {"plan", {"--config", "run.yaml"}},
                                                                  {"compare_dumps", {"a", "b"}}};
-  const std::regex flag(R"(^ +(?:-\w,)?(--[a-z-]+) [A-Z](?:[ ,:]|$))");
+  const std::regex flag(R"(^ +(?:-\w,)?(--[a-z-]+) [A-Z](?:[ ,:=]|$))");
   std::size_t tried = 0;
   for (const auto& [program, arguments] : programs) {
     std::istringstream help(run_child(program, {"--help"}, folder).out);
