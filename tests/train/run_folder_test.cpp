@@ -65,7 +65,7 @@ TEST_F(RunFolders, WhatIsNotARunsIsNeverWrittenOver) {
 
 TEST_F(RunFolders, AConfigOfOnesOwnIsNeverWrittenOver) {
   // Empty, of sections alone, or the very text of a run's: where no run has been, it is a person's.
-  for (const std::string own : {std::string(), std::string("model:\n"), to_yaml(config())}) {
+  for (const std::string& own : {std::string(), std::string("model:\n"), to_yaml(config())}) {
     fs::create_directories(at("mine"));
     std::ofstream(at("mine/config.yaml")) << own;
     for (const std::vector<std::string>& more : {std::vector<std::string>{"--resume"}, {}, {"--dry-run"}}) {
@@ -81,7 +81,8 @@ TEST_F(RunFolders, AConfigOfOnesOwnIsNeverWrittenOver) {
 
 TEST_F(RunFolders, WithoutLocksItIsSaidAndALivingOwnerIsSeen) {
   RINGTRAIN_NEEDS_FAULTY_DISK();
-  const FaultyDisk disk({{"NO_LOCKS", "1"}});
+  const std::map<std::string, std::string> settings{{"NO_LOCKS", "1"}};
+  const FaultyDisk disk(settings);
   const ChildResult alone = train_into("run", {"--stop-after", "2"});
   EXPECT_EQ(alone.code, 0) << alone.err;
   const std::size_t said = alone.err.find("run: this file system has no locks");

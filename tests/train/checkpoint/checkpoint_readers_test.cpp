@@ -185,7 +185,7 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
     return files;
   };
   const auto before = content();
-  const Outcome resumed = run(config(one), "run", {.resume = true});
+  const Outcome resumed = run(config(one), "run", {true, "", ""});
   EXPECT_EQ(CheckpointFolder(at("run/checkpoints")).steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 10}));
   EXPECT_TRUE(content() == before);
   for (const auto& [step, part] : parts) {
@@ -198,7 +198,7 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
 
 TEST_F(CheckpointReaders, ARunGoesOnDeletingWhatItMadeBeforeItWasResumed) {
   run(config({"checkpoint.keep=2"}), "run", {}, 4);
-  run(config({"checkpoint.keep=1", "optimizer.lr=0.0001234"}), "run", {.resume = true});  // another config since
+  run(config({"checkpoint.keep=1", "optimizer.lr=0.0001234"}), "run", {true, "", ""});  // another config since
   EXPECT_EQ(CheckpointFolder(at("run/checkpoints")).steps(), (std::vector<std::int64_t>{6}));
 }
 
