@@ -163,8 +163,8 @@ void OutputFile::check() const {
 }
 
 void OutputFile::publish() {
-  rules_.require_mark(partial_, ExitCode::internal);
   check();
+  rules_.require_mark(partial_, ExitCode::internal);
   const bool replaces = path_exists(path_, code_);  // what comes there from now on does not go unseen
   file_.sync();
   if (replaces) {

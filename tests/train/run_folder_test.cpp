@@ -87,7 +87,7 @@ TEST_F(RunFolders, WithoutLocksItIsSaidAndALivingOwnerIsSeen) {
   EXPECT_EQ(alone.code, 0) << alone.err;
   const std::size_t said = alone.err.find("run: this file system has no locks");
   ASSERT_NE(said, std::string::npos) << alone.err;
-  EXPECT_EQ(alone.err.find("has no locks", said + 20), std::string::npos) << "said once: " << alone.err;
+  EXPECT_EQ(alone.err.find("has no locks", said + 40), std::string::npos) << "said once: " << alone.err;
   // The lock names a process that has ended, or one that is no such program: neither keeps anybody out.
   std::ofstream(at("run/lock")) << ::getpid() << "\n";
   EXPECT_EQ(train_into("run", {"--resume", "--stop-after", "3"}).code, 0);

@@ -37,12 +37,13 @@ int run(int argc, char** argv) {
   std::string folder, output;
   bool overwrite = false;
   app.add_option("RUN", folder, "a run's folder")->required()->type_name("DIR");
-  app.add_option("--output", output, "the page (default: report.html in the run's folder); replaces a former one")
-      ->type_name("FILE.html");
+  auto* const output_option =
+      app.add_option("--output", output, "the page (default: report.html in the run's folder); replaces a former one")
+          ->type_name("FILE.html");
   app.add_flag("--overwrite", overwrite, "let --output replace any file but those of the run");
   if (!parse_command_line(app, argc, argv)) return 0;
   const std::string page = html_report(folder, planned_memory(folder));
-  if (output.empty()) output = folder + "/report.html";
+  if (output_option->count() == 0) output = folder + "/report.html";
   OutputFile file(
       output,
       OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head),
