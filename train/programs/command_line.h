@@ -52,7 +52,7 @@ template <class Integer>
 CLI::Validator whole_number() {
   const auto check = [](std::string& text) {
     if (number_of<Integer>(text)) return std::string();
-    return fmt::format("{} must be a whole number from {} to {}", text, std::numeric_limits<Integer>::min(),
+    return fmt::format("{} is no whole number from {} to {}", text, std::numeric_limits<Integer>::min(),
                        std::numeric_limits<Integer>::max());
   };
   return CLI::Validator(check, "");
@@ -62,7 +62,7 @@ CLI::Validator whole_number() {
 inline CLI::Validator at_least(std::int64_t least) {
   const auto check = [least](std::string& text) {
     const std::optional<std::int64_t> value = number_of<std::int64_t>(text);
-    if (!value) return fmt::format("{} must be a whole number from {} to {}", text, least, INT64_MAX);
+    if (!value) return fmt::format("{} is no whole number from {} to {}", text, least, INT64_MAX);
     return *value >= least ? std::string() : fmt::format("{} is less than {}", text, least);
   };
   return CLI::Validator(check, fmt::format("{} or more", least));
