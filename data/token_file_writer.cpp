@@ -40,14 +40,18 @@ Hdf5Writer create_file(const std::string& path, const TokenFilePlan& plan) {
 }
 
 OutputRules token_file_rules() {
-  return {.kind = "a token file", .remedy = "choose another --output"};
+  return {{"a token file", "--output"},
+          OutputMark::none(),
+          OutputInputs::none("it replaces nothing"),
+          Overwrite::not_offered};
 }
 
 /// A manifest without its token file is what a process leaves that is killed between the two.
 OutputRules manifest_rules() {
-  return {.kind = "the manifest of a token file",
-          .is_former = [](const std::string& path) { return is_token_manifest(path); },
-          .remedy = "remove it first, or choose another --output"};
+  return {{"the manifest of a token file", "--output"},
+          OutputMark::begins(token_manifest_head()),
+          OutputInputs::none("texts that are read by then"),
+          Overwrite::not_offered};
 }
 
 }  // namespace

@@ -52,14 +52,8 @@ TokenManifest read_manifest(const std::string& token_file) {
   }
 }
 
-bool is_token_manifest(const std::string& path) {
-  try {
-    const nlohmann::json json = parse_strict_json(read_file(path, ExitCode::data, max_bytes));
-    const auto format = json.is_object() ? json.find("format") : json.end();
-    return format != json.end() && *format == format_name;
-  } catch (const std::exception&) {
-    return false;
-  }
+std::string token_manifest_head() {
+  return fmt::format("{{\n  \"format\": \"{}\",\n", format_name);
 }
 
 std::string to_json(const TokenManifest& manifest) {

@@ -25,8 +25,8 @@ struct TokenManifest {
 std::string manifest_path(const std::string& token_file);
 /// Return the manifest of a token file; Error(data) if it is missing or garbled.
 TokenManifest read_manifest(const std::string& token_file);
-/// Return whether the file at path is a manifest of a token file, of whatever version.
-bool is_token_manifest(const std::string& path);
+/// Returns how each manifest of a token file begins, of whatever version.
+std::string token_manifest_head();
 std::string to_json(const TokenManifest& manifest);
 
 }  // namespace ringtrain

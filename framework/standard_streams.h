@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdio>
+#include <string>
 #include <string_view>
 
 namespace ringtrain {
@@ -11,10 +12,19 @@ namespace ringtrain {
 /// fail, so that no file of ours takes its number. Call it before anything else opens a file.
 void claim_standard_streams();
 
-/// Writes text to file and flushes it. What cannot be written is dropped: a full disk or a reader that has gone away
-/// never ends a run.
-void write_message(std::FILE* file, std::string_view text);
+/// Returns text as a terminal may be given it, whoever chose its names: control characters but for line feed and tab,
+/// marks that turn the direction of writing, and bytes that are no UTF-8 are spelled out, as \x1b or \u{202e}. All
+/// other text stays as it is.
+std::string visible(std::string_view text);
 
+/// Writes visible(text) to file and flushes it. What cannot be written is dropped: a full disk or a reader that has
+/// gone away never ends a run.
+void write_message(std::FILE* file, std::string_view text);
+/// The same for text that steers a terminal: nothing is spelled out.
+void write_control(std::FILE* file, std::string_view text);
+
+/// Prints visible(text) to stdout, as a part of what the program was started for.
+void print_result(std::string_view text);
 /// Brings to stdout what has been printed there. Throws Error(usage) if any of it could not be written.
 void flush_results();
 

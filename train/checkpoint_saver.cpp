@@ -202,7 +202,8 @@ void CheckpointSaver::publish() {
   sync_directory(partial_, ExitCode::checkpoint);
   run_.checkpoints.publish(manifest_.step, partial_);
   prune_logs_.clear();
-  run_.checkpoints.prune(run_.config.checkpoint.keep, [this](const std::string& line) { prune_logs_.push_back(line); });
+  run_.checkpoints.prune(run_.config.checkpoint.keep, manifest_, left_alone_,
+                         [this](const std::string& line) { prune_logs_.push_back(line); });
 }
 
 void CheckpointSaver::announce() {

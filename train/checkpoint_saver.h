@@ -9,6 +9,7 @@
 #include <functional>
 #include <future>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,7 @@ class CheckpointSaver {
   CheckpointFile own_file_;
   Event snapshot_taken_;  // the thread that writes waits for it
   std::vector<std::string> prune_logs_;
+  std::set<std::string> left_alone_;        // what pruning has told of: once is enough
   double seconds_ = 0, last_seconds_ = 0;   // of the save under way: snapshot, the slowest rank's writing, publishing
   double work_seconds_ = 0;                 // of this rank's thread; valid when it has ended
   std::future<std::optional<Error>> work_;  // last to be made, first to go: it uses all of the above

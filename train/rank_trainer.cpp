@@ -229,6 +229,7 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   manifest.tokens = tokens_at(step);
   manifest.skipped_steps = step_.skipped();
   manifest.data_hash = run_.data_hash;
+  manifest.run = run_.id;
   manifest.tokenizer_hash = run_.corpus.tokenizer_hash();
   manifest.dtype = name_of(run_.config.training.dtype);
   manifest.architecture = name_of(run_.config.model.architecture);

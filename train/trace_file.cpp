@@ -18,10 +18,7 @@ std::string trace_path(const TraceRequest& request, const Launcher& launcher) {
 }
 
 OutputRules trace_rules(const TraceRequest& request) {
-  OutputRules rules = Trace::rules();
-  rules.overwrite = request.overwrite;
-  rules.remedy = request.overwrite ? "choose another --trace" : "choose another --trace, or give --overwrite";
-  rules.inputs = [inputs = request.inputs] {
+  const auto inputs = [inputs = request.inputs] {
     std::vector<std::string> files;
     for (const std::string& input : inputs) {
       const std::vector<std::string> read = files_of_model(input);
@@ -29,7 +26,10 @@ OutputRules trace_rules(const TraceRequest& request) {
     }
     return files;
   };
-  return rules;
+  return {{"a timeline of ringtrain", "--trace"},
+          Trace::mark(),
+          OutputInputs::of(inputs),
+          request.overwrite ? Overwrite::yes : Overwrite::no};
 }
 
 void read_trace_steps(const std::string& text, TraceRequest& request) {

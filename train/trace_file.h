@@ -18,7 +18,7 @@ void read_trace_steps(const std::string& text, TraceRequest& request);
 
 /// Return the file of this process: trace.rank0.json, ... where ranks are processes and the run asks for trace.json.
 std::string trace_path(const TraceRequest& request, const Launcher& launcher);
-/// Return what a run's timeline may replace.
+/// Returns what a run's timeline may replace.
 OutputRules trace_rules(const TraceRequest& request);
 
 /// The timeline of all ranks of this process, if the run asks for one. Of ranks that are processes each writes a file

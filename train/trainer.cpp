@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <optional>
 
 #include "data/token_manifest.h"
@@ -14,6 +15,7 @@
 #include "framework/profile/progress.h"
 #include "framework/sequence/mesh.h"
 #include "framework/storage/files.h"
+#include "framework/storage/hash.h"
 #include "framework/system/signals.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
@@ -142,9 +144,16 @@ std::string data_report(const Run& run) {
   return text;
 }
 
+/// Returns a path from the root on, by its names alone: another host may have other links.
+std::string whole_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).string();
+}
+
 /// What all ranks must agree about before they start: their config, key by key, their data, and where they begin.
 std::vector<Fact> facts_of(const Run& run) {
-  std::vector<Fact> facts;
+  std::vector<Fact> facts{{"the run's folder (--output)", whole_path(run.folder.path())}};
   for (const ConfigDifference& difference : differences(Config{}, run.config)) {
     facts.push_back({difference.key, difference.after});
   }
@@ -252,6 +261,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
       if (const auto remark = check_tokens(*start.source, *file)) log(*remark);
     }
   }
+  std::string id = start.run.empty() ? hash_bytes(to_yaml(config) + hash) : start.run;
   const std::int64_t last =
       options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
   if (!options.dump.folder.empty()) check_dump_step(options.dump, start.step, last);
@@ -264,6 +274,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
           .table = make_parameter_table(config.model),
           .corpus = std::move(corpus),
           .data_hash = std::move(hash),
+          .id = std::move(id),
           .sampler = std::move(sampler),
           .evaluation = std::move(request),
           .targets = std::move(targets),
@@ -314,7 +325,7 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
     require_agreement(world, facts_of(run));
     const Device device = device_of(run.config.training, world.rank(), here);
     require_carrier(run.config.mesh.backend, world, device, launcher.ranks_are_processes());
-    run_on_rank_zero(world, [&] { lock = run.folder.lock(); });
+    run_on_rank_zero(world, [&] { lock = run.folder.lock(log); });
     ThreadPool pool(compute_threads(run.config.mesh, launcher));
     RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
     trainer.load();  // what does not open or does not fit has changed nothing

@@ -13,6 +13,7 @@
 #include "bench/gpu/targets.h"
 #include "framework/cuda/context.h"
 #include "framework/storage/files.h"
+#include "framework/storage/output_file.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 
@@ -25,14 +26,34 @@ constexpr bool emulated = true;
 constexpr bool emulated = false;
 #endif
 
+constexpr const char *report_writer = "ringtrain gpu_bench", *targets_writer = "ringtrain gpu_bench --targets";
+
 using Group = void (*)(Results&, const Settings&);
 const std::vector<std::pair<std::string, Group>> all_groups{
     {"machine", machine_group}, {"attention", attention_group}, {"ring", ring_group}, {"scaling", scaling_group}};
 
-Json read_json(const std::string& path) {
-  const Json json = Json::parse(read_file(path, ExitCode::data), nullptr, /*allow_exceptions=*/false);
+/// Returns what --json may replace: a former one of the same kind.
+OutputRules rules_of(const char* writer) {
+  return {{"a report of gpu_bench", "--json"},
+          OutputMark::json(writer),
+          OutputInputs::none("what it reads has been read by then"),
+          Overwrite::not_offered};
+}
+
+void write_output(const std::string& path, const char* writer, const Json& content) {
+  OutputFile file(path, rules_of(writer), ExitCode::usage);
+  file.file().write(marked_json(writer, content.dump(1)) + "\n");
+  file.publish();
+}
+
+Json report_from(const std::string& text, const std::string& path) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded() || !json.contains("rows")) fail(ExitCode::data, "{} is no report of gpu_bench", path);
   return json;
+}
+
+Json read_json(const std::string& path) {
+  return report_from(read_file(path, ExitCode::data), path);
 }
 
 int print_targets(const std::string& bench, const std::string& baseline, const std::string& output) {
@@ -43,7 +64,7 @@ int print_targets(const std::string& bench, const std::string& baseline, const s
     std::puts("These figures are the emulator's, on a CPU: nothing measured there counts.");
   }
   if (!output.empty()) {
-    write_file(output, Json{{"targets", verdicts.rows}}.dump(1) + "\n", ExitCode::data);
+    write_output(output, targets_writer, Json{{"targets", verdicts.rows}});
   }
   return verdicts.missed + verdicts.unmeasured > 0 ? 3 : 0;
 }
@@ -55,10 +76,14 @@ int measure(std::vector<std::string> wanted, const Settings& settings, const std
   if (wanted.empty()) {
     for (const auto& group : all_groups) wanted.push_back(group.first);
   }
-  if (append && path_exists(output)) results.keep(read_json(output), wanted);
+  if (append && path_exists(output)) {
+    const std::string former = read_former_output(output, rules_of(report_writer), ExitCode::usage);
+    results.keep(report_from(former, output), wanted);
+  }
+  if (!output.empty()) check_output(output, rules_of(report_writer), ExitCode::usage);
   const std::size_t failures = results.failures();
   if (!output.empty()) {
-    results.on_change([&](const Json& report) { write_file(output, report.dump(1) + "\n", ExitCode::data); });
+    results.on_change([&](const Json& report) { write_output(output, report_writer, report); });
   }
   for (const auto& [name, group] : all_groups) {
     if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
@@ -72,7 +97,7 @@ int measure(std::vector<std::string> wanted, const Settings& settings, const std
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{
+  CommandLine app{
       "Measures the GPU half of ringtrain: copies and matrix products (machine), attention (attention), rings of "
       "ranks\n"
       "that share the card (ring), steps of a 1B model at 8K to 2M tokens (scaling).\n"
@@ -90,9 +115,8 @@ int run(int argc, char** argv) {
   bool append = false;
   app.add_flag("--append", append, "with --json: keep what FILE holds of groups that are not measured now");
   app.add_flag("--quick", settings.quick, "fewer sizes and repetitions");
-  app.add_option("--longest-step", settings.longest_step,
-                 "seconds: steps of the scaling group that should take longer are extrapolated")
-      ->check(CLI::PositiveNumber)
+  app.add_real("--longest-step", settings.longest_step, RealRange::above(0),
+               "seconds: steps of the scaling group that should take longer are extrapolated")
       ->capture_default_str();
   auto* judged = app.add_option("--targets", targets,
                                 "measure nothing: print what must be reached beside what this report says; ends with 3 "

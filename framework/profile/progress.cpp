@@ -115,8 +115,8 @@ void Progress::update(std::int64_t done, const std::string& fields, double units
 
 void Progress::show(const ProgressState& state) {
   if (terminal_) {
-    last_line_ = progress_line(state, columns(file_) - 1);        // a line that fills the last column may wrap
-    write_message(file_, fmt::format("\r{}\x1b[K", last_line_));  // and erase what the longer line before left
+    last_line_ = visible(progress_line(state, columns(file_) - 1));  // a line that fills the last column may wrap
+    write_control(file_, fmt::format("\r{}\x1b[K", last_line_));     // and erase what the longer line before left
     open_ = true;
   } else {
     write_message(file_, progress_line(state, 0) + "\n");
@@ -124,7 +124,11 @@ void Progress::show(const ProgressState& state) {
 }
 
 void Progress::log(const std::string& line) {
-  write_message(file_, open_ ? fmt::format("\r{}\x1b[K\n{}", line, last_line_) : line + "\n");
+  if (open_) {
+    write_control(file_, fmt::format("\r{}\x1b[K\n{}", visible(line), last_line_));
+  } else {
+    write_message(file_, line + "\n");
+  }
 }
 
 void Progress::finish() {

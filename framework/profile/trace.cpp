@@ -135,20 +135,8 @@ std::size_t Trace::dropped() const {
   return sum;
 }
 
-OutputRules Trace::rules() {
-  const auto is_former = [](const std::string& path) {
-    const File file = File::open(path, ExitCode::usage);
-    std::string begin(header.size(), '\0');
-    if (file.size() < std::ssize(begin)) return false;
-    file.read_at(0, begin.data(), begin.size());
-    return begin == header;
-  };
-  return {.kind = "a timeline of ringtrain", .is_former = is_former, .remedy = "choose another path"};
-}
-
-void Trace::write(const std::string& path) const {
-  OutputFile output(path, rules(), ExitCode::usage);
-  write(output);
+OutputMark Trace::mark() {
+  return OutputMark::begins(header);
 }
 
 void Trace::write(OutputFile& output) const {

@@ -154,12 +154,10 @@ class Trace {
   /// Return how many spans found their track full, over all tracks.
   std::size_t dropped() const;
 
-  /// Return what the file of a trace may replace: a former one, which its first bytes tell.
-  static OutputRules rules();
-  /// Makes or replaces the file at path. Spans that never ended (an error unwound no further) end with the last one.
-  /// Throws Error(usage) if rules() or the disk refuse it.
-  void write(const std::string& path) const;
-  /// The same into a file that was claimed before.
+  /// Returns how the file of a trace begins.
+  static OutputMark mark();
+  /// Fills and publishes a file whose rules have this mark. Spans that never ended (an error unwound no further) end
+  /// with the last one. Throws Error(usage) if the rules or the disk refuse it.
   void write(OutputFile& output) const;
 
  private:

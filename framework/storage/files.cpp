@@ -15,7 +15,9 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <random>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -42,6 +44,39 @@ std::string kind_of(mode_t mode) {
   return "a device";
 }
 
+/// The files that this process has used, by device and inode: names may change.
+class UsedFiles {
+ public:
+  void add(const struct stat& status) {
+    const std::lock_guard guard(mutex_);
+    files_.emplace(status.st_dev, status.st_ino);
+  }
+  void forget(const struct stat& status) {
+    const std::lock_guard guard(mutex_);
+    files_.erase({status.st_dev, status.st_ino});
+  }
+  bool holds(const struct stat& status) {
+    const std::lock_guard guard(mutex_);
+    return files_.contains({status.st_dev, status.st_ino});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::pair<dev_t, ino_t>> files_;
+};
+
+UsedFiles& used_files() {
+  static UsedFiles instance;
+  return instance;
+}
+
+/// Returns the program that a process runs, "" if that cannot be seen: it is gone, or somebody else's.
+std::string program_of(const std::string& process) {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/" + process + "/exe", error);
+  return error ? "" : program.string();
+}
+
 template <class Call>
 auto retry(Call&& call) {
   decltype(call()) result;
@@ -55,7 +90,7 @@ auto retry(Call&& call) {
 
 // ---- File ----------------------------------------------------------------------------------------------------------
 
-File::File(const std::string& path, ExitCode code, int flags, const char* what) : path_(path), code_(code) {
+File::File(const std::string& path, ExitCode code, int flags, const char* what, Use use) : path_(path), code_(code) {
   struct stat status {};
   const bool follows = (flags & O_NOFOLLOW) == 0;
   const auto refuse_special = [&] {
@@ -75,16 +110,21 @@ File::File(const std::string& path, ExitCode code, int flags, const char* what) 
     ::close(std::exchange(descriptor_, -1));
     refuse_special();
   }
+  if (use == Use::counts) used_files().add(status);
+  if ((flags & O_EXCL) != 0) used_files().forget(status);  // a new file may have the inode of one that has gone
 }
 
 File File::open(const std::string& path, ExitCode code) {
   return File(path, code, O_RDONLY, "open");
 }
+File File::peek(const std::string& path, ExitCode code) {
+  return File(path, code, O_RDONLY, "open", Use::none);
+}
 File File::open_for_update(const std::string& path, ExitCode code) {
   return File(path, code, O_RDWR | O_NOFOLLOW, "open for writing");
 }
 File File::create(const std::string& path, ExitCode code) {
-  return File(path, code, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, "create");
+  return File(path, code, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, "create", Use::none);
 }
 File File::open_or_create(const std::string& path, ExitCode code) {
   return File(path, code, O_RDWR | O_CREAT | O_NOFOLLOW, "open for writing");
@@ -247,10 +287,20 @@ FileLock FileLock::acquire(const std::string& path, const std::string& what, Exi
     fail(code, "{}: is no lock of this program, which would write the number of its process over it; move it away",
          path);
   }
-  if (lock.file_.try_lock() == LockState::taken) {
+  const LockState state = lock.file_.try_lock();
+  if (state == LockState::taken) {
     fail(code, "{} process {} ({} is locked); wait until it has ended", what, holder.empty() ? "?" : holder, path);
   }
-  const std::string own = std::to_string(::getpid()) + "\n";
+  lock.exclusive_ = state == LockState::ours;
+  const std::string own_process = std::to_string(::getpid());
+  if (!lock.exclusive_ && !holder.empty() && holder != own_process && !program_of(holder).empty() &&
+      program_of(holder) == program_of("self")) {
+    fail(code,
+         "{} process {}, by {}: this file system has no locks, but that process lives and is this program; wait until "
+         "it has ended, or remove that file if it has nothing to do with this folder",
+         what, holder, path);
+  }
+  const std::string own = own_process + "\n";
   lock.file_.truncate(0);
   lock.file_.write_at(0, own.data(), own.size());
   return lock;
@@ -314,6 +364,19 @@ std::int64_t free_bytes(const std::string& path, ExitCode code) {
     fail(code, "cannot tell the free space at {}: {}", path, text_of(errno));
   }
   return static_cast<std::int64_t>(status.f_bavail * status.f_frsize);
+}
+
+bool used_by_this_process(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && used_files().holds(status);
+}
+
+bool begins_with(const std::string& path, std::string_view head, ExitCode code) {
+  const File file = File::peek(path, code);
+  if (file.size() < std::ssize(head)) return false;
+  std::string begin(head.size(), '\0');
+  file.read_at(0, begin.data(), begin.size());
+  return begin == head;
 }
 
 std::string read_file(const std::string& path, ExitCode code, std::int64_t max_bytes) {
@@ -424,7 +487,19 @@ std::vector<std::string> list_directory(const std::string& path, ExitCode code) 
 }
 
 void remove_tree(const std::string& path, ExitCode code) {
+  // The system gives an inode that is free to the next file, which is then nobody's input.
+  const auto forget = [](const fs::path& file) {
+    struct stat status {};
+    if (::lstat(file.c_str(), &status) != 0) return false;
+    if (S_ISREG(status.st_mode) && status.st_nlink == 1) used_files().forget(status);
+    return S_ISDIR(status.st_mode);
+  };
   std::error_code error;
+  if (forget(path)) {
+    for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+      forget(entry->path());
+    }
+  }
   fs::remove_all(path, error);
   if (error) fail(code, "cannot remove {}: {}", path, error.message());
 }

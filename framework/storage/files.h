@@ -31,12 +31,15 @@ struct FileStamp {
 };
 
 /// An open regular file; movable, closed at the end. Anything else (a folder, a FIFO, a device, a socket) is refused at
-/// once. Only open() follows a link in the last component: nothing is written through one.
+/// once. Only open() and peek() follow a link in the last component: nothing is written through one. What all but
+/// peek() and create() open counts as used by this process: see used_by_this_process().
 class File {
  public:
   File() = default;
   /// Open an existing regular file to read it.
   static File open(const std::string& path, ExitCode code);
+  /// The same for a look that makes the file no input: at a former output, at what another process is writing.
+  static File peek(const std::string& path, ExitCode code);
   /// Open an existing regular file to read and write it in place.
   static File open_for_update(const std::string& path, ExitCode code);
   /// Create a file that must not exist yet.
@@ -76,7 +79,8 @@ class File {
   void close();
 
  private:
-  File(const std::string& path, ExitCode code, int flags, const char* what);
+  enum class Use { none, counts };
+  File(const std::string& path, ExitCode code, int flags, const char* what, Use use = Use::counts);
   [[noreturn]] void fail_write(int error, std::size_t bytes, std::size_t done) const;
 
   std::string path_;
@@ -85,16 +89,20 @@ class File {
 };
 
 /// Keeps other processes out: a lock on a file, held until it goes, also when the process dies. The file stays, with
-/// the number of the process that had it last. A file system without locks gives it to everyone.
+/// the number of the process that had it last. A file system without locks keeps out what can be seen: a process of
+/// that number that lives on this machine and is this very program.
 class FileLock {
  public:
   FileLock() = default;
   /// Throws Error(code) that begins with `what` and names the process if another one (or another FileLock of this one)
   /// holds it. Throws Error(code) and changes nothing if the file holds anything but the number of a process.
   static FileLock acquire(const std::string& path, const std::string& what, ExitCode code);
+  /// Returns false where the file system has no locks: then others may hold it, too, which a person should be told.
+  bool is_exclusive() const { return exclusive_; }
 
  private:
   File file_;
+  bool exclusive_ = true;
 };
 
 /// Return PATH.KIND-PROCESS-RANDOM, with the number of this process and 8 hexadecimal digits: a name that nobody else
@@ -120,6 +128,13 @@ std::string file_name(const std::string& path);
 std::int64_t file_size(const std::string& path, ExitCode code);
 /// Return what an unprivileged user may still write to the file system of an existing path.
 std::int64_t free_bytes(const std::string& path, ExitCode code);
+
+/// Returns whether what stands at path is a regular file that this process has used: that it has opened with File (but
+/// for peek() and create(), and since forgotten with remove_tree()), by whatever name. No output replaces such a file
+/// (framework/storage/output_file.h). A path that cannot be looked at is none. Thread-safe.
+bool used_by_this_process(const std::string& path);
+/// Returns whether the regular file at path begins with these bytes. A look: the file does not count as used.
+bool begins_with(const std::string& path, std::string_view head, ExitCode code);
 
 /// Return the whole content; an Error if it is longer than max_bytes.
 std::string read_file(const std::string& path, ExitCode code, std::int64_t max_bytes = std::int64_t{64} << 20);

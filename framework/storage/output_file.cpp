@@ -45,21 +45,6 @@ bool is_same_file(const struct stat& a, const std::string& path) {
   return ::stat(path.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/// Throws if the rules keep an output from path.
-void check_target(const std::string& path, const OutputRules& rules, ExitCode code) {
-  if (path.empty()) fail(code, "the path of {} is empty", rules.kind);
-  if (path.ends_with('/')) fail(code, "{}: is a folder; {} is a file", path, rules.kind);
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) return;
-  require_regular_or_absent(path, code);
-  for (const std::string& input : rules.inputs ? rules.inputs() : std::vector<std::string>{}) {
-    if (is_same_file(status, input)) fail(code, "{}: is {}, which this run uses; choose another path", path, input);
-  }
-  if (rules.overwrite) return;
-  if (!rules.is_former) fail(code, "{} exists; it is never overwritten: remove it first, or {}", path, rules.remedy);
-  if (!rules.is_former(path)) fail(code, "{}: exists and is not {}; {}", path, rules.kind, rules.remedy);
-}
-
 /// Throws if a process has a file half-written for path. Removes those of killed processes if `sweep`.
 void check_partials(const std::string& path, bool sweep, ExitCode code) {
   const std::string folder = parent_directory(path), base = file_name(path);
@@ -69,7 +54,7 @@ void check_partials(const std::string& path, bool sweep, ExitCode code) {
     if (!parts || parts->base != base) continue;
     LockState state = LockState::unknown;
     try {
-      File other = File::open(found, code);
+      File other = File::peek(found, code);
       state = other.try_lock();
       if (state == LockState::ours && sweep) ::unlink(found.c_str());
     } catch (const Error&) {  // it has just gone, or belongs to somebody else
@@ -83,8 +68,69 @@ void check_partials(const std::string& path, bool sweep, ExitCode code) {
 
 }  // namespace
 
+OutputMark OutputMark::begins(std::string_view head) {
+  constexpr std::size_t shortest = 16;
+  ensure(head.size() >= shortest, "a mark is long enough to be nobody else's");
+  return OutputMark(std::string(head));
+}
+
+OutputMark OutputMark::json(std::string_view writer) {
+  return begins(marked_json(writer, "{"));
+}
+
+std::string marked_json(std::string_view writer, const std::string& object) {
+  ensure(object.starts_with('{') && object != "{}", "what is marked is an object with members");
+  return fmt::format("{{\n  \"written_by\": \"{}\",{}", writer, std::string_view(object).substr(1));
+}
+
+OutputInputs OutputInputs::of(std::function<std::vector<std::string>()> files) {
+  ensure(files != nullptr, "inputs are listed, or there are none for a reason");
+  return OutputInputs(std::move(files));
+}
+
+OutputInputs OutputInputs::none(const char* reason) {
+  ensure(!std::string_view(reason).empty(), "that there are no inputs has a reason");
+  return OutputInputs(nullptr);
+}
+
+OutputRules::OutputRules(OutputKind kind, OutputMark mark, OutputInputs inputs, Overwrite overwrite)
+    : kind_(std::move(kind)), mark_(std::move(mark)), inputs_(std::move(inputs)), overwrite_(overwrite) {}
+
+void OutputRules::check(const std::string& path, ExitCode code) const {
+  if (path.empty()) fail(code, "{} is empty: it names {}", kind_.flag, kind_.name);
+  if (path.ends_with('/')) fail(code, "{}: is a folder; {} is a file", path, kind_.name);
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return;
+  require_regular_or_absent(path, code);
+  for (const std::string& input : inputs_.files()) {
+    if (is_same_file(status, input)) fail(code, "{}: is {}, which this run uses; choose another path", path, input);
+  }
+  if (used_by_this_process(path)) fail(code, "{}: is a file that this run uses; choose another path", path);
+  if (overwrite_ == Overwrite::yes) return;
+  const std::string remedy =
+      fmt::format("choose another {}{}", kind_.flag, overwrite_ == Overwrite::no ? ", or give --overwrite" : "");
+  if (mark_.head().empty())
+    fail(code, "{} exists; it is never overwritten unasked: remove it first, or {}", path, remedy);
+  if (!begins_with(path, mark_.head(), code)) {
+    fail(code, "{}: exists and is not {}, by its first bytes; {}", path, kind_.name, remedy);
+  }
+}
+
+void OutputRules::require_mark(const std::string& path, ExitCode code) const {
+  if (begins_with(path, mark_.head(), code)) return;
+  fail(code, "{}: is not {}, by its first bytes", path, kind_.name);
+}
+
+std::string read_former_output(const std::string& path, const OutputRules& rules, ExitCode code) {
+  rules.require_mark(path, code);
+  const File file = File::peek(path, code);
+  std::string content(static_cast<std::size_t>(file.size()), '\0');
+  file.read_at(0, content.data(), content.size());
+  return content;
+}
+
 void check_output(const std::string& path, const OutputRules& rules, ExitCode code) {
-  check_target(path, rules, code);
+  rules.check(path, code);
   const std::string folder = parent_directory(path);
   check_writable(nearest_existing(folder), code);
   if (!is_directory(folder)) return;
@@ -94,7 +140,7 @@ void check_output(const std::string& path, const OutputRules& rules, ExitCode co
 
 OutputFile::OutputFile(const std::string& path, OutputRules rules, ExitCode code)
     : path_(path), rules_(std::move(rules)), code_(code) {
-  check_target(path_, rules_, code_);
+  rules_.check(path_, code_);
   check_writable(parent_directory(path_), code_);
   const FolderLock lock(parent_directory(path_));
   check_partials(path_, true, code_);
@@ -114,13 +160,15 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::check() const {
-  check_target(path_, rules_, code_);
+  rules_.check(path_, code_);
 }
 
 void OutputFile::publish() {
   check();
+  rules_.require_mark(partial_, ExitCode::internal);
+  const bool replaces = path_exists(path_, code_);  // what comes there from now on does not go unseen
   file_.sync();
-  if (rules_.overwrite || rules_.is_former) {
+  if (replaces) {
     rename_path(partial_, path_, code_);
   } else {
     rename_to_new(partial_, path_, code_);

@@ -1,12 +1,16 @@
 // A file that a program was asked to make: a timeline, the results of an evaluation, a token file. It grows under a
 // name of its own beside the path and takes the path's name when it is whole. What stands there is replaced only if it
-// is a former output of the same kind, and never if it is an input of this run, a link, or no regular file. Of several
-// processes that want to write one path, one does, and the others fail with a sentence.
+// is a former output of the same kind, which its first bytes say, and never if this process has used it, if it is an
+// input of this run, a link, or no regular file. Of several processes that want to write one path, one does, and the
+// others fail with a sentence.
+//
+// All that a rule needs must be said: OutputRules has no defaults, and each of its parameters a type of its own.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "framework/error.h"
@@ -15,20 +19,78 @@
 
 namespace ringtrain {
 
+/// What sentences say of an output.
+struct OutputKind {
+  std::string name;  // "a timeline of train --trace"
+  std::string flag;  // that names the path: "--trace"
+};
+
+/// How the files of a kind begin, and by what a former one is known again. No other program writes these bytes, and no
+/// person by accident.
+class OutputMark {
+ public:
+  /// head: at least 16 bytes.
+  static OutputMark begins(std::string_view head);
+  /// Of a JSON object by marked_json().
+  static OutputMark json(std::string_view writer);
+  /// The kind has no mark: no file is a former one.
+  static OutputMark none() { return OutputMark(""); }
+
+  const std::string& head() const { return head_; }
+
+ private:
+  explicit OutputMark(std::string head) : head_(std::move(head)) {}
+  std::string head_;
+};
+
+/// Returns the text of a JSON object, as dump(2) makes it, with a first member "written_by" more: its mark.
+std::string marked_json(std::string_view writer, const std::string& object);
+
+/// What an output never replaces, beside the files that this process has used.
+class OutputInputs {
+ public:
+  /// files: returns those that the run reads or keeps, asked at each check, since a run makes new ones.
+  static OutputInputs of(std::function<std::vector<std::string>()> files);
+  /// reason: why there are none but what this process itself has used by then.
+  static OutputInputs none(const char* reason);
+
+  std::vector<std::string> files() const { return files_ ? files_() : std::vector<std::string>{}; }
+
+ private:
+  explicit OutputInputs(std::function<std::vector<std::string>()> files) : files_(std::move(files)) {}
+  std::function<std::vector<std::string>()> files_;
+};
+
+enum class Overwrite {
+  not_offered,  // the program has no such flag
+  no,           // it has, and it was not given
+  yes           // any regular file may be replaced, but for inputs
+};
+
 /// What an output may replace.
-struct OutputRules {
-  std::string kind;  // "a timeline of train --trace", for sentences
-  /// Return whether the regular file at path is a former output of this kind. Null: nothing is ever replaced.
-  std::function<bool(const std::string& path)> is_former = nullptr;
-  bool overwrite = false;  // any regular file may be replaced, but for inputs
-  /// Return the files that this run reads or keeps beside the output. Asked at each check: a run makes new ones.
-  std::function<std::vector<std::string>()> inputs = nullptr;
-  std::string remedy = "choose another path";  // what to do about a file that is in the way
+class OutputRules {
+ public:
+  OutputRules(OutputKind kind, OutputMark mark, OutputInputs inputs, Overwrite overwrite);
+
+  /// Throws Error(code), with the reason and what to do, if the rules keep an output from path by what stands there.
+  void check(const std::string& path, ExitCode code) const;
+  /// Throws Error(code) unless the regular file at path begins with the mark.
+  void require_mark(const std::string& path, ExitCode code) const;
+
+ private:
+  OutputKind kind_;
+  OutputMark mark_;
+  OutputInputs inputs_;
+  Overwrite overwrite_;
 };
 
 /// Throws Error(code), with the reason and what to do, if these rules keep an output from path, or if another process
 /// is writing one there. Leaves nothing and changes nothing. The folder need not exist yet.
 void check_output(const std::string& path, const OutputRules& rules, ExitCode code);
+
+/// Returns the content of a former output that is to be replaced, so that the reading does not make it an input. Throws
+/// Error(code) if what stands there has not the rules' mark, or cannot be read.
+std::string read_former_output(const std::string& path, const OutputRules& rules, ExitCode code);
 
 class OutputFile {
  public:
@@ -49,7 +111,7 @@ class OutputFile {
   /// Throws Error(code) if the rules keep it from the path's name by now.
   void check() const;
   /// Brings the content to the disk and gives it the path's name. Throws Error(code) as check() does, or if the disk
-  /// refuses.
+  /// refuses; Error(internal) if the content lacks the kind's mark.
   void publish();
 
  private:

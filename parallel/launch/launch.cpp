@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/cores.h"
+#include "framework/standard_streams.h"
 #include "framework/threads.h"
 #include "parallel/threads/thread_communicator.h"
 
@@ -44,8 +45,8 @@ class FirstError {
         changed_.wait_for(lock, std::chrono::duration<double>(unwinding_seconds), all)) {
       return;
     }
-    std::fprintf(stderr, "%d of %d ranks end in the middle of their work: %s\n", ranks - ended_, ranks,
-                 first_->second.c_str());
+    write_message(stderr, fmt::format("{} of {} ranks end in the middle of their work: {}\n", ranks - ended_, ranks,
+                                      first_->second));
     std::_Exit(static_cast<int>(first_->first));
   }
   void rethrow() const {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "framework/clock.h"
+#include "framework/standard_streams.h"
 #include "framework/threads.h"
 
 namespace ringtrain {
@@ -119,7 +120,7 @@ void MpiWorld::watchdog() {
 /// A process that should have ended and has not, because its rank computes on or MPI does not let go, is ended here.
 void MpiWorld::end_if_overdue() {
   if (failure_ && seconds_since(failure_->when) > unwinding_seconds) {
-    std::fprintf(stderr, "%s ends in the middle of its work: %s\n", name(rank()).c_str(), failure_->sentence.c_str());
+    write_message(stderr, fmt::format("{} ends in the middle of its work: {}\n", name(rank()), failure_->sentence));
     ::_exit(static_cast<int>(failure_->code));
   }
   if (exit_code_ && seconds_since(leaving_since_) > leaving_seconds) {

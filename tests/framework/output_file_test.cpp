@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <type_traits>
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
@@ -16,19 +19,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// No rule is made without its parts, and none of them out of another.
+static_assert(!std::is_default_constructible_v<OutputRules> && !std::is_aggregate_v<OutputRules>);
+static_assert(!std::is_constructible_v<OutputRules, OutputKind, OutputMark, Overwrite>);
+static_assert(!std::is_constructible_v<OutputRules, OutputKind, OutputInputs, Overwrite>);
+static_assert(!std::is_constructible_v<OutputRules, OutputKind, OutputMark, OutputInputs>);
+static_assert(!std::is_default_constructible_v<OutputMark> && !std::is_default_constructible_v<OutputInputs>);
+static_assert(!std::is_convertible_v<std::string, OutputMark> && !std::is_convertible_v<bool, Overwrite>);
+
+constexpr std::string_view head = "ours, and nobody else's: ";
+
 class OutputFileTest : public FolderTest {
  protected:
-  /// Return rules by which a file that begins with "ours" is a former output.
-  static OutputRules rules(bool overwrite = false, std::vector<std::string> inputs = {}) {
-    return {.kind = "our kind",
-            .is_former = [](const std::string& path) { return read_file(path, ExitCode::data).starts_with("ours"); },
-            .overwrite = overwrite,
-            .inputs = [inputs] { return inputs; },
-            .remedy = "choose another"};
+  /// Return rules by which a file that begins with `head` is a former output.
+  static OutputRules rules(bool overwrite = false, std::vector<std::string> inputs = {},
+                           OutputMark mark = OutputMark::begins(head)) {
+    return {{"our kind", "--output"},
+            std::move(mark),
+            OutputInputs::of([inputs] { return inputs; }),
+            overwrite ? Overwrite::yes : Overwrite::no};
   }
-  static void make(const std::string& path, const OutputRules& how, const std::string& content = "ours, new") {
+  static OutputRules never() { return rules(false, {}, OutputMark::none()); }
+  static void make(const std::string& path, const OutputRules& how, const std::string& content = "new") {
     OutputFile output(path, how, ExitCode::usage);
-    output.file().write(content);
+    output.file().write(std::string(head) + content);
     output.publish();
   }
   /// Expects both the check beforehand and the making to be refused with this part.
@@ -41,7 +55,11 @@ class OutputFileTest : public FolderTest {
   void write(const std::string& name, const std::string& content) const {
     write_file(at(name), content, ExitCode::data);
   }
-  std::string content(const std::string& name) const { return read_file(at(name), ExitCode::data); }
+  std::string content(const std::string& name) const {  // as nobody's input
+    std::ifstream file(at(name));
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  std::string ours(const std::string& content = "new") const { return std::string(head) + content; }
   std::vector<std::string> names() const { return list_directory(folder, ExitCode::data); }
 };
 
@@ -50,32 +68,31 @@ TEST_F(OutputFileTest, TakesItsNameWhenItIsWhole) {
   EXPECT_TRUE(names().empty());  // looking leaves nothing
   {
     OutputFile output(at("a"), rules(), ExitCode::usage);
-    output.file().write("ours, half");
+    output.file().write(ours("half"));
     EXPECT_FALSE(path_exists(at("a")));
   }
   EXPECT_TRUE(names().empty());  // what is not published is gone
   make(at("a"), rules());
-  make(at("a"), rules(), "ours, newer");
-  EXPECT_EQ(content("a"), "ours, newer");
+  make(at("a"), rules(), "newer");
+  EXPECT_EQ(content("a"), ours("newer"));
   EXPECT_EQ(names(), std::vector<std::string>{"a"});
 }
 
 TEST_F(OutputFileTest, ReplacesItsLikeAloneUnlessToldTo) {
   write("a", "a corpus");
-  expect_refused(at("a"), rules(), at("a") + ": exists and is not our kind; choose another");
-  OutputRules never = rules();
-  never.is_former = nullptr;
-  expect_refused(at("a"), never, "is never overwritten");
+  expect_refused(at("a"), rules(),
+                 at("a") + ": exists and is not our kind, by its first bytes; choose another --output, or");
+  expect_refused(at("a"), never(), "is never overwritten");
   EXPECT_EQ(content("a"), "a corpus");
   make(at("a"), rules(true));
-  EXPECT_EQ(content("a"), "ours, new");
+  EXPECT_EQ(content("a"), ours());
   expect_refused("", rules(true), "is empty");
   expect_refused(at("a/"), rules(true), "is a folder");
   expect_refused(at("a/b"), rules(true), at("a") + " is not a folder");
 }
 
 TEST_F(OutputFileTest, NeverAnInputNorALinkNorWhatIsNoFile) {
-  write("input", "ours by chance");
+  write("input", ours("by chance"));
   ASSERT_EQ(::link(at("input").c_str(), at("same").c_str()), 0);
   ASSERT_EQ(::symlink("input", at("link").c_str()), 0);
   ASSERT_EQ(::symlink("nowhere", at("dangling").c_str()), 0);
@@ -91,16 +108,70 @@ TEST_F(OutputFileTest, NeverAnInputNorALinkNorWhatIsNoFile) {
     expect_refused(at("fifo"), how, "it is a FIFO");
     expect_refused(at("folder"), how, "it is a folder");
   }
-  EXPECT_EQ(content("input"), "ours by chance");
+  EXPECT_EQ(content("input"), ours("by chance"));
   EXPECT_EQ(names(), (std::vector<std::string>{"dangling", "fifo", "folder", "input", "link", "same"}));
 }
 
+// What a person's file may hold by accident: what a format demands, what we write further behind, a part of the mark.
+TEST_F(OutputFileTest, NothingIsTakenForAFormerOneButByItsFirstBytes) {
+  for (const std::string& other : {std::string("<!DOCTYPE html>\n"), "  " + ours(), "\n" + ours(), "a note: " + ours(),
+                                   std::string(head.substr(0, head.size() - 1)), std::string()}) {
+    write("a", other);
+    expect_refused(at("a"), rules(), "by its first bytes");
+    EXPECT_EQ(content("a"), other);
+  }
+  const OutputRules json = rules(false, {}, OutputMark::json("ringtrain test"));
+  for (const std::string other : {R"({"written_by": "ringtrain test", "a": 1})", R"({"kind": "plan"})", "{}"}) {
+    write("a", other);
+    expect_refused(at("a"), json, "by its first bytes");
+  }
+  write("a", marked_json("ringtrain test", "{\n  \"a\": 1\n}"));
+  EXPECT_NO_THROW(check_output(at("a"), json, ExitCode::usage));
+  EXPECT_EQ(content("a"), "{\n  \"written_by\": \"ringtrain test\",\n  \"a\": 1\n}");
+}
+
+TEST_F(OutputFileTest, IsNotPublishedWithoutItsMark) {
+  OutputFile output(at("a"), rules(), ExitCode::usage);
+  output.file().write("what a program wrote that forgot the mark");
+  error_of(ExitCode::internal, [&] { output.publish(); });
+  EXPECT_FALSE(path_exists(at("a")));
+}
+
+// Whatever a program forgets to list: what it has opened it does not replace, by any name, however it was opened.
+TEST_F(OutputFileTest, NeverAFileThatTheProcessHasUsed) {
+  const std::vector<std::function<void(const std::string&)>> uses{
+      [](const std::string& path) { read_file(path, ExitCode::data); },
+      [](const std::string& path) { File::open(path, ExitCode::data); },
+      [](const std::string& path) { File::open_for_update(path, ExitCode::data); },
+      [](const std::string& path) { File::open_or_create(path, ExitCode::data); },
+      [](const std::string& path) { File::append_to(path, ExitCode::data); }};
+  int number = 0;
+  for (const auto& use : uses) {
+    const std::string name = "used-" + std::to_string(number++);
+    write(name, ours("old"));
+    EXPECT_NO_THROW(check_output(at(name), rules(), ExitCode::usage));
+    use(at(name));
+    ASSERT_EQ(::link(at(name).c_str(), at(name + "-too").c_str()), 0);
+    for (const bool overwrite : {false, true}) {
+      expect_refused(at(name), rules(overwrite), "is a file that this run uses");
+      expect_refused(at(name + "-too"), rules(overwrite), "is a file that this run uses");
+    }
+    EXPECT_EQ(content(name), ours("old"));
+  }
+  write("former", ours("old"));
+  EXPECT_EQ(read_former_output(at("former"), rules(), ExitCode::usage), ours("old"));
+  make(at("former"), rules());  // it was read to be written anew
+  EXPECT_EQ(content("former"), ours());
+  read_file(at("former"), ExitCode::data);
+  remove_tree(at("former"), ExitCode::data);
+  write("other", "gets the inode that has become free");
+  EXPECT_NO_THROW(make(at("other"), rules(true)));
+}
+
 TEST_F(OutputFileTest, LooksAgainBeforeItTakesTheName) {
-  OutputRules never = rules();
-  never.is_former = nullptr;
-  for (const OutputRules& how : {rules(), never}) {
+  for (const OutputRules& how : {rules(), never()}) {
     OutputFile output(at("a"), how, ExitCode::usage);
-    output.file().write("ours");
+    output.file().write(ours());
     write("a", "somebody else's");
     error_of(ExitCode::usage, [&] { output.publish(); });
     EXPECT_EQ(content("a"), "somebody else's");
@@ -118,10 +189,10 @@ TEST_F(OutputFileTest, HasOneWriterAndCleansUpBehindKilledOnes) {
     EXPECT_FALSE(path_exists(at("a.partial-1-0123abcd")));
     expect_refused(at("a"), rules(true), at("a") + ": process " + std::to_string(::getpid()) + " is writing it now");
     make(at("b"), rules());  // another output is free
-    first.file().write("ours, first");
+    first.file().write(ours("first"));
     first.publish();
   }
-  EXPECT_EQ(content("a"), "ours, first");
+  EXPECT_EQ(content("a"), ours("first"));
   make(at("a"), rules());
   EXPECT_EQ(names(), (std::vector<std::string>{"a", "a.partial", "b"}));
   EXPECT_EQ(content("a.partial"), "a user's");

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "framework/error.h"
 #include "framework/profile/progress.h"
@@ -42,6 +43,38 @@ TEST(StandardStreams, ProgressThatCannotBeWrittenIsDropped) {
     EXPECT_NO_THROW(progress.update(2, "loss=2", 20));
   }
   std::fclose(file);
+}
+
+TEST(StandardStreams, WhatATerminalWouldObeyIsSpelledOut) {
+  const std::string plain = "Grüße, 日本語, 𝔸🎉, עברית and |#~\ttab\nline\n";
+  EXPECT_EQ(visible(plain), plain);
+  EXPECT_EQ(visible("a\x1b[2J\x1b]0;title\x07"), "a\\x1b[2J\\x1b]0;title\\x07");
+  EXPECT_EQ(visible("over\rwritten\b\x7f"), "over\\x0dwritten\\x08\\x7f");
+  EXPECT_EQ(visible(std::string_view("a\0b", 3)), "a\\x00b");
+  EXPECT_EQ(visible("\u009b2J"), "\\u{9b}2J");  // a C1 control, well encoded
+  EXPECT_EQ(visible("\x9b"
+                    "2J"),
+            "\\x9b2J");                                           // and as one byte
+  EXPECT_EQ(visible("file\u202egnp.sh"), "file\\u{202e}gnp.sh");  // written from right to left
+  EXPECT_EQ(visible("\xc0\x9b \xe0\x80\x9b \xed\xa0\x80 \xf4\x90\x80\x80 \xe2\x82"),
+            "\\xc0\\x9b \\xe0\\x80\\x9b \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80 \\xe2\\x82");
+}
+
+TEST(StandardStreams, MessagesAndProgressAreVisible) {
+  std::FILE* const file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  write_message(file, "no such file: \x1b[2J\n");
+  {
+    Progress progress("train", 2, file);
+    progress.update(1, "\x1b[2J", 10);
+    progress.log("saved \x1b[2J");
+  }
+  std::rewind(file);
+  std::string text(1000, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
+  EXPECT_NE(text.find("no such file: \\x1b[2J\n"), std::string::npos) << text;
 }
 
 class StandardStreamsDeathTest : public ::testing::Test {

@@ -158,9 +158,10 @@ TEST_F(ExportFaults, AnOutputThatCannotBeIsRefusedBeforeTheModelIsRead) {
   for (const char* inside : {"model/out", "model/new/out", "model/sub/out", "within/out", "./like/out"}) {
     refused(inside, "which this export reads");
   }
-  for (const char* inside : {"run/checkpoints/out", "run/checkpoints/step-00000001/out", "run/tokenizer/out"}) {
-    refused(inside, "belongs to a run");
+  for (const char* inside : {"run/checkpoints/out", "run/checkpoints/step-00000001/out"}) {
+    refused(inside, "lies among the checkpoints of the run");
   }
+  refused("run/tokenizer/out", "belongs to a run");
   EXPECT_EQ(
       list_directory(at("model"), ExitCode::usage),
       (std::vector<std::string>{"config.json", "expected.json", "generation_config.json", "model.safetensors", "sub"}));

@@ -7,6 +7,7 @@
 //   RINGTRAIN_FAULT_ERROR=ERRNO    it fails so, from then on if RINGTRAIN_FAULT_LASTS is set; without it
 //                                  the process gets RINGTRAIN_FAULT_SIGNAL (a number; SIGKILL) as soon as that call
 //                                  has returned
+//   RINGTRAIN_FAULT_NO_LOCKS=1     no file can be locked, whatever its path
 //   RINGTRAIN_FAULT_SLOW=CALL:MS   every counted call of that name takes so many milliseconds longer
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -188,7 +189,15 @@ LOOK_ON_PATH(lstat, (const char* path, struct stat* status), path, path, status)
 LOOK_ON_PATH(lstat64, (const char* path, struct stat64* status), path, path, status)
 LOOK_ON_FD(int, fstat, (int fd, struct stat* status), fd, status)
 LOOK_ON_FD(int, fstat64, (int fd, struct stat64* status), fd, status)
-LOOK_ON_FD(int, flock, (int fd, int operation), fd, operation)
+int flock(int fd, int operation) {
+  NEXT(int, "flock", (int, int));
+  if (getenv("RINGTRAIN_FAULT_NO_LOCKS")) {
+    errno = ENOLCK;
+    return -1;
+  }
+  char buffer[4096];
+  RUN(int, "flock", reads_count() ? path_of(fd, buffer, sizeof buffer) : NULL, fd, operation);
+}
 LOOK_ON_FD(ssize_t, read, (int fd, void* data, size_t bytes), fd, data, bytes)
 LOOK_ON_FD(ssize_t, pread, (int fd, void* data, size_t bytes, off_t at), fd, data, bytes, at)
 LOOK_ON_FD(ssize_t, pread64, (int fd, void* data, size_t bytes, off64_t at), fd, data, bytes, at)

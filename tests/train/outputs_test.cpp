@@ -15,6 +15,7 @@
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
 #include "framework/storage/output_file.h"
+#include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 
@@ -137,6 +138,126 @@ TEST_F(Outputs, ATimelineReplacesAFormerOneAndNothingElse) {
   EXPECT_EQ(metrics("three").size(), 2u);
 }
 
+/// An output of a program, as the table of docs/reliability.md lists them.
+struct ProgramOutput {
+  std::string program;
+  std::vector<std::string> arguments;  // the last names the output, whose path follows
+  std::vector<std::string> inputs;     // that it must not replace
+  bool has_mark = true;                // a former one is replaced
+  bool offers_overwrite = true;
+  bool is_folder = false;
+  bool is_slow = false;  // only what is refused is tried
+};
+
+TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
+  ASSERT_EQ(train_with({}).code, 0);
+  ASSERT_EQ(train_with({"--output", "dumped", "--dump-step", "1", "--dump", "dump"}).code, 0);
+  fs::copy(source_folder() + "/configs/hardware/cpu.yaml", at("machine.yaml"));
+  std::ofstream(at("in.txt")) << "text to prepare";
+  const std::string saved = "runs/run/checkpoints/step-00000002/";
+  const std::vector<std::string> of_run{"runs/run/config.yaml", "runs/run/metrics.jsonl", "runs/run/lock",
+                                        saved + "manifest.json", saved + "config.yaml"};
+  std::vector<std::string> scored = of_run;
+  scored.insert(scored.end(), {"text.h5", "text.h5.manifest.json", saved + "state-00000-of-00001.h5"});
+  const std::vector<ProgramOutput> outputs{
+      {"train",
+       {"--config", "run.yaml", "--output", "runs/traced", "--trace"},
+       {"run.yaml", "text.h5", "text.h5.manifest.json"}},
+      {"evaluate",
+       {"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "16", "--target-tokens", "8",
+        "--target-blocks", "4", "--output"},
+       scored},
+      {"plan", {"--config", "run.yaml", "--hardware", "machine.yaml", "--output"}, {"run.yaml", "machine.yaml"}},
+      {"plan", {"--measure", "--output"}, {}, false, true, false, true},
+      {"report", {"runs/run", "--output"}, of_run},
+      {"prepare", {"--input", "in.txt", "--output"}, {"in.txt"}, false, false},
+      {"export", {"--checkpoint", "runs/run", "--output"}, of_run, false, false, true},
+      {"train",
+       {"--config", "run.yaml", "--output", "runs/traced", "--dump-step", "1", "--dump"},
+       {"run.yaml", "text.h5", "runs/run", "runs/run/checkpoints/step-00000002"},
+       true,
+       false,
+       true},
+      {"train", {"--config", "run.yaml", "--output"}, {"run.yaml", "text.h5"}, false, false, true}};
+  // What a person may have that looks like each of ours.
+  const std::vector<std::string> looks{
+      "",
+      "my notes",
+      "<!DOCTYPE html>\n<html><body>my page</body></html>\n",
+      R"({"kind": "plan", "steps": "mine"})",
+      R"({"checkpoint":"c","trained_length":1,"documents":1,"target_tokens":1,"target_hash":"h","results":[]})",
+      R"({"displayTimeUnit":"ms","traceEvents":[]})",
+      "# Written by plan --measure, and then by me\n"};
+  fs::create_symlink("in.txt", at("link"));
+  fs::create_symlink("nowhere", at("dangling"));
+  fs::create_directory(at("folder"));
+  std::ofstream(at("folder/thesis.txt")) << "mine";
+  ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
+  for (const ProgramOutput& output : outputs) {
+    const auto write_to = [&](const std::string& path, bool overwrite) {
+      std::vector<std::string> arguments = output.arguments;
+      arguments.push_back(path);
+      if (overwrite) arguments.emplace_back("--overwrite");
+      fs::remove_all(at("runs/traced"));
+      return run_child(output.program, arguments, folder);
+    };
+    const auto expect_unchanged = [&](const std::string& path, bool overwrite) {
+      fs::remove_all(at("runs/traced"));
+      const auto before = snapshot();
+      const ChildResult result = write_to(path, overwrite);
+      const std::string what = output.program + " " + output.arguments.back() + " " + path;
+      EXPECT_EQ(result.code, 2) << what << ": " << result.err;
+      EXPECT_TRUE(result.out.empty()) << what << ": " << result.out;
+      EXPECT_TRUE(snapshot() == before) << what;
+    };
+    for (const bool overwrite : {false, true}) {
+      if (overwrite && !output.offers_overwrite) continue;
+      std::vector<std::string> never = output.inputs;
+      never.insert(never.end(), {"fifo", "link"});
+      if (!output.is_folder) never.insert(never.end(), {"dangling", "folder", ""});
+      for (const std::string& path : never) expect_unchanged(path, overwrite);
+    }
+    for (const std::string& look : looks) {
+      std::ofstream(at("look")) << look;
+      expect_unchanged("look", false);
+    }
+    if (output.is_slow) continue;
+    if (!output.is_folder) {
+      EXPECT_EQ(write_to("new", false).code, 0) << output.program;
+    } else if (output.arguments.back() == "--dump") {
+      fs::rename(at("dump"), at("new"));
+    } else if (output.arguments.back() == "--output") {
+      if (output.program == "export") expect_unchanged("folder", false);
+      EXPECT_EQ(write_to("new", false).code, 0) << output.program;
+    }
+    if (output.has_mark) {
+      EXPECT_EQ(write_to("new", false).code, 0) << output.program << ", over a former one";
+    } else {
+      expect_unchanged("new", false);
+    }
+    if (output.offers_overwrite) {
+      EXPECT_EQ(write_to("look", true).code, 0) << output.program << ", told to";
+      EXPECT_NE(content_of(at("look")), looks.back());
+    }
+    for (const char* made : {"new", "new.manifest.json", "look"}) fs::remove_all(at(made));
+  }
+}
+
+TEST_F(Outputs, AnExportKeepsOutOfARunsCheckpoints) {
+  ASSERT_EQ(train_with({}).code, 0);
+  fs::create_symlink("runs/run/checkpoints", at("shortcut"));
+  const auto before = snapshot();
+  for (const std::string output :
+       {"runs/run/checkpoints/step-00000001", "runs/run/checkpoints/mine", "runs/run/checkpoints/step-00000002/model",
+        "shortcut/step-00000001", "runs/../runs/run/./checkpoints/deep/er"}) {
+    expect_refused(run_child("export", {"--checkpoint", "runs/run", "--output", output}, folder), 2,
+                   "lies among the checkpoints of the run");
+    EXPECT_EQ(snapshot(), before);
+  }
+  fs::create_directories(at("my/checkpoints"));  // that is no run's
+  EXPECT_EQ(run_child("export", {"--checkpoint", "runs/run", "--output", "my/checkpoints/model"}, folder).code, 0);
+}
+
 TEST_F(Outputs, LockAndMetricsAreWrittenThroughNoLinkAndOverNothing) {
   std::ofstream(at("precious")) << "12\n";
   fs::create_directory(at("run"));
@@ -158,7 +279,9 @@ TEST_F(Outputs, LockAndMetricsAreWrittenThroughNoLinkAndOverNothing) {
 TEST_F(Outputs, OfTwoEvaluationsTheSecondIsTold) {
   ASSERT_EQ(train_with({}).code, 0);
   {
-    const OutputFile writing(at("result.json"), {.kind = "the results of an evaluation"}, ExitCode::usage);
+    const OutputRules rules({"the results of an evaluation", "--output"}, OutputMark::none(),
+                            OutputInputs::none("a test"), Overwrite::no);
+    const OutputFile writing(at("result.json"), rules, ExitCode::usage);
     expect_refused(evaluate_to("result.json"), 2, "process " + std::to_string(::getpid()) + " is writing it now");
   }
   EXPECT_EQ(evaluate_to("result.json").code, 0);

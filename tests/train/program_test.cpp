@@ -6,9 +6,12 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <regex>
+#include <sstream>
 #include <thread>
 
 #include "framework/config/read_config.h"
+#include "framework/standard_streams.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hdf5_file.h"
 #include "tests/train/child_process.h"
@@ -43,6 +46,71 @@ class Programs : public TrainTest {
   }
   std::string data;
 };
+
+// Every flag of every program that takes a number, as its --help lists them: nobody has to remember a check.
+TEST_F(Programs, NumbersOfFlagsAreFiniteAndFitTheirType) {
+  const std::map<std::string, std::vector<std::string>> programs{{"train", {"--config", "run.yaml"}},
+                                                                 {"evaluate", {}},
+                                                                 {"generate", {}},
+                                                                 {"prepare", {}},
+                                                                 {"plan", {"--config", "run.yaml"}},
+                                                                 {"compare_dumps", {"a", "b"}}};
+  const std::regex flag(R"(^ +(?:-\w,)?(--[a-z-]+) [A-Z](?:[ ,:=]|$))");
+  std::size_t tried = 0;
+  for (const auto& [program, arguments] : programs) {
+    std::istringstream help(run_child(program, {"--help"}, folder).out);
+    for (std::string line; std::getline(help, line);) {
+      std::smatch match;
+      if (!std::regex_search(line, match, flag)) continue;
+      ++tried;
+      for (const std::string value : {"nan", "inf", "-inf", "1e999"}) {
+        std::vector<std::string> given = arguments;
+        given.push_back(match.str(1) + "=" + value);
+        const ChildResult result = run_child(program, given, folder);
+        EXPECT_EQ(result.code, 2) << program << " " << given.back() << ": " << result.err;
+        EXPECT_NE(result.err.find(match.str(1)), std::string::npos) << program << " " << given.back() << result.err;
+      }
+    }
+  }
+  EXPECT_GE(tried, 25U);
+  for (const char* beyond : {"--threads-per-rank=4294967297", "--seed=-1", "--seed=18446744073709551616"}) {
+    const ChildResult result = run_child("generate", {beyond}, folder);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_NE(result.err.find(std::string(beyond).substr(0, 6)), std::string::npos) << result.err;
+  }
+}
+
+// Names that somebody else chose: of files, keys, values, tensors. What a terminal would obey is spelled out.
+TEST_F(Programs, NothingThatANameHoldsReachesTheTerminalRaw) {
+  const std::string evil =
+      "a\x1b[2J\x9b"
+      "b\r";
+  std::ofstream(at("key.yaml")) << "\"tra\\e[2Jin\": 1\n";
+  fs::create_directory(at("model"));
+  std::ofstream(at("model/config.json")) << R"({"architectures": ["\u001b[2JForCausalLM"], "model_type": "\u001b[2J"})";
+  fs::create_directory(at("dump"));
+  std::ofstream(at("dump/index.json")) << R"({"format": "ringtrain dump", "format_version": 1, "step": 1, "data": 1,
+    "sequence": 1, "layout": "\u001b[2J", "device": "cpu", "dtype": "\u001b]0;x\u0007", "sequences": 1,
+    "sequence_length": 1, "tensors": [{"name": "\u001b[2J", "kind": "parameter", "shape": [1]}]})";
+  std::ofstream(at("text.txt")) << "some text";
+  const std::vector<std::vector<std::string>> commands{
+      {"train", "--config", evil},
+      {"train", "--config", "key.yaml"},
+      {"train", "--verify-checkpoint", evil},
+      {"train", "--" + evil},
+      {"evaluate", "--checkpoint", "model", "--data", "text.h5", "--context-lengths", "16"},
+      {"export", "--checkpoint", "model", "--output", "exported"},
+      {"compare_dumps", "dump", "dump"},
+      {"plan", "--config", "run.yaml", "--hardware", evil},
+      {"report", evil},
+      {"prepare", "--input", "text.txt", "--output", evil}};
+  for (const std::vector<std::string>& command : commands) {
+    const ChildResult result = run_child(command[0], {command.begin() + 1, command.end()}, folder);
+    const std::string shown = result.out + result.err;
+    EXPECT_EQ(shown.find_first_of("\x1b\r\x07\x9b"), std::string::npos) << command[0] << ": " << visible(shown);
+    EXPECT_NE(shown.find("1b[2J"), std::string::npos) << command[0] << ": " << visible(shown);
+  }
+}
 
 TEST_F(Programs, TrainStopResumeEvaluate) {
   ChildResult result = train_with({"--stop-after", "2"});

@@ -1,13 +1,18 @@
 // Which folders a run takes: none that holds what is not a run's, none whose checkpoints are gone, none of another run;
 // and that a run goes on with its own config.
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
 #include "tests/train/child_process.h"
+#include "tests/train/faulty_disk.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
 
@@ -56,6 +61,47 @@ TEST_F(RunFolders, WhatIsNotARunsIsNeverWrittenOver) {
     EXPECT_EQ(content_of(at("others/metrics.jsonl")), others);
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(at("mine")), fs::directory_iterator{}), 1);
+}
+
+TEST_F(RunFolders, AConfigOfOnesOwnIsNeverWrittenOver) {
+  // Empty, of sections alone, or the very text of a run's: where no run has been, it is a person's.
+  for (const std::string& own : {std::string(), std::string("model:\n"), to_yaml(config())}) {
+    fs::create_directories(at("mine"));
+    std::ofstream(at("mine/config.yaml")) << own;
+    for (const std::vector<std::string>& more : {std::vector<std::string>{"--resume"}, {}, {"--dry-run"}}) {
+      expect_refused(train_into("mine", more), 2, {"mine/config.yaml: was not written by a run", "--output"});
+      EXPECT_EQ(content_of(at("mine/config.yaml")), own);
+    }
+    EXPECT_EQ(std::distance(fs::directory_iterator(at("mine")), fs::directory_iterator{}), 1);
+  }
+  ASSERT_EQ(train_into("run", {"--stop-after", "2"}).code, 0);
+  std::ofstream(at("run/config.yaml")) << "";
+  expect_refused(train_into("run", {"--resume"}), 2, {"run/config.yaml: was not written by a run"});
+}
+
+TEST_F(RunFolders, WithoutLocksItIsSaidAndALivingOwnerIsSeen) {
+  RINGTRAIN_NEEDS_FAULTY_DISK();
+  const std::map<std::string, std::string> settings{{"NO_LOCKS", "1"}};
+  const FaultyDisk disk(settings);
+  const ChildResult alone = train_into("run", {"--stop-after", "2"});
+  EXPECT_EQ(alone.code, 0) << alone.err;
+  const std::size_t said = alone.err.find("run: this file system has no locks");
+  ASSERT_NE(said, std::string::npos) << alone.err;
+  EXPECT_EQ(alone.err.find("has no locks", said + 40), std::string::npos) << "said once: " << alone.err;
+  // The lock names a process that has ended, or one that is no such program: neither keeps anybody out.
+  std::ofstream(at("run/lock")) << ::getpid() << "\n";
+  EXPECT_EQ(train_into("run", {"--resume", "--stop-after", "3"}).code, 0);
+  // It names one that lives and is this program.
+  std::ofstream(at("long.yaml")) << to_yaml(config({"training.steps=1000000", "checkpoint.interval=0"}));
+  Child first("train", {"--config", "long.yaml", "--output", "long"}, folder);
+  for (int i = 0; i < 2000 && !fs::exists(at("long/metrics.jsonl")); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));
+  }
+  const ChildResult second = run_child("train", {"--config", "long.yaml", "--output", "long", "--resume"}, folder);
+  EXPECT_EQ(second.code, 2) << second.err;
+  EXPECT_NE(second.err.find(fmt::format("of process {}, by long/lock", first.id())), std::string::npos) << second.err;
+  ::kill(first.id(), SIGTERM);
+  EXPECT_EQ(first.wait().code, 143);
 }
 
 TEST_F(RunFolders, CheckpointsThatAreGoneAreNoFreshStart) {

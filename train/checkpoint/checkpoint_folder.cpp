@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <filesystem>
 #include <set>
 #include <string_view>
 #include <thread>
@@ -100,6 +101,28 @@ std::optional<Checkpoint> open_folder(const std::string& folder) {
   }
 }
 
+/// Returns why the folder at path may not be deleted as a checkpoint of the run that made `saved`; "": it may. Its
+/// content is not read, but for the manifest: a damaged state is the run's own all the same.
+std::string why_not_of_run(const std::string& path, const CheckpointManifest& saved) {
+  try {
+    if (std::filesystem::is_symlink(path)) return "it is a link";
+    const CheckpointManifest manifest = read_checkpoint_manifest(path);
+    require_name(path, manifest);
+    const bool same_run = manifest.run.empty() || saved.run.empty()  // one of an earlier version does not say
+                              ? manifest.data_hash == saved.data_hash && manifest.dtype == saved.dtype &&
+                                    manifest.architecture == saved.architecture
+                              : manifest.run == saved.run;
+    if (!same_run) return "another run made it";
+    for (const std::string& name : list_directory(path, ExitCode::checkpoint)) {
+      const bool listed = std::ranges::find(manifest.files, name, &CheckpointFile::name) != manifest.files.end();
+      if (!listed && name != "manifest.json") return fmt::format("it holds {}, which the run did not write", name);
+    }
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 /// Calls `attempt` until it returns something. Each time that it does not, a run has deleted what was to be read.
 template <class Attempt>
 auto retry_while_deleted(const std::string& path, Attempt&& attempt) {
@@ -115,6 +138,23 @@ auto retry_while_deleted(const std::string& path, Attempt&& attempt) {
 bool is_run_folder(const std::string& path) {
   return is_directory(path + "/checkpoints", ExitCode::checkpoint) &&
          !path_exists(path + "/manifest.json", ExitCode::checkpoint);
+}
+
+void refuse_among_checkpoints(const std::string& path, const std::string& flag) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
+  for (fs::path at = whole.parent_path(); at != at.parent_path(); at = at.parent_path()) {
+    if (at.filename() != "checkpoints") continue;
+    const std::string run = at.parent_path().string();
+    for (const char* name : {"/config.yaml", "/metrics.jsonl", "/lock"}) {
+      if (!path_exists(run + name)) continue;
+      fail(ExitCode::usage,
+           "{} {}: lies among the checkpoints of the run {}, which deletes what it made there; choose "
+           "another {}",
+           flag, path, run, flag);
+    }
+  }
 }
 
 Checkpoint open_checkpoint(const std::string& path) {
@@ -295,26 +335,33 @@ void CheckpointFolder::publish(std::int64_t step, const std::string& partial) co
   rename_path(partial, complete(step), ExitCode::checkpoint);
 }
 
-void CheckpointFolder::prune(std::int64_t keep, const Warn& warn) const {
-  const auto told = [&](const auto& work) {
+void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved, std::set<std::string>& told,
+                             const Warn& warn) const {
+  const auto failure_told = [&](const auto& work) {
     try {
       work();
     } catch (const Error& error) {
       warn(fmt::format("what is no longer needed could not be deleted: {}", error.what()));
     }
   };
-  told([&] { remove_tree(nothing_saved_path(), ExitCode::checkpoint); });
-  const auto all = steps();
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) {
-    told([&] {
-      const std::string path = complete(all[i]), manifest = path + "/manifest.json";
-      File lock;
-      if (path_exists(manifest, ExitCode::checkpoint)) {
-        lock = File::open(manifest, ExitCode::checkpoint);
-        if (lock.try_lock() == LockState::taken) {
-          warn(fmt::format("{}: is being read, and stays until a later save", path));
-          return;
-        }
+  failure_told([&] { remove_tree(nothing_saved_path(), ExitCode::checkpoint); });
+  std::vector<std::string> own;
+  for (const std::int64_t step : steps()) {
+    const std::string path = complete(step);
+    const std::string reason = why_not_of_run(path, saved);
+    if (reason.empty()) {
+      own.push_back(path);
+    } else if (told.insert(path).second) {
+      warn(fmt::format("warning: {}: is no checkpoint of this run: {}; it is left alone, move it away", path, reason));
+    }
+  }
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < own.size(); ++i) {
+    failure_told([&] {
+      const std::string& path = own[i];
+      File lock = File::open(path + "/manifest.json", ExitCode::checkpoint);
+      if (lock.try_lock() == LockState::taken) {
+        warn(fmt::format("{}: is being read, and stays until a later save", path));
+        return;
       }
       const std::string deleted = unique_name(path, deleted_kind);
       rename_path(path, deleted, ExitCode::checkpoint);  // from here on it is none

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ struct Checkpoint {
 Checkpoint open_checkpoint(const std::string& path);
 /// Return whether path is a run's folder, and no checkpoint.
 bool is_run_folder(const std::string& path);
+/// Throws Error(usage) if path lies in a run's folder of checkpoints, where names are the run's own and what has them
+/// goes by its rules. flag: what names the path, for the sentence.
+void refuse_among_checkpoints(const std::string& path, const std::string& flag);
 /// Throws Error(checkpoint) unless the files hold each element of the state of the checkpoint's model once, and are of
 /// its step. (An opened checkpoint has been checked.)
 void check_state(const Checkpoint& checkpoint);
@@ -72,9 +76,11 @@ class CheckpointFolder {
   std::string make_partial(std::int64_t step) const;
   /// Gives that folder, which is whole by now, its name. What stands there is moved aside.
   void publish(std::int64_t step, const std::string& partial) const;
-  /// Deletes all complete checkpoints but the newest `keep` and those that somebody reads, which is told and lasts
-  /// until a later time. A failure to delete is told, not thrown. No more says that nothing was saved.
-  void prune(std::int64_t keep, const Warn& warn) const;
+  /// Deletes all checkpoints of the run that made `saved` but the newest `keep` and those that somebody reads, which is
+  /// told and lasts until a later time. A failure to delete is told, not thrown. No more says that nothing was saved.
+  /// What has a checkpoint's name and is none of this run (a user's folder, an export, another run's checkpoint, one
+  /// with other files in it, one whose manifest is damaged) stays, does not count, and is told unless it is in `told`.
+  void prune(std::int64_t keep, const CheckpointManifest& saved, std::set<std::string>& told, const Warn& warn) const;
 
  private:
   std::string nothing_saved_path() const { return path_ + "/nothing-saved-yet"; }

@@ -39,9 +39,10 @@ void visit_members(Manifest& manifest, const Visit& visit) {
   visit("dtype", manifest.dtype);
 }
 
-void read_fields(const StrictObject& top, bool names_tokenizer, CheckpointManifest& manifest) {
+void read_fields(const StrictObject& top, bool names_tokenizer, bool names_run, CheckpointManifest& manifest) {
   visit_members(manifest, [&](const char* name, auto& member) { top.read(name, member); });
   if (names_tokenizer) manifest.tokenizer_hash = top.hash("tokenizer_hash");
+  if (names_run) manifest.run = top.hash("run");
   const StrictObject model(top.member("model"), 2);
   manifest.architecture = model.text("architecture");
   manifest.parameters = model.integer("parameters");
@@ -80,6 +81,7 @@ nlohmann::ordered_json without_hash(const CheckpointManifest& manifest) {
   json["format_version"] = format_version;
   visit_members(manifest, [&](const char* name, const auto& member) { json[name] = member; });
   if (!manifest.tokenizer_hash.empty()) json["tokenizer_hash"] = manifest.tokenizer_hash;
+  if (!manifest.run.empty()) json["run"] = manifest.run;
   json["model"] = {{"architecture", manifest.architecture}, {"parameters", manifest.parameters}};
   json["ranks"] = manifest.ranks;
   json["files"] = nlohmann::ordered_json::array();
@@ -116,8 +118,9 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
            path, json.value("format_version", nlohmann::json()).dump(), format_version);
     }
     const bool names_tokenizer = json.contains("tokenizer_hash");  // of data that say it
-    const StrictObject top(json, names_tokenizer ? 13 : 12);
-    read_fields(top, names_tokenizer, manifest);
+    const bool names_run = json.contains("run");                   // all but those of earlier versions do
+    const StrictObject top(json, 12 + (names_tokenizer ? 1 : 0) + (names_run ? 1 : 0));
+    read_fields(top, names_tokenizer, names_run, manifest);
     stated = top.hash("hash");
     require_possible(manifest);
   } catch (const Error&) {

@@ -25,6 +25,7 @@ struct CheckpointManifest {
   std::int64_t skipped_steps = 0;   // of the steps: without an update, for a loss or gradient that was not finite
   std::string data_hash;            // of the training data
   std::string tokenizer_hash = {};  // whose tokens these data are (data/tokenizer/tokenizer.h); "": they do not say
+  std::string run = {};             // which run made it, the same for all of its checkpoints; "": it does not say
   std::string dtype;                // of weights and moments
   std::string architecture;         // for people: the model in short
   std::int64_t parameters = 0;

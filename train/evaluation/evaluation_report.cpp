@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <exception>
 
 #include "framework/counted.h"
 #include "framework/error.h"
-#include "framework/storage/files.h"
 
 namespace ringtrain {
 
@@ -75,17 +72,6 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
                                {"delta_ci95", interval_json(result.delta.ci95)}});
   }
   return json;
-}
-
-bool is_evaluation_file(const std::string& path) {
-  constexpr std::int64_t max_bytes = std::int64_t{16} << 20;
-  try {
-    const auto json = nlohmann::json::parse(read_file(path, ExitCode::usage, max_bytes));
-    constexpr std::array keys{"checkpoint", "trained_length", "documents", "target_tokens", "target_hash", "results"};
-    return json.is_object() && std::ranges::all_of(keys, [&](const char* key) { return json.contains(key); });
-  } catch (const std::exception&) {
-    return false;
-  }
 }
 
 std::string evaluation_table(const EvaluationSummary& summary) {

@@ -34,8 +34,6 @@ EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained
 
 /// Return the fields of metrics.jsonl and of `evaluate --output`; an interval that does not exist is null.
 nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary);
-/// Return whether the file at path is what `evaluate --output` wrote.
-bool is_evaluation_file(const std::string& path);
 /// Return a table with a line a length, what the columns are, and what must be said about them.
 std::string evaluation_table(const EvaluationSummary& summary);
 

@@ -18,6 +18,7 @@
 #include "framework/storage/safetensors_writer.h"
 #include "framework/system/signals.h"
 #include "layers/model_parameters.h"
+#include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
 #include "train/models/model_tokenizer.h"
@@ -245,6 +246,7 @@ std::int64_t parse_byte_count(const std::string& text, const std::string& source
 
 void check_export(const std::string& source, const ExportOptions& options) {
   check_output_folder(options.output, ExitCode::usage);
+  refuse_among_checkpoints(options.output, "--output");
   std::error_code error;
   for (fs::path at = fs::canonical(nearest_existing(parent_directory(options.output)), error);; at = at.parent_path()) {
     const std::string above = at.string();
@@ -252,8 +254,7 @@ void check_export(const std::string& source, const ExportOptions& options) {
       if (read.empty() || is_run_folder(read) || !fs::equivalent(at, read, error)) continue;
       fail(ExitCode::usage, "{}: is inside {}, which this export reads; choose another --output", options.output, read);
     }
-    for (const char* name : {"checkpoints", "tokenizer"}) {
-      if (at.filename() != name || !is_run_folder(parent_directory(above))) continue;
+    if (at.filename() == "tokenizer" && is_run_folder(parent_directory(above))) {
       fail(ExitCode::usage, "{}: is inside {}, which belongs to a run; choose another --output", options.output, above);
     }
     if (!at.has_relative_path()) return;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "framework/counted.h"
@@ -222,12 +221,6 @@ ordered_json search_json(const SearchResult& result) {
     list.push_back(std::move(json));
   }
   return list;
-}
-
-bool is_plan_file(const std::string& path) {
-  std::ifstream stream(path);
-  const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() && json.value("kind", nlohmann::json()) == "plan";
 }
 
 }  // namespace ringtrain

@@ -15,7 +15,5 @@ std::string plan_report(const Plan& plan);
 nlohmann::ordered_json plan_json(const Plan& plan);
 /// Return a search's candidates as a JSON list, best first.
 nlohmann::ordered_json search_json(const SearchResult& result);
-/// Return whether a file is a former plan of ours, which a new one may replace.
-bool is_plan_file(const std::string& path);
 
 }  // namespace ringtrain

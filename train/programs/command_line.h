@@ -1,13 +1,21 @@
 // Command lines with CLI11, for the mains alone: a mistake is an Error(usage) like every other, in one sentence.
+// Numbers are held against their type and range here, for all programs: CLI11 takes nan and inf for any real number,
+// and brings a whole number that is too large or negative silently into its type's range.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "framework/config/nearest_name.h"
@@ -30,19 +38,95 @@ inline std::string nearest_flag(const CLI::App& app) {
   return "";
 }
 
-/// Return the check of a whole number that has no upper bound of its own.
+/// Returns the number that the whole text is, nothing if it is none or does not fit its type.
+template <class Number>
+std::optional<Number> number_of(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Returns the check that every whole number has: it fits its type.
+template <class Integer>
+CLI::Validator whole_number() {
+  const auto check = [](std::string& text) {
+    if (number_of<Integer>(text)) return std::string();
+    return fmt::format("{} is no whole number from {} to {}", text, std::numeric_limits<Integer>::min(),
+                       std::numeric_limits<Integer>::max());
+  };
+  return CLI::Validator(check, "");
+}
+
+/// Returns the check of a whole number that has no upper bound of its own.
 inline CLI::Validator at_least(std::int64_t least) {
   const auto check = [least](std::string& text) {
-    std::int64_t value = 0;
-    if (!CLI::detail::lexical_cast(text, value)) return fmt::format("{} is no whole number", text);
-    return value >= least ? std::string() : fmt::format("{} is less than {}", text, least);
+    const std::optional<std::int64_t> value = number_of<std::int64_t>(text);
+    if (!value) return fmt::format("{} is no whole number from {} to {}", text, least, INT64_MAX);
+    return *value >= least ? std::string() : fmt::format("{} is less than {}", text, least);
   };
   return CLI::Validator(check, fmt::format("{} or more", least));
 }
 
+/// What a real number may be: finite, and within bounds.
+class RealRange {
+ public:
+  static RealRange any() { return {-infinity, infinity, "a finite number"}; }
+  static RealRange at_least(double low) { return {low, infinity, fmt::format("{} or more", low)}; }
+  static RealRange above(double low) {
+    return {std::nextafter(low, infinity), infinity, fmt::format("more than {}", low)};
+  }
+  static RealRange within(double low, double high) { return {low, high, fmt::format("from {} to {}", low, high)}; }
+
+  CLI::Validator validator() const {
+    const auto check = [*this](std::string& text) {
+      const std::optional<double> value = number_of<double>(text);
+      const bool fits = value && std::isfinite(*value) && *value >= low_ && *value <= high_;
+      return fits ? std::string() : fmt::format("{} must be a finite number: {}", text, meaning_);
+    };
+    return CLI::Validator(check, meaning_);
+  }
+
+ private:
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  RealRange(double low, double high, std::string meaning) : low_(low), high_(high), meaning_(std::move(meaning)) {}
+  double low_, high_;
+  std::string meaning_;
+};
+
+/// A program's command line: CLI11's, whose every number is checked.
+class CommandLine : public CLI::App {
+ public:
+  using CLI::App::App;
+
+  /// Adds an option of text, of whole numbers, or of names.
+  template <class Value>
+  CLI::Option* add_option(const std::string& name, Value& value, const std::string& description) {
+    using Element = typename ElementOf<Value>::type;
+    static_assert(!std::is_floating_point_v<Element>, "a real number has a range: add_real()");
+    CLI::Option* const option = CLI::App::add_option(name, value, description);
+    if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) option->check(whole_number<Element>());
+    return option;
+  }
+  CLI::Option* add_real(const std::string& name, double& value, const RealRange& range,
+                        const std::string& description) {
+    return CLI::App::add_option(name, value, description)->check(range.validator());
+  }
+
+ private:
+  template <class Value>
+  struct ElementOf {
+    using type = Value;
+  };
+  template <class Value>
+  struct ElementOf<std::vector<Value>> {
+    using type = Value;
+  };
+};
+
 /// Parses into the app's options. Return false if help (or the version) was asked for and has been printed. prints:
 /// whether this process is the one that does.
-inline bool parse_command_line(CLI::App& app, int argc, char** argv, bool prints = true) {
+inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool prints = true) {
   app.set_version_flag("--version", version_text(), "print version, commit and build options");
   const auto asks_for_version = [](std::string_view argument) { return argument == "--version"; };
   try {

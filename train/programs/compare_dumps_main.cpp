@@ -1,8 +1,8 @@
 // The program `compare_dumps`: which tensor of two dumps of a step (train --dump-step) differs first, and where.
-#include <cstdio>
 #include <string>
 
 #include "framework/dump/dump_comparison.h"
+#include "framework/standard_streams.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 
@@ -11,7 +11,7 @@ using namespace ringtrain;
 namespace {
 
 int run(int argc, char** argv) {
-  CLI::App app{
+  CommandLine app{
       "Compare two dumps of a training step (train --dump-step N --dump DIR), of whatever meshes, layouts and "
       "devices.\n"
       "Prints the first tensor and element that differ, in the order of the step, and a table of all that do.\n"
@@ -22,24 +22,22 @@ int run(int argc, char** argv) {
   app.add_option("A", folder_a, "a dump")->required()->type_name("DIR");
   app.add_option("B", folder_b, "another")->required()->type_name("DIR");
   auto* const relative_option =
-      app.add_option("--tolerance", relative,
-                     "the largest difference that counts as none, as a part of the tensor's maximum (default: 1e-12 "
-                     "between two float64 dumps, 1e-5 with float32, 0.05 with bfloat16)")
-          ->type_name("X")
-          ->check(CLI::NonNegativeNumber);
+      app.add_real("--tolerance", relative, RealRange::at_least(0),
+                   "the largest difference that counts as none, as a part of the tensor's maximum (default: 1e-12 "
+                   "between two float64 dumps, 1e-5 with float32, 0.05 with bfloat16)")
+          ->type_name("X");
   auto* const absolute_option =
-      app.add_option("--absolute", absolute,
-                     "the largest difference that counts as none, whatever the maximum (default: a thousandth of the "
-                     "tolerance; some gradients are zero but for rounding)")
-          ->type_name("X")
-          ->check(CLI::NonNegativeNumber);
+      app.add_real("--absolute", absolute, RealRange::at_least(0),
+                   "the largest difference that counts as none, whatever the maximum (default: a thousandth of the "
+                   "tolerance; some gradients are zero but for rounding)")
+          ->type_name("X");
   if (!parse_command_line(app, argc, argv)) return 0;
   const DumpReader a(folder_a), b(folder_b);
   Tolerance tolerance = default_tolerance(a.index(), b.index());
   if (relative_option->count() > 0) tolerance = {.relative = relative, .absolute = relative * 1e-3};
   if (absolute_option->count() > 0) tolerance.absolute = absolute;
   const DumpComparison comparison = compare_dumps(a, b, tolerance);
-  std::fputs(report(comparison, a, b, tolerance).c_str(), stdout);
+  print_result(report(comparison, a, b, tolerance));
   return comparison.agree() ? 0 : 1;
 }
 

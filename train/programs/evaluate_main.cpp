@@ -1,7 +1,6 @@
 // The program `evaluate`: perplexity of a checkpoint at several context lengths, on the same target tokens.
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "data/token_manifest.h"
 #include "framework/profile/hash_progress.h"
+#include "framework/standard_streams.h"
 #include "framework/storage/output_file.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/programs/command_line.h"
@@ -21,6 +21,7 @@ using namespace ringtrain;
 namespace {
 
 constexpr std::int64_t max_ranks = 1024, max_threads = 1024;  // as in a config
+constexpr const char* writer = "ringtrain evaluate";
 
 /// Reads "DATAxSEQUENCE" into the mesh.
 void read_mesh(std::string_view text, MeshConfig& mesh) {
@@ -43,15 +44,14 @@ OutputRules output_rules(const EvaluationOptions& options, bool overwrite) {
     files.insert(files.end(), {options.data, manifest_path(options.data)});
     return files;
   };
-  return {.kind = "the results of an evaluation",
-          .is_former = is_evaluation_file,
-          .overwrite = overwrite,
-          .inputs = inputs,
-          .remedy = overwrite ? "choose another --output" : "choose another --output, or give --overwrite"};
+  return {{"the results of an evaluation", "--output"},
+          OutputMark::json(writer),
+          OutputInputs::of(inputs),
+          overwrite ? Overwrite::yes : Overwrite::no};
 }
 
 int run(int argc, char** argv, Launcher& launcher) {
-  CLI::App app{
+  CommandLine app{
       "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at\n"
       "ends of contexts inside single documents, or, with --stride, all tokens of those documents. Of a file that the\n"
       "checkpoint was trained on they lie in its validation part; any other file is scored whole. Prints a table to\n"
@@ -136,9 +136,9 @@ int run(int argc, char** argv, Launcher& launcher) {
   if (launcher.is_rank_zero()) hashing.emplace("evaluate");
   const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
   if (!launcher.is_rank_zero()) return 0;
-  std::fputs(evaluation_table(summary).c_str(), stdout);
+  print_result(evaluation_table(summary));
   if (file) {
-    file->file().write(evaluation_json(summary).dump(2) + "\n");
+    file->file().write(marked_json(writer, evaluation_json(summary).dump(2)) + "\n");
     file->publish();
   }
   return 0;

@@ -1,7 +1,6 @@
 // The program `export`: a model as a Hugging Face folder, which transformers and most other programs load.
 #include <fmt/ranges.h>
 
-#include <cstdio>
 #include <string>
 
 #include "framework/profile/hash_progress.h"
@@ -21,7 +20,7 @@ StoredType dtype_of(const std::string& name) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{
+  CommandLine app{
       "Writes a model as a Hugging Face folder: config.json, safetensors, and the tokenizer's files.\n"
       "Example: export --checkpoint runs/long_ctx --output my-model --dtype bfloat16",
       "export"};
@@ -53,11 +52,11 @@ int run(int argc, char** argv) {
   const SignalGuard guard;
   const ExportSummary summary = export_model(source, options);
   const CarriedTokenizer& carried = summary.carried;
-  std::printf("%s: %s parameters of %s as %s, %s in %zu file%s; carried along: %s\n", options.output.c_str(),
-              human_count(static_cast<double>(summary.parameters)).c_str(), source.path.c_str(), dtype.c_str(),
-              human_bytes(static_cast<double>(summary.bytes)).c_str(), summary.files.size(),
-              summary.files.size() == 1 ? "" : "s",
-              carried.files.empty() ? "nothing" : fmt::format("{}", fmt::join(carried.files, ", ")).c_str());
+  print_result(fmt::format("{}: {} parameters of {} as {}, {} in {} file{}; carried along: {}\n", options.output,
+                           human_count(static_cast<double>(summary.parameters)), source.path, dtype,
+                           human_bytes(static_cast<double>(summary.bytes)), summary.files.size(),
+                           summary.files.size() == 1 ? "" : "s",
+                           carried.files.empty() ? "nothing" : fmt::format("{}", fmt::join(carried.files, ", "))));
   if (carried.remark) write_message(stderr, fmt::format("export: {}\n", *carried.remark));
   return 0;
 }

@@ -48,7 +48,7 @@ std::string read_standard_input(const Launcher& launcher) {
 }
 
 int run(int argc, char** argv, Launcher& launcher) {
-  CLI::App app{
+  CommandLine app{
       "Writes text after a prompt, as a model would go on. Text goes to stdout as it comes, rates to stderr.\n"
       "Keys and values stay on the rank that holds their positions. Runs on the CPU.\n\n"
       "example: generate --checkpoint runs/long_ctx --prompt \"int main(\" --max-new-tokens 200 --temperature 0.8\n",
@@ -65,6 +65,7 @@ int run(int argc, char** argv, Launcher& launcher) {
   auto* tokens =
       sources->add_option("--tokens", options.tokens, "the prompt as token ids; the new ones are printed as ids")
           ->delimiter(',')
+          ->check(whole_number<std::int32_t>())
           ->type_name("I,I,...");
   auto* standard_input = sources->add_option("standard_input", dash, "-: the standard input is the prompt")
                              ->check(CLI::IsMember({"-"}))
@@ -79,22 +80,24 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->check(at_least(1))
       ->type_name("N");
   SamplingOptions& sampling = options.sampling;
-  app.add_option("--temperature", sampling.temperature,
-                 "0: always the likeliest token; else draws, from the "
-                 "distribution of logits / temperature")
+  app.add_real("--temperature", sampling.temperature, RealRange::any(),
+               "0: always the likeliest token; else draws, from the "
+               "distribution of logits / temperature")
       ->capture_default_str()
       ->type_name("T");
   app.add_option("--top-k", sampling.top_k, "draw among the K likeliest tokens; 0: all")
       ->capture_default_str()
       ->type_name("K");
-  app.add_option("--top-p", sampling.top_p, "draw among the fewest likeliest tokens whose probabilities sum to P")
+  app.add_real("--top-p", sampling.top_p, RealRange::any(),
+               "draw among the fewest likeliest tokens whose probabilities sum to P")
       ->capture_default_str()
       ->type_name("P");
-  app.add_option("--min-p", sampling.min_p, "draw among tokens at least P times as probable as the likeliest")
+  app.add_real("--min-p", sampling.min_p, RealRange::any(),
+               "draw among tokens at least P times as probable as the likeliest")
       ->capture_default_str()
       ->type_name("P");
-  app.add_option("--repetition-penalty", sampling.repetition_penalty,
-                 "divides the positive logits of tokens that were there, multiplies the negative ones")
+  app.add_real("--repetition-penalty", sampling.repetition_penalty, RealRange::any(),
+               "divides the positive logits of tokens that were there, multiplies the negative ones")
       ->capture_default_str()
       ->type_name("R");
   app.add_option("--seed", sampling.seed, "of the draws: the same seed gives the same text")

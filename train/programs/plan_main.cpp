@@ -1,7 +1,6 @@
 // The program `plan`: what a run would need and how fast it would go on given hardware, before there is a run.
 #include <charconv>
-#include <cstdio>
-#include <fstream>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "framework/config/read_config.h"
+#include "framework/standard_streams.h"
 #include "framework/storage/output_file.h"
 #include "layers/model_spec.h"
 #include "train/planning/measure.h"
@@ -23,6 +23,7 @@ using namespace ringtrain;
 namespace {
 
 constexpr std::int64_t max_ranks = 65536;
+constexpr const char* writer = "ringtrain plan";
 
 /// Reads a whole number from the beginning of text, and removes it. Return false if there is none.
 bool take_number(std::string_view& text, std::int64_t& value) {
@@ -33,7 +34,7 @@ bool take_number(std::string_view& text, std::int64_t& value) {
 }
 bool take_real(std::string_view& text, double& value) {
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (read.ec != std::errc{}) return false;
+  if (read.ec != std::errc{} || !std::isfinite(value)) return false;
   text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
   return true;
 }
@@ -88,7 +89,7 @@ Disturbance::SlowLink read_slow_link(const std::string& given) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{
+  CommandLine app{
       "Predict a run before you pay for it: memory of each kind of rank, FLOPs, the time of every hop, what the ring\n"
       "hides, step time, tokens/s, MFU and hours. Nothing is trained, and no data is read. E.g.:\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1B",
@@ -114,13 +115,11 @@ int run(int argc, char** argv) {
       ->needs(search_flag)
       ->check(CLI::Range(std::int64_t{1}, max_ranks))
       ->type_name("N");
-  app.add_option("--documents", request.mean_document,
-                 "mean tokens of a document, with data.packing documents (default: one document a sequence)")
-      ->check(CLI::PositiveNumber)
+  app.add_real("--documents", request.mean_document, RealRange::above(0),
+               "mean tokens of a document, with data.packing documents (default: one document a sequence)")
       ->type_name("N");
-  app.add_option("--jitter", request.disturbance.jitter,
-                 "simulate kernel calls whose times vary: the standard deviation of their logarithm")
-      ->check(CLI::Range(0.0, 2.0))
+  app.add_real("--jitter", request.disturbance.jitter, RealRange::within(0, 2),
+               "simulate kernel calls whose times vary: the standard deviation of their logarithm")
       ->type_name("X");
   app.add_option("--seed", request.disturbance.seed, "of --jitter and --documents")
       ->capture_default_str()
@@ -133,33 +132,29 @@ int run(int argc, char** argv) {
       ->allow_extra_args(false);
   auto* const output_option =
       app.add_option("--output", output, "write the plan as JSON, too; replaces a former plan")->type_name("FILE.json");
-  app.add_flag("--overwrite", overwrite, "let --output replace any file")->needs(output_option);
+  app.add_flag("--overwrite", overwrite, "let --output replace any file that this plan does not read")
+      ->needs(output_option);
   app.add_flag("--published", published,
                "print the tables of the Ring Attention paper beside what this program computes, and exit");
   app.add_flag("--measure", measure,
                "measure this machine for about a minute, and write its hardware file to --output FILE.yaml");
   if (!parse_command_line(app, argc, argv)) return 0;
+  const Overwrite rule = overwrite ? Overwrite::yes : Overwrite::no;
   if (published) {
-    std::fputs(published_tables().c_str(), stdout);
+    print_result(published_tables());
     return 0;
   }
   if (measure) {
     if (output.empty()) fail(ExitCode::usage, "--measure needs --output FILE.yaml, for the hardware file");
-    const auto is_hardware = [](const std::string& path) {
-      std::string first;
-      std::getline(std::ifstream(path) >> std::ws, first);
-      return first.starts_with("# Written by plan --measure");
-    };
+    // Without a mark: people edit hardware files.
     OutputFile file(output,
-                    OutputRules{.kind = "a hardware file of plan --measure",
-                                .is_former = is_hardware,
-                                .overwrite = overwrite,
-                                .remedy = "choose another --output, or give --overwrite"},
+                    OutputRules({"a hardware file", "--output"}, OutputMark::none(),
+                                OutputInputs::none("a measurement reads no file"), rule),
                     ExitCode::usage);
     const std::string text = hardware_yaml(measure_hardware());
     file.file().write(text);
     file.publish();
-    std::fputs(text.c_str(), stdout);
+    print_result(text);
     return 0;
   }
   if (config_path.empty()) fail(ExitCode::usage, "--config is required; see plan --help");
@@ -173,23 +168,19 @@ int run(int argc, char** argv) {
   for (const std::string& given : slow_links) request.disturbance.slow_links.push_back(read_slow_link(given));
   std::optional<OutputFile> file;
   if (output_option->count() > 0) {
-    file.emplace(
-        output,
-        OutputRules{.kind = "a plan",
-                    .is_former = is_plan_file,
-                    .overwrite = overwrite,
-                    .inputs = [&] { return std::vector<std::string>{config_path}; },
-                    .remedy = overwrite ? "choose another --output" : "choose another --output, or give --overwrite"},
-        ExitCode::usage);
+    file.emplace(output,
+                 OutputRules({"a plan", "--output"}, OutputMark::json(writer),
+                             OutputInputs::none("config and hardware have been read by now"), rule),
+                 ExitCode::usage);
   }
   std::optional<SearchResult> found;
   if (searching) {
     found = search_plans(request, devices > 0 ? devices : request.config.mesh.data * request.config.mesh.sequence);
-    std::fputs((search_report(*found) + "\n").c_str(), stdout);
+    print_result(search_report(*found) + "\n");
     request.config = config_of(request.config, found->candidates.front());
   }
   const Plan plan = make_plan(request);
-  std::fputs(plan_report(plan).c_str(), stdout);
+  print_result(plan_report(plan));
   if (file) {
     nlohmann::ordered_json json = plan_json(plan);
     if (found) {
@@ -198,7 +189,7 @@ int run(int argc, char** argv) {
       json["levers"] = nlohmann::ordered_json::array();
       for (const Lever& lever : found->levers) json["levers"].push_back({{"what", lever.what}, {"gain", lever.gain}});
     }
-    file->file().write(json.dump(2) + "\n");
+    file->file().write(marked_json(writer, json.dump(2)) + "\n");
     file->publish();
   }
   return 0;

@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <numeric>
 
@@ -16,6 +14,7 @@
 #include "framework/cores.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
+#include "framework/standard_streams.h"
 #include "framework/system/signals.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
@@ -35,18 +34,9 @@ struct Arguments {
   std::int64_t documents = 1000, length = 4096, pairs = 16;
 };
 
-/// Return what is wrong with the text of a seed, "" if nothing is. (CLI11 brings numbers that are too large or negative
-/// silently into its type's range.)
-std::string unfit_seed(const std::string& text) {
-  std::int64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error == std::errc{} && end == text.data() + text.size() && seed >= 0) return "";
-  return fmt::format("{} must be a whole number from 0 to {}", text, INT64_MAX);
-}
-
 /// Declares the command line. Return false if only help was wanted.
 bool parse(Arguments& arguments, int argc, char** argv) {
-  CLI::App app(
+  CommandLine app(
       "Make a token file for train and evaluate.\n"
       "Text: every file becomes a document, and of .jsonl files every line; .gz and .zst files are decompressed. "
       "Documents are shuffled, the last of them are kept for validation. Binary, empty and repeated files are left out "
@@ -68,13 +58,12 @@ bool parse(Arguments& arguments, int argc, char** argv) {
   app.add_option("--output", arguments.output, "The token file to make; it must not exist yet")
       ->type_name("FILE.h5")
       ->required();
-  app.add_option("--validation-fraction", arguments.validation_fraction,
-                 "Share of the documents that training never sees; above 0 it is at least one document")
+  app.add_real("--validation-fraction", arguments.validation_fraction, RealRange::within(0, 0.99),
+               "Share of the documents that training never sees; above 0 it is at least one document")
       ->type_name("X")
-      ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str();
   app.add_option("--seed", arguments.seed, "Of the documents' order, and of all that is synthetic")
-      ->check(unfit_seed)
+      ->check(at_least(0))
       ->type_name("S")
       ->capture_default_str();
   app.add_option("--tokenizer", arguments.tokenizer,
@@ -122,9 +111,6 @@ bool parse(Arguments& arguments, int argc, char** argv) {
   if (!parse_command_line(app, argc, argv)) return false;
 
   if (arguments.output.empty()) fail(ExitCode::usage, "--output is empty; name the token file to make");
-  if (!std::isfinite(arguments.validation_fraction)) {  // CLI11's range lets a NaN pass
-    fail(ExitCode::usage, "--validation-fraction {}: must be a number from 0 to 0.99", arguments.validation_fraction);
-  }
   if (arguments.inputs.empty() == arguments.synthetic.empty()) {
     fail(ExitCode::usage, "give either --input or --synthetic; see prepare --help");
   }
@@ -143,7 +129,7 @@ bool parse(Arguments& arguments, int argc, char** argv) {
 }
 
 void print(const char* name, const std::string& value) {
-  std::fputs(fmt::format("  {:<22} {}\n", name, value).c_str(), stdout);
+  print_result(fmt::format("  {:<22} {}\n", name, value));
 }
 
 std::string grouped(std::int64_t count) {
@@ -194,7 +180,7 @@ void print_lengths(const std::vector<std::int64_t>& lengths) {
 }
 
 void print_summary(const std::string& path, const CorpusSummary& summary) {
-  std::fputs((path + "\n").c_str(), stdout);
+  print_result(path + "\n");
   print("documents", grouped(summary.documents));
   print("  for validation", grouped(summary.validation_documents));
   print("tokens", grouped(summary.tokens));

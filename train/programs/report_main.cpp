@@ -1,9 +1,8 @@
 // The program `report`: a run as one HTML page, which needs nothing else.
-#include <cstdio>
-#include <fstream>
 #include <string>
 
 #include "framework/config/read_config.h"
+#include "framework/standard_streams.h"
 #include "framework/storage/files.h"
 #include "framework/storage/output_file.h"
 #include "layers/model_parameters.h"
@@ -12,17 +11,11 @@
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 #include "train/report/html_report.h"
+#include "train/run/run_folder.h"
 
 using namespace ringtrain;
 
 namespace {
-
-bool is_report(const std::string& path) {
-  std::ifstream stream(path);
-  std::string first;
-  std::getline(stream, first);
-  return first == "<!DOCTYPE html>";
-}
 
 /// Return what the run's config.yaml plans for each rank; nothing if it is not there.
 std::vector<MemoryUse> planned_memory(const std::string& folder) {
@@ -37,28 +30,28 @@ std::vector<MemoryUse> planned_memory(const std::string& folder) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{
+  CommandLine app{
       "Write a run's metrics as one HTML page: curves, memory, the ring's waits, evaluations. It has no scripts and\n"
       "fetches nothing. E.g.: report runs/long_ctx",
       "report"};
   std::string folder, output;
   bool overwrite = false;
   app.add_option("RUN", folder, "a run's folder")->required()->type_name("DIR");
-  app.add_option("--output", output, "the page (default: report.html in the run's folder); replaces a former one")
-      ->type_name("FILE.html");
-  app.add_flag("--overwrite", overwrite, "let --output replace any file");
+  auto* const output_option =
+      app.add_option("--output", output, "the page (default: report.html in the run's folder); replaces a former one")
+          ->type_name("FILE.html");
+  app.add_flag("--overwrite", overwrite, "let --output replace any file but those of the run");
   if (!parse_command_line(app, argc, argv)) return 0;
   const std::string page = html_report(folder, planned_memory(folder));
-  if (output.empty()) output = folder + "/report.html";
-  OutputFile file(output,
-                  OutputRules{.kind = "a page of report",
-                              .is_former = is_report,
-                              .overwrite = overwrite,
-                              .remedy = "choose another --output, or give --overwrite"},
-                  ExitCode::usage);
+  if (output_option->count() == 0) output = folder + "/report.html";
+  OutputFile file(
+      output,
+      OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head),
+                  OutputInputs::of([&] { return files_of_run(folder); }), overwrite ? Overwrite::yes : Overwrite::no),
+      ExitCode::usage);
   file.file().write(page);
   file.publish();
-  std::printf("%s\n", output.c_str());
+  print_result(output + "\n");
   return 0;
 }
 

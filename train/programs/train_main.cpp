@@ -1,5 +1,4 @@
 // The program `train`: command line in, exit code out. All else is train/trainer.h.
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,7 +29,7 @@ std::string run_folder_of(const std::string& path) {
 }
 
 int run(int argc, char** argv, Launcher& launcher) {
-  CLI::App app{
+  CommandLine app{
       "Train a long-context transformer on a mesh of data x sequence ranks: threads of this process, or processes of\n"
       "an MPI launcher (scripts/launch -n N -- train ...).\n"
       "A run's folder holds config.yaml, metrics.jsonl (one object a line) and checkpoints/.\n"
@@ -85,14 +84,14 @@ int run(int argc, char** argv, Launcher& launcher) {
           ->type_name("PATH");
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
   if (help_config) {
-    if (launcher.is_rank_zero()) std::fputs(config_reference().c_str(), stdout);
+    if (launcher.is_rank_zero()) print_result(config_reference());
     return 0;
   }
   std::optional<HashProgress> hashing;  // of data and checkpoints, before the run begins
   if (launcher.is_rank_zero()) hashing.emplace("train");
   if (verify->count() > 0) {
     if (launcher.is_rank_zero()) {
-      verify_checkpoints(verify_path, [](const std::string& line) { std::printf("%s\n", line.c_str()); });
+      verify_checkpoints(verify_path, [](const std::string& line) { print_result(line + "\n"); });
     }
     return 0;
   }
@@ -126,7 +125,7 @@ int run(int argc, char** argv, Launcher& launcher) {
   const Run prepared = prepare_run(options, log, launcher);
   hashing.reset();
   if (dry_run) {
-    if (launcher.is_rank_zero()) std::fputs(dry_run_report(prepared, launcher).c_str(), stdout);
+    if (launcher.is_rank_zero()) print_result(dry_run_report(prepared, launcher));
     flush_results();
     check_plan_memory(prepared, launcher);
     return 0;

@@ -35,6 +35,7 @@ struct Run {
   ParameterTable table;
   Corpus corpus;
   std::string data_hash;
+  std::string id;  // which run this is, for its checkpoints: of the one that it goes on with, else of config and data
   Sampler sampler;
   EvaluationRequest evaluation;
   std::optional<EvaluationTargets> targets;  // none: this run does not evaluate

@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* lock_name = "lock";
-
 /// Adds the files of a folder, but not those of folders below it. What cannot be listed has none.
 void add_files(const std::string& folder, std::vector<std::string>& files) {
   std::error_code error;
@@ -26,24 +24,31 @@ void add_files(const std::string& folder, std::vector<std::string>& files) {
   }
 }
 
-/// Return whether a text has the form of to_yaml(), in which each key's line ends with what it means. A person's config
-/// has not.
+/// Returns whether a text has the form of to_yaml(), in which each key's line ends with what it means. A person's
+/// config has not.
 bool is_resolved_config(std::string_view text) {
+  bool has_key = false;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) return false;
     const std::string_view line = text.substr(0, end);
     if (!line.ends_with(':') && line.find(':') > line.find("  # ")) return false;
     if (!line.ends_with(':') && line.find("  # ") == std::string_view::npos) return false;
+    has_key = has_key || !line.ends_with(':');
     text.remove_prefix(end + 1);
   }
-  return true;
+  return has_key;
 }
 
-std::optional<Config> read_resolved(const std::string& path) {
+/// Returns the config of the run at `run`, if it has one that this version reads. Throws if a config.yaml stands there
+/// that is no run's: before a run writes one it has made the lock.
+std::optional<Config> read_resolved(const RunFolder& run) {
+  const std::string path = run.config_path();
   if (!path_exists(path)) return std::nullopt;
   const std::string text = read_file(path, ExitCode::usage);
-  if (!is_resolved_config(text)) {
+  const bool beside_a_run =
+      path_exists(run.lock_path()) || path_exists(run.metrics_path()) || path_exists(run.checkpoints_path());
+  if (!beside_a_run || !is_resolved_config(text)) {
     fail(ExitCode::usage, "{}: was not written by a run, which would write over it; choose another --output", path);
   }
   try {
@@ -58,7 +63,7 @@ std::optional<Config> read_resolved(const std::string& path) {
 std::vector<std::string> files_of_run(const std::string& path) {
   const RunFolder run(path);
   std::vector<std::string> files;
-  for (const std::string& file : {run.config_path(), run.metrics_path(), path + "/" + lock_name}) {
+  for (const std::string& file : {run.config_path(), run.metrics_path(), run.lock_path()}) {
     if (path_exists(file)) files.push_back(file);
   }
   if (path_exists(path + "/manifest.json")) add_files(path, files);
@@ -82,7 +87,7 @@ FolderContent RunFolder::look() const {
   const CheckpointFolder checkpoints(checkpoints_path());
   content.checkpoints = checkpoints.steps();
   content.says_nothing_saved = checkpoints.says_nothing_saved();
-  content.config = read_resolved(config_path());
+  content.config = read_resolved(*this);
   content.metrics = MetricsHistory::read(metrics_path());
   if (content.metrics.is_foreign()) {
     fail(ExitCode::usage, "{}: holds no metrics of a run, which would write behind them; choose another --output",
@@ -95,9 +100,16 @@ void RunFolder::check_writable() const {
   ringtrain::check_writable(nearest_existing(path_), ExitCode::usage);
 }
 
-FileLock RunFolder::lock() const {
+FileLock RunFolder::lock(const std::function<void(const std::string&)>& log) const {
   make_directories(path_, ExitCode::usage);
-  return FileLock::acquire(path_ + "/" + lock_name, path_ + ": is the folder of a run under way, of", ExitCode::usage);
+  FileLock lock = FileLock::acquire(lock_path(), path_ + ": is the folder of a run under way, of", ExitCode::usage);
+  if (!lock.is_exclusive()) {
+    log(
+        fmt::format("warning: {}: this file system has no locks, so nothing keeps a second run out of this folder; see "
+                    "to it that there is none",
+                    path_));
+  }
+  return lock;
 }
 
 void RunFolder::begin(const Config& config) const {

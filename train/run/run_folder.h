@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,15 +45,16 @@ class RunFolder {
   std::string config_path() const { return path_ + "/config.yaml"; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
+  std::string lock_path() const { return path_ + "/lock"; }
 
   /// Reads what stands there. Throws Error(usage) if its config.yaml or metrics.jsonl was not written by a run, or
-  /// cannot be read.
+  /// cannot be read. A config.yaml is a run's if it has the form of one and something else of a run stands beside it.
   FolderContent look() const;
   /// Throws Error(usage) unless the folder, or the nearest one above it that exists, can be written. Leaves nothing.
   void check_writable() const;
   /// Makes the folder, and keeps other runs out of it as long as the lock lives. Throws Error(usage) that names the
-  /// process if another one trains into it.
-  [[nodiscard]] FileLock lock() const;
+  /// process if another one trains into it. log() is told if the file system has no locks.
+  [[nodiscard]] FileLock lock(const std::function<void(const std::string&)>& log) const;
   /// Makes the folder of checkpoints, which then says so if it has none, and writes the resolved config. Needs the
   /// lock: removes the temporary files that a killed start left.
   void begin(const Config& config) const;

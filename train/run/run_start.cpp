@@ -84,6 +84,7 @@ RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string&
   start.samples = manifest.samples;
   start.tokens = manifest.tokens;
   start.skipped_steps = manifest.skipped_steps;
+  start.run = manifest.run;
   log(fmt::format("resuming from {}: {} steps, {} tokens done", start.source->path, start.step, start.tokens));
   return start;
 }

@@ -26,6 +26,7 @@ struct RunStart {
   std::int64_t samples = 0;           // sequences consumed
   std::int64_t tokens = 0;
   std::int64_t skipped_steps = 0;  // of the steps done: without an update
+  std::string run = {};            // of the checkpoint that the run goes on from; "": a new run, or it does not say
 };
 
 using Log = std::function<void(const std::string&)>;

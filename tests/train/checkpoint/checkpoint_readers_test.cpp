@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "framework/config/read_config.h"
@@ -137,19 +138,71 @@ TEST_F(CheckpointReaders, WhatIsReadIsNotDeleted) {
   const CheckpointFolder checkpoints(at("run/checkpoints"));
   std::vector<std::string> told;
   const auto warn = [&](const std::string& line) { told.push_back(line); };
+  const CheckpointManifest saved = read_checkpoint_manifest(checkpoint("run", 4));
+  std::set<std::string> left;
   {
     const Checkpoint reader = open_checkpoint(checkpoint("run", 2));
     const Checkpoint another = open_checkpoint(checkpoint("run", 2));
-    checkpoints.prune(1, warn);
+    checkpoints.prune(1, saved, left, warn);
     EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{2, 4}));
     ASSERT_EQ(told.size(), 1u);
     EXPECT_TRUE(holds(told[0], "step-00000002: is being read"));
     reader.release();
-    checkpoints.prune(1, warn);
+    checkpoints.prune(1, saved, left, warn);
     EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{2, 4}));
   }
-  checkpoints.prune(1, warn);
+  checkpoints.prune(1, saved, left, warn);
   EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{4}));
+}
+
+TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
+  const std::vector<std::string> one{"training.steps=10", "checkpoint.interval=1", "checkpoint.keep=1"};
+  std::vector<std::string> others = one;
+  others.emplace_back("optimizer.lr=0.0001234");
+  run(config(one), "run", {}, 5);
+  run(config(others), "other", {}, 2);
+  // A person's folder, an export, another run's checkpoint, one of this run with a note in it, a link to one.
+  const std::map<std::int64_t, std::string> parts{{1, "it has no manifest.json"},
+                                                  {2, "another run made it"},
+                                                  {3, "it has no manifest.json"},
+                                                  {4, "it is a link"},
+                                                  {5, "it holds notes.txt"}};
+  fs::create_directories(checkpoint("run", 1));
+  std::ofstream(checkpoint("run", 1) + "/thesis.txt") << "mine";
+  fs::rename(checkpoint("other", 2), checkpoint("run", 2));
+  const ChildResult exported = run_child("export", {"--checkpoint", "run", "--output", "model"}, folder);
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  fs::rename(at("model"), checkpoint("run", 3));
+  fs::create_directory_symlink("step-00000005", checkpoint("run", 4));
+  std::ofstream(checkpoint("run", 5) + "/notes.txt") << "mine";
+  const auto content = [&] {
+    std::map<std::string, std::string> files;
+    for (const auto& [step, reason] : parts) {
+      for (const auto& entry : fs::directory_iterator(checkpoint("run", step))) {
+        files[entry.path().string()] = content_of(entry.path().string());
+      }
+    }
+    return files;
+  };
+  const auto before = content();
+  std::ofstream(at("run.yaml")) << to_yaml(config(one));
+  const ChildResult resumed = run_child("train", {"--config", "run.yaml", "--output", "run", "--resume"}, folder);
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(CheckpointFolder(at("run/checkpoints")).steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 10}));
+  EXPECT_TRUE(content() == before);
+  for (const auto& [step, part] : parts) {
+    const std::string name = fmt::format("step-{:08}: is no checkpoint of this run: ", step);
+    const std::size_t said = resumed.err.find(name);
+    ASSERT_NE(said, std::string::npos) << name << "\n" << resumed.err;
+    EXPECT_TRUE(holds(resumed.err.substr(said, resumed.err.find('\n', said) - said), part)) << resumed.err;
+    EXPECT_EQ(resumed.err.find(name, said + 1), std::string::npos) << "told once: " << resumed.err;
+  }
+}
+
+TEST_F(CheckpointReaders, ARunGoesOnDeletingWhatItMadeBeforeItWasResumed) {
+  run(config({"checkpoint.keep=2"}), "run", {}, 4);
+  run(config({"checkpoint.keep=1", "optimizer.lr=0.0001234"}), "run", {true, "", ""});  // another config since
+  EXPECT_EQ(CheckpointFolder(at("run/checkpoints")).steps(), (std::vector<std::int64_t>{6}));
 }
 
 TEST_F(CheckpointReaders, OfARunThatKeepsOneFindOne) {

@@ -140,12 +140,19 @@ TEST_F(MpiRuns, RefuseWhatDoesNotFit) {
   const std::string program = binary_folder() + "/train";
   auto first = train_command("run", 2, 1), second = first;
   first[0] = second[0] = program;
+  auto elsewhere = train_command("run-too", 2, 1);
+  elsewhere[0] = program;
   second.insert(second.end(), {"--set", "training.seed=8"});
-  std::vector<std::string> arguments{"--oversubscribe", "-n", "1"};
-  arguments.insert(arguments.end(), first.begin(), first.end());
-  arguments.insert(arguments.end(), {":", "-n", "1"});
-  arguments.insert(arguments.end(), second.begin(), second.end());
-  expect_usage(run_child(MPIEXEC, arguments, folder), {"training.seed is its default on rank 0, and 8 here"});
+  const auto beside = [&](const std::vector<std::string>& other) {
+    std::vector<std::string> arguments{"--oversubscribe", "-n", "1"};
+    arguments.insert(arguments.end(), first.begin(), first.end());
+    arguments.insert(arguments.end(), {":", "-n", "1"});
+    arguments.insert(arguments.end(), other.begin(), other.end());
+    return run_child(MPIEXEC, arguments, folder);
+  };
+  expect_usage(beside(second), {"training.seed is its default on rank 0, and 8 here"});
+  expect_usage(beside(elsewhere), {"the run's folder (--output) is " + at("run") + " on rank 0, and " + at("run-too")});
+  EXPECT_FALSE(fs::exists(at("run-too")));
 }
 
 }  // namespace

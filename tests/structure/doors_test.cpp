@@ -1,0 +1,75 @@
+// What the product does through one door alone: it prints through framework/standard_streams.h, opens files through
+// framework/storage/files.h, makes whole files in the few places listed here (all others are an OutputFile), and reads
+// command lines by CommandLine. A rule that stands behind the door cannot be gone round.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "tests/support/paths.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Returns "FILE:LINE: text" for each line of the product, but of these files, that holds the pattern.
+std::string lines_with(const std::string& pattern, const std::set<std::string>& but) {
+  const std::regex wanted(pattern);
+  std::string found;
+  for (const char* floor : {"framework", "kernels", "parallel", "data", "layers", "train", "bench/gpu"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(source_folder() + "/" + floor)) {
+      const std::string path = fs::relative(entry.path(), source_folder()).string();
+      if (!entry.is_regular_file() || but.contains(path)) continue;
+      std::ifstream file(entry.path());
+      int number = 0;
+      for (std::string line; std::getline(file, line);) {
+        ++number;
+        const std::string code = line.substr(0, line.find("//"));
+        if (std::regex_search(code, wanted)) found += path + ":" + std::to_string(number) + ": " + line + "\n";
+      }
+    }
+  }
+  return found;
+}
+
+TEST(Doors, NothingReachesATerminalUnseen) {
+  EXPECT_EQ(lines_with(R"(\b(fputs|puts|printf|fprintf|fwrite|putchar|fmt::print)\(|\b(cout|cerr|clog)\b)",
+                       {"framework/standard_streams.cpp",
+                        "parallel/fault_injection.cpp",      // words of our own
+                        "train/programs/generate_main.cpp",  // the text that a model writes
+                        "bench/gpu/results.cpp", "bench/gpu/gpu_bench.cpp", "bench/gpu/targets.cpp"}),
+            "");
+}
+
+TEST(Doors, FilesAreOpenedByFileAlone) {
+  EXPECT_EQ(lines_with(R"(\b([io]?fstream|fopen|freopen)\b)",
+                       {"framework/system/system_memory.cpp",  // /proc
+                        "train/report/html_report.cpp", "train/report/tensorboard_file.cpp"}),
+            "");
+}
+
+TEST(Doors, WholeFilesAreMadeInFewPlaces) {
+  EXPECT_EQ(lines_with(R"(\b(write_file|File::create)\()",
+                       {"framework/storage/files.h", "framework/storage/files.cpp", "framework/storage/output_file.cpp",
+                        "framework/storage/hdf5_file.cpp",           // new files alone
+                        "framework/storage/safetensors_writer.cpp",  // likewise, of an export under its own name
+                        "framework/dump/dump_index.cpp",             // in a dump's folder, which was looked at
+                        "data/preparation/token_spill.cpp",          // without a name
+                        "train/checkpoint_saver.cpp",                // in a folder of its own
+                        "train/models/export_model.cpp", "train/models/model_tokenizer.cpp",  // likewise
+                        "train/report/tensorboard_file.cpp",                                  // in the run's folder
+                        "train/run/metrics_history.cpp", "train/run/run_folder.cpp"}),        // likewise
+            "");
+}
+
+TEST(Doors, CommandLinesHaveCheckedNumbers) {
+  EXPECT_EQ(lines_with(R"(CLI::App\b)", {"train/programs/command_line.h"}), "");
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
