@@ -12,6 +12,13 @@ struct CheckpointFile {
   std::string name;
   std::int64_t bytes = 0;
   std::string hash;
+
+  template <class Self, class Visit>
+  static void visit_members(Self& self, Visit& visit) {
+    visit("name", self.name);
+    visit("bytes", self.bytes);
+    visit.hash("xxh3_128", self.hash);
+  }
 };
 
 struct CheckpointManifest {
@@ -26,6 +33,23 @@ struct CheckpointManifest {
   std::int64_t parameters = 0;
   std::int64_t ranks = 0;  // of the run that made it: as many state files
   std::vector<CheckpointFile> files;
+
+  template <class Self, class Visit>
+  static void visit_members(Self& self, Visit& visit) {
+    visit("step", self.step);
+    visit("samples", self.samples);
+    visit("tokens", self.tokens);
+    visit("skipped_steps", self.skipped_steps);
+    visit("data_hash", self.data_hash);
+    visit("dtype", self.dtype);
+    visit.optional_hash("tokenizer_hash", self.tokenizer_hash);
+    visit.object("model", [&](auto& model) {
+      model("architecture", self.architecture);
+      model("parameters", self.parameters);
+    });
+    visit("ranks", self.ranks);
+    visit("files", self.files);
+  }
 };
 
 /// Return the name of a rank's file.

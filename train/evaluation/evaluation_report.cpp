@@ -10,18 +10,11 @@
 #include "framework/counted.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
+#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
 namespace {
-
-nlohmann::ordered_json number(double value) {
-  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
-}
-
-nlohmann::ordered_json interval_json(const Interval& interval) {
-  return nlohmann::ordered_json::array({number(interval.low), number(interval.high)});
-}
 
 /// Return a cell; "-" for a number that does not exist.
 std::string number_text(double value) {
@@ -68,11 +61,11 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
     json["results"].push_back({{"context_length", result.context_length},
                                {"beyond_trained_length", result.context_length > summary.trained_length},
                                {"nll", result.nll.value},
-                               {"perplexity", number(result.perplexity)},
-                               {"bits_per_byte", number(result.bits_per_byte)},
-                               {"ci95", interval_json(result.nll.ci95)},
+                               {"perplexity", result.perplexity},
+                               {"bits_per_byte", result.bits_per_byte},
+                               {"ci95", {result.nll.ci95.low, result.nll.ci95.high}},
                                {"delta_nll", result.delta.value},
-                               {"delta_ci95", interval_json(result.delta.ci95)}});
+                               {"delta_ci95", {result.delta.ci95.low, result.delta.ci95.high}}});
   }
   return json;
 }
@@ -80,7 +73,7 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
 bool is_evaluation_file(const std::string& path) {
   constexpr std::int64_t max_bytes = std::int64_t{16} << 20;
   try {
-    const auto json = nlohmann::json::parse(read_file(path, ExitCode::usage, max_bytes));
+    const auto json = parse_strict_json(read_file(path, ExitCode::usage, max_bytes));
     constexpr std::array keys{"checkpoint", "trained_length", "documents", "target_tokens", "target_hash", "results"};
     return json.is_object() && std::ranges::all_of(keys, [&](const char* key) { return json.contains(key); });
   } catch (const std::exception&) {

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
+#include <exception>
 #include <nlohmann/json.hpp>
 
 #include "framework/counted.h"
 #include "framework/profile/progress.h"
+#include "framework/storage/files.h"
+#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
@@ -225,9 +227,11 @@ ordered_json search_json(const SearchResult& result) {
 }
 
 bool is_plan_file(const std::string& path) {
-  std::ifstream stream(path);
-  const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() && json.value("kind", nlohmann::json()) == "plan";
+  try {
+    return parse_strict_json(read_file(path, ExitCode::usage)).at("kind") == "plan";
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 }  // namespace ringtrain

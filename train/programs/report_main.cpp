@@ -48,7 +48,8 @@ int run(int argc, char** argv) {
       ->type_name("FILE.html");
   app.add_flag("--overwrite", overwrite, "let --output replace any file");
   if (!parse_command_line(app, argc, argv)) return 0;
-  const std::string page = html_report(folder, planned_memory(folder));
+  const RunReport report = html_report(folder, planned_memory(folder));
+  if (!report.warning.empty()) std::fprintf(stderr, "warning: %s\n", report.warning.c_str());
   if (output.empty()) output = folder + "/report.html";
   OutputFile file(output,
                   OutputRules{.kind = "a page of report",
@@ -56,7 +57,7 @@ int run(int argc, char** argv) {
                               .overwrite = overwrite,
                               .remedy = "choose another --output, or give --overwrite"},
                   ExitCode::usage);
-  file.file().write(page);
+  file.file().write(report.page);
   file.publish();
   std::printf("%s\n", output.c_str());
   return 0;
