@@ -7,7 +7,7 @@
 namespace ringtrain {
 
 bool LossSpike::is_spike(double loss) {
-  const std::optional<RecentValues::Spread> before = losses_.spread();
+  const std::optional<Spread> before = losses_.spread();
   losses_.add(loss);
   if (!before || loss <= before->mean + stddevs * before->deviation || loss <= (1 + share_of_mean) * before->mean) {
     return false;

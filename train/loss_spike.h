@@ -20,7 +20,7 @@ class LossSpike {
   const std::string& last_spike() const { return last_spike_; }
 
  private:
-  RecentValues losses_;
+  ZScore losses_;
   std::string last_spike_;
 };
 

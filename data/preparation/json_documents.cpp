@@ -19,7 +19,7 @@ using nlohmann::json;
 }
 
 json parse(std::string_view line) {
-  json value = parse_strict_json(line, {.bytes = line.size(), .depth = 64});
+  json value = parse_strict_json(line, {.bytes = line.size(), .depth = 64, .expansion = 32});  // of any shape
   if (!value.is_object()) refuse("no JSON object");
   return value;
 }

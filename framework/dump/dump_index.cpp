@@ -66,6 +66,13 @@ DumpIndex index_from(const std::string& text) {
 
 }  // namespace
 
+void DumpedTensor::take(const std::string& kind_name, const std::vector<std::int64_t>& dims) {
+  kind = kind_name == "tokens" ? DumpKind::tokens : DumpKind::parameter;
+  if (kind == DumpKind::parameter && kind_name != "parameter") throw std::runtime_error("kind is no known one");
+  if (dims.size() > Shape::max_rank) throw std::runtime_error("a shape has too many dimensions");
+  shape = Shape(dims);
+}
+
 Shape DumpIndex::shape_of(const DumpedTensor& tensor) const {
   if (tensor.kind == DumpKind::parameter) return tensor.shape;
   return {sequences * sequence_length, tensor.shape.numel()};

@@ -3,10 +3,8 @@
 // whole when all ranks have written: a dump that was broken off is known as one.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -29,14 +27,16 @@ struct DumpedTensor {
 
   template <class Self, class Visit>
   static void visit_members(Self& self, Visit& visit) {
-    visit("name", self.name);
-    visit.one_of("kind", self.kind, std::array{"tokens", "parameter"});
+    std::string kind = self.kind == DumpKind::tokens ? "tokens" : "parameter";
     std::vector<std::int64_t> dims;
     for (int dim = 0; dim < self.shape.rank(); ++dim) dims.push_back(self.shape[dim]);
+    visit("name", self.name);
+    visit("kind", kind);
     visit("shape", dims);
-    if (dims.size() > Shape::max_rank) throw std::runtime_error("a shape has too many dimensions");
-    if constexpr (!std::is_const_v<Self>) self.shape = Shape(dims);
+    if constexpr (!std::is_const_v<Self>) self.take(kind, dims);
   }
+  /// Takes what a file says. Throws for what no dump has.
+  void take(const std::string& kind_name, const std::vector<std::int64_t>& dims);
 };
 
 struct DumpIndex {

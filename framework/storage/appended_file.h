@@ -11,6 +11,7 @@ namespace ringtrain {
 
 class AppendedFile {
  public:
+  AppendedFile() = default;
   /// Opens the file to append to it; made if missing. Throws Error(code), as append() does.
   AppendedFile(const std::string& path, ExitCode code) : file_(File::append_to(path, code)) {}
 

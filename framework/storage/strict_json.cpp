@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "framework/storage/stored_tensor.h"
 
@@ -90,12 +91,12 @@ class Builder final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Json parse_strict_json(std::string_view text, const JsonBounds& bounds) {
-  constexpr std::size_t free_memory = 1 << 20, memory_of_a_byte = 16;
+  constexpr std::size_t free_memory = 1 << 20;
   if (text.size() > bounds.bytes) {
     throw std::runtime_error(fmt::format("it has {} bytes, more than {}", text.size(), bounds.bytes));
   }
   if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it holds a byte of 0");
-  Builder builder(free_memory + memory_of_a_byte * text.size(), bounds.depth);
+  Builder builder(free_memory + bounds.expansion * text.size(), bounds.depth);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
 }
@@ -133,10 +134,6 @@ void JsonReader::hash(const char* name, std::string& to) {
   if (to.size() != 32 || to.find_first_not_of("0123456789abcdef") != std::string::npos) {
     throw std::runtime_error(std::string(name) + " is no hash");
   }
-}
-
-void JsonReader::optional_hash(const char* name, std::string& to) {
-  if (object_.contains(name)) hash(name, to);
 }
 
 void JsonReader::finish() const {

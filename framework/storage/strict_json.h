@@ -4,23 +4,21 @@
 // adds the file.
 #pragma once
 
-#include <array>
 #include <concepts>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <ranges>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace ringtrain {
 
-/// How much a text may be. Its tree takes at most 1 MiB and 16 bytes more for each byte of the text.
+/// How much a text may be.
 struct JsonBounds {
   std::size_t bytes = std::size_t{64} << 20;  // of the text
   std::size_t depth = 8;                      // objects and lists around a value
+  std::size_t expansion = 16;                 // bytes of its tree for each byte of the text, besides 1 MiB
 };
 
 /// Returns the value of a whole text. Throws for what is no JSON, for what exceeds the bounds (before more is built),
@@ -31,10 +29,11 @@ nlohmann::json parse_strict_json(std::string_view text, const JsonBounds& bounds
 /// library's own get() casts any number, which is undefined for one as large as 1e64.
 std::optional<std::int64_t> whole_number(const nlohmann::json& value);
 
-// ---- Structs -------------------------------------------------------------------------------------------------------
+// A struct names its members in a static function visit_members(self, visit), which calls visit(name, member) for each
+// in the order of the file. A JsonReader fills them, a JsonWriter takes them from a const self.
 
-/// Takes the members of a struct from an object, strictly: each is there and of its type. Whole numbers are counts,
-/// from 0 to INT64_MAX.
+/// Takes members from an object, strictly: each is there and of its type, text, a count (0 to INT64_MAX), a struct, or
+/// a vector of these.
 class JsonReader {
  public:
   /// The object must outlive this. Throws for anything else.
@@ -46,22 +45,8 @@ class JsonReader {
   /// Reads a hash: 32 lower-case hexadecimal digits.
   void hash(const char* name, std::string& to);
   /// Reads a hash that may be missing.
-  void optional_hash(const char* name, std::string& to);
-  /// Reads an enum as one of its names, which stand in the order of its values.
-  template <class Enum, std::size_t count>
-  void one_of(const char* name, Enum& to, const std::array<const char*, count>& names) {
-    std::string text;
-    (*this)(name, text);
-    const auto found = std::ranges::find(names, text);
-    if (found == names.end()) throw std::runtime_error(std::string(name) + " is of no known kind");
-    to = static_cast<Enum>(found - names.begin());
-  }
-  /// Reads an object whose members body(visit) names.
-  template <class Body>
-  void object(const char* name, const Body& body) {
-    JsonReader inner(member(name));
-    body(inner);
-    inner.finish();
+  void optional_hash(const char* name, std::string& to) {
+    if (object_.contains(name)) hash(name, to);
   }
   /// Throws if the object has a member that nobody asked for.
   void finish() const;
@@ -71,9 +56,16 @@ class JsonReader {
   static void read(const char* name, const nlohmann::json& value, std::int64_t& to);
   static void read(const char* name, const nlohmann::json& value, std::string& to);
   template <class T>
-  static void read(const char* name, const nlohmann::json& value, std::vector<T>& to);
-  template <class T>
-  static void read(const char* name, const nlohmann::json& value, T& to);
+  static void read(const char* name, const nlohmann::json& value, T& to) {
+    if constexpr (requires { to.emplace_back(); }) {
+      if (!value.is_array()) throw std::runtime_error(std::string(name) + " is no list");
+      for (const nlohmann::json& item : value) read(name, item, to.emplace_back());
+    } else {
+      JsonReader reader(value);
+      T::visit_members(to, reader);
+      reader.finish();
+    }
+  }
 
   const nlohmann::json& object_;
   std::size_t asked_ = 0;
@@ -92,61 +84,22 @@ class JsonWriter {
   void optional_hash(const char* name, const std::string& value) {
     if (!value.empty()) json[name] = value;
   }
-  template <class Enum, std::size_t count>
-  void one_of(const char* name, Enum value, const std::array<const char*, count>& names) {
-    json[name] = names[static_cast<std::size_t>(value)];
-  }
-  template <class Body>
-  void object(const char* name, const Body& body) {
-    JsonWriter inner;
-    body(inner);
-    json[name] = std::move(inner.json);
-  }
 
  private:
   template <class T>
-  static nlohmann::ordered_json written(const T& value);
-};
-
-/// A struct with a static function visit_members(self, visit), which calls visit(name, member) for each member in the
-/// order of the file. self is const when it is written.
-template <class T>
-concept JsonStruct = requires(const T& self, JsonWriter& visit) {
-  T::visit_members(self, visit);
-};
-
-/// Returns a struct as an object.
-template <JsonStruct T>
-nlohmann::ordered_json write_json(const T& value) {
-  JsonWriter writer;
-  T::visit_members(value, writer);
-  return std::move(writer.json);
-}
-
-template <class T>
-void JsonReader::read(const char* name, const nlohmann::json& value, std::vector<T>& to) {
-  if (!value.is_array()) throw std::runtime_error(std::string(name) + " is no list");
-  for (const nlohmann::json& item : value) read(name, item, to.emplace_back());
-}
-
-template <class T>
-void JsonReader::read(const char* /*name*/, const nlohmann::json& value, T& to) {
-  JsonReader reader(value);
-  T::visit_members(to, reader);
-  reader.finish();
-}
-
-template <class T>
-nlohmann::ordered_json JsonWriter::written(const T& value) {
-  if constexpr (JsonStruct<T>) {
-    return write_json(value);
-  } else if constexpr (std::ranges::range<T> && !std::convertible_to<T, std::string_view>) {
-    auto list = nlohmann::ordered_json::array();
-    for (const auto& item : value) list.push_back(written(item));
-    return list;
-  } else {
-    return value;
+  static nlohmann::ordered_json written(const T& value) {
+    if constexpr (std::convertible_to<const T&, nlohmann::ordered_json>) {
+      return value;
+    } else if constexpr (requires { value.front(); }) {
+      auto list = nlohmann::ordered_json::array();
+      for (const auto& item : value) list.push_back(written(item));
+      return list;
+    } else {
+      JsonWriter writer;
+      T::visit_members(value, writer);
+      return std::move(writer.json);
+    }
   }
-}
+};
 
 }  // namespace ringtrain

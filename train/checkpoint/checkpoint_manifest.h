@@ -29,8 +29,16 @@ struct CheckpointManifest {
   std::string data_hash;            // of the training data
   std::string tokenizer_hash = {};  // whose tokens these data are (data/tokenizer/tokenizer.h); "": they do not say
   std::string dtype;                // of weights and moments
-  std::string architecture;         // for people: the model in short
-  std::int64_t parameters = 0;
+  struct Model {                    // for people: the model in short
+    std::string architecture;
+    std::int64_t parameters = 0;
+
+    template <class Self, class Visit>
+    static void visit_members(Self& self, Visit& visit) {
+      visit("architecture", self.architecture);
+      visit("parameters", self.parameters);
+    }
+  } model;
   std::int64_t ranks = 0;  // of the run that made it: as many state files
   std::vector<CheckpointFile> files;
 
@@ -43,10 +51,7 @@ struct CheckpointManifest {
     visit("data_hash", self.data_hash);
     visit("dtype", self.dtype);
     visit.optional_hash("tokenizer_hash", self.tokenizer_hash);
-    visit.object("model", [&](auto& model) {
-      model("architecture", self.architecture);
-      model("parameters", self.parameters);
-    });
+    visit("model", self.model);
     visit("ranks", self.ranks);
     visit("files", self.files);
   }

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -82,13 +81,6 @@ double seconds_of(const std::string& time) {
   return static_cast<double>(::timegm(&utc)) + seconds;
 }
 
-/// Removes the file that stands there. Returns its path.
-std::string without_former(const std::string& path) {
-  std::error_code none;
-  std::filesystem::remove(path, none);
-  return path;
-}
-
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
@@ -150,8 +142,11 @@ MetricsScalars scalars_of(const std::string& metrics_line) {
   return scalars;
 }
 
-TensorBoardFile::TensorBoardFile(const std::string& folder, const std::string& metrics_path)
-    : file_(without_former(folder + "/events.out.tfevents.0.ringtrain"), ExitCode::checkpoint) {
+TensorBoardFile::TensorBoardFile(const std::string& folder, const std::string& metrics_path) {
+  const std::string path = folder + "/events.out.tfevents.0.ringtrain";
+  require_regular_or_absent(path, ExitCode::checkpoint);
+  remove_tree(path, ExitCode::checkpoint);
+  file_ = AppendedFile(path, ExitCode::checkpoint);
   file_.add(tensorboard_record(version_event()));
   if (path_exists(metrics_path, ExitCode::checkpoint)) {
     read_metrics_lines(File::open(metrics_path, ExitCode::checkpoint), [&](const MetricsLine& line) {

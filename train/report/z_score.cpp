@@ -5,7 +5,7 @@
 
 namespace ringtrain {
 
-std::optional<RecentValues::Spread> RecentValues::spread() const {
+std::optional<Spread> ZScore::spread() const {
   if (values_.size() < least) return std::nullopt;
   const auto count = static_cast<double>(values_.size());
   const double mean = std::accumulate(values_.begin(), values_.end(), 0.0) / count;
@@ -14,15 +14,11 @@ std::optional<RecentValues::Spread> RecentValues::spread() const {
   return Spread{mean, std::sqrt(squares / count), values_.size()};
 }
 
-void RecentValues::add(double value) {
-  values_.push_back(value);
-  if (values_.size() > window) values_.pop_front();
-}
-
 std::optional<double> ZScore::add(double value) {
   if (!std::isfinite(value)) return std::nullopt;
-  const std::optional<RecentValues::Spread> before = values_.spread();
-  values_.add(value);
+  const std::optional<Spread> before = spread();
+  values_.push_back(value);
+  if (values_.size() > window) values_.pop_front();
   if (!before || before->deviation <= 0) return std::nullopt;
   return (value - before->mean) / before->deviation;
 }

@@ -7,32 +7,25 @@
 
 namespace ringtrain {
 
-/// The last finite values of a series.
-class RecentValues {
+/// The mean and the standard deviation of so many values.
+struct Spread {
+  double mean = 0, deviation = 0;
+  std::size_t count = 0;
+};
+
+/// The z-score of each value against the finite ones before it: the last `window`, of which there must be `least`.
+class ZScore {
  public:
   static constexpr std::size_t window = 50, least = 20;
 
-  struct Spread {
-    double mean = 0, deviation = 0;  // standard
-    std::size_t count = 0;
-  };
-  /// Returns what the values come to, of which there are `window` at most; nothing below `least`.
+  /// Returns what the values so far come to; nothing if they are too few.
   std::optional<Spread> spread() const;
-  void add(double value);
-
- private:
-  std::deque<double> values_;
-};
-
-/// The z-score of each value against the finite ones before it.
-class ZScore {
- public:
   /// Takes the next value. Returns (value - mean) / standard deviation of those before it; nothing if they are too few
   /// or all alike, or if it is not finite.
   std::optional<double> add(double value);
 
  private:
-  RecentValues values_;
+  std::deque<double> values_;
 };
 
 }  // namespace ringtrain

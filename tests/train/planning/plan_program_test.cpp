@@ -63,7 +63,7 @@ TEST_F(PlanProgram, WritesWhatScriptsRelyOn) {
 }
 
 TEST_F(PlanProgram, IsNotBroughtDownByWhatStandsAtItsOutput) {
-  std::ofstream(at("deep.json")) << std::string(200'000, '[');
+  std::ofstream(at("deep.json")) << R"({"kind":)" << std::string(200'000, '[') << std::string(200'000, ']') << "}";
   refused("--config configs/tiny.yaml --output '" + at("deep.json") + "'", "deep.json");
 }
 

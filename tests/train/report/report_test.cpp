@@ -78,7 +78,7 @@ TEST_F(Report, LinesOfAnotherShapeAreSkippedAndCounted) {
                                          "",
                                          "[1]",
                                          "{}",
-                                         std::string(200'000, '['),
+                                         train(R"(,"ring":)" + std::string(200'000, '[') + std::string(200'000, ']')),
                                          std::string(40, '\0'),
                                          R"({"kind":"train","step":"2"})",
                                          R"({"kind":"train","step":1e300})",
