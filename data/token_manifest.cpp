@@ -12,22 +12,21 @@ constexpr std::int64_t max_bytes = 1 << 20;
 
 TokenManifest parse(const std::string& text, const std::string& path) {
   const nlohmann::json json = parse_strict_json(text);
-  const StrictObject top(json, 5);
-  if (top.text("format") != format_name) throw std::runtime_error("format is not " + std::string(format_name));
-  if (const auto version = top.integer("format_version"); version != token_format_version) {
+  JsonReader reader(json);
+  std::string format;
+  std::int64_t version = 0;
+  reader("format", format);
+  if (format != format_name) throw std::runtime_error("format is not " + std::string(format_name));
+  reader("format_version", version);
+  if (version != token_format_version) {
     fail(ExitCode::data,
          "{} is of another version of this program: its format_version is {}, and this one reads {}; make the token "
-         "file "
-         "again with prepare",
+         "file again with prepare",
          path, version, token_format_version);
   }
   TokenManifest manifest;
-  manifest.bytes = top.integer("bytes");
-  manifest.hash = top.hash("xxh3_128");
-  for (const nlohmann::json& entry : top.list("datasets")) {
-    const StrictObject one(entry, 4);
-    manifest.datasets.push_back({one.text("name"), one.text("type"), one.integer("count"), one.integer("offset")});
-  }
+  TokenManifest::visit_members(manifest, reader);
+  reader.finish();
   return manifest;
 }
 
@@ -57,17 +56,11 @@ std::string token_manifest_head() {
 }
 
 std::string to_json(const TokenManifest& manifest) {
-  nlohmann::ordered_json json;
-  json["format"] = format_name;
-  json["format_version"] = token_format_version;
-  json["bytes"] = manifest.bytes;
-  json["xxh3_128"] = manifest.hash;
-  json["datasets"] = nlohmann::ordered_json::array();
-  for (const TokenManifest::Dataset& dataset : manifest.datasets) {
-    json["datasets"].push_back(
-        {{"name", dataset.name}, {"type", dataset.type}, {"count", dataset.count}, {"offset", dataset.offset}});
-  }
-  return json.dump(2) + "\n";
+  JsonWriter writer;
+  writer("format", format_name);
+  writer("format_version", token_format_version);
+  TokenManifest::visit_members(manifest, writer);
+  return writer.json.dump(2) + "\n";
 }
 
 }  // namespace ringtrain

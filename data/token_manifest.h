@@ -16,10 +16,25 @@ struct TokenManifest {
     std::int64_t count = 0;   // elements
     std::int64_t offset = 0;  // bytes from the start of the file
     friend bool operator==(const Dataset&, const Dataset&) = default;
+
+    template <class Self, class Visit>
+    static void visit_members(Self& self, Visit& visit) {
+      visit("name", self.name);
+      visit("type", self.type);
+      visit("count", self.count);
+      visit("offset", self.offset);
+    }
   };
   std::int64_t bytes = 0;  // of the file
   std::string hash;        // XXH3-128 of the file
   std::vector<Dataset> datasets;
+
+  template <class Self, class Visit>
+  static void visit_members(Self& self, Visit& visit) {
+    visit("bytes", self.bytes);
+    visit.hash("xxh3_128", self.hash);
+    visit("datasets", self.datasets);
+  }
 };
 
 std::string manifest_path(const std::string& token_file);

@@ -2,28 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <numeric>
+#include <optional>
 
 namespace ringtrain {
 
 bool LossSpike::is_spike(double loss) {
-  bool spike = false;
-  if (losses_.size() >= min_losses) {
-    const auto count = static_cast<double>(losses_.size());
-    const double mean = std::accumulate(losses_.begin(), losses_.end(), 0.0) / count;
-    double squares = 0;
-    for (const double one : losses_) squares += (one - mean) * (one - mean);
-    const double stddev = std::sqrt(squares / count);
-    if (loss > mean + stddevs * stddev && loss > (1 + share_of_mean) * mean) {
-      last_spike_ = fmt::format("{:.4f}, where the mean of the last {} is {:.4f} and their standard deviation {:.4f}",
-                                loss, losses_.size(), mean, stddev);
-      spike = true;
-    }
+  const std::optional<Spread> before = losses_.spread();
+  losses_.add(loss);
+  if (!before || loss <= before->mean + stddevs * before->deviation || loss <= (1 + share_of_mean) * before->mean) {
+    return false;
   }
-  losses_.push_back(loss);
-  if (losses_.size() > window) losses_.pop_front();
-  return spike;
+  last_spike_ = fmt::format("{:.4f}, where the mean of the last {} is {:.4f} and their standard deviation {:.4f}", loss,
+                            before->count, before->mean, before->deviation);
+  return true;
 }
 
 }  // namespace ringtrain

@@ -4,23 +4,23 @@
 // Starts anew when a run is resumed.
 #pragma once
 
-#include <deque>
 #include <string>
+
+#include "train/report/z_score.h"
 
 namespace ringtrain {
 
 class LossSpike {
  public:
-  static constexpr std::size_t window = 50, min_losses = 20;
   static constexpr double stddevs = 6, share_of_mean = 0.2;
 
-  /// Takes the next step's loss, which is finite. Return whether it is a spike.
+  /// Takes the next step's loss, which is finite. Returns whether it is a spike.
   bool is_spike(double loss);
-  /// Return the last spike with the numbers it was told by.
+  /// Returns the last spike with the numbers it was told by.
   const std::string& last_spike() const { return last_spike_; }
 
  private:
-  std::deque<double> losses_;
+  ZScore losses_;
   std::string last_spike_;
 };
 

@@ -1,29 +1,20 @@
 #include "train/metrics.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 namespace ringtrain {
 
 namespace {
 
-std::string peak_json(const MemoryUse& peak) {
-  std::string text = "{";
-  for (int tag = 0; tag < tag_count; ++tag) {
-    text += fmt::format("\"{}\":{},", name_of(static_cast<Tag>(tag)), peak[static_cast<Tag>(tag)]);
-  }
-  return text + fmt::format("\"total\":{}}}", peak.total);
-}
-
-/// Return a number with all its digits; JSON has no NaN and no infinity.
-std::string number_json(double value) {
-  return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null";
+nlohmann::ordered_json peak_json(const MemoryUse& peak) {
+  nlohmann::ordered_json json;
+  for (int tag = 0; tag < tag_count; ++tag) json[name_of(static_cast<Tag>(tag))] = peak[static_cast<Tag>(tag)];
+  json["total"] = peak.total;
+  return json;
 }
 
 /// Return UTC to the millisecond: "2026-11-22T13:04:05.678Z".
@@ -36,31 +27,29 @@ std::string time_text(WallClock::time_point time) {
                      utc.tm_hour, utc.tm_min, utc.tm_sec, since.count() - seconds * 1000);
 }
 
-/// Return ,"name":value, or nothing of nothing.
-std::string optional_json(const char* name, const std::optional<double>& value) {
-  return value ? fmt::format(R"(,"{}":{:.6g})", name, *value) : "";
-}
-
-std::string peaks_json(const std::vector<MemoryUse>& ranks) {
-  if (ranks.empty()) return "";
-  std::vector<std::string> peaks;
-  peaks.reserve(ranks.size());
-  for (const MemoryUse& peak : ranks) peaks.push_back(peak_json(peak));
-  return fmt::format(R"(,"peak_bytes":[{}])", fmt::join(peaks, ","));
-}
-
 }  // namespace
 
 std::string metrics_line(const StepRecord& record) {
-  return fmt::format(
-      R"({{"kind":"train","step":{},"time":"{}","tokens":{},"loss":{},"grad_norm":{},"lr":{:.17g},"skipped_steps":{},)"
-      R"({}{}"tokens_per_second":{:.6g},"seconds":{:.6g},"ring_wait_seconds":{:.6g}{}{}{},"samples":[{}]{}{}}})",
-      record.step, time_text(record.time), record.tokens, number_json(record.loss), number_json(record.grad_norm),
-      record.lr, record.skipped_steps, record.empty ? R"("empty":true,)" : "",
-      record.loss_spike ? R"("loss_spike":true,)" : "", record.tokens_per_second, record.seconds,
-      record.ring_wait_seconds, optional_json("mfu", record.mfu), optional_json("loss_z", record.loss_z),
-      optional_json("grad_norm_z", record.grad_norm_z), fmt::join(record.samples, ","), peaks_json(record.peak),
-      record.ring ? ",\"ring\":" + to_json(*record.ring) : "");
+  nlohmann::ordered_json json{{"kind", "train"},
+                              {"step", record.step},
+                              {"time", time_text(record.time)},
+                              {"tokens", record.tokens},
+                              {"loss", record.loss},
+                              {"grad_norm", record.grad_norm},
+                              {"lr", record.lr},
+                              {"skipped_steps", record.skipped_steps}};
+  if (record.empty) json["empty"] = true;
+  if (record.loss_spike) json["loss_spike"] = true;
+  json["tokens_per_second"] = six_digits(record.tokens_per_second);
+  json["seconds"] = six_digits(record.seconds);
+  json["ring_wait_seconds"] = six_digits(record.ring_wait_seconds);
+  if (record.mfu) json["mfu"] = six_digits(*record.mfu);
+  if (record.loss_z) json["loss_z"] = six_digits(*record.loss_z);
+  if (record.grad_norm_z) json["grad_norm_z"] = six_digits(*record.grad_norm_z);
+  json["samples"] = record.samples;
+  for (const MemoryUse& peak : record.peak) json["peak_bytes"].push_back(peak_json(peak));
+  if (record.ring) json["ring"] = to_json(*record.ring);
+  return json.dump();
 }
 
 std::string metrics_line(std::int64_t step, WallClock::time_point time, const EvaluationSummary& summary) {
@@ -74,16 +63,18 @@ std::string metrics_line(std::int64_t step, WallClock::time_point time, const Ev
 
 // A disk that fills up during a run is a save that failed; that the folder can be written was checked before.
 MetricsFile::MetricsFile(const std::string& path, OnFailure on_failure, Warn warn, const std::string& tensorboard)
-    : file_(File::append_to(path, ExitCode::checkpoint)), on_failure_(on_failure), warn_(std::move(warn)) {
+    : lines_(path, ExitCode::checkpoint), on_failure_(on_failure), warn_(std::move(warn)) {
   if (!tensorboard.empty()) events_.emplace(tensorboard, path);
 }
 
 void MetricsFile::write(const std::string& line) {
-  waiting_ += line + "\n";
+  lines_.add(line + "\n");
+  if (events_) events_->add(line);
   try {
-    append_waiting();
+    flush();
   } catch (const Error& error) {
-    if (on_failure_ == OnFailure::stop || waiting_.size() > max_waiting) throw;
+    const std::size_t waiting = lines_.waiting() + (events_ ? events_->waiting() : 0);
+    if (on_failure_ == OnFailure::stop || waiting > max_waiting) throw;
     if (!refused_) {
       warn_(fmt::format("warning: metrics wait in memory, and training goes on (checkpoint.on_failure: warn): {}",
                         error.what()));
@@ -91,27 +82,13 @@ void MetricsFile::write(const std::string& line) {
     refused_ = true;
     return;
   }
-  if (refused_) warn_(fmt::format("{}: the lines that waited are written", file_.path()));
+  if (refused_) warn_(fmt::format("{}: the lines that waited are written", lines_.path()));
   refused_ = false;
 }
 
 void MetricsFile::flush() {
-  append_waiting();
-}
-
-void MetricsFile::append_waiting() {
-  if (waiting_.empty()) return;
-  const std::int64_t end = file_.size();
-  try {
-    file_.write(waiting_);
-  } catch (const Error&) {
-    file_.truncate(end);  // a part of a line may stand there
-    throw;
-  }
-  const std::string written = std::exchange(waiting_, "");
-  if (!events_) return;
-  std::istringstream lines(written);
-  for (std::string line; std::getline(lines, line);) events_->add(line);
+  lines_.append();
+  if (events_) events_->append();
 }
 
 }  // namespace ringtrain

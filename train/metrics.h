@@ -11,7 +11,7 @@
 
 #include "framework/allocator.h"
 #include "framework/config/config.h"
-#include "framework/storage/files.h"
+#include "framework/storage/appended_file.h"
 #include "train/evaluation/evaluation_report.h"
 #include "train/report/tensorboard_file.h"
 #include "train/ring_report.h"
@@ -39,7 +39,7 @@ struct StepRecord {
   std::optional<RingReport> ring;                       // none: a ring of one
 };
 
-/// Return the line of a step, without its end; loss and norm with 17 significant digits.
+/// Returns the line of a step, without its end; loss, norm and rate with all their digits.
 std::string metrics_line(const StepRecord& record);
 /// Return the line of an evaluation during training, after `step` steps, which ended at `time`.
 std::string metrics_line(std::int64_t step, WallClock::time_point time, const EvaluationSummary& summary);
@@ -51,20 +51,18 @@ class MetricsFile {
   /// Opens the file to append to it; made if missing. Throws Error(checkpoint), as the others do.
   /// tensorboard: the folder for an event file of the same lines, those that are there already included; "": none.
   MetricsFile(const std::string& path, OnFailure on_failure, Warn warn, const std::string& tensorboard = "");
-  /// Appends a line. What the disk refuses leaves no torn line; policy stop: throws. Policy warn: the line waits in
-  /// memory (16 MiB of them at most: then throws) and is tried again before the next one.
+  /// Appends a line, and its events. What the disk refuses leaves no torn line or event; policy stop: throws. Policy
+  /// warn: it waits in memory (16 MiB at most: then throws) and is tried again with the next line.
   void write(const std::string& line);
-  /// Throws unless all lines are in the file, which is tried once more.
+  /// Throws unless all lines and events are in their files, which is tried once more.
   void flush();
 
  private:
-  /// Most bytes of lines that wait.
+  /// Most bytes that wait.
   static constexpr std::size_t max_waiting = std::size_t{16} << 20;
-  void append_waiting();
-  File file_;
+  AppendedFile lines_;
   OnFailure on_failure_;
   Warn warn_;
-  std::string waiting_;
   std::optional<TensorBoardFile> events_;
   bool refused_ = false;  // and told
 };

@@ -232,8 +232,7 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   manifest.run = run_.id;
   manifest.tokenizer_hash = run_.corpus.tokenizer_hash();
   manifest.dtype = name_of(run_.config.training.dtype);
-  manifest.architecture = name_of(run_.config.model.architecture);
-  manifest.parameters = run_.table.count();
+  manifest.model = {name_of(run_.config.model.architecture), run_.table.count()};
   return manifest;
 }
 

@@ -1,9 +1,10 @@
 #include "train/ring_report.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 namespace ringtrain {
@@ -50,9 +51,10 @@ struct Gathered {
   }
 };
 
-std::string pass_json(const RingPassReport& pass) {
-  return fmt::format(R"({{"time_imbalance":{:.4f},"hop_wait_seconds":[{:.6g}]}})", pass.time_imbalance,
-                     fmt::join(pass.hop_waits, ","));
+nlohmann::ordered_json pass_json(const RingPassReport& pass) {
+  nlohmann::ordered_json json{{"time_imbalance", six_digits(pass.time_imbalance)}};
+  for (const double wait : pass.hop_waits) json["hop_wait_seconds"].push_back(six_digits(wait));
+  return json;
 }
 
 void add_to(RingPassReport& sum, const RingPassReport& pass) {
@@ -94,9 +96,14 @@ RingReport ring_report(const Mesh& mesh, std::span<const std::span<const double>
   return {gathered.worst_imbalance(0, 0), gathered.report(0), gathered.report(1)};
 }
 
-std::string to_json(const RingReport& report) {
-  return fmt::format(R"({{"pairs_imbalance":{:.4f},"forward":{},"backward":{}}})", report.pairs_imbalance,
-                     pass_json(report.forward), pass_json(report.backward));
+double six_digits(double value) {
+  return std::isfinite(value) ? std::stod(fmt::format("{:.6g}", value)) : value;
+}
+
+nlohmann::ordered_json to_json(const RingReport& report) {
+  return {{"pairs_imbalance", six_digits(report.pairs_imbalance)},
+          {"forward", pass_json(report.forward)},
+          {"backward", pass_json(report.backward)}};
 }
 
 void RingSummary::add(const RingReport& report, double seconds) {

@@ -3,6 +3,7 @@
 // (What a layout will give is parallel/ring/ring_load.h.)
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,8 +30,10 @@ void append(std::vector<double>& values, const RingLoad& own);
 /// Return what all ranks' loads come to. loads: of the mesh's ranks, in order, as append() wrote them.
 RingReport ring_report(const Mesh& mesh, std::span<const std::span<const double>> loads);
 
-/// Return the report as a JSON object.
-std::string to_json(const RingReport& report);
+/// Returns a number with six digits, as metrics.jsonl has what is measured.
+double six_digits(double value);
+/// Returns the report as a JSON object.
+nlohmann::ordered_json to_json(const RingReport& report);
 
 /// Means over the steps of a run.
 class RingSummary {

@@ -6,26 +6,20 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "framework/storage/strict_json.h"
+
 namespace ringtrain {
 
 namespace {
 
 using nlohmann::json;
-constexpr int deepest = 64;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw std::runtime_error(why);
 }
 
 json parse(std::string_view line) {
-  json value = json::parse(
-      line,
-      [](int depth, json::parse_event_t, json&) {
-        if (depth > deepest) refuse(fmt::format("nested deeper than {} levels", deepest));
-        return true;
-      },
-      false);
-  if (value.is_discarded()) refuse("no JSON");
+  json value = parse_strict_json(line, {.bytes = line.size(), .depth = 64, .expansion = 32});  // of any shape
   if (!value.is_object()) refuse("no JSON object");
   return value;
 }

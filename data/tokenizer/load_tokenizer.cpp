@@ -21,7 +21,7 @@ constexpr std::int64_t max_bytes = std::int64_t{256} << 20;
 
 nlohmann::json parse_json(const std::string& text, const std::string& path) {
   try {
-    return parse_strict_json(text);
+    return parse_strict_json(text, {.bytes = max_bytes});
   } catch (const std::exception& error) {
     fail(ExitCode::data, "{} is damaged: {}", path, error.what());
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "framework/storage/stored_tensor.h"
 #include "framework/storage/strict_json.h"
 
 namespace ringtrain {
@@ -27,58 +28,50 @@ bool is_unfinished_index(const std::string& name) {
   return unfinished && unfinished->base == index_name;
 }
 
-const char* name_of(DumpKind kind) {
-  return kind == DumpKind::tokens ? "tokens" : "parameter";
-}
-
-/// Calls visit(name, member) for each plain member, in the order of the file.
-template <class Index, class Visit>
-void visit_members(Index& index, const Visit& visit) {
-  visit("step", index.step);
-  visit("data", index.data);
-  visit("sequence", index.sequence);
-  visit("layout", index.layout);
-  visit("device", index.device);
-  visit("dtype", index.dtype);
-  visit("sequences", index.sequences);
-  visit("sequence_length", index.sequence_length);
-}
-
-Shape shape_from(const nlohmann::json& list) {
-  std::vector<std::int64_t> dims;
-  for (const nlohmann::json& dim : list) {
-    const std::optional<std::int64_t> size = whole_number(dim);
-    if (!size || *size < 0) throw std::runtime_error("a size is no count");
-    dims.push_back(*size);
+/// Throws for sizes and names that no dump has: sizes are multiplied, and names are printed.
+void require_possible(const DumpIndex& index) {
+  const auto product = [](std::int64_t a, std::int64_t b) {
+    constexpr std::int64_t most = std::int64_t{1} << 59;  // elements of 8 bytes
+    std::int64_t result = 0;
+    if (__builtin_mul_overflow(a, b, &result) || result > most) throw std::runtime_error("a size is no dump's");
+    return result;
+  };
+  const auto require_plain = [](const std::string& text) {
+    if (plain_text(text) != text) throw std::runtime_error(plain_text(text) + " is no plain name");
+  };
+  product(index.data, index.sequence);
+  const std::int64_t tokens = product(index.sequences, index.sequence_length);
+  for (const std::string& text : {index.layout, index.device, index.dtype}) require_plain(text);
+  for (const DumpedTensor& tensor : index.tensors) {
+    require_plain(tensor.name);
+    std::int64_t elements = tensor.kind == DumpKind::tokens ? tokens : 1;
+    for (int dim = 0; dim < tensor.shape.rank(); ++dim) elements = product(elements, tensor.shape[dim]);
   }
-  if (dims.size() > Shape::max_rank) throw std::runtime_error("a shape has too many dimensions");
-  return Shape(dims);
-}
-
-DumpedTensor tensor_from(const nlohmann::json& json) {
-  const StrictObject entry(json, 3);
-  const std::string kind = entry.text("kind");
-  if (kind != name_of(DumpKind::tokens) && kind != name_of(DumpKind::parameter)) {
-    throw std::runtime_error("a tensor is of no known kind");
-  }
-  return {.name = entry.text("name"),
-          .kind = kind == name_of(DumpKind::tokens) ? DumpKind::tokens : DumpKind::parameter,
-          .shape = shape_from(entry.list("shape"))};
 }
 
 DumpIndex index_from(const std::string& text) {
   const nlohmann::json json = parse_strict_json(text);
-  const StrictObject top(json, 11);
-  if (top.text("format") != format_name || top.integer("format_version") != format_version) {
-    throw std::runtime_error("it is no dump of this version");
-  }
+  JsonReader reader(json);
+  std::string format;
+  std::int64_t version = 0;
+  reader("format", format);
+  reader("format_version", version);
+  if (format != format_name || version != format_version) throw std::runtime_error("it is no dump of this version");
   DumpIndex index;
-  visit_members(index, [&](const char* name, auto& member) { top.read(name, member); });
-  for (const nlohmann::json& tensor : top.list("tensors")) index.tensors.push_back(tensor_from(tensor));
+  DumpIndex::visit_members(index, reader);
+  reader.finish();
+  require_possible(index);
   return index;
 }
 
 }  // namespace
+
+void DumpedTensor::take(const std::string& kind_name, const std::vector<std::int64_t>& dims) {
+  kind = kind_name == "tokens" ? DumpKind::tokens : DumpKind::parameter;
+  if (kind == DumpKind::parameter && kind_name != "parameter") throw std::runtime_error("kind is no known one");
+  if (dims.size() > Shape::max_rank) throw std::runtime_error("a shape has too many dimensions");
+  shape = Shape(dims);
+}
 
 Shape DumpIndex::shape_of(const DumpedTensor& tensor) const {
   if (tensor.kind == DumpKind::parameter) return tensor.shape;
@@ -97,20 +90,11 @@ DumpIndex read_dump_index(const std::string& folder, ExitCode code) {
 }
 
 void write_dump_index(const std::string& folder, const DumpIndex& index) {
-  nlohmann::ordered_json json;
-  json["format"] = format_name;
-  json["format_version"] = format_version;
-  visit_members(index, [&](const char* name, const auto& member) { json[name] = member; });
-  json["tensors"] = nlohmann::ordered_json::array();
-  for (const DumpedTensor& tensor : index.tensors) {
-    nlohmann::ordered_json entry;
-    entry["name"] = tensor.name;
-    entry["kind"] = name_of(tensor.kind);
-    entry["shape"] = nlohmann::ordered_json::array();
-    for (int dim = 0; dim < tensor.shape.rank(); ++dim) entry["shape"].push_back(tensor.shape[dim]);
-    json["tensors"].push_back(std::move(entry));
-  }
-  write_file(index_path(folder), json.dump(1) + "\n", ExitCode::usage);
+  JsonWriter writer;
+  writer("format", format_name);
+  writer("format_version", format_version);
+  DumpIndex::visit_members(index, writer);
+  write_file(index_path(folder), writer.json.dump(1) + "\n", ExitCode::usage);
 }
 
 std::string dump_part_path(const std::string& folder, int rank, int part) {

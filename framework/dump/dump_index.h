@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "framework/error.h"
@@ -23,6 +24,19 @@ struct DumpedTensor {
   std::string name;
   DumpKind kind = DumpKind::tokens;
   Shape shape;  // tokens: of one row
+
+  template <class Self, class Visit>
+  static void visit_members(Self& self, Visit& visit) {
+    std::string kind = self.kind == DumpKind::tokens ? "tokens" : "parameter";
+    std::vector<std::int64_t> dims;
+    for (int dim = 0; dim < self.shape.rank(); ++dim) dims.push_back(self.shape[dim]);
+    visit("name", self.name);
+    visit("kind", kind);
+    visit("shape", dims);
+    if constexpr (!std::is_const_v<Self>) self.take(kind, dims);
+  }
+  /// Takes what a file says. Throws for what no dump has.
+  void take(const std::string& kind_name, const std::vector<std::int64_t>& dims);
 };
 
 struct DumpIndex {
@@ -31,6 +45,19 @@ struct DumpIndex {
   std::string layout, device, dtype;
   std::int64_t sequences = 0, sequence_length = 0;  // of the step: row i is token i % length of sequence i / length
   std::vector<DumpedTensor> tensors;                // none: the dump was broken off
+
+  template <class Self, class Visit>
+  static void visit_members(Self& self, Visit& visit) {
+    visit("step", self.step);
+    visit("data", self.data);
+    visit("sequence", self.sequence);
+    visit("layout", self.layout);
+    visit("device", self.device);
+    visit("dtype", self.dtype);
+    visit("sequences", self.sequences);
+    visit("sequence_length", self.sequence_length);
+    visit("tensors", self.tensors);
+  }
 
   std::int64_t ranks() const { return data * sequence; }
   /// Returns the shape of the whole tensor.

@@ -1,5 +1,4 @@
-// The JSON of a safetensors header, read without building a tree: any text is a list of entries or an exception. Used
-// by safetensors.cpp alone.
+// The JSON of a safetensors header: any text is a list of entries or an exception. Used by safetensors.cpp alone.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ struct SafetensorsEntry {
   std::uint64_t begin = 0, end = 0;
 };
 
-/// Returns the tensors of a header in its own order. Throws std::runtime_error with what is wrong: no UTF-8, no JSON
+/// Returns the tensors of a header, sorted by name. Throws std::runtime_error with what is wrong: no UTF-8, no JSON
 /// object, a name or a member twice, a member missing or of another type, __metadata__ that is not text to text.
 /// Members that the format does not know are passed over; lists and objects in them may nest 16 deep.
 std::vector<SafetensorsEntry> parse_safetensors_json(std::string_view header);

@@ -1,7 +1,11 @@
 #include "framework/storage/strict_json.h"
 
-#include <set>
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <vector>
+
+#include "framework/storage/stored_tensor.h"
 
 namespace ringtrain {
 
@@ -9,107 +13,131 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Reads a text without making values of it, and throws for what is refused. The library's parser calls back, too, but
-/// then goes over a whole list after each of its objects: a list of 100,000 took seconds.
-class Checker final : public nlohmann::json_sax<Json> {
+/// Builds the tree from the parser's events, and throws for what is refused. (The library builds trees without bounds;
+/// with a callback it goes over a whole list after each of its objects.)
+class Builder final : public nlohmann::json_sax<Json> {
  public:
-  bool null() override { return check_depth(); }
-  bool boolean(bool) override { return check_depth(); }
-  bool number_integer(number_integer_t) override { return check_depth(); }
-  bool number_unsigned(number_unsigned_t) override { return check_depth(); }
-  bool number_float(number_float_t, const string_t&) override { return check_depth(); }
-  bool string(string_t&) override { return check_depth(); }
-  bool binary(binary_t&) override { return check_depth(); }
-  bool start_object(std::size_t) override {
-    check_depth();
-    ++depth_;
-    names_.emplace_back();
-    return true;
+  Builder(std::size_t memory, std::size_t depth) : memory_(memory), depth_(depth) {}
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool binary(binary_t&) override { return false; }  // no text has any
+  bool string(string_t& text) override {
+    spend(sizeof(string_t) + text.size());
+    return add(std::move(text));
   }
   bool key(string_t& name) override {
-    check_depth();
-    if (!names_.back().insert(name).second) throw std::runtime_error(name + " stands there twice");
+    require_depth();
+    spend(map_node + name.size());
+    const auto [place, is_new] = open_.back()->get_ref<Json::object_t&>().try_emplace(std::move(name));
+    if (!is_new) throw std::runtime_error(plain_text(place->first) + " stands there twice");
+    member_ = &place->second;
     return true;
   }
-  bool end_object() override {
-    --depth_;
-    names_.pop_back();
-    return true;
-  }
-  bool start_array(std::size_t) override {
-    check_depth();
-    ++depth_;
-    return true;
-  }
-  bool end_array() override {
-    --depth_;
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;  // parsing will say it
+  bool start_object(std::size_t) override { return open(Json::object(), sizeof(Json::object_t)); }
+  bool start_array(std::size_t) override { return open(Json::array(), sizeof(Json::array_t)); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
+    const std::string_view text = error.what();  // "[json.exception.parse_error.101] parse error at line ..."
+    throw std::runtime_error(plain_text(text.substr(std::min(text.find("] ") + 2, text.size()))));
   }
 
  private:
-  static constexpr int deepest = 8;
+  static constexpr std::size_t map_node = 4 * sizeof(void*) + sizeof(string_t);
 
-  bool check_depth() const {
-    if (depth_ > deepest) throw std::runtime_error("nested deeper than " + std::to_string(deepest) + " levels");
+  void require_depth() const {
+    if (open_.size() > depth_) throw std::runtime_error(fmt::format("nested deeper than {} levels", depth_));
+  }
+  void spend(std::size_t bytes) {
+    if (bytes > memory_) throw std::runtime_error("it holds more values than a text of its length may");
+    memory_ -= bytes;
+  }
+  bool add(Json&& value) {
+    require_depth();
+    spend(sizeof(Json));
+    if (open_.empty()) {
+      root_ = std::move(value);
+      added_ = &root_;
+    } else if (Json& parent = *open_.back(); parent.is_array()) {
+      added_ = &parent.get_ref<Json::array_t&>().emplace_back(std::move(value));
+    } else {
+      *member_ = std::move(value);
+      added_ = member_;
+    }
+    return true;
+  }
+  bool open(Json&& value, std::size_t bytes) {
+    spend(bytes);
+    add(std::move(value));
+    open_.push_back(added_);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
     return true;
   }
 
-  int depth_ = 0;
-  std::vector<std::set<std::string>> names_;  // of each object that is being read
+  std::size_t memory_, depth_;  // memory_: bytes left
+  Json root_;
+  std::vector<Json*> open_;  // around the next value
+  Json *member_ = nullptr, *added_ = nullptr;
 };
 
 }  // namespace
 
-Json parse_strict_json(const std::string& text) {
-  if (text.find('\0') != std::string::npos) throw std::runtime_error("it holds a byte of 0");
-  Checker checker;
-  Json::sax_parse(text, &checker);  // before there are values: what writes or frees a tree may recurse
-  return Json::parse(text);
+Json parse_strict_json(std::string_view text, const JsonBounds& bounds) {
+  constexpr std::size_t free_memory = 1 << 20;
+  if (text.size() > bounds.bytes) {
+    throw std::runtime_error(fmt::format("it has {} bytes, more than {}", text.size(), bounds.bytes));
+  }
+  if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it holds a byte of 0");
+  Builder builder(free_memory + bounds.expansion * text.size(), bounds.depth);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.take();
 }
 
-std::optional<std::int64_t> whole_number(const nlohmann::json& value) {
+std::optional<std::int64_t> whole_number(const Json& value) {
   if (!value.is_number_integer()) return std::nullopt;
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX) return std::nullopt;
   return value.get<std::int64_t>();
 }
 
-StrictObject::StrictObject(const nlohmann::json& json, std::size_t members) : json_(json) {
-  if (!json.is_object() || json.size() != members) throw std::runtime_error("an object lacks members or has others");
+JsonReader::JsonReader(const Json& object) : object_(object) {
+  if (!object.is_object()) throw std::runtime_error("something that must be an object is none");
 }
 
-const nlohmann::json& StrictObject::member(const char* name) const {
-  const auto found = json_.find(name);
-  if (found == json_.end()) throw std::runtime_error(std::string(name) + " is missing");
+const Json& JsonReader::member(const char* name) {
+  const auto found = object_.find(name);
+  if (found == object_.end()) throw std::runtime_error(std::string(name) + " is missing");
+  ++asked_;
   return *found;
 }
 
-std::int64_t StrictObject::integer(const char* name) const {
-  const std::optional<std::int64_t> value = whole_number(member(name));
-  if (!value || *value < 0) throw std::runtime_error(std::string(name) + " is no count");
-  return *value;
+void JsonReader::read(const char* name, const Json& value, std::int64_t& to) {
+  const std::optional<std::int64_t> number = whole_number(value);
+  if (!number || *number < 0) throw std::runtime_error(std::string(name) + " is no count");
+  to = *number;
 }
 
-std::string StrictObject::text(const char* name) const {
-  const nlohmann::json& value = member(name);
+void JsonReader::read(const char* name, const Json& value, std::string& to) {
   if (!value.is_string()) throw std::runtime_error(std::string(name) + " is no text");
-  return value.get<std::string>();
+  to = value.get<std::string>();
 }
 
-std::string StrictObject::hash(const char* name) const {
-  std::string value = text(name);
-  if (value.size() != 32 || value.find_first_not_of("0123456789abcdef") != std::string::npos) {
+void JsonReader::hash(const char* name, std::string& to) {
+  (*this)(name, to);
+  if (to.size() != 32 || to.find_first_not_of("0123456789abcdef") != std::string::npos) {
     throw std::runtime_error(std::string(name) + " is no hash");
   }
-  return value;
 }
 
-const nlohmann::json& StrictObject::list(const char* name) const {
-  const nlohmann::json& value = member(name);
-  if (!value.is_array()) throw std::runtime_error(std::string(name) + " is no list");
-  return value;
+void JsonReader::finish() const {
+  if (asked_ != object_.size()) throw std::runtime_error("an object has members that are not known");
 }
 
 }  // namespace ringtrain

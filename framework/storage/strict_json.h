@@ -1,42 +1,105 @@
-// JSON of manifests, read strictly: bounded in size by the caller and in depth here; every member known, present and of
-// its type, so that a garbled file is an error and never a guess. Failures are std::exceptions whose text names the
-// member: the caller adds the file.
+// The one reader of JSON: every text that comes from a disk or a user is read here, bounded in bytes, in depth and in
+// memory while it is read, so that none can exhaust the stack or the machine. And structs as JSON: each names its
+// members once, for reading and for writing. Failures are std::exceptions whose text says what is wrong: the caller
+// adds the file.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace ringtrain {
 
-/// Return the value of a whole text. Throws for what is no JSON, for objects and lists inside more than 8 others, and
-/// for an object that has a name twice.
-nlohmann::json parse_strict_json(const std::string& text);
+/// How much a text may be.
+struct JsonBounds {
+  std::size_t bytes = std::size_t{64} << 20;  // of the text
+  std::size_t depth = 8;                      // objects and lists around a value
+  std::size_t expansion = 16;                 // bytes of its tree for each byte of the text, besides 1 MiB
+};
 
-/// Return a whole number from INT64_MIN to INT64_MAX, or nothing: for 1.0, 1e64, 2^63, text and the like. The library's
-/// own get() casts any number, which is undefined for one as large as 1e64.
+/// Returns the value of a whole text. Throws for what is no JSON, for what exceeds the bounds (before more is built),
+/// and for an object that has a name twice.
+nlohmann::json parse_strict_json(std::string_view text, const JsonBounds& bounds = {});
+
+/// Returns a whole number from INT64_MIN to INT64_MAX, or nothing: for 1.0, 1e64, 2^63, text and the like. The
+/// library's own get() casts any number, which is undefined for one as large as 1e64.
 std::optional<std::int64_t> whole_number(const nlohmann::json& value);
 
-/// Reads members of one JSON object, each of a known name and type, and no others.
-class StrictObject {
+// A struct names its members in a static function visit_members(self, visit), which calls visit(name, member) for each
+// in the order of the file. A JsonReader fills them, a JsonWriter takes them from a const self.
+
+/// Takes members from an object, strictly: each is there and of its type, text, a count (0 to INT64_MAX), a struct, or
+/// a vector of these.
+class JsonReader {
  public:
-  /// members: how many the object must have.
-  StrictObject(const nlohmann::json& json, std::size_t members);
-  /// Return a whole number from 0 to INT64_MAX.
-  std::int64_t integer(const char* name) const;
-  std::string text(const char* name) const;
-  /// Return a hash: 32 lower-case hexadecimal digits.
-  std::string hash(const char* name) const;
-  /// Reads a whole number, or text: for a struct whose members are listed once, for reading and for writing.
-  void read(const char* name, std::int64_t& to) const { to = integer(name); }
-  void read(const char* name, std::string& to) const { to = text(name); }
-  const nlohmann::json& list(const char* name) const;
-  const nlohmann::json& member(const char* name) const;
+  /// The object must outlive this. Throws for anything else.
+  explicit JsonReader(const nlohmann::json& object);
+  template <class T>
+  void operator()(const char* name, T& to) {
+    read(name, member(name), to);
+  }
+  /// Reads a hash: 32 lower-case hexadecimal digits.
+  void hash(const char* name, std::string& to);
+  /// Reads a hash that may be missing.
+  void optional_hash(const char* name, std::string& to) {
+    if (object_.contains(name)) hash(name, to);
+  }
+  /// Throws if the object has a member that nobody asked for.
+  void finish() const;
 
  private:
-  const nlohmann::json& json_;
+  const nlohmann::json& member(const char* name);
+  static void read(const char* name, const nlohmann::json& value, std::int64_t& to);
+  static void read(const char* name, const nlohmann::json& value, std::string& to);
+  template <class T>
+  static void read(const char* name, const nlohmann::json& value, T& to) {
+    if constexpr (requires { to.emplace_back(); }) {
+      if (!value.is_array()) throw std::runtime_error(std::string(name) + " is no list");
+      for (const nlohmann::json& item : value) read(name, item, to.emplace_back());
+    } else {
+      JsonReader reader(value);
+      T::visit_members(to, reader);
+      reader.finish();
+    }
+  }
+
+  const nlohmann::json& object_;
+  std::size_t asked_ = 0;
+};
+
+/// Makes an object of members, in the order in which they come. (The library writes what is not finite as null.)
+class JsonWriter {
+ public:
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+
+  template <class T>
+  void operator()(const char* name, const T& value) {
+    json[name] = written(value);
+  }
+  void hash(const char* name, const std::string& value) { json[name] = value; }
+  void optional_hash(const char* name, const std::string& value) {
+    if (!value.empty()) json[name] = value;
+  }
+
+ private:
+  template <class T>
+  static nlohmann::ordered_json written(const T& value) {
+    if constexpr (std::convertible_to<const T&, nlohmann::ordered_json>) {
+      return value;
+    } else if constexpr (requires { value.front(); }) {
+      auto list = nlohmann::ordered_json::array();
+      for (const auto& item : value) list.push_back(written(item));
+      return list;
+    } else {
+      JsonWriter writer;
+      T::visit_members(value, writer);
+      return std::move(writer.json);
+    }
+  }
 };
 
 }  // namespace ringtrain

@@ -89,7 +89,8 @@ TEST_F(PrepareJson, EveryLineIsADocumentHoweverItIsPacked) {
 }
 
 TEST_F(PrepareJson, BrokenLinesAreNamedOrCounted) {
-  for (const char* line : {"{\"text\": ", "[1]", "{\"txt\": \"a\"}", "{\"text\": 7}", "\xFF"}) {
+  for (const char* line :
+       {"{\"text\": ", "[1]", "{\"txt\": \"a\"}", "{\"text\": 7}", "\xFF", R"({"text": "a", "text": "b"})"}) {
     text("in.jsonl", std::string("{\"text\": \"good\"}\n\n") + line + "\n{\"text\": \"more\"}\n");
     const std::string told = refusal("in.jsonl", options());
     EXPECT_TRUE(holds(told, "in.jsonl:3: "));

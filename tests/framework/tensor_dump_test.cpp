@@ -169,6 +169,24 @@ TEST_F(Dump, ThatIsNotWholeIsRefused) {
   error_of(ExitCode::data, [&] { DumpReader reader(at("dump")); });
 }
 
+TEST_F(Dump, AnIndexThatNoRunWritesIsRefused) {
+  write("dump", 2);
+  const std::string path = at("dump") + "/index.json", whole = content(path);
+  const auto refusal = [&](const std::string& part, const std::string& by) {
+    std::string text = whole;
+    text.replace(text.find(part), part.size(), by);
+    std::ofstream(path) << text;
+    return error_of(ExitCode::data, [&] { read_dump_index(at("dump"), ExitCode::data); });
+  };
+  const std::string largest = "9223372036854775807";
+  for (const char* member : {"\"sequences\": 2", "\"data\": 1", "\"sequence_length\": 3"}) {
+    const std::string name(member, std::string_view(member).find(':') + 2);
+    EXPECT_NE(refusal(member, name + largest).find("a size is no dump's"), std::string::npos) << member;
+  }
+  EXPECT_NE(refusal("weight", "\\u001b[2J").find("?[2J is no plain name"), std::string::npos);
+  EXPECT_NE(refusal("{", std::string(200'000, '[')).find("nested deeper than 8 levels"), std::string::npos);
+}
+
 TEST_F(Dump, ReplacesADumpAndNothingElse) {
   write("dump", 3);
   lock = {};

@@ -7,6 +7,7 @@
 #include "framework/storage/hdf5_file.h"
 #include "kernels/elementwise.h"
 #include "train/checkpoint/state_files.h"
+#include "train/engine/finite.h"
 
 namespace ringtrain {
 
@@ -44,21 +45,9 @@ TensorView saved_values(const RankState& state, std::size_t kind, const Paramete
   return state.snapshot.view().flat(first, first + slice.count());
 }
 
-template <class T>
-bool all_finite(const TensorView& x) {
-  const T* const data = x.as<T>();
-  T sum = 0;  // stays 0, unless a product with 0 is NaN
-  for (std::int64_t i = 0; i < x.numel(); ++i) sum += data[i] * 0;
-  return sum == 0;
-}
-
-bool all_finite(const TensorView& values) {
-  return values.dtype == DType::float32 ? all_finite<float>(values) : all_finite<double>(values);
-}
-
 /// A state that overflowed in an update would poison every run that resumes from it.
 void require_finite(const TensorView& values, const std::string& name, std::int64_t step) {
-  if (all_finite(values)) return;
+  if (first_not_finite(values) < 0) return;
   fail(ExitCode::numeric, "step {}: {} holds a value that is not finite, so this state is not saved", step, name);
 }
 
@@ -133,7 +122,7 @@ std::string nonfinite_weights(RankState& state) {
       const TensorView staging = state.staging.view().prefix({end - begin});
       copy(state.stream, staging, values.flat(begin, end));
       state.stream.synchronize();
-      finite = finite && all_finite(staging);
+      finite = finite && first_not_finite(staging) < 0;
     });
     if (!finite)
       return dataset_of(weights_kind, state.parameters.table()[slice.parameter], slice, state.state_dtype()).name;

@@ -16,6 +16,13 @@ struct CheckpointFile {
   std::int64_t bytes = 0;
   std::string hash;
   std::optional<FileStamp> stamp = {};  // of a file that was verified: what it was then; no part of the manifest
+
+  template <class Self, class Visit>
+  static void visit_members(Self& self, Visit& visit) {
+    visit("name", self.name);
+    visit("bytes", self.bytes);
+    visit.hash("xxh3_128", self.hash);
+  }
 };
 
 struct CheckpointManifest {
@@ -27,10 +34,33 @@ struct CheckpointManifest {
   std::string tokenizer_hash = {};  // whose tokens these data are (data/tokenizer/tokenizer.h); "": they do not say
   std::string run = {};             // which run made it, the same for all of its checkpoints; "": it does not say
   std::string dtype;                // of weights and moments
-  std::string architecture;         // for people: the model in short
-  std::int64_t parameters = 0;
+  struct Model {                    // for people: the model in short
+    std::string architecture;
+    std::int64_t parameters = 0;
+
+    template <class Self, class Visit>
+    static void visit_members(Self& self, Visit& visit) {
+      visit("architecture", self.architecture);
+      visit("parameters", self.parameters);
+    }
+  } model;
   std::int64_t ranks = 0;  // of the run that made it: as many state files
   std::vector<CheckpointFile> files;
+
+  template <class Self, class Visit>
+  static void visit_members(Self& self, Visit& visit) {
+    visit("step", self.step);
+    visit("samples", self.samples);
+    visit("tokens", self.tokens);
+    visit("skipped_steps", self.skipped_steps);
+    visit("data_hash", self.data_hash);
+    visit("dtype", self.dtype);
+    visit.optional_hash("tokenizer_hash", self.tokenizer_hash);
+    visit.optional_hash("run", self.run);
+    visit("model", self.model);
+    visit("ranks", self.ranks);
+    visit("files", self.files);
+  }
 };
 
 /// Return the name of a rank's file.

@@ -12,14 +12,6 @@ namespace ringtrain {
 
 namespace {
 
-nlohmann::ordered_json number(double value) {
-  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
-}
-
-nlohmann::ordered_json interval_json(const Interval& interval) {
-  return nlohmann::ordered_json::array({number(interval.low), number(interval.high)});
-}
-
 /// Return a cell; "-" for a number that does not exist.
 std::string number_text(double value) {
   return std::isfinite(value) ? fmt::format("{:.4f}", value) : "-";
@@ -65,11 +57,11 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
     json["results"].push_back({{"context_length", result.context_length},
                                {"beyond_trained_length", result.context_length > summary.trained_length},
                                {"nll", result.nll.value},
-                               {"perplexity", number(result.perplexity)},
-                               {"bits_per_byte", number(result.bits_per_byte)},
-                               {"ci95", interval_json(result.nll.ci95)},
+                               {"perplexity", result.perplexity},
+                               {"bits_per_byte", result.bits_per_byte},
+                               {"ci95", {result.nll.ci95.low, result.nll.ci95.high}},
                                {"delta_nll", result.delta.value},
-                               {"delta_ci95", interval_json(result.delta.ci95)}});
+                               {"delta_ci95", {result.delta.ci95.low, result.delta.ci95.high}}});
   }
   return json;
 }

@@ -272,7 +272,7 @@ void read_gpt2(JsonKeys& keys, const ModelClass& known, ModelConfig& model) {
 
 void settle_other_keys(JsonKeys& keys, std::vector<std::string>& logs) {
   for (const Refusal& refusal : refusals) {
-    if (!keys.has(refusal.key) || keys.at(refusal.key) == nlohmann::json::parse(refusal.harmless)) continue;
+    if (!keys.has(refusal.key) || keys.at(refusal.key) == parse_strict_json(refusal.harmless)) continue;
     keys.refuse(refusal.key, fmt::format("is {}; {}", shown(keys.at(refusal.key)), refusal.why));
   }
   std::vector<std::string> dropped;

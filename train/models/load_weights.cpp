@@ -1,15 +1,12 @@
 #include "train/models/load_weights.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
 #include <memory>
-#include <type_traits>
 
 #include "framework/error.h"
 #include "framework/profile/progress.h"
 #include "kernels/elementwise.h"
+#include "train/engine/finite.h"
 
 namespace ringtrain {
 
@@ -19,18 +16,11 @@ constexpr std::int64_t large_model = 50'000'000;  // parameters: reading them ma
 
 /// Throws if a slice holds NaN or infinity: a model trained or evaluated from it would give nothing else.
 void require_finite(const TensorView& values, const Parameter& parameter, std::int64_t begin, const std::string& path) {
-  dispatch_float(values.dtype, [&]<class Real>() {
-    using Bits = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
-    constexpr auto exponent = std::bit_cast<Bits>(std::numeric_limits<Real>::infinity());
-    const Real* const data = values.as<Real>();
-    const Real* const end = data + values.numel();
-    Bits found = 0;  // whole numbers and no way out, so that compilers make vectors of it
-    for (const Real* value = data; value != end; ++value) found |= (std::bit_cast<Bits>(*value) & exponent) == exponent;
-    if (found == 0) return;
-    const Real* const first = std::find_if(data, end, [](Real value) { return !std::isfinite(value); });
-    fail(ExitCode::checkpoint, "{}: element {} of {} is {}: these weights are not those of a working model", path,
-         begin + (first - data), parameter.name, *first);
-  });
+  const std::int64_t index = first_not_finite(values);
+  if (index < 0) return;
+  const double value = values.dtype == DType::float32 ? values.as<float>()[index] : values.as<double>()[index];
+  fail(ExitCode::checkpoint, "{}: element {} of {} is {}: these weights are not those of a working model", path,
+       begin + index, parameter.name, value);
 }
 
 class Loader {

@@ -6,6 +6,8 @@
 
 #include "framework/counted.h"
 #include "framework/profile/progress.h"
+#include "framework/storage/files.h"
+#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 

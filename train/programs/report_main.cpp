@@ -1,4 +1,5 @@
 // The program `report`: a run as one HTML page, which needs nothing else.
+#include <cstdio>
 #include <string>
 
 #include "framework/config/read_config.h"
@@ -42,14 +43,15 @@ int run(int argc, char** argv) {
           ->type_name("FILE.html");
   app.add_flag("--overwrite", overwrite, "let --output replace any file but those of the run");
   if (!parse_command_line(app, argc, argv)) return 0;
-  const std::string page = html_report(folder, planned_memory(folder));
+  const RunReport report = html_report(folder, planned_memory(folder));
+  if (!report.warning.empty()) write_message(stderr, "warning: " + report.warning + "\n");
   if (output_option->count() == 0) output = folder + "/report.html";
   OutputFile file(
       output,
       OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head),
                   OutputInputs::of([&] { return files_of_run(folder); }), overwrite ? Overwrite::yes : Overwrite::no),
       ExitCode::usage);
-  file.file().write(page);
+  file.file().write(report.page);
   file.publish();
   print_result(output + "\n");
   return 0;

@@ -3,14 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "framework/error.h"
 #include "framework/profile/progress.h"
+#include "train/run/metrics_lines.h"
 
 namespace ringtrain {
 
@@ -39,7 +41,7 @@ std::string escaped(const std::string& text) {
         html += "&quot;";
         break;
       default:
-        html += c;
+        html += static_cast<unsigned char>(c) < ' ' ? ' ' : c;  // markup has no control characters
     }
   }
   return html;
@@ -49,6 +51,7 @@ std::string escaped(const std::string& text) {
 struct Metrics {
   std::map<std::int64_t, json> steps;
   std::vector<json> evaluations;
+  std::int64_t skipped = 0, first_skipped = 0;  // lines that are not understood, and the number of the first
 
   /// Return a field of every step that has it as a number.
   std::vector<Point> points(const std::string& field) const {
@@ -62,19 +65,37 @@ struct Metrics {
   }
 };
 
-Metrics read_metrics(const std::string& folder) {
-  const std::string path = folder + "/metrics.jsonl";
+/// Returns whether what the page goes into has the shape that train gives it.
+bool has_shape(const MetricsEntry& entry) {
+  if (entry.evaluation) {
+    const json results = entry.json.value("results", json());
+    return results.is_array() && std::ranges::all_of(results, [](const json& result) {
+             return result.is_object() && result.value("context_length", json()).is_number();
+           });
+  }
+  const json ring = entry.json.value("ring", json::object());
+  return ring.is_object() && std::ranges::all_of(std::array{"forward", "backward"}, [&](const char* pass) {
+           const json one = ring.value(pass, json::object());
+           return one.is_object() && one.value("hop_wait_seconds", json::array()).is_array();
+         });
+}
+
+Metrics read_metrics(const std::string& path) {
   Metrics metrics;
-  std::ifstream stream(path);
-  for (std::string text; std::getline(stream, text);) {
-    json line = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) continue;
-    const std::int64_t step = line["step"];
-    if (line.value("kind", json()) == "train") {
-      metrics.steps[step] = std::move(line);
-    } else if (line.contains("results") && line["results"].is_array()) {
-      metrics.evaluations.push_back(std::move(line));
-    }
+  if (path_exists(path)) {
+    std::int64_t number = 0;
+    read_metrics_lines(File::open(path, ExitCode::usage), [&](const MetricsLine& line) {
+      ++number;
+      std::optional<MetricsEntry> entry = parse_metrics_line(line.text);
+      if (!entry || !has_shape(*entry)) {
+        if (metrics.skipped++ == 0) metrics.first_skipped = number;
+      } else if (entry->evaluation) {
+        metrics.evaluations.push_back(std::move(entry->json));
+      } else {
+        entry->json.erase("samples");  // the longest, and not shown
+        metrics.steps[entry->step] = std::move(entry->json);
+      }
+    });
   }
   if (metrics.steps.empty()) {
     fail(ExitCode::usage, "{} holds no training step: name a run's folder, as train --output does", path);
@@ -213,8 +234,16 @@ std::string evaluation_part(const Metrics& metrics) {
 
 }  // namespace
 
-std::string html_report(const std::string& folder, const std::vector<MemoryUse>& planned) {
-  const Metrics metrics = read_metrics(folder);
+RunReport html_report(const std::string& folder, const std::vector<MemoryUse>& planned) {
+  const std::string path = folder + "/metrics.jsonl";
+  const Metrics metrics = read_metrics(path);
+  RunReport report;
+  if (metrics.skipped > 0) {
+    report.warning =
+        fmt::format("{}:{}: {} no metrics of a run, and left out of the page", path, metrics.first_skipped,
+                    metrics.skipped == 1 ? std::string("this line is")
+                                         : fmt::format("this line and {} after it are", metrics.skipped - 1));
+  }
   std::string html =
       std::string(report_head) + "<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n<title>" + escaped(folder) +
       "</title>\n<style>body{font:14px/1.4 sans-serif;max-width:62em;margin:2em auto;padding:0 1em;color:#222}"
@@ -223,7 +252,8 @@ std::string html_report(const std::string& folder, const std::vector<MemoryUse>&
       "font-variant-numeric:tabular-nums}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}"
       "td:first-child{text-align:left}text{font-size:11px;fill:#666}path{stroke:#ddd}circle{fill:#27c}"
       "polyline{fill:none;stroke:#27c;stroke-width:1.5}</style></head>\n<body>\n<h1>" +
-      escaped(folder) + "</h1>\n" + summary_table(metrics) + "<h2>Curves, and their last values</h2>\n";
+      escaped(folder) + "</h1>\n" + (report.warning.empty() ? "" : "<p>" + escaped(report.warning) + ".</p>\n") +
+      summary_table(metrics) + "<h2>Curves, and their last values</h2>\n";
   struct Curve {
     const char *title, *field;
   };
@@ -236,7 +266,8 @@ std::string html_report(const std::string& folder, const std::vector<MemoryUse>&
     html += curve(one.title, metrics.points(one.field));
   }
   html += memory_table(metrics, planned) + ring_table(metrics) + evaluation_part(metrics);
-  return html + "</body></html>\n";
+  report.page = html + "</body></html>\n";
+  return report;
 }
 
 }  // namespace ringtrain

@@ -14,8 +14,12 @@ namespace ringtrain {
 /// How each page begins, and by what a former one is known again.
 inline constexpr std::string_view report_head = "<!DOCTYPE html>\n<!-- written by ringtrain report -->\n";
 
-/// Return the page of a run's folder. planned: bytes by rank, or nothing. Throws Error(usage) if the folder holds no
-/// metrics.jsonl with a training step.
-std::string html_report(const std::string& folder, const std::vector<MemoryUse>& planned = {});
+struct RunReport {
+  std::string page;
+  std::string warning;  // of lines of metrics.jsonl that are no metrics of a run, which the page leaves out; "": none
+};
+/// Returns the page of a run's folder. planned: bytes by rank, or nothing. Throws Error(usage) if the folder holds no
+/// metrics.jsonl with a training step, or something there that is no regular file.
+RunReport html_report(const std::string& folder, const std::vector<MemoryUse>& planned = {});
 
 }  // namespace ringtrain

@@ -1,13 +1,18 @@
 #include "train/report/tensorboard_file.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+
+#include "framework/storage/files.h"
+#include "framework/storage/strict_json.h"
+#include "train/run/metrics_lines.h"
 
 namespace ringtrain {
 
@@ -67,7 +72,7 @@ std::string version_event() {
 double seconds_of(const std::string& time) {
   std::tm utc{};
   double seconds = 0;
-  if (std::sscanf(time.c_str(), "%d-%d-%dT%d:%d:%lfZ", &utc.tm_year, &utc.tm_mon, &utc.tm_mday, &utc.tm_hour,
+  if (std::sscanf(time.c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ", &utc.tm_year, &utc.tm_mon, &utc.tm_mday, &utc.tm_hour,
                   &utc.tm_min, &seconds) != 6) {
     return 0;
   }
@@ -114,21 +119,23 @@ std::string scalar_event(double wall_time, std::int64_t step,
 }
 
 MetricsScalars scalars_of(const std::string& metrics_line) {
-  const nlohmann::json line = nlohmann::json::parse(metrics_line, nullptr, /*allow_exceptions=*/false);
-  if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) return {};
+  const std::optional<MetricsEntry> entry = parse_metrics_line(metrics_line);
+  if (!entry) return {};
+  const nlohmann::json& line = entry->json;
   MetricsScalars scalars;
-  scalars.step = line["step"];
+  scalars.step = entry->step;
   if (line.contains("time") && line["time"].is_string()) scalars.wall_time = seconds_of(line["time"]);
-  if (line.value("kind", nlohmann::json()) == "train") {
+  if (!entry->evaluation) {
     for (const auto& [key, value] : line.items()) {
       if (key != "step" && value.is_number()) scalars.values.emplace_back("train/" + key, value.get<double>());
     }
   } else if (line.contains("results") && line["results"].is_array()) {
     for (const nlohmann::json& result : line["results"]) {
+      if (!result.contains("context_length")) continue;
+      const auto context = whole_number(result["context_length"]);
       for (const char* key : {"nll", "perplexity", "bits_per_byte"}) {
-        if (!result.contains(key) || !result[key].is_number() || !result.contains("context_length")) continue;
-        scalars.values.emplace_back("evaluation/" + std::string(key) + "/" + result["context_length"].dump(),
-                                    result[key].get<double>());
+        if (!context || !result.contains(key) || !result[key].is_number()) continue;
+        scalars.values.emplace_back(fmt::format("evaluation/{}/{}", key, *context), result[key].get<double>());
       }
     }
   }
@@ -137,18 +144,23 @@ MetricsScalars scalars_of(const std::string& metrics_line) {
 
 TensorBoardFile::TensorBoardFile(const std::string& folder, const std::string& metrics_path) {
   const std::string path = folder + "/events.out.tfevents.0.ringtrain";
-  std::error_code none;
-  std::filesystem::remove(path, none);
-  file_ = File::create(path, ExitCode::checkpoint);
-  file_.write(tensorboard_record(version_event()));
-  std::ifstream metrics(metrics_path);
-  for (std::string line; std::getline(metrics, line);) add(line);
+  require_regular_or_absent(path, ExitCode::checkpoint);
+  remove_tree(path, ExitCode::checkpoint);
+  file_ = AppendedFile(path, ExitCode::checkpoint);
+  file_.add(tensorboard_record(version_event()));
+  if (path_exists(metrics_path, ExitCode::checkpoint)) {
+    read_metrics_lines(File::open(metrics_path, ExitCode::checkpoint), [&](const MetricsLine& line) {
+      add(line.text);
+      if (file_.waiting() > (std::size_t{1} << 20)) file_.append();
+    });
+  }
+  file_.append();
 }
 
 void TensorBoardFile::add(const std::string& metrics_line) {
   const MetricsScalars scalars = scalars_of(metrics_line);
   if (scalars.values.empty()) return;
-  file_.write(tensorboard_record(scalar_event(scalars.wall_time, scalars.step, scalars.values)));
+  file_.add(tensorboard_record(scalar_event(scalars.wall_time, scalars.step, scalars.values)));
 }
 
 }  // namespace ringtrain

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/storage/files.h"
+#include "framework/storage/appended_file.h"
 
 namespace ringtrain {
 
@@ -28,19 +28,23 @@ struct MetricsScalars {
   std::int64_t step = 0;
   std::vector<std::pair<std::string, double>> values;  // "train/loss"; "evaluation/nll/4096"
 };
-/// Return them; none for a line that is no metrics of a run.
+/// Returns them; none for a line that is no metrics of a run.
 MetricsScalars scalars_of(const std::string& metrics_line);
 
 class TensorBoardFile {
  public:
   /// Writes DIR/events.out.tfevents.0.ringtrain with the lines of the metrics file as it stands; replaces a former one.
-  /// Throws Error(checkpoint), as add() does.
+  /// Throws Error(checkpoint), as append() does.
   TensorBoardFile(const std::string& folder, const std::string& metrics_path);
-  /// Appends the scalars of a line.
+  /// Takes the scalars of a line, which wait for append().
   void add(const std::string& metrics_line);
+  /// Appends what waits; what the disk refuses waits on.
+  void append() { file_.append(); }
+  /// Returns the bytes that wait.
+  std::size_t waiting() const { return file_.waiting(); }
 
  private:
-  File file_;
+  AppendedFile file_;
 };
 
 }  // namespace ringtrain

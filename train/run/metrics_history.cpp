@@ -2,32 +2,25 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "framework/storage/files.h"
+#include "train/run/metrics_lines.h"
 
 namespace ringtrain {
 
 namespace {
 
-constexpr std::size_t longest_line = std::size_t{64}
-                                     << 20;  // a longer one is no line of ours, and is not kept in memory
 constexpr std::string_view heads[2] = {R"({"kind":"train","step":)", R"({"kind":"evaluation","step":)"};
 
 }  // namespace
 
 MetricsHistory::Line MetricsHistory::understand(const std::string& text, bool ended) {
   Line line;
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_object() && json.contains("step") && json["step"].is_number_unsigned() && json.contains("kind")) {
-    const auto step = json["step"].get<std::uint64_t>();
-    const bool train = json["kind"] == "train";
-    if ((train || json["kind"] == "evaluation") && step >= 1 && step <= INT64_MAX) {
-      line.step = static_cast<std::int64_t>(step);
-      line.kind = train ? Kind::train : Kind::evaluation;
-      return line;
-    }
+  if (const std::optional<MetricsEntry> entry = parse_metrics_line(text)) {
+    line.step = entry->step;
+    line.kind = entry->evaluation ? Kind::evaluation : Kind::train;
+    return line;
   }
   if (ended || text.empty()) return line;
   for (const std::string_view head : heads) {
@@ -52,33 +45,13 @@ MetricsHistory MetricsHistory::read(const std::string& path) {
   if (!path_exists(path)) return history;
   const File file = File::open(path, ExitCode::usage);
   history.bytes_ = file.size();
-  std::string chunk, text;
-  std::int64_t begin = 0;
-  bool too_long = false;
-  const auto add_line = [&](std::int64_t end, bool ended) {
-    Line line = too_long ? Line{} : understand(text, ended);
-    line.begin = begin;
-    line.end = end;
+  read_metrics_lines(file, [&](const MetricsLine& one) {
+    Line line = understand(one.text, one.ended);
+    line.begin = one.begin;
+    line.end = one.end;
     history.lines_.push_back(line);
-    begin = end;
-    text.clear();
-    too_long = false;
-  };
-  for (std::int64_t at = 0; at < history.bytes_; at += static_cast<std::int64_t>(chunk.size())) {
-    chunk.resize(static_cast<std::size_t>(std::min<std::int64_t>(1 << 20, history.bytes_ - at)));
-    file.read_at(at, chunk.data(), chunk.size());
-    std::size_t from = 0;
-    for (std::size_t end = chunk.find('\n'); end != std::string::npos; end = chunk.find('\n', from)) {
-      text.append(chunk, from, end - from);
-      add_line(at + static_cast<std::int64_t>(end) + 1, /*ended=*/true);
-      from = end + 1;
-    }
-    text.append(chunk, from, std::string::npos);
-    too_long = too_long || text.size() > longest_line;
-    if (too_long) text.clear();
-  }
-  history.ends_with_line_ = begin == history.bytes_;
-  if (!history.ends_with_line_) add_line(history.bytes_, /*ended=*/false);
+    history.ends_with_line_ = one.ended;
+  });
   return history;
 }
 

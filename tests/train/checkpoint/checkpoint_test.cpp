@@ -45,8 +45,7 @@ CheckpointManifest some_manifest() {
           .data_hash = "abc",
           .tokenizer_hash = std::string(32, 'd'),
           .dtype = "float32",
-          .architecture = "llama",
-          .parameters = 99,
+          .model = {.architecture = "llama", .parameters = 99},
           .ranks = 1,
           .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')}, {"config.yaml", 7, std::string(32, 'e')}}};
 }
@@ -60,8 +59,8 @@ TEST(Manifest, SurvivesTheWayThroughJson) {
   EXPECT_EQ(back.data_hash, "abc");
   EXPECT_EQ(back.tokenizer_hash, std::string(32, 'd'));
   EXPECT_EQ(back.dtype, "float32");
-  EXPECT_EQ(back.architecture, "llama");
-  EXPECT_EQ(back.parameters, 99);
+  EXPECT_EQ(back.model.architecture, "llama");
+  EXPECT_EQ(back.model.parameters, 99);
   ASSERT_EQ(back.files.size(), 2u);
   EXPECT_EQ(back.files[0].bytes, 12);
 }

@@ -62,6 +62,11 @@ TEST_F(PlanProgram, WritesWhatScriptsRelyOn) {
   EXPECT_EQ(searched.at("search").at(0).at("fits"), true);
 }
 
+TEST_F(PlanProgram, IsNotBroughtDownByWhatStandsAtItsOutput) {
+  std::ofstream(at("deep.json")) << R"({"kind":)" << std::string(200'000, '[') << std::string(200'000, ']') << "}";
+  refused("--config configs/tiny.yaml --output '" + at("deep.json") + "'", "deep.json");
+}
+
 TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   refused("", "--config is required");
   refused("--config configs/tiny.yaml --hardware h20", "did you mean h200?");

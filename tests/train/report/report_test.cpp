@@ -1,10 +1,14 @@
 // train/report: the page holds every number of metrics.jsonl as it stands there and asks for nothing; event files hold
 // the same as float32, in records with right checksums; z-scores by hand.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <bit>
 #include <cmath>
+#include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,6 +17,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
 #include "tests/train/report/event_reader.h"
+#include "train/metrics.h"
 #include "train/report/html_report.h"
 #include "train/report/tensorboard_file.h"
 #include "train/report/z_score.h"
@@ -44,7 +49,7 @@ class Report : public FolderTest {
 
 TEST_F(Report, ThePageHoldsTheNumbersAndAsksForNothing) {
   write_metrics(3);
-  const std::string page = html_report(folder);
+  const std::string page = html_report(folder).page;
   for (int step = 1; step <= 3; ++step) {
     EXPECT_NE(page.find(fmt::format("<title>step {}: {:.17g}</title>", step, 5.0 / step)), std::string::npos);
   }
@@ -56,6 +61,57 @@ TEST_F(Report, ThePageHoldsTheNumbersAndAsksForNothing) {
     EXPECT_EQ(page.find(part), std::string::npos) << part;
   }
   EXPECT_NE(error_of(ExitCode::usage, [&] { html_report(at("none")); }).find("no training step"), std::string::npos);
+}
+
+TEST_F(Report, LinesOfAnotherShapeAreSkippedAndCounted) {
+  write_metrics(3);
+  const std::string lines = content("metrics.jsonl"), good = lines.substr(0, lines.find("no json"));
+  const auto report_with = [&](const std::string& more) {
+    std::ofstream(at("metrics.jsonl"), std::ios::binary) << good << more;
+    return html_report(folder);
+  };
+  EXPECT_EQ(report_with("").warning, "");
+  const std::string page = report_with("").page;
+  const auto train = [](const std::string& more) { return R"({"kind":"train","step":2)" + more + "}"; };
+  const auto evaluation = [](const std::string& more) { return R"({"kind":"evaluation","step":3)" + more + "}"; };
+  const std::vector<std::string> strange{"no json",
+                                         "",
+                                         "[1]",
+                                         "{}",
+                                         train(R"(,"ring":)" + std::string(200'000, '[') + std::string(200'000, ']')),
+                                         std::string(40, '\0'),
+                                         R"({"kind":"train","step":"2"})",
+                                         R"({"kind":"train","step":1e300})",
+                                         R"({"kind":"train","step":18446744073709551615})",
+                                         R"({"kind":["train"],"step":2})",
+                                         R"({"kind":"other","step":2,"results":[]})",
+                                         train(R"(,"ring":3)"),
+                                         train(R"(,"ring":{"forward":7})"),
+                                         train(R"(,"ring":{"forward":{"hop_wait_seconds":"abc"}})"),
+                                         train(R"(,"ring":{"backward":{"hop_wait_seconds":{"a":1}}})"),
+                                         evaluation(""),
+                                         evaluation(R"(,"results":3)"),
+                                         evaluation(R"(,"results":[3])"),
+                                         evaluation(R"(,"results":[{"context_length":"long","nll":1}])")};
+  for (const std::string& one : strange) {
+    const RunReport report = report_with(one + "\n");
+    EXPECT_EQ(report.warning, at("metrics.jsonl") + ":5: this line is no metrics of a run, and left out of the page")
+        << one.substr(0, 100);
+    EXPECT_EQ(report.page.size(), page.size() + report.warning.size() + sizeof("<p>.</p>\n") - 1);
+    EXPECT_TRUE(scalars_of(one).values.empty() || one.find("ring") != std::string::npos) << one.substr(0, 100);
+    const TensorBoardFile events(folder, at("metrics.jsonl"));
+  }
+  EXPECT_NE(report_with("1\n2\n3\n").warning.find(":5: this line and 2 after it are no metrics"), std::string::npos);
+  // Of members that are only printed, any value is: none is a reason to fail.
+  for (const char* more : {R"(,"loss":"high")", R"(,"peak_bytes":[{"total":{}},3])", R"(,"peak_bytes":{"a":1})",
+                           R"(,"time":5,"tokens":[[]])", R"(,"loss":1e308,"lr":-1e308)"}) {
+    EXPECT_EQ(report_with(train(more) + "\n").warning, "") << more;
+  }
+}
+
+TEST_F(Report, WhatIsNoFileIsRefused) {
+  ASSERT_EQ(::mkfifo(at("metrics.jsonl").c_str(), 0600), 0);
+  EXPECT_NE(error_of(ExitCode::usage, [&] { html_report(folder); }).find("metrics.jsonl"), std::string::npos);
 }
 
 TEST_F(Report, ChecksumsAreThePublishedOnes) {
@@ -70,6 +126,7 @@ TEST_F(Report, EventsHoldTheMetricsAndGoOnWithThem) {
   {
     TensorBoardFile file(folder, at("metrics.jsonl"));
     file.add(train_line(300));
+    file.append();
   }
   const Scalars first = read_events(content("events.out.tfevents.0.ringtrain"), &time);
   EXPECT_EQ(first.at({"train/loss", 2}), 2.5F);
@@ -84,6 +141,59 @@ TEST_F(Report, EventsHoldTheMetricsAndGoOnWithThem) {
   const Scalars second = read_events(content("events.out.tfevents.0.ringtrain"), &time);
   EXPECT_FALSE(second.contains({"train/loss", 300}));
   EXPECT_EQ(second.at({"train/loss", 1}), 5.0F);
+}
+
+/// Files that end at so many bytes, as on a disk that is full, for as long as it lives.
+class SmallFiles {
+ public:
+  explicit SmallFiles(std::uintmax_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &limit_);
+    const rlimit small{bytes, limit_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+  }
+  SmallFiles(const SmallFiles&) = delete;
+  SmallFiles& operator=(const SmallFiles&) = delete;
+  ~SmallFiles() {
+    ::setrlimit(RLIMIT_FSIZE, &limit_);
+    std::signal(SIGXFSZ, before_);
+  }
+
+ private:
+  rlimit limit_{};
+  void (*before_)(int);
+};
+
+TEST_F(Report, EventsAndMetricsAreWholeAgainAfterAFullDisk) {
+  // Events are longer than these lines, so the disk ends inside an event before it ends inside a line.
+  const auto line = [](int step) {
+    return fmt::format(R"({{"kind":"train","step":{},"a":1,"b":2,"c":3,"d":4,"e":5,"f":6}})", step);
+  };
+  std::vector<std::string> told;
+  MetricsFile file(
+      at("metrics.jsonl"), OnFailure::warn, [&](const std::string& one) { told.push_back(one); }, folder);
+  int step = 0;
+  std::string lines;
+  const auto write = [&] {
+    lines += line(++step) + "\n";
+    file.write(line(step));
+  };
+  for (int i = 0; i < 10; ++i) write();
+  for (const int room : {0, 1, 7, 8, 11, 12, 13, 40, 100, 150}) {
+    told.clear();
+    {
+      const SmallFiles full(std::filesystem::file_size(at("events.out.tfevents.0.ringtrain")) + room);
+      write();
+      write();
+    }
+    write();
+    ASSERT_EQ(told.size(), 2U) << room;
+    EXPECT_NE(told[0].find("wait in memory"), std::string::npos) << told[0];
+    EXPECT_NE(told[1].find("are written"), std::string::npos) << told[1];
+    double time = 0;
+    const Scalars scalars = read_events(content("events.out.tfevents.0.ringtrain"), &time);
+    EXPECT_EQ(scalars.size(), static_cast<std::size_t>(6 * step)) << room;
+    EXPECT_EQ(content("metrics.jsonl"), lines) << room;
+  }
 }
 
 TEST(ZScores, AreDeviationsFromTheValuesBefore) {

@@ -13,6 +13,7 @@
 
 #include "tests/support/folder_test.h"
 #include "tests/support/paths.h"
+#include "tests/train/faulty_disk.h"
 #include "tests/train/report/event_reader.h"
 
 namespace ringtrain::testing {
@@ -77,6 +78,23 @@ TEST_F(TensorBoardRun, HoldsWhatTheMetricsHoldAlsoAfterAResume) {
   std::ifstream log(at("log"));
   const std::string told(std::istreambuf_iterator<char>(log), {});
   EXPECT_NE(told.find("mfu: (6 N + 6 L C T) FLOPs a token"), std::string::npos);
+}
+
+TEST_F(TensorBoardRun, HoldsAllAfterADiskThatWasFullForAWhile) {
+  RINGTRAIN_NEEDS_FAULTY_DISK();
+  run("prepare", "--synthetic recall --documents 40 --length 400 --output corpus.h5");
+  const std::string config = "--config '" + source_folder() +
+                             "/configs/tiny.yaml' --output run --set metrics.tensorboard=true --set training.steps=6 "
+                             "--set checkpoint.on_failure=warn --set checkpoint.interval=0";
+  for (const char* call : {"3", "5", "8"}) {  // the file is opened, and begun; then a call for each step
+    std::filesystem::remove_all(at("run"));
+    const FaultyDisk full({{"PATH", "run/events.out"}, {"AT", call}, {"ERROR", "28"}});
+    run("train", config);
+    expect_equal(6);
+  }
+  std::ifstream log(at("log"));
+  const std::string told(std::istreambuf_iterator<char>(log), {});
+  EXPECT_NE(told.find("the lines that waited are written"), std::string::npos);
 }
 
 /// Return a Python that has TensorBoard; "" if there is none.
