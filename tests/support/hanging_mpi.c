@@ -12,7 +12,8 @@ static int ends = 0;  // whether this process is a rank that has called MPI_Fina
 
 static void hang_at(const char* place) {
   const char* wanted = getenv("RINGTRAIN_HANGING_MPI");
-  while (wanted && strcmp(wanted, place) == 0) pause();
+  if (!wanted || strcmp(wanted, place) != 0) return;
+  for (int i = 0; i < 120; ++i) sleep(1);  // not for ever: a test that fails leaves no process behind
 }
 
 int MPI_Finalize(void) {
