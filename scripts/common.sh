@@ -23,14 +23,14 @@ own_mark=.made-by-ringtrain
 # require_own_folder FOLDER: ends with a sentence if own_folder would.
 require_own_folder() {
   local stray
-  if [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then die "$1 is no folder; name another, or move it away"; fi
+  if [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then die "$1 is no folder: move it away"; fi
   if [ ! -d "$1" ] || [ -z "$(ls -A -- "$1")" ]; then return; fi
   if ! grep -qs '^made by scripts/' "$1/$own_mark"; then
-    die "$1 holds what scripts/${0##*/} did not make; name another folder, or move it away"
+    die "$1 holds what scripts/${0##*/} did not make (or made before it left a mark): move it away"
   fi
   if [ "$(wc -l <"$1/$own_mark")" -eq 1 ]; then return; fi
   read -r stray < <(LC_ALL=C comm -13 <(tail -n +2 "$1/$own_mark") <(own_files "$1")) || true
-  if [ -n "$stray" ]; then die "$1 holds $stray, which scripts/${0##*/} did not make; move it away"; fi
+  if [ -n "$stray" ]; then die "$1 holds $stray, which scripts/${0##*/} did not make: move it away"; fi
 }
 
 # own_files FOLDER: prints the names of what it holds, packed files as if unpacked.
