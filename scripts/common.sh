@@ -10,8 +10,9 @@ die() {
   exit 1
 }
 
-# own_folder FOLDER: makes FOLDER anew. One that is there is removed only if it is empty, or a script of ours made it and,
-# where that script has sealed it, nothing else was put there since. Else this ends with a sentence, and nothing changes.
+# own_folder FOLDER: makes FOLDER anew. One that is there is removed only if it is empty, or a script of ours made it
+# and, where that script has sealed it, nothing else was put there since. Else this ends with a sentence, and nothing
+# changes.
 own_folder() {
   require_own_folder "$1"
   rm -rf --one-file-system -- "$1"
