@@ -1,4 +1,4 @@
-// Opening a token file: sizes and hash against the manifest first, then HDF5, then the content's own rules. Reading it:
+// Opening a token file: size and hash against the manifest first, then its headers, then its content's rules. Reading:
 // pread at the tokens' offset, compared with what was hashed, widened through a small buffer on the stack.
 #include "data/token_file.h"
 

@@ -1,5 +1,6 @@
-// FILE.h5.manifest.json: what a token file must look like before HDF5 may open it. Strict: every key is known, present
-// and of its type, so that a garbled manifest is an error and never a guess.
+// FILE.h5.manifest.json: what a token file must look like before its headers are read. Strict: every key is known,
+// present and of its type, so that a garbled manifest is an error and never a guess. Its list of datasets is no index:
+// types, counts and offsets are read from the file's own headers, and both must say the same.
 #pragma once
 
 #include <cstdint>

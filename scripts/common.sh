@@ -10,6 +10,36 @@ die() {
   exit 1
 }
 
+# own_folder FOLDER: makes FOLDER anew. One that is there is removed only if it is empty, or a script of ours made it
+# and, where that script has sealed it, nothing else was put there since. Else this ends with a sentence, and nothing
+# changes.
+own_folder() {
+  require_own_folder "$1"
+  rm -rf --one-file-system -- "$1"
+  mkdir -p -- "$1"
+  printf 'made by scripts/%s\n' "${0##*/}" >"$1/$own_mark"
+}
+own_mark=.made-by-ringtrain
+
+# require_own_folder FOLDER: ends with a sentence if own_folder would.
+require_own_folder() {
+  local stray
+  if [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then die "$1 is no folder: move it away"; fi
+  if [ ! -d "$1" ] || [ -z "$(ls -A -- "$1")" ]; then return; fi
+  if ! grep -qs '^made by scripts/' "$1/$own_mark"; then
+    die "$1 holds what scripts/${0##*/} did not make (or made before it left a mark): move it away"
+  fi
+  if [ "$(wc -l <"$1/$own_mark")" -eq 1 ]; then return; fi
+  read -r stray < <(LC_ALL=C comm -13 <(tail -n +2 "$1/$own_mark") <(own_files "$1")) || true
+  if [ -n "$stray" ]; then die "$1 holds $stray, which scripts/${0##*/} did not make: move it away"; fi
+}
+
+# own_files FOLDER: prints the names of what it holds, packed files as if unpacked.
+own_files() { (cd -- "$1" && find . ! -type d ! -path "./$own_mark" | sed 's/\.gz$//' | LC_ALL=C sort); }
+
+# seal_folder FOLDER: from now on own_folder removes it only as long as it holds nothing but what it holds now.
+seal_folder() { own_files "$1" >>"$1/$own_mark"; }
+
 # With RINGTRAIN_PREBUILT=1 the programs are there: nothing is installed, configured or built. For tests of the scripts.
 prebuilt() { [ "${RINGTRAIN_PREBUILT:-}" = 1 ]; }
 

@@ -24,6 +24,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -85,8 +86,7 @@ def settings(model, ring, length, layout, corpus, steps):
 def train(options, case, corpus):
     """Returns the seconds of each step but the first, which meets cold caches."""
     model, ring, length, megabits, layout = case
-    output = options.folder / "run"
-    shutil.rmtree(output, ignore_errors=True)
+    output = pathlib.Path(tempfile.mkdtemp(prefix="run-", dir=options.folder)) / "run"
     command = [options.bin / "train", *settings(model, ring, length, layout, corpus, options.steps), "--output", output]
     if ring == 1:
         run(command)
@@ -103,6 +103,7 @@ def train(options, case, corpus):
             run([agent, "--agent", f"{SUBNET}.1", f"cd {options.folder}; {text}"],
                 env={**os.environ, "RINGTRAIN_HOSTS_PREFIX": prefix})
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    shutil.rmtree(output.parent)
     return [line["seconds"] for line in lines if line["kind"] == "train"][1:]
 
 

@@ -1,9 +1,11 @@
 #include "parallel/mpi/mpi_world.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -28,7 +30,7 @@ constexpr int header_tags = 1 << 14;  // half of what every MPI has
 constexpr double report_seconds = 1;       // for the other ranks' last calls
 constexpr double lingering_seconds = 2.5;  // for a lower rank to tell the error and end
 constexpr double unwinding_seconds = 3;    // from the first error to the process's end, else the watchdog ends it
-constexpr double leaving_seconds = 5;      // for MPI to end, once all ranks have said goodbye
+constexpr unsigned leaving_seconds = 5;    // for MPI and the process to end, once all ranks have said goodbye
 
 /// A rank that waits looks again after this many seconds: at once, then ever more rarely.
 class Pause {
@@ -67,6 +69,35 @@ class Waited {
   double seconds_ = 0;
 };
 
+// What the process is ended with, and says, if MPI does not let it end. Global, since a signal's handler uses them, and
+// since they outlive every object: a library may hang when the program's last line is done.
+int late_code = 0;
+char late_sentence[256] = {};
+
+void end_late(int) {
+  pollfd out{STDERR_FILENO, POLLOUT, 0};  // nobody may be reading any more
+  if (::poll(&out, 1, 0) == 1) {
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, late_sentence, std::strlen(late_sentence));
+  }
+  ::_exit(late_code);
+}
+
+/// Ends the process with this code unless it ends by itself within leaving_seconds. By an alarm, not by a thread: it
+/// holds until the very end, also in what libraries do at exit.
+void bound_the_end(int exit_code, const std::string& sentence) {
+  late_code = exit_code;
+  std::snprintf(late_sentence, sizeof late_sentence, "%s\n", sentence.c_str());
+  struct sigaction action {};
+  action.sa_handler = end_late;
+  sigset_t alarm_alone;
+  ::sigemptyset(&alarm_alone);
+  ::sigaddset(&alarm_alone, SIGALRM);
+  if (::sigaction(SIGALRM, &action, nullptr) == 0 && ::pthread_sigmask(SIG_UNBLOCK, &alarm_alone, nullptr) == 0) {
+    ::alarm(leaving_seconds);
+  }
+  std::fflush(nullptr);
+}
+
 }  // namespace
 
 MpiWorld::MpiWorld()
@@ -80,6 +111,10 @@ MpiWorld::~MpiWorld() {
   {
     const Lock lock(mutex_);
     stopping_ = true;
+    if (failure_) {
+      bound_the_end(static_cast<int>(failure_->code),
+                    fmt::format("{} has not come to its end {} s after its error", name(rank()), leaving_seconds));
+    }
   }
   sockets_.wake();
   watchdog_thread_.join();
@@ -117,15 +152,11 @@ void MpiWorld::watchdog() {
   }
 }
 
-/// A process that should have ended and has not, because its rank computes on or MPI does not let go, is ended here.
+/// A process that should have ended and has not, because its rank computes on, is ended here.
 void MpiWorld::end_if_overdue() {
   if (failure_ && seconds_since(failure_->when) > unwinding_seconds) {
     write_message(stderr, fmt::format("{} ends in the middle of its work: {}\n", name(rank()), failure_->sentence));
     ::_exit(static_cast<int>(failure_->code));
-  }
-  if (exit_code_ && seconds_since(leaving_since_) > leaving_seconds) {
-    std::fflush(nullptr);
-    ::_exit(*exit_code_);
   }
 }
 
@@ -251,13 +282,12 @@ void MpiWorld::finish(int exit_code) {
     heard_from_ranks_.wait_for(lock, std::chrono::milliseconds(200));
   }
   frozen_ = true;
-  exit_code_ = exit_code;
-  leaving_since_ = Clock::now();
   lock.unlock();
-  sockets_.wake();  // the watchdog looks at the time from now on
+  bound_the_end(exit_code,
+                fmt::format("{}: all ranks are done (code {}), but MPI has not let this process end for {} s: it ends "
+                            "without; mpirun may call that improper",
+                            name(rank()), exit_code, leaving_seconds));
   session_.finish();
-  lock.lock();
-  exit_code_.reset();
 }
 
 // --- Messages.

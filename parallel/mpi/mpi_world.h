@@ -39,7 +39,9 @@ class MpiWorld {
   void set_timeout(double seconds);
 
   /// Collective end of a program in which all went well: returns when all ranks have come. Throws the first error if
-  /// one of them does not. exit_code: what the process is ended with if MPI itself does not come to an end.
+  /// one of them does not. exit_code: what the process is ended with, after a sentence on stderr, if it has not ended
+  /// 5 s later, because MPI does not: in MPI_Finalize, or in what its libraries do at exit. Nothing but returning from
+  /// main may follow.
   void finish(int exit_code);
   /// Ends all ranks with this error, unless there is one already. Its sentence then names this rank and its host.
   void abort(const Error& error);
@@ -147,8 +149,6 @@ class MpiWorld {
   };
   std::vector<PeerState> peers_;  // by rank
   bool reported_ = false;         // another rank has printed the report
-  std::optional<int> exit_code_;  // MPI is being left, all is done
-  Clock::time_point leaving_since_;
 
   std::thread watchdog_thread_;  // last: it uses all of the above
 };

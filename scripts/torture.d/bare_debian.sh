@@ -9,8 +9,9 @@ fi
 if [ ! -e "$pristine/usr/bin/apt-get" ]; then
   debootstrap --variant=minbase --include=ca-certificates,git bookworm "$pristine"
 fi
-root=$pristine.used
-checkout=$pristine.checkout
+work=$pristine.work
+root=$work/used
+checkout=$work/checkout
 
 unmount() {
   local path
@@ -19,6 +20,8 @@ unmount() {
   done
 }
 trap unmount EXIT
+unmount # what a killed run left
+own_folder "$work"
 
 clone() {
   rm -rf --one-file-system "$checkout"

@@ -104,6 +104,18 @@ class GpuCheck(unittest.TestCase):
         self.seconds = time.monotonic() - begun
         return process.returncode, text
 
+    def test_it_writes_over_nothing_but_a_former_ones(self):
+        self.out.mkdir()
+        own = self.out / "bench.json"
+        own.write_text("measured by somebody")
+        code, text = self.check({"tests": GOOD}, "--short")
+        self.assertEqual(code, 2, text)
+        self.assertIn("bench.json is there, and no former gpu-check has left it", text)
+        self.assertEqual(own.read_text(), "measured by somebody")
+        own.unlink()
+        for _ in range(2):
+            self.assertNotEqual(self.check({"tests": GOOD}, "--short")[0], 2)
+
     def report(self):
         return json.loads((self.out / "gpu-check.json").read_text(encoding="utf-8"))
 

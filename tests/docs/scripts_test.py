@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """scripts/completion.bash completes what the programs know, no script takes what it does not know, scripts/install-deps does
-without what it can, and the patches of scripts/mutate fit the code.
+without what it can, scripts remove what they made and nothing else, and the patches of scripts/mutate fit the code.
 
 RINGTRAIN_BIN names the folder of the programs."""
+import importlib.util
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -112,6 +115,96 @@ class InstallDeps(unittest.TestCase):
     def test_what_is_needed_must_be_had(self):
         result, _ = self.install(["libbenchmark-dev"], refused=["libbenchmark-dev"])
         self.assertNotEqual(result.returncode, 0)
+
+
+class Removals(unittest.TestCase):
+    """Scripts of a checkout whose programs are all stand-ins."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.checkout = pathlib.Path(temporary.name)
+        shutil.copytree(ROOT / "scripts", self.checkout / "scripts")
+        for folder in ("configs", "framework", "bench"):
+            (self.checkout / folder).symlink_to(ROOT / folder)
+
+    def stand_ins(self, folder, names, body=None):
+        (self.checkout / folder).mkdir(parents=True)
+        for name in names:
+            path = self.checkout / folder / name
+            if body is None:
+                shutil.copy("/bin/true", path)
+            else:
+                path.write_text(f"#!/bin/bash\n{body}\n")
+                path.chmod(0o755)
+
+    def run_script(self, command):
+        return bash(f"cd {self.checkout} && timeout 120 scripts/{command}", RINGTRAIN_PREBUILT="1")
+
+    def expect_refused(self, command, kept, sentence):
+        before = kept.read_text()
+        result = self.run_script(command)
+        self.assertNotEqual(result.returncode, 0, result.stdout)
+        self.assertTrue(kept.exists(), f"{command} removed {kept}: {result.stdout}")
+        self.assertEqual(kept.read_text(), before)
+        self.assertIn(sentence, result.stdout)
+
+    def test_a_bundle_replaces_a_former_one_and_nothing_else(self):
+        programs = ["train", "evaluate", "prepare", "compare_dumps", "plan", "report", "gpu_tests", "gpu_tests_bounded",
+                    "gpu_bench"]
+        self.stand_ins("build/bundle/bin", programs)
+        bundle = self.checkout / "bundle"
+        for _ in range(2):  # made, and made again in its place
+            result = self.run_script("bundle bundle")
+            self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertEqual(bash(f"{bundle}/run --libraries").returncode, 7)  # unpacks its programs
+        self.assertEqual(self.run_script("bundle bundle").returncode, 0)
+        results = bundle / "bench.json"
+        results.write_text("what gpu-check measured")
+        self.expect_refused("bundle bundle", results, "holds ./bench.json, which scripts/bundle did not make")
+        own = self.checkout / "own"
+        own.mkdir()
+        (own / "needs").write_text("a user's list")
+        self.expect_refused("bundle own", own / "needs", "own holds what scripts/bundle did not make")
+        (self.checkout / "link").symlink_to(own)
+        self.expect_refused("bundle link", own / "needs", "link is no folder")
+
+    def test_runs_of_ones_own_are_no_former_demonstration(self):
+        self.stand_ins("build/release/bin", ["train", "evaluate", "prepare"])
+        for script in ("quickstart", "recall"):
+            own = self.checkout / "runs" / script / "config.yaml"
+            own.parent.mkdir(parents=True)
+            own.write_text("a run of mine")
+            self.expect_refused(script, own, f"runs/{script} holds what scripts/{script} did not make")
+
+    def test_fuzzing_leaves_other_fuzzers_alone(self):
+        names = ["config", "token_file", "manifest", "safetensors", "gguf", "hugging_face_config", "tokenizer",
+                 "json_lines"]
+        log = self.checkout / "log"
+        self.stand_ins("build/fuzz/bin", [f"fuzz_{name}" for name in names],
+                       f'touch "$RINGTRAIN_FUZZ_FOLDER/input" && echo "$RINGTRAIN_FUZZ_FOLDER" >>{log}')
+        with tempfile.TemporaryDirectory(prefix="ringtrain-fuzz-", dir="/dev/shm") as older, \
+                tempfile.TemporaryDirectory(prefix="ringtrain-fuzz.", dir="/dev/shm") as other:
+            result = self.run_script("fuzz 1 1")
+            self.assertTrue(pathlib.Path(older).exists() and pathlib.Path(other).exists(), result.stdout)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        folders = log.read_text().splitlines()
+        self.assertEqual((len(folders), len(set(folders))), (len(names), 1))
+        self.assertFalse(pathlib.Path(folders[0]).exists())
+
+
+class FetchedModel(unittest.TestCase):
+    def test_its_whole_hash_counts(self):
+        specification = importlib.util.spec_from_file_location("make_smollm2", ROOT / "tests/models/make_smollm2.py")
+        module = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(module)
+        nearly = mock.Mock()
+        nearly.return_value.hexdigest.return_value = "b179c952" + 56 * "0"  # the first 32 bits of the right one
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "model.gguf").write_bytes(b"another model")
+            with mock.patch.object(module.hashlib, "sha256", nearly), self.assertRaises(SystemExit) as ended:
+                module.fetch_gguf(folder)
+        self.assertIn("it is another model, or damaged", str(ended.exception))
 
 
 class Mutations(unittest.TestCase):

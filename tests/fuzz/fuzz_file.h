@@ -14,9 +14,10 @@
 
 namespace ringtrain::fuzz {
 
-/// Return a folder in memory that goes with the process, or nearly so.
+/// Returns a folder in memory: the one that scripts/fuzz made for its run, and removes, else a new one.
 inline const std::string& folder() {
   static const std::string path = [] {
+    if (const char* given = std::getenv("RINGTRAIN_FUZZ_FOLDER")) return std::string(given);
     std::string name = "/dev/shm/ringtrain-fuzz-XXXXXX";
     if (!::mkdtemp(name.data())) std::abort();
     return name;

