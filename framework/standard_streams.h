@@ -15,6 +15,13 @@ void claim_standard_streams();
 /// never ends a run.
 void write_message(std::FILE* file, std::string_view text);
 
+/// Throws Error(usage) if nothing can be written to stdout, as far as that shows before anything is: it was closed, or
+/// its reader is gone.
+void require_results();
+
+/// Writes text to stdout and flushes it. Throws Error(usage) if it could not be written.
+void write_results(std::string_view text);
+
 /// Brings to stdout what has been printed there. Throws Error(usage) if any of it could not be written.
 void flush_results();
 

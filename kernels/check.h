@@ -13,6 +13,18 @@ inline void check_tensor(const ConstTensorView& x, const Shape& shape, DType dty
   ensure(x.shape == shape && x.dtype == dtype, what, place);
 }
 
+/// Holds every id of a table of `rows` rows against it, before anything is read or added there. ids: int32, on the
+/// host; each from `lowest` to rows - 1. The pass over them costs nothing beside the rows that they name.
+inline void check_ids(const ConstTensorView& ids, std::int64_t rows, const char* what, std::int32_t lowest = 0,
+                      std::source_location place = std::source_location::current()) {
+  ensure(rows <= INT32_MAX, "rows of a table are numbered by int32", place);
+  const auto* const id = ids.as<std::int32_t>();
+  const auto first = static_cast<std::uint32_t>(lowest), count = static_cast<std::uint32_t>(rows) - first;
+  bool all = true;
+  for (std::int64_t t = 0; t < ids.numel(); ++t) all &= static_cast<std::uint32_t>(id[t]) - first < count;
+  ensure(all, what, place);
+}
+
 /// For kernels that see their tensors flat.
 inline void check_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what,
                        std::source_location place = std::source_location::current()) {

@@ -63,6 +63,7 @@ void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& n
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::cross_entropy(stream, logits, nll, labels, weights, denominator, gradient);
   }
+  check_ids(labels, V, "cross_entropy labels are -1 or a column", /*lowest=*/-1);
   dispatch_float(logits.dtype, [&]<class R>() {
     R* const data = logits.as<R>();
     double* const nll_data = nll.as<double>();

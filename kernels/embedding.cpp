@@ -28,6 +28,7 @@ void embedding_forward(Stream& stream, const TensorView& y, const ConstTensorVie
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::embedding_forward(stream, y, ids, table, accumulate);
   }
+  check_ids(ids, table.dim(0), "embedding ids are rows of the table");
   dispatch_float(table.dtype, [&]<class T>() {
     T* const y_data = y.as<T>();
     const T* const table_data = table.as<T>();
@@ -52,6 +53,7 @@ void embedding_backward(Stream& stream, const TensorView& dtable, const ConstTen
   if constexpr (built_with_cuda) {
     if (stream.on_cuda()) return cuda::embedding_backward(stream, dtable, ids, dy);
   }
+  check_ids(ids, dtable.dim(0), "embedding ids are rows of the table");
   dispatch_float(dtable.dtype, [&]<class T>() {
     T* const dtable_data = dtable.as<T>();
     const T* const dy_data = dy.as<T>();
