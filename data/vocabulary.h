@@ -12,8 +12,8 @@ namespace ringtrain {
 
 class Vocabulary {
  public:
-  /// size: the rows of the token table.
-  explicit Vocabulary(std::int64_t size) : size_(size) {}
+  /// size: the rows of the token table, which int32 can number.
+  explicit Vocabulary(std::int64_t size);
 
   bool has(std::int64_t id) const { return id >= 0 && id < size_; }
   /// Returns a sentence on an id that is no token. where: what gave it: a flag, or a file and its key.

@@ -1,6 +1,7 @@
 // Folders and files that do not hold the model that they should: one sentence each, with the tensor's name.
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -186,6 +187,17 @@ TEST_F(ModelFaults, AnIdOfAGgufFileThatIsNoTokenNeverComesToTheModel) {
     metadata.write_into(model, at("bad.gguf"));
     expect_refused_begin("bad.gguf", id, "bad.gguf: tokenizer.ggml.bos_token_id", folder);
   }
+}
+
+TEST_F(ModelFaults, AGgufFilesTokenTableIsAVocabulary) {
+  std::string file = content_of(source_folder() + "/tests/models/folders/gguf/model.gguf");
+  const std::string name = "token_embd.weight";
+  const std::size_t rows = file.find(name) + name.size() + sizeof(std::uint32_t) + sizeof(std::uint64_t);
+  const std::uint64_t one = 1;
+  std::memcpy(file.data() + rows, &one, sizeof one);
+  std::ofstream(at("one.gguf"), std::ios::binary) << file;
+  const std::string sentence = error_of(ExitCode::checkpoint, [&] { open_model(at("one.gguf")); });
+  EXPECT_NE(sentence.find("token_embd.weight has 1 rows, but a vocabulary has 2 to"), std::string::npos) << sentence;
 }
 
 TEST_F(ModelFaults, WhatIsNoModelIsSaid) {
