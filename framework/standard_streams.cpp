@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <stdio_ext.h>
 #include <unistd.h>
 
@@ -94,14 +95,33 @@ void write_control(std::FILE* file, std::string_view text) {
   std::clearerr(file);
 }
 
+namespace {
+
+/// error: of the system; 0: not known any more.
+[[noreturn]] void refuse_results(int error) {
+  ::__fpurge(stdout);  // what could not be written is not tried again
+  fail(ExitCode::usage, "cannot write the output to stdout: {}",
+       error ? std::generic_category().message(error) : "an earlier write failed");
+}
+
+}  // namespace
+
+void require_results() {
+  if (::write(STDOUT_FILENO, "", 0) < 0) refuse_results(errno);
+  pollfd reader{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  if (::poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR) != 0) refuse_results(EPIPE);
+}
+
+void write_results(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) < text.size()) refuse_results(errno);
+  flush_results();
+}
+
 void flush_results() {
   const int failed_before = std::ferror(stdout);
   errno = 0;
-  if (std::fflush(stdout) == 0 && !failed_before) return;
-  const int error = errno;
-  ::__fpurge(stdout);
-  fail(ExitCode::usage, "cannot write the output to stdout: {}",
-       error ? std::generic_category().message(error) : "an earlier write failed");
+  if (std::fflush(stdout) != 0 || failed_before) refuse_results(errno);
 }
 
 }  // namespace ringtrain

@@ -25,6 +25,12 @@ void write_control(std::FILE* file, std::string_view text);
 
 /// Prints visible(text) to stdout, as a part of what the program was started for.
 void print_result(std::string_view text);
+
+/// Throws Error(usage) if nothing can be written to stdout, as far as that shows before anything is: it was closed, or
+/// its reader is gone.
+void require_results();
+/// Writes text to stdout as it is, a model's own words, and flushes it. Throws Error(usage) if it could not be written.
+void write_results(std::string_view text);
 /// Brings to stdout what has been printed there. Throws Error(usage) if any of it could not be written.
 void flush_results();
 

@@ -1,6 +1,9 @@
 // The checks that open every kernel: the shapes and dtypes of its tensors. A tensor that does not fit is our own fault.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "framework/const_tensor_view.h"
 #include "framework/error.h"
 #include "framework/stream.h"
@@ -11,6 +14,19 @@ namespace ringtrain {
 inline void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
                          std::source_location place = std::source_location::current()) {
   ensure(x.shape == shape && x.dtype == dtype, what, place);
+}
+
+/// Holds every id of a table of `rows` rows against it, before anything is read or added there. ids: int32, on the
+/// host; each from `lowest` to rows - 1. The pass over them costs nothing beside the rows that they name.
+inline void check_ids(const ConstTensorView& ids, std::int64_t rows, const char* what, std::int32_t lowest = 0,
+                      std::source_location place = std::source_location::current()) {
+  ensure(rows <= INT32_MAX, "rows of a table are numbered by int32", place);
+  const auto* const id = ids.as<std::int32_t>();
+  const std::int64_t tokens = ids.numel();
+  const auto first = static_cast<std::uint32_t>(lowest), count = static_cast<std::uint32_t>(rows) - first;
+  std::uint32_t largest = 0;  // of the distances to the lowest: what lies below it is far above all
+  for (std::int64_t t = 0; t < tokens; ++t) largest = std::max(largest, static_cast<std::uint32_t>(id[t]) - first);
+  ensure(tokens == 0 || largest < count, what, place);
 }
 
 /// For kernels that see their tensors flat.

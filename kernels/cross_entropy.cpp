@@ -61,6 +61,7 @@ void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& n
   check_tensor(labels, {n}, DType::int32, "cross_entropy labels are int32 [n]");
   check_tensor(weights, {n}, accumulator(logits.dtype), "cross_entropy weights are [n] of the logits' accumulator");
   if (stream.on_cuda()) return cuda::cross_entropy(stream, logits, nll, labels, weights, denominator, gradient);
+  check_ids(labels, V, "cross_entropy labels are -1 or a column", /*lowest=*/-1);
   dispatch_float(logits.dtype, [&]<class R>() {
     R* const data = logits.as<R>();
     double* const nll_data = nll.as<double>();

@@ -9,8 +9,8 @@ namespace ringtrain {
 
 /// nll[n] (float64) = logsumexp(logits[n]) - logits[n][label]; 0 where the label is -1.
 /// If gradient: logits[n, V] becomes (softmax(logits) - onehot(label)) * weights[n] / denominator, 0 where the label is
-/// -1 (also when its weight is not 0) and where the weight is 0. labels: int32 [n], -1 or in [0, V); weights: the
-/// accumulator of logits' dtype.
+/// -1 (also when its weight is not 0) and where the weight is 0. labels: int32 [n], -1 or in [0, V), on the CPU
+/// else an Error(internal), on a GPU as DeviceBatch has seen to; weights: the accumulator of logits' dtype.
 void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const ConstTensorView& labels,
                    const ConstTensorView& weights, double denominator, bool gradient);
 

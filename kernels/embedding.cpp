@@ -26,6 +26,7 @@ void embedding_forward(Stream& stream, const TensorView& y, const ConstTensorVie
   check_call(y, ids, table, y.dtype);
   const std::int64_t C = table.dim(1);
   if (stream.on_cuda()) return cuda::embedding_forward(stream, y, ids, table, accumulate);
+  check_ids(ids, table.dim(0), "embedding ids are rows of the table");
   dispatch_float(table.dtype, [&]<class T>() {
     T* const y_data = y.as<T>();
     const T* const table_data = table.as<T>();
@@ -48,6 +49,7 @@ void embedding_backward(Stream& stream, const TensorView& dtable, const ConstTen
   const std::int64_t C = dtable.dim(1), tokens = ids.numel();
   constexpr std::int64_t columns = 64;
   if (stream.on_cuda()) return cuda::embedding_backward(stream, dtable, ids, dy);
+  check_ids(ids, dtable.dim(0), "embedding ids are rows of the table");
   dispatch_float(dtable.dtype, [&]<class T>() {
     T* const dtable_data = dtable.as<T>();
     const T* const dy_data = dy.as<T>();

@@ -1,5 +1,6 @@
-// Table look-up by token or position. ids: int32 [T], each in [0, rows) (the loader guarantees it); table, dtable:
-// [rows, C]; y, dy: [T, C]. One dtype, but dtable is of its accumulator.
+// Table look-up by token or position. ids: int32 [T], each in [0, rows); table, dtable: [rows, C]; y, dy: [T, C]. One
+// dtype, but dtable is of its accumulator. On the CPU an id outside is an Error(internal) before anything is touched.
+// On a GPU nothing looks at ids: DeviceBatch has held them against the table on the host.
 #pragma once
 
 #include "framework/const_tensor_view.h"

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "framework/dump/tensor_dump.h"
+#include "kernels/check.h"
 #include "kernels/elementwise.h"
 
 namespace ringtrain {
@@ -27,7 +28,9 @@ std::int64_t sequence_length(const Batch& batch) {
 }  // namespace
 
 DeviceBatch::DeviceBatch(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens)
-    : head_dim_(spec.head_dim) {
+    : head_dim_(spec.head_dim),
+      vocab_size_(spec.vocab_size),
+      table_positions_(spec.positions == Positions::learned ? spec.max_position_embeddings : 0) {
   const auto make = [&](const char* name, DType dtype) {
     return allocator.make(Tag::activations, name, dtype, {tokens});
   };
@@ -47,6 +50,9 @@ DeviceBatch::DeviceBatch(Allocator& allocator, const ModelSpec& spec, const Exec
 
 void DeviceBatch::load(Stream& stream, const Batch& batch) {
   ensure(!batch.has_documents || !documents_.empty(), "a batch with documents needs ExecutionShape::documents");
+  check_ids(batch.tokens(), vocab_size_, "a batch has tokens of the model");
+  check_ids(batch.labels(), vocab_size_, "a batch has labels of the model, or -1", /*lowest=*/-1);
+  if (table_positions_ > 0) check_ids(batch.positions(), table_positions_, "a batch has positions of the model");
   host_ = &batch;
   B_ = batch.B;
   T_ = batch.T;

@@ -17,7 +17,8 @@ class DeviceBatch {
   /// tokens: the most B * T of any micro-batch.
   DeviceBatch(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens);
 
-  /// Copies batch, which must live as long as this content is used.
+  /// Copies batch, which must live as long as this content is used. Every id in it is a row of its table: else
+  /// Error(internal) before anything is copied, whatever the device. No id comes to a kernel on another way.
   void load(Stream& stream, const Batch& batch);
   /// Returns when the last batch was copied, so that it may be filled anew.
   void wait_for_copies() const { copied_.wait(); }
@@ -38,7 +39,8 @@ class DeviceBatch {
   AttentionTokens token_positions() const { return {host_->segments, documents()}; }
 
  private:
-  std::int64_t head_dim_;
+  std::int64_t head_dim_, vocab_size_;
+  std::int64_t table_positions_;                    // rows of the table of positions; 0: there is none
   RopeFrequencies frequencies_, long_frequencies_;  // the second for sequences of more than short_length_ tokens
   std::int64_t short_length_ = 0;
   Tensor tokens_, labels_, positions_, documents_, weights_, rope_table_;

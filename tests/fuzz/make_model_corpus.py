@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/fuzz/corpus/safetensors and tests/fuzz/corpus/gguf: small files, put together byte by byte."""
+"""Writes tests/fuzz/corpus/safetensors, gguf and generate: small files, put together byte by byte, and models of
+tests/models/folders."""
+import json
 import pathlib
 import struct
 
 CORPUS = pathlib.Path(__file__).parent / "corpus"
+FOLDERS = pathlib.Path(__file__).parent.parent / "models" / "folders"
 
 
 def safetensors(name, header, data):
@@ -12,7 +15,7 @@ def safetensors(name, header, data):
 
 
 def text(value):
-    return struct.pack("<Q", len(value)) + value.encode()
+    return struct.pack("<Q", len(value.encode())) + value.encode()
 
 
 safetensors("two", '{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},'
@@ -27,3 +30,90 @@ gguf += text("general.alignment") + struct.pack("<II", 4, 32)
 gguf += text("list") + struct.pack("<IIQ", 9, 8, 2) + text("x") + text("yz")
 gguf += text("a") + struct.pack("<IQQIQ", 2, 32, 2, 3, 0) + text("b") + struct.pack("<IQIQ", 1, 5, 0, 64)
 (CORPUS / "gguf" / "two").write_bytes(gguf + bytes(-len(gguf) % 32) + bytes(64 + 20))
+
+
+# Whole models. The smallest ones, so that what is changed is rarely a weight: 6 tokens, 1 layer, 2 heads of 2 elements.
+V, C, F, P = 6, 4, 8, 16
+
+
+def values(count):
+    """Returns some weights, as float32."""
+    return struct.pack(f"<{count}f", *(((7 * i) % 13 - 6) / 8 for i in range(count)))
+
+
+def elements(shape):
+    return shape[0] * (shape[1] if len(shape) > 1 else 1)
+
+
+def folder(name, config, tensors):
+    header, data = {}, b""
+    for key, shape in tensors.items():
+        start = len(data)
+        data += values(elements(shape))
+        header[key] = {"dtype": "F32", "shape": shape, "data_offsets": [start, len(data)]}
+    head = json.dumps(header, separators=(",", ":")).encode()
+    model = struct.pack("<Q", len(head)) + head + data
+    (CORPUS / "generate" / name).write_bytes(json.dumps(config).encode() + b"\0" + model)
+
+
+def packed(name, begin):
+    """Puts a folder of the tests into an input."""
+    source = FOLDERS / name
+    config = json.loads((source / "config.json").read_text())
+    config["bos_token_id"] = begin
+    model = (source / "model.safetensors").read_bytes()
+    (CORPUS / "generate" / name).write_bytes(json.dumps(config).encode() + b"\0" + model)
+
+
+llama = {"model_type": "llama", "vocab_size": V, "hidden_size": C, "intermediate_size": F, "num_hidden_layers": 1,
+         "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": P, "bos_token_id": 1,
+         "eos_token_id": [2, 3]}
+layer = {"input_layernorm": [C], "self_attn.q_proj": [C, C], "self_attn.k_proj": [2, C], "self_attn.v_proj": [2, C],
+         "self_attn.o_proj": [C, C], "post_attention_layernorm": [C], "mlp.gate_proj": [F, C], "mlp.up_proj": [F, C],
+         "mlp.down_proj": [C, F]}
+ends = {"model.embed_tokens.weight": [V, C], "model.norm.weight": [C], "lm_head.weight": [V, C]}
+folder("tiny_llama", llama, ends | {f"model.layers.0.{key}.weight": shape for key, shape in layer.items()})
+gpt2 = {"model_type": "gpt2", "vocab_size": V, "n_embd": C, "n_layer": 1, "n_head": 2, "n_positions": P,
+        "bos_token_id": 1, "eos_token_id": 2}
+layer = {"ln_1.weight": [C], "ln_1.bias": [C], "attn.c_attn.weight": [C, 3 * C], "attn.c_attn.bias": [3 * C],
+         "attn.c_proj.weight": [C, C], "attn.c_proj.bias": [C], "ln_2.weight": [C], "ln_2.bias": [C],
+         "mlp.c_fc.weight": [C, 4 * C], "mlp.c_fc.bias": [4 * C], "mlp.c_proj.weight": [4 * C, C],
+         "mlp.c_proj.bias": [C]}
+ends = {"wte.weight": [V, C], "wpe.weight": [P, C], "ln_f.weight": [C], "ln_f.bias": [C]}
+folder("tiny_gpt2", gpt2, {f"transformer.{key}": shape for key, shape in ends.items()}
+       | {f"transformer.h.0.{key}": shape for key, shape in layer.items()})
+packed("llama_tied", 1)
+packed("qwen2", 0)
+
+tokens = ["<unk>", "<s>", "</s>", "\u2581", "a", "\u2581a"]
+entries = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": P,
+           "llama.embedding_length": C, "llama.feed_forward_length": F, "llama.attention.head_count": 2,
+           "llama.attention.head_count_kv": 1, "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens,
+           "tokenizer.ggml.scores": [0.0, 0.0, 0.0, -1.0, -2.0, -3.0], "tokenizer.ggml.token_type": [2, 3, 3, 1, 1, 1],
+           "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2}
+
+
+def encoded(value):
+    if isinstance(value, str):
+        return struct.pack("<I", 8) + text(value)
+    if isinstance(value, list) and isinstance(value[0], str):
+        return struct.pack("<IIQ", 9, 8, len(value)) + b"".join(text(item) for item in value)
+    if isinstance(value, list):
+        kind, form = (6, "f") if isinstance(value[0], float) else (5, "i")
+        return struct.pack(f"<IIQ{len(value)}{form}", 9, kind, len(value), *value)
+    return struct.pack("<II", 4, value)
+
+
+layer = {"attn_norm": [C], "attn_q": [C, C], "attn_k": [2, C], "attn_v": [2, C], "attn_output": [C, C], "ffn_norm": [C],
+         "ffn_gate": [F, C], "ffn_up": [F, C], "ffn_down": [C, F]}
+tensors = {"token_embd.weight": [V, C], "output_norm.weight": [C], "output.weight": [V, C]}
+tensors |= {f"blk.0.{key}.weight": shape for key, shape in layer.items()}
+gguf = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries))
+for key, value in entries.items():
+    gguf += text(key) + encoded(value)
+data = b""
+for key, shape in tensors.items():
+    data += bytes(-len(data) % 32)
+    gguf += text(key) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), 0, len(data))
+    data += values(elements(shape))
+(CORPUS / "generate" / "tiny_gguf").write_bytes(gguf + bytes(-len(gguf) % 32) + data)

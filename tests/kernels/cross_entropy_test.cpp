@@ -2,8 +2,10 @@
 // count, logits of any size, a large vocabulary, and NaN that must not be hidden.
 #include "kernels/cross_entropy.h"
 
+#include <cstdint>
 #include <string>
 
+#include "tests/support/error_of.h"
 #include "tests/support/kernel_harness.h"
 
 namespace ringtrain {
@@ -46,6 +48,17 @@ template <class R>
 class CrossEntropyTest : public ::testing::Test {};
 using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(CrossEntropyTest, Types);
+
+TYPED_TEST(CrossEntropyTest, ALabelThatIsNoColumnIsAnErrorBeforeAnythingIsTouched) {
+  CpuStream stream;
+  for (const std::int32_t bad : {7, -2, INT32_MAX, INT32_MIN}) {
+    Rows<TypeParam> rows(4, 7);
+    rows.labels.back() = bad;
+    const auto before = rows.logits;
+    error_of(ExitCode::internal, [&] { rows.run(stream, 1, true); });
+    EXPECT_EQ(rows.logits, before);
+  }
+}
 
 TYPED_TEST(CrossEntropyTest, AgreesWithLogSoftmax) {
   using R = TypeParam;

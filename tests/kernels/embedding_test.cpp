@@ -2,6 +2,9 @@
 // do not depend on threads.
 #include "kernels/embedding.h"
 
+#include <cstdint>
+
+#include "tests/support/error_of.h"
 #include "tests/support/kernel_harness.h"
 
 namespace ringtrain {
@@ -52,6 +55,25 @@ TYPED_TEST(EmbeddingTest, BitsDoNotDependOnThreads) {
     embedding_backward(stream, view_of(dtable, {rows, C}), view_of(ids), view_of(dy, {T, C}));
     return dtable;
   });
+}
+
+TYPED_TEST(EmbeddingTest, AnIdOutsideTheTableIsAnErrorBeforeAnythingIsTouched) {
+  using R = TypeParam;
+  CpuStream stream;
+  const std::int64_t rows = 5, C = 3;
+  for (const std::int32_t bad : {5, -1, INT32_MAX, INT32_MIN}) {
+    const std::vector<std::int32_t> ids{0, 4, bad};
+    const auto table = random_vector<R>(rows * C, 1), y0 = random_vector<R>(3 * C, 2);
+    auto y = y0, dtable = table;
+    error_of(ExitCode::internal, [&] {
+      embedding_forward(stream, view_of(y, {3, C}), view_of(ids), view_of(table, {rows, C}), false);
+    });
+    error_of(ExitCode::internal, [&] {
+      embedding_backward(stream, view_of(dtable, {rows, C}), view_of(ids), view_of(y0, {3, C}));
+    });
+    EXPECT_EQ(y, y0);
+    EXPECT_EQ(dtable, table);
+  }
 }
 
 }  // namespace

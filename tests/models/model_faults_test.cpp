@@ -1,5 +1,7 @@
 // Folders and files that do not hold the model that they should: one sentence each, with the tensor's name.
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -9,7 +11,9 @@
 #include "framework/storage/safetensors.h"
 #include "framework/storage/safetensors_writer.h"
 #include "layers/model_parameters.h"
+#include "tests/support/gguf_metadata.h"
 #include "tests/support/paths.h"
+#include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/models/export_model.h"
 #include "train/models/model_source.h"
@@ -118,6 +122,82 @@ TEST_F(ModelFaults, AValueThatADtypeCannotHoldIsNamedAndNothingIsLeft) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     EXPECT_EQ(entry.path().filename().string().find("out"), std::string::npos) << entry.path();
   }
+}
+
+/// Ids outside a vocabulary of 48, such as they stand in files: beside it, far away, and equal to one of its own in 32
+/// bits.
+constexpr std::int64_t foreign_ids[] = {48,        49,         257,        300,
+                                        -1,        -1'000'000, INT32_MAX,  std::int64_t{INT32_MAX} + 1,
+                                        INT64_MAX, INT64_MIN,  4294967301, 4294967296};
+
+void expect_refused_begin(const std::string& model, std::int64_t id, const std::string& key, const std::string& in) {
+  const ChildResult result = run_child("generate",
+                                       {"--checkpoint", model, "--tokens", "1,2,3", "--begin-token", "--max-new-tokens",
+                                        "5", "--repetition-penalty", "1.2"},
+                                       in);
+  EXPECT_EQ(result.code, 2) << id << "\n" << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err, fmt::format("generate: --begin-token: {}: {} is no token of this model, whose vocabulary has "
+                                    "the ids 0 to 47; leave the flag out\n",
+                                    key, id));
+}
+
+TEST_F(ModelFaults, AnIdOfAFolderThatIsNoTokenNeverComesToTheModel) {
+  const std::string model = copy_of("llama", [](Tensors&) {});
+  const auto with = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json config = nlohmann::json::parse(content_of(model + "/config.json"));
+    config[key] = value;
+    std::ofstream(model + "/config.json") << config;
+  };
+  for (const std::int64_t id : foreign_ids) {
+    with("bos_token_id", id);
+    expect_refused_begin("model", id, "model/config.json: bos_token_id", folder);
+  }
+  for (const nlohmann::json& id : {nlohmann::json(1.0), nlohmann::json(1e300), nlohmann::json("5"),
+                                   nlohmann::json(true), nlohmann::json(UINT64_MAX)}) {
+    with("bos_token_id", id);
+    EXPECT_NE(error_of(ExitCode::checkpoint, [&] { open_model(model); }).find("bos_token_id"), std::string::npos) << id;
+  }
+  // Without the flag nothing needs it; what ends a text is told, and never cut to 32 bits.
+  with("bos_token_id", 300);
+  with("eos_token_id", {4294967301, 47, -1});
+  const ModelSource source = open_model(model);
+  EXPECT_EQ(source.begin_token, std::nullopt);
+  EXPECT_EQ(source.end_tokens, std::vector<std::int32_t>{47});
+  EXPECT_EQ(source.no_end_tokens.size(), 2U);
+  const ChildResult result =
+      run_child("generate", {"--checkpoint", "model", "--tokens", "1,2,3", "--max-new-tokens", "3"}, folder);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("model/config.json: eos_token_id: 4294967301 is no token of this model"), std::string::npos)
+      << result.err;
+  // An export hands on tokens alone, and says so.
+  const ChildResult exported = run_child("export", {"--checkpoint", "model", "--output", "out"}, folder);
+  EXPECT_EQ(exported.code, 0) << exported.err;
+  const auto written = nlohmann::json::parse(content_of(at("out/config.json")));
+  EXPECT_EQ(written["bos_token_id"], nullptr);
+  EXPECT_EQ(written["eos_token_id"], 47);
+  EXPECT_NE(exported.err.find("bos_token_id: 300 is no token of this model"), std::string::npos) << exported.err;
+}
+
+TEST_F(ModelFaults, AnIdOfAGgufFileThatIsNoTokenNeverComesToTheModel) {
+  const std::string model = source_folder() + "/tests/models/folders/gguf/model.gguf";
+  for (const std::int64_t id : foreign_ids) {
+    GgufMetadata metadata;
+    metadata.put_number("tokenizer.ggml.bos_token_id", id);
+    metadata.write_into(model, at("bad.gguf"));
+    expect_refused_begin("bad.gguf", id, "bad.gguf: tokenizer.ggml.bos_token_id", folder);
+  }
+}
+
+TEST_F(ModelFaults, AGgufFilesTokenTableIsAVocabulary) {
+  std::string file = content_of(source_folder() + "/tests/models/folders/gguf/model.gguf");
+  const std::string name = "token_embd.weight";
+  const std::size_t rows = file.find(name) + name.size() + sizeof(std::uint32_t) + sizeof(std::uint64_t);
+  const std::uint64_t one = 1;
+  std::memcpy(file.data() + rows, &one, sizeof one);
+  std::ofstream(at("one.gguf"), std::ios::binary) << file;
+  const std::string sentence = error_of(ExitCode::checkpoint, [&] { open_model(at("one.gguf")); });
+  EXPECT_NE(sentence.find("token_embd.weight has 1 rows, but a vocabulary has 2 to"), std::string::npos) << sentence;
 }
 
 TEST_F(ModelFaults, WhatIsNoModelIsSaid) {

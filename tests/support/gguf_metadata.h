@@ -17,6 +17,7 @@ class GgufMetadata {
  public:
   void put(const std::string& key, const std::string& value) { values_[key] = bytes_of(8U) + text(value); }
   void put(const std::string& key, std::uint32_t value) { values_[key] = bytes_of(4U) + bytes_of(value); }
+  void put_number(const std::string& key, std::int64_t value) { values_[key] = bytes_of(11U) + bytes_of(value); }
   void put_truth(const std::string& key, bool value) { values_[key] = bytes_of(7U) + bytes_of(value); }
   void put(const std::string& key, const std::vector<std::string>& list) {
     values_[key] = bytes_of(9U) + bytes_of(8U) + bytes_of(std::uint64_t{list.size()});

@@ -8,6 +8,7 @@
 
 #include "data/token_file.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/vocabulary.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hash.h"
@@ -49,35 +50,59 @@ std::unique_ptr<Tokenizer> tokenizer_of(const GenerationOptions& options, const 
   return tokenizer;
 }
 
-/// Return the prompt's tokens. tokenizer: null where they are given as ids.
+/// Returns the bytes that no prompt may exceed: a few times the longest tokens that the context holds, since text may
+/// shrink on its way to tokens (NFC, spaces that a token swallows), and at least what any terminal or editor sends.
+std::int64_t most_prompt_bytes(const Tokenizer& tokenizer, std::int64_t context) {
+  constexpr std::int64_t least = std::int64_t{1} << 20, most = std::int64_t{256} << 20;
+  std::size_t longest = 4;  // a character without a token of its own
+  for (std::int32_t token = 0; token < tokenizer.vocab_size(); ++token) {
+    longest = std::max(longest, tokenizer.token_text(token).size());
+  }
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(static_cast<std::int64_t>(4 * longest), context, &bytes)) return most;
+  return std::clamp(bytes, least, most);
+}
+
+/// Returns the prompt's tokens. tokenizer: null where they are given as ids.
 std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const ModelSource& source,
-                                    const Tokenizer* tokenizer) {
+                                    const Tokenizer* tokenizer, std::int64_t context) {
+  const Vocabulary vocabulary(source.model.vocab_size);
   std::vector<std::int32_t> prompt;
-  for (const std::int64_t token : options.tokens) {
-    if (token < 0 || token >= source.model.vocab_size) {
-      fail(ExitCode::usage, "--tokens: {} is no token of this model, whose vocabulary has the ids 0 to {}", token,
-           source.model.vocab_size - 1);
-    }
-    prompt.push_back(static_cast<std::int32_t>(token));
-  }
-  if (tokenizer != nullptr) prompt = tokenizer->encode(options.prompt);
-  if (prompt.empty()) {
-    fail(ExitCode::usage, "the prompt is empty; give at least one character, or one id by --tokens");
-  }
   if (options.begin_token) {
+    if (!source.no_begin_token.empty()) {
+      fail(ExitCode::usage, "--begin-token: {}; leave the flag out", source.no_begin_token);
+    }
     if (!source.begin_token) {
       fail(ExitCode::usage, "--begin-token: {} names no token that begins a text; leave the flag out", source.path);
     }
-    prompt.insert(prompt.begin(), static_cast<std::int32_t>(*source.begin_token));
+    prompt.push_back(*source.begin_token);
+  }
+  const std::size_t before = prompt.size();
+  for (const std::int64_t id : options.tokens) prompt.push_back(vocabulary.token(id, ExitCode::usage, "--tokens"));
+  if (tokenizer != nullptr) {
+    const std::string text =
+        options.read_prompt ? options.read_prompt(most_prompt_bytes(*tokenizer, context)) : options.prompt;
+    for (const std::int32_t id : tokenizer->encode(text)) {
+      prompt.push_back(vocabulary.token(id, ExitCode::usage, "the prompt's tokenizer"));
+    }
+  }
+  if (prompt.size() == before) {
+    fail(ExitCode::usage, "the prompt is empty; give at least one character, or one id by --tokens");
   }
   return prompt;
 }
 
+/// Throws Error(usage) if some ranks would hold no token of a text of at most so many positions, as in training.
+void check_ring(std::int64_t ranks, std::int64_t positions) {
+  if (ranks <= positions) return;
+  fail(ExitCode::usage,
+       "--mesh 1x{}: the text has at most {} positions, so some ranks would hold none; give at most 1x{}", ranks,
+       positions, positions);
+}
+
 /// Return the tokens that end a text: those that the model names, and the tokenizer's.
 std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const Tokenizer* tokenizer) {
-  std::vector<std::int32_t> tokens;
-  tokens.reserve(source.end_tokens.size() + 1);
-  for (const std::int64_t token : source.end_tokens) tokens.push_back(static_cast<std::int32_t>(token));
+  std::vector<std::int32_t> tokens = source.end_tokens;
   if (tokenizer != nullptr) {
     if (const std::optional<std::int32_t> end = tokenizer->end_of_document()) tokens.push_back(*end);
   }
@@ -174,19 +199,23 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   const int threads = threads_per_rank(options.threads_per_rank, static_cast<int>(here.size()));
   require_runnable(std::ssize(here), threads);
   const ModelSource source = open_model(options.checkpoint);
-  const auto tokenizer = tokenizer_of(options, source);
   const Config config = generation_config(source, options);
   const ModelSpec spec = model_spec(config.model);
 
   GenerationSummary summary;
   summary.context = context_of(config);
-  GenerationRequest request{.prompt = prompt_of(options, source, tokenizer.get()), .sampling = options.sampling};
+  for (const std::string& sentence : source.no_end_tokens) summary.remarks.push_back(sentence + ", so it ends no text");
+  check_ring(options.sequence_ranks, summary.context);  // before a prompt is waited for
+  const auto tokenizer = tokenizer_of(options, source);
+  GenerationRequest request{.prompt = prompt_of(options, source, tokenizer.get(), summary.context),
+                            .sampling = options.sampling};
   const std::int64_t prompt = std::ssize(request.prompt), room = summary.context - prompt + 1;
   if (room < 1) {
     fail(ExitCode::usage, "the prompt has {} tokens, but the model's context is {}; shorten the prompt", prompt,
          summary.context);
   }
   request.new_tokens = std::min(options.max_new_tokens, room);
+  check_ring(options.sequence_ranks, prompt + request.new_tokens - 1);
   request.end_tokens = end_tokens_of(source, tokenizer.get());
 
   const RankPurpose purpose{.training = false, .prompt_tokens = prompt, .new_tokens = request.new_tokens};

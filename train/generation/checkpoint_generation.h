@@ -14,10 +14,15 @@
 
 namespace ringtrain {
 
+/// Returns a prompt that is not read yet. most_bytes: no longer one can fit into the model's context, so it is
+/// refused with an Error(usage) as soon as so many have come.
+using PromptReader = std::function<std::string(std::int64_t most_bytes)>;
+
 struct GenerationOptions {
-  std::string checkpoint;  // whatever open_model() takes
-  std::string tokenizer;   // whatever load_tokenizer() takes; "": the model's own; of a run that has none bytes
-  std::string prompt;      // text; or
+  std::string checkpoint;    // whatever open_model() takes
+  std::string tokenizer;     // whatever load_tokenizer() takes; "": the model's own; of a run that has none bytes
+  std::string prompt;        // text; or
+  PromptReader read_prompt;  // text that is asked for once the model is known; or
   std::vector<std::int64_t>
       tokens;                // the prompt's token ids, if not empty: then the new ones are handed on as ids, too
   bool begin_token = false;  // the prompt begins with the token that the model says begins a text
@@ -38,12 +43,14 @@ struct GenerationSummary {
   Ending ending = Ending::max_new_tokens;
   std::int64_t context = 0;               // positions that the model has
   std::int64_t weight_bytes_a_token = 0;  // that a decode step reads on each rank, at most
+  std::vector<std::string> remarks;       // a sentence each on what the model says and cannot hold
 };
 
 /// Given pieces of the new text, or of the list of its ids, in the process of rank 0.
 using Printer = std::function<void(std::string_view text)>;
 
-/// Throws Error: usage (prompt, a token that is none, lengths, ranks, memory), checkpoint, numeric, rank.
+/// Throws Error: usage (prompt, a token that is none, lengths, ranks, memory), checkpoint, numeric, rank, and whatever
+/// print throws: then no rank goes on.
 GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Launcher& launcher, const Printer& print);
 
 /// Return one line on tokens, seconds and rates, and why the text ended.

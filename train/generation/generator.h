@@ -31,7 +31,8 @@ struct GenerationRates {
 using TokenObserver = std::function<bool(std::int32_t token)>;
 
 /// Generates. Collective over state.world, which is one ring: all ranks pass the same request; rank 0's observer is
-/// asked. state: made for generation of this request. Allocates no tensor. Throws Error(numeric).
+/// asked. state: made for generation of this request. Allocates no tensor. Throws Error: numeric; internal, before
+/// anything is computed, if the prompt has an id that is no token of the model.
 GenerationRates generate(RankState& state, const GenerationRequest& request, const TokenObserver& observer);
 
 }  // namespace ringtrain

@@ -40,6 +40,7 @@ TokenSampler::TokenSampler(const SamplingOptions& options, std::int64_t vocab_si
 }
 
 void TokenSampler::add(std::int32_t token) {
+  ensure(token >= 0 && token < std::ssize(scores_), "a token of the vocabulary");
   if (is_there_[static_cast<std::size_t>(token)]) return;
   is_there_[static_cast<std::size_t>(token)] = true;
   there_.push_back(token);

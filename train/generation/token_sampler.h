@@ -27,7 +27,7 @@ class TokenSampler {
  public:
   TokenSampler(const SamplingOptions& options, std::int64_t vocab_size);
 
-  /// Tells of a token that is there: of the prompt, or chosen.
+  /// Tells of a token of the vocabulary that is there: of the prompt, or chosen.
   void add(std::int32_t token);
   /// Return the next token. logits: [V], float32 or float64, on the host. index: which new token it is, from 0. Ties
   /// fall to the lowest id. Throws Error(numeric) if a logit is not finite.

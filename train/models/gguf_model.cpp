@@ -32,6 +32,8 @@ constexpr std::array<std::string_view, 17> known_keys{"block_count",
                                                       "tensor_data_layout",
                                                       "vocab_size"};
 
+constexpr std::int64_t most_tokens = std::int64_t{16} << 20;  // as in a config
+
 /// Reads the keys of one file's architecture.
 class Keys {
  public:
@@ -164,6 +166,10 @@ ModelConfig read_gguf_model(const GgufFile& file) {
     fail(ExitCode::checkpoint, "{}: has no matrix token_embd.weight", file.path());
   }
   model.vocab_size = embedding->shape[0];
+  if (model.vocab_size < 2 || model.vocab_size > most_tokens) {
+    fail(ExitCode::checkpoint, "{}: token_embd.weight has {} rows, but a vocabulary has 2 to {} tokens", file.path(),
+         model.vocab_size, most_tokens);
+  }
   model.tie_word_embeddings = file.tensors().find("output.weight") == nullptr;
   return model;
 }

@@ -14,10 +14,10 @@
 namespace ringtrain {
 
 struct HuggingFaceConfig {
-  ModelConfig model;  // resolved, and one that the layers compute
-  std::optional<std::int64_t> bos_token_id;
-  std::vector<std::int64_t> eos_token_ids;  // a model may end its text in several ways
-  std::vector<std::string> logs;            // what a person should know of it, a sentence each
+  ModelConfig model;                         // resolved, and one that the layers compute
+  std::optional<std::int64_t> bos_token_id;  // any whole number: nothing here knows whether it is a token
+  std::vector<std::int64_t> eos_token_ids;   // the same; a model may end its text in several ways
+  std::vector<std::string> logs;             // what a person should know of it, a sentence each
 };
 
 /// Return whether a folder has a config.json, and so is to be read as a Hugging Face folder.
@@ -36,8 +36,8 @@ const char* hugging_face_class(Architecture architecture);
 struct HuggingFaceConfigExtras {
   std::string dtype = "float32";    // of the tensors beside it: float32, bfloat16, float16, float64
   std::int64_t context_length = 0;  // max_position_embeddings, where the model does not say
-  std::optional<std::int64_t> bos_token_id;
-  std::vector<std::int64_t> eos_token_ids;
+  std::optional<std::int32_t> bos_token_id;
+  std::vector<std::int32_t> eos_token_ids;
 };
 
 /// Return the text of a config.json for a resolved model: rope_parameters (transformers 5) and rope_theta and

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/vocabulary.h"
 #include "framework/error.h"
 #include "framework/storage/gguf.h"
 #include "framework/storage/hash.h"
@@ -40,6 +41,27 @@ std::string identity_of(const StoredTensors& stored) {
   return hash_bytes(text);
 }
 
+/// Sets what begins and ends a text: of the ids that a file names, the tokens of the model. Ids of other vocabularies
+/// are common there (defaults of a class), and hurt only who uses them. where: the file and its keys, to be completed
+/// by "bos" or "eos".
+void set_ends(ModelSource& source, const std::string& where, std::optional<std::int64_t> begin,
+              const std::vector<std::int64_t>& ends) {
+  const Vocabulary vocabulary(source.model.vocab_size);
+  const auto named = [&](const char* role) { return fmt::format("{}{}_token_id", where, role); };
+  if (begin && vocabulary.has(*begin)) {
+    source.begin_token = vocabulary.token(*begin, ExitCode::checkpoint, named("bos"));
+  } else if (begin) {
+    source.no_begin_token = vocabulary.refusal(*begin, named("bos"));
+  }
+  for (const std::int64_t end : ends) {
+    if (vocabulary.has(end)) {
+      source.end_tokens.push_back(vocabulary.token(end, ExitCode::checkpoint, named("eos")));
+    } else {
+      source.no_end_tokens.push_back(vocabulary.refusal(end, named("eos")));
+    }
+  }
+}
+
 /// Returns the source of a model whose files are open and whose path, config and length are set.
 ModelSource with_weights(ModelSource source, PlacedModel placed) {
   placed.source = source.path;
@@ -58,8 +80,7 @@ ModelSource open_hugging_face_folder(const std::string& folder) {
   HuggingFaceConfig config = read_hugging_face_config(folder);
   source.model = config.model;
   source.context_length = config.model.max_position_embeddings;
-  source.begin_token = config.bos_token_id;
-  source.end_tokens = std::move(config.eos_token_ids);
+  set_ends(source, folder + "/config.json: ", config.bos_token_id, config.eos_token_ids);
   source.logs = std::move(config.logs);
   PlacedModel placed;
   placed.stored = read_safetensors_folder(folder);
@@ -76,8 +97,9 @@ ModelSource open_gguf_file(const std::string& path) {
   source.path = source.tokenizer = path;
   source.model = read_gguf_model(file);
   source.context_length = source.model.max_position_embeddings;
-  source.begin_token = file.integer("tokenizer.ggml.bos_token_id");
-  if (const auto end = file.integer("tokenizer.ggml.eos_token_id")) source.end_tokens = {*end};
+  std::vector<std::int64_t> ends;
+  if (const auto end = file.integer("tokenizer.ggml.eos_token_id")) ends = {*end};
+  set_ends(source, path + ": tokenizer.ggml.", file.integer("tokenizer.ggml.bos_token_id"), ends);
   PlacedModel placed;
   placed.stored = file.tensors();
   placed.places = gguf_places(source.model);

@@ -21,8 +21,10 @@ struct ModelSource {
   ModelConfig model;                        // resolved
   std::int64_t context_length = 0;          // with which it was trained
   std::string identity;                     // equal where two processes see the same model: for require_agreement
-  std::optional<std::int64_t> begin_token;  // the id that begins a text, where the source says
-  std::vector<std::int64_t> end_tokens;     // ids that end a text, where the source says
+  std::optional<std::int32_t> begin_token;  // begins a text, where the source names a token of the model
+  std::string no_begin_token;               // a sentence on the id that it names and that is none
+  std::vector<std::int32_t> end_tokens;     // each ends a text, where the source names tokens of the model
+  std::vector<std::string> no_end_tokens;   // a sentence for each id that it names and that is none
   std::string tokenizer;                    // a folder that may hold one, or a GGUF file; "": there is none
   std::vector<std::string> logs;            // what a person should know of it, a sentence each
   std::optional<Checkpoint> checkpoint;     // none of a model from elsewhere

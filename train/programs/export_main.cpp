@@ -57,6 +57,12 @@ int run(int argc, char** argv) {
                            human_bytes(static_cast<double>(summary.bytes)), summary.files.size(),
                            summary.files.size() == 1 ? "" : "s",
                            carried.files.empty() ? "nothing" : fmt::format("{}", fmt::join(carried.files, ", "))));
+  for (const std::string& sentence : source.no_end_tokens) {
+    write_message(stderr, fmt::format("export: {}, so it is not written\n", sentence));
+  }
+  if (!source.no_begin_token.empty()) {
+    write_message(stderr, fmt::format("export: {}, so it is not written\n", source.no_begin_token));
+  }
   if (carried.remark) write_message(stderr, fmt::format("export: {}\n", *carried.remark));
   return 0;
 }

@@ -17,7 +17,6 @@ using namespace ringtrain;
 namespace {
 
 constexpr std::int64_t max_ranks = 1024, max_threads = 1024;  // as in a config
-constexpr std::int64_t max_prompt_bytes = std::int64_t{1} << 30;
 
 /// Return N of "1xN".
 std::int64_t read_mesh(std::string_view text) {
@@ -31,16 +30,14 @@ std::int64_t read_mesh(std::string_view text) {
        text, max_ranks);
 }
 
-std::string read_standard_input(const Launcher& launcher) {
-  if (launcher.processes() > 1) {
-    fail(ExitCode::usage, "-: of several processes one alone has the standard input; give --prompt-file");
-  }
+/// most: bytes that a prompt for this model may have.
+std::string read_standard_input(std::int64_t most) {
   std::string text;
   char buffer[1 << 16];
   while (const std::size_t bytes = std::fread(buffer, 1, sizeof buffer, stdin)) {
     text.append(buffer, bytes);
-    if (std::ssize(text) > max_prompt_bytes) {
-      fail(ExitCode::usage, "-: a prompt is at most {} bytes", max_prompt_bytes);
+    if (std::ssize(text) > most) {
+      fail(ExitCode::usage, "-: more than {} bytes came, and no prompt of so many fits into the model's context", most);
     }
   }
   if (std::ferror(stdin)) fail(ExitCode::usage, "-: the standard input cannot be read");
@@ -122,19 +119,23 @@ int run(int argc, char** argv, Launcher& launcher) {
 
   if (device != "cpu") fail(ExitCode::usage, "--device {}: generate runs on the CPU alone; leave the flag out", device);
   options.sequence_ranks = read_mesh(mesh);
-  if (!prompt_file.empty()) options.prompt = read_file(prompt_file, ExitCode::usage, max_prompt_bytes);
-  if (standard_input->count() > 0) options.prompt = read_standard_input(launcher);
+  if (!prompt_file.empty()) {
+    options.read_prompt = [&](std::int64_t most) { return read_file(prompt_file, ExitCode::usage, most); };
+  }
+  if (standard_input->count() > 0) {
+    if (launcher.processes() > 1) {
+      fail(ExitCode::usage, "-: of several processes one alone has the standard input; give --prompt-file");
+    }
+    options.read_prompt = read_standard_input;
+  }
   for (const std::string& stop : options.stops) {
     if (stop.empty()) fail(ExitCode::usage, "--stop: a text that ends the text has at least one character");
   }
-  const auto print = [](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  };
-  const GenerationSummary summary = generate_from_checkpoint(options, launcher, print);
+  if (launcher.is_rank_zero()) require_results();
+  const GenerationSummary summary = generate_from_checkpoint(options, launcher, write_results);
   if (!launcher.is_rank_zero()) return 0;
-  if (!options.raw) print("\n");
-  flush_results();
+  if (!options.raw) write_results("\n");
+  for (const std::string& sentence : summary.remarks) write_message(stderr, "generate: " + sentence + "\n");
   write_message(stderr, "generate: " + summary_text(summary) + "\n");
   return 0;
 }

@@ -1,6 +1,7 @@
 // A whole model on a GPU against the same model in double on the CPU: loss, every gradient and every token's nll; and
 // what must be equal to the bit on a GPU, too: recompute policies, offloading, one run and the next.
 #include "tests/layers/harness.h"
+#include "tests/support/error_of.h"
 #include "tests/support/gpu.h"
 
 namespace ringtrain::testing {
@@ -92,6 +93,18 @@ TEST_P(GpuModel, RecomputeAndOffloadingGiveTheSameBits) {
         expect_same_bits(run_training(config(true), options, sequences, sequences.denominator()), none);
       }
     }
+  }
+}
+
+TEST_P(GpuModel, AnIdOutsideATableIsAnErrorBeforeAKernelSeesIt) {
+  const Sequences good = random_sequences(config(false), 1, 9, false, 5);
+  const RunOptions options{.ranks = 1, .dtype = DType::float32, .device = Device::cuda(0)};
+  for (const bool label : {false, true}) {
+    Sequences sequences = good;
+    (label ? sequences.labels : sequences.tokens).back() = static_cast<std::int32_t>(config(false).vocab_size);
+    const std::string sentence =
+        error_of(ExitCode::internal, [&] { run_training(config(false), options, sequences, 1.0); });
+    EXPECT_NE(sentence.find("a batch has"), std::string::npos) << sentence;
   }
 }
 

@@ -1,10 +1,13 @@
 // The built program `generate` as a user meets it: what goes to stdout and what to stderr, prompts from everywhere, and
 // one sentence for each command line that cannot be.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
+#include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 
@@ -59,10 +62,59 @@ TEST_F(GenerateProgram, OneSentenceForEachCommandLineThatCannotBe) {
   expect_refused({"--tokens", "1,257"}, "257 is no token");
   expect_refused({"--prompt", "a", "--mesh", "2x1"}, "--mesh 2x1: must be 1xN");
   expect_refused({"--prompt", "a", "--mesh", "1x0"}, "--mesh 1x0");
+  expect_refused({"--prompt", "a", "--mesh", "1x1024"}, "at most 64 positions");
+  expect_refused({"--prompt", "a", "--mesh", "1x13"}, "at most 12 positions");
   expect_refused({"--prompt", "a", "--device", "cuda"}, "runs on the CPU alone");
   expect_refused({"--prompt", "a", "--stop", ""}, "--stop");
   expect_refused({"--prompt", "a", "--top-p", "0.5"}, "--top-p has no effect");
   expect_refused({"--prompt", "a", "--temprature", "1"}, "did you mean --temperature?");
+}
+
+TEST_F(GenerateProgram, AnEndlessPromptIsRefusedAtOnce) {
+  const ChildResult result = generate({"-"}, [] {
+    replace_stream(STDIN_FILENO, "/dev/zero", O_RDONLY);
+    limit(RLIMIT_CPU, 20);
+  });
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_EQ(result.err,
+            "generate: -: more than 1048576 bytes came, and no prompt of so many fits into the model's context\n");
+  EXPECT_LT(result.peak_resident_bytes, std::int64_t{100} << 20);
+}
+
+/// A text of which each token costs more than the one before it, until its CPU time is over.
+TEST_F(GenerateProgram, OutputThatCannotBeWrittenEndsItAtOnce) {
+  const std::string model = source_folder() + "/tests/models/folders/llama";
+  std::filesystem::create_directory(at("model"));
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    std::filesystem::copy(model + "/" + name, at("model/") + name);
+  }
+  nlohmann::json config = nlohmann::json::parse(content_of(at("model/config.json")));
+  config["max_position_embeddings"] = 200000;
+  config["eos_token_id"] = nullptr;
+  std::ofstream(at("model/config.json")) << config;
+  int reader_gone[2];
+  ASSERT_EQ(::pipe(reader_gone), 0);
+  ::close(reader_gone[0]);
+  const auto expect_ended = [&](const char* what, const std::function<void()>& replace, const char* why) {
+    for (const char* mesh : {"1x1", "1x2"}) {
+      const ChildResult result = run_child(
+          "generate", {"--checkpoint", "model", "--tokens", "1,2", "--max-new-tokens", "199000", "--mesh", mesh},
+          folder, [&] {
+            limit(RLIMIT_CPU, 20);
+            replace();
+          });
+      EXPECT_EQ(result.code, 2) << what;
+      EXPECT_NE(result.err.find("cannot write the output to stdout: "), std::string::npos) << result.err;
+      EXPECT_NE(result.err.find(why), std::string::npos) << result.err;
+    }
+  };
+  expect_ended(
+      "full", [] { replace_stream(STDOUT_FILENO, "/dev/full", O_WRONLY); }, "No space left on device");
+  expect_ended(
+      "closed", [] { ::close(STDOUT_FILENO); }, "Bad file descriptor");
+  expect_ended(
+      "a pipe that nobody reads", [&] { ::dup2(reader_gone[1], STDOUT_FILENO); }, "Broken pipe");
+  ::close(reader_gone[1]);
 }
 
 }  // namespace

@@ -267,6 +267,39 @@ TEST_F(CheckpointGenerationTest, GoesToTheEndOfTheContextAndSaysSo) {
   EXPECT_NE(summary_text(summary).find("context of 37 tokens is full"), std::string::npos);
 }
 
+TEST_F(CheckpointGenerationTest, EndsAllRanksWithTheFirstPieceThatCannotBePrinted) {
+  options_.tokens = {'a', 'b'};
+  for (const std::int64_t ranks : {1, 2}) {
+    options_.sequence_ranks = ranks;
+    int pieces = 0;
+    Launcher launcher;
+    const std::string sentence = error_of(ExitCode::usage, [&] {
+      generate_from_checkpoint(options_, launcher, [&](std::string_view) {
+        ++pieces;
+        fail(ExitCode::usage, "nobody reads");
+      });
+    });
+    EXPECT_NE(sentence.find("nobody reads"), std::string::npos) << sentence;
+    EXPECT_EQ(pieces, 1);
+  }
+}
+
+TEST_F(CheckpointGenerationTest, APromptThatIsReadIsBoundedByTheModel) {
+  std::int64_t asked = 0;
+  options_.read_prompt = [&](std::int64_t most) {
+    asked = most;
+    return std::string("ab");
+  };
+  const std::string read = text();
+  EXPECT_EQ(asked, std::int64_t{1} << 20) << "a context of 37 bytes";
+  options_.read_prompt = nullptr;
+  options_.prompt = "ab";
+  EXPECT_EQ(text(), read);
+  options_.read_prompt = [](std::int64_t) -> std::string { throw std::logic_error("nobody asks"); };
+  options_.sequence_ranks = 38;
+  EXPECT_NE(refused().find("--mesh 1x38: the text has at most 37 positions"), std::string::npos);
+}
+
 TEST_F(CheckpointGenerationTest, OneSentenceForEachPromptThatCannotBe) {
   EXPECT_NE(refused().find("the prompt is empty"), std::string::npos);
   options_.prompt = std::string(38, 'x');

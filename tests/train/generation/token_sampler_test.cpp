@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -101,6 +102,14 @@ TEST(TokenSamplerTest, ARepetitionPenaltyMakesWhatWasThereUnlikely) {
   EXPECT_EQ(greedy.sample(view(logits), 0), 1);
   greedy.add(1);
   EXPECT_EQ(greedy.sample(view(logits), 1), 4);
+}
+
+TEST(TokenSamplerTest, WhatIsNoTokenIsAnErrorBeforeItsTableIsTouched) {
+  TokenSampler sampler({.repetition_penalty = 1.5}, std::ssize(logits));
+  for (const std::int32_t bad : {7, 8, 300, -1, INT32_MAX, INT32_MIN}) {
+    error_of(ExitCode::internal, [&] { sampler.add(bad); });
+  }
+  EXPECT_EQ(sampler.sample(view(logits), 0), 1);
 }
 
 TEST(TokenSamplerTest, TheLikeliestTokenIsTheFirstOfEquals) {

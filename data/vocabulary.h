@@ -1,0 +1,28 @@
+// The ids of a vocabulary, and the one way in which an id from outside becomes a token: files, flags and tokenizers
+// give whole numbers, and only Vocabulary makes of them the int32 that tables are indexed by. Nothing else casts an id.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+class Vocabulary {
+ public:
+  /// size: the rows of the token table, which int32 can number.
+  explicit Vocabulary(std::int64_t size);
+
+  bool has(std::int64_t id) const { return id >= 0 && id < size_; }
+  /// Returns a sentence on an id that is no token. where: what gave it: a flag, or a file and its key.
+  std::string refusal(std::int64_t id, std::string_view where) const;
+  /// Returns the id as a token. Throws Error(code) with the sentence of refusal().
+  std::int32_t token(std::int64_t id, ExitCode code, std::string_view where) const;
+
+ private:
+  std::int64_t size_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,33 @@
+// Ids that are no rows of a table: an error before any kernel indexes with them, wherever they come from.
+#include <cstdint>
+
+#include "tests/layers/harness.h"
+#include "tests/support/error_of.h"
+
+namespace ringtrain::testing {
+namespace {
+
+TEST(BatchIds, OutsideTheTablesAreAnErrorBeforeAKernelSeesThem) {
+  for (const Architecture architecture : {Architecture::llama, Architecture::gpt2}) {
+    const ModelConfig config = small_model(architecture);
+    const auto vocabulary = static_cast<std::int32_t>(config.vocab_size);
+    const Sequences good = random_sequences(config, 2, 9, false, 1);
+    const auto refused = [&](std::vector<std::int32_t> Sequences::*ids, std::int32_t bad) {
+      Sequences sequences = good;
+      (sequences.*ids).back() = bad;
+      const std::string sentence = error_of(ExitCode::internal, [&] { run_training(config, {}, sequences, 1.0); });
+      EXPECT_NE(sentence.find("a batch has"), std::string::npos) << sentence;
+      EXPECT_NE(error_of(ExitCode::internal, [&] { run_evaluation(config, {}, sequences); }).find("a batch has"),
+                std::string::npos);
+    };
+    for (const std::int32_t bad : {vocabulary, -1, INT32_MAX, INT32_MIN}) refused(&Sequences::tokens, bad);
+    for (const std::int32_t bad : {vocabulary, -2, INT32_MAX, INT32_MIN}) refused(&Sequences::labels, bad);
+    if (architecture == Architecture::gpt2) {
+      const auto rows = static_cast<std::int32_t>(config.max_position_embeddings);
+      for (const std::int32_t bad : {rows, -1, INT32_MAX}) refused(&Sequences::positions, bad);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
