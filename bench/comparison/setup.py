@@ -8,6 +8,9 @@ import sys
 from comparison import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import environment  # noqa: E402  (the path above comes first)
+
 BIN = pathlib.Path(os.environ.get("RINGTRAIN_BIN", ROOT / "build" / "release" / "bin"))
 WORK = ROOT / "build" / "compare"
 
@@ -33,18 +36,7 @@ def baseline_python():
     given = os.environ.get("RINGTRAIN_PEER_PYTHON")
     if given:
         return given
-    folder = ROOT / "build" / "venv-peer"
-    python = folder / "bin" / "python"
-    if machine.output_of([python, "-c", "import torch; print(1)"] if python.exists() else ["false"]) == "1":
-        return str(python)
-    machine.say(f"making {folder.relative_to(ROOT)} with PyTorch (a download of some GB, once)")
-    for command in ([sys.executable, "-m", "venv", "--clear", folder],
-                    [python, "-m", "pip", "install", "--quiet", "torch"]):
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            print(f"PyTorch cannot be had: {(result.stdout + result.stderr).strip()[-500:]}")
-            return None
-    return str(python)
+    return environment.python_with("venv-peer", ["torch"])  # a download of some GB, once
 
 
 def token_file():

@@ -9,27 +9,26 @@ namespace ringtrain {
 
 namespace {
 
-using namespace code_class;
-
 unsigned char first_byte(const AddedToken& token) {
   return static_cast<unsigned char>(token.content.front());
 }
 
-/// Return the class of the code point at `at`, with '_' as a letter.
-std::uint8_t word_class(std::string_view text, std::size_t at) {
-  if (text[at] == '_') return letter;
-  return code_classes()[decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + at).value];
+char32_t code_at(std::string_view text, std::size_t at) {
+  return decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + at).value;
+}
+
+bool is_space(std::string_view text, std::size_t at) {
+  return (code_classes()[code_at(text, at)] & code_class::space) != 0;
 }
 
 std::size_t before(std::string_view text, std::size_t at) {
   return code_point_border(text, at - 1);
 }
 
-/// Return whether no word goes on across the borders of [begin, end).
+/// Returns whether no word goes on across the borders of [begin, end).
 bool is_single_word(std::string_view text, std::size_t begin, std::size_t end) {
-  constexpr std::uint8_t word = letter | number | mark;
-  if (begin > 0 && (word_class(text, before(text, begin)) & word)) return false;
-  return end == text.size() || !(word_class(text, end) & word);
+  if (begin > 0 && is_word(code_at(text, before(text, begin)))) return false;
+  return end == text.size() || !is_word(code_at(text, end));
 }
 
 }  // namespace
@@ -38,7 +37,8 @@ AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std
   std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
   std::ranges::stable_sort(tokens_, [](const AddedToken& a, const AddedToken& b) {
     if (first_byte(a) != first_byte(b)) return first_byte(a) < first_byte(b);
-    return a.content.size() > b.content.size();
+    if (a.content.size() != b.content.size()) return a.content.size() > b.content.size();
+    return a.special && !b.special;
   });
   any_plain_ = std::ranges::any_of(tokens_, [](const AddedToken& token) { return !token.special; });
   for (std::size_t byte = 0; byte < 256; ++byte) {
@@ -75,17 +75,15 @@ void AddedTokenFinder::find(std::string_view text, bool parse_special, std::vect
     if (token->special && !parse_special) continue;
     if (token->single_word && !is_single_word(text, begin, end)) continue;
     if (token->strip_left) {
-      while (begin > done && (word_class(text, before(text, begin)) & space)) begin = before(text, begin);
+      while (begin > done && is_space(text, before(text, begin))) begin = before(text, begin);
+      begin = std::max(begin, done);
     }
-    if (token->strip_right) {
-      while (end < text.size() && (word_class(text, end) & space)) {
-        end += decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + end).bytes;
-      }
+    while (token->strip_right && end < text.size() && is_space(text, end)) {
+      end += decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + end).bytes;
     }
-    begin = std::max(begin, done);
     if (begin > done) segments.push_back({text.substr(done, begin - done), -1});
-    segments.push_back({text.substr(begin, std::max(end, begin) - begin), token->id});
-    done = std::max(end, begin);
+    if (end > begin) segments.push_back({text.substr(begin, end - begin), token->id});
+    done = end;
   }
   if (done < text.size()) segments.push_back({text.substr(done), -1});
 }

@@ -14,10 +14,13 @@ namespace ringtrain {
 struct AddedToken {
   std::string content;
   std::int32_t id = 0;
-  bool special = false;      // control: text unless special tokens are parsed
-  bool normalized = false;   // looked for in the normalised text, not in the raw one
-  bool single_word = false;  // not within a word
+  bool special = false;       // control: text unless special tokens are parsed
+  bool normalized = false;    // looked for in the normalised text, not in the raw one
+  bool as_it_stands = false;  // if normalized: its content is sought as it is; else that is normalised, too
+  bool single_word = false;   // not within a word
   bool strip_left = false, strip_right = false;
+
+  bool operator==(const AddedToken&) const = default;
 };
 
 /// A stretch of text: an added token, or what stands between them.
@@ -26,13 +29,16 @@ struct TextSegment {
   std::int32_t token = -1;  // -1: plain text
 };
 
-/// Finds a set of tokens. Immutable; used by several threads at once.
+/// Finds a set of tokens; of two with one content a special one counts, else the first. Immutable; used by several
+/// threads at once.
 class AddedTokenFinder {
  public:
   AddedTokenFinder() = default;
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
   bool empty() const { return tokens_.empty(); }
   /// Appends the stretches of well-formed text, in order; views of it. parse_special: special tokens are found, too.
+  /// White space that one token takes along on its right may hold the next token: they overlap then, and what comes
+  /// after that token is text again, as it is for the reference.
   void find(std::string_view text, bool parse_special, std::vector<TextSegment>& segments) const;
 
  private:

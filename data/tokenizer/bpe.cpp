@@ -20,7 +20,7 @@ MergeTable::MergeTable(const std::vector<Merge>& merges) {
     const std::uint64_t key = key_of(merge.left, merge.right);
     std::size_t at = place_of(key);
     while (slots_[at].key != empty && slots_[at].key != key) at = (at + 1) & mask_;
-    if (merge.rank < slots_[at].rank) slots_[at] = {key, merge.rank, merge.product};
+    slots_[at] = {key, merge.rank, merge.product};
   }
 }
 

@@ -30,7 +30,7 @@ class MergeTable {
   };
 
   MergeTable() = default;
-  /// Of two rules for a pair the one with the lower rank counts. Symbols are not negative.
+  /// Of two rules for a pair the last one counts, as in the reference programs. Symbols are not negative.
   explicit MergeTable(const std::vector<Merge>& merges);
   Found find(std::int32_t left, std::int32_t right) const {
     if (slots_.empty()) return {};

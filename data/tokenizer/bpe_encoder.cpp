@@ -12,6 +12,11 @@ constexpr std::string_view space_mark = "\xE2\x96\x81";        // U+2581
 constexpr std::size_t max_piece_bytes = std::size_t{4} << 20;  // merging takes some 20 bytes of memory for each
 }  // namespace
 
+BpeEncoder::BpeEncoder(const BpeModel& model, SpecialTokens special)
+    : model_(model), parse_special_(special == SpecialTokens::parse), merger_(model.merges) {
+  for (const auto& splitter : model.splitters) splitters_.push_back(splitter->clone());
+}
+
 std::int64_t BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids, Preceding preceding) {
   std::int64_t replaced = 0;
   const std::string_view whole = lossy_utf8(text, lossy_, &replaced);
@@ -37,7 +42,8 @@ void BpeEncoder::encode_plain(std::string_view text, Preceding preceding, std::v
     } else if (model_.spec.alphabet == BpeSpec::Alphabet::bytes) {
       encode_bytes(segment.text, ids);
     } else {
-      encode_characters(segment.text, ids);
+      const Preceding before = segment.text.data() == normal.data() ? preceding : Preceding::token;
+      encode_characters(model_.metaspace(segment.text, before, spaced_), ids);
     }
   }
 }
@@ -48,17 +54,17 @@ void BpeEncoder::encode_bytes(std::string_view text, std::vector<std::int32_t>& 
     text = spaced_;
   }
   ends_.clear();
-  if (model_.splitters.empty()) {
+  if (splitters_.empty()) {
     ends_.push_back(text.size());
   } else {
-    model_.splitters.front()->split(text, ends_);
+    splitters_.front()->split(text, ends_);
   }
-  for (std::size_t i = 1; i < model_.splitters.size(); ++i) {
+  for (std::size_t i = 1; i < splitters_.size(); ++i) {
     split_ends_.clear();
     std::size_t begin = 0;
     for (const std::size_t end : ends_) {
       part_ends_.clear();
-      model_.splitters[i]->split(text.substr(begin, end - begin), part_ends_);
+      splitters_[i]->split(text.substr(begin, end - begin), part_ends_);
       for (const std::size_t part : part_ends_) split_ends_.push_back(begin + part);
       begin = end;
     }
@@ -118,7 +124,7 @@ void BpeEncoder::encode_characters(std::string_view text, std::vector<std::int32
   for (std::size_t at = text.find(space_mark, 1); at != std::string_view::npos; at = text.find(space_mark, at + 1)) {
     // Nothing merges across this border, or the tokenizer itself cuts here.
     bool border = model_.spec.split_at_spaces;
-    if (!border && at > 0 && !text.substr(0, at).ends_with(space_mark)) {
+    if (!border && model_.parts_at_marks && !text.substr(0, at).ends_with(space_mark)) {
       const std::size_t before = code_point_border(text, at - 1);
       const char32_t code = decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + before).value;
       border = !model_.before_space.contains(code);
@@ -176,15 +182,21 @@ void BpeEncoder::merge_symbols(std::string_view piece) {
   symbols_.clear();
   symbols_.reserve(piece.size());
   const bool bytes = model_.spec.alphabet == BpeSpec::Alphabet::bytes;
+  bool all_known = true;
   if (bytes) {
+    bool unknown = false;         // whether the byte before is
     for (const char c : piece) {  // some vocabularies lack control characters: the reference leaves these out
-      const std::int32_t symbol = model_.byte_symbols[static_cast<unsigned char>(c)];
+      std::int32_t symbol = model_.byte_symbols[static_cast<unsigned char>(c)];
+      const bool known = symbol >= 0;
+      if (!known && !(unknown && model_.spec.fuse_unknown)) symbol = model_.spec.unknown;
       if (symbol >= 0) symbols_.push_back(symbol);
+      all_known = all_known && known;
+      unknown = !known;
     }
   } else {
     start_with_characters(piece);
   }
-  if (bytes && symbols_.size() == piece.size()) {
+  if (bytes && all_known) {
     merger_.merge_bytes(piece, model_.byte_pairs, symbols_);
   } else {
     merger_.merge(symbols_);
@@ -193,45 +205,51 @@ void BpeEncoder::merge_symbols(std::string_view piece) {
 }
 
 void BpeEncoder::start_with_characters(std::string_view piece) {
+  const BpeSpec& spec = model_.spec;
+  bool waiting = false;  // whether an unknown character is not in symbols_ yet; bytes go past it, as in the reference
+  const auto put_waiting = [&] {
+    if (waiting) symbols_.push_back(spec.unknown);
+    waiting = false;
+  };
   for (std::size_t at = 0; at < piece.size();) {
     const std::uint32_t bytes = decode_utf8(reinterpret_cast<const unsigned char*>(piece.data()) + at).bytes;
     const std::string_view character = piece.substr(at, bytes);
-    const auto found = model_.id_of.find(character);
-    if (found != model_.id_of.end()) {
-      symbols_.push_back(found->second);
-    } else {
-      put_unknown(character, symbols_);
-    }
     at += bytes;
+    if (const auto found = model_.id_of.find(character); found != model_.id_of.end()) {
+      put_waiting();
+      symbols_.push_back(found->second);
+    } else if (!put_bytes(character, symbols_)) {
+      if (!spec.fuse_unknown) put_waiting();
+      waiting = true;
+    }
   }
+  put_waiting();
 }
 
 void BpeEncoder::finish_characters() {
   const BpeSpec& spec = model_.spec;
-  if (spec.extra_symbols.empty() && !spec.fuse_unknown) return;
+  if (spec.extra_symbols.empty()) return;
   finished_.clear();
   for (const std::int32_t symbol : symbols_) {
-    if (static_cast<std::size_t>(symbol) >= spec.tokens.size()) {
-      put_unknown(spec.extra_symbols[static_cast<std::size_t>(symbol) - spec.tokens.size()], finished_);
-    } else if (!(spec.fuse_unknown && symbol == spec.unknown && !finished_.empty() && finished_.back() == symbol)) {
-      finished_.push_back(symbol);
-    }
+    const auto extra = static_cast<std::size_t>(symbol) - spec.tokens.size();
+    if (extra < spec.extra_symbols.size() && put_bytes(spec.extra_symbols[extra], finished_)) continue;
+    const std::int32_t id = extra < spec.extra_symbols.size() ? spec.unknown : symbol;
+    if (id == spec.unknown && spec.fuse_unknown && !finished_.empty() && finished_.back() == id) continue;
+    finished_.push_back(id);
   }
   symbols_.swap(finished_);
 }
 
-void BpeEncoder::put_unknown(std::string_view character, std::vector<std::int32_t>& symbols) const {
+bool BpeEncoder::put_bytes(std::string_view character, std::vector<std::int32_t>& symbols) const {
   const BpeSpec& spec = model_.spec;
-  for (const char c : character) {
-    if (spec.byte_tokens[static_cast<unsigned char>(c)] >= 0) continue;
-    if (spec.unknown < 0) {
-      fail(ExitCode::data, "{} has no token for '{}', none for its bytes and none for what is unknown", spec.where,
-           character);
-    }
-    symbols.push_back(spec.unknown);
-    return;
+  const auto token_of = [&](char c) { return spec.byte_tokens[static_cast<unsigned char>(c)]; };
+  if (std::ranges::all_of(character, [&](char c) { return token_of(c) >= 0; })) {
+    for (const char c : character) symbols.push_back(token_of(c));
+    return true;
   }
-  for (const char c : character) symbols.push_back(spec.byte_tokens[static_cast<unsigned char>(c)]);
+  if (spec.unknown >= 0) return false;
+  fail(ExitCode::data, "{} has no token for '{}', none for its bytes and none for what is unknown", spec.where,
+       character);
 }
 
 }  // namespace ringtrain

@@ -9,8 +9,7 @@ namespace ringtrain {
 
 class BpeEncoder final : public Encoder {
  public:
-  BpeEncoder(const BpeModel& model, SpecialTokens special)
-      : model_(model), parse_special_(special == SpecialTokens::parse), merger_(model.merges) {}
+  BpeEncoder(const BpeModel& model, SpecialTokens special);
   std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, Preceding preceding) override;
   /// Return the tokens of a piece, by merging alone: a view that the next call changes.
   std::span<const std::int32_t> merge_piece(std::string_view piece);
@@ -33,10 +32,13 @@ class BpeEncoder final : public Encoder {
   void merge_symbols(std::string_view piece);
   void start_with_characters(std::string_view piece);
   void finish_characters();
-  void put_unknown(std::string_view character, std::vector<std::int32_t>& symbols) const;
+  /// Appends the tokens of a character's bytes. Returns false if not all have one, but unknown characters do. Throws
+  /// Error(data) if neither.
+  bool put_bytes(std::string_view character, std::vector<std::int32_t>& symbols) const;
 
   const BpeModel& model_;
   bool parse_special_;
+  std::vector<std::unique_ptr<Splitter>> splitters_;
   Merger merger_;
   PieceCache cache_;
   std::string lossy_, normalised_, spaced_;

@@ -28,9 +28,12 @@ struct BpeModel {
   AddedTokenFinder raw_added, normalised_added;
   std::vector<std::unique_ptr<Splitter>> splitters;
   std::unordered_set<char32_t> before_space;  // code points that some token holds before a U+2581
+  bool parts_at_marks = false;  // Alphabet::characters: pieces may be cut before a U+2581, where nothing merges
 
-  /// Return the normalised form of a stretch of well-formed text: a view of it, or of storage.
+  /// Returns the normalised form of a stretch of well-formed text: a view of it, or of storage.
   std::string_view normalise(std::string_view text, Preceding preceding, std::string& storage) const;
+  /// Returns what stands between added tokens with the marks of Metaspace: a view of it, or of storage.
+  std::string_view metaspace(std::string_view text, Preceding preceding, std::string& storage) const;
 };
 
 }  // namespace ringtrain

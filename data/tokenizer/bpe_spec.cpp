@@ -1,5 +1,6 @@
 #include "data/tokenizer/bpe_spec.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "framework/error.h"
@@ -25,9 +26,10 @@ void check_spec(const BpeSpec& spec) {
 }
 
 std::string identity_of(const BpeSpec& spec) {
+  const BpeSpec::Prefix prefix = spec.prepend_mark ? BpeSpec::Prefix::always : spec.prefix;
   std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {}\n", spec.kind(), spec.whole_pieces_first, spec.nfc,
-                                 spec.space_in_front, static_cast<int>(spec.prefix), spec.prefix_before_space,
-                                 spec.split_at_spaces, spec.unknown, spec.fuse_unknown, spec.tokens.size());
+                                 spec.space_in_front, static_cast<int>(prefix), spec.prepend_mark, spec.split_at_spaces,
+                                 spec.unknown, spec.fuse_unknown, spec.tokens.size());
   const auto end = std::back_inserter(text);
   for (const std::string& token : spec.tokens) fmt::format_to(end, "{} {}\n", token.size(), token);
   for (const Merge& merge : spec.merges) {
@@ -37,8 +39,17 @@ std::string identity_of(const BpeSpec& spec) {
     fmt::format_to(end, "{} {}\n", static_cast<int>(split.kind), split.pattern);
   }
   for (const AddedToken& token : spec.added) {
-    fmt::format_to(end, "{} {} {}{}{}{}{}\n", token.id, token.content, token.special, token.normalized,
-                   token.single_word, token.strip_left, token.strip_right);
+    fmt::format_to(end, "{} {} {}{}{}{}{}{}\n", token.id, token.content, token.special, token.normalized,
+                   token.single_word, token.strip_left, token.strip_right, token.as_it_stands ? " as it stands" : "");
+  }
+  // What few files have comes last: all others keep the identity that their token files name.
+  if (spec.metaspace && (spec.mark_spaces || spec.prepend_mark)) {
+    fmt::format_to(end, "marks {} {} {}\n", spec.mark_spaces, spec.prepend_mark, static_cast<int>(spec.prefix));
+  }
+  for (const std::int32_t id : spec.never_merged) {
+    if (std::ranges::none_of(spec.added, [id](const AddedToken& token) { return token.id == id; })) {
+      fmt::format_to(end, "not merged {}\n", id);
+    }
   }
   return hash_bytes(text);
 }

@@ -17,7 +17,7 @@ struct BpeSpec {
     bytes,       // byte-level BPE: GPT-2 and all after it
     characters,  // SentencePiece: code points, spaces written as U+2581, unknown ones as bytes
   };
-  /// Where a text gets a space in front.
+  /// Where Metaspace puts a space in front.
   enum class Prefix {
     never,
     first,   // at a document's start
@@ -33,8 +33,9 @@ struct BpeSpec {
   std::string where;                // the file, for messages
   std::vector<std::string> tokens;  // [ids] their bytes; "" for an id that is none
   std::vector<Merge> merges;
-  std::vector<AddedToken> added;    // their ids may be beyond tokens
-  bool whole_pieces_first = false;  // a piece that is a token is not merged ("ignore_merges")
+  std::vector<AddedToken> added;           // their ids may be beyond tokens
+  std::vector<std::int32_t> never_merged;  // tokens that stand for no text, whatever theirs is
+  bool whole_pieces_first = false;         // a piece that is a token is not merged ("ignore_merges")
   bool nfc = false;
   std::vector<Split> splits;
 
@@ -42,9 +43,11 @@ struct BpeSpec {
   bool space_in_front = false;  // "add_prefix_space": before a stretch that starts with none
 
   // Alphabet::characters alone.
-  Prefix prefix = Prefix::never;
-  bool prefix_before_space = false;             // also where the text starts with a space already
-  bool split_at_spaces = false;                 // every U+2581 starts a piece
+  bool prepend_mark = false;      // normalising puts a U+2581 in front of a text, and after every raw added token
+  bool mark_spaces = false;       // normalising writes spaces as U+2581
+  bool metaspace = false;         // what stands between added tokens gets its marks after normalising:
+  Prefix prefix = Prefix::never;  // ... one in front, unless there is one
+  bool split_at_spaces = false;   // ... and every U+2581 starts a piece
   std::vector<std::string> extra_symbols;       // ids from tokens.size() on: characters that merge and are no tokens
   std::array<std::int32_t, 256> byte_tokens{};  // -1: none
   std::int32_t unknown = -1;
@@ -52,6 +55,8 @@ struct BpeSpec {
 
   std::string end_of_document;  // content of a special token; "": the first of the known names
 
+  /// Returns whether encoding puts a space before a document.
+  bool has_prefix() const { return prepend_mark || prefix != Prefix::never; }
   /// Return what Tokenizer::kind() says.
   const char* kind() const { return alphabet == Alphabet::bytes ? "byte-level BPE" : "SentencePiece BPE"; }
 };

@@ -24,8 +24,11 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
   const bool bytes = model_.spec.alphabet == BpeSpec::Alphabet::bytes;
   check_spec(model_.spec);
   kind_ = model_.spec.kind();
+  std::vector<bool> merged(model_.spec.tokens.size(), true);
+  for (const std::int32_t id : model_.spec.never_merged) merged[static_cast<std::size_t>(id)] = false;
   for (std::size_t i = 0; i < model_.spec.tokens.size(); ++i) {
-    if (!model_.spec.tokens[i].empty()) model_.id_of.try_emplace(model_.spec.tokens[i], static_cast<std::int32_t>(i));
+    if (model_.spec.tokens[i].empty() || !merged[i]) continue;
+    model_.id_of.try_emplace(model_.spec.tokens[i], static_cast<std::int32_t>(i));
   }
   for (std::size_t i = 0; i < model_.spec.extra_symbols.size(); ++i) {
     model_.id_of.try_emplace(model_.spec.extra_symbols[i], static_cast<std::int32_t>(model_.spec.tokens.size() + i));
@@ -34,19 +37,16 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
   std::vector<AddedToken> raw, normalised;
   for (const AddedToken& token : model_.spec.added) {
     vocab_size_ = std::max<std::int64_t>(vocab_size_, token.id + std::int64_t{1});
-    added_text_[token.id] = token.content;
+    if (!token.as_it_stands) added_text_[token.id] = token.content;
     if (token.special) special_.insert(token.id);
-    if (token.normalized) {
+    (token.normalized ? normalised : raw).push_back(token);
+    if (token.normalized && !token.as_it_stands) {
       std::string storage;
-      AddedToken changed = token;
-      changed.content = model_.normalise(token.content, Preceding::nothing, storage);
-      normalised.push_back(std::move(changed));
-    } else {
-      raw.push_back(token);
+      normalised.back().content = model_.normalise(token.content, Preceding::nothing, storage);
     }
   }
   model_.raw_added = AddedTokenFinder(std::move(raw));
-  model_.normalised_added = AddedTokenFinder(std::move(normalised));
+  model_.normalised_added = AddedTokenFinder(normalised);
   if (bytes) {
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const char c = static_cast<char>(byte);
@@ -56,7 +56,7 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
         fail(ExitCode::data, "{} has no token for the byte 0x{:02X}, so it is no tokenizer of any bytes",
              model_.spec.where, byte);
       }
-      model_.byte_symbols[byte] = found == model_.id_of.end() ? model_.spec.unknown : found->second;
+      model_.byte_symbols[byte] = found == model_.id_of.end() ? -1 : found->second;
     }
   }
   model_.merges = MergeTable(model_.spec.merges);
@@ -75,7 +75,7 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
         break;
     }
   }
-  find_cuts();
+  find_cuts(normalised);
   choose_end_of_document();
   identity_ = identity_of(model_.spec);
   model_.spec.merges = {};
@@ -95,26 +95,47 @@ void BpeTokenizer::find_whole_pieces() {
   model_.whole = std::move(whole);
 }
 
-void BpeTokenizer::find_cuts() {
+void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalised) {
   can_cut_ = std::ranges::all_of(model_.splitters, [](const auto& one) { return one->has_safe_cuts(); });
-  // An added token that has letters beside a space or a line feed, or takes white space along, may lie across a cut.
+  const bool bytes = model_.spec.alphabet == BpeSpec::Alphabet::bytes;
+  // An added token with a space or a line feed may lie across a cut, and so may the white space that one takes along
+  // from beside a letter.
+  const auto is_letter = [](std::string_view text, std::size_t at) {
+    const char32_t code = decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + at).value;
+    return (code_classes()[code] & code_class::letter) != 0;
+  };
   for (const AddedToken& token : model_.spec.added) {
-    const bool blank = token.content.find_first_of(" \n") != std::string::npos;
-    const bool glued = token.strip_left || token.strip_right || token.single_word;
-    if (blank || (glued && code_classes()[static_cast<unsigned char>(token.content[0]) & 0x7F] & code_class::letter)) {
+    const std::string& content = token.content;
+    if (content.find_first_of(bytes ? " \n" : " ") != std::string::npos ||
+        (token.strip_left && is_letter(content, 0)) ||
+        (token.strip_right && is_letter(content, code_point_border(content, content.size() - 1)))) {
       can_cut_ = false;
     }
   }
-  if (model_.spec.alphabet != BpeSpec::Alphabet::characters) {
+  if (bytes) {
     can_cut_ = can_cut_ && !model_.splitters.empty() && !model_.spec.space_in_front;
     return;
   }
-  for (const std::string& token : model_.spec.tokens) {
-    for (std::size_t at = token.find(space_mark, 1); at != std::string::npos; at = token.find(space_mark, at + 1)) {
-      const std::size_t before = code_point_border(token, at - 1);
-      model_.before_space.insert(decode_utf8(reinterpret_cast<const unsigned char*>(token.data()) + before).value);
+  const auto note_marks = [&](const std::string& text) {
+    for (std::size_t at = text.find(space_mark, 1); at != std::string::npos; at = text.find(space_mark, at + 1)) {
+      const std::size_t before = code_point_border(text, at - 1);
+      model_.before_space.insert(decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + before).value);
     }
-  }
+  };
+  for (const std::string& token : model_.spec.tokens) note_marks(token);
+  for (const AddedToken& token : normalised) note_marks(token.content);
+  // Not where the text itself does not tell what merges: unknown characters become one token across a mark that is
+  // unknown itself, and what stands for an unknown character or a byte may merge with one.
+  const auto mark = model_.id_of.find(space_mark);
+  const auto stands_for_other = [&](std::int32_t id) {
+    return id == model_.spec.unknown || std::ranges::find(model_.spec.byte_tokens, id) != model_.spec.byte_tokens.end();
+  };
+  model_.parts_at_marks = mark != model_.id_of.end() &&
+                          static_cast<std::size_t>(mark->second) < model_.spec.tokens.size() &&
+                          std::ranges::none_of(model_.spec.merges, [&](const Merge& merge) {
+                            return stands_for_other(merge.left) || stands_for_other(merge.right);
+                          });
+  can_cut_ = can_cut_ && (model_.parts_at_marks || model_.spec.split_at_spaces);
 }
 
 void BpeTokenizer::choose_end_of_document() {
@@ -158,8 +179,7 @@ std::string BpeTokenizer::token_text(std::int32_t id) const {
 std::string BpeTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   for (const std::int32_t id : ids) text += token_text(id);
-  // The space that encoding puts before a document.
-  if (model_.spec.prefix != BpeSpec::Prefix::never && text.starts_with(' ')) text.erase(0, 1);
+  if (model_.spec.has_prefix() && text.starts_with(' ')) text.erase(0, 1);
   return text;
 }
 

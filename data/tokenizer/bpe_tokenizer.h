@@ -31,7 +31,8 @@ class BpeTokenizer final : public Tokenizer {
 
  private:
   void find_whole_pieces();
-  void find_cuts();
+  /// normalised: added tokens with the contents that are looked for in normalised text.
+  void find_cuts(const std::vector<AddedToken>& normalised);
   void choose_end_of_document();
 
   BpeModel model_;

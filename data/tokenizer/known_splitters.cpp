@@ -212,20 +212,21 @@ struct O200k {
 template <class Pattern>
 class KnownSplitter final : public Splitter {
  public:
-  void split(std::string_view text, std::vector<std::size_t>& ends) const override {
+  void split(std::string_view text, std::vector<std::size_t>& ends) override {
     const Scan scan(text);
     for (const Byte* p = scan.begin; p < scan.end;) {
       p = Pattern::match(scan, p);
       ends.push_back(static_cast<std::size_t>(p - scan.begin));
     }
   }
+  std::unique_ptr<Splitter> clone() const override { return std::make_unique<KnownSplitter>(); }
   bool has_safe_cuts() const override { return true; }
 };
 
 class DigitsSplitter final : public Splitter {
  public:
   explicit DigitsSplitter(bool individual) : individual_(individual) {}
-  void split(std::string_view text, std::vector<std::size_t>& ends) const override {
+  void split(std::string_view text, std::vector<std::size_t>& ends) override {
     const Scan scan(text);
     for (const Byte* p = scan.begin; p < scan.end;) {
       const Scan::Item first = scan.at(p);
@@ -237,6 +238,7 @@ class DigitsSplitter final : public Splitter {
       ends.push_back(static_cast<std::size_t>(p - scan.begin));
     }
   }
+  std::unique_ptr<Splitter> clone() const override { return std::make_unique<DigitsSplitter>(individual_); }
   bool has_safe_cuts() const override { return true; }
 
  private:

@@ -1,7 +1,7 @@
 // Splitters cut a text into the pieces that byte-pair merging never crosses: what tokenizers call pre-tokenisation.
 // Each stands for one regular expression, whose matches, left to right, are the pieces; text between matches is a piece
-// as well. The patterns of the known model families have scanners of their own, recognised by the pattern's exact text;
-// any other is run by PCRE2.
+// as well, and a match of no width is a border. The patterns of the known model families have scanners of their own,
+// recognised by the pattern's exact text; any other is run by PCRE2.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,15 @@
 
 namespace ringtrain {
 
-/// Immutable; used by several threads at once.
+/// Used by one thread at a time.
 class Splitter {
  public:
   virtual ~Splitter() = default;
   /// Appends the ends of the pieces of well-formed text, as byte offsets into it: ascending, the last one its size;
   /// none for an empty text. Throws Error(data) if the pattern asks for more than a match may take.
-  virtual void split(std::string_view text, std::vector<std::size_t>& ends) const = 0;
+  virtual void split(std::string_view text, std::vector<std::size_t>& ends) = 0;
+  /// Returns a splitter that does the same, for another thread.
+  virtual std::unique_ptr<Splitter> clone() const = 0;
   /// Return whether a long text may be cut where find_safe_cut() says without a change of its pieces.
   virtual bool has_safe_cuts() const { return false; }
 };
@@ -49,7 +51,8 @@ inline constexpr std::string_view o200k =
 
 /// Return the scanner of one of the patterns above, null for any other.
 std::unique_ptr<Splitter> make_known_splitter(std::string_view pattern);
-/// Return the splitter of any pattern. Throws Error(data) that begins with `where` if PCRE2 cannot compile it.
+/// Returns the splitter of any pattern. Throws Error(data) that begins with `where` if PCRE2 cannot compile it, and if
+/// it has what PCRE2 reads in another way than the engines that tokenizers were made with.
 std::unique_ptr<Splitter> make_splitter(const std::string& pattern, const std::string& where);
 /// Return the splitter that makes every number of \p{N} a piece (individual), or every run of them.
 std::unique_ptr<Splitter> make_digits_splitter(bool individual);

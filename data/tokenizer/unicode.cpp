@@ -81,6 +81,17 @@ const std::uint8_t* code_classes() {
   return classes.data();
 }
 
+bool is_word(char32_t c) {
+  if (c == 0x200C || c == 0x200D) return true;
+  if ((c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
+      (c >= 0x1F170 && c <= 0x1F189)) {
+    return true;  // letters in circles and squares: symbols that are Alphabetic
+  }
+  if (code_classes()[c] & (code_class::letter | code_class::mark)) return true;
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_PC;
+}
+
 std::string unicode_version() {
   return utf8proc_unicode_version();
 }

@@ -27,6 +27,9 @@ inline constexpr std::uint8_t other = 128;   // [^\s\p{L}\p{N}]
 /// Return the classes of all code points, [0x110000]; made at the first call. Any thread may call it.
 const std::uint8_t* code_classes();
 
+/// Returns whether a code point belongs to a word: \w of the Unicode Standard's UTS 18, with the joiners.
+bool is_word(char32_t c);
+
 /// Return the version of Unicode behind these tables, e.g. "15.0.0".
 std::string unicode_version();
 

@@ -3,13 +3,19 @@
 //   tokenizer_probe encode TOKENIZER TEXTS IDS [text|parse] [PATTERN]
 //     TEXTS: documents, each a little-endian uint32 of its bytes, then these; IDS: the same with ids as int32. Also
 //     checks that decoding gives the document again, and prints the number of those for which it does not.
+//   tokenizer_probe serve
+//     reads lines of TOKENIZER, TEXTS, IDS and text|parse, with tabs between, and answers each with a line, once IDS is
+//     written: "ok", or the exit code and the sentence that refuses the tokenizer. A text that is refused has -1 for
+//     the bytes of its ids.
 //   tokenizer_probe time TOKENIZER TEXTS PASSES [PATTERN]
 //     prints the seconds of each pass over all documents, with one encoder and one thread.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <iterator>
+#include <sstream>
 
 #include "data/tokenizer/tokenizer.h"
 #include "framework/error.h"
@@ -62,7 +68,45 @@ int time(const Tokenizer& tokenizer, const std::vector<std::string>& documents, 
   return 0;
 }
 
+void answer(const std::string& line) {
+  std::istringstream parts(line);
+  std::string tokenizer, texts, output, special;
+  for (std::string* part : {&tokenizer, &texts, &output, &special}) std::getline(parts, *part, '\t');
+  const auto loaded = load_tokenizer(tokenizer);
+  const auto encoder = loaded->make_encoder(special == "parse" ? SpecialTokens::parse : SpecialTokens::text);
+  std::ofstream file(output, std::ios::binary);
+  for (const std::string& document : read_documents(texts)) {
+    std::vector<std::int32_t> ids;
+    std::int32_t bytes = -1;
+    try {
+      encoder->encode(document, ids);
+      bytes = static_cast<std::int32_t>(ids.size() * 4);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data) throw;
+      ids.clear();
+    }
+    file.write(reinterpret_cast<const char*>(&bytes), 4);
+    file.write(reinterpret_cast<const char*>(ids.data()), static_cast<std::streamsize>(ids.size() * 4));
+  }
+}
+
+int serve() {
+  for (std::string line; std::getline(std::cin, line);) {
+    try {
+      answer(line);
+      std::printf("ok\n");
+    } catch (const Error& error) {
+      std::string sentence = error.what();
+      for (char& c : sentence) c = c == '\n' ? ' ' : c;
+      std::printf("%d %s\n", static_cast<int>(error.code()), sentence.c_str());
+    }
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 int run(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "serve") == 0) return serve();
   if (argc < 5) return 2;
   const std::string mode = argv[1];
   const bool encoding = mode == "encode";

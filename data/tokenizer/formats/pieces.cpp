@@ -19,6 +19,10 @@ std::uint32_t first_character_bytes(std::string_view text) {
   return decode_utf8(reinterpret_cast<const unsigned char*>(text.data())).bytes;
 }
 
+bool is_character(std::string_view text) {
+  return first_character_bytes(text) == text.size();
+}
+
 /// Return the character that a text is a run of, nothing if it is no run.
 std::string_view repeated_character(std::string_view text) {
   const std::string_view first = text.substr(0, first_character_bytes(text));
@@ -32,7 +36,8 @@ std::string_view repeated_character(std::string_view text) {
 /// merges.
 void check_pieces(const std::vector<Piece>& pieces, const std::string& path) {
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i].text.empty() || well_formed_prefix(pieces[i].text) != pieces[i].text.size()) {
+    if (pieces[i].text.empty() || well_formed_prefix(pieces[i].text) != pieces[i].text.size() ||
+        pieces[i].text.find('\0') != std::string::npos) {
       fail(ExitCode::data, "{}: piece {} is no text; is the file whole?", path, i);
     }
     if (pieces[i].type == Piece::normal && pieces[i].text.size() > max_bytes) {
@@ -67,7 +72,7 @@ class MergeMaker {
     // Characters that stand in pieces and are none themselves still merge.
     const auto symbol = [&](std::string_view text) -> std::int32_t {
       if (const auto found = ids_.find(text); found != ids_.end()) return found->second;
-      if (first_character_bytes(text) != text.size()) return -1;
+      if (!is_character(text)) return -1;
       extra_symbols.emplace_back(text);
       const auto id = static_cast<std::int32_t>(pieces_.size() + extra_symbols.size() - 1);
       ids_.emplace(text, id);
@@ -78,6 +83,7 @@ class MergeMaker {
     for (std::size_t k = 0; k < order_.size(); ++k) {
       const std::string_view text = pieces_[order_[k]].text;
       if (k > 0 && pieces_[order_[k]].score != pieces_[order_[k - 1]].score) ++rank;
+      if (ids_.at(text) != static_cast<std::int32_t>(order_[k])) continue;  // a second piece of one text
       for (std::size_t cut = 0; cut < text.size();) {
         cut += first_character_bytes(text.substr(cut));
         if (cut >= text.size()) break;
@@ -97,7 +103,7 @@ class MergeMaker {
     std::pair<std::int32_t, std::int32_t> taken;
     std::erase_if(merges, [&](const Merge& merge) {
       if (std::exchange(product, merge.product) != merge.product) taken = last_two(text_of(merge), table);
-      return ids_.at(text_of(merge)) != product || taken != std::pair{merge.left, merge.right};
+      return taken != std::pair{merge.left, merge.right};
     });
   }
 
@@ -176,8 +182,8 @@ BpeSpec spec_of_pieces(const std::vector<Piece>& pieces, const PieceRules& rules
   BpeSpec spec;
   spec.where = path;
   spec.alphabet = BpeSpec::Alphabet::characters;
-  spec.prefix = rules.space_in_front ? BpeSpec::Prefix::always : BpeSpec::Prefix::never;
-  spec.prefix_before_space = rules.space_in_front;
+  spec.prepend_mark = rules.space_in_front;
+  spec.mark_spaces = true;
   spec.fuse_unknown = true;
   spec.byte_tokens.fill(-1);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -185,6 +191,8 @@ BpeSpec spec_of_pieces(const std::vector<Piece>& pieces, const PieceRules& rules
     const auto id = static_cast<std::int32_t>(i);
     spec.tokens.push_back(piece.text);
     if (piece.type == Piece::normal) continue;
+    // The text of a piece that stands for no text is unknown.
+    if (piece.type != Piece::user_defined && is_character(piece.text)) spec.never_merged.push_back(id);
     if (piece.type == Piece::byte) {
       unsigned value = 256;
       if (piece.text.size() == 6) std::from_chars(piece.text.data() + 3, piece.text.data() + 5, value, 16);
@@ -193,8 +201,10 @@ BpeSpec spec_of_pieces(const std::vector<Piece>& pieces, const PieceRules& rules
     } else if (piece.type == Piece::unused) {
       fail(ExitCode::data, "{} has an unused piece ({}), which this program does not do", path, piece.text);
     } else {
+      // What users defined is found first, the longest at each place of the normalised text, and merges with nothing.
+      const bool defined = piece.type == Piece::user_defined;
       if (piece.type == Piece::unknown) spec.unknown = id;
-      spec.added.push_back({piece.text, id, piece.type != Piece::user_defined, false, false, false, false});
+      spec.added.push_back({piece.text, id, !defined, defined, defined});
     }
   }
   MergeMaker(pieces).fill(spec);

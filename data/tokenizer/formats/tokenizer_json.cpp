@@ -6,6 +6,7 @@
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/utf8.h"
 #include "framework/error.h"
+#include "framework/storage/stored_tensor.h"
 #include "framework/storage/strict_json.h"
 
 namespace ringtrain {
@@ -32,13 +33,13 @@ const std::unordered_map<char32_t, unsigned char>& byte_of_character() {
   return table;
 }
 
-/// Return the bytes of a byte-level token, the token itself where a character stands for no byte.
-std::string token_bytes(const std::string& token) {
+/// Returns the bytes of a byte-level token, nothing where a character stands for no byte.
+std::optional<std::string> token_bytes(const std::string& token) {
   std::string bytes;
   for (std::size_t at = 0; at < token.size();) {
     const CodePoint code = decode_utf8(reinterpret_cast<const unsigned char*>(token.data()) + at);
     const auto found = byte_of_character().find(code.value);
-    if (found == byte_of_character().end()) return token;
+    if (found == byte_of_character().end()) return std::nullopt;
     bytes += static_cast<char>(found->second);
     at += code.bytes;
   }
@@ -64,13 +65,16 @@ class Reader {
     read_normalizer(part("normalizer"));
     read_pre_tokenizer(part("pre_tokenizer"));
     if (byte_level && !saw_byte_level_) refuse("pre_tokenizer", "without ByteLevel");
+    if (!byte_level && spec_.whole_pieces_first && !spec_.split_at_spaces) {
+      refuse("model.ignore_merges", "true, with texts that are not split");
+    }
     return std::move(spec_);
   }
 
  private:
   [[noreturn]] void refuse(const std::string& what, const std::string& value) const {
     fail(ExitCode::data, "{}: {} is {}, which this program does not do; see docs/hugging-face.md for what it does",
-         path_, what, value);
+         path_, plain_text(what), plain_text(value));
   }
   const json& member(const json& object, const char* name) const {
     const auto found = object.find(name);
@@ -113,7 +117,14 @@ class Reader {
       const auto place = static_cast<std::size_t>(id);
       if (spec_.tokens.size() <= place) spec_.tokens.resize(place + 1);
       if (!spec_.tokens[place].empty()) fail(ExitCode::data, "{}: two tokens have the id {}", path_, id);
-      spec_.tokens[place] = spec_.alphabet == BpeSpec::Alphabet::bytes ? token_bytes(token) : token;
+      spec_.tokens[place] = token;
+      if (spec_.alphabet == BpeSpec::Alphabet::bytes) {
+        if (std::optional<std::string> bytes = token_bytes(token)) {
+          spec_.tokens[place] = std::move(*bytes);
+        } else {
+          spec_.never_merged.push_back(static_cast<std::int32_t>(id));
+        }
+      }
       ids_[token] = static_cast<std::int32_t>(id);
     }
   }
@@ -161,18 +172,32 @@ class Reader {
       const auto found = ids_.find(unknown->get<std::string>());
       if (found != ids_.end()) spec_.unknown = found->second;
     }
-    if (spec_.alphabet == BpeSpec::Alphabet::bytes) return;
-    spec_.fuse_unknown = model.value("fuse_unk", false);
+    const bool bytes = spec_.alphabet == BpeSpec::Alphabet::bytes;
+    spec_.fuse_unknown = model.value("fuse_unk", false) && (!bytes || spec_.unknown >= 0);
     if (!model.value("byte_fallback", false)) return;
+    if (bytes) {
+      if (!has_all_bytes()) refuse("model.byte_fallback", "true, with bytes that have no token of their own");
+      return;
+    }
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const auto found = ids_.find(fmt::format("<0x{:02X}>", byte));
       if (found != ids_.end()) spec_.byte_tokens[byte] = found->second;
     }
   }
 
+  bool has_all_bytes() const {
+    return std::ranges::all_of(byte_of_character(), [&](const auto& one) {
+      std::string character;
+      append_utf8(character, one.first);
+      return ids_.contains(character);
+    });
+  }
+
   void read_added() {
     const json& added = part("added_tokens");
     if (added.is_null()) return;
+    std::unordered_map<std::string, std::size_t> places;
+    auto next = static_cast<std::int64_t>(ids_.size());  // what tokenizers gives a token that the vocabulary lacks
     for (const json& one : added) {
       AddedToken token;
       token.content = member(one, "content").get<std::string>();
@@ -182,7 +207,19 @@ class Reader {
       token.single_word = one.value("single_word", false);
       token.strip_left = one.value("lstrip", false);
       token.strip_right = one.value("rstrip", false);
-      if (!token.content.empty()) spec_.added.push_back(std::move(token));
+      if (token.content.empty()) continue;
+      const auto [same, is_new] = places.emplace(token.content, spec_.added.size());
+      if (!is_new) {
+        if (spec_.added[same->second] != token) refuse("the added token '" + token.content + "'", "there in two forms");
+        continue;
+      }
+      const auto known = ids_.find(token.content);
+      if (const std::int64_t given = known != ids_.end() ? known->second : next; given != token.id) {
+        refuse("the id of the added token '" + token.content + "'",
+               fmt::format("{} (tokenizers itself gives it {})", token.id, given));
+      }
+      next = std::max(next, token.id + std::int64_t{1});
+      spec_.added.push_back(std::move(token));
     }
   }
 
@@ -195,14 +232,14 @@ class Reader {
       spec_.nfc = true;
     } else if (type == "Prepend" && spec_.alphabet == BpeSpec::Alphabet::characters) {
       if (normalizer.value("prepend", "") != space_mark) refuse("normalizer Prepend", normalizer.dump());
-      spec_.prefix = BpeSpec::Prefix::always;
-      spec_.prefix_before_space = true;
+      if (spec_.prepend_mark) refuse("normalizer Prepend", "there twice");
+      spec_.prepend_mark = true;
     } else if (type == "Replace" && spec_.alphabet == BpeSpec::Alphabet::characters) {
       const json& pattern = member(normalizer, "pattern");
       if (pattern.value("String", "") != " " || normalizer.value("content", "") != space_mark) {
         refuse("normalizer Replace", normalizer.dump());
       }
-      saw_spaces_ = true;
+      spec_.mark_spaces = true;
     } else {
       refuse("the normalizer", type.empty() ? normalizer.dump() : type);
     }
@@ -211,7 +248,7 @@ class Reader {
   void read_pre_tokenizer(const json& pre) {
     if (spec_.alphabet == BpeSpec::Alphabet::characters) {
       if (pre.is_null()) {
-        if (!saw_spaces_) refuse("the pre_tokenizer", "none, with no normalizer that replaces spaces");
+        if (!spec_.mark_spaces) refuse("the pre_tokenizer", "none, with no normalizer that replaces spaces");
         return;
       }
       if (type_of(pre) != "Metaspace") refuse("the pre_tokenizer", type_of(pre));
@@ -224,6 +261,7 @@ class Reader {
       } else if (scheme != "never") {
         refuse("Metaspace.prepend_scheme", scheme);
       }
+      spec_.metaspace = true;
       spec_.split_at_spaces = pre.value("split", true);
       return;
     }
@@ -268,7 +306,7 @@ class Reader {
   const std::string& path_;
   BpeSpec spec_;
   std::unordered_map<std::string, std::int32_t> ids_;
-  bool saw_byte_level_ = false, saw_spaces_ = false;
+  bool saw_byte_level_ = false;
 };
 
 }  // namespace

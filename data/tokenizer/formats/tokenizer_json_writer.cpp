@@ -119,7 +119,7 @@ TokenizerJson json_of_pieces(const BpeSpec& spec) {
   if (spec.unknown >= 0) result.unknown = text(spec.unknown);
 
   Json normalizers = Json::array(), decoders = Json::array();
-  const bool prefix = spec.prefix != BpeSpec::Prefix::never;
+  const bool prefix = spec.has_prefix();
   if (prefix) normalizers.push_back({{"type", "Prepend"}, {"prepend", space_mark}});
   normalizers.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", space_mark}});
   decoders.push_back({{"type", "Replace"}, {"pattern", {{"String", space_mark}}}, {"content", " "}});

@@ -1,0 +1,215 @@
+#include "data/tokenizer/pattern.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+// \s and \S to stand within brackets, written out as the property White_Space: PCRE2's \s also takes U+180E.
+constexpr std::string_view white_space =
+    R"(\x{09}-\x{0D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
+constexpr std::string_view no_white_space =
+    R"(\x{00}-\x{08}\x{0E}-\x{1F}\x{21}-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027})"
+    R"(\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
+
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+bool is_quantifier(std::string_view text) {
+  return !text.empty() && std::string_view("*+?{").find(text[0]) != std::string_view::npos;
+}
+
+class Reader {
+ public:
+  Reader(const std::string& pattern, const std::string& where) : pattern_(pattern), rest_(pattern), where_(where) {}
+
+  std::string read() {
+    while (!rest_.empty()) {
+      if (rest_.starts_with('[')) {
+        read_brackets();
+      } else if (rest_.starts_with('\\')) {
+        if (rest_.starts_with("\\S") || rest_.starts_with("\\s")) {
+          result_ += fmt::format("[{}]", take(2) == "\\s" ? white_space : no_white_space);
+        } else {
+          read_escape();
+        }
+      } else if (rest_.starts_with("(?i:")) {
+        read_any_case();
+      } else if (rest_.starts_with('(')) {
+        read_group();
+      } else if (rest_.starts_with(')')) {
+        result_ += take(1);
+        if (groups_.empty()) refuse(")", "which closes no group");
+        if (groups_.back() && is_quantifier(rest_)) refuse(rest_.substr(0, 1), "of a look-around");
+        groups_.pop_back();
+      } else if (is_quantifier(rest_)) {
+        read_quantifier();
+      } else if (rest_.starts_with('^') || rest_.starts_with('$')) {
+        const bool at_end = rest_[0] == '$' && result_.ends_with("]++");  // what it ends in takes all white space
+        if (!at_end || !pattern_.substr(0, pattern_.size() - rest_.size()).ends_with("\\s++"))
+          refuse(rest_.substr(0, 1));
+        take(1);
+        result_ += "\\z";
+      } else {
+        result_ += take(1);
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view what, std::string_view which = "") const {
+    fail(ExitCode::data,
+         "{}: its pattern {} has {}{}{} at byte {}, which engines of regular expressions read in different ways; use a "
+         "tokenizer with another pattern",
+         where_, pattern_, what, which.empty() ? "" : " ", which, pattern_.size() - rest_.size());
+  }
+  std::string_view take(std::size_t count) {
+    const std::string_view taken = rest_.substr(0, count);
+    rest_.remove_prefix(taken.size());
+    return taken;
+  }
+
+  void read_group() {
+    bool look_around = false;
+    for (const std::string_view start : {"(?:", "(?>", "(?=", "(?!", "(?<=", "(?<!"}) {
+      if (!rest_.starts_with(start)) continue;
+      look_around = start != "(?:" && start != "(?>";
+      result_ += take(start.size());
+      groups_.push_back(look_around);
+      return;
+    }
+    if (rest_.starts_with("(?") || rest_.starts_with("(*")) refuse(rest_.substr(0, 3));
+    result_ += take(1);
+    groups_.push_back(false);
+  }
+
+  /// (?i:...) of plain letters. Some pairs of these are one character in another case: ss, fi.
+  void read_any_case() {
+    const std::string_view inner = rest_.substr(4, rest_.find(')') - 4);
+    const auto plain = [](char c) {
+      return is_letter(c) || std::string_view("'|[]").find(c) != std::string_view::npos;
+    };
+    if (inner.size() + 4 == rest_.size() || !std::ranges::all_of(inner, plain)) refuse("(?i:", "of more than letters");
+    std::string lower(inner);
+    std::ranges::transform(lower, lower.begin(), [](char c) { return is_letter(c) ? static_cast<char>(c | 0x20) : c; });
+    for (const char* pair : {"ff", "fi", "fl", "ss", "st"}) {
+      if (lower.find(pair) != std::string::npos) refuse(fmt::format("{} in (?i:", pair));
+    }
+    result_ += take(inner.size() + 5);
+  }
+
+  void read_quantifier() {
+    std::size_t size = 1;
+    if (rest_[0] == '{') {
+      size = rest_.find('}');
+      const std::string_view inner = rest_.substr(1, size == std::string_view::npos ? size : size - 1);
+      const auto comma = std::min(inner.find(','), inner.size());
+      const bool numbers = comma > 0 && size != std::string_view::npos &&
+                           std::ranges::all_of(inner.substr(0, comma), is_digit) &&
+                           std::ranges::all_of(inner.substr(std::min(comma + 1, inner.size())), is_digit);
+      if (!numbers) refuse("{");
+      ++size;
+      if (rest_.substr(size).starts_with('+')) refuse(rest_.substr(0, size + 1));
+      if (rest_.substr(size).starts_with('?') && comma == inner.size()) refuse(rest_.substr(0, size + 1));
+    }
+    if (rest_.substr(size).starts_with('?') || rest_.substr(size).starts_with('+')) ++size;
+    if (is_quantifier(rest_.substr(size))) refuse(rest_.substr(0, size + 1));
+    result_ += take(size);
+  }
+
+  /// An escape that is the same everywhere but \s and \S. Returns whether it stands for one character.
+  bool read_escape() {
+    const char c = rest_.size() > 1 ? rest_[1] : '\0';
+    if (c == 'p' || c == 'P') {
+      const std::size_t end = rest_.find('}');
+      const std::string_view name = rest_.size() > 2 && rest_[2] == '{' && end != std::string_view::npos
+                                        ? rest_.substr(3, end - 3)
+                                        : std::string_view();
+      if (name.empty() || !std::ranges::all_of(name, is_letter)) refuse(rest_.substr(0, 3));
+      // A longer name is a script's, which PCRE2 without sc: takes for the property Script_Extensions.
+      result_ += fmt::format("\\{}{{{}{}}}", c, name.size() > 2 ? "sc:" : "", name);
+      take(end + 1);
+      return false;
+    }
+    if (c == 'x' || c == 'u') {
+      const bool braces = rest_.substr(2).starts_with('{');
+      const std::size_t from = braces ? 3 : 2;
+      const std::string_view digits = rest_.substr(from, braces ? rest_.find('}') - 3 : c == 'x' ? 2 : 4);
+      const bool hexadecimal = std::ranges::all_of(
+          digits, [](char d) { return is_digit(d) || (d >= 'a' && d <= 'f') || (d >= 'A' && d <= 'F'); });
+      const std::size_t size = from + digits.size() + (braces ? 1 : 0);
+      const bool ascii = !digits.empty() && digits[0] < '8';
+      if (!hexadecimal || size > rest_.size() || digits.empty() || (c == 'u' && (braces || digits.size() != 4)) ||
+          (c == 'x' && !braces && (digits.size() != 2 || !ascii))) {
+        refuse(rest_.substr(0, 2));
+      }
+      result_ += fmt::format("\\x{{{}}}", digits);
+      take(size);
+      return true;
+    }
+    const bool known = c == 'd' || c == 'D' || c == 'r' || c == 'n' || c == 't' || c == 'f';
+    const bool literal = c > ' ' && c < 0x7F && !is_letter(c) && !is_digit(c) && c != '<' && c != '>' && c != '`';
+    if (!known && !literal && c != ' ') refuse(rest_.substr(0, 2));
+    result_ += take(2);
+    return c != 'd' && c != 'D';
+  }
+
+  void read_brackets() {
+    result_ += take(rest_.starts_with("[^") ? 2 : 1);
+    if (rest_.starts_with(']')) refuse("a first ]", "within brackets");
+    bool may_start_range = false;  // whether the item before is a single character and no end of a range
+    for (bool first = true; !rest_.starts_with(']'); first = false) {
+      if (rest_.empty()) refuse("[", "without an end");
+      if (rest_.starts_with('[') || rest_.starts_with("&&")) {
+        refuse(rest_.substr(0, rest_[0] == '[' ? 1 : 2), "within brackets");
+      }
+      if (rest_.starts_with('-') && !first && !rest_.starts_with("-]")) {
+        if (!may_start_range) refuse("-", "within brackets that makes no range");
+        result_ += take(1);
+        if (rest_.starts_with('[') || !read_item()) refuse("-", "within brackets before what is no character");
+        may_start_range = false;
+      } else {
+        may_start_range = read_item();
+      }
+    }
+    result_ += take(1);
+  }
+
+  /// Within brackets. Returns whether it is a single character.
+  bool read_item() {
+    if (rest_.starts_with("\\s") || rest_.starts_with("\\S")) {
+      result_ += take(2) == "\\s" ? white_space : no_white_space;
+      return false;
+    }
+    if (rest_.starts_with('\\')) return read_escape();
+    std::size_t bytes = 1;
+    while (bytes < rest_.size() && (static_cast<unsigned char>(rest_[bytes]) & 0xC0) == 0x80) ++bytes;
+    result_ += take(bytes);
+    return true;
+  }
+
+  const std::string& pattern_;
+  std::string_view rest_;
+  const std::string& where_;
+  std::string result_;
+  std::vector<bool> groups_;  // those that are open: whether they are look-arounds
+};
+
+}  // namespace
+
+std::string pattern_for_pcre(const std::string& pattern, const std::string& where) {
+  return Reader(pattern, where).read();
+}
+
+}  // namespace ringtrain

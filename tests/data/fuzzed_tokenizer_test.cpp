@@ -1,0 +1,210 @@
+// Small tokenizers that tests/tokenizers/fuzz_test.py drew, with the ids that the reference programs give
+// (tests/tokenizers/fuzzed.json), and the rules that its finds came down to.
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "data/tokenizer/bpe_tokenizer.h"
+#include "data/tokenizer/formats/pieces.h"
+#include "data/tokenizer/formats/tokenizer_json.h"
+#include "data/tokenizer/splitter.h"
+#include "data/tokenizer/utf8.h"
+#include "tests/data/data_fixture.h"
+
+namespace ringtrain {
+namespace {
+
+using nlohmann::json;
+
+/// Returns the texts of the bytes 0 to 255, as byte-level vocabularies or byte pieces have them.
+std::vector<std::string> run_of_bytes(const std::string& name) {
+  std::vector<std::string> texts;
+  char32_t next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+    std::string text = fmt::format("<0x{:02X}>", byte);
+    if (name == "byte characters") {
+      text.clear();
+      append_utf8(text, printable ? static_cast<char32_t>(byte) : next++);
+    }
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+BpeSpec spec_of(const json& one) {
+  if (one.contains("pieces")) {
+    std::vector<Piece> pieces;
+    for (const json& piece : one["pieces"]) {
+      if (piece.is_object()) {
+        for (const std::string& text : run_of_bytes(piece["run"])) pieces.push_back({text, 0, Piece::byte});
+      } else {
+        pieces.push_back({piece[0], piece[1], piece[2]});
+      }
+    }
+    const PieceRules rules{.byte_fallback = one["byte_fallback"], .space_in_front = one["add_dummy_prefix"]};
+    return spec_of_pieces(pieces, rules, "a test");
+  }
+  json file = one["tokenizer"];
+  json vocabulary = json::object();
+  for (const json& token : file["model"]["vocab"]) {
+    if (token.is_object()) {
+      for (const std::string& text : run_of_bytes(token["run"])) vocabulary.emplace(text, vocabulary.size());
+    } else {
+      vocabulary.emplace(token.get<std::string>(), vocabulary.size());
+    }
+  }
+  file["model"]["vocab"] = vocabulary;
+  return read_tokenizer_json(file, "a test");
+}
+
+/// Returns the ids of a text, nothing where the tokenizer is refused.
+std::optional<std::vector<std::int32_t>> ids_of(const json& one, const std::string& text, SpecialTokens special) {
+  std::optional<BpeTokenizer> tokenizer;
+  try {
+    tokenizer.emplace(spec_of(one));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data) << error.what();
+    return std::nullopt;
+  }
+  return tokenizer->encode(text, special);
+}
+
+TEST(FuzzedTokenizer, IdsAreThoseOfTheReferenceProgramsOrRefused) {
+  std::ifstream file(testing::source_folder() + "/tests/tokenizers/fuzzed.json");
+  int same = 0, refused = 0;
+  for (const json& one : json::parse(file)) {
+    const auto special = one["parse"].get<bool>() ? SpecialTokens::parse : SpecialTokens::text;
+    const auto ids = ids_of(one, one["text"], special);
+    (ids ? same : refused) += 1;
+    if (ids) {
+      EXPECT_EQ(*ids, one["ids"].get<std::vector<std::int32_t>>()) << one.dump();
+    }
+  }
+  EXPECT_GT(same, 30);
+  EXPECT_LT(refused, same / 2);
+}
+
+class AddedAndDefined : public ::testing::Test {
+ protected:
+  static std::vector<std::string> tokens_of(const BpeSpec& spec, const std::string& text) {
+    const BpeTokenizer tokenizer(spec);
+    std::vector<std::string> tokens;
+    for (const std::int32_t id : tokenizer.encode(text)) tokens.push_back(tokenizer.token_text(id));
+    return tokens;
+  }
+  /// A tokenizer.json of the letters a and b with added tokens, Metaspace "always" and unknown characters.
+  static json letters(const std::vector<std::pair<std::string, json>>& added) {
+    json file = {{"version", "1.0"}, {"added_tokens", json::array()}};
+    file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "always"}};
+    file["model"] = {{"type", "BPE"}, {"merges", json::array()}, {"unk_token", "<unk>"}};
+    file["model"]["vocab"] = {{"<unk>", 0}, {"a", 1}, {"b", 2}, {"\u2581", 3}};
+    for (const auto& [content, flags] : added) {
+      json token = {{"id", 4 + file["added_tokens"].size()}, {"content", content}, {"normalized", false}};
+      token.update(flags);
+      file["added_tokens"].push_back(token);
+    }
+    return file;
+  }
+  static std::vector<std::int32_t> ids(const json& file, const std::string& text) {
+    return BpeTokenizer(read_tokenizer_json(file, "a test")).encode(text);
+  }
+};
+
+TEST_F(AddedAndDefined, SymbolsOfUsersAreFoundFirstAndNeverMerged) {
+  std::vector<Piece> pieces = {{"<unk>", 0, Piece::unknown}, {"\n", 0, Piece::user_defined}};
+  for (const char* text : {"\u2581\u2581", "\u2581\u2581\u2581\u2581", "<x>", "<x"}) {
+    pieces.push_back({text, 0, Piece::user_defined});
+  }
+  float score = 0;
+  for (const char* text : {"\u2581a", "ab", "<x>a", "\u2581", "a", "b", "<", "x", ">"}) {
+    pieces.push_back({text, score -= 1, Piece::normal});
+  }
+  const BpeSpec spec = spec_of_pieces(pieces, {.byte_fallback = false, .space_in_front = true}, "a test");
+  using Tokens = std::vector<std::string>;
+  // One mark in front of the text, none after a symbol; the longest symbol at each place.
+  EXPECT_EQ(tokens_of(spec, "ab\nab"), (Tokens{" a", "b", "\n", "ab"}));
+  EXPECT_EQ(tokens_of(spec, "a\n      a"), (Tokens{" a", "\n", "    ", "  ", "a"}));
+  EXPECT_EQ(tokens_of(spec, "   a"), (Tokens{"    ", "a"}));
+  EXPECT_EQ(tokens_of(spec, "<x>a<xa"), (Tokens{" ", "<x>", "a", "<x", "a"}));
+  const BpeTokenizer tokenizer(spec);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\n      <x>  b")), "a\n      <x>  b");
+  // A long text may be cut where no symbol lies.
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "ab a\n   ab <x>  b";
+  const std::size_t cut = tokenizer.find_cut(text);
+  ASSERT_GT(cut, 0U);
+  std::vector<std::int32_t> halves;
+  const auto encoder = tokenizer.make_encoder(SpecialTokens::text);
+  encoder->encode(std::string_view(text).substr(0, cut), halves, Preceding::nothing);
+  encoder->encode(std::string_view(text).substr(cut), halves, Preceding::text);
+  EXPECT_EQ(halves, tokenizer.encode(text));
+}
+
+TEST_F(AddedAndDefined, MetaspaceComesAfterNormalizedTokens) {
+  const json file = letters({{"a b", {{"normalized", true}}}, {"x", {{"normalized", true}}}});
+  EXPECT_EQ(ids(file, "a a b"), (std::vector<std::int32_t>{3, 1, 3, 4}));
+  EXPECT_EQ(ids(file, "xa"), (std::vector<std::int32_t>{5, 3, 1}));
+}
+
+TEST_F(AddedAndDefined, WordsAreThoseOfUnicode) {
+  const json file = letters({{"<x>", {{"single_word", true}}}});
+  const auto stands = [&](const std::string& text) { return std::ranges::count(ids(file, text), 4) == 1; };
+  for (const char* text : {"\u00b2<x>", "<x>\u00bd", "-<x>-", "\u200b<x>"}) EXPECT_TRUE(stands(text)) << text;
+  for (const char* text :
+       {"\u200d<x>", "<x>\u200c", "_<x>", "<x>\u203f", "\u0661<x>", "\u2167<x>", "<x>\u24b6", "\u0301<x>"}) {
+    EXPECT_FALSE(stands(text)) << text;
+  }
+}
+
+TEST_F(AddedAndDefined, TokensThatTakeTheSameWhiteSpaceAreTheReferences) {
+  const json file = letters({{"<r>", {{"rstrip", true}}}, {"<l>", {{"lstrip", true}}}, {" ", json::object()}});
+  EXPECT_EQ(ids(file, "<r> \t<l>a"), (std::vector<std::int32_t>{4, 6, 5, 3, 1}));
+  EXPECT_EQ(ids(file, "<r>\t a"), (std::vector<std::int32_t>{4, 6, 3, 1}));
+  EXPECT_EQ(ids(file, "<r> \ta"), (std::vector<std::int32_t>{4, 6, 3, 0, 1}));  // the tab is text again
+}
+
+TEST_F(AddedAndDefined, IdsThatTokenizersItselfGivesDifferentlyAreRefused) {
+  json file = letters({{"<x>", json::object()}, {"<y>", json::object()}});
+  EXPECT_NO_THROW(read_tokenizer_json(file, "a test"));
+  file["added_tokens"][1]["id"] = 9;
+  const std::string told = error_of(ExitCode::data, [&] { read_tokenizer_json(file, "a test"); });
+  EXPECT_TRUE(holds(told, "a test: the id of the added token '<y>' is 9 (tokenizers itself gives it 5)")) << told;
+}
+
+TEST(UnknownPatterns, AMatchOfNoWidthIsABorder) {
+  const auto pieces = [](const std::string& pattern, const std::string& text) {
+    std::vector<std::size_t> ends;
+    make_splitter(pattern, "a test")->split(text, ends);
+    std::string result;
+    std::size_t begin = 0;
+    for (const std::size_t end : ends) {
+      result += "[" + text.substr(begin, end - begin) + "]";
+      begin = end;
+    }
+    return result;
+  };
+  EXPECT_EQ(pieces(R"((?=(?:\d{3})+(?!\d)))", "1234567"), "[1][234][567]");
+  EXPECT_EQ(pieces(R"((?<=[a-z])(?=[A-Z]))", "camelCaseX"), "[camel][Case][X]");
+  EXPECT_EQ(pieces("x*", "axxb\u00e9"), "[a][xx][b][\u00e9]");
+  EXPECT_EQ(pieces("", "a\u4e2d"), "[a][\u4e2d]");
+}
+
+TEST(UnknownPatterns, WhatEnginesReadInDifferentWaysIsRefused) {
+  for (const char* pattern : {R"(\w+)",   R"(\b)",   R"(\h)",       R"(\v+)",  "^a",        "a$",        "a{2}+",
+                              "a{2}?",    "a{,2}",   "[a&&b]",      "[[a]b]",  "[]a]",      R"([a-\d])", R"([\d-a])",
+                              "(?i)a",    "(?i:ss)", "(?i:\u00e9)", "(?m:a)",  R"(\p{^L})", R"(\pL)",    R"(\xe9)",
+                              R"((a)\1)", R"(\R)",   "(?=a)*",      "(?<n>a)", "(?#a)",     "(*UCP)a",   R"(\Qa)"}) {
+    const std::string told = error_of(ExitCode::data, [&] { make_splitter(pattern, "a.json"); });
+    EXPECT_TRUE(holds(told, "a.json: its pattern ")) << pattern;
+    EXPECT_TRUE(holds(told, "read in different ways")) << told;
+  }
+  for (const char* pattern :
+       {R"(\s++$|\s+)", R"([^\S\n]+)", R"(\u3040|\x{e9}|\x41)", R"([a\-z\]-])", "[a-]", "(?>a+)b", "a{1,2}?",
+        R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+)", "'(?i:[sdmt]|ll|ve|re)"}) {
+    EXPECT_NO_THROW(make_splitter(pattern, "a.json")) << pattern;
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain
