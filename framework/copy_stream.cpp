@@ -4,6 +4,7 @@
 
 #if RINGTRAIN_CUDA
 #include "framework/cuda/context.h"
+#include "framework/cuda/current_device.h"
 #include "framework/cuda/event.h"
 #include "framework/cuda/timeline.h"
 #endif
@@ -29,7 +30,7 @@ void make_wait(cudaStream_t stream, const CopyStream::Event& event) {
 /// The stream on which the copies run.
 struct CopyStream::Cuda {
   explicit Cuda(int device) {
-    cuda::check(cudaSetDevice(device), "choosing the GPU");
+    cuda::use_device(device);
     stream = cuda::make_urgent_stream("making a stream for copies");
   }
   ~Cuda() {

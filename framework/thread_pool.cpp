@@ -5,19 +5,18 @@
 
 #include "framework/cores.h"
 #include "framework/error.h"
-#include "framework/threads.h"
 
 namespace ringtrain {
 
 namespace {
 
-void end_workers(std::vector<std::thread>& threads, std::mutex& mutex, bool& stop, std::condition_variable& start) {
+void end_workers(std::vector<Thread>& threads, std::mutex& mutex, bool& stop, std::condition_variable& start) {
   {
     std::lock_guard lock(mutex);
     stop = true;
   }
   start.notify_all();
-  for (std::thread& thread : threads) thread.join();
+  for (Thread& thread : threads) thread.join();
 }
 
 /// The workers of all pools of this process: where they are more than the cores, one that spins keeps another from

@@ -7,9 +7,10 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "framework/threads.h"
 
 namespace ringtrain {
 
@@ -45,7 +46,7 @@ class ThreadPool {
   bool may_spin() const;
 
   const int cores_;
-  std::vector<std::thread> threads_;
+  std::vector<Thread> threads_;
   std::mutex mutex_;
   std::condition_variable start_, finished_;
   Job job_;

@@ -1,5 +1,6 @@
-// Threads where the system may have none to give (ulimit -u, a container's limit on processes, ulimit -v): an error
-// with a sentence, or work that is done without one.
+// The one place that starts threads (tests/structure holds it). The system may have none to give (ulimit -u, a
+// container's limit on processes, ulimit -v): that is an error with a sentence, or work that is done without one. A new
+// thread works on the GPU of the thread that starts it; without one of its own it would make a context on GPU 0.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,11 +24,37 @@ namespace ringtrain {
        what, error.code().message());
 }
 
+/// Returns the GPU that the calling thread chose (framework/cuda/current_device.h), or -1.
+int gpu_of_thread() noexcept;
+/// Makes `gpu` the calling thread's, if it is not -1.
+void take_gpu(int gpu) noexcept;
+
+/// Returns body as a new thread runs it: on the calling thread's GPU.
+template <class Body>
+auto on_own_gpu(Body body) {
+  return [body = std::move(body), gpu = gpu_of_thread()]() mutable {
+    take_gpu(gpu);
+    return body();
+  };
+}
+
+/// A thread that start_thread started. It must be joined before it goes.
+class Thread {
+ public:
+  void join() { thread_.join(); }
+
+ private:
+  template <class Body>
+  friend Thread start_thread(ExitCode code, const std::string& what, Body body);
+  explicit Thread(std::thread thread) : thread_(std::move(thread)) {}
+  std::thread thread_;
+};
+
 /// Returns a thread that runs body. Throws Error(code) that names `what` if the system has none to give.
 template <class Body>
-std::thread start_thread(ExitCode code, const std::string& what, Body&& body) {
+Thread start_thread(ExitCode code, const std::string& what, Body body) {
   try {
-    return std::thread(std::forward<Body>(body));
+    return Thread(std::thread(on_own_gpu(std::move(body))));
   } catch (const std::system_error& error) {
     fail_start(code, what, error);
   }
@@ -37,7 +64,7 @@ std::thread start_thread(ExitCode code, const std::string& what, Body&& body) {
 template <class Work>
 auto run_aside(Work work) -> std::future<std::invoke_result_t<Work>> {
   try {
-    return std::async(std::launch::async, work);
+    return std::async(std::launch::async, on_own_gpu(work));
   } catch (const std::system_error&) {
     std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
     auto result = task.get_future();

@@ -86,8 +86,12 @@ Verdicts judge(const Json& bench, const Json& baseline) {
             find(bench, "attention", "forward", shape));
   table.add("attention backward, head 128, causal, 8K, TFLOP/s", 350, 575, Better::higher,
             find(bench, "attention", "backward", shape));
-  table.add("deterministic backward over the default one", 0.85, 0.95, Better::higher,
-            find(bench, "attention", "deterministic over default", shape));
+  for (const int G : {16, 8}) {
+    Json at = shape;
+    at["G"] = G;
+    table.add(fmt::format("deterministic backward over the default one, G {}", G), 0.85, 0.95, Better::higher,
+              find(bench, "attention", "deterministic over default", at));
+  }
   for (const auto& [name, context, aim] :
        {std::tuple{"8K", 8192, 50.0}, {"64K", 65536, 48.0}, {"256K", 262144, 48.0}}) {
     table.add(fmt::format("1B model, MFU at {}, %", name), 35, aim, Better::higher,

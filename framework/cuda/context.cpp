@@ -2,7 +2,7 @@
 
 #include <cublasLt.h>
 
-#include "framework/cuda/check.h"
+#include "framework/cuda/current_device.h"
 #include "framework/cuda/timeline.h"
 #include "framework/cuda/wait_report.h"
 #include "framework/system/host_name.h"
@@ -116,7 +116,7 @@ cudaStream_t make_urgent_stream(const char* purpose) {
 
 Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index)), scratch_(scratch.data) {
   ensure(scratch.bytes() >= scratch_bytes, "a context's scratch is scratch_bytes");
-  check(cudaSetDevice(index), "choosing the GPU", index);
+  use_device(index);
   events_.make_spare();
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   const cublasStatus_t status = cublasLtCreate(&blas_);

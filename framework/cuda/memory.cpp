@@ -1,12 +1,12 @@
 #include "framework/cuda/memory.h"
 
-#include "framework/cuda/check.h"
+#include "framework/cuda/current_device.h"
 
 namespace ringtrain::cuda {
 
 void* allocate(int device, std::size_t bytes) {
   void* data = nullptr;
-  check(cudaSetDevice(device), "choosing the GPU", device);
+  use_device(device);
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
     ignore(cudaGetLastError());  // else the next launch would report it again
@@ -17,7 +17,7 @@ void* allocate(int device, std::size_t bytes) {
 }
 
 void release(int device, void* data) {
-  ignore(cudaSetDevice(device));
+  ignore(choose_device(device));
   ignore(cudaFree(data));
 }
 
@@ -39,7 +39,7 @@ void release_pinned(void* data) {
 
 std::size_t free_bytes(int device) {
   std::size_t free = 0, total = 0;
-  check(cudaSetDevice(device), "choosing the GPU", device);
+  use_device(device);
   check(cudaMemGetInfo(&free, &total), "asking how much memory of the GPU is free");
   return free;
 }

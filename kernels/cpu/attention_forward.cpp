@@ -96,8 +96,12 @@ class ForwardTask {
   void load_state() {
     const std::int64_t D = call_.shape.D, row = call_.shape.H * D;
     for (std::int64_t panel = 0; panel < panels_; ++panel) {
-      T *q = scratch_.q + panel * width * D, *o = scratch_.o + panel * width * D;
-      if (lanes_used(panel) < width) std::fill_n(q, width * D, T{0}), std::fill_n(o, width * D, T{0});
+      T* const q = scratch_.q + panel * width * D;
+      T* const o = scratch_.o + panel * width * D;
+      if (lanes_used(panel) < width) {
+        std::fill_n(q, width * D, T{0});
+        std::fill_n(o, width * D, T{0});
+      }
       transpose(q, width, q_ + panel * width * row, row, lanes_used(panel), D);
       transpose(o, width, o_ + panel * width * row, row, lanes_used(panel), D);
     }

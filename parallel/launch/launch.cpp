@@ -8,7 +8,6 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "framework/cores.h"
@@ -66,7 +65,7 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
   ensure(options.ranks >= 1, "a launch has ranks");
   const ThreadWorld world = make_thread_world(options.ranks, options.timeout_seconds);
   FirstError first;
-  std::vector<std::thread> threads;
+  std::vector<Thread> threads;
   const auto run = [&](Communicator& own) {
     try {
       body(own);
@@ -90,7 +89,7 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
     }
   }
   first.wait(static_cast<int>(threads.size()), options.unwinding_seconds);
-  for (std::thread& thread : threads) thread.join();
+  for (Thread& thread : threads) thread.join();
   if (calls) *calls = world.calls();
   first.rethrow();
 }

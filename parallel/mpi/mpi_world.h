@@ -15,10 +15,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "framework/threads.h"
 #include "parallel/call_history.h"
 #include "parallel/communicator.h"
 #include "parallel/mpi/mpi_library.h"
@@ -150,7 +150,7 @@ class MpiWorld {
   std::vector<PeerState> peers_;  // by rank
   bool reported_ = false;         // another rank has printed the report
 
-  std::thread watchdog_thread_;  // last: it uses all of the above
+  Thread watchdog_thread_;  // last: it uses all of the above
 };
 
 }  // namespace ringtrain

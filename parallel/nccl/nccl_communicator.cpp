@@ -36,14 +36,14 @@ class NcclCommunicator final : public Communicator {
  public:
   /// Of all ranks of nccl's host.
   explicit NcclCommunicator(std::shared_ptr<NcclRank> nccl) : nccl_(std::move(nccl)), host_(nccl_->host()) {
-    nccl_->join(member_);
+    nccl_->join(comm_);
   }
   /// Of some ranks of another one; part: their host memory.
   NcclCommunicator(NcclCommunicator& whole, std::unique_ptr<Communicator> part)
       : nccl_(whole.nccl_), part_(std::move(part)), host_(*part_) {
-    nccl_->split(*whole.member_, whole.rank(), host_, member_);
+    nccl_->split(*whole.comm_, whole.rank(), host_, comm_);
   }
-  ~NcclCommunicator() override { nccl_->let_go(/*idle=*/acts_.empty() && !group_); }
+  ~NcclCommunicator() override { nccl_->let_go(/*idle=*/groups_.empty() && !group_); }
 
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
@@ -59,7 +59,7 @@ class NcclCommunicator final : public Communicator {
   void end_group() override;
   void barrier(const CallSite& site) override { host_.barrier(site); }
   std::unique_ptr<Communicator> split(int colour) override {
-    ensure(acts_.empty() && !group_, "all exchanges are waited for before a split");
+    ensure(groups_.empty() && !group_, "all exchanges are waited for before a split");
     return std::make_unique<NcclCommunicator>(*this, host_.split(colour));
   }
   void close() override {
@@ -72,18 +72,18 @@ class NcclCommunicator final : public Communicator {
  private:
   template <class Operation>
   Request collective(const TensorView& x, const CallSite& site, Operation operation);
-  /// Requests of the host's communicator and of NCCL's acts are told apart by their last bit.
+  /// Requests of the host's communicator and of NCCL's groups are told apart by their last bit.
   static Request of_host(Request request) { return {request.id << 1}; }
   static Request of_act(std::uint64_t id) { return {id << 1 | 1}; }
 
   const std::shared_ptr<NcclRank> nccl_;  // which all that were split from one another share
   const std::unique_ptr<Communicator> part_;
   Communicator& host_;
-  const std::shared_ptr<NcclMember> member_ = std::make_shared<NcclMember>();
+  const std::shared_ptr<NcclComm> comm_ = std::make_shared<NcclComm>();
   std::uint64_t requests_ = 0;
-  std::unordered_map<std::uint64_t, std::shared_ptr<NcclAct>> acts_;  // not waited for yet
+  std::unordered_map<std::uint64_t, std::shared_ptr<NcclGroup>> groups_;  // not waited for yet
   int group_depth_ = 0;
-  std::shared_ptr<NcclAct> group_;  // the open group's, once it has messages
+  std::shared_ptr<NcclGroup> group_;  // the open group's, once it has messages
 };
 
 Request NcclCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
@@ -104,40 +104,40 @@ Request NcclCommunicator::exchange(const TensorView& send, int to, const TensorV
   }
   if (halves.empty()) return {};
 
-  const std::shared_ptr<NcclAct> act = group_ ? group_ : std::make_shared<NcclAct>();
-  act->operations.insert(act->operations.end(), halves.begin(), halves.end());
-  if (act->sites.empty() || !same_site(act->sites.back(), site)) act->sites.push_back(site);
+  const std::shared_ptr<NcclGroup> group = group_ ? group_ : std::make_shared<NcclGroup>();
+  group->operations.insert(group->operations.end(), halves.begin(), halves.end());
+  if (group->sites.empty() || !same_site(group->sites.back(), site)) group->sites.push_back(site);
   if (group_depth_ > 0) {
-    group_ = act;
+    group_ = group;
   } else {
-    nccl_->launch(*member_, act);
+    nccl_->launch(*comm_, group);
   }
-  acts_.emplace(++requests_, act);
+  groups_.emplace(++requests_, group);
   return of_act(requests_);
 }
 
-/// One act on the slices of x: operation(slice, owner), of all where they are as long as each other (owner: this rank),
-/// else one for each.
+/// One group on the slices of x: operation(slice, owner), of all where they are as long as each other (owner: this
+/// rank), else one for each.
 template <class Operation>
 Request NcclCommunicator::collective(const TensorView& x, const CallSite& site, Operation operation) {
-  ensure(group_depth_ == 0 && !x.device.is_cpu(), "a collective is of GPU memory, and an act by itself");
+  ensure(group_depth_ == 0 && !x.device.is_cpu(), "a collective is of GPU memory, and a group by itself");
   if (size() == 1 || x.numel() == 0) return {};
   nccl_->throw_if_aborted();
-  const auto act = std::make_shared<NcclAct>();
-  act->sites.push_back(site);
+  const auto group = std::make_shared<NcclGroup>();
+  group->sites.push_back(site);
   const auto slice = [&](int owner) {
     const Slice part = slice_of(x.numel(), size(), owner);
     return x.flat(part.begin, part.end);
   };
   if (x.numel() % size() == 0) {
-    act->operations.push_back(operation(slice(rank()), no_peer));
+    group->operations.push_back(operation(slice(rank()), no_peer));
   } else {
     for (int owner = 0; owner < size(); ++owner) {
-      if (slice(owner).numel() > 0) act->operations.push_back(operation(slice(owner), owner));
+      if (slice(owner).numel() > 0) group->operations.push_back(operation(slice(owner), owner));
     }
   }
-  nccl_->launch(*member_, act);
-  acts_.emplace(++requests_, act);
+  nccl_->launch(*comm_, group);
+  groups_.emplace(++requests_, group);
   return of_act(requests_);
 }
 
@@ -161,10 +161,10 @@ void NcclCommunicator::wait(Request request) {
   if (request.id == 0) return;
   if ((request.id & 1) == 0) return host_.wait({request.id >> 1});
   ensure(group_depth_ == 0, "a group is closed before one of its exchanges is waited for");
-  const auto found = acts_.find(request.id >> 1);
-  ensure(found != acts_.end(), "a request is waited on once");
+  const auto found = groups_.find(request.id >> 1);
+  ensure(found != groups_.end(), "a request is waited on once");
   nccl_->wait(*found->second);
-  acts_.erase(found);
+  groups_.erase(found);
 }
 
 void NcclCommunicator::begin_group() {
@@ -174,7 +174,7 @@ void NcclCommunicator::begin_group() {
 
 void NcclCommunicator::end_group() {
   host_.end_group();
-  if (--group_depth_ == 0 && group_) nccl_->launch(*member_, std::exchange(group_, nullptr));
+  if (--group_depth_ == 0 && group_) nccl_->launch(*comm_, std::exchange(group_, nullptr));
 }
 
 /// Return two ranks that share a GPU, or (-1, -1). Theirs is that of this index.

@@ -1,7 +1,7 @@
 #include "parallel/nccl/nccl_rank.h"
 
 #include <algorithm>
-#include <system_error>
+#include <future>
 #include <utility>
 
 #include "framework/cuda/check.h"
@@ -23,15 +23,15 @@ bool failed(ncclResult_t result) {
 }
 
 /// Return how far the communicator is with what it was asked last, or what went wrong in it since.
-ncclResult_t state_of(const NcclMember& member) {
+ncclResult_t state_of(const NcclComm& comm) {
   ncclResult_t state = ncclSuccess;
-  const ncclResult_t asked = ncclCommGetAsyncError(member.handle, &state);
+  const ncclResult_t asked = ncclCommGetAsyncError(comm.handle, &state);
   return failed(asked) ? asked : state;
 }
 
-ncclResult_t post(const NcclMember& member, const NcclOperation& one, cudaStream_t stream) {
+ncclResult_t post(const NcclComm& comm, const NcclOperation& one, cudaStream_t stream) {
   using Kind = NcclOperation::Kind;
-  const ncclComm_t handle = member.handle;
+  const ncclComm_t handle = comm.handle;
   switch (one.kind) {
     case Kind::send:
       return ncclSend(one.from, one.count, one.type, one.peer, handle, stream);
@@ -50,11 +50,11 @@ ncclResult_t post(const NcclMember& member, const NcclOperation& one, cudaStream
 }
 
 /// Posts the operations as one group. The group is closed whatever happens in it.
-ncclResult_t post(const NcclMember& member, const NcclAct& act, cudaStream_t stream) {
+ncclResult_t post(const NcclComm& comm, const NcclGroup& group, cudaStream_t stream) {
   ncclResult_t result = ncclGroupStart();
   if (failed(result)) return result;
-  for (const NcclOperation& one : act.operations) {
-    result = post(member, one, stream);
+  for (const NcclOperation& one : group.operations) {
+    result = post(comm, one, stream);
     if (failed(result)) break;
   }
   const ncclResult_t ended = ncclGroupEnd();
@@ -89,10 +89,10 @@ NcclRank::~NcclRank() {
   {
     Lock lock(mutex_);
     stop_ = true;
-    if (!members_.empty()) abandon(lock);
+    if (!comms_.empty()) abandon(lock);
   }
   stop_changed_.notify_all();
-  watchdog_.join();
+  watchdog_->join();
   cuda::ignore(cudaStreamSynchronize(own_stream_));
   cuda::ignore(cudaStreamDestroy(own_stream_));
 }
@@ -111,9 +111,9 @@ void NcclRank::load() {
 }
 
 /// Throws what NCCL reports. A remote error is another rank's: it ended, or the network to it did.
-void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclMember& member, const std::string& what) {
+void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclComm& comm, const std::string& what) {
   const Error own(result == ncclRemoteError ? ExitCode::rank : ExitCode::device,
-                  fmt::format("{}: {} ({})", what, ncclGetErrorString(result), ncclGetLastError(member.handle)));
+                  fmt::format("{}: {} ({})", what, ncclGetErrorString(result), ncclGetLastError(comm.handle)));
   const auto deadline = Clock::now() + error_report_wait;
   while (result == ncclRemoteError && Clock::now() < deadline) {
     host_->throw_if_aborted();
@@ -124,13 +124,13 @@ void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclMember& memb
   throw Error(own);
 }
 
-// --- Members.
+// --- Communicators.
 
 /// Waits until NCCL has done what it was asked for, which began with `result`: not every call that goes on in the
 /// background says that it does (ncclCommSplit says success). The lock is free while it waits.
-void NcclRank::await(Lock& lock, const NcclMember& member, ncclResult_t result, const CallSite& site) {
+void NcclRank::await(Lock& lock, const NcclComm& comm, ncclResult_t result, const CallSite& site) {
   const auto deadline = Clock::now() + timeout_;
-  if (!failed(result)) result = state_of(member);
+  if (!failed(result)) result = state_of(comm);
   for (int polls = 0; result == ncclInProgress; ++polls) {
     if (Clock::now() > deadline) {
       fail(ExitCode::rank, "{} waited {} s for the other ranks to come to {} (mesh.timeout_seconds)", name(),
@@ -139,33 +139,33 @@ void NcclRank::await(Lock& lock, const NcclMember& member, ncclResult_t result, 
     lock.unlock();
     pause(polls);
     lock.lock();
-    throw_if_members_aborted();
-    result = state_of(member);
+    throw_if_comms_aborted();
+    result = state_of(comm);
   }
   if (result != ncclSuccess) {
-    fail_with(lock, result, member, fmt::format("{}: {} of NCCL", name(), described(site)));
+    fail_with(lock, result, comm, fmt::format("{}: {} of NCCL", name(), described(site)));
   }
 }
 
 /// Waits until the GPU has done all that NCCL was given. (The watchdog sees if it does not.)
 void NcclRank::await_idle(Lock& lock) {
-  const auto passed = [](const std::shared_ptr<NcclAct>& act) { return act->done.passed(); };
+  const auto passed = [](const std::shared_ptr<NcclGroup>& group) { return group->done.passed(); };
   for (int polls = 0; !std::all_of(under_way_.begin(), under_way_.end(), passed); ++polls) {
     lock.unlock();
     pause(polls);
     lock.lock();
-    throw_if_members_aborted();
+    throw_if_comms_aborted();
   }
 }
 
-/// Calls body(lock, config), which makes a member one of a communicator or throws.
+/// Calls body(lock, config), which makes the rank one of a communicator or throws.
 template <class Body>
 void NcclRank::enter(Body body) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   Lock lock(mutex_);
   try {
-    throw_if_members_aborted();
+    throw_if_comms_aborted();
     body(lock, config);
   } catch (...) {
     if (!lock.owns_lock()) lock.lock();
@@ -174,29 +174,29 @@ void NcclRank::enter(Body body) {
   }
 }
 
-void NcclRank::join(const std::shared_ptr<NcclMember>& member) {
+void NcclRank::join(const std::shared_ptr<NcclComm>& comm) {
   constexpr CallSite making{"making a unique id"}, joining{"joining the ranks"};
   ncclUniqueId id{};
   if (host_->rank() == 0) {
     const ncclResult_t made = ncclGetUniqueId(&id);
     if (made != ncclSuccess) {
       Lock lock(mutex_);
-      fail_with(lock, made, *member, fmt::format("{}: {} of NCCL", name(), making.operation));
+      fail_with(lock, made, *comm, fmt::format("{}: {} of NCCL", name(), making.operation));
     }
   }
   broadcast(*host_, host_view(reinterpret_cast<std::uint8_t*>(id.internal), {NCCL_UNIQUE_ID_BYTES}), 0,
             {"handing round NCCL's unique id"});
   enter([&](Lock& lock, ncclConfig_t& config) {
-    const ncclResult_t result = ncclCommInitRankConfig(&member->handle, host_->size(), id, host_->rank(), &config);
-    members_.push_back(member);
-    await(lock, *member, result, joining);
+    const ncclResult_t result = ncclCommInitRankConfig(&comm->handle, host_->size(), id, host_->rank(), &config);
+    comms_.push_back(comm);
+    await(lock, *comm, result, joining);
   });
 }
 
 /// NCCL hands out the part when the whole has come to the end of the split (NVIDIA/nccl 1472), and splits only what has
 /// nothing under way. Parts have buffers of their own: with shared ones NVLink's reductions read what was never set up
 /// (NVIDIA/nccl 2430).
-void NcclRank::split(NcclMember& whole, int rank, Communicator& part, const std::shared_ptr<NcclMember>& member) {
+void NcclRank::split(NcclComm& whole, int rank, Communicator& part, const std::shared_ptr<NcclComm>& comm) {
   constexpr CallSite splitting{"splitting the ranks"};
   std::int64_t colour = rank;  // NCCL wants it from 0 on: the part's first rank
   broadcast(part, host_view(&colour, {1}), 0, {"agreeing on the part of a split"});
@@ -204,27 +204,27 @@ void NcclRank::split(NcclMember& whole, int rank, Communicator& part, const std:
     await_idle(lock);
     config.splitShare = 0;
     await(lock, whole, ncclCommSplit(whole.handle, static_cast<int>(colour), rank, &whole.part, &config), splitting);
-    member->handle = std::exchange(whole.part, nullptr);
-    members_.push_back(member);
-    await(lock, *member, ncclInProgress, splitting);
+    comm->handle = std::exchange(whole.part, nullptr);
+    comms_.push_back(comm);
+    await(lock, *comm, ncclInProgress, splitting);
   });
 }
 
 void NcclRank::close() {
   ensure(unwaited_ == 0, "all exchanges are waited for before a rank leaves NCCL");
   Lock lock(mutex_);
-  throw_if_members_aborted();
-  while (!members_.empty()) {
-    NcclMember& last = *members_.back();
+  throw_if_comms_aborted();
+  while (!comms_.empty()) {
+    NcclComm& last = *comms_.back();
     await(lock, last, ncclCommFinalize(last.handle), {"leaving the ranks"});
     ncclCommDestroy(std::exchange(last.handle, nullptr));
-    members_.pop_back();
+    comms_.pop_back();
   }
 }
 
 void NcclRank::let_go(bool idle) noexcept {
   Lock lock(mutex_);
-  if (members_.empty()) return;
+  if (comms_.empty()) return;
   try {
     while (!under_way_.empty() && under_way_.front()->done.passed()) under_way_.pop_front();
     idle = idle && !aborted_ && under_way_.empty();
@@ -235,7 +235,7 @@ void NcclRank::let_go(bool idle) noexcept {
 }
 
 void NcclRank::abandon(Lock& lock) noexcept {
-  abort_members(lock);
+  abort_comms(lock);
   lock.unlock();
   cuda::ignore(cudaStreamSynchronize(own_stream_));  // kernels are leaving
   lock.lock();
@@ -244,26 +244,21 @@ void NcclRank::abandon(Lock& lock) noexcept {
 /// All at once: the abort of one frees GPU memory, which may wait for the GPU, and there a kernel of another one stands
 /// until that is aborted, too (NVIDIA/nccl 549, 564). But the part of a split that did not come to its end after the
 /// whole, whose abort ends the split and writes to the part (NVIDIA/nccl 2373).
-void NcclRank::abort_members(Lock&) {
+void NcclRank::abort_comms(Lock&) {
   aborted_ = true;
-  std::vector<std::thread> aborts;
-  for (const std::shared_ptr<NcclMember>& member : members_) {
-    const ncclComm_t handle = std::exchange(member->handle, nullptr);
+  std::vector<std::future<void>> aborts;
+  for (const std::shared_ptr<NcclComm>& comm : comms_) {
+    const ncclComm_t handle = std::exchange(comm->handle, nullptr);
     if (handle == nullptr) continue;
-    const auto abort = [handle, member] {
+    aborts.push_back(run_aside([handle, comm] {
       ncclCommAbort(handle);
-      if (member->part != nullptr) ncclCommAbort(std::exchange(member->part, nullptr));
-    };
-    try {
-      aborts.emplace_back(abort);
-    } catch (const std::system_error&) {  // no more threads: one after the other, then
-      abort();
-    }
+      if (comm->part != nullptr) ncclCommAbort(std::exchange(comm->part, nullptr));
+    }));
   }
-  for (std::thread& one : aborts) one.join();
+  for (const std::future<void>& one : aborts) one.wait();
 }
 
-void NcclRank::throw_if_members_aborted() const {
+void NcclRank::throw_if_comms_aborted() const {
   if (!aborted_) return;
   host_->throw_if_aborted();
   fail(ExitCode::rank, "{} has ended its part in NCCL, with exchanges under way, and goes on calling", name());
@@ -272,35 +267,34 @@ void NcclRank::throw_if_members_aborted() const {
 void NcclRank::throw_if_aborted() {
   host_->throw_if_aborted();
   const Lock lock(mutex_);
-  throw_if_members_aborted();
+  throw_if_comms_aborted();
 }
 
-// --- Acts.
+// --- Groups.
 
-void NcclRank::launch(NcclMember& member, const std::shared_ptr<NcclAct>& act) {
+void NcclRank::launch(NcclComm& comm, const std::shared_ptr<NcclGroup>& group) {
   host_->throw_if_aborted();
   Lock lock(mutex_);
-  throw_if_members_aborted();
-  act->ready.record(stream_.cuda().stream());
-  act->ready.make_wait(own_stream_);
-  act->begun.record(own_stream_);
-  await(lock, member, post(member, *act, own_stream_), act->sites.front());
-  if (unwaited_ == 0) act->begun.make_wait(stream_.cuda().stream());
+  throw_if_comms_aborted();
+  group->ready.record(stream_.cuda().stream());
+  group->ready.make_wait(own_stream_);
+  group->begun.record(own_stream_);
+  await(lock, comm, post(comm, *group, own_stream_), group->sites.front());
+  if (unwaited_ == 0) group->begun.make_wait(stream_.cuda().stream());
   ++unwaited_;
-  act->done.record(own_stream_);
-  under_way_.push_back(act);
+  group->done.record(own_stream_);
+  under_way_.push_back(group);
 }
 
-void NcclRank::wait(NcclAct& act) {
+void NcclRank::wait(NcclGroup& group) {
   throw_if_aborted();
-  act.done.make_wait(stream_.cuda().stream());
-  if (!std::exchange(act.waited_for, true)) --unwaited_;
+  group.done.make_wait(stream_.cuda().stream());
+  if (!std::exchange(group.waited_for, true)) --unwaited_;
 }
 
 // --- The watchdog.
 
 void NcclRank::watchdog() {
-  cuda::ignore(cudaSetDevice(stream_.cuda().device()));
   Lock lock(mutex_);
   while (!aborted_ && !stop_changed_.wait_for(lock, poll_interval, [&] { return stop_; })) {
     if (aborted_) return;
@@ -308,7 +302,7 @@ void NcclRank::watchdog() {
       poll(lock);
     } catch (const Error& error) {
       host_->abort(error);
-      abort_members(lock);
+      abort_comms(lock);
     }
   }
 }
@@ -316,22 +310,22 @@ void NcclRank::watchdog() {
 /// Throws what ends all ranks.
 void NcclRank::poll(Lock& lock) {
   host_->throw_if_aborted();
-  for (const std::shared_ptr<NcclMember>& member : members_) {
-    if (member->handle == nullptr) continue;
-    const ncclResult_t state = state_of(*member);
-    if (failed(state)) fail_with(lock, state, *member, fmt::format("{}: NCCL reports", name()));
+  for (const std::shared_ptr<NcclComm>& comm : comms_) {
+    if (comm->handle == nullptr) continue;
+    const ncclResult_t state = state_of(*comm);
+    if (failed(state)) fail_with(lock, state, *comm, fmt::format("{}: NCCL reports", name()));
   }
   while (!under_way_.empty() && under_way_.front()->done.passed()) under_way_.pop_front();
   if (under_way_.empty()) return;
-  NcclAct& act = *under_way_.front();  // those after it cannot run yet
-  if (!act.could_run) {
-    if (!act.ready.passed()) return;  // the GPU still computes what is sent: as long as that takes
-    act.could_run = true;
-    act.since = Clock::now();
+  NcclGroup& group = *under_way_.front();  // those after it cannot run yet
+  if (!group.could_run) {
+    if (!group.ready.passed()) return;  // the GPU still computes what is sent: as long as that takes
+    group.could_run = true;
+    group.since = Clock::now();
   }
-  if (Clock::now() - act.since > timeout_) {
+  if (Clock::now() - group.since > timeout_) {
     fail(ExitCode::rank, "{} waited {} s in {} on its GPU (mesh.timeout_seconds)", name(), timeout_.count(),
-         described(act.sites));
+         described(group.sites));
   }
 }
 

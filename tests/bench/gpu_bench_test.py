@@ -121,10 +121,12 @@ class Measures(unittest.TestCase):
 
 class Judges(unittest.TestCase):
     SHAPE = {"causal": True, "D": 128, "S": 8192, "H": 16, "G": 16}
+    of_groups = 0.96  # deterministic over default where key/value heads are shared
 
     def judge(self, changes=(), baseline=None):
         rows = [("attention", "forward", self.SHAPE, 500), ("attention", "backward", self.SHAPE, 600),
                 ("attention", "deterministic over default", self.SHAPE, 0.9),
+                ("attention", "deterministic over default", self.SHAPE | {"G": 8}, self.of_groups),
                 *(("scaling", "MFU", {"context": context}, 40) for context in (8192, 65536, 262144)),
                 *(("scaling", "plan fits", {"context": 1 << power}, float(power < 21)) for power in (13, 20, 21)),
                 *(("ring", "pass over one rank", {"ranks": ranks, "S": 32768}, 1.01) for ranks in (2, 4, 8))]
@@ -155,6 +157,15 @@ class Judges(unittest.TestCase):
             self.assertEqual(self.judge(changes)[0], 3, changes)
         self.assertEqual(self.judge({"pass over one rank": 1.2})[1]["ring of 2 on one card over one rank, pass, "
                                                                     "same tokens"]["verdict"], "MISSED")
+
+    def test_grouped_heads_are_judged_by_themselves(self):
+        what = "deterministic backward over the default one, G {}"
+        rows = self.judge()[1]
+        self.assertEqual([rows[what.format(G)]["verdict"] for G in (16, 8)], ["reached", "aim reached"])
+        self.of_groups = 0.84
+        code, rows = self.judge()
+        self.assertEqual(code, 3)
+        self.assertEqual([rows[what.format(G)]["verdict"] for G in (16, 8)], ["reached", "MISSED"])
 
     def test_the_faster_peer_counts(self):
         baseline = [{"group": "sdpa", "name": f"{backend} forward", "parameters": self.SHAPE, "value": value}

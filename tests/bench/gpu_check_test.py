@@ -66,6 +66,7 @@ RUN = textwrap.dedent("""\
         print("targets: " + ", ".join(row["name"] for row in json.loads(pathlib.Path(option("--targets")).read_text())["rows"]))
     elif program == "gpu_bench":
         assert "--append" in arguments
+        (here / "benches.txt").open("a").write(os.environ.get("RINGTRAIN_PORTABLE_ATTENTION", "0") + "\\n")
         path = pathlib.Path(option("--json"))
         rows = json.loads(path.read_text())["rows"] if path.exists() else []
         for group in [arguments[i + 1] for i, a in enumerate(arguments) if a == "--only"]:
@@ -171,6 +172,11 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.parts()["scaling"]["result"], "passed")
         self.assertIn("HUNG", text[text.index("What passed"):])
 
+    def benches(self):
+        """Return whether the benchmark ran with the portable attention: "0", "1", or both."""
+        path = self.bundle / "benches.txt"
+        return set(path.read_text(encoding="utf-8").split()) if path.exists() else set()
+
     def portable(self):
         """Return the tests that ran, in turn, and whether with the portable attention."""
         return [line.split() for line in (self.bundle / "portable.txt").read_text(encoding="utf-8").splitlines()]
@@ -180,13 +186,44 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual([portable for name, portable in self.portable() if "GpuAttention" in name], ["1", "0"])
         self.assertEqual([portable for name, portable in self.portable() if name == "GpuModel.D"], ["0"])
 
-    def test_where_hoppers_attention_hangs_later_parts_take_the_portable_one(self):
-        code, text = self.check({"tests": GOOD | {"HopperAttention.Hangs": "hang"}}, "--stall", 2)
+    def test_where_hoppers_attention_hangs_or_crashes_later_parts_take_the_portable_one(self):
+        for what, word in (("hang", "HUNG"), ("crash", "CRASHED"), ("told", "HANGS")):
+            with self.subTest(what):
+                for name in ("portable.txt", "benches.txt"):
+                    (self.bundle / name).unlink(missing_ok=True)
+                code, text = self.check({"tests": GOOD | {"HopperAttention.Bad": what}}, "--stall", 2)
+                self.assertEqual(code, 1, text)
+                self.assertIn(f"HopperAttention.Bad {word}", text)
+                self.assertEqual([portable for name, portable in self.portable() if "GpuAttention" in name], ["1", "1"])
+                self.assertEqual([portable for name, portable in self.portable() if name == "GpuModel.D"], ["1"])
+                self.assertEqual(self.parts()["models and runs"]["result"], "passed")
+                self.assertEqual(self.parts()["machine, attention"]["result"], "passed")
+                self.assertIn("--gtest_filter=HopperAttention.Bad", text[text.index("What to run next"):])
+                self.assertEqual(self.benches(), {"1"})
+
+    def test_a_wrong_result_of_hoppers_attention_keeps_it_for_later_parts(self):
+        code, text = self.check({"tests": GOOD | {"HopperAttention.Differs": "fail"}})
         self.assertEqual(code, 1, text)
-        self.assertEqual([portable for name, portable in self.portable() if "GpuAttention" in name], ["1", "1"])
-        self.assertEqual([portable for name, portable in self.portable() if name == "GpuModel.D"], ["1"])
-        self.assertEqual(self.parts()["models and runs"]["result"], "passed")
-        self.assertIn("run gpu_tests --gtest_filter=HopperAttention.Hangs", text[text.index("What to run next"):])
+        self.assertEqual(self.report()["troubles"], ["Hopper's attention: HopperAttention.Differs failed"])
+        self.assertEqual(self.parts()["Hopper's attention"]["result"], "failed")
+        self.assertEqual([portable for name, portable in self.portable() if "GpuAttention" in name], ["1", "0"])
+        self.assertEqual([portable for name, portable in self.portable() if name == "GpuModel.D"], ["0"])
+        self.assertEqual(self.benches(), {"0"})
+
+    def test_a_test_that_only_takes_too_long_does_not_either(self):
+        slow = {f"HopperAttention.T{i}": "slow" for i in range(9)}
+        text = self.check({"tests": GOOD | slow}, "--seconds", 6)[1]
+        self.assertIn("not done in time", self.parts()["Hopper's attention"]["detail"])
+        self.assertNotIn("From here on the portable attention", text)
+
+    def test_what_to_profile_next_is_text_beside_the_other_files(self):
+        text = self.check({"tests": GOOD})[1]
+        lines = [line for line in text[text.index("What to run next"):].splitlines() if line.startswith("ncu ")]
+        self.assertEqual(len(lines), 3)
+        for line, name in zip(lines, ("forward", "backward", "backward-deterministic")):
+            self.assertIn("-c 1 ", line)  # one launch: all of them would take minutes
+            self.assertNotIn(" -o ", line)
+            self.assertTrue(line.endswith(f'--only attention --quick >"${{OUT:-.}}/ncu-{name}.txt"'), line)
 
     def test_a_kernel_with_bounded_waits_says_where_it_hangs(self):
         code, text = self.check({"tests": GOOD | {"HopperAttention.Told": "told"}})

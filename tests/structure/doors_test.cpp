@@ -1,6 +1,6 @@
 // What the product does through one door alone: it prints through framework/standard_streams.h, opens files through
-// framework/storage/files.h, makes whole files in the few places listed here (all others are an OutputFile), and reads
-// command lines by CommandLine. A rule that stands behind the door cannot be gone round.
+// framework/storage/files.h, makes whole files in the few places listed here (all others are an OutputFile), reads
+// command lines by CommandLine, parses JSON by its bounded reader, and starts threads and chooses their GPU in one place. A rule that stands behind the door cannot be gone round.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -68,6 +68,21 @@ TEST(Doors, WholeFilesAreMadeInFewPlaces) {
 
 TEST(Doors, CommandLinesHaveCheckedNumbers) {
   EXPECT_EQ(lines_with(R"(CLI::App\b)", {"train/programs/command_line.h"}), "");
+}
+
+TEST(Doors, JsonIsParsedByTheBoundedReader) {
+  EXPECT_EQ(lines_with(R"(\b(json|Json|ordered_json|basic_json<[^>]*>)::(parse|sax_parse|accept|from_\w+)\b)",
+                       {"framework/storage/strict_json.cpp", "bench/gpu/gpu_bench.cpp", "bench/gpu/results.cpp"}),
+            "");
+}
+
+// A thread works on the GPU of the thread that starts it. One that calls CUDA without a GPU of its own makes a context
+// on GPU 0, of half a gigabyte, for every process of the machine.
+TEST(Doors, ThreadsAreStartedInOnePlace) {
+  EXPECT_EQ(lines_with(R"(std::async|jthread|pthread_create|std::thread\b(?!::hardware_concurrency))",
+                       {"framework/threads.h"}),
+            "");
+  EXPECT_EQ(lines_with("cudaSetDevice", {"framework/cuda/current_device.cpp"}), "");
 }
 
 }  // namespace

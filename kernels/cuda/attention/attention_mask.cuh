@@ -187,13 +187,13 @@ __device__ inline void find_tiles(TilesSeen& seen, const TokenMap& mine, const T
 struct TileCursor {
   int segment, index;
 
-  /// Return a cursor before the last tile. map: of the shard whose tiles they are.
-  __device__ static TileCursor before_last(const TokenMap& map, const TilesSeen& seen) {
+  /// Returns a cursor before the last tile. map: of the shard whose tiles they are.
+  __host__ __device__ static TileCursor before_last(const TokenMap& map, const TilesSeen& seen) {
     const int segment = map.segments - 1;
     return {segment, segment < 0 ? 0 : seen.ranges[segment].last + 1};
   }
   /// Moves to the next tile down; false if there is none.
-  __device__ bool next(const TilesSeen& seen) {
+  __host__ __device__ bool next(const TilesSeen& seen) {
     if (segment < 0) return false;
     --index;
     while (index < seen.ranges[segment].first) {
@@ -202,7 +202,22 @@ struct TileCursor {
     }
     return true;
   }
-  __device__ Tile tile(const TokenMap& map, int size) const { return tile_of(map, size, segment, index); }
+  __host__ __device__ Tile tile(const TokenMap& map, int size) const { return tile_of(map, size, segment, index); }
+};
+
+/// Visits the steps of a tile of keys: from the last tile of queries downwards, and at each of them every query head of
+/// the group. Heads come within tiles because blocks add to dq in turns: all blocks of a group then go down the queries
+/// together. With tiles within heads, each would wait at every change of head for the longest walk through that head.
+struct GroupCursor {
+  TileCursor queries;
+  int head;  // in the group
+
+  /// Moves to the next step; false if there is none. heads: of the group.
+  __host__ __device__ bool next(const TilesSeen& seen, int heads) {
+    if (++head < heads) return true;
+    head = 0;
+    return queries.next(seen);
+  }
 };
 
 /// The pairs (i, j) of a tile of queries and a tile of keys. all: every one is visible, whatever i is and for j below

@@ -50,17 +50,6 @@ struct Shared {
   Work work;
 };
 
-/// Where a step of the walk is: a tile of queries and a query head of the group.
-struct Step {
-  TileCursor cursor;
-  int head;  // in the group
-  __device__ bool next(const TilesSeen& seen, int group) {
-    if (++head < group) return true;
-    head = 0;
-    return cursor.next(seen);
-  }
-};
-
 /// Fills `work`. work_index: which of the key tiles, heads and sequences; those of the first keys come first.
 template <class C>
 __device__ __forceinline__ void take_work(Work& work, const BackwardCall<bf16>& call, int work_index, int lane) {
@@ -96,8 +85,9 @@ __device__ __forceinline__ QueryPlace place_of(const BackwardCall<bf16>& call, c
 
 /// Starts copying queries and dout of a step, and returns this thread's lse or delta of it.
 template <class C>
-__device__ __forceinline__ float fetch(Shared<C>& shared, const BackwardCall<bf16>& call, const Step& step, int stage) {
-  const Tile queries = step.cursor.tile(call.queries, C::query_tile);
+__device__ __forceinline__ float fetch(Shared<C>& shared, const BackwardCall<bf16>& call, const GroupCursor& step,
+                                       int stage) {
+  const Tile queries = step.queries.tile(call.queries, C::query_tile);
   const QueryPlace at = place_of<C>(call, shared.work, step.head, queries);
   const std::int64_t stride = call.shape.H * C::D;
   copy_tile<C::query_tile, C::D, C::threads>(shared.q[stage], call.q + at.element, stride, queries.count);
@@ -296,8 +286,8 @@ __global__ void __launch_bounds__(C::threads, 1)
   }
   __syncthreads();
   const int group = static_cast<int>(call.shape.H / call.shape.G);
-  Step step{TileCursor::before_last(call.queries, work.seen), 0};
-  if (!step.cursor.next(work.seen)) return;
+  GroupCursor step{TileCursor::before_last(call.queries, work.seen), 0};
+  if (!step.queries.next(work.seen)) return;
 
   const std::int64_t kv_stride = call.shape.G * C::D;
   copy_tile<C::key_tile, C::D, C::threads>(shared.k, call.k + work.kv_begin, kv_stride, work.tile.count);
@@ -317,13 +307,13 @@ __global__ void __launch_bounds__(C::threads, 1)
     forget(lane);
     cp_async_wait<0>();
     __syncthreads();  // this step's queries are there; all are done with the ones before
-    Step next = step;
+    GroupCursor next = step;
     more = next.next(work.seen, group);
     float next_row = 0.0F;
     if (more) next_row = fetch<C>(shared, call, next, stage ^ 1);
     cp_async_commit();
 
-    const Tile queries = step.cursor.tile(call.queries, C::query_tile);
+    const Tile queries = step.queries.tile(call.queries, C::query_tile);
     float p[C::query_tile / 8][4];  // keys by queries: scores, probabilities, dS
     multiply_transposed<C>(p, shared.k, shared.q[stage], warp, lane);
     probabilities<C>(p, shared.rows[stage], work, queries, call.shape.mask, warp, lane);

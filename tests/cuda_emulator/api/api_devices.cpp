@@ -9,6 +9,7 @@
 
 using cuda_emulator::call;
 using cuda_emulator::current_device;
+using cuda_emulator::device_chosen;
 using cuda_emulator::last_error;
 using cuda_emulator::Runtime;
 using Lock = cuda_emulator::Streams::Lock;
@@ -59,6 +60,9 @@ cudaError_t cudaSetDevice(int device) {
   return call(__func__, [&](Runtime& state, Lock&) {
     if (!exists(state, device)) return cudaErrorInvalidDevice;
     current_device() = device;
+    device_chosen() = true;
+    state.contexts.insert(device);  // since CUDA 12
+    state.devices_chosen = state.devices_chosen || device != 0;
     return cudaSuccess;
   });
 }

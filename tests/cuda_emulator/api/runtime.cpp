@@ -33,6 +33,11 @@ int& current_device() {
   return device;
 }
 
+bool& device_chosen() {
+  static thread_local bool chosen = false;
+  return chosen;
+}
+
 cudaError_t& last_error() {
   static thread_local cudaError_t error = cudaSuccess;
   return error;
@@ -48,9 +53,12 @@ void Runtime::clear() {
   shared_bytes.clear();
   failures.clear();
   failed_devices.clear();
+  contexts.clear();
+  devices_chosen = false;
   calls.clear();
   host_waits.clear();
   current_device() = 0;
+  device_chosen() = false;
   last_error() = cudaSuccess;
 }
 
@@ -63,6 +71,26 @@ std::shared_ptr<Stream> Runtime::stream(cudaStream_t handle) {
 CUevent_st* Runtime::event(cudaEvent_t handle) {
   const auto found = events.find(handle);
   return found == events.end() ? nullptr : found->second.get();
+}
+
+void Runtime::make_context(const std::string& function) {
+  static const std::set<std::string> without_context{
+      "cudaGetDeviceCount",
+      "cudaGetDeviceProperties",
+      "cudaDeviceGetAttribute",
+      "cudaDeviceGetPCIBusId",
+      "cudaDeviceCanAccessPeer",
+      "cudaDriverGetVersion",
+      "cudaRuntimeGetVersion",
+      "cudaGetDriverEntryPointByVersion",
+      "cudaSetDevice"};  // which notes it itself, once it knows that the device is there
+  if (without_context.contains(function)) return;
+  if (!device_chosen() && devices_chosen) {
+    throw Error(function +
+                ": this thread has chosen no device, but others have: it makes a context on device 0, whose memory is "
+                "another's; call cudaSetDevice first");
+  }
+  contexts.insert(current_device());
 }
 
 cudaError_t Runtime::failure(const char* function) {
@@ -159,6 +187,11 @@ std::map<std::string, std::size_t> host_waits() {
 std::map<std::string, std::size_t> calls() {
   const std::lock_guard lock(runtime().mutex);
   return runtime().calls;
+}
+
+std::set<int> contexts() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().contexts;
 }
 
 std::size_t work_given() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -39,6 +40,9 @@ struct Runtime {
   std::map<int, cudaError_t> failed_devices;
   std::optional<DeviceFault> fault;  // the environment's
 
+  std::set<int> contexts;       // devices on which the process has one
+  bool devices_chosen = false;  // whether any thread has chosen another device than 0
+
   std::map<std::string, std::size_t> calls;       // of API functions
   std::map<std::string, std::size_t> host_waits;  // and those by which the host waits for a device, or may
 
@@ -48,13 +52,17 @@ struct Runtime {
   /// Return the stream of a handle, null if there is none. A null handle or 1: the device's default stream.
   std::shared_ptr<Stream> stream(cudaStream_t handle);
   CUevent_st* event(cudaEvent_t handle);
+  /// Notes the context that a call of this function makes, if none is there. Throws Error where a thread that has
+  /// chosen no device would make one on device 0 beside the devices that others have chosen.
+  void make_context(const std::string& function);
   /// Return what a call of this function on the current device is to fail with.
   cudaError_t failure(const char* function);
 };
 
 Runtime& runtime();
-/// The calling thread's device, and the last error of its calls.
+/// The calling thread's device, whether it chose it, and the last error of its calls.
 int& current_device();
+bool& device_chosen();
 cudaError_t& last_error();
 
 /// Return which of the machine's devices this one of the process is.
@@ -77,6 +85,7 @@ cudaError_t call(const char* function, Body body) {
   Runtime& state = runtime();
   CallGuard guard(state);
   ++state.calls[function];
+  state.make_context(function);
   cudaError_t error = state.failure(function);
   if (error == cudaSuccess) {
     try {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -95,6 +96,10 @@ std::vector<Trace> take_trace();
 std::map<std::string, std::size_t> host_waits();
 /// Return how often each function of the API was called since the last reset.
 std::map<std::string, std::size_t> calls();
+/// Return the devices on which the process has had a context since the last reset: those that threads chose, and device
+/// 0 where a thread that chose none called what needs one. Such a call throws Error once any thread has chosen another
+/// device: on a machine with several cards it would take half a gigabyte of a card that is not its rank's.
+std::set<int> contexts();
 /// Return how many pieces of work the process ever gave to streams, and how many of them ran.
 std::size_t work_given();
 std::size_t work_done();

@@ -400,6 +400,32 @@ TEST_F(DevicesTest, PropertiesAreThoseSet) {
   EXPECT_EQ(count, 0);
 }
 
+TEST_F(DevicesTest, ContextsStandWhereThreadsChoseThem) {
+  cuda_emulator::set_devices({.count = 3});
+  int count = 0;
+  cudaDeviceProp properties{};
+  ASSERT_OK(cudaGetDeviceCount(&count));
+  ASSERT_OK(cudaGetDeviceProperties(&properties, 2));
+  EXPECT_EQ(cuda_emulator::contexts(), std::set<int>{});
+  EXPECT_OK(cudaDeviceSynchronize());
+  EXPECT_EQ(cuda_emulator::contexts(), std::set<int>{0}) << "the default";
+  std::thread([] { EXPECT_OK(cudaSetDevice(2)); }).join();
+  EXPECT_EQ(cuda_emulator::contexts(), (std::set<int>{0, 2}));
+}
+
+TEST_F(DevicesTest, AThreadThatChoseNoDeviceMakesNoContextBesideTheOnesOfOthers) {
+  cuda_emulator::set_devices({.count = 2});
+  ASSERT_OK(cudaSetDevice(1));
+  cudaEvent_t event = nullptr;
+  ASSERT_OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  std::thread([&] {
+    EXPECT_THROW(cudaEventSynchronize(event), cuda_emulator::Error);
+    EXPECT_OK(cudaSetDevice(1));
+    EXPECT_OK(cudaEventSynchronize(event));
+  }).join();
+  EXPECT_EQ(cuda_emulator::contexts(), std::set<int>{1});
+}
+
 TEST_F(DevicesTest, CallsFailWhenTestsSaySo) {
   char* memory = nullptr;
   cuda_emulator::fail_call("cudaMalloc", 2, cudaErrorMemoryAllocation);

@@ -1,5 +1,7 @@
 // Whole runs of ranks with a GPU each, joined by NCCL: on every mesh the losses and the state are those of ranks that
 // are joined otherwise, to the bit; and a run ends as it should when NCCL does not serve.
+#include <set>
+
 #include "layers/model_parameters.h"
 #include "parallel/collectives.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
@@ -113,6 +115,12 @@ TEST_F(NcclRun, EndsWithAnErrorOfNccl) {
   });
   EXPECT_NE(sentence.find("rank 3 of 4"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("unhandled cuda error"), std::string::npos) << sentence;
+}
+
+// A context takes half a gigabyte of its card. The emulator throws where a thread without a card makes one.
+TEST_F(NcclRun, SavesInTheBackgroundWithContextsOnItsRanksCardsAlone) {
+  run(config({"mesh.sequence=2", "mesh.backend=nccl", "checkpoint.interval=1", "checkpoint.background=true"}), "run");
+  EXPECT_EQ(cuda_emulator::contexts(), (std::set<int>{0, 1}));
 }
 
 TEST_F(NcclRun, EndsBeforeItBeginsWhereRanksShareAGpu) {

@@ -1,7 +1,7 @@
 // Attention backward for Hopper. A block takes a tile of 128 keys, whose dk and dv it alone adds up, in registers, over
 // the query heads of the group and the tiles of queries that see it. Two warpgroups compute, each with 64 of the keys;
 // of a third, one warp loads and one adds dq to global memory. Queries come in tiles of 64 (D = 128) or 128 (D = 64),
-// with dout, lse and delta, through a ring of two stages.
+// with dout, lse and delta, through a pipeline of two stages.
 //
 // A step computes the transposed scores, keys by queries, so that P and dS are first operands of dV += P^T dout and
 // dK += dS^T q as they lie in registers. dS also goes to shared memory, for dq = dS k: both warpgroups need all of it.
@@ -71,9 +71,9 @@ struct alignas(1024) BackwardShared {
   BackwardWork work;
   Steps found;
   std::uint32_t never;  // of wgmma_wait_behind
-  RingBarriers<1, RingOf::backward_keys> key_ring;
-  RingBarriers<stages, RingOf::backward_queries> query_ring;
-  RingBarriers<stages, RingOf::backward_dq> dq_ring;
+  PipelineBarriers<1, Pipeline::backward_keys> key_pipeline;
+  PipelineBarriers<stages, Pipeline::backward_queries> query_pipeline;
+  PipelineBarriers<stages, Pipeline::backward_dq> dq_pipeline;
 };
 
 static_assert(sizeof(BackwardShared<64>) <= max_shared_bytes && sizeof(BackwardShared<128>) <= max_shared_bytes);
@@ -93,7 +93,7 @@ struct BackwardArguments : CallArguments {
 /// Loads for one step: q and dout by the copy engine, lse and delta by the warp.
 template <int D>
 __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardShared<D>& shared,
-                                          const RingPlace<stages>& place, int begin, int count, int b, int h) {
+                                          const PipelineState<stages>& place, int begin, int count, int b, int h) {
   using Plan = BackwardPlan<D>;
   constexpr int rows = Plan::queries / 32;
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -105,8 +105,8 @@ __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardSh
     lse[i] = held ? __ldg(a.lse + at + 32 * i + lane) * log2_of_e : -INFINITY;
     delta[i] = held ? __ldg(a.delta + at + 32 * i + lane) * a.scale : 0.0F;
   }
-  place.wait_empty(shared.query_ring);
-  std::uint64_t* full = &shared.query_ring.full[place.stage];
+  place.wait_empty(shared.query_pipeline);
+  std::uint64_t* full = &shared.query_pipeline.full[place.stage];
   if (lane == 0) {
     mbarrier_arrive_expect_tx(full, 2 * Plan::query_bytes);
     load_blocks<D>(shared.q[place.stage], &a.q, full, Plan::queries, h, begin, b, a.often);
@@ -140,8 +140,8 @@ template <int D>
 __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared) {
   using Plan = BackwardPlan<D>;
   const bool elected = threadIdx.x % 32 == 0;
-  RingPlace<1> work_place;
-  RingPlace<stages> place;
+  PipelineState<1> work_place;
+  PipelineState<stages> place;
   int step = 0;
   for (;;) {
     const int work_index = take_work_index(a.semaphore.next_work);
@@ -152,51 +152,50 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
     find_steps(shared.found, a.keys, keys, a.queries, Plan::queries, queries_that_see(a.mask, keys.positions()),
                queries_that_see_all(a.mask, keys.positions()), keys.count == key_tile, b);
     const TilesSeen& seen = shared.found.seen;
-    if (TileCursor cursor = TileCursor::before_last(a.queries, seen); !cursor.next(seen)) {
+    TileCursor first = TileCursor::before_last(a.queries, seen);
+    if (!first.next(seen)) {
       if (a.sums == Sums::stored) clear_rows<D>(a, keys, b, g);
       continue;
     }
-    work_place.wait_empty(shared.key_ring);
+    work_place.wait_empty(shared.key_pipeline);
     if (elected) {
       shared.work = {b, g, keys.segment, keys.index};
-      std::uint64_t* full = &shared.key_ring.full[0];
+      std::uint64_t* full = &shared.key_pipeline.full[0];
       mbarrier_arrive_expect_tx(full, 2 * Plan::key_bytes);
       load_blocks<D>(shared.k, &a.k, full, key_tile, g, keys.begin, b, a.once);
       load_blocks<D>(shared.v, &a.v, full, key_tile, g, keys.begin, b, a.once);
     }
     work_place.advance();
-    for (int h = g * heads; h < (g + 1) * heads; ++h) {
-      TileCursor next = TileCursor::before_last(a.queries, seen);
-      bool more = next.next(seen);
-      while (more) {
-        const TileCursor queries = next;
-        const TokenMap::Run& run = a.queries.runs[queries.segment];
-        const int from = queries.index * Plan::queries;
-        more = next.next(seen);
-        if (elected) {
-          const bool others = more || h + 1 < (g + 1) * heads;
-          const int flags =
-              (shared.found.masked(queries) ? BackwardStep::masked : 0) + (others ? BackwardStep::more : 0);
-          int* turn = nullptr;
-          int rank = 0;
-          if (a.deterministic) {
-            const int slot = slot_of(tile_of(a.queries, Plan::queries, queries.segment, queries.index), Plan::queries);
-            turn = counter_of(a.semaphore, static_cast<std::int64_t>(b) * a.H + h, slot);
-            rank = rank_of(a.semaphore, b, slot, {keys.segment, keys.index});
-          }
-          shared.steps[step] = {
-              h, run.begin + from, queries.index, queries.segment * BackwardStep::segment + flags, turn, rank};
+    GroupCursor next{first, 0};
+    bool more = false;
+    do {
+      const GroupCursor at = next;
+      const TokenMap::Run& run = a.queries.runs[at.queries.segment];
+      const int h = g * heads + at.head, from = at.queries.index * Plan::queries;
+      const int mask = shared.found.masked(at.queries) ? BackwardStep::masked : 0;
+      more = next.next(seen, heads);
+      if (elected) {
+        const int flags = mask + (more ? BackwardStep::more : 0);
+        int* turn = nullptr;
+        int rank = 0;
+        if (a.deterministic) {
+          const int slot =
+              slot_of(tile_of(a.queries, Plan::queries, at.queries.segment, at.queries.index), Plan::queries);
+          turn = counter_of(a.semaphore, static_cast<std::int64_t>(b) * a.H + h, slot);
+          rank = rank_of(a.semaphore, b, slot, {keys.segment, keys.index});
         }
-        step = (step + 1) % remembered_steps;
-        load_step<D>(a, shared, place, run.begin + from, run.count - from, b, h);
-        place.advance();
+        shared.steps[step] = {
+            h, run.begin + from, at.queries.index, at.queries.segment * BackwardStep::segment + flags, turn, rank};
       }
-    }
+      step = (step + 1) % remembered_steps;
+      load_step<D>(a, shared, place, run.begin + from, run.count - from, b, h);
+      place.advance();
+    } while (more);
   }
-  work_place.wait_empty(shared.key_ring);
+  work_place.wait_empty(shared.key_pipeline);
   if (elected) {
     shared.work.b = -1;
-    mbarrier_arrive(&shared.key_ring.full[0]);
+    mbarrier_arrive(&shared.key_pipeline.full[0]);
   }
 }
 
@@ -216,20 +215,20 @@ template <int D>
 __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
   using Plan = BackwardPlan<D>;
   const bool elected = threadIdx.x % 32 == 0;
-  RingPlace<1> work_place;
-  RingPlace<stages> place;
+  PipelineState<1> work_place;
+  PipelineState<stages> place;
   int at_step = 0;
   for (;;) {
-    work_place.wait_full(shared.key_ring);
+    work_place.wait_full(shared.key_pipeline);
     const BackwardWork work = shared.work;
     if (work.b < 0) break;
     __syncwarp();  // all lanes have read it
-    if (elected) mbarrier_arrive(&shared.key_ring.empty[0]);
+    if (elected) mbarrier_arrive(&shared.key_pipeline.empty[0]);
     work_place.advance();
     BackwardStep step{};
     int* held = nullptr;
     do {
-      place.wait_full(shared.dq_ring);
+      place.wait_full(shared.dq_pipeline);
       step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
       if (elected) {
@@ -247,7 +246,7 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
         }
         tma_store_commit();
         tma_store_wait<0>();
-        mbarrier_arrive(&shared.dq_ring.empty[place.stage]);
+        mbarrier_arrive(&shared.dq_pipeline.empty[place.stage]);
         if (a.deterministic) {
           if (held != nullptr) pass_turn<1>(held);
           held = step.turn;
@@ -416,11 +415,11 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
   // The warpgroup's part of dq: half of the head (D = 128) or half of the queries (D = 64), 64 by 64 either way.
   const int dq_half_head = D == 128 ? group : 0, dq_half_queries = D == 128 ? 0 : group;
   const float scale_log2 = a.scale * log2_of_e;
-  RingPlace<1> work_place;
-  RingPlace<stages> place;
+  PipelineState<1> work_place;
+  PipelineState<stages> place;
   int at_step = 0;
   for (;;) {
-    work_place.wait_full(shared.key_ring);
+    work_place.wait_full(shared.key_pipeline);
     const BackwardWork work = shared.work;
     if (work.b < 0) break;
     float dk[D / 2], dv[D / 2];
@@ -430,13 +429,13 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
     if constexpr (EarlyScores) {
       wgmma_hold(dk);  // the zeros stand before the first product: no product may be under way where sums are set
       wgmma_hold(dv);
-      place.wait_full(shared.query_ring);
+      place.wait_full(shared.query_pipeline);
       wgmma_fence();
       start_by_head<D>(s, k_rows, shared.q[place.stage]);
       wgmma_wait<0>();
     }
     for (bool more = true; more;) {
-      if constexpr (!EarlyScores) place.wait_full(shared.query_ring);
+      if constexpr (!EarlyScores) place.wait_full(shared.query_pipeline);
       const int stage = place.stage;
       const BackwardStep step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
@@ -453,9 +452,10 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
         const float2 lse = *reinterpret_cast<const float2*>(&shared.lse[stage][8 * block + 2 * t]);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          float *x = &s[4 * block + 2 * half], *y = x + 1;
-          *x = exp2_approx(fmaf(*x, scale_log2, -lse.x));
-          *y = exp2_approx(fmaf(*y, scale_log2, -lse.y));
+          float& x = s[4 * block + 2 * half];
+          float& y = s[4 * block + 2 * half + 1];
+          x = exp2_approx(fmaf(x, scale_log2, -lse.x));
+          y = exp2_approx(fmaf(y, scale_log2, -lse.y));
         }
       }
       if constexpr (D == 128) {  // of the smaller head both would not fit the registers
@@ -488,11 +488,11 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
       start_by_keys(dq, shared.ds[stage] + dq_half_queries * key_tile * row_bytes,
                     shared.k + dq_half_head * key_tile * row_bytes);
       start_by_queries<D>(dk, ds, shared.q[stage]);
-      const RingPlace<stages> here = place;
+      const PipelineState<stages> here = place;
       place.advance();
       more = step.has(BackwardStep::more);
       if constexpr (EarlyScores) {
-        if (more) place.wait_full(shared.query_ring);
+        if (more) place.wait_full(shared.query_pipeline);
         // After the last step once more the same, for nobody: a product within a branch would be waited for at once.
         wgmma_fence();
         start_by_head<D>(s, k_rows, shared.q[more ? place.stage : stage]);
@@ -501,17 +501,17 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
         wgmma_wait<1>();
       }
       wgmma_hold(dq);
-      here.wait_empty(shared.dq_ring);
+      here.wait_empty(shared.dq_pipeline);
       write_dq<query_tile>(shared.dq[stage], dq, 2 * dq_half_head, dq_half_queries * group_rows + row_of_group);
       fence_proxy_async();
       __syncwarp();
-      release(&shared.dq_ring.full[stage]);
+      release(&shared.dq_pipeline.full[stage]);
       wgmma_wait<0>();
       wgmma_hold(dk);
       wgmma_hold(dv);
-      release(&shared.query_ring.empty[stage]);
+      release(&shared.query_pipeline.empty[stage]);
     }
-    release(&shared.key_ring.empty[0]);
+    release(&shared.key_pipeline.empty[0]);
     work_place.advance();
     if (a.sums == Sums::stored) {
       write_rows<D, Sums::stored>(a.dk, a, work, row, dk);
@@ -530,10 +530,14 @@ template <int D, bool EarlyScores>
 __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_constant__ BackwardArguments a) {
   auto& shared = *dynamic_shared<BackwardShared<D>>();
   if (threadIdx.x == 0) {
-    tma_prefetch(&a.q), tma_prefetch(&a.k), tma_prefetch(&a.v), tma_prefetch(&a.dout), tma_prefetch(&a.dq);
-    shared.key_ring.init(1, computing_warps + 1);  // and the warp that adds dq
-    shared.query_ring.init(2, computing_warps);    // the copies, and the warp's own writes
-    shared.dq_ring.init(computing_warps, 1);
+    tma_prefetch(&a.q);
+    tma_prefetch(&a.k);
+    tma_prefetch(&a.v);
+    tma_prefetch(&a.dout);
+    tma_prefetch(&a.dq);
+    shared.key_pipeline.init(1, computing_warps + 1);  // and the warp that adds dq
+    shared.query_pipeline.init(2, computing_warps);    // the copies, and the warp's own writes
+    shared.dq_pipeline.init(computing_warps, 1);
     fence_mbarrier_init();
   }
   __syncthreads();
@@ -555,8 +559,11 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
                   BackwardArguments& a) {
   using Plan = BackwardPlan<D>;
   Context& context = stream.cuda();
-  a.q = head_map(q, Plan::queries), a.dout = head_map(dout, Plan::queries), a.dq = head_map(dq, Plan::queries);
-  a.k = head_map(k, key_tile), a.v = head_map(v, key_tile);
+  a.q = head_map(q, Plan::queries);
+  a.dout = head_map(dout, Plan::queries);
+  a.dq = head_map(dq, Plan::queries);
+  a.k = head_map(k, key_tile);
+  a.v = head_map(v, key_tile);
   a.semaphore = semaphore_in(workspace, shape, a.queries.tokens, Plan::queries);
   if (a.deterministic) {
     prepare_semaphore(context, a.semaphore, shape, a.queries, a.keys, Plan::queries, key_tile);
@@ -577,8 +584,10 @@ void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView
               const TensorView& dq, const TensorView& dk, const TensorView& dv, bool accumulate, void* workspace) {
   BackwardArguments a{};
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
-  a.lse = lse.as<float>(), a.delta = delta.as<float>();
-  a.dk = dk.as<float>(), a.dv = dv.as<float>();
+  a.lse = lse.as<float>();
+  a.delta = delta.as<float>();
+  a.dk = dk.as<float>();
+  a.dv = dv.as<float>();
   a.order = backward_order(shape, queries, keys, stream.cuda().multiprocessors());
   a.deterministic = shape.deterministic;
   a.hold_turn = choices().hold_turn;

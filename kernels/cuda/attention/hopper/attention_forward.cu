@@ -35,7 +35,7 @@ struct ForwardPlan {
 /// What the loading warp says of a tile of queries: b < 0: there are no more.
 struct ForwardWork {
   int b, h, segment, index;
-  int steps;  // whether there is any tile of keys
+  bool any_keys;  // whether it sees a tile of keys
 };
 /// And of each tile of keys.
 struct alignas(16) ForwardStep {
@@ -51,9 +51,9 @@ struct alignas(1024) ForwardShared {
   ForwardWork work;
   Steps found;
   std::uint32_t never;  // of wgmma_wait_behind
-  RingBarriers<1, RingOf::forward_queries> q_ring;
-  RingBarriers<stages, RingOf::forward_keys> k_ring;
-  RingBarriers<stages, RingOf::forward_values> v_ring;
+  PipelineBarriers<1, Pipeline::forward_queries> q_pipeline;
+  PipelineBarriers<stages, Pipeline::forward_keys> k_pipeline;
+  PipelineBarriers<stages, Pipeline::forward_values> v_pipeline;
 };
 
 static_assert(sizeof(ForwardShared<64>) <= max_shared_bytes && sizeof(ForwardShared<128>) <= max_shared_bytes);
@@ -69,13 +69,13 @@ struct ForwardArguments : CallArguments {
 
 /// Loads a tile of queries, then its keys and values as buffers come free (one thread).
 template <int D>
-__device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, RingPlace<1>& work_place,
-                          RingPlace<stages>& place, const Tile& queries, int b, int h, TileCursor next, bool more) {
+__device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, PipelineState<1>& work_place,
+                          PipelineState<stages>& place, const Tile& queries, int b, int h, TileCursor next, bool more) {
   using Plan = ForwardPlan<D>;
   const int g = h / (a.H / a.G);
-  work_place.wait_empty(shared.q_ring);
+  work_place.wait_empty(shared.q_pipeline);
   shared.work = {b, h, queries.segment, queries.index, more};
-  std::uint64_t* full = &shared.q_ring.full[0];
+  std::uint64_t* full = &shared.q_pipeline.full[0];
   mbarrier_arrive_expect_tx(full, Plan::query_bytes);
   load_blocks<D>(shared.q, &a.q, full, Plan::queries, h, queries.begin, b, a.once);
   work_place.advance();
@@ -83,13 +83,13 @@ __device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, R
     const TileCursor keys = next;
     const int begin = a.keys.runs[keys.segment].begin + keys.index * key_tile;
     more = next.next(shared.found.seen);
-    place.wait_empty(shared.k_ring);
+    place.wait_empty(shared.k_pipeline);
     shared.steps[place.stage] = {keys.segment, keys.index, shared.found.masked(keys), more};
-    full = &shared.k_ring.full[place.stage];
+    full = &shared.k_pipeline.full[place.stage];
     mbarrier_arrive_expect_tx(full, Plan::key_bytes);
     load_blocks<D>(shared.k[place.stage], &a.k, full, key_tile, g, begin, b, a.often);
-    place.wait_empty(shared.v_ring);
-    full = &shared.v_ring.full[place.stage];
+    place.wait_empty(shared.v_pipeline);
+    full = &shared.v_pipeline.full[place.stage];
     mbarrier_arrive_expect_tx(full, Plan::key_bytes);
     load_blocks<D>(shared.v[place.stage], &a.v, full, key_tile, g, begin, b, a.often);
     place.advance();
@@ -101,8 +101,8 @@ __device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, R
 template <int D>
 __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) {
   const bool elected = threadIdx.x % 32 == 0;
-  RingPlace<1> work_place;
-  RingPlace<stages> place;
+  PipelineState<1> work_place;
+  PipelineState<stages> place;
   for (;;) {
     const int work_index = take_work_index(a.counter);
     if (work_index >= a.order.count()) break;
@@ -118,9 +118,9 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
     if (elected) load_tile<D>(a, shared, work_place, place, queries, b, h, next, more);
   }
   if (elected) {
-    work_place.wait_empty(shared.q_ring);
+    work_place.wait_empty(shared.q_pipeline);
     shared.work.b = -1;
-    mbarrier_arrive(&shared.q_ring.full[0]);
+    mbarrier_arrive(&shared.q_pipeline.full[0]);
   }
 }
 
@@ -153,7 +153,7 @@ __device__ __forceinline__ void mask_scores(float (&s)[key_tile / 2], const Forw
   }
 }
 
-/// DqSemaphore scores into P = exp2(scale * (score - maximum)), updates the maximum and this thread's part of the sum,
+/// Turns scores into P = exp2(scale * (score - maximum)), updates the maximum and this thread's part of the sum,
 /// and returns by which factor what was summed before shrinks. Two rows a thread; four threads share a row.
 __device__ __forceinline__ float2 softmax(float (&s)[key_tile / 2], float (&m)[2], float (&l)[2], float scale_log2) {
   float shrink[2];
@@ -187,8 +187,10 @@ __device__ __forceinline__ void rescale(float (&o)[D / 2], float2 shrink) {
   if (!__any_sync(0xFFFFFFFFU, shrink.x != 1.0F || shrink.y != 1.0F)) return;  // most often once maxima have settled
 #pragma unroll
   for (int j = 0; j < D / 8; ++j) {
-    o[4 * j] *= shrink.x, o[4 * j + 1] *= shrink.x;
-    o[4 * j + 2] *= shrink.y, o[4 * j + 3] *= shrink.y;
+    o[4 * j] *= shrink.x;
+    o[4 * j + 1] *= shrink.x;
+    o[4 * j + 2] *= shrink.y;
+    o[4 * j + 3] *= shrink.y;
   }
 }
 
@@ -239,7 +241,8 @@ __device__ __forceinline__ void read_state(const ForwardArguments& a, const Forw
 #pragma unroll
     for (int j = 0; j < D / 8; ++j) {
       const float2 pair = held ? *reinterpret_cast<const float2*>(at + 8 * j) : make_float2(0.0F, 0.0F);
-      o[4 * j + 2 * half] = pair.x, o[4 * j + 2 * half + 1] = pair.y;
+      o[4 * j + 2 * half] = pair.x;
+      o[4 * j + 2 * half + 1] = pair.y;
     }
   }
 }
@@ -276,7 +279,10 @@ __device__ __forceinline__ void write_state(const ForwardArguments& a, const For
         }
       }
     } else if (held) {
-      if (t == 0) a.m[at_row] = m[half] * a.scale, a.l[at_row] = sum;
+      if (t == 0) {
+        a.m[at_row] = m[half] * a.scale;
+        a.l[at_row] = sum;
+      }
 #pragma unroll
       for (int j = 0; j < D / 8; ++j) {
         *reinterpret_cast<float2*>(a.o + at + 8 * j + 2 * t) =
@@ -296,56 +302,56 @@ __device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& share
   // Barrier 1 + group: its turn to start products. The last one gives the first turn to the first.
   const int mine = 1 + group, others = 1 + (group + 1) % Plan::groups;
   if (group == Plan::groups - 1) named_barrier_arrive(others, 2 * warpgroup);
-  RingPlace<1> work_place;
-  RingPlace<stages> place;
+  PipelineState<1> work_place;
+  PipelineState<stages> place;
   float s[key_tile / 2], o[D / 2], m[2], l[2];
   std::uint32_t p[key_tile / 16][4];
   for (;;) {
-    work_place.wait_full(shared.q_ring);
+    work_place.wait_full(shared.q_pipeline);
     const ForwardWork work = shared.work;
     if (work.b < 0) break;
     read_state<D>(a, work, row, o, m, l);
-    if (work.steps) {
-      place.wait_full(shared.k_ring);
+    if (work.any_keys) {
+      place.wait_full(shared.k_pipeline);
       ForwardStep step = shared.steps[place.stage];
       start_scores<D>(s, q, shared.k[place.stage]);
       wgmma_wait<0>();
       wgmma_hold(s);
-      release(&shared.k_ring.empty[place.stage]);
+      release(&shared.k_pipeline.empty[place.stage]);
       if (step.masked) mask_scores<Plan::queries>(s, a, work, row, step);
       rescale<D>(o, softmax(s, m, l, scale_log2));
       round_to_fragments<key_tile>(p, s);
       while (step.more) {
-        const RingPlace<stages> before = place;
+        const PipelineState<stages> before = place;
         place.advance();
-        place.wait_full(shared.k_ring);
+        place.wait_full(shared.k_pipeline);
         step = shared.steps[place.stage];
         named_barrier_sync(mine, 2 * warpgroup);
         start_scores<D>(s, q, shared.k[place.stage]);
-        before.wait_full(shared.v_ring);
+        before.wait_full(shared.v_pipeline);
         start_output<D>(o, p, shared.v[before.stage]);
         named_barrier_arrive(others, 2 * warpgroup);
         wgmma_wait<1>();
         wgmma_hold(s);
-        release(&shared.k_ring.empty[place.stage]);
+        release(&shared.k_pipeline.empty[place.stage]);
         if (step.masked) mask_scores<Plan::queries>(s, a, work, row, step);
         const float2 shrink = softmax(s, m, l, scale_log2);
         wgmma_wait_behind<0>(__float_as_uint(l[0] + l[1]), &shared.never);
         wgmma_hold(o);
-        release(&shared.v_ring.empty[before.stage]);
+        release(&shared.v_pipeline.empty[before.stage]);
         rescale<D>(o, shrink);
         round_to_fragments<key_tile>(p, s);
       }
-      release(&shared.q_ring.empty[0]);
-      place.wait_full(shared.v_ring);
+      release(&shared.q_pipeline.empty[0]);
+      place.wait_full(shared.v_pipeline);
       start_output<D>(o, p, shared.v[place.stage]);
       wgmma_wait<0>();
       wgmma_hold(o);
-      release(&shared.v_ring.empty[place.stage]);
+      release(&shared.v_pipeline.empty[place.stage]);
       place.advance();
     } else {
       __syncwarp();  // all lanes have read what the work is
-      release(&shared.q_ring.empty[0]);
+      release(&shared.q_pipeline.empty[0]);
     }
     work_place.advance();
     write_state<D>(a, work, row, o, m, l);
@@ -360,9 +366,9 @@ __global__ void __launch_bounds__(ForwardPlan<D>::threads, 1)
   if (threadIdx.x == 0) {
     tma_prefetch(&a.q), tma_prefetch(&a.k), tma_prefetch(&a.v);
     constexpr int computing_warps = 4 * Plan::groups;
-    shared.q_ring.init(1, computing_warps);
-    shared.k_ring.init(1, computing_warps);
-    shared.v_ring.init(1, computing_warps);
+    shared.q_pipeline.init(1, computing_warps);
+    shared.k_pipeline.init(1, computing_warps);
+    shared.v_pipeline.init(1, computing_warps);
     fence_mbarrier_init();
   }
   __syncthreads();

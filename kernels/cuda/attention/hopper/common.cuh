@@ -1,5 +1,5 @@
-// What forward and backward for Hopper share on the device: places in a ring of buffers, the order in which blocks take
-// tiles, ranges of visible elements in a row of a tile, and rounding to fragments.
+// What forward and backward for Hopper share on the device: stages of a pipeline of buffers, the order in which blocks
+// take tiles, ranges of visible elements in a row of a tile, and rounding to fragments.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -32,25 +32,25 @@ constexpr bool registers_suffice(int loading, int computing, int groups) {
   return loading + groups * computing <= (1 + groups) * at_launch;
 }
 
-/// The rings of buffers of both kernels.
-enum class RingOf { forward_queries, forward_keys, forward_values, backward_keys, backward_queries, backward_dq };
+/// The pipelines of both kernels: buffers that some warps fill and others use, stage by stage.
+enum class Pipeline { forward_queries, forward_keys, forward_values, backward_keys, backward_queries, backward_dq };
 
 /// Return the names of a wait at one of them. full: for a buffer that is full, else for one that is empty.
-__device__ __forceinline__ WaitNames wait_names(RingOf ring, bool full) {
+__device__ __forceinline__ WaitNames wait_names(Pipeline pipeline, bool full) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const char* const role = warp >= 4 ? "computing" : warp == 0 ? "loader" : "adder of dq";
-  switch (ring) {
-    case RingOf::forward_queries:
+  switch (pipeline) {
+    case Pipeline::forward_queries:
       return {"attention forward (Hopper)", full ? "a full buffer of queries" : "an empty buffer of queries", role};
-    case RingOf::forward_keys:
+    case Pipeline::forward_keys:
       return {"attention forward (Hopper)", full ? "a full buffer of keys" : "an empty buffer of keys", role};
-    case RingOf::forward_values:
+    case Pipeline::forward_values:
       return {"attention forward (Hopper)", full ? "a full buffer of values" : "an empty buffer of values", role};
-    case RingOf::backward_keys:
+    case Pipeline::backward_keys:
       return {"attention backward (Hopper)", full ? "a full buffer of keys" : "an empty buffer of keys", role};
-    case RingOf::backward_queries:
+    case Pipeline::backward_queries:
       return {"attention backward (Hopper)", full ? "a full buffer of queries" : "an empty buffer of queries", role};
-    case RingOf::backward_dq:
+    case Pipeline::backward_dq:
       return {"attention backward (Hopper)", full ? "a full buffer of dq" : "an empty buffer of dq", role};
   }
   return {"", "", role};
@@ -70,9 +70,9 @@ __device__ __forceinline__ void wait_for_phase(std::uint64_t* barrier, std::uint
 #endif
 }
 
-/// Barriers of a ring of buffers: the one who fills waits for empty, who uses it for full.
-template <int Stages, RingOf Of>
-struct RingBarriers {
+/// Barriers of a pipeline: who fills a buffer waits until it is empty, who uses it until it is full.
+template <int Stages, Pipeline Of>
+struct PipelineBarriers {
   std::uint64_t full[Stages], empty[Stages];
   __device__ void init(std::uint32_t fillers, std::uint32_t users) {
     for (int stage = 0; stage < Stages; ++stage) {
@@ -82,9 +82,9 @@ struct RingBarriers {
   }
 };
 
-/// Where a thread stands in such a ring.
+/// Where a thread stands in such a pipeline.
 template <int Stages>
-struct RingPlace {
+struct PipelineState {
   int stage = 0;
   std::uint32_t round = 0;  // parity
   __device__ void advance() {
@@ -93,15 +93,15 @@ struct RingPlace {
       round ^= 1;
     }
   }
-  template <RingOf Of>
-  __device__ void wait_full(RingBarriers<Stages, Of>& ring) const {
+  template <Pipeline Of>
+  __device__ void wait_full(PipelineBarriers<Stages, Of>& barriers) const {
     wait_for_phase(
-        &ring.full[stage], round, [] { return wait_names(Of, true); }, stage);
+        &barriers.full[stage], round, [] { return wait_names(Of, true); }, stage);
   }
-  template <RingOf Of>
-  __device__ void wait_empty(RingBarriers<Stages, Of>& ring) const {
+  template <Pipeline Of>
+  __device__ void wait_empty(PipelineBarriers<Stages, Of>& barriers) const {
     wait_for_phase(
-        &ring.empty[stage], round ^ 1, [] { return wait_names(Of, false); }, stage);
+        &barriers.empty[stage], round ^ 1, [] { return wait_names(Of, false); }, stage);
   }
 };
 
@@ -284,8 +284,10 @@ __device__ __forceinline__ void transpose_among_four(std::uint32_t (&words)[4]) 
     const std::uint32_t other = __shfl_xor_sync(0xFFFFFFFFU, keeps_high ? low : high, with);
     (keeps_high ? low : high) = other;
   };
-  exchange(words[0], words[1], odd, 1), exchange(words[2], words[3], odd, 1);
-  exchange(words[0], words[2], upper, 2), exchange(words[1], words[3], upper, 2);
+  exchange(words[0], words[1], odd, 1);
+  exchange(words[2], words[3], odd, 1);
+  exchange(words[0], words[2], upper, 2);
+  exchange(words[1], words[3], upper, 2);
 }
 
 }  // namespace ringtrain::cuda::hopper

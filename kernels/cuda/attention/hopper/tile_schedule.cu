@@ -72,7 +72,10 @@ Rotation find_rotation(const std::vector<int>& times, int multiprocessors) {
       rotated = times;
       std::rotate(rotated.begin(), rotated.begin() + late, rotated.begin() + end);
       const int time = simulated_time(rotated, multiprocessors);
-      if (time < soonest) soonest = time, best = {end, late};
+      if (time < soonest) {
+        soonest = time;
+        best = {end, late};
+      }
     }
   }
   return best;
@@ -107,7 +110,8 @@ TileOrder with_rotation(TileOrder order, const std::vector<int>& steps, int mult
     for (int i = 0; i < order.count(); ++i) times[i] = steps[order[i].tile] + 1;
     at->second = find_rotation(times, multiprocessors);
   }
-  order.rotated = at->second.rotated, order.late = at->second.late;
+  order.rotated = at->second.rotated;
+  order.late = at->second.late;
   return order;
 }
 
