@@ -102,15 +102,15 @@ void OutputRules::check(const std::string& path, ExitCode code) const {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return;
   require_regular_or_absent(path, code);
+  const std::string remedy =
+      fmt::format("choose another {}{}", kind_.flag, overwrite_ == Overwrite::no ? ", or give --overwrite" : "");
+  if (mark_.head().empty() && overwrite_ != Overwrite::yes)
+    fail(code, "{} exists; it is never overwritten unasked: remove it first, or {}", path, remedy);
   for (const std::string& input : inputs_.files()) {
     if (is_same_file(status, input)) fail(code, "{}: is {}, which this run uses; choose another path", path, input);
   }
   if (used_by_this_process(path)) fail(code, "{}: is a file that this run uses; choose another path", path);
   if (overwrite_ == Overwrite::yes) return;
-  const std::string remedy =
-      fmt::format("choose another {}{}", kind_.flag, overwrite_ == Overwrite::no ? ", or give --overwrite" : "");
-  if (mark_.head().empty())
-    fail(code, "{} exists; it is never overwritten unasked: remove it first, or {}", path, remedy);
   if (!begins_with(path, mark_.head(), code)) {
     fail(code, "{}: exists and is not {}, by its first bytes; {}", path, kind_.name, remedy);
   }

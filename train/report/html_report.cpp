@@ -245,7 +245,7 @@ RunReport html_report(const std::string& folder, const std::vector<MemoryUse>& p
                                          : fmt::format("this line and {} after it are", metrics.skipped - 1));
   }
   std::string html =
-      std::string(report_head) + "<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n<title>" + escaped(folder) +
+      std::string(report_head) + "<head><meta charset=\"utf-8\"/>\n<title>" + escaped(folder) +
       "</title>\n<style>body{font:14px/1.4 sans-serif;max-width:62em;margin:2em auto;padding:0 1em;color:#222}"
       "h1{font-size:1.5em}h2{font-size:1.1em;margin:2em 0 .5em}figure{display:inline-block;width:29.5em;max-width:100%;"
       "margin:1em .5em 0 0}figcaption{font-weight:bold}table{border-collapse:collapse;"

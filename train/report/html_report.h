@@ -12,7 +12,8 @@
 namespace ringtrain {
 
 /// How each page begins, and by what a former one is known again.
-inline constexpr std::string_view report_head = "<!DOCTYPE html>\n<!-- written by ringtrain report -->\n";
+inline constexpr std::string_view report_head =
+    "<!DOCTYPE html>\n<html lang=\"en\" data-written-by=\"ringtrain report\">";
 
 struct RunReport {
   std::string page;
