@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -17,7 +18,12 @@ nlohmann::ordered_json peak_json(const MemoryUse& peak) {
   return json;
 }
 
-/// Return UTC to the millisecond: "2026-11-22T13:04:05.678Z".
+/// Returns a number with 17 significant digits, which scripts compare as text; JSON has no NaN and no infinity.
+std::string all_digits(double value) {
+  return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null";
+}
+
+/// Returns UTC to the millisecond: "2026-11-22T13:04:05.678Z".
 std::string time_text(WallClock::time_point time) {
   const auto since = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch());
   const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(since).count();
@@ -30,14 +36,7 @@ std::string time_text(WallClock::time_point time) {
 }  // namespace
 
 std::string metrics_line(const StepRecord& record) {
-  nlohmann::ordered_json json{{"kind", "train"},
-                              {"step", record.step},
-                              {"time", time_text(record.time)},
-                              {"tokens", record.tokens},
-                              {"loss", record.loss},
-                              {"grad_norm", record.grad_norm},
-                              {"lr", record.lr},
-                              {"skipped_steps", record.skipped_steps}};
+  nlohmann::ordered_json json{{"skipped_steps", record.skipped_steps}};
   if (record.empty) json["empty"] = true;
   if (record.loss_spike) json["loss_spike"] = true;
   json["tokens_per_second"] = six_digits(record.tokens_per_second);
@@ -49,7 +48,9 @@ std::string metrics_line(const StepRecord& record) {
   json["samples"] = record.samples;
   for (const MemoryUse& peak : record.peak) json["peak_bytes"].push_back(peak_json(peak));
   if (record.ring) json["ring"] = to_json(*record.ring);
-  return json.dump();
+  return fmt::format(R"({{"kind":"train","step":{},"time":"{}","tokens":{},"loss":{},"grad_norm":{},"lr":{},{})",
+                     record.step, time_text(record.time), record.tokens, all_digits(record.loss),
+                     all_digits(record.grad_norm), all_digits(record.lr), json.dump().substr(1));
 }
 
 std::string metrics_line(std::int64_t step, WallClock::time_point time, const EvaluationSummary& summary) {

@@ -52,7 +52,8 @@ struct Gathered {
 };
 
 nlohmann::ordered_json pass_json(const RingPassReport& pass) {
-  nlohmann::ordered_json json{{"time_imbalance", six_digits(pass.time_imbalance)}};
+  nlohmann::ordered_json json{{"time_imbalance", six_digits(pass.time_imbalance)},
+                              {"hop_wait_seconds", nlohmann::ordered_json::array()}};
   for (const double wait : pass.hop_waits) json["hop_wait_seconds"].push_back(six_digits(wait));
   return json;
 }
