@@ -204,9 +204,12 @@ SearchResult search_plans(const PlanRequest& request, std::int64_t devices) {
   if (result.candidates.empty()) {
     fail(ExitCode::usage,
          "no mesh of {} devices divides training.global_batch_size = {} into rings of at most training.seq_len = {} "
-         "ranks: change one of them with --set",
-         devices, request.config.training.global_batch_size, request.config.training.seq_len);
+         "and {} ranks: change one of them with --set",
+         devices, request.config.training.global_batch_size, request.config.training.seq_len, RingWork::largest_ring);
   }
+  double seconds = 0;
+  for (const Candidate& candidate : result.candidates) seconds += simulating_seconds(candidate.mesh.sequence, 2);
+  tell_seconds(request.tell, fmt::format("simulating {} ways to run it", result.candidates.size()), seconds);
   for (Candidate& candidate : result.candidates) search.plan(candidate);
   std::ranges::stable_sort(result.candidates, better);
   if (!result.candidates.front().fits) return result;

@@ -1,5 +1,6 @@
 // The program `plan`: what a run would need and how fast it would go on given hardware, before there is a run.
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -33,7 +34,7 @@ bool take_number(std::string_view& text, std::int64_t& value) {
 }
 bool take_real(std::string_view& text, double& value) {
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (read.ec != std::errc{}) return false;
+  if (read.ec != std::errc{} || !std::isfinite(value)) return false;
   text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
   return true;
 }
@@ -94,6 +95,7 @@ int run(int argc, char** argv) {
       "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1B",
       "plan"};
   PlanRequest request;
+  request.tell = [](const std::string& sentence) { std::fprintf(stderr, "plan: %s\n", sentence.c_str()); };
   std::string config_path, hardware, mesh, tokens, output;
   std::vector<std::string> settings, stragglers, slow_links;
   bool overwrite = false, published = false, searching = false, measure = false;
