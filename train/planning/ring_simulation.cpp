@@ -227,7 +227,7 @@ class RingSimulation::SharedPass : public Pass {
   };
   struct Carried {
     Message message;
-    double come = 0, seconds = 0;       // of a core, on each side
+    double come = 0, seconds = 0;         // of a core, on each side
     bool sender = true, receiver = true;  // whose time it will still take
   };
 
@@ -311,8 +311,8 @@ class RingSimulation::SharedPass : public Pass {
   }
   void carry(Carried& carried, int rank) {
     if (ranks_[at(rank)].doing != Doing::computing) return;
-    for (const auto& [side, takes] : {std::pair{carried.message.from, &carried.sender},
-                                      std::pair{carried.message.to, &carried.receiver}}) {
+    for (const auto& [side, takes] :
+         {std::pair{carried.message.from, &carried.sender}, std::pair{carried.message.to, &carried.receiver}}) {
       if (side != rank || !std::exchange(*takes, false)) continue;
       const double seconds = carried.seconds / processors_.cores_of_rank();
       ranks_[at(rank)].left += seconds;
@@ -332,7 +332,8 @@ class RingSimulation::SharedPass : public Pass {
       --pending(one.from, one);
       --pending(one.to, one);
       const double core = s_.link_between(one.from, one.to).level->core_bandwidth;
-      under_way_.push_back({.message = one, .come = there, .seconds = core > 0 ? checked_seconds(one.bytes / core) : 0});
+      under_way_.push_back(
+          {.message = one, .come = there, .seconds = core > 0 ? checked_seconds(one.bytes / core) : 0});
       for (const int side : {one.from, one.to}) carry(under_way_.back(), side);
     }
   }

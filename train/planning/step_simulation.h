@@ -50,8 +50,8 @@ struct StepTimes {
   std::int64_t simulated_layers = 0;
 };
 
-/// Throws Error(usage) for hardware without the dtype or too slow for any plan, for a ring too long to simulate, and for
-/// rings that differ and are too many.
+/// Throws Error(usage) for hardware without the dtype or too slow for any plan, for a ring too long to simulate, and
+/// for rings that differ and are too many.
 StepTimes simulate_step(const StepCase& step);
 
 /// Returns about how long one layer of an undisturbed ring takes to simulate, on one core.

@@ -15,7 +15,6 @@
 #include "train/planning/measure.h"
 #include "train/planning/plan.h"
 #include "train/planning/plan_report.h"
-#include "train/planning/published.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 
@@ -98,7 +97,7 @@ int run(int argc, char** argv) {
   request.tell = [](const std::string& sentence) { std::fprintf(stderr, "plan: %s\n", sentence.c_str()); };
   std::string config_path, hardware, mesh, tokens, output;
   std::vector<std::string> settings, stragglers, slow_links;
-  bool overwrite = false, published = false, searching = false, measure = false;
+  bool overwrite = false, searching = false, measure = false;
   std::int64_t devices = 0;
   app.add_option("--config", config_path, "the YAML config of the run")->type_name("FILE");
   app.add_option("--set", settings, "change one key of the config, as of train; may be repeated")
@@ -136,15 +135,9 @@ int run(int argc, char** argv) {
   auto* const output_option =
       app.add_option("--output", output, "write the plan as JSON, too; replaces a former plan")->type_name("FILE.json");
   app.add_flag("--overwrite", overwrite, "let --output replace any file")->needs(output_option);
-  app.add_flag("--published", published,
-               "print the tables of the Ring Attention paper beside what this program computes, and exit");
   app.add_flag("--measure", measure,
                "measure this machine for about a minute, and write its hardware file to --output FILE.yaml");
   if (!parse_command_line(app, argc, argv)) return 0;
-  if (published) {
-    std::fputs(published_tables().c_str(), stdout);
-    return 0;
-  }
   if (measure) {
     if (output.empty()) fail(ExitCode::usage, "--measure needs --output FILE.yaml, for the hardware file");
     const auto is_hardware = [](const std::string& path) {

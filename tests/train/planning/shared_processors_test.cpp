@@ -125,8 +125,8 @@ double magnitude(std::uint64_t seed, std::uint64_t& index, double range) {
 }
 
 TEST(SharedProcessors, EveryPlanEndsWhateverTheMagnitudes) {
-  Config config = read_config(source_folder() + "/configs/tiny.yaml", {"data.packing=concat"}, ConfigUse::know,
-                              check_model);
+  Config config =
+      read_config(source_folder() + "/configs/tiny.yaml", {"data.packing=concat"}, ConfigUse::know, check_model);
   config.training.seq_len = 48;
   config.training.global_batch_size = 2;
   config.training.micro_batch_size = 1;
@@ -135,8 +135,7 @@ TEST(SharedProcessors, EveryPlanEndsWhateverTheMagnitudes) {
   std::uint64_t index = 0;
   for (std::uint64_t seed = 0; seed < 3000; ++seed, index = 0) {
     const auto choose = [&](std::uint64_t count) {
-      return static_cast<std::int64_t>(random_uniform(seed, Purpose::simulation, index++) *
-                                       static_cast<double>(count));
+      return static_cast<std::int64_t>(random_uniform(seed, Purpose::simulation, index++) * static_cast<double>(count));
     };
     // A third of all within what people have, a third extreme, a third beyond any.
     const double range = std::array{4.0, 30.0, 300.0}[seed % 3];
