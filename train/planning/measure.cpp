@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "framework/allocator.h"
 #include "framework/cores.h"
@@ -175,32 +176,26 @@ Rates measure_rates(DType dtype, int cores) {
 
 std::vector<double> fit(const std::vector<TimedCall>& samples) {
   ensure(!samples.empty(), "a fit needs samples");
-  const auto parts = static_cast<Eigen::Index>(samples[0].parts.size());
-  std::vector<Eigen::Index> used(static_cast<std::size_t>(parts));
-  for (Eigen::Index i = 0; i < parts; ++i) used[static_cast<std::size_t>(i)] = i;
+  std::vector<double> seconds(samples[0].parts.size(), 0.0);
+  std::vector<std::size_t> used(seconds.size());  // parts
+  std::iota(used.begin(), used.end(), 0);
   while (true) {
-    Eigen::MatrixXd shares(static_cast<Eigen::Index>(samples.size()), static_cast<Eigen::Index>(used.size()));
-    for (Eigen::Index row = 0; row < shares.rows(); ++row) {
-      const TimedCall& sample = samples[static_cast<std::size_t>(row)];
-      for (Eigen::Index column = 0; column < shares.cols(); ++column) {
-        const auto part = static_cast<std::size_t>(used[static_cast<std::size_t>(column)]);
-        shares(row, column) = sample.parts[part] / sample.seconds;
+    Eigen::MatrixXd shares(samples.size(), used.size());
+    for (std::size_t row = 0; row < samples.size(); ++row) {
+      for (std::size_t column = 0; column < used.size(); ++column) {
+        shares(row, column) = samples[row].parts[used[column]] / samples[row].seconds;
       }
     }
     // Parts differ by a dozen orders of magnitude: columns of length one are as good as each other.
-    const Eigen::VectorXd lengths = shares.colwise().norm();
-    for (Eigen::Index column = 0; column < shares.cols(); ++column) shares.col(column) /= lengths(column);
+    const Eigen::RowVectorXd lengths = shares.colwise().norm();
+    shares.array().rowwise() /= lengths.array();
     const Eigen::VectorXd solution = shares.colPivHouseholderQr().solve(Eigen::VectorXd::Ones(shares.rows()));
     Eigen::Index worst = 0;
     if (solution.minCoeff(&worst) < 0 && used.size() > 1) {  // a part that would have to take less than no time
       used.erase(used.begin() + worst);
       continue;
     }
-    std::vector<double> seconds(static_cast<std::size_t>(parts), 0.0);
-    for (std::size_t i = 0; i < used.size(); ++i) {
-      const auto column = static_cast<Eigen::Index>(i);
-      seconds[static_cast<std::size_t>(used[i])] = solution(column) / lengths(column);
-    }
+    for (std::size_t i = 0; i < used.size(); ++i) seconds[used[i]] = solution(i) / lengths(i);
     return seconds;
   }
 }

@@ -167,7 +167,8 @@ Plan make_plan(const PlanRequest& request) {
                               .hardware = request.hardware,
                               .disturbance = request.disturbance,
                               .mean_document = request.mean_document,
-                              .offload = offloaded_bytes(config, plan.memory)});
+                              .offload = offloaded_bytes(config, plan.memory),
+                              .tell = request.tell});
   plan.hop = hop_plan(config, request.hardware, plan.rates, work);
   plan.hop.exposed_seconds = plan.times.ring_wait;
   const auto ranks = static_cast<double>(config.mesh.data * config.mesh.sequence);

@@ -23,6 +23,7 @@ struct PlanRequest {
   Disturbance disturbance = {};
   double mean_document = 0;     // tokens, with packing documents; 0: one document a sequence
   bool longest_context = true;  // find it, too: it plans some thirty other lengths
+  Tell tell = {};
 };
 
 /// One hop of the ring's forward (or backward) pass in one layer, as the busiest rank has it.

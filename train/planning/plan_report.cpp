@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "framework/counted.h"
@@ -15,6 +16,29 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// A part of a sum, as plan.json and people call it.
+template <class Sum>
+struct Part {
+  const char* key;
+  const char* name;
+  double Sum::*value;
+};
+constexpr std::array flops_parts{Part{"projections", "projections", &StepFlops::projections},
+                                 Part{"attention_forward", "attention forward", &StepFlops::attention_forward},
+                                 Part{"attention_backward", "attention backward", &StepFlops::attention_backward},
+                                 Part{"feedforward", "feedforward", &StepFlops::feedforward},
+                                 Part{"head", "head and loss", &StepFlops::head},
+                                 Part{"recompute", "recompute", &StepFlops::recompute}};
+constexpr std::array time_parts{Part{"products", "matrix products", &StepTimes::products},
+                                Part{"attention_forward", "attention forward", &StepTimes::attention_forward},
+                                Part{"attention_backward", "attention backward", &StepTimes::attention_backward},
+                                Part{"memory_passes", "norms, activations, residuals", &StepTimes::memory_passes},
+                                Part{"update", "gradient sums and optimizer", &StepTimes::update},
+                                Part{"ring_wait", "waiting for the ring (exposed)", &StepTimes::ring_wait},
+                                Part{"reduction_wait", "waiting for gradients (exposed)", &StepTimes::reduction_wait},
+                                Part{"gather", "gathering weights", &StepTimes::gather},
+                                Part{"offload_wait", "copies to the host (exposed)", &StepTimes::offload_wait}};
+
 std::string seconds_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
@@ -22,10 +46,9 @@ std::string seconds_text(double seconds) {
 }
 
 std::string flops_text(double flops) {
-  if (flops >= 1e21) return fmt::format("{:.2f} ZFLOP", flops * 1e-21);
-  if (flops >= 1e18) return fmt::format("{:.2f} EFLOP", flops * 1e-18);
-  if (flops >= 1e15) return fmt::format("{:.2f} PFLOP", flops * 1e-15);
-  if (flops >= 1e12) return fmt::format("{:.2f} TFLOP", flops * 1e-12);
+  for (const auto& [unit, name] : {std::pair{1e21, "ZFLOP"}, {1e18, "EFLOP"}, {1e15, "PFLOP"}, {1e12, "TFLOP"}}) {
+    if (flops >= unit) return fmt::format("{:.2f} {}", flops / unit, name);
+  }
   return fmt::format("{:.3f} GFLOP", flops * 1e-9);
 }
 
@@ -51,17 +74,12 @@ std::string memory_text(const Plan& plan) {
 }
 
 std::string flops_lines(const Plan& plan) {
-  const StepFlops& f = plan.flops;
-  std::string text = fmt::format("FLOPs of a step: {}\n", flops_text(f.total()));
-  const auto line = [&](const char* name, double flops) {
-    text += fmt::format("  {:<20} {:>14}  {:5.1f} %\n", name, flops_text(flops), 100 * flops / f.total());
-  };
-  line("projections", f.projections);
-  line("attention forward", f.attention_forward);
-  line("attention backward", f.attention_backward);
-  line("feedforward", f.feedforward);
-  line("head and loss", f.head);
-  line("recompute", f.recompute);
+  const double total = plan.flops.total();
+  std::string text = fmt::format("FLOPs of a step: {}\n", flops_text(total));
+  for (const auto& [key, name, value] : flops_parts) {
+    const double flops = plan.flops.*value;
+    text += fmt::format("  {:<20} {:>14}  {:5.1f} %\n", name, flops_text(flops), 100 * flops / total);
+  }
   return text;
 }
 
@@ -93,18 +111,11 @@ std::string hop_lines(const Plan& plan) {
 std::string time_lines(const Plan& plan) {
   const StepTimes& t = plan.times;
   std::string text = fmt::format("a step takes {}:\n", seconds_text(t.step_seconds));
-  const auto line = [&](const char* name, double seconds) {
+  for (const auto& [key, name, value] : time_parts) {
+    const double seconds = t.*value;
+    if (value == &StepTimes::offload_wait && seconds == 0) continue;
     text += fmt::format("  {:<34} {:>11}  {:5.1f} %\n", name, seconds_text(seconds), 100 * seconds / t.step_seconds);
-  };
-  line("matrix products", t.products);
-  line("attention forward", t.attention_forward);
-  line("attention backward", t.attention_backward);
-  line("norms, activations, residuals", t.memory_passes);
-  line("gradient sums and optimizer", t.update);
-  line("waiting for the ring (exposed)", t.ring_wait);
-  line("waiting for gradients (exposed)", t.reduction_wait);
-  line("gathering weights", t.gather);
-  if (t.offload_wait > 0) line("copies to the host (exposed)", t.offload_wait);
+  }
   return text;
 }
 
@@ -163,24 +174,11 @@ ordered_json plan_json(const Plan& plan) {
   json["fits"] = plan.fits;
   json["longest_context"] = plan.longest_context;
   json["flops_per_step"] = plan.flops.total();
-  json["flops"] = {{"projections", plan.flops.projections},
-                   {"attention_forward", plan.flops.attention_forward},
-                   {"attention_backward", plan.flops.attention_backward},
-                   {"feedforward", plan.flops.feedforward},
-                   {"head", plan.flops.head},
-                   {"recompute", plan.flops.recompute}};
+  for (const auto& [key, name, value] : flops_parts) json["flops"][key] = plan.flops.*value;
   json["useful_flops"] = plan.useful_flops;
   const StepTimes& t = plan.times;
   json["step_seconds"] = t.step_seconds;
-  json["seconds"] = {{"products", t.products},
-                     {"attention_forward", t.attention_forward},
-                     {"attention_backward", t.attention_backward},
-                     {"memory_passes", t.memory_passes},
-                     {"update", t.update},
-                     {"ring_wait", t.ring_wait},
-                     {"reduction_wait", t.reduction_wait},
-                     {"gather", t.gather},
-                     {"offload_wait", t.offload_wait}};
+  for (const auto& [key, name, value] : time_parts) json["seconds"][key] = t.*value;
   json["simulated_layers"] = t.simulated_layers;
   json["events"] = t.events;
   json["hop"] = {{"compute_seconds", plan.hop.compute_seconds},

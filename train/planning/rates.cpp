@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "framework/error.h"
-
 namespace ringtrain {
 
 /// Ranks of a machine share its cores: threads_per_rank of them each, as far as there are so many.

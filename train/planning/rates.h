@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "framework/config/config.h"
+#include "framework/error.h"
 #include "train/planning/hardware.h"
 
 namespace ringtrain {
@@ -31,6 +32,19 @@ struct SharedProcessors {
   double speed(int active) const { return std::min(threads, cores / std::max(1.0, active * rings)) / cores_of_rank(); }
 };
 SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& mesh);
+
+/// The longest time that a plan tells: 30 billion years. Sums of such times are numbers still.
+inline constexpr double longest_seconds = 1e18;
+/// Returns seconds that a rate came to. Throws Error(usage) if they are no number, or more than longest_seconds.
+inline double checked_seconds(double seconds) {
+  if (!(seconds <= longest_seconds)) {
+    fail(ExitCode::usage,
+         "the simulated hardware is too slow: some of the work would take {:g} s; look at its rates, --straggler and "
+         "--slow-link",
+         seconds);
+  }
+  return seconds;
+}
 
 /// Return the rates of each rank of a config's mesh. Throws Error(usage) if the hardware has no such dtype.
 RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dtype);

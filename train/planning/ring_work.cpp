@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "framework/error.h"
 #include "framework/random.h"
@@ -10,6 +11,8 @@
 namespace ringtrain {
 
 namespace {
+
+constexpr std::int64_t most_known = 1 << 22;  // pairs of blocks and parts that are kept
 
 /// Return which document a position is of.
 std::int32_t document_of(const DocumentStarts& starts, std::int64_t position) {
@@ -25,24 +28,41 @@ DocumentStarts starts_within(const DocumentStarts& starts, const Segment& a, con
   return {first, next == starts.end() ? next : next + 1};
 }
 
+/// Returns whether ranks can be told apart by their order alone: the i-th tokens of a rank and of the next one have
+/// nobody else's token between them, for every i. Then a third rank sees as many of the one's tokens as of the other's,
+/// and is seen by as many; so what two ranks see of each other depends on which comes first, and what a rank sees of
+/// itself depends on the number of its tokens. It is so where segments of one shape make one stretch together, or
+/// alternate token by token.
+bool neighbours_stand_side_by_side(const std::vector<SegmentList>& segments) {
+  for (std::size_t rank = 1; rank < segments.size(); ++rank) {
+    const auto alike = [](const Segment& a, const Segment& b) {
+      const std::int64_t apart = std::abs(a.start - b.start);
+      return a.stride == b.stride && a.count == b.count && (apart == 1 || (a.stride == 1 && apart == a.count));
+    };
+    if (!std::ranges::equal(segments[rank - 1], segments[rank], alike)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 RingWork::RingWork(const RingCase& ring) : case_(ring) {
   const int N = ring.ranks;
-  even_ = ring.documents.empty() && ring.mask.window == 0 && ring.length % (2 * N) == 0;
-  if (N > largest_ring && !even_) {
+  if (N > largest_ring) {
     fail(ExitCode::usage,
-         "a ring of {} ranks is more than the {} that a plan simulates rank by rank: leave out --documents and windows "
-         "and make training.seq_len a multiple of {}, or use more data ranks",
-         N, largest_ring, 2 * N);
+         "a ring of {} ranks is more than the {} that a plan simulates: use more data ranks (--mesh, --set "
+         "mesh.sequence)",
+         N, largest_ring);
   }
-  std::vector<ShardExtents> extents;
   for (int rank = 0; rank < N; ++rank) {
     segments_.push_back(shard_segments(ring.layout, ring.length, N, rank));
     tokens_.push_back(token_count(segments_.back()));
-    if (even_ && rank > 1) continue;  // two ranks show what all need
+  }
+  even_ = ring.documents.empty() && ring.mask.window == 0 && neighbours_stand_side_by_side(segments_);
+  std::vector<ShardExtents> extents;
+  for (int rank = 0; rank < (even_ ? std::min(N, 2) : N); ++rank) {  // two ranks of an even ring show what all need
     std::vector<SegmentExtent> sequence;
-    for (const Segment& segment : segments_.back()) {
+    for (const Segment& segment : segments_[static_cast<std::size_t>(rank)]) {
       const bool whole = ring.documents.empty();
       sequence.push_back({segment.start, segment.last(), whole ? 0 : document_of(ring.documents, segment.start),
                           whole ? 0 : document_of(ring.documents, segment.last())});
@@ -52,7 +72,9 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
   needed_ = ring_needs(ring.mask, extents);
   if (even_) even_needs_ = {.earlier = N > 1 && needed_[2] != 0, .later = N > 1 && needed_[1] != 0};
   parts_ = ring_parts(segments_.front(), ring.sequences, N == 1 ? INT64_MAX : std::max<std::int64_t>(1, ring.min_part));
-  known_.assign(3 * (parts_.size() + 1), -1);
+  const std::int64_t uneven = std::int64_t{N} * N * (parts() + 1);
+  kinds_ = even_ ? 3 : uneven <= most_known ? std::int64_t{N} * N : 0;
+  known_.assign(static_cast<std::size_t>(kinds_) * (parts_.size() + 1), -1);
 }
 
 std::int64_t RingWork::part_tokens(int owner, int part) const {
@@ -82,16 +104,9 @@ std::int64_t RingWork::count(int rank, int owner, int part) const {
   return sequences * pairs;
 }
 
-std::int64_t RingWork::pairs(int rank, int owner) const {
-  return pairs(rank, owner, -1);
-}
-
-std::int64_t RingWork::pairs(int rank, int owner, int part) const {
-  if (!even_) return count(rank, owner, part);
-  const std::size_t kind = rank == owner ? 1 : rank > owner ? 2 : 0;
-  std::int64_t& known = known_[3 * static_cast<std::size_t>(part + 1) + kind];
-  if (known < 0) known = count(rank, owner, part);
-  return known;
+double RingWork::documents_of_a_pair() const {
+  const bool alternate = !segments_.front().empty() && segments_.front().front().stride > 1;
+  return alternate ? std::max(1.0, static_cast<double>(case_.documents.size())) : 1;
 }
 
 std::int64_t RingWork::all_pairs() const {

@@ -26,16 +26,15 @@ struct RingCase {
 
 class RingWork {
  public:
-  /// Throws Error(usage) for an uneven ring of more than largest_ring ranks.
+  /// Throws Error(usage) for a ring of more than largest_ring ranks.
   explicit RingWork(const RingCase& ring);
 
   static constexpr int largest_ring = 16384;
 
   int ranks() const { return case_.ranks; }
-  /// Return whether ranks differ by their place alone: shards of one size, one document, no window. Then pairs, and
-  /// which blocks are met, depend on whether the owner is the rank itself, an earlier or a later one.
+  /// Returns whether pairs, and which blocks are met, depend on no more than whether the owner is the rank itself, an
+  /// earlier or a later one.
   bool even() const { return even_; }
-  const EvenNeeds& even_needs() const { return even_needs_; }
   int parts() const { return static_cast<int>(parts_.size()); }
   std::int64_t tokens(int rank) const { return case_.sequences * tokens_[static_cast<std::size_t>(rank)]; }
   /// Return the tokens that a part of a rank's block has, over its sequences.
@@ -45,8 +44,16 @@ class RingWork {
     return even_ ? ring_step(even_needs_, case_.ranks, rank, hop) : ring_step(needed_, case_.ranks, rank, hop);
   }
   /// Return the visible pairs of a rank's queries and a block's keys, over all sequences: of the block, or a part.
-  std::int64_t pairs(int rank, int owner) const;
-  std::int64_t pairs(int rank, int owner, int part) const;
+  std::int64_t pairs(int rank, int owner, int part = -1) const {
+    if (kinds_ == 0) return count(rank, owner, part);
+    const std::int64_t of_even = rank == owner ? 1 : rank > owner ? 2 : 0;
+    const std::int64_t kind = even_ ? of_even : std::int64_t{rank} * case_.ranks + owner;
+    std::int64_t& known = known_[static_cast<std::size_t>(kinds_ * (part + 1) + kind)];
+    if (known < 0) known = count(rank, owner, part);
+    return known;
+  }
+  /// Returns how many documents the count of a block's pairs looks at, at most.
+  double documents_of_a_pair() const;
   /// Return the pairs of the whole sequence, over the micro-batch's sequences.
   std::int64_t all_pairs() const;
 
@@ -60,7 +67,8 @@ class RingWork {
   bool even_ = false;
   EvenNeeds even_needs_;                     // of an even ring
   std::vector<char> needed_;                 // of any other, [N, N]
-  mutable std::vector<std::int64_t> known_;  // of an even ring: [parts + 1][3], -1: not asked yet
+  std::int64_t kinds_ = 0;                   // of blocks by their pairs; 0: too many to keep
+  mutable std::vector<std::int64_t> known_;  // pairs: [parts + 1][kinds], -1: not asked yet
 };
 
 /// Return the starts of documents of about `mean` tokens in a sequence: lengths from an exponential distribution, a

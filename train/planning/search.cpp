@@ -17,6 +17,7 @@ namespace {
 /// Of one candidate: a search tells many apart, and simulates a layer or two of each.
 constexpr std::int64_t max_events = 4'000'000;
 constexpr std::int64_t largest_micro_batch = 8;
+constexpr std::int64_t longest_ring = 4096;  // longer ones take many seconds each
 
 std::string mesh_text(const MeshConfig& mesh) {
   return fmt::format("{}x{}", mesh.data, mesh.sequence);
@@ -36,7 +37,7 @@ class Search {
       MeshConfig mesh = request_.config.mesh;
       mesh.data = data;
       mesh.sequence = devices_ / data;
-      if (mesh.sequence > RingWork::largest_ring || mesh.sequence > request_.config.training.seq_len) continue;
+      if (mesh.sequence > longest_ring || mesh.sequence > request_.config.training.seq_len) continue;
       for (const Layout layout : all_layouts) {
         if (mesh.sequence == 1 && layout != Layout::zigzag) continue;  // all the same
         mesh.layout = layout;
@@ -204,9 +205,12 @@ SearchResult search_plans(const PlanRequest& request, std::int64_t devices) {
   if (result.candidates.empty()) {
     fail(ExitCode::usage,
          "no mesh of {} devices divides training.global_batch_size = {} into rings of at most training.seq_len = {} "
-         "ranks: change one of them with --set",
-         devices, request.config.training.global_batch_size, request.config.training.seq_len);
+         "and {} ranks: change one of them with --set",
+         devices, request.config.training.global_batch_size, request.config.training.seq_len, longest_ring);
   }
+  double seconds = 0;
+  for (const Candidate& candidate : result.candidates) seconds += simulating_seconds(candidate.mesh.sequence, 2);
+  tell_seconds(request.tell, fmt::format("simulating {} ways to run it", result.candidates.size()), seconds);
   for (Candidate& candidate : result.candidates) search.plan(candidate);
   std::ranges::stable_sort(result.candidates, better);
   if (!result.candidates.front().fits) return result;

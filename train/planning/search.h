@@ -34,8 +34,8 @@ struct SearchResult {
   std::vector<Lever> levers;          // largest gain first
 };
 
-/// Return all candidates on `devices` ranks. The config's batch, length and model stay. Throws Error(usage) if no mesh
-/// divides its batch.
+/// Returns all candidates on `devices` ranks, in rings of at most 4,096. The config's batch, length and model stay.
+/// Throws Error(usage) if no mesh divides its batch.
 SearchResult search_plans(const PlanRequest& request, std::int64_t devices);
 
 /// Return the result as text; of the candidates the first `shown`.

@@ -1,15 +1,23 @@
 #include "train/planning/step_simulation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <memory>
 #include <numeric>
 
+#include "framework/counted.h"
+#include "framework/error.h"
 #include "layers/model_spec.h"
 
 namespace ringtrain {
 
 namespace {
+
+constexpr double longest_simulation = 240;  // in seconds, of one layer
+constexpr double silent_seconds = 10;
 
 constexpr double kernels_forward = 14,
                  kernels_backward = 24;  // calls in a layer besides attention, per chunk of tokens
@@ -42,14 +50,24 @@ class StepSimulation {
     const std::int64_t of_a_layer = rings * S_ * S_ * 2 * (4 + work_.parts());
     layers_ = std::clamp<std::int64_t>(step.max_events / std::max<std::int64_t>(1, of_a_layer), 1, L);
     times_.simulated_layers = layers_;
+    known_.resize(2 * rings_.size());
+    const double seconds = simulating_seconds(S_, work_.parts()) * work_.documents_of_a_pair() *
+                           static_cast<double>(rings * std::min<std::int64_t>(micro_batches(), 2)) *
+                           (step.disturbance.jitter > 0 ? 3 : 1);
+    const std::string what = fmt::format("simulating {} of {} ranks", counted(rings, "ring"), S_);
+    if (seconds > longest_simulation) {
+      fail(ExitCode::usage,
+           "{} would take some {:.0f} s, and a plan takes {:.0f} at most: choose shorter rings (--mesh), or leave out "
+           "--jitter, --straggler, --slow-link and --documents",
+           what, seconds, longest_simulation);
+    }
+    tell_seconds(step.tell, what, seconds * static_cast<double>(layers_));
   }
 
   StepTimes run() {
-    const std::int64_t micro =
-        config_.training.global_batch_size / (config_.mesh.data * config_.training.micro_batch_size);
-    if (micro > 1) {  // all but the last are alike
+    if (micro_batches() > 1) {  // all but the last are alike
       micro_batch(/*last=*/false);
-      repeat(static_cast<double>(micro - 1));
+      repeat(static_cast<double>(micro_batches() - 1));
     }
     micro_batch(/*last=*/true);
     finish();
@@ -57,6 +75,9 @@ class StepSimulation {
   }
 
  private:
+  std::int64_t micro_batches() const {
+    return config_.training.global_batch_size / (config_.mesh.data * config_.training.micro_batch_size);
+  }
   /// What clocks and sums were at some moment.
   struct Mark {
     std::vector<std::vector<double>> clocks;
@@ -94,7 +115,7 @@ class StepSimulation {
         const double slow = rings_[ring]->slowness(rank);
         const double product = tokens * (flops / rates_.matmul + product_bytes * rates_.product_byte_seconds) * slow;
         const double pass = (tokens * bytes / rates_.memory + calls * rates_.kernel_seconds) * slow;
-        clocks_[ring][static_cast<std::size_t>(rank)] += product + pass;
+        clocks_[ring][static_cast<std::size_t>(rank)] += checked_seconds(product + pass);
         products += product;
         passes += pass;
       }
@@ -107,7 +128,7 @@ class StepSimulation {
     const PassCosts costs = pass_costs(config_, rates_, backward);
     double compute = 0, wait = 0;
     for (std::size_t ring = 0; ring < rings_.size(); ++ring) {
-      const PassTimes pass = rings_[ring]->pass(costs, clocks_[ring], calls_);
+      const PassTimes pass = ring_pass(ring, costs);
       compute += mean(pass.compute);
       wait += mean(pass.wait);
       times_.events += pass.events;
@@ -116,6 +137,24 @@ class StepSimulation {
     (backward ? times_.attention_backward : times_.attention_forward) += compute / static_cast<double>(rings_.size());
     times_.ring_wait += wait / static_cast<double>(rings_.size());
     times_.products += costs.overlap_seconds;
+  }
+  /// Simulates a pass, unless its ranks begin as far apart as in the last one of its kind: then it is that one again.
+  PassTimes ring_pass(std::size_t ring, const PassCosts& costs) {
+    std::vector<double>& clocks = clocks_[ring];
+    KnownPass& known = known_[2 * ring + (costs.gradient_bytes > 0 ? 1 : 0)];
+    const double shift = known.begins.empty() ? 0 : clocks[0] - known.begins[0];
+    const auto like = [&](double known_begin, double clock) {
+      return std::abs(known_begin + shift - clock) <= 1e-12 * known.longest;
+    };
+    if (step_.disturbance.jitter == 0 && std::ranges::equal(known.begins, clocks, like)) {
+      for (std::size_t rank = 0; rank < clocks.size(); ++rank) clocks[rank] += known.lengths[rank];
+      return known.times;
+    }
+    known.begins = known.lengths = clocks;
+    known.times = rings_[ring]->pass(costs, clocks, calls_);
+    for (std::size_t rank = 0; rank < clocks.size(); ++rank) known.lengths[rank] = clocks[rank] - known.begins[rank];
+    known.longest = *std::ranges::max_element(known.lengths);
+    return known.times;
   }
   double chunks() const {
     const auto chunk = config_.training.feedforward_chunk;
@@ -213,7 +252,7 @@ class StepSimulation {
     copy(step_.offload.of_update, 0);
     times_.update += update;
     times_.gather = gather;
-    times_.step_seconds = latest() + update + gather;
+    times_.step_seconds = checked_seconds(latest() + update + gather);
   }
 
   const StepCase& step_;
@@ -227,6 +266,12 @@ class StepSimulation {
   std::vector<std::vector<double>> clocks_;  // [ring][rank]
   std::int64_t layers_ = 1;                  // that are simulated
   std::uint64_t calls_ = 0;
+  struct KnownPass {
+    std::vector<double> begins, lengths;  // by rank
+    double longest = 0;
+    PassTimes times;
+  };
+  std::vector<KnownPass> known_;  // [ring][forward, backward]: the last one
   struct Bucket {
     double done, add;  // when it has come; seconds to add it up
   };
@@ -239,6 +284,15 @@ class StepSimulation {
 
 StepTimes simulate_step(const StepCase& step) {
   return StepSimulation(step).run();
+}
+
+void tell_seconds(const Tell& tell, const std::string& what, double seconds) {
+  if (tell && seconds > silent_seconds) tell(fmt::format("{} takes about {:.0f} s", what, seconds));
+}
+
+double simulating_seconds(std::int64_t ranks, std::int64_t parts) {
+  constexpr double block = 35e-9, part = 25e-9;
+  return static_cast<double>(ranks * ranks) * (block + part * static_cast<double>(parts));
 }
 
 RingWork ring_work(const Config& config, double mean_document, std::uint64_t seed) {

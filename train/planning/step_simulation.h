@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "framework/config/config.h"
 #include "framework/parameters.h"
@@ -11,6 +13,11 @@
 #include "train/planning/work.h"
 
 namespace ringtrain {
+
+/// Told a sentence for the user before what takes long; may be empty.
+using Tell = std::function<void(const std::string&)>;
+/// Tells that something takes about so many seconds, if they are more than a user waits for in silence.
+void tell_seconds(const Tell& tell, const std::string& what, double seconds);
 
 /// Bytes that a rank keeps in host memory and brings back when they are needed.
 struct OffloadedBytes {
@@ -27,6 +34,7 @@ struct StepCase {
   double mean_document = 0;  // tokens of a document, with packing documents; 0: one document
   OffloadedBytes offload = {};
   std::int64_t max_events = 200'000'000;  // the layers simulated are as many as this allows; the others are like them
+  Tell tell = {};
 };
 
 /// Seconds of a step; parts are means over ranks.
@@ -42,9 +50,12 @@ struct StepTimes {
   std::int64_t simulated_layers = 0;
 };
 
-/// Throws Error(usage) for hardware without the dtype and for a ring too long to simulate.
+/// Throws Error(usage) for hardware without the dtype or too slow for any plan, for a ring too long to simulate, and
+/// for rings that differ and are too many.
 StepTimes simulate_step(const StepCase& step);
 
+/// Returns about how long one layer of an undisturbed ring takes to simulate, on one core.
+double simulating_seconds(std::int64_t ranks, std::int64_t parts);
 /// Return the schedule's ring of a config's micro-batch.
 RingWork ring_work(const Config& config, double mean_document, std::uint64_t seed);
 /// Return the costs of a forward or a backward pass of one layer.

@@ -14,7 +14,6 @@
 #include "train/planning/measure.h"
 #include "train/planning/plan.h"
 #include "train/planning/plan_report.h"
-#include "train/planning/published.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 
@@ -95,9 +94,10 @@ int run(int argc, char** argv) {
       "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1B",
       "plan"};
   PlanRequest request;
+  request.tell = [](const std::string& sentence) { std::fprintf(stderr, "plan: %s\n", sentence.c_str()); };
   std::string config_path, hardware, mesh, tokens, output;
   std::vector<std::string> settings, stragglers, slow_links;
-  bool overwrite = false, published = false, searching = false, measure = false;
+  bool overwrite = false, searching = false, measure = false;
   std::int64_t devices = 0;
   app.add_option("--config", config_path, "the YAML config of the run")->type_name("FILE");
   app.add_option("--set", settings, "change one key of the config, as of train; may be repeated")
@@ -134,16 +134,10 @@ int run(int argc, char** argv) {
       app.add_option("--output", output, "write the plan as JSON, too; replaces a former plan")->type_name("FILE.json");
   app.add_flag("--overwrite", overwrite, "let --output replace any file that this plan does not read")
       ->needs(output_option);
-  app.add_flag("--published", published,
-               "print the tables of the Ring Attention paper beside what this program computes, and exit");
   app.add_flag("--measure", measure,
                "measure this machine for about a minute, and write its hardware file to --output FILE.yaml");
   if (!parse_command_line(app, argc, argv)) return 0;
   const Overwrite rule = overwrite ? Overwrite::yes : Overwrite::no;
-  if (published) {
-    print_result(published_tables());
-    return 0;
-  }
   if (measure) {
     if (output.empty()) fail(ExitCode::usage, "--measure needs --output FILE.yaml, for the hardware file");
     // Without a mark: people edit hardware files.

@@ -77,11 +77,33 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   refused("--config configs/tiny.yaml --tokens many", "--tokens many");
   refused("--config configs/tiny.yaml --straggler 3", "--straggler 3: must be RANK:FACTOR");
   refused("--config configs/tiny.yaml --slow-link 1:2", "--slow-link 1:2: must be FROM:TO:FACTOR");
+  refused("--config configs/tiny.yaml --slow-link 0:1:inf", "--slow-link 0:1:inf: must be FROM:TO:FACTOR");
+  refused("--config configs/tiny.yaml --straggler 0:inf", "--straggler 0:inf: must be RANK:FACTOR");
+  refused("--config configs/tiny.yaml --straggler 0:nan", "--straggler 0:nan: must be RANK:FACTOR");
+  refused("--config configs/tiny.yaml --tokens inf", "--tokens inf: must be a number above 0");
+  refused("--config configs/tiny.yaml --straggler 0:1e30", "too slow");
+  refused("--config configs/tiny.yaml --published", "--published");
   refused("--config configs/tiny.yaml --devices 4", "--search");
   refused("--config configs/tiny.yaml --hardware h200 --set training.dtype=float64", "peak_flops for float64");
   refused("--measure", "--measure needs --output");
   std::ofstream(at("other.json")) << "{}";
   refused("--config configs/tiny.yaml --output '" + at("other.json") + "'", "is not a plan");
+}
+
+TEST_F(PlanProgram, EndsWhereAPassTakesHours) {
+  const std::string long_context = "--config configs/long_ctx.yaml --hardware cpu --mesh 1x4 ";
+  const Result result = run(long_context + "--set training.seq_len=3000000");
+  EXPECT_EQ(result.code, 0) << result.text;
+  EXPECT_EQ(run(long_context + "--straggler 1:1e9 --slow-link 2:3:1e9").code, 0);
+}
+
+TEST_F(PlanProgram, RefusesRingsThatTakeTooLongToSimulate) {
+  const std::string ranks =
+      "--config configs/long_ctx.yaml --set training.seq_len=65536 "
+      "--set training.global_batch_size=16 --mesh ";
+  refused(ranks + "1x32768", "a ring of 32768 ranks is more than the 16384 that a plan simulates");
+  refused(ranks + "4x16384 --set training.micro_batch_size=1 --jitter 0.1",
+          "simulating 4 rings of 16384 ranks would take");
 }
 
 }  // namespace

@@ -160,6 +160,33 @@ TEST(Plan, SixtyFiveThousandRanksAreSimulated) {
   EXPECT_GT(disturbed, 1.2 * make_plan(request).times.step_seconds);
 }
 
+TEST(Plan, TellsWhatTakesLongBeforeItDoes) {
+  PlanRequest request = request_of({"data.packing=concat", "training.global_batch_size=1"});
+  request.config.mesh.sequence = RingWork::largest_ring;
+  request.config.training.seq_len = RingWork::largest_ring;
+  struct Told {};
+  std::string told;
+  request.tell = [&](const std::string& sentence) {
+    told = sentence;
+    throw Told{};
+  };
+  EXPECT_THROW(make_plan(request), Told);
+  EXPECT_TRUE(told.starts_with("simulating 1 ring of 16384 ranks takes about ")) << told;
+}
+
+TEST(Plan, PassesThatBeginAlikeAreSimulatedOnce) {
+  // With jitter, however small, every layer is simulated; without, those that begin like the one before are not.
+  for (const char* layout : {"zigzag", "contiguous"}) {
+    PlanRequest request = request_of({"mesh.sequence=4", "training.seq_len=512", "model.num_hidden_layers=6",
+                                      "data.packing=concat", fmt::format("mesh.layout={}", layout)});
+    const StepTimes once = make_plan(request).times;
+    request.disturbance.jitter = 1e-15;
+    const StepTimes each = make_plan(request).times;
+    EXPECT_NEAR(once.step_seconds, each.step_seconds, 1e-10 * each.step_seconds);
+    EXPECT_NEAR(once.ring_wait, each.ring_wait, 1e-10 * each.step_seconds);
+  }
+}
+
 TEST(Hardware, FilesAreReadStrictly) {
   const std::string good = hardware_text;
   const auto refused = [&](const std::string& from, const std::string& to, const std::string& part) {

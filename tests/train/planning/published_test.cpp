@@ -1,5 +1,6 @@
-// train/planning/published.h against the paper's own numbers, typed here once more, and the page that prints them.
-#include "train/planning/published.h"
+// tests/train/planning/published.h against the paper's own numbers, typed here once more, and the page that prints
+// them.
+#include "tests/train/planning/published.h"
 
 #include <gtest/gtest.h>
 
@@ -88,11 +89,11 @@ TEST_F(Published, SumsOfTutorialsComeOut) {
 }
 
 TEST_F(Published, ThePageHoldsTheTablesAsTheyAreComputed) {
-  std::ifstream stream("docs/planning.md");
+  std::ifstream stream("bench/planning/paper.md");
   std::stringstream page;
   page << stream.rdbuf();
   EXPECT_NE(page.str().find(published_tables()), std::string::npos)
-      << "docs/planning.md does not hold what `plan --published` prints; it should be:\n"
+      << "bench/planning/paper.md does not hold the tables; they should be:\n"
       << published_tables();
 }
 

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <ctime>
+#include <set>
+
 #include "tests/support/error_of.h"
 #include "train/planning/step_simulation.h"
 
@@ -185,21 +189,87 @@ TEST(RingWorkOfDocuments, HasEveryPairOnce) {
   }
 }
 
-TEST(RingWorkOfWholeSequences, KnownPairsAreThoseOfTheLayout) {
+TEST(RingWorkOfWholeSequences, KnownPairsAndStepsAreThoseOfTheLayout) {
+  std::set<Layout> even_ones;
   for (const Layout layout : all_layouts) {
-    const RingWork even({.mask = causal, .layout = layout, .length = 96, .ranks = 6, .min_part = 4});
-    std::int64_t pairs = 0, by_part = 0;
-    for (int rank = 0; rank < 6; ++rank) {
-      const SegmentList queries = shard_segments(layout, 96, 6, rank);
-      for (int owner = 0; owner < 6; ++owner) {
-        EXPECT_EQ(even.pairs(rank, owner), visible_pairs(causal, queries, shard_segments(layout, 96, 6, owner)));
-        pairs += even.pairs(rank, owner);
-        for (int part = 0; part < even.parts(); ++part) by_part += even.pairs(rank, owner, part);
+    for (const auto& [ranks, length] : {std::pair{1, 9}, {2, 8}, {3, 21}, {6, 96}, {6, 97}, {6, 90}, {7, 60}}) {
+      const RingCase whole{.mask = causal, .layout = layout, .length = length, .ranks = ranks, .min_part = 4};
+      RingCase counted = whole;  // with a list of documents nothing is taken for even
+      counted.documents = {0};
+      const RingWork work(whole), other(counted);
+      EXPECT_FALSE(other.even());
+      if (work.even() && ranks > 2) even_ones.insert(layout);
+      std::int64_t pairs = 0, by_part = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const SegmentList queries = shard_segments(layout, length, ranks, rank);
+        for (int owner = 0; owner < ranks; ++owner) {
+          const std::int64_t visible = visible_pairs(causal, queries, shard_segments(layout, length, ranks, owner));
+          EXPECT_EQ(work.pairs(rank, owner), visible) << name_of(layout) << " " << ranks << " " << length;
+          EXPECT_EQ(other.pairs(rank, owner), visible);
+          pairs += work.pairs(rank, owner);
+          for (int part = 0; part < work.parts(); ++part) {
+            by_part += work.pairs(rank, owner, part);
+            EXPECT_EQ(work.pairs(rank, owner, part), other.pairs(rank, owner, part));
+          }
+          const auto step = work.step(rank, owner), same = other.step(rank, owner);
+          ASSERT_EQ(step.has_value(), same.has_value());
+          if (!step) continue;
+          EXPECT_EQ(step->receive_from, same->receive_from);
+          EXPECT_EQ(step->gradient_to, same->gradient_to);
+        }
+      }
+      EXPECT_EQ(pairs, length * (length + 1) / 2);
+      EXPECT_EQ(by_part, pairs);
+    }
+  }
+  EXPECT_EQ(even_ones.size(), all_layouts.size());  // each is where shards have one size
+}
+
+TEST(RingWork, ARingTooLongToSimulateIsRefused) {
+  const std::string sentence =
+      error_of(ExitCode::usage, [] { RingWork work({.mask = {}, .length = 1 << 17, .ranks = 1 << 15}); });
+  EXPECT_NE(sentence.find("32768 ranks is more than the 16384"), std::string::npos) << sentence;
+}
+
+TEST(RingSimulation, AnEvenRingIsThatWhosePairsAreAllCounted) {
+  Hardware uneven;
+  uneven.levels = {{.ranks = 2, .bandwidth = 7e4, .latency = 1e-5},
+                   {.ranks = 8, .bandwidth = 2e4, .latency = 3e-4},
+                   {.ranks = 65536, .bandwidth = 6e3, .latency = 2e-3}};
+  const Disturbance disturbed{.stragglers = {{.rank = 16, .factor = 1.7}, {.rank = 29, .factor = 40}},
+                              .slow_links = {{.from = 32, .to = 0, .factor = 3}, {.from = 11, .to = 12, .factor = 5}}};
+  for (const Layout layout : all_layouts) {
+    for (const AttentionMask& mask : {causal, full}) {
+      for (const PassCosts& costs :
+           {PassCosts{.pair_seconds = 1e-6, .visit_seconds = 1e-5, .key_value_bytes = 1},
+            PassCosts{.pair_seconds = 1e-6, .key_value_bytes = 1, .gradient_bytes = 2, .overlap_seconds = 2e-3}}) {
+        RingCase ring_case{.mask = mask, .layout = layout, .length = 64 * 33, .ranks = 33, .min_part = 16};
+        const RingWork even(ring_case);
+        ASSERT_TRUE(even.even());
+        ring_case.documents = {0};
+        const Result known = simulate(even, uneven, costs, disturbed);
+        const Result counted = simulate(RingWork(ring_case), uneven, costs, disturbed);
+        EXPECT_EQ(known.ends, counted.ends) << name_of(layout);
+        EXPECT_EQ(known.events, counted.events);
       }
     }
-    EXPECT_EQ(pairs, 96 * 97 / 2);
-    EXPECT_EQ(by_part, 96 * 97 / 2);
   }
+}
+
+TEST(RingSimulation, ARingOfAThousandTakesASecond) {
+  const RingWork work({.mask = causal, .layout = Layout::zigzag, .length = 1 << 16, .ranks = 1024, .min_part = 16});
+  std::vector<double> clocks(1024, 0.0);
+  const Disturbance none;
+  const Hardware hardware = links(1e9, 1e-5);
+  const RingSimulation simulation(work, hardware, 0, none);
+  const std::clock_t begin = std::clock();
+  const std::int64_t events = simulation.pass(forward, clocks, 0).events + simulation.pass(backward, clocks, 1).events;
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  EXPECT_GT(events, 8 * 1024 * 1024);
+  std::printf("%lld events in %.2f s of a core\n", static_cast<long long>(events), seconds);
+#if defined(NDEBUG) && !defined(RINGTRAIN_SANITIZED)
+  EXPECT_LT(seconds, 1);
+#endif
 }
 
 TEST(ExchangeSeconds, EachRankSendsItsShareOverEveryLevel) {

@@ -69,6 +69,8 @@ TEST(Search, PrefersWhatFitsAndNamesTheMemoryThatWouldHelp) {
 TEST(Search, DevicesThatNothingDividesAreRefused) {
   const std::string sentence = error_of(ExitCode::usage, [] { search_plans(gpu_request({"training.seq_len=4"}), 7); });
   EXPECT_NE(sentence.find("no mesh of 7 devices"), std::string::npos) << sentence;
+  const std::string longer = error_of(ExitCode::usage, [] { search_plans(gpu_request({}), 8192); });
+  EXPECT_NE(longer.find("and 4096 ranks"), std::string::npos) << longer;
 }
 
 }  // namespace

@@ -1,11 +1,17 @@
-// train/planning/shared_ring.h: where nothing is shared it is RingSimulation's general pass; ranks that share
-// processors, and messages that these carry, against passes worked out by hand.
-#include "train/planning/shared_ring.h"
-
+// RingSimulation of ranks that share processors: where nothing is shared it is as of ranks with devices of their own;
+// waits and messages that processors carry, against passes worked out by hand; and it ends, whatever the magnitudes.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "framework/config/read_config.h"
+#include "framework/error.h"
 #include "framework/random.h"
+#include "layers/model_parameters.h"
+#include "layers/model_spec.h"
+#include "tests/support/paths.h"
 #include "train/planning/ring_simulation.h"
+#include "train/planning/step_simulation.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -30,14 +36,14 @@ Times simulate(const RingCase& ring, const Hardware& hardware, const PassCosts& 
 constexpr PassCosts forward{.pair_seconds = 1, .key_value_bytes = 1};
 constexpr SharedProcessors one_core_of_two{.cores = 1, .threads = 1, .ranks = 2};
 
-TEST(SharedRing, IsTheGeneralPassWhereNothingIsShared) {
+TEST(SharedProcessors, EnoughOfThemAreLikeDevicesOfTheRanksOwn) {
   Hardware uneven = links(0);
   uneven.levels = {{.ranks = 2, .bandwidth = 7e4, .latency = 1e-5}, {.ranks = 64, .bandwidth = 6e3, .latency = 2e-3}};
   const Disturbance disturbance{.jitter = 0.3, .stragglers = {{.rank = 1, .factor = 1.7}}};
   for (const Layout layout : all_layouts) {
     for (const int ranks : {1, 2, 3, 4, 9}) {
       for (const double gradient_bytes : {0.0, 2.0}) {
-        // Where several messages want a link, the general pass takes them by rank, and this one by time.
+        // Where several messages want a link, ranks with devices take them by rank, and those who share by time.
         if (layout == Layout::contiguous && gradient_bytes > 0 && ranks > 2) continue;
         const RingCase ring = ring_case(ranks, layout, 64, 16);
         const PassCosts costs{.pair_seconds = 1e-6,
@@ -61,7 +67,7 @@ TEST(SharedRing, IsTheGeneralPassWhereNothingIsShared) {
   }
 }
 
-TEST(SharedRing, ARankThatIsNotInThePassHoldsACore) {
+TEST(SharedProcessors, ARankThatIsNotInThePassHoldsACore) {
   // 10 pairs each at a second a pair; then rank 1 has 16 of block 0, beside what rank 0 does after the pass.
   EXPECT_EQ(simulate(ring_case(2, Layout::contiguous, 4), links(1e9), forward, one_core_of_two, {0, 0}),
             (Times{10, 26}));
@@ -73,7 +79,7 @@ TEST(SharedRing, ARankThatIsNotInThePassHoldsACore) {
   EXPECT_EQ(simulate(ring_case(2, Layout::contiguous, 4), links(1e9), forward, two_rings, {0, 0}), (Times{10, 26}));
 }
 
-TEST(SharedRing, ARankThatWaitsLeavesTheCoreToTheOther) {
+TEST(SharedProcessors, ARankThatWaitsLeavesTheCoreToTheOther) {
   // Full blocks, and rank 1 needs twice as long. Its first is half done when rank 0 waits for that block's gradient,
   // from 16 on, and is whole at 24. So is its second, at 40, when rank 0 waits for its own block's gradient.
   RingCase ring = ring_case(2, Layout::contiguous, 4);
@@ -88,7 +94,7 @@ TEST(SharedRing, ARankThatWaitsLeavesTheCoreToTheOther) {
   EXPECT_NEAR(simulate(ring, links(1e9), backward, enough, {0, 0}, straggler)[0], 64, 1e-6);
 }
 
-TEST(SharedRing, AMessageThatACoreCarriesTakesItsTime) {
+TEST(SharedProcessors, AMessageThatACoreCarriesTakesItsTime) {
   // Block 0 of 4 bytes moves while both compute: 2 s of a core on each side, of which each rank has a half: 4 s more.
   // Then rank 1 has 16 pairs, and rank 0 goes on elsewhere.
   EXPECT_EQ(simulate(ring_case(2, Layout::contiguous, 4), links(1, 2), forward, one_core_of_two, {0, 0}),
@@ -97,6 +103,75 @@ TEST(SharedRing, AMessageThatACoreCarriesTakesItsTime) {
   RingCase ring = ring_case(2, Layout::contiguous, 4);
   ring.mask.causal = false;
   EXPECT_EQ(simulate(ring, links(0.1, 2), forward, one_core_of_two, {0, 0}), (Times{56, 56}));
+}
+
+TEST(SharedProcessors, TimesTooLongToMoveTheClockEnd) {
+  // Times of an hour beside times of a nanosecond, after a clock of 30 years.
+  RingCase ring = ring_case(4, Layout::zigzag, 64, 16);
+  const Disturbance disturbance{.stragglers = {{.rank = 2, .factor = 1e13}}, .slow_links = {{0, 1, 1e15}}};
+  const PassCosts backward{.pair_seconds = 1e-9, .visit_seconds = 1e-9, .key_value_bytes = 1, .gradient_bytes = 2};
+  const SharedProcessors processors{.cores = 2, .threads = 1, .ranks = 4};
+  const Times ends =
+      simulate(ring, links(1e6, 1e7), backward, processors, {1e9, 1e9 + 1, 1e9 + 1e-3, 1e9}, disturbance);
+  for (const double end : ends) {
+    EXPECT_GT(end, 1.1e9);
+    EXPECT_TRUE(std::isfinite(end));
+  }
+}
+
+/// Returns 10^x, x uniform in [-range, range].
+double magnitude(std::uint64_t seed, std::uint64_t& index, double range) {
+  return std::pow(10, range * (2 * random_uniform(seed, Purpose::simulation, index++) - 1));
+}
+
+TEST(SharedProcessors, EveryPlanEndsWhateverTheMagnitudes) {
+  Config config =
+      read_config(source_folder() + "/configs/tiny.yaml", {"data.packing=concat"}, ConfigUse::know, check_model);
+  config.training.seq_len = 48;
+  config.training.global_batch_size = 2;
+  config.training.micro_batch_size = 1;
+  const ParameterTable table = make_parameter_table(config.model);
+  int ended = 0, refused = 0;
+  std::uint64_t index = 0;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed, index = 0) {
+    const auto choose = [&](std::uint64_t count) {
+      return static_cast<std::int64_t>(random_uniform(seed, Purpose::simulation, index++) * static_cast<double>(count));
+    };
+    // A third of all within what people have, a third extreme, a third beyond any.
+    const double range = std::array{4.0, 30.0, 300.0}[seed % 3];
+    const auto rate = [&](double typical) { return typical * magnitude(seed, index, range); };
+    Hardware hardware;
+    hardware.name = "fuzzed";
+    hardware.cores = choose(4);
+    hardware.peak_float32 = rate(1e11);
+    hardware.matmul_efficiency = hardware.attention_forward_efficiency = hardware.attention_backward_efficiency = 0.5;
+    hardware.pair_seconds_forward = choose(2) == 0 ? 0 : rate(1e-10);
+    hardware.pair_seconds_backward = choose(2) == 0 ? 0 : rate(1e-10);
+    hardware.memory_bandwidth = rate(1e10);
+    hardware.kernel_seconds = choose(2) == 0 ? 0 : rate(1e-6);
+    hardware.levels = {{.ranks = 2, .bandwidth = rate(1e9), .latency = rate(1e-5), .core_bandwidth = rate(1e9)},
+                       {.ranks = 64, .bandwidth = rate(1e8), .core_bandwidth = choose(2) == 0 ? 0 : rate(1e9)}};
+    config.mesh = {.data = 1 + choose(2), .sequence = 1 + choose(5)};
+    config.mesh.layout = all_layouts[static_cast<std::size_t>(choose(3))];
+    const Disturbance disturbance{
+        .jitter = choose(2) == 0 ? 0 : 1.5,
+        .seed = seed,
+        .stragglers = {{.rank = choose(4), .factor = magnitude(seed, index, range / 2)}},
+        .slow_links = {{.from = choose(4), .to = choose(4), .factor = magnitude(seed, index, range / 2)}}};
+    try {
+      const StepTimes times =
+          simulate_step({.config = config, .table = table, .hardware = hardware, .disturbance = disturbance});
+      EXPECT_TRUE(times.step_seconds > 0 && std::isfinite(times.step_seconds)) << seed;
+      EXPECT_TRUE(times.ring_wait >= 0 && std::isfinite(times.ring_wait)) << seed;
+      ++ended;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage) << seed << ": " << error.what();
+      EXPECT_NE(std::string(error.what()).find("too slow"), std::string::npos) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(ended, 1000);
+  EXPECT_GT(refused, 500);
 }
 
 }  // namespace

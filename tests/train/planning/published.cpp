@@ -1,4 +1,4 @@
-#include "train/planning/published.h"
+#include "tests/train/planning/published.h"
 
 #include <fmt/format.h>
 
@@ -213,11 +213,10 @@ std::int64_t longest_published_context(const PublishedModel& model, LayerKind ki
 }
 
 std::string published_tables() {
-  return "### The least block that hides a transfer\n\n" + block_table() +
-         "\n### The largest activation of a layer\n\n" + activation_table() +
-         "\n### The longest context, in 1,024 tokens\n\n" + context_table() +
-         "\n### FLOPs a token of longer contexts, relative to 4K\n\n" + ratio_table() +
-         "\n### Sums that tutorials repeat\n\n" + sum_table();
+  return "## The least block that hides a transfer\n\n" + block_table() + "\n## The largest activation of a layer\n\n" +
+         activation_table() + "\n## The longest context, in 1,024 tokens\n\n" + context_table() +
+         "\n## FLOPs a token of longer contexts, relative to 4K\n\n" + ratio_table() +
+         "\n## Sums that tutorials repeat\n\n" + sum_table();
 }
 
 }  // namespace ringtrain
