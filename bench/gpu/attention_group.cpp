@@ -77,7 +77,7 @@ class AttentionProblem {
     attention_backward(stream_, shape(deterministic), x.q, x.k, x.v, x.dout, x.lse, delta_, tokens(), tokens(), dq_,
                        dk_, dv_, workspace_, accumulate);
   }
-  /// Return whether the calls so far have written their outputs.
+  /// Returns whether the calls so far have written their outputs.
   bool outputs_are_written() {
     const auto good = [&](const TensorView& x) { return is_written(allocator_, stream_, x); };
     return good(dq_) && good(dk_) && good(dv_) &&

@@ -21,7 +21,7 @@ std::string version(int number) {
   return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
 
-/// Return what nvidia-smi says of the card, "" where it is not there: its state is reported as found, never changed.
+/// Returns what nvidia-smi says of the card, "" where it is not there: its state is reported as found, never changed.
 std::string card_state() {
   std::FILE* const pipe = popen(
       "nvidia-smi --query-gpu=driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu "

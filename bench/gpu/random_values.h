@@ -39,7 +39,7 @@ class RandomValues {
   std::int64_t next_ = 0;
 };
 
-/// Return whether x, which was poisoned with NaN before it was computed, holds numbers, and not only zeros.
+/// Returns whether x, which was poisoned with NaN before it was computed, holds numbers, and not only zeros.
 inline bool is_written(Allocator& allocator, Stream& stream, const TensorView& x) {
   const Tensor sum = allocator.make(Tag::workspace, "sum of squares", DType::float64, {1});
   double squares = 0;

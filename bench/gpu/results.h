@@ -57,7 +57,7 @@ class Results {
   std::function<void(const Json&)> changed_;
 };
 
-/// Return a row as one object, as it stands in the JSON.
+/// Returns a row as one object, as it stands in the JSON.
 Json to_json(const Row& row);
 
 }  // namespace ringtrain::bench

@@ -27,7 +27,7 @@ namespace ringtrain::bench {
 
 namespace {
 
-/// Return the seconds of body on all ranks, each of which must call this: from all idle to all idle.
+/// Returns the seconds of body on all ranks, each of which must call this: from all idle to all idle.
 std::vector<double> seconds_of(Communicator& world, Stream& stream, const Repeat& repeat,
                                const std::function<void()>& body) {
   std::vector<double> seconds;

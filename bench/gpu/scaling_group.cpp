@@ -69,7 +69,7 @@ struct Choice {
   std::string report;
 };
 
-/// Return the first policy whose plan fits, or the last.
+/// Returns the first policy whose plan fits, or the last.
 Choice choose_policy(const ModelConfig& model, std::int64_t context, std::int64_t card, std::int64_t host) {
   Choice choice;
   for (const Policy& policy : policies) {
@@ -127,7 +127,7 @@ struct Rung {
   std::optional<double> layer, rest;  // seconds of one layer, and of all but the layers
 };
 
-/// Return a T + b T^2 at `context`, through the layer times of the last two rungs that have one.
+/// Returns a T + b T^2 at `context`, through the layer times of the last two rungs that have one.
 std::optional<double> fitted_layer(const std::vector<Rung>& rungs, std::int64_t context) {
   std::vector<Rung> known;
   for (const Rung& rung : rungs) {
@@ -186,7 +186,7 @@ class Scaling {
                   .note = note});
   }
 
-  /// Return the seconds that a step of so many layers should take at the rate of the rung before.
+  /// Returns the seconds that a step of so many layers should take at the rate of the rung before.
   double expected(const Choice& choice, std::int64_t layers) const {
     const Config config = with_layers(choice.config, layers);
     return model_flops(config, make_parameter_table(config.model)) / rate_;

@@ -9,7 +9,7 @@ namespace ringtrain::bench {
 
 namespace {
 
-/// Return some token of the vocabulary, the same for all ranks.
+/// Returns some token of the vocabulary, the same for all ranks.
 std::int32_t token_at(std::int64_t position, std::int64_t vocabulary) {
   std::uint64_t x = static_cast<std::uint64_t>(position) * 0x9E3779B97F4A7C15U;
   x = (x ^ (x >> 29)) * 0xBF58476D1CE4E5B9U;

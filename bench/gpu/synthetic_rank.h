@@ -11,11 +11,11 @@ namespace ringtrain::bench {
 /// embeddings: 1.27 billion parameters. tiny: the same shape in miniature.
 ModelConfig billion_model(bool tiny);
 
-/// Return a config that trains the model at this context, one sequence a step: bfloat16, on the GPU, one stream of
+/// Returns a config that trains the model at this context, one sequence a step: bfloat16, on the GPU, one stream of
 /// tokens, attention's default backward.
 Config synthetic_config(const ModelConfig& model, std::int64_t context);
 
-/// Return the FLOPs of a step that count as useful: (6 N + 6 L C T) T for N parameters, L layers of width C and one
+/// Returns the FLOPs of a step that count as useful: (6 N + 6 L C T) T for N parameters, L layers of width C and one
 /// causal sequence of T tokens. What recompute adds does not count.
 double model_flops(const Config& config, const ParameterTable& table);
 

@@ -12,7 +12,7 @@ namespace {
 
 enum class Better { higher, lower };
 
-/// Return whether all of `wanted` stands in parameters with these values.
+/// Returns whether all of `wanted` stands in parameters with these values.
 bool has(const Json& parameters, const Json& wanted) {
   return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& item) {
     return parameters.contains(item.key()) && parameters[item.key()] == item.value();
@@ -67,7 +67,7 @@ std::string number(const Json& value) {
   return value.is_null() ? "" : fmt::format("{:.4g}", value.get<double>());
 }
 
-/// Return the faster of the baseline's backends for a shape.
+/// Returns the faster of the baseline's backends for a shape.
 std::optional<Found> fastest_baseline(const Json& baseline, const std::string& direction, const Json& shape) {
   std::optional<Found> best;
   for (const char* const backend : {"cudnn", "flash"}) {

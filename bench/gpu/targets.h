@@ -13,7 +13,7 @@ struct Verdicts {
 /// bench: what `gpu_bench --json` wrote; baseline: what sdpa_baseline.py wrote, or null.
 Verdicts judge(const Json& bench, const Json& baseline);
 
-/// Return the table for people.
+/// Returns the table for people.
 std::string text_of(const Verdicts& verdicts);
 
 }  // namespace ringtrain::bench

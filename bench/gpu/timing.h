@@ -13,7 +13,7 @@ struct Times {
   double median = 0, lowest = 0, highest = 0;  // seconds
   int repetitions = 0;
 };
-/// Return what seconds of repetitions come to; of an even number the lower of the two in the middle.
+/// Returns what seconds of repetitions come to; of an even number the lower of the two in the middle.
 Times summary(std::vector<double> seconds);
 
 struct Repeat {
@@ -25,7 +25,7 @@ struct Repeat {
 /// times each by a pair of events. Throws Error(device).
 Times time_on_stream(Stream& stream, const Repeat& repeat, const std::function<void(int)>& body);
 
-/// Return the seconds that body and all that it gave to the stream took.
+/// Returns the seconds that body and all that it gave to the stream took.
 double wall_seconds(Stream& stream, const std::function<void()>& body);
 
 }  // namespace ringtrain::bench

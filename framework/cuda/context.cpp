@@ -19,7 +19,7 @@ int attribute(cudaDeviceAttr which, int index) {
   return value;
 }
 
-/// Return what to do about an error, beginning with "; ", where something can be said.
+/// Returns what to do about an error, beginning with "; ", where something can be said.
 std::string advice_for(cudaError_t status) {
   switch (status) {
     case cudaErrorDevicesUnavailable:
@@ -44,7 +44,7 @@ std::string advice_for(cudaError_t status) {
   }
 }
 
-/// Return which GPU, of all of a run's machines; empty if it is not known.
+/// Returns which GPU, of all of a run's machines; empty if it is not known.
 std::string place_of(int device) {
   if (device < 0 && cudaGetDevice(&device) != cudaSuccess) return "";
   return fmt::format("GPU {} of host {}: ", device, host_name());

@@ -36,13 +36,13 @@ struct DeviceFacts {
   std::size_t memory_bytes = 0;            // of the whole card
 };
 
-/// Return the number of GPUs; 0 without a driver, or with one that cannot say (facts_of does).
+/// Returns the number of GPUs; 0 without a driver, or with one that cannot say (facts_of does).
 int device_count();
-/// Return the facts of GPU `index`. Throws Error(device) if there is none, if it is older than sm_80, or if the driver
+/// Returns the facts of GPU `index`. Throws Error(device) if there is none, if it is older than sm_80, or if the driver
 /// is older than this build's runtime.
 DeviceFacts facts_of(int index);
 
-/// Return a new stream of this thread's GPU, of the highest priority: for what moves data beside a context's work, and
+/// Returns a new stream of this thread's GPU, of the highest priority: for what moves data beside a context's work, and
 /// needs little of the GPU but needs it soon. Who calls destroys it. Throws Error(device) that names `purpose`.
 cudaStream_t make_urgent_stream(const char* purpose);
 
@@ -76,7 +76,7 @@ class Context {
   cudaStream_t stream() const { return stream_; }
   cublasLtContext* blas() const { return blas_; }
   void* blas_workspace() const { return scratch_; }
-  /// Return partial_sums_bytes, aligned to 256 bytes.
+  /// Returns partial_sums_bytes, aligned to 256 bytes.
   void* partial_sums() const { return static_cast<std::byte*>(scratch_) + blas_workspace_bytes; }
 
   /// The most elements that an operand of a product may have (see kernels/cuda/matmul.cu); tests lower it.
@@ -93,7 +93,7 @@ class Context {
 
   /// From now on the GPU's time stands on trace, which must outlive this object.
   void record_on(RankTrace& trace);
-  /// Return where what other streams carry for this one is recorded; null: nowhere.
+  /// Returns where what other streams carry for this one is recorded; null: nowhere.
   Timeline* timeline() const { return timeline_.get(); }
 
   /// Lets a kernel use `bytes` of dynamic shared memory, once for each kernel. Used by launch().

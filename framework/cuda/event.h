@@ -39,14 +39,14 @@ class Event {
   void synchronize() const {
     if (!passed()) check(cudaEventSynchronize(event_), "waiting for the GPU's work");
   }
-  /// Return whether the stream has passed what was recorded last.
+  /// Returns whether the stream has passed what was recorded last.
   bool passed() const {
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) return false;
     check(status, "asking how far the GPU's work is");
     return true;
   }
-  /// Return the seconds from `begin` to this one by the GPU's clock, or nothing while one of them was not passed. Both
+  /// Returns the seconds from `begin` to this one by the GPU's clock, or nothing while one of them was not passed. Both
   /// have timing and are of one GPU. (CUDA gives a float of milliseconds: exact to 0.1 us over a second.)
   std::optional<double> seconds_since(const Event& begin) const {
     float milliseconds = 0;

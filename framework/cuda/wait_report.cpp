@@ -31,7 +31,7 @@ bool is_filled(const LongWait& wait) {
   return __atomic_load_n(&wait.filled, __ATOMIC_ACQUIRE) != 0;
 }
 
-/// Return what is waited for: "its turn to add dq (blocks before it 1, blocks that have added 0)".
+/// Returns what is waited for: "its turn to add dq (blocks before it 1, blocks that have added 0)".
 std::string what_of(const LongWait& wait) {
   return fmt::format("{} ({} {}, {} {})", wait.wait, wait.expected, wait.expected_value, wait.found, wait.found_value);
 }

@@ -27,10 +27,10 @@ struct WaitReport {
   LongWait waits[max_waits];
 };
 
-/// Return the process's report, in pinned host memory that every GPU can write; empty at first. Throws Error(device).
+/// Returns the process's report, in pinned host memory that every GPU can write; empty at first. Throws Error(device).
 WaitReport& wait_report();
 
-/// Return a clause that says what the warps of the block that waited longest wait for, beginning with "; ", or nothing
+/// Returns a clause that says what the warps of the block that waited longest wait for, beginning with "; ", or nothing
 /// where no kernel has waited in vain.
 std::string wait_clause();
 

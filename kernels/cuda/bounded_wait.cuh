@@ -51,7 +51,7 @@ __device__ inline void copy_text(char* to, const char* from) {
   for (int i = 0; i + 1 < LongWait::text_bytes && from[i] != 0; ++i) to[i] = from[i];
 }
 
-/// Return which entry of the report is the calling thread's, perhaps beyond its end.
+/// Returns which entry of the report is the calling thread's, perhaps beyond its end.
 __device__ inline int next_entry() {
 #if defined(RINGTRAIN_CUDA_EMULATED)
   int entry = 0;

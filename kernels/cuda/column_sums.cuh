@@ -14,7 +14,7 @@ struct TokenChunks {
   unsigned count;
 };
 
-/// Return chunks of at least 8 tokens, at most max_chunks of them, whose partial sums (`tensors` of C floats) fit.
+/// Returns chunks of at least 8 tokens, at most max_chunks of them, whose partial sums (`tensors` of C floats) fit.
 inline TokenChunks chunks_of(std::int64_t T, std::int64_t C, int tensors, std::int64_t max_chunks = 512) {
   const auto room = static_cast<std::int64_t>(Context::partial_sums_bytes / sizeof(float));
   const std::int64_t fit = std::min(max_chunks, room / std::max<std::int64_t>(1, C * tensors));

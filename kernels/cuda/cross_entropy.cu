@@ -55,7 +55,7 @@ struct Row {
     before = min((W - beyond) % W, V);
     packs = (V - before) / W;
   }
-  /// Return the thread's element outside of the packs, or -1: there are fewer than 2 W of them.
+  /// Returns the thread's element outside of the packs, or -1: there are fewer than 2 W of them.
   __device__ int single() const {
     const int i = static_cast<int>(threadIdx.x);
     if (i < before) return i;

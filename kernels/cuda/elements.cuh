@@ -64,7 +64,7 @@ __device__ __forceinline__ Pack<Compute<T>, W> widened(const Pack<T, W>& x) {
   return wide;
 }
 
-/// Return x rounded to T.
+/// Returns x rounded to T.
 template <class T, int W>
 __device__ __forceinline__ Pack<T, W> rounded(const Pack<Compute<T>, W>& x) {
   if constexpr (std::is_same_v<T, bf16>) {

@@ -28,7 +28,7 @@ void launch(Context& context, void (*kernel)(Params...), dim3 grid, dim3 block, 
   check(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "launching a kernel");
 }
 
-/// Return how many blocks of `block` cover n.
+/// Returns how many blocks of `block` cover n.
 constexpr unsigned blocks_for(std::int64_t n, std::int64_t block) {
   return static_cast<unsigned>((n + block - 1) / block);
 }
@@ -39,7 +39,7 @@ T* dynamic_shared() {
   return static_cast<T*>(cuda_emulator::dynamic_shared_memory());
 }
 #else
-/// Return the block's dynamic shared memory, aligned to 1024 bytes.
+/// Returns the block's dynamic shared memory, aligned to 1024 bytes.
 template <class T>
 __device__ __forceinline__ T* dynamic_shared() {
   extern __shared__ __align__(1024) unsigned char shared_memory[];

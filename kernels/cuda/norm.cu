@@ -11,8 +11,8 @@ namespace ringtrain::cuda {
 
 namespace {
 
-/// Return the sums over the group of threads that shares a row: blockDim.x threads, a block of one group unless that is
-/// a warp. `parity` alternates from call to call, so that one barrier a call is enough.
+/// Returns the sums over the group of threads that shares a row: blockDim.x threads, a block of one group unless that
+/// is a warp. `parity` alternates from call to call, so that one barrier a call is enough.
 template <int count>
 __device__ __forceinline__ void group_sums(float (&x)[count], int parity) {
   __shared__ float of_warp[2][count][32];
@@ -45,7 +45,7 @@ struct RowPart {
       if (pack < packs) held[j] = load<W>(from + static_cast<std::int64_t>(pack) * W);
     }
   }
-  /// Return the values of the thread's pack j, which is the row's pack `pack`.
+  /// Returns the values of the thread's pack j, which is the row's pack `pack`.
   __device__ __forceinline__ Pack<float, W> values(int j, int pack) const {
     if constexpr (P == 0) return widened(load<W>(row + static_cast<std::int64_t>(pack) * W));
     return widened(held[j]);
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(P == 0 ? loop_threads : max_forward_threads) f
   });
 }
 
-/// Return the block for rows of `packs` packs of which a thread takes up to P: one group, or four groups of a warp.
+/// Returns the block for rows of `packs` packs of which a thread takes up to P: one group, or four groups of a warp.
 dim3 groups_for(std::int64_t packs, int P) {
   const unsigned threads = std::max(1U, blocks_for(packs, 32 * P)) * 32;
   return {threads, threads == 32 ? 4U : 1U};

@@ -72,7 +72,7 @@ inline void forget(int&) {}
 
 #else
 
-/// Return the address of shared memory in its own 32-bit window.
+/// Returns the address of shared memory in its own 32-bit window.
 __device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
 }
@@ -130,7 +130,7 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&c)[4], const std::uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/// Return 2^x to 2 units in the last place; 0 for results below 2^-126.
+/// Returns 2^x to 2 units in the last place; 0 for results below 2^-126.
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -148,7 +148,7 @@ __device__ __forceinline__ void add_release(int* p, int n) {
   asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(n) : "memory");
 }
 
-/// Return the multiprocessor's clock.
+/// Returns the multiprocessor's clock.
 __device__ __forceinline__ long long clock_cycles() {
   return clock64();
 }

@@ -7,7 +7,7 @@
 
 namespace ringtrain::cuda {
 
-/// Return the sum over the warp's 32 lanes, the same bits in each.
+/// Returns the sum over the warp's 32 lanes, the same bits in each.
 template <class T>
 __device__ __forceinline__ T warp_sum(T x) {
 #pragma unroll

@@ -177,7 +177,7 @@ void NcclCommunicator::end_group() {
   if (--group_depth_ == 0 && group_) nccl_->launch(*comm_, std::exchange(group_, nullptr));
 }
 
-/// Return two ranks that share a GPU, or (-1, -1). Theirs is that of this index.
+/// Returns two ranks that share a GPU, or (-1, -1). Theirs is that of this index.
 std::pair<int, int> sharing_ranks(Communicator& world, int index) {
   cudaDeviceProp properties{};
   cuda::check(cudaGetDeviceProperties(&properties, index), "asking for the properties of the GPU", index);

@@ -20,7 +20,7 @@ namespace ringtrain {
 /// share the GPU that is their device, or this build has no NCCL. Collective.
 void require_a_gpu_each(Communicator& world, Device device);
 
-/// Return NCCL among the ranks of world, each of which has another GPU, that of its stream. Collective. world and
+/// Returns NCCL among the ranks of world, each of which has another GPU, that of its stream. Collective. world and
 /// stream must outlive it. Throws Error(usage) if two ranks share a GPU or this build has no NCCL, Error(device) if
 /// NCCL does not start.
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double timeout_seconds);

@@ -22,7 +22,7 @@ bool failed(ncclResult_t result) {
   return result != ncclSuccess && result != ncclInProgress;
 }
 
-/// Return how far the communicator is with what it was asked last, or what went wrong in it since.
+/// Returns how far the communicator is with what it was asked last, or what went wrong in it since.
 ncclResult_t state_of(const NcclComm& comm) {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(comm.handle, &state);

@@ -75,7 +75,7 @@ __device__ __forceinline__ void add_weighted(float (&sum)[C::elements], const fl
   }
 }
 
-/// Return whether query i of one tile sees key j of another. The documents are those of the tiles' first tokens, or
+/// Returns whether query i of one tile sees key j of another. The documents are those of the tiles' first tokens, or
 /// null.
 __device__ __forceinline__ bool visible(const TileMask& tile_mask, int i, int j, int queries,
                                         const std::int32_t* query_documents, const std::int32_t* key_documents) {
@@ -84,7 +84,7 @@ __device__ __forceinline__ bool visible(const TileMask& tile_mask, int i, int j,
   return query_documents == nullptr || i >= queries || __ldg(query_documents + i) == __ldg(key_documents + j);
 }
 
-/// Return the ids of documents from a token on; null if there are none.
+/// Returns the ids of documents from a token on; null if there are none.
 __device__ __forceinline__ const std::int32_t* documents_at(const TokenMap& map, int b, int token) {
   return map.documents == nullptr ? nullptr : map.documents + std::int64_t{b} * map.tokens + token;
 }
@@ -96,8 +96,8 @@ struct QueryWork {
   std::int64_t row, element;  // of the tile's first query, in [B, H, Tq] and [B, Tq, H, D]
 };
 
-/// Return the work of this block, the last tiles first, and fill `seen` with the tiles of keys that it sees, to be read
-/// after a barrier. Grid: a block a tile of queries, head and sequence. Call: ForwardCall or BackwardCall.
+/// Returns the work of this block, the last tiles first, and fill `seen` with the tiles of keys that it sees, to be
+/// read after a barrier. Grid: a block a tile of queries, head and sequence. Call: ForwardCall or BackwardCall.
 template <class C, class Call>
 __device__ __forceinline__ QueryWork take_queries(const Call& call, TilesSeen& seen) {
   const int H = static_cast<int>(call.shape.H), G = static_cast<int>(call.shape.G), D = static_cast<int>(call.shape.D);

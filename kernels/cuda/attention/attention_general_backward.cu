@@ -30,7 +30,7 @@ struct Gradient {
   float p, ds;
 };
 
-/// Return probability and dS of query i and key j of the tiles in shared memory.
+/// Returns probability and dS of query i and key j of the tiles in shared memory.
 template <class C>
 __device__ __forceinline__ Gradient gradient_of(const BackwardShared<C>& shared, int i, int j, bool seen, float scale,
                                                 int D) {

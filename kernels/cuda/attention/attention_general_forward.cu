@@ -14,7 +14,7 @@ struct ForwardShared {
   TilesSeen seen;
 };
 
-/// Return the combination of x over the threads of a row.
+/// Returns the combination of x over the threads of a row.
 template <class C, class Combine>
 __device__ __forceinline__ float over_row(float x, Combine&& combine) {
 #pragma unroll

@@ -37,7 +37,7 @@ struct TokenMap {
   Run runs[max_segments];
 };
 
-/// Return the argument for these tokens. Throws if the device's arithmetic does not hold them.
+/// Returns the argument for these tokens. Throws if the device's arithmetic does not hold them.
 inline TokenMap token_map(const AttentionTokens& tokens) {
   TokenMap map{};
   map.documents = tokens.documents.empty() ? nullptr : tokens.documents.as<std::int32_t>();
@@ -72,14 +72,14 @@ __host__ __device__ inline int tiles_of(const TokenMap::Run& run, int size) {
   return (run.count - 1) / size + 1;
 }
 
-/// Return the number of tiles of a shard.
+/// Returns the number of tiles of a shard.
 __host__ __device__ inline int tile_count(const TokenMap& map, int size) {
   int tiles = 0;
   for (int segment = 0; segment < map.segments; ++segment) tiles += tiles_of(map.runs[segment], size);
   return tiles;
 }
 
-/// Return how many tiles any segments with `tokens` tokens can make.
+/// Returns how many tiles any segments with `tokens` tokens can make.
 constexpr std::int64_t tile_bound(std::int64_t tokens, int size) {
   return tokens / size + max_segments;
 }
@@ -95,7 +95,7 @@ __host__ __device__ inline Tile tile_of(const TokenMap& map, int size, int segme
           index};
 }
 
-/// Return tile `number` of the shard, 0 <= number < tile_count, in the order of its tokens.
+/// Returns tile `number` of the shard, 0 <= number < tile_count, in the order of its tokens.
 __host__ __device__ inline Tile tile_at(const TokenMap& map, int size, int number) {
   int segment = 0;
   for (; segment + 1 < map.segments; ++segment) {
@@ -106,7 +106,7 @@ __host__ __device__ inline Tile tile_at(const TokenMap& map, int size, int numbe
   return tile_of(map, size, segment, number);
 }
 
-/// Return the first of the n growing documents that is >= value; n if there is none. A search in 33 parts: called by
+/// Returns the first of the n growing documents that is >= value; n if there is none. A search in 33 parts: called by
 /// whole warps.
 __device__ inline int first_not_before(const std::int32_t* documents, int n, std::int64_t value) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -130,7 +130,7 @@ struct DocumentRange {
   bool one;
 };
 
-/// Return the range of `other` for a tile of `mine` in sequence b. Called by whole warps; every lane gets the answer.
+/// Returns the range of `other` for a tile of `mine` in sequence b. Called by whole warps; every lane gets the answer.
 __device__ inline DocumentRange documents_seen(const TokenMap& mine, const Tile& tile, const TokenMap& other, int b) {
   if (mine.documents == nullptr || other.documents == nullptr) return {0, other.tokens, true};
   const std::int32_t* of_tile = mine.documents + static_cast<std::int64_t>(b) * mine.tokens + tile.begin;
@@ -147,7 +147,7 @@ struct TileRange {
   __host__ __device__ int size() const { return empty() ? 0 : last - first + 1; }
 };
 
-/// Return the tiles of a segment that hold positions of the interval and tokens of the documents' range, by extent.
+/// Returns the tiles of a segment that hold positions of the interval and tokens of the documents' range, by extent.
 __host__ __device__ inline TileRange tiles_seen(const TokenMap& map, int size, int segment,
                                                 const PositionRange& positions, const DocumentRange& documents) {
   constexpr TileRange none{0, -1};
@@ -237,7 +237,7 @@ __host__ __device__ inline int clamped(std::int64_t x) {
   return static_cast<int>(x < -most ? -most : x > most ? most : x);
 }
 
-/// Return the mask of two tiles. key_tile: the full size of a tile of keys. documents: the range that was found for
+/// Returns the mask of two tiles. key_tile: the full size of a tile of keys. documents: the range that was found for
 /// one of the two, `ranged` being the other, of which it holds tokens.
 __host__ __device__ inline TileMask tile_mask_of(const AttentionMask& mask, const Tile& queries, const Tile& keys,
                                                  int key_tile, const DocumentRange& documents, const Tile& ranged) {

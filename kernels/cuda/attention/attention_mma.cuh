@@ -18,7 +18,7 @@ namespace ringtrain::cuda {
 
 using bf16 = __nv_bfloat16;
 
-/// Return the place of element 8 * chunk of a row, in elements, of a tile whose rows have `Columns` elements.
+/// Returns the place of element 8 * chunk of a row, in elements, of a tile whose rows have `Columns` elements.
 template <int Columns>
 __device__ __forceinline__ int place(int row, int chunk) {
   static_assert(Columns >= 32 && Columns % 32 == 0);
@@ -82,7 +82,7 @@ __device__ __forceinline__ void multiply_pair(float (&c0)[4], float (&c1)[4], co
   mma_m16n8k16_bf16(c1, a, right);
 }
 
-/// Return two numbers rounded to bfloat16, the first in the lower half.
+/// Returns two numbers rounded to bfloat16, the first in the lower half.
 __device__ __forceinline__ std::uint32_t packed(float first, float second) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
   std::uint32_t bits;

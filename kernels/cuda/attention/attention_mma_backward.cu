@@ -72,7 +72,7 @@ __device__ __forceinline__ void take_work(Work& work, const BackwardCall<bf16>& 
   work.scale = static_cast<float>(call.shape.scale);
 }
 
-/// Return the head's row of [B, H, Tq] and the element of [B, Tq, H, D] at which the queries of a step begin.
+/// Returns the head's row of [B, H, Tq] and the element of [B, Tq, H, D] at which the queries of a step begin.
 struct QueryPlace {
   std::int64_t row, element;
 };

@@ -31,7 +31,7 @@ struct DqSemaphore {
   int per_head;    // tile_bound of the queries
 };
 
-/// Return a number for a tile that no other tile of its shard has, below tile_bound(tokens, size).
+/// Returns a number for a tile that no other tile of its shard has, below tile_bound(tokens, size).
 __host__ __device__ inline int slot_of(const Tile& tile, int size) {
   return tile.begin / size + tile.segment;
 }
@@ -41,7 +41,7 @@ inline std::size_t semaphore_bytes(const AttentionShape& shape, std::int64_t Tq,
   return static_cast<std::size_t>(1 + tiles * (shape.H + max_segments)) * sizeof(int);
 }
 
-/// Return the semaphore of a call in `workspace`, which holds semaphore_bytes.
+/// Returns the semaphore of a call in `workspace`, which holds semaphore_bytes.
 inline DqSemaphore semaphore_in(void* workspace, const AttentionShape& shape, std::int64_t Tq, int query_tile) {
   const std::int64_t per_head = tile_bound(Tq, query_tile);
   int* const next_work = static_cast<int*>(workspace);
@@ -52,12 +52,12 @@ inline DqSemaphore semaphore_in(void* workspace, const AttentionShape& shape, st
 void prepare_semaphore(Context& context, const DqSemaphore& semaphore, const AttentionShape& shape,
                        const TokenMap& queries, const TokenMap& keys, int query_tile, int key_tile);
 
-/// Return the next work index. By one thread of a block, once.
+/// Returns the next work index. By one thread of a block, once.
 __device__ inline int take_work_index(const DqSemaphore& semaphore) {
   return atomicAdd(semaphore.next_work, 1);
 }
 
-/// Return the counter of a query tile of head h, and the rank of a key tile there.
+/// Returns the counter of a query tile of head h, and the rank of a key tile there.
 __device__ inline int* counter_of(const DqSemaphore& semaphore, std::int64_t sequence_head, int query_slot) {
   return semaphore.added + sequence_head * semaphore.per_head + query_slot;
 }

@@ -3,7 +3,7 @@
 
 namespace cuda_emulator {
 
-/// Return the driver function of this name; null if the emulator has none.
+/// Returns the driver function of this name; null if the emulator has none.
 void* driver_function(const char* name);
 
 }  // namespace cuda_emulator

@@ -36,7 +36,7 @@ std::size_t batch_offset(const MatrixLayout& layout, std::int32_t batch) {
   return static_cast<std::size_t>(batch * layout.batch_stride);
 }
 
-// Return one matrix of the batch as float, column by column; transposed: row by row.
+// Returns one matrix of the batch as float, column by column; transposed: row by row.
 std::vector<float> unpack(const void* from, const MatrixLayout& layout, std::int32_t batch, bool transposed,
                           cublasComputeType_t compute) {
   std::vector<float> to(layout.rows * layout.columns);

@@ -49,13 +49,13 @@ struct Runtime {
   Runtime();
   void clear();
 
-  /// Return the stream of a handle, null if there is none. A null handle or 1: the device's default stream.
+  /// Returns the stream of a handle, null if there is none. A null handle or 1: the device's default stream.
   std::shared_ptr<Stream> stream(cudaStream_t handle);
   CUevent_st* event(cudaEvent_t handle);
   /// Notes the context that a call of this function makes, if none is there. Throws Error where a thread that has
   /// chosen no device would make one on device 0 beside the devices that others have chosen.
   void make_context(const std::string& function);
-  /// Return what a call of this function on the current device is to fail with.
+  /// Returns what a call of this function on the current device is to fail with.
   cudaError_t failure(const char* function);
 };
 
@@ -65,7 +65,7 @@ int& current_device();
 bool& device_chosen();
 cudaError_t& last_error();
 
-/// Return which of the machine's devices this one of the process is.
+/// Returns which of the machine's devices this one of the process is.
 int physical_device(int device);
 
 /// The most shared memory that a kernel may ask for on the devices.

@@ -21,9 +21,9 @@ struct Settings {
 };
 
 Settings& settings();
-/// Return whether a signal that a thread is about to give is to be lost.
+/// Returns whether a signal that a thread is about to give is to be lost.
 bool lost(Signal signal);
-/// Return what the environment asks for. Throws Error if it cannot be read.
+/// Returns what the environment asks for. Throws Error if it cannot be read.
 Settings settings_of_environment();
 Devices devices_of_environment();
 

@@ -5,7 +5,7 @@
 
 namespace cuda_emulator {
 
-/// Return the demangled name of the function that begins at this address, without its parameters, also of one that is
+/// Returns the demangled name of the function that begins at this address, without its parameters, also of one that is
 /// not exported; its address if the program was stripped.
 std::string function_name(const void* function);
 

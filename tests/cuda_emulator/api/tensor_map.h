@@ -27,11 +27,11 @@ struct TensorMap {
 
 using Coordinates = std::array<int, 5>;
 
-/// Return what the map holds. Fails unless it was made by cuTensorMapEncodeTiled with this rank, of memory that is
+/// Returns what the map holds. Fails unless it was made by cuTensorMapEncodeTiled with this rank, of memory that is
 /// there.
 TensorMap decode(Block& block, const CUtensorMap& map, int rank);
 
-/// Return the address with its 16-byte chunk moved as the swizzle says: 0 none, 1 of 32 bytes, 2 of 64, 3 of 128.
+/// Returns the address with its 16-byte chunk moved as the swizzle says: 0 none, 1 of 32 bytes, 2 of 64, 3 of 128.
 constexpr std::uint32_t swizzled(std::uint32_t address, int swizzle) {
   return address ^ (((address >> 7) & ((1u << swizzle) - 1)) << 4);
 }

@@ -91,7 +91,7 @@ class Block {
   /// Lets the running thread, which asks again and again for what another is to write, go on only when none else can,
   /// or another calls wake(it).
   void spin(const Waiting& why);
-  /// Return how often no thread could go on.
+  /// Returns how often no thread could go on.
   int stalls() const { return stalls_; }
   /// Lets others run first, if the order of threads is shuffled: called by the thread that completes a collective.
   void give_way();

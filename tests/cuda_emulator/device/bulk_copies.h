@@ -43,7 +43,7 @@ class BulkStores {
   void commit();
   void wait_read(std::size_t groups);
   void wait_complete(std::size_t groups);
-  /// Return how many groups, or stores of no group yet, have not read their shared memory.
+  /// Returns how many groups, or stores of no group yet, have not read their shared memory.
   std::size_t unread() const;
   /// Writes what has been read.
   void finish() { wait_complete(0); }

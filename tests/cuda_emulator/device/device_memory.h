@@ -20,15 +20,15 @@ struct Allocation {
 
 class Memory {
  public:
-  /// Return the new memory, all bits set (NaN), or null if the device has not that much left. 0 bytes: null.
+  /// Returns the new memory, all bits set (NaN), or null if the device has not that much left. 0 bytes: null.
   void* allocate(int device, std::size_t bytes, bool pinned);
   /// Returns false if `base` is not what allocate returned for that kind.
   bool release(void* base, bool pinned);
   void release_all();
 
-  /// Return the allocation that holds the address; null: pageable host memory.
+  /// Returns the allocation that holds the address; null: pageable host memory.
   const Allocation* find(const void* pointer) const;
-  /// Return whether bytes [pointer, pointer + bytes) lie in one allocation, or in none.
+  /// Returns whether bytes [pointer, pointer + bytes) lie in one allocation, or in none.
   bool whole(const void* pointer, std::size_t bytes) const;
 
   std::size_t used(int device) const;

@@ -92,7 +92,7 @@ void Streams::note(const Stream& stream, const Work& work) {
 
 namespace {
 
-/// Return what a piece of work takes by its stream's clock, if it took so long here.
+/// Returns what a piece of work takes by its stream's clock, if it took so long here.
 Clock::duration duration_of(const Work& work, Clock::duration here) {
   const Durations& set = settings().durations;
   switch (work.kind) {

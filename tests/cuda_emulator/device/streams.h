@@ -43,7 +43,7 @@ class Meeting {
   virtual ~Meeting() = default;
   /// Its stream has come to it, for the first time or again: does what can be done now.
   virtual Progress advance() = 0;
-  /// Return the streams that must go on before it can.
+  /// Returns the streams that must go on before it can.
   virtual std::vector<std::shared_ptr<Stream>> awaited() const = 0;
 };
 

@@ -25,9 +25,9 @@ class Warpgroups {
   void issue(const WgmmaIssue& issue, float* d);
   void commit();
   void wait(int groups, const std::source_location& where);
-  /// Return the products of a thread that have not been waited for.
+  /// Returns the products of a thread that have not been waited for.
   std::size_t under_way(int thread) const { return threads_[static_cast<std::size_t>(thread)].products.size(); }
-  /// Return whether a product that has not been waited for reads of these bytes.
+  /// Returns whether a product that has not been waited for reads of these bytes.
   bool under_way_reads(const void* memory, std::size_t bytes);
   void reset(int block_threads);
 

@@ -85,30 +85,30 @@ struct Trace {
 };
 /// From here on what runs is recorded; forgets what was.
 void start_trace();
-/// Return what ran since start_trace, in the order it ran in, and stop recording.
+/// Returns what ran since start_trace, in the order it ran in, and stops recording.
 std::vector<Trace> take_trace();
 
-/// Return how often the host called what waits for a device, or may, since the last reset: by function, with a word
+/// Returns how often the host called what waits for a device, or may, since the last reset: by function, with a word
 /// where it is not the whole function that waits. It counts whether or not there was something to wait for. Besides the
 /// calls that are made to wait: synchronous copies and sets, copies that involve memory that is not pinned or join two
 /// places of the host, getting memory (pinned, too) and giving it back; and an event or a stream that has not got so
 /// far when it is asked, which who asks in a loop waits for.
 std::map<std::string, std::size_t> host_waits();
-/// Return how often each function of the API was called since the last reset.
+/// Returns how often each function of the API was called since the last reset.
 std::map<std::string, std::size_t> calls();
-/// Return the devices on which the process has had a context since the last reset: those that threads chose, and device
-/// 0 where a thread that chose none called what needs one. Such a call throws Error once any thread has chosen another
-/// device: on a machine with several cards it would take half a gigabyte of a card that is not its rank's.
+/// Returns the devices on which the process has had a context since the last reset: those that threads chose, and
+/// device 0 where a thread that chose none called what needs one. Such a call throws Error once any thread has chosen
+/// another device: on a machine with several cards it would take half a gigabyte of a card that is not its rank's.
 std::set<int> contexts();
-/// Return how many pieces of work the process ever gave to streams, and how many of them ran.
+/// Returns how many pieces of work the process ever gave to streams, and how many of them ran.
 std::size_t work_given();
 std::size_t work_done();
-/// Return how much work the process ever gave to a default stream, with which others are ordered by accident, if at
+/// Returns how much work the process ever gave to a default stream, with which others are ordered by accident, if at
 /// all.
 std::size_t default_stream_work();
-/// Return the calls of cudaMalloc that succeeded since the last reset.
+/// Returns the calls of cudaMalloc that succeeded since the last reset.
 std::size_t allocation_calls();
-/// Return the bytes that cudaMalloc gave and cudaFree has not taken back, of all devices.
+/// Returns the bytes that cudaMalloc gave and cudaFree has not taken back, of all devices.
 std::size_t allocated_bytes();
 
 /// What a thread tells another: an arrival at an mbarrier, or a step of a counter (add_release).

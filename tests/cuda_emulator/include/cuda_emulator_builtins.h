@@ -35,7 +35,7 @@ using Where = std::source_location;
 void sync_threads(Where where);
 int sync_threads_count(bool predicate, Where where);
 void sync_warp(std::uint32_t mask, Where where);
-/// Return what lane `source` of the mask gives; source outside of this lane's segment of `width`: its own value.
+/// Returns what lane `source` of the mask gives; source outside of this lane's segment of `width`: its own value.
 std::uint64_t shuffle(std::uint32_t mask, std::uint64_t value, int source, Where where);
 std::uint32_t ballot(std::uint32_t mask, bool predicate, Where where);
 std::uint32_t reduce(std::uint32_t mask, std::uint32_t value, std::uint32_t (*combine)(std::uint32_t, std::uint32_t),

@@ -11,11 +11,11 @@ namespace cuda_emulator {
 
 using Where = std::source_location;
 
-/// Return the block's dynamic shared memory: of exactly the launch's size, aligned to 1024 bytes, poisoned (all bits
+/// Returns the block's dynamic shared memory: of exactly the launch's size, aligned to 1024 bytes, poisoned (all bits
 /// set: NaN as float and bfloat16) before each block.
 void* dynamic_shared_memory();
 
-/// Return the address in the 32-bit window of shared memory, and back. The low 10 bits are those of the pointer.
+/// Returns the address in the 32-bit window of shared memory, and back. The low 10 bits are those of the pointer.
 std::uint32_t shared_address(const void* shared);
 void* shared_pointer(std::uint32_t address);
 

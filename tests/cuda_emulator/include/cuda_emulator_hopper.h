@@ -23,7 +23,7 @@ void mbarrier_arrive(std::uint64_t* barrier, Where where = Where::current());
 void mbarrier_arrive_expect_tx(std::uint64_t* barrier, std::uint32_t bytes, Where where = Where::current());
 /// Returns when the phase of this parity has ended; that before the first counts as ended, with parity 1.
 void mbarrier_wait(std::uint64_t* barrier, std::uint32_t parity, Where where = Where::current());
-/// Return whether it has ended, after waiting for as long as any other thread of the block can go on.
+/// Returns whether it has ended, after waiting for as long as any other thread of the block can go on.
 bool mbarrier_try_wait(std::uint64_t* barrier, std::uint32_t parity, Where where = Where::current());
 
 void fence_proxy_async();

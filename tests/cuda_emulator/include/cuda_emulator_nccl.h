@@ -19,10 +19,10 @@ void hang_nccl_group(int device, int nth);
 /// The same, and soon after it was posted its communicator has this error, and goes no further.
 void break_nccl_group(int device, int nth, ncclResult_t error);
 
-/// Return what was done against NCCL's rules since the last reset: what real NCCL would answer with a hang, a crash, or
-/// an error that is easily overlooked.
+/// Returns what was done against NCCL's rules since the last reset: what real NCCL would answer with a hang, a crash,
+/// or an error that is easily overlooked.
 std::vector<std::string> nccl_misuses();
-/// Return how many communicators have been joined and neither destroyed nor aborted.
+/// Returns how many communicators have been joined and neither destroyed nor aborted.
 int nccl_communicators();
 
 }  // namespace cuda_emulator

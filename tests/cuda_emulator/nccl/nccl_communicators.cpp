@@ -43,7 +43,7 @@ bool in_progress(const ncclComm& communicator) {
          communicator.phase == Phase::splitting || communicator.phase == Phase::leaving;
 }
 
-/// Return two of the ranks, all of whom have joined, that share a device, or (-1, -1).
+/// Returns two of the ranks, all of whom have joined, that share a device, or (-1, -1).
 std::pair<int, int> sharing(const ncclComm& communicator) {
   std::map<int, int> devices = communicator.remote ? communicator.remote->devices() : std::map<int, int>{};  // by rank
   for (const auto& [rank, member] : communicator.rank_set->members) devices[rank] = physical_device(member->device);
@@ -55,7 +55,7 @@ std::pair<int, int> sharing(const ncclComm& communicator) {
   return {-1, -1};
 }
 
-/// Return whether all ranks have joined. Those that are not of this process are looked for.
+/// Returns whether all ranks have joined. Those that are not of this process are looked for.
 bool all_are_there(ncclComm& communicator) {
   const RankSet& rank_set = *communicator.rank_set;
   const auto missing = [&] {
@@ -89,7 +89,7 @@ bool enter(ncclComm& communicator, std::uint64_t number, int ranks, int rank) {
   return true;
 }
 
-/// Return the number of the rank set that is a part of this one, the same in all processes.
+/// Returns the number of the rank set that is a part of this one, the same in all processes.
 std::uint64_t part_of(const RankSet& rank_set, std::size_t split, int colour) {
   std::uint64_t number = rank_set.unique_id;
   for (const std::uint64_t one : {std::uint64_t{split}, static_cast<std::uint64_t>(colour)}) {
@@ -99,7 +99,7 @@ std::uint64_t part_of(const RankSet& rank_set, std::size_t split, int colour) {
   return number | 1;
 }
 
-/// Return what all ranks called their split of this number with, by rank; empty: some have not yet.
+/// Returns what all ranks called their split of this number with, by rank; empty: some have not yet.
 std::map<int, SplitCall> calls_of(const ncclComm& communicator, std::size_t split) {
   std::map<int, SplitCall> calls;
   if (communicator.remote) calls = communicator.remote->splits(split);

@@ -107,9 +107,9 @@ const char* last_error();
 /// Frees everything, with the runtime's lock held.
 void forget_all();
 
-/// Return what this call of the function is to fail with.
+/// Returns what this call of the function is to fail with.
 ncclResult_t injected(const char* function);
-/// Return whether the handle is that of a communicator that can be used; notes a misuse if not.
+/// Returns whether the handle is that of a communicator that can be used; notes a misuse if not.
 bool usable(const char* function, ncclComm_t communicator);
 
 /// A call of NCCL on a communicator: no two threads may be in one at a time.

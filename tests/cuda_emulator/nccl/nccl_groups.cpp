@@ -35,7 +35,7 @@ std::pair<int, int> lane_of(const ncclComm& communicator, const Group::Message& 
   return message.sends ? std::pair(communicator.rank, message.peer) : std::pair(message.peer, communicator.rank);
 }
 
-/// Return the other ranks' part of the communicator if the message's peer is in another process, else null.
+/// Returns the other ranks' part of the communicator if the message's peer is in another process, else null.
 RemoteRanks* remote_of(const ncclComm& communicator, const Group::Message& message) {
   return communicator.remote && communicator.remote->has(message.peer) ? communicator.remote.get() : nullptr;
 }

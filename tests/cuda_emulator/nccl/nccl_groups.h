@@ -37,7 +37,7 @@ class Group : public Meeting {
   std::vector<std::shared_ptr<cuda_emulator::Stream>> awaited() const override;
   /// Moves what can move now. Return whether anything did.
   bool move();
-  /// Return whether it has begun and may go on.
+  /// Returns whether it has begun and may go on.
   bool runs() const { return begun && !hangs && !aborted; }
   bool done() const;
 
@@ -53,7 +53,7 @@ struct Side {
   std::size_t bytes;
   int type;
 };
-/// Return what is told of a message whose sides differ.
+/// Returns what is told of a message whose sides differ.
 std::string disagreement(int sender, const Side& sent, int receiver, const Side& received);
 
 ncclResult_t group_start();
@@ -66,9 +66,9 @@ ncclResult_t post(const char* function, bool sends, void* data, std::size_t coun
 ncclResult_t post_operation(const char* function, ncclComm_t communicator, cudaStream_t stream,
                             const std::function<std::string(Runtime&, ncclComm&, Group&)>& add);
 std::size_t size_of(ncclDataType_t type);
-/// Return what is wrong with memory that a rank of the communicator reads or writes, or nothing.
+/// Returns what is wrong with memory that a rank of the communicator reads or writes, or nothing.
 std::string fault_of_memory(Runtime& runtime, const ncclComm& communicator, const void* data, std::size_t bytes);
-/// Return whether the calling thread has a group open.
+/// Returns whether the calling thread has a group open.
 bool in_group();
 
 /// Goes on with the group that the communicator is posting: once both sides of every connection have come, and enough

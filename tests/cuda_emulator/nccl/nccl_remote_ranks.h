@@ -32,14 +32,14 @@ class RemoteRanks {
   /// Looks for the ranks that are not of this process.
   void seek();
   int joined() const { return static_cast<int>(ranks_.size()); }
-  /// Return their devices, by rank.
+  /// Returns their devices, by rank.
   std::map<int, int> devices() const;
-  /// Return whether this rank is one of them.
+  /// Returns whether this rank is one of them.
   bool has(int rank) const { return ranks_.contains(rank); }
 
   /// This rank takes its side in connecting to the message's peer.
   void come(const Group::Message& message);
-  /// Return whether both sides have.
+  /// Returns whether both sides have.
   bool connected(const Group::Message& message) const;
   /// The message's side of this rank is on a stream: gives it its number.
   void post(Group::Message& message);
@@ -49,17 +49,17 @@ class RemoteRanks {
   bool move(Group::Message& message);
   /// This rank has called ncclCommSplit.
   void send_split(const SplitCall& call);
-  /// Return what those that have called their split of this number (from 0 on) did so with, by rank.
+  /// Returns what those that have called their split of this number (from 0 on) did so with, by rank.
   std::map<int, SplitCall> splits(std::size_t number) const;
   /// This rank has called ncclCommFinalize.
   void leave();
-  /// Return how many of them have.
+  /// Returns how many of them have.
   int leaving() const;
 
   // The receiver's.
 
   std::vector<int> sockets() const;
-  /// Return the sockets that have something left to write.
+  /// Returns the sockets that have something left to write.
   std::vector<int> kept() const;
   /// Takes what has come.
   void receive();

@@ -31,7 +31,7 @@ Address address_of(std::uint64_t unique_id, int rank) {
   return address;
 }
 
-/// Return a socket for which use(socket, address) gives 0, or -1.
+/// Returns a socket for which use(socket, address) gives 0, or -1.
 template <class Use>
 int socket_for(std::uint64_t unique_id, int rank, const Use& use) {
   const int made = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

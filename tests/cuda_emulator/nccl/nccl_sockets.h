@@ -50,9 +50,9 @@ class Connection {
     Frame frame;
     std::string data;
   };
-  /// Return the next frame that has come whole; false: there is none.
+  /// Returns the next frame that has come whole; false: there is none.
   bool receive(Received& received);
-  /// Return whether the other side has closed; what came before is still to be received.
+  /// Returns whether the other side has closed; what came before is still to be received.
   bool closed() const { return closed_; }
 
  private:
@@ -61,11 +61,11 @@ class Connection {
   bool closed_ = false;
 };
 
-/// Return a socket at which a rank of this unique id can be reached; -1: there is one already.
+/// Returns a socket at which a rank of this unique id can be reached; -1: there is one already.
 int listen_as(std::uint64_t unique_id, int rank);
-/// Return a socket to it; -1: it does not listen (yet).
+/// Returns a socket to it; -1: it does not listen (yet).
 int connect_to(std::uint64_t unique_id, int rank);
-/// Return the next connection that was made to the listener; -1: there is none.
+/// Returns the next connection that was made to the listener; -1: there is none.
 int accept_at(int listener);
 
 }  // namespace cuda_emulator::nccl

@@ -66,7 +66,7 @@ class NcclTest : public EmulatorTest {
     EXPECT_OK(cudaMemcpy(&value, ranks_[r].received + place, 4, cudaMemcpyDeviceToHost));
     return value;
   }
-  /// Return whether the stream has nothing left to do, after enough polls for what can run to have run.
+  /// Returns whether the stream has nothing left to do, after enough polls for what can run to have run.
   bool ends(int r) {
     for (int polls = 0; polls < 100; ++polls) {
       if (cudaStreamQuery(ranks_[r].stream) == cudaSuccess) return true;

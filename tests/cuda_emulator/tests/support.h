@@ -37,7 +37,7 @@ cudaError_t run(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t sh
   return error == cudaSuccess ? cudaDeviceSynchronize() : error;
 }
 
-/// Return the message of the Error that body() throws; empty if it throws none.
+/// Returns the message of the Error that body() throws; empty if it throws none.
 template <class Body>
 std::string error_of(Body body) {
   try {

@@ -27,7 +27,7 @@ class BoundedWaits : public testing::GpuTest {
     cuda::clear_wait_report();
   }
 
-  /// Return the error of attention on a device of this capability where the nth signal is lost.
+  /// Returns the error of attention on a device of this capability where the nth signal is lost.
   static std::string error_of(int capability, Signal signal, int nth, bool deterministic = true) {
     cuda_emulator::reset();
     cuda_emulator::set_devices({1, capability, 3, std::size_t{1} << 30});

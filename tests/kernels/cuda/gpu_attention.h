@@ -70,7 +70,7 @@ class DeviceTensor {
   operator ConstTensorView() const { return view_; }
   const TensorView& view() const { return view_; }
 
-  /// Return the content, when the device has done all it was given; expects the guard as it was.
+  /// Returns the content, when the device has done all it was given; expects the guard as it was.
   Numbers read() const {
     const std::vector<std::byte> host = bytes();
     Numbers values(static_cast<std::size_t>(view_.numel()));
@@ -143,7 +143,7 @@ inline reference::Tokens tokens_of(const Case& c, const SegmentList& segments) {
   return tokens;
 }
 
-/// Return [B, T, heads, D] of normals for these tokens, rounded to dtype; other seeds give other numbers.
+/// Returns [B, T, heads, D] of normals for these tokens, rounded to dtype; other seeds give other numbers.
 inline Numbers inputs_of(const Case& c, DType dtype, const SegmentList& segments, std::int64_t heads,
                          std::uint64_t seed) {
   Numbers x;
@@ -160,7 +160,7 @@ inline Numbers inputs_of(const Case& c, DType dtype, const SegmentList& segments
   return x;
 }
 
-/// Return the keys or values of a block with NaN where the case plants some.
+/// Returns the keys or values of a block with NaN where the case plants some.
 inline Numbers planted_in(const Case& c, const SegmentList& block, Numbers x) {
   const auto positions = positions_of(block);
   const auto row = static_cast<std::size_t>(c.shape.G * c.shape.D);

@@ -55,7 +55,7 @@ struct Call {
     return pass == Pass::forward ? forward_order(shape(), {queries, {}}, {keys, {}}, processors)
                                  : backward_order(shape(), {queries, {}}, {keys, {}}, processors);
   }
-  /// Return the time of each of the order's tiles; forward counts them from the last one downwards.
+  /// Returns the time of each of the order's tiles; forward counts them from the last one downwards.
   std::vector<double> times() const {
     const auto of_queries = extents(queries, pass == Pass::forward ? forward_query_tile(D) : backward_query_tile(D));
     const auto of_keys = extents(keys, key_tile);

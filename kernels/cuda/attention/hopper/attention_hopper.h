@@ -14,11 +14,11 @@
 
 namespace ringtrain::cuda::hopper {
 
-/// Return whether these calls run here: the chip is of compute capability 9.0, dtype (of q) is bfloat16, D is 64 or
+/// Returns whether these calls run here: the chip is of compute capability 9.0, dtype (of q) is bfloat16, D is 64 or
 /// 128, and there is something to do (B, Tq, Tk > 0).
 bool supports(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk);
 
-/// Return the bytes of workspace that a call of forward or of backward needs: the tile counter, and turns for
+/// Returns the bytes of workspace that a call of forward or of backward needs: the tile counter, and turns for
 /// backward's deterministic mode.
 std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq);
 

@@ -35,7 +35,7 @@ constexpr bool registers_suffice(int loading, int computing, int groups) {
 /// The pipelines of both kernels: buffers that some warps fill and others use, stage by stage.
 enum class Pipeline { forward_queries, forward_keys, forward_values, backward_keys, backward_queries, backward_dq };
 
-/// Return the names of a wait at one of them. full: for a buffer that is full, else for one that is empty.
+/// Returns the names of a wait at one of them. full: for a buffer that is full, else for one that is empty.
 __device__ __forceinline__ WaitNames wait_names(Pipeline pipeline, bool full) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const char* const role = warp >= 4 ? "computing" : warp == 0 ? "loader" : "adder of dq";
@@ -142,7 +142,7 @@ inline CallArguments call_arguments(const AttentionShape& shape, const Attention
           choices().cache_hints ? CacheHint::last : CacheHint::normal};
 }
 
-/// Return the tiles of a segment that need no mask: full ones whose tokens all see, or are seen by, every token of the
+/// Returns the tiles of a segment that need no mask: full ones whose tokens all see, or are seen by, every token of the
 /// other tile. positions: seen by all of that, documents: its range. As tiles_seen, a range, found once for all steps.
 __device__ inline TileRange tiles_unmasked(const TokenMap& map, int size, int segment, const PositionRange& positions,
                                            const DocumentRange& documents) {
@@ -184,14 +184,14 @@ __device__ inline void find_steps(Steps& steps, const TokenMap& mine, const Tile
   __syncwarp();
 }
 
-/// Return the next work index, the same for all lanes (a warp).
+/// Returns the next work index, the same for all lanes (a warp).
 __device__ __forceinline__ int take_work_index(int* counter) {
   int work_index = 0;
   if (threadIdx.x % 32 == 0) work_index = atomicAdd(counter, 1);
   return __shfl_sync(0xFFFFFFFFU, work_index, 0);
 }
 
-/// Return x, which is the same in all lanes; the compiler then knows (a warp).
+/// Returns x, which is the same in all lanes; the compiler then knows (a warp).
 __device__ __forceinline__ int uniform(int x) {
   return __shfl_sync(0xFFFFFFFFU, x, 0);
 }
@@ -199,7 +199,7 @@ __device__ __forceinline__ int uniform(int x) {
 /// Elements [from, to) of a row or column of a tile.
 struct Visible {
   int from, to;
-  /// Return whether element `offset` behind `base` is among them.
+  /// Returns whether element `offset` behind `base` is among them.
   __device__ bool has(int index) const {
     return static_cast<unsigned>(index - from) < static_cast<unsigned>(to - from);
   }
@@ -227,7 +227,7 @@ __device__ __forceinline__ Visible of_document(Visible range, const std::int32_t
   return {from, low};
 }
 
-/// Return the keys that query i of a tile sees by position, and the queries, of `queries` ones, that see key j.
+/// Returns the keys that query i of a tile sees by position, and the queries, of `queries` ones, that see key j.
 __device__ __forceinline__ Visible keys_of(const TileMask& tile_mask, int i) {
   const int last = tile_mask.query_stride * i - tile_mask.low, before = tile_mask.query_stride * i - tile_mask.high;
   const int from = before <= 0 ? 0
@@ -250,7 +250,7 @@ __device__ __forceinline__ Visible queries_of(const TileMask& tile_mask, int j, 
   return {from < end ? from : end, end};
 }
 
-/// Return two numbers rounded to bfloat16, the first in the lower half.
+/// Returns two numbers rounded to bfloat16, the first in the lower half.
 __device__ __forceinline__ std::uint32_t rounded_pair(float first, float second) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
   std::uint32_t bits;
@@ -268,7 +268,7 @@ __device__ __forceinline__ void round_to_fragments(std::uint32_t (&fragments)[N 
   }
 }
 
-/// Return the bits that any of the numbers has.
+/// Returns the bits that any of the numbers has.
 template <int N>
 __device__ __forceinline__ std::uint32_t all_bits(const float (&x)[N]) {
   std::uint32_t bits = 0;

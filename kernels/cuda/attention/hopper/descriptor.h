@@ -9,7 +9,7 @@ namespace ringtrain::cuda::hopper {
 
 inline constexpr int swizzle_128_bytes = 1;  // the descriptor's code
 
-/// Return a descriptor (PTX ISA, "Matrix Descriptor Format" of wgmma): address, leading and stride offset in units of
+/// Returns a descriptor (PTX ISA, "Matrix Descriptor Format" of wgmma): address, leading and stride offset in units of
 /// 16 bytes, 14 bits each, at bits 0, 16 and 32; a base offset at 49, 0 for tiles at multiples of 1024 bytes; the
 /// swizzle's code at 62.
 RINGTRAIN_HOST_DEVICE constexpr std::uint64_t descriptor_bits(std::uint32_t address, std::uint32_t leading_bytes,

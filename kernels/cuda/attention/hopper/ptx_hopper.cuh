@@ -100,7 +100,7 @@ __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, std::uint3
       : "memory");
 }
 
-/// Return whether that phase has ended, after waiting a little for it.
+/// Returns whether that phase has ended, after waiting a little for it.
 __device__ __forceinline__ bool mbarrier_try_wait(std::uint64_t* barrier, std::uint32_t parity) {
   std::uint32_t done;
   asm volatile(

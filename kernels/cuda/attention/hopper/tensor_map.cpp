@@ -11,7 +11,7 @@ namespace {
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
-/// Return the driver's function, which is asked for at run time: the program does not link the driver's library.
+/// Returns the driver's function, which is asked for at run time: the program does not link the driver's library.
 Encode encode_function() {
   static const Encode function = [] {
     void* found = nullptr;

@@ -9,7 +9,7 @@
 
 namespace ringtrain::cuda::hopper {
 
-/// Return the map of a dense tensor x[B, T, H, D], bfloat16 or float32, on the device: coordinates are (element, head,
+/// Returns the map of a dense tensor x[B, T, H, D], bfloat16 or float32, on the device: coordinates are (element, head,
 /// token, sequence). A box is 128 bytes of one head of `tokens` tokens (at most 256), in shared memory swizzled by 128
 /// bytes. Throws Error(device) if the driver refuses.
 CUtensorMap head_map(const ConstTensorView& x, int tokens);

@@ -53,8 +53,8 @@ void wgmma_rs(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b, b
 
 #else
 
-/// Return the descriptor of a matrix in shared memory. leading_bytes, stride_bytes: as the canonical layouts of the PTX
-/// ISA have them, see below.
+/// Returns the descriptor of a matrix in shared memory. leading_bytes, stride_bytes: as the canonical layouts of the
+/// PTX ISA have them, see below.
 __device__ __forceinline__ std::uint64_t wgmma_descriptor(const void* shared, std::uint32_t leading_bytes,
                                                           std::uint32_t stride_bytes, int swizzle) {
   return descriptor_bits(shared_address(shared), leading_bytes, stride_bytes, swizzle);
@@ -176,21 +176,21 @@ __device__ __forceinline__ void wgmma_ss_first(float (&d)[32], std::uint64_t a, 
 
 #endif
 
-/// Return the descriptor of an operand whose 16 elements of the sum are contiguous (K-major): rows (a) or columns (b)
+/// Returns the descriptor of an operand whose 16 elements of the sum are contiguous (K-major): rows (a) or columns (b)
 /// are the tile's rows, the sum runs along its columns. Groups of 8 rows are 1024 bytes apart; the leading offset does
 /// not count. A step of 16 goes 32 bytes onward inside a block of 64 columns: along(descriptor, 32 * step).
 __device__ __forceinline__ std::uint64_t sum_along_columns(const void* tile) {
   return wgmma_descriptor(tile, 16, 1024, swizzle_128_bytes);
 }
 
-/// Return the descriptor of an operand whose rows (a) or columns (b) are contiguous (MN-major): the sum runs along the
+/// Returns the descriptor of an operand whose rows (a) or columns (b) are contiguous (MN-major): the sum runs along the
 /// tile's rows, groups of 8 of them 1024 bytes apart; blocks of 64 columns are block_bytes apart. A step of 16 rows
 /// goes 2048 bytes onward.
 __device__ __forceinline__ std::uint64_t sum_along_rows(const void* tile, std::uint32_t block_bytes) {
   return wgmma_descriptor(tile, block_bytes, 1024, swizzle_128_bytes);
 }
 
-/// Return the descriptor of what stands `bytes` behind (the address field cannot carry over: it spans 256 KiB).
+/// Returns the descriptor of what stands `bytes` behind (the address field cannot carry over: it spans 256 KiB).
 __device__ __forceinline__ std::uint64_t along(std::uint64_t descriptor, std::uint32_t bytes) {
   return descriptor + (bytes >> 4);
 }
