@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include "framework/clock.h"
+#include "framework/profile/clock.h"
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
 #include "framework/threads.h"

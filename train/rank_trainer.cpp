@@ -4,7 +4,7 @@
 #include <chrono>
 #include <csignal>
 
-#include "framework/clock.h"
+#include "framework/profile/clock.h"
 #include "framework/system/signals.h"
 #include "parallel/collectives.h"
 #include "parallel/launch/launch.h"

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "framework/clock.h"
+#include "framework/profile/clock.h"
 #include "framework/standard_streams.h"
 #include "framework/threads.h"
 

@@ -1,5 +1,5 @@
 // GGUF headers: what is there is read, and what a hostile file claims is refused before anything is allocated for it.
-#include "framework/storage/gguf.h"
+#include "framework/gguf/gguf.h"
 
 #include <gtest/gtest.h>
 

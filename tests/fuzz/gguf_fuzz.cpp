@@ -1,5 +1,5 @@
 // Fuzzes the reader of GGUF headers: any bytes are metadata and tensors within the file or an Error(checkpoint).
-#include "framework/storage/gguf.h"
+#include "framework/gguf/gguf.h"
 #include "tests/fuzz/fuzz_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {

@@ -110,7 +110,7 @@ std::string why_not_of_run(const std::string& path, const CheckpointManifest& sa
     require_name(path, manifest);
     const bool same_run = manifest.run.empty() || saved.run.empty()  // one of an earlier version does not say
                               ? manifest.data_hash == saved.data_hash && manifest.dtype == saved.dtype &&
-                                    manifest.architecture == saved.architecture
+                                    manifest.model.architecture == saved.model.architecture
                               : manifest.run == saved.run;
     if (!same_run) return "another run made it";
     for (const std::string& name : list_directory(path, ExitCode::checkpoint)) {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "framework/config/config.h"
-#include "framework/storage/gguf.h"
+#include "framework/gguf/gguf.h"
 #include "train/models/tensor_place.h"
 
 namespace ringtrain {

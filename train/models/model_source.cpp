@@ -7,7 +7,7 @@
 
 #include "data/vocabulary.h"
 #include "framework/error.h"
-#include "framework/storage/gguf.h"
+#include "framework/gguf/gguf.h"
 #include "framework/storage/hash.h"
 #include "framework/storage/safetensors.h"
 #include "layers/model_parameters.h"

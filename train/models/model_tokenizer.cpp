@@ -7,7 +7,7 @@
 #include "framework/error.h"
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
-#include "framework/storage/gguf.h"
+#include "framework/gguf/gguf.h"
 #include "train/models/output_folder.h"
 
 namespace ringtrain {

@@ -94,7 +94,7 @@ int run(int argc, char** argv) {
       "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1B",
       "plan"};
   PlanRequest request;
-  request.tell = [](const std::string& sentence) { std::fprintf(stderr, "plan: %s\n", sentence.c_str()); };
+  request.tell = [](const std::string& sentence) { write_message(stderr, "plan: " + sentence + "\n"); };
   std::string config_path, hardware, mesh, tokens, output;
   std::vector<std::string> settings, stragglers, slow_links;
   bool overwrite = false, searching = false, measure = false;

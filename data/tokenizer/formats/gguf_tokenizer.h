@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/tokenizer/bpe_spec.h"
-#include "framework/storage/gguf.h"
+#include "framework/gguf/gguf.h"
 
 namespace ringtrain {
 

@@ -1,4 +1,4 @@
-#include "framework/storage/gguf.h"
+#include "framework/gguf/gguf.h"
 
 #include <algorithm>
 #include <array>
