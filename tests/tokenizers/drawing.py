@@ -22,8 +22,10 @@ SNIPPETS = [" ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n ", "\u00a0", "\u3
 def character(draw):
     while True:
         code = draw.randrange(draw.choice([0x80, 0x800, 0x3000, 0x10000, 0x20000]))
-        # Later versions of Unicode than this Python's differ from program to program.
-        if not 0xD800 <= code <= 0xDFFF and unicodedata.category(chr(code)) not in ("Cn", "Co"):
+        # What later versions of Unicode assigned differs from program to program; the tables of NFC are the oldest.
+        if 0xD800 <= code <= 0xDFFF or unicodedata.category(chr(code)) in ("Cn", "Co"):
+            continue
+        if unicodedata.category(chr(code))[0] != "M" or unicodedata.ucd_3_2_0.category(chr(code)) != "Cn":
             return chr(code)
 
 
