@@ -1,5 +1,7 @@
 // Small tokenizers that tests/tokenizers/fuzz_test.py drew, with the ids that the reference programs give
 // (tests/tokenizers/fuzzed.json), and the rules that its finds came down to.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -188,6 +190,25 @@ TEST(UnknownPatterns, AMatchOfNoWidthIsABorder) {
   EXPECT_EQ(pieces(R"((?<=[a-z])(?=[A-Z]))", "camelCaseX"), "[camel][Case][X]");
   EXPECT_EQ(pieces("x*", "axxb\u00e9"), "[a][xx][b][\u00e9]");
   EXPECT_EQ(pieces("", "a\u4e2d"), "[a][\u4e2d]");
+}
+
+TEST(UnknownPatterns, AStackIsMadeOncePerEncoder) {
+  constexpr int texts = 4000;
+  const auto splitter = make_splitter(R"(\p{L}+|\s)", "a test");
+  std::vector<std::size_t> ends;
+  splitter->split("some text", ends);
+  const auto faults = [] {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_minflt;
+  };
+  const auto before = faults();
+  for (int i = 0; i < texts; ++i) {
+    ends.clear();
+    splitter->split("some text", ends);
+  }
+  EXPECT_EQ(ends.size(), 3U);
+  EXPECT_LT(faults() - before, texts / 10);  // a new stack is a new page, at least
 }
 
 TEST(UnknownPatterns, WhatEnginesReadInDifferentWaysIsRefused) {

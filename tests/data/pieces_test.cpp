@@ -183,6 +183,9 @@ TEST_F(PiecesTest, OneSentenceForWhatNoTokenizerJsonSays) {
   pieces.push_back({"<tool>", 0, Piece::user_defined});
   expect_no_json(pieces, "the piece '<tool>' was defined by users");
   pieces = with_letters();
+  pieces.push_back({"x", 0, Piece::control});
+  expect_no_json(pieces, "piece 5 is a character and no text");
+  pieces = with_letters();
   pieces.erase(pieces.begin());
   expect_no_json(pieces, "neither bytes nor unknown characters have a piece");
   pieces.push_back({"<0x0A>", 0, Piece::byte});

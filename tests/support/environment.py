@@ -1,4 +1,5 @@
 """Python environments under build/ with packages of PyPI, made once and kept."""
+
 import pathlib
 import subprocess
 import sys
@@ -16,8 +17,10 @@ def python_with(name, packages):
     if python.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return str(python)
     print(f"==> making build/{name} with {', '.join(packages)}", flush=True)
-    for command in ([sys.executable, "-m", "venv", "--clear", folder],
-                    [python, "-m", "pip", "install", "--quiet", *packages]):
+    for command in (
+        [sys.executable, "-m", "venv", "--clear", folder],
+        [python, "-m", "pip", "install", "--quiet", *packages],
+    ):
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             print(f"{', '.join(packages)} cannot be had: {(result.stdout + result.stderr).strip()[-500:]}")

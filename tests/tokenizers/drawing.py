@@ -10,20 +10,28 @@ HEXADECIMAL = [f"<0x{b:02X}>" for b in range(256)]
 MARK = "\u2581"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 
-SNIPPETS = [" ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n ", "\u00a0", "\u3000", "\u0085", "\u2028", "\u180e", "\0", "\x1f",
-            "a", "b", "ab", "aa", "aab", "ba", "A", "B", "s", "S", "'s", "'S", "'ll", "'\u017f", "x", "foo", "foo bar", "1", "12",
-            "1234567", "\u00b2", "\u00bd", "\u2167", "\u0661", "\u24b6", "\u200d", "\u200c", "\u200b", "\ufeff", "_", "-", "--",
-            "\u203f", "<", ">", "<x>", "<x", "x>", "<s>", "</s>", "<unk>", "<0x41>", "<0x0A>", MARK, MARK * 2, MARK + "a",
+SNIPPETS = [" ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n ", "\u00a0", "\u3000", "\u0085", "\u2028", "\u180e",
+            "\0", "\x1f",
+            "a", "b", "ab", "aa", "aab", "ba", "A", "B", "s", "S", "'s", "'S", "'ll", "'\u017f", "x", "foo", "foo bar",
+            "1", "12",
+            "1234567", "\u00b2", "\u00bd", "\u2167", "\u0661", "\u24b6", "\u200d", "\u200c", "\u200b", "\ufeff", "_",
+            "-", "--",
+            "\u203f", "<", ">", "<x>", "<x", "x>", "<s>", "</s>", "<unk>", "<0x41>", "<0x0A>", MARK, MARK * 2,
+            MARK + "a",
             "e\u0301", "\u0301", "\u00e9", "\u00df", "\u212a", "\u1100\u1161", "\uac00", "\u0915\u094d\u0937", "\u4e2d",
-            "\u6587\u5b57", "\u3042", "\U0001f600", "\U0001f468\u200d\U0001f469", "\U0001f1e9\U0001f1ea", "\U00020000", "\ufffd",
-            "\u0130", "\ufb01", ".", ",", "!", "?", "(", ")", "[", "]", "/", "\\", "#", "&", "$", "^", "|", "{", "}", "~", "`", '"']
+            "\u6587\u5b57", "\u3042", "\U0001f600", "\U0001f468\u200d\U0001f469", "\U0001f1e9\U0001f1ea", "\U00020000",
+            "\ufffd",
+            "\u0130", "\ufb01", ".", ",", "!", "?", "(", ")", "[", "]", "/", "\\", "#", "&", "$", "^", "|", "{", "}",
+            "~", "`", '"']
 
 
 def character(draw):
     while True:
         code = draw.randrange(draw.choice([0x80, 0x800, 0x3000, 0x10000, 0x20000]))
-        # Later versions of Unicode than this Python's differ from program to program.
-        if not 0xD800 <= code <= 0xDFFF and unicodedata.category(chr(code)) not in ("Cn", "Co"):
+        # What later versions of Unicode assigned differs from program to program; the tables of NFC are the oldest.
+        if 0xD800 <= code <= 0xDFFF or unicodedata.category(chr(code)) in ("Cn", "Co"):
+            continue
+        if unicodedata.category(chr(code))[0] != "M" or unicodedata.ucd_3_2_0.category(chr(code)) != "Cn":
             return chr(code)
 
 
@@ -45,27 +53,35 @@ def text(draw, known):
 def pattern(draw, depth=0):
     """Returns a random regular expression; many have what engines read in different ways."""
     def class_item():
-        return draw.choice([r"\s", r"\S", r"\d", r"\p{L}", r"\p{N}", r"\P{L}", r"\p{M}", r"\r\n", "a-z", "A-Z", "0-9", "a", "s", "-x",
-                            "\u4e00-\u9fa5", r"\-", "^", "'", "|", r"\]", "&", r"\p{Lu}", r"\w", "[x]", "&&", "x-", r"\u3040-\u309f",
+        return draw.choice([r"\s", r"\S", r"\d", r"\p{L}", r"\p{N}", r"\P{L}", r"\p{M}", r"\r\n", "a-z", "A-Z", "0-9",
+                            "a", "s", "-x",
+                            "\u4e00-\u9fa5", r"\-", "^", "'", "|", r"\]", "&", r"\p{Lu}", r"\w", "[x]", "&&", "x-",
+                            r"\u3040-\u309f",
                             r"\x{e9}", " ", "#", ".", "$"] if draw.random() < 0.3 else
                            [r"\s", r"\S", r"\d", r"\p{L}", r"\p{N}", r"\r\n", "a-z", "0-9", "ab", "'", "\u4e2d"])
 
     def atom():
         kind = draw.random()
         if kind < 0.22:
-            return draw.choice([r"\s", r"\S", r"\d", r"\D", r"\p{L}", r"\p{N}", r"\P{N}", r"\p{Lu}", r"\p{Ll}", r"\p{M}", r"\p{P}",
+            return draw.choice([r"\s", r"\S", r"\d", r"\D", r"\p{L}", r"\p{N}", r"\P{N}", r"\p{Lu}", r"\p{Ll}",
+                                r"\p{M}", r"\p{P}",
                                 r"\p{Han}", r"\p{Latin}", r"\p{S}", r"\p{Z}", r"\r", r"\n", r"\t", "."])
         if kind < 0.26:
-            return draw.choice([r"\w", r"\W", r"\b", r"\B", r"\h", r"\v", r"\R", r"\X", r"\z", r"\Z", r"\A", r"\G", "^", "$", r"\N",
-                                r"\K", r"\p{Alpha}", r"\p{^L}", r"\pL", r"\x41", r"\xe9", r"\x{e9}", r"\u00e9", r"\1", r"\Q", r"\<",
-                                r"\`", r"\'", r"\ ", r"\_", r"\p{Greek}", r"\f", r"\a", r"\e", r"\0", "{", "}", "]", "(?i)", "(?m)"])
+            return draw.choice([r"\w", r"\W", r"\b", r"\B", r"\h", r"\v", r"\R", r"\X", r"\z", r"\Z", r"\A", r"\G",
+                                "^", "$", r"\N",
+                                r"\K", r"\p{Alpha}", r"\p{^L}", r"\pL", r"\x41", r"\xe9", r"\x{e9}", r"\u00e9", r"\1",
+                                r"\Q", r"\<",
+                                r"\`", r"\'", r"\ ", r"\_", r"\p{Greek}", r"\f", r"\a", r"\e", r"\0", "{", "}", "]",
+                                "(?i)", "(?m)"])
         if kind < 0.5:
-            return draw.choice(["a", "b", "ab", " ", "  ", "'", "1", "12", "\n", "-", "_", "\u00e9", "\u4e2d", "x", "s", "\\.", "\\(",
+            return draw.choice(["a", "b", "ab", " ", "  ", "'", "1", "12", "\n", "-", "_", "\u00e9", "\u4e2d", "x",
+                                "s", "\\.", "\\(",
                                 "\u00df", MARK, "\u0301"])
         if kind < 0.68:
             return "[" + draw.choice(["", "^"]) + "".join(class_item() for _ in range(draw.randrange(1, 4))) + "]"
         if kind < 0.72:
-            return draw.choice(["(?i:'s|'t|'re|'ve|'m|'ll|'d)", "(?i:[sdmt]|ll|ve|re)", "(?i:ab)", "(?i:ss)", "(?i:\u00e9)", "(?i:k|s)",
+            return draw.choice(["(?i:'s|'t|'re|'ve|'m|'ll|'d)", "(?i:[sdmt]|ll|ve|re)", "(?i:ab)", "(?i:ss)",
+                                "(?i:\u00e9)", "(?i:k|s)",
                                 "(?i:[a-k])", "(?i:a.b)", "(?i:fi)", "(?i:[s]t)"])
         if depth > 1:
             return "a"
@@ -81,11 +97,15 @@ def pattern(draw, depth=0):
         return one
 
     if depth == 0 and draw.random() < 0.2:
-        return draw.choice([r"(?=(\d{3})+(?!\d))", r"(?<=\d)(?=(?:\d{3})+\b)", r"(?=(?:\p{N}{3})+(?!\p{N}))", r"\p{N}{1,3}", r"\b", r"(?=[A-Z])",
-                            r"(?<!\d)(?=\d)|(?<=\d)(?!\d)", r"\s*", r"x*", r"\p{L}*", "", r"(?<=[a-z])(?=[A-Z])", r"\s?\p{L}+", r"[\r\n]",
-                            r"\s+$", r"\s++$|\s+", "[\u4e00-\u9fa5\u3040-\u309f]+", r" ?[^(\s|[.,!?])]+", oracle_patterns.OTHER,
+        return draw.choice([r"(?=(\d{3})+(?!\d))", r"(?<=\d)(?=(?:\d{3})+\b)", r"(?=(?:\p{N}{3})+(?!\p{N}))",
+                            r"\p{N}{1,3}", r"\b", r"(?=[A-Z])",
+                            r"(?<!\d)(?=\d)|(?<=\d)(?!\d)", r"\s*", r"x*", r"\p{L}*", "", r"(?<=[a-z])(?=[A-Z])",
+                            r"\s?\p{L}+", r"[\r\n]",
+                            r"\s+$", r"\s++$|\s+", "[\u4e00-\u9fa5\u3040-\u309f]+", r" ?[^(\s|[.,!?])]+",
+                            oracle_patterns.OTHER,
                             oracle_patterns.LLAMA3.replace("{1,3}", "{1,2}"), "(?:" + oracle_patterns.GPT2 + ")"])
-    alternatives = ["".join(quantified() for _ in range(draw.randrange(1, 4))) for _ in range(draw.choice([1, 1, 1, 2, 3]))]
+    alternatives = ["".join(quantified() for _ in range(draw.randrange(1, 4))) for _ in range(draw.choice([1, 1, 1, 2,
+                                                                                                           3]))]
     return "|".join(alternatives)
 
 
@@ -128,7 +148,8 @@ def added_tokens(draw, vocabulary):
             number += 1
         top = max(top, number + 1)
         special = draw.random() < 0.3
-        added.append({"id": number, "content": content, "single_word": draw.random() < 0.25, "lstrip": draw.random() < 0.3,
+        added.append({"id": number, "content": content, "single_word": draw.random() < 0.25,
+                      "lstrip": draw.random() < 0.3,
                       "rstrip": draw.random() < 0.3, "normalized": draw.random() < 0.5, "special": special})
     return added
 
@@ -152,15 +173,18 @@ def byte_level(draw):
     vocabulary = {token: number for number, token in enumerate(tokens)}
 
     def byte_level_pre():
-        return {"type": "ByteLevel", "add_prefix_space": flag(draw, 0.2), "trim_offsets": True, "use_regex": flag(draw, 0.4)}
+        return {"type": "ByteLevel", "add_prefix_space": flag(draw, 0.2), "trim_offsets": True, "use_regex": flag(draw,
+                                                                                                                  0.4)}
 
     def split():
         if flag(draw, 0.1):
-            return draw.choice([{"type": "Punctuation", "behavior": "Isolated"}, {"type": "Whitespace"}, {"type": "WhitespaceSplit"}])
+            return draw.choice([{"type": "Punctuation", "behavior": "Isolated"}, {"type": "Whitespace"},
+                                {"type": "WhitespaceSplit"}])
         if flag(draw, 0.15):
             return {"type": "Digits", "individual_digits": flag(draw, 0.5)}
         usual = flag(draw, 0.8)
-        behavior = "Isolated" if usual else draw.choice(["Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous", "Isolated"])
+        behavior = "Isolated" if usual else draw.choice(["Removed", "MergedWithPrevious", "MergedWithNext",
+                                                         "Contiguous", "Isolated"])
         form = {"String": draw.choice(SNIPPETS)} if flag(draw, 0.1) else {"Regex": pattern(draw)}
         return {"type": "Split", "pattern": form, "behavior": behavior, "invert": not usual and flag(draw, 0.5)}
 
@@ -174,8 +198,10 @@ def byte_level(draw):
 
 
 def other_normalizer(draw):
-    return draw.choice([{"type": "NFKC"}, {"type": "NFD"}, {"type": "Lowercase"}, {"type": "Strip", "strip_left": True, "strip_right": False},
-                        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}, {"type": "Prepend", "prepend": MARK},
+    return draw.choice([{"type": "NFKC"}, {"type": "NFD"}, {"type": "Lowercase"}, {"type": "Strip", "strip_left": True,
+                                                                                   "strip_right": False},
+                        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}, {"type": "Prepend",
+                                                                                             "prepend": MARK},
                         {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}])
 
 
@@ -202,7 +228,8 @@ def characters(draw):
     prepend = {"type": "Prepend", "prepend": MARK}
     metaspace = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": draw.choice(["first", "always", "never"]),
                  "split": flag(draw, 0.5)}
-    normalizer = draw.choice([{"type": "Sequence", "normalizers": [prepend, replace]}, replace, {"type": "NFC"}, None, None,
+    normalizer = draw.choice([{"type": "Sequence", "normalizers": [prepend, replace]}, replace, {"type": "NFC"}, None,
+                              None,
                               {"type": "Sequence", "normalizers": [{"type": "NFC"}, prepend, replace]},
                               {"type": "Sequence", "normalizers": [replace, prepend]}, prepend, other_normalizer(draw),
                               {"type": "Sequence", "normalizers": [prepend, prepend, replace]}])
@@ -223,7 +250,8 @@ def tokenizer_json(draw, vocabulary, rules, model, normalizer, pre, decoder):
     return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added_tokens(draw, vocabulary),
             "normalizer": normalizer, "pre_tokenizer": pre, "post_processor": post, "decoder": decoder,
             "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                      "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False, **model,
+                      "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+                      **model,
                       "vocab": vocabulary, "merges": [" ".join(pair) for pair in rules]
                       if flag(draw, 0.3) and not any(" " in part for pair in rules for part in pair) else rules}}
 

@@ -37,14 +37,16 @@ if not os.environ.get("RINGTRAIN_PYTHON_RUNS"):
     if python is None:
         print("skipped: no reference programs")
         sys.exit(77)
-    sys.exit(subprocess.run([python, *sys.argv], env={**os.environ, "RINGTRAIN_PYTHON_RUNS": "1"}, check=False).returncode)
+    sys.exit(subprocess.run([python, *sys.argv], env={**os.environ, "RINGTRAIN_PYTHON_RUNS": "1"},
+                            check=False).returncode)
 
 import sentencepiece  # noqa: E402
 from sentencepiece import sentencepiece_model_pb2  # noqa: E402
 import tokenizers  # noqa: E402
 
 TEXTS = 40  # of each tokenizer
-PATIENCE = 90  # seconds for a case, most of which are for making it small
+PATIENCE = 20  # seconds for a case
+SHORTENING = 60  # seconds for making what was found small
 
 
 class Crash(Exception):
@@ -73,7 +75,7 @@ class Probe:
         try:
             self.process.stdin.write(line.encode("utf-8"))
             self.process.stdin.flush()
-            if not select.select([self.process.stdout], [], [], PATIENCE / 3)[0]:
+            if not select.select([self.process.stdout], [], [], PATIENCE / 2)[0]:
                 answer = "no answer"
             else:
                 answer = self.process.stdout.readline().decode("utf-8", errors="replace").rstrip("\n")
@@ -280,10 +282,12 @@ def differs(case, texts, parse, probe, folder):
 
 def shortened(case, text, parse, probe, folder):
     """Returns the smallest case and text found that still differ."""
-    for _ in range(400):
+    end = time.monotonic() + SHORTENING
+    while time.monotonic() < end:
         pieces = [text.decode("utf-8", errors="surrogateescape")]
         shorter = [(pieces[0][:i] + pieces[0][j:]).encode("utf-8", errors="surrogateescape")
-                   for size in (16, 8, 4, 2, 1) for i in range(len(pieces[0])) for j in [i + size] if j <= len(pieces[0])]
+                   for size in (16, 8, 4, 2,
+                                1) for i in range(len(pieces[0])) for j in [i + size] if j <= len(pieces[0])]
         found = next((one for one in shorter if differs(case, [one], parse, probe, folder) == one), None)
         if found is not None:
             text = found
@@ -303,7 +307,8 @@ def trained_models():
     for number, symbols in enumerate((["\n", "    "], ["<x>", "<x", "  ", "\u2581\u2581"], ["1", "2", "\t"], [])):
         with tempfile.TemporaryDirectory() as name:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(corpus), model_prefix=f"{name}/m", model_type="bpe", vocab_size=420 + 30 * number,
+                sentence_iterator=iter(corpus), model_prefix=f"{name}/m", model_type="bpe",
+                vocab_size=420 + 30 * number,
                 byte_fallback=number % 2 == 0, normalization_rule_name="identity", remove_extra_whitespaces=False,
                 character_coverage=0.98, allow_whitespace_only_pieces=True, split_digits=True, minloglevel=2,
                 user_defined_symbols=symbols, hard_vocab_limit=False)
@@ -342,7 +347,7 @@ def reason_of(sentence):
     return re.sub("[0-9]+", "N", sentence.partition(": ")[2].split(" is ")[0][:60])
 
 
-def try_case(number, seed, trained, probe, folder):
+def try_case(number, seed, trained, probe, folder, note):
     """Draws a case and compares it. Returns counts, the reason of a refusal, and what was found: a golden case or a
     crash."""
     draw = random.Random(f"{seed} {number}")
@@ -366,23 +371,29 @@ def try_case(number, seed, trained, probe, folder):
     bad = next((text for text, ours, right in both if ours != right), None)
     if bad is None:
         return counts, None, None
+    note([counts, None, {**case.golden(), "parse": parse, "text": bad.decode("utf-8", errors="replace"), "ids": None}])
+    signal.alarm(2 * SHORTENING)
     case, bad = shortened(case, bad, parse, probe, folder)
     return counts, None, {**case.golden(), "parse": parse, "text": bad.decode("utf-8", errors="replace"),
                           "ids": expected_of(case, [bad], parse)[0]}
 
 
 def try_cases(first, end, seed, trained, output):
-    """Writes a line of JSON for each case from the first on. A reference that does not come back ends the process."""
+    """Writes a line of JSON for each case from the first on, and one before of what is still to be made small. A reference that does not come back ends the process."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the references' panics and warnings
     with tempfile.TemporaryDirectory() as name, os.fdopen(output, "w") as file:
         probe = Probe(pathlib.Path(name))
+
+        def note(result):
+            file.write(json.dumps(result) + "\n")
+            file.flush()
+
         number = first
         while time.monotonic() < end:
             signal.alarm(PATIENCE)
-            result = try_case(number, seed, trained, probe, probe.folder)
+            result = try_case(number, seed, trained, probe, probe.folder, note)
             signal.alarm(0)
-            file.write(json.dumps(result) + "\n")
-            file.flush()
+            note([number, *result])
             number += 1
         probe.end()
 
@@ -394,7 +405,15 @@ def main():
     parser.add_argument("--golden", type=pathlib.Path)
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}, {', '.join(PACKAGES)}", flush=True)
-    counts, refused, golden, crashes = collections.Counter(), collections.Counter(), [], 0
+    counts, refused, golden, crashes = collections.Counter(), collections.Counter(), [], []
+
+    def take(some, reason, found):
+        counts.update(some)
+        refused.update([reason] if reason else [])
+        if found is not None:
+            print(json.dumps(found, ensure_ascii=False)[:3000], flush=True)
+            (crashes if "crash" in found else golden).append(found)
+
     trained = trained_models()
     end = time.monotonic() + arguments.seconds
     number = 0
@@ -409,21 +428,22 @@ def main():
                 os._exit(0)
         os.close(writer)
         with os.fdopen(reader) as lines:
+            large = None
             for line in lines:
-                number += 1
-                some, reason, found = json.loads(line)
-                counts.update(some)
-                refused.update([reason] if reason else [])
-                if found is None:
+                one = json.loads(line)
+                if len(one) == 3:
+                    large = one
                     continue
-                print(json.dumps(found, ensure_ascii=False)[:3000], flush=True)
-                crashes += "crash" in found
-                golden += [] if "crash" in found else [found]
+                large = None
+                number = one[0] + 1
+                take(*one[1:])
         os.waitpid(child, 0)
+        if large is not None:  # it was found, and the reference did not come back from a smaller one
+            take(*large)
         if time.monotonic() < end:
             number += 1
             counts["took the reference too long"] += 1
-    for key, value in [*sorted(counts.items()), ("differences", len(golden)), ("crashes", crashes)]:
+    for key, value in [*sorted(counts.items()), ("differences", len(golden)), ("crashes", len(crashes))]:
         print(f"{value:9} {key}")
     print("refused: " + "; ".join(f"{value} {key}" for key, value in refused.most_common()))
     if arguments.golden:

@@ -102,6 +102,9 @@ TokenizerJson json_of_pieces(const BpeSpec& spec) {
   if (!spec.extra_symbols.empty()) {
     refuse(spec, "'{}' stands in a piece and is none itself", spec.extra_symbols.front());
   }
+  if (!spec.never_merged.empty()) {
+    refuse(spec, "piece {} is a character and no text", spec.never_merged.front());
+  }
   const auto text = [&](std::int32_t id) -> const std::string& { return spec.tokens[static_cast<std::size_t>(id)]; };
   for (std::size_t i = 0; i < spec.merges.size(); ++i) {
     const Merge& merge = spec.merges[i];
