@@ -85,7 +85,7 @@ TEST_F(Resume, OfEveryArchitectureIsBitForBit) {
     run(config, name + "_parts", resume);
     EXPECT_EQ(losses(name + "_parts"), losses(name));
     EXPECT_EQ(state(checkpoint(name + "_parts", 8)), state(checkpoint(name, 8)));
-    EXPECT_EQ(open_checkpoint(checkpoint(name, 8)).manifest.architecture, name);
+    EXPECT_EQ(open_checkpoint(checkpoint(name, 8)).manifest.model.architecture, name);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "data/loader.h"
 #include "framework/random.h"
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
