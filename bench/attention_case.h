@@ -33,7 +33,7 @@ struct AttentionSetting {
   }
 };
 
-/// Return kernel FLOPs: 4 * D a pair of query and key that see each other (causal: half of all), backward 2.5 times.
+/// Returns kernel FLOPs: 4 * D a pair of query and key that see each other (causal: half of all), backward 2.5 times.
 inline double attention_flops(const AttentionSetting& s, bool backward) {
   const double length = static_cast<double>(s.S) / static_cast<double>(s.documents);
   double pairs = length * length * (s.causal ? 0.5 : 1);

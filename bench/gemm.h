@@ -39,7 +39,7 @@ class Gemm {
     }
   }
 
-  /// Return the floating-point operations of one run, of all workers.
+  /// Returns the floating-point operations of one run, of all workers.
   double flops() const { return 2.0 * size * size * size * pool_.workers(); }
 
   void run(Library library) {

@@ -18,8 +18,8 @@ void run(benchmark::State& state, Product product) {
   const std::int64_t T = state.range(0), I = state.range(1), O = state.range(2);
   ThreadPool pool(static_cast<int>(state.range(3)));
   Stream stream(pool);
-  std::vector<float> x(static_cast<std::size_t>(T * I), 0.5F), w(static_cast<std::size_t>(O * I), 0.25F);
-  std::vector<float> y(static_cast<std::size_t>(T * O), 1.0F);
+  std::vector<float> x(T * I, 0.5F), w(static_cast<std::size_t>(O * I), 0.25F);
+  std::vector<float> y(T * O, 1.0F);
   const TensorView xv = host_view(x.data(), {T, I}), wv = host_view(w.data(), {O, I}), yv = host_view(y.data(), {T, O});
   for (auto _ : state) {
     if (product == Product::forward) linear_forward(stream, yv, xv, wv, {});

@@ -20,7 +20,7 @@ class BlockChecksums {
 
   /// Reads the whole file once. Throws what the file throws.
   explicit BlockChecksums(const File& file);
-  /// Return the XXH3-128 of the whole file, as it was then.
+  /// Returns the XXH3-128 of the whole file, as it was then.
   const std::string& hash() const { return hash_; }
 
   /// Reads bytes [offset, offset + bytes) of the same file. Every block that it touches must still be the one that the

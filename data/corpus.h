@@ -12,7 +12,7 @@ namespace ringtrain {
 
 struct DataConfig;  // framework/config/config.h
 
-/// Return one hash over training files' hashes and weights, of which the shares count.
+/// Returns one hash over training files' hashes and weights, of which the shares count.
 std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::vector<double>& weights);
 
 /// The files of a data config, open once per process and shared by its ranks.
@@ -20,16 +20,16 @@ struct Corpus {
   std::vector<std::unique_ptr<TokenFile>> files;
   std::unique_ptr<TokenFile> validation_file;  // null: files[0] serves
   std::vector<double> weights;
-  /// Return one hash over all training files' hashes and weights: what a resume compares.
+  /// Returns one hash over all training files' hashes and weights: what a resume compares.
   std::string hash() const;
-  /// Return the identity of the tokenizer whose ids these are; "" if no file says it.
+  /// Returns the identity of the tokenizer whose ids these are; "" if no file says it.
   std::string tokenizer_hash() const;
-  /// Return the file that evaluations score (train/evaluation/scored_part.h: which part of it).
+  /// Returns the file that evaluations score (train/evaluation/scored_part.h: which part of it).
   const TokenFile& validation() const { return validation_file ? *validation_file : *files[0]; }
 };
 /// Opens and verifies all files; Error(data) if one does not fit the model's vocabulary.
 Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size);
-/// Return the number of windows of a file's training part, at least 1 (else Error(data)), and tell into *dropped (may
+/// Returns the number of windows of a file's training part, at least 1 (else Error(data)), and tell into *dropped (may
 /// be null) how many tail tokens no window holds, the last label not counted.
 std::int64_t window_count(const TokenFile& file, std::int64_t seq_len, std::int64_t* dropped);
 

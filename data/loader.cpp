@@ -20,12 +20,12 @@ struct SequenceRules {
   bool documents = false;         // attention, positions and labels stop at a document's end
 };
 
-/// Return the document that holds a token.
+/// Returns the document that holds a token.
 std::int64_t document_of(std::span<const std::int64_t> offsets, std::int64_t token) {
   return std::ranges::upper_bound(offsets, token) - offsets.begin() - 1;
 }
 
-/// Return whether the prediction of a token with this weight is a target; document_ends: the token before it is the
+/// Returns whether the prediction of a token with this weight is a target; document_ends: the token before it is the
 /// last of its document.
 bool is_target(float weight, bool documents, bool document_ends) {
   return weight > 0 && !(documents && document_ends);
@@ -64,8 +64,7 @@ void fill_row(Batch& batch, const Row<Real>& row, const TokenFile& file, std::in
         row.tokens[t] = tokens[at - begin];
         row.labels[t] = target ? tokens[at + 1 - begin] : -1;
         row.weights[t] = target ? static_cast<Real>(weight) : Real{0};
-        const std::int64_t origin =
-            rules.documents ? std::max(base, offsets[static_cast<std::size_t>(document)]) : base;
+        const std::int64_t origin = rules.documents ? std::max(base, offsets[document]) : base;
         row.positions[t] = static_cast<std::int32_t>(at - origin);
         row.documents[t] = rules.documents ? static_cast<std::int32_t>(document - first_document) : 0;
         if (target) {
@@ -77,7 +76,7 @@ void fill_row(Batch& batch, const Row<Real>& row, const TokenFile& file, std::in
   }
 }
 
-/// Return what a rank's segments cover of one sequence.
+/// Returns what a rank's segments cover of one sequence.
 std::vector<SegmentExtent> extents_of(const SegmentList& segments, const TokenFile& file, std::int64_t base,
                                       bool documents) {
   const std::span<const std::int64_t> offsets = file.document_offsets();
@@ -94,7 +93,7 @@ std::vector<SegmentExtent> extents_of(const SegmentList& segments, const TokenFi
   return extents;
 }
 
-/// Return where the documents of one sequence begin.
+/// Returns where the documents of one sequence begin.
 DocumentStarts document_starts_of(const TokenFile& file, std::int64_t base, std::int64_t length) {
   const std::span<const std::int64_t> offsets = file.document_offsets();
   DocumentStarts starts{0};
@@ -111,8 +110,8 @@ void begin_batch(Batch& batch, std::int64_t sequences, std::int64_t length, bool
   for (int rank = 0; rank < shard.ring_size; ++rank) {
     batch.ring_segments.push_back(shard_segments(shard.layout, length, shard.ring_size, rank));
   }
-  batch.segments = batch.ring_segments[static_cast<std::size_t>(shard.ring_rank)];
-  batch.extents.assign(static_cast<std::size_t>(shard.ring_size), {});
+  batch.segments = batch.ring_segments[shard.ring_rank];
+  batch.extents.assign(shard.ring_size, {});
   batch.document_starts.clear();
   batch.B = sequences;
   batch.T = token_count(batch.segments);
@@ -153,7 +152,7 @@ void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> sa
   const SequenceRules rules{seq_len, 0, packing == Packing::documents};
   begin_batch(batch, static_cast<std::int64_t>(samples.size()), seq_len, rules.documents, shard);
   for (std::size_t b = 0; b < samples.size(); ++b) {
-    const TokenFile& file = *corpus.files[static_cast<std::size_t>(samples[b].file)];
+    const TokenFile& file = *corpus.files[samples[b].file];
     fill_sequence(batch, static_cast<std::int64_t>(b), file, samples[b].window * seq_len, rules);
   }
 }
@@ -187,7 +186,7 @@ void load_sequence(Batch& batch, std::span<const std::int32_t> tokens, const Sha
   for (const Segment& segment : batch.segments) {
     for (std::int64_t i = 0; i < segment.count; ++i, ++t) {
       const std::int64_t position = segment.position(i);
-      fill_unlabelled(batch, t, tokens[static_cast<std::size_t>(position)], position);
+      fill_unlabelled(batch, t, tokens[position], position);
     }
   }
 }

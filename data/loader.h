@@ -17,7 +17,7 @@ namespace ringtrain {
 void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
                   Packing packing, const ShardSpec& shard);
 
-/// Return whether a window has a token to learn from, that is whether load_windows finds a target in it. Reads the
+/// Returns whether a window has a token to learn from, that is whether load_windows finds a target in it. Reads the
 /// file's weights from the window's first token to its first target, no token.
 bool window_has_target(const TokenFile& file, std::int64_t window, std::int64_t seq_len, Packing packing);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t longest_period = 1000;
 
-/// Return how many slots of a period each file gets: the shortest period of at most longest_period that meets the
+/// Returns how many slots of a period each file gets: the shortest period of at most longest_period that meets the
 /// weights exactly, else the longest one with the largest remainders rounded up. Every file gets at least one.
 std::vector<int> slots_of(const std::vector<double>& weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);

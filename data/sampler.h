@@ -20,7 +20,7 @@ class Sampler {
  public:
   Sampler(std::vector<std::int64_t> windows, std::vector<double> weights, std::uint64_t seed);
   Sample sample(std::int64_t i) const;
-  /// Return the windows of all files.
+  /// Returns the windows of all files.
   std::int64_t windows() const;
 
  private:

@@ -137,7 +137,7 @@ void Hdf5TokenFile::check_layout(const TokenManifest& manifest) {
     fail(ExitCode::data, "{} says its vocabulary has {} tokens; it must have 2 to {}", path_, vocab_size_, INT32_MAX);
   }
   read_tokenizer();
-  offsets_.resize(static_cast<std::size_t>(offsets->count()));
+  offsets_.resize(offsets->count());
   read_elements(*offsets, 0, offsets_.data(), offsets->count());
   first_validation_document_ = file_.integer("first_validation_document");
 }
@@ -164,7 +164,7 @@ void Hdf5TokenFile::read_tokenizer() {
   if (bytes->type != Hdf5Type::int64 || bytes->count() + 1 != file_.find("document_offsets")->count()) {
     fail(ExitCode::data, "{}: dataset document_bytes must have an int64 for each document", path_);
   }
-  document_bytes_.resize(static_cast<std::size_t>(bytes->count()));
+  document_bytes_.resize(bytes->count());
   read_elements(*bytes, 0, document_bytes_.data(), bytes->count());
   for (const std::int64_t count : document_bytes_) {
     if (count < 0) fail(ExitCode::data, "{}: dataset document_bytes says that a document has {} bytes", path_, count);

@@ -12,7 +12,7 @@
 
 namespace ringtrain {
 
-/// Return the last token of a vocabulary: what ends every document of a file that does not say what does.
+/// Returns the last token of a vocabulary: what ends every document of a file that does not say what does.
 constexpr std::int32_t last_token(std::int64_t vocab_size) {
   return static_cast<std::int32_t>(vocab_size - 1);
 }
@@ -27,20 +27,20 @@ class TokenFile {
 
   virtual const std::string& path() const = 0;
   virtual std::int64_t vocab_size() const = 0;
-  /// Return the token that ends a document.
+  /// Returns the token that ends a document.
   virtual std::int32_t end_of_document() const = 0;
-  /// Return the identity of the tokenizer that made the file (data/tokenizer/tokenizer.h); "" if it is not known.
+  /// Returns the identity of the tokenizer that made the file (data/tokenizer/tokenizer.h); "" if it is not known.
   virtual const std::string& tokenizer_hash() const = 0;
-  /// Return how many bytes of text a token of this document stands for in the mean, its end token not counted; 0 if it
+  /// Returns how many bytes of text a token of this document stands for in the mean, its end token not counted; 0 if it
   /// is not known.
   virtual double bytes_per_token(std::int64_t document) const = 0;
   virtual std::int64_t token_count() const = 0;  // of all documents, train then validation
   virtual bool has_weights() const = 0;
-  /// Return offsets [documents + 1] of all documents, train then validation.
+  /// Returns offsets [documents + 1] of all documents, train then validation.
   virtual std::span<const std::int64_t> document_offsets() const = 0;
-  /// Return the index of the first validation document; documents before it are for training.
+  /// Returns the index of the first validation document; documents before it are for training.
   virtual std::int64_t first_validation_document() const = 0;
-  /// Return the hash of the whole file, 32 hexadecimal digits.
+  /// Returns the hash of the whole file, 32 hexadecimal digits.
   virtual const std::string& hash() const = 0;
   // Both throw Error(data) if the file is not what it was when it was opened.
   /// Reads tokens [begin, begin + out.size()).

@@ -39,7 +39,7 @@ class TokenFileWriter {
   void append(std::span<const std::int32_t> tokens, std::span<const float> weights = {});
   /// Adds the end token.
   void end_document(float weight = 1);
-  /// Seals the file, which must hold what was planned. Return its hash.
+  /// Seals the file, which must hold what was planned. Returns its hash.
   std::string finish();
 
   /// Throws Error(usage) unless a new file can be made at `path`: what programs check before they start.

@@ -39,7 +39,7 @@ struct TokenManifest {
 };
 
 std::string manifest_path(const std::string& token_file);
-/// Return the manifest of a token file; Error(data) if it is missing or garbled.
+/// Returns the manifest of a token file; Error(data) if it is missing or garbled.
 TokenManifest read_manifest(const std::string& token_file);
 /// Returns how each manifest of a token file begins, of whatever version.
 std::string token_manifest_head();

@@ -22,7 +22,7 @@ const char* name_of(Tag tag);
 struct MemoryUse {
   std::array<std::size_t, tag_count> by_tag{};
   std::size_t total = 0;
-  std::size_t operator[](Tag tag) const { return by_tag[static_cast<std::size_t>(tag)]; }
+  std::size_t operator[](Tag tag) const { return by_tag[tag]; }
 };
 
 /// One named allocation of a rank's memory plan.
@@ -43,12 +43,12 @@ class Allocator final : public TensorOwner {
   /// Every tensor has been released before.
   ~Allocator();
 
-  /// Return a tensor of uninitialised memory (fresh pages: not resident until written), aligned to 64 bytes or more.
+  /// Returns a tensor of uninitialised memory (fresh pages: not resident until written), aligned to 64 bytes or more.
   /// In plan mode its data is null. Throws Error(usage) naming tag, name and sizes when the device has no more memory,
   /// Error(device) when the driver cannot pin so much of the host's.
   Tensor make(Tag tag, std::string name, DType dtype, const Shape& shape);
 
-  /// Return where tensors of the host come from that the device's work reads or writes: this one itself on a CPU; else
+  /// Returns where tensors of the host come from that the device's work reads or writes: this one itself on a CPU; else
   /// one of pinned memory, which a GPU reads and writes by itself, with books of its own.
   Allocator& host() { return host_ ? *host_ : *this; }
   const Allocator& host() const { return host_ ? *host_ : *this; }
@@ -58,9 +58,10 @@ class Allocator final : public TensorOwner {
   Device device() const { return device_; }
   const MemoryUse& current() const { return current_; }
   const MemoryUse& peak() const { return peak_; }
-  /// Return how often make() was called, the host's included: unchanged over steps shows that a step allocates nothing.
+  /// Returns how often make() was called, the host's included: unchanged over steps shows that a step allocates
+  /// nothing.
   std::int64_t allocation_count() const { return allocation_count_ + (host_ ? host_->allocation_count_ : 0); }
-  /// Return what is allocated now, in the order of allocation.
+  /// Returns what is allocated now, in the order of allocation.
   std::vector<PlannedTensor> live() const;
 
  private:
@@ -71,7 +72,7 @@ class Allocator final : public TensorOwner {
   };
   enum class HostMemory { plain, pinned };
   Allocator(Device device, Mode mode, HostMemory host_memory);
-  /// Return storage, or null if there is no more.
+  /// Returns storage, or null if there is no more.
   void* allocate(std::size_t bytes) const;
   void free(void* data) const;
 

@@ -30,13 +30,13 @@ class CopyStream {
 
   /// From now on events are those of this stream, which must outlive this object.
   void set_stream(Stream& stream);
-  /// Return the stream; null before set_stream.
+  /// Returns the stream; null before set_stream.
   Stream* stream() const { return stream_; }
 
-  /// Return an event after what the stream was given so far.
+  /// Returns an event after what the stream was given so far.
   Event record() const;
   /// to = from (of one size; host memory must be pinned), once `ready` and `free` were passed: the data is there, and
-  /// the memory for it no longer in use. Return an event after the copy.
+  /// the memory for it no longer in use. Returns an event after the copy.
   Event copy(const TensorView& to, const TensorView& from, const Event& ready, const Event& free, const Label& label);
   /// What the stream is given from now on runs after the event.
   void wait(const Event& event) const;

@@ -3,7 +3,7 @@
 
 namespace ringtrain {
 
-/// Return how many cores the calling thread may run on: those of its affinity mask (taskset, a launcher that binds its
+/// Returns how many cores the calling thread may run on: those of its affinity mask (taskset, a launcher that binds its
 /// processes, a container's set), not those of the machine.
 int available_cores();
 

@@ -9,7 +9,7 @@
 
 namespace ringtrain {
 
-/// Return a number and its noun, whose plural ends in s.
+/// Returns a number and its noun, whose plural ends in s.
 inline std::string counted(std::int64_t n, std::string_view noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }

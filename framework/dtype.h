@@ -47,7 +47,7 @@ constexpr const char* name_of(DType dtype) {
   return "?";
 }
 
-/// Return the type in which sums of `dtype` are kept, and what must not be rounded between two uses: the running state
+/// Returns the type in which sums of `dtype` are kept, and what must not be rounded between two uses: the running state
 /// of attention, parameter gradients, statistics, the optimizer's weights and moments.
 constexpr DType accumulator(DType dtype) {
   return dtype == DType::bfloat16 ? DType::float32 : dtype;
@@ -57,7 +57,7 @@ constexpr DType accumulator(DType dtype) {
 struct BFloat16 {
   std::uint16_t bits = 0;
 
-  /// Return value rounded to nearest, ties to even; NaN stays NaN.
+  /// Returns value rounded to nearest, ties to even; NaN stays NaN.
   static constexpr BFloat16 rounded(float value) {
     const auto full = std::bit_cast<std::uint32_t>(value);
     if ((full & 0x7fffffffU) > 0x7f800000U) return {static_cast<std::uint16_t>((full >> 16) | 0x40U)};

@@ -53,7 +53,7 @@ void Parameters::release(int bucket) {
 
 bool Parameters::begin_write(int id) {
   const bool adds = has_gradient(id);
-  has_gradient_[static_cast<std::size_t>(id)] = true;
+  has_gradient_[id] = true;
   return adds;
 }
 

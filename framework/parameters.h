@@ -25,17 +25,17 @@ struct Parameter {
 
 class ParameterTable {
  public:
-  /// Appends a parameter; buckets must not decrease. Return its id.
+  /// Appends a parameter; buckets must not decrease. Returns its id.
   int add(Parameter parameter);
   const std::vector<Parameter>& all() const { return parameters_; }
-  const Parameter& operator[](int id) const { return parameters_[static_cast<std::size_t>(id)]; }
+  const Parameter& operator[](int id) const { return parameters_[id]; }
   int buckets() const;
-  /// Return elements [begin, end) of the flat buffer that bucket holds, padding included.
+  /// Returns elements [begin, end) of the flat buffer that bucket holds, padding included.
   std::int64_t bucket_begin(int bucket) const;
   std::int64_t bucket_end(int bucket) const;
-  /// Return the elements of the flat buffer, padding included.
+  /// Returns the elements of the flat buffer, padding included.
   std::int64_t flat_size() const { return size_; }
-  /// Return the number of parameters proper (no padding).
+  /// Returns the number of parameters proper (no padding).
   std::int64_t count() const;
 
  private:
@@ -57,9 +57,9 @@ class Parameters {
   /// Forgets all gradients, in no time, as zero_grad(set_to_none=True) does: what a buffer holds is of an earlier step
   /// until backward writes it. (Without a call, gradients are there, to be added to.)
   void forget_gradients() { has_gradient_.assign(table_->all().size(), false); }
-  /// Return whether id's gradient holds a term of this step.
-  bool has_gradient(int id) const { return has_gradient_[static_cast<std::size_t>(id)]; }
-  /// Says that backward writes id's gradient now. Return whether it adds: false for the first write of a step.
+  /// Returns whether id's gradient holds a term of this step.
+  bool has_gradient(int id) const { return has_gradient_[id]; }
+  /// Says that backward writes id's gradient now. Returns whether it adds: false for the first write of a step.
   bool begin_write(int id);
   TensorView weight(int id) const;
   TensorView gradient(int id) const;

@@ -19,25 +19,25 @@ enum class Purpose : std::uint32_t {
   test = 100,
 };
 
-/// Return Philox4x32-10 of a counter under a key: the published function, which everything below is made from.
+/// Returns Philox4x32-10 of a counter under a key: the published function, which everything below is made from.
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
-/// Return the 128 bits at index, as four words.
+/// Returns the 128 bits at index, as four words.
 std::array<std::uint32_t, 4> random_words(std::uint64_t seed, Purpose purpose, std::uint64_t index);
-/// Return 64 uniform bits.
+/// Returns 64 uniform bits.
 std::uint64_t random_bits(std::uint64_t seed, Purpose purpose, std::uint64_t index);
-/// Return a uniform double in [0, 1).
+/// Returns a uniform double in [0, 1).
 double random_uniform(std::uint64_t seed, Purpose purpose, std::uint64_t index);
-/// Return a standard normal double (Box-Muller).
+/// Returns a standard normal double (Box-Muller).
 double random_normal(std::uint64_t seed, Purpose purpose, std::uint64_t index);
-/// Return a uniform integer in [0, bound), bound >= 1.
+/// Returns a uniform integer in [0, bound), bound >= 1.
 std::uint64_t random_below(std::uint64_t seed, Purpose purpose, std::uint64_t index, std::uint64_t bound);
 
 /// A pseudo-random permutation of [0, size) in O(1) memory: a Feistel network with cycle walking.
 class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t seed, Purpose purpose, std::uint64_t index);
-  /// Return the image of i, i < size.
+  /// Returns the image of i, i < size.
   std::uint64_t operator()(std::uint64_t i) const;
 
  private:

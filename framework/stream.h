@@ -46,9 +46,9 @@ class Stream {
   ThreadPool& pool() const { return *pool_; }
   /// Returns when all that the stream was given is done. On a CPU it is when its call returns.
   void synchronize() const;
-  /// Return where spans of this stream's work are recorded; null: nowhere.
+  /// Returns where spans of this stream's work are recorded; null: nowhere.
   TraceTrack* trace() const { return trace_; }
-  /// Return where tensors of this stream's work are dumped; null: nowhere.
+  /// Returns where tensors of this stream's work are dumped; null: nowhere.
   TensorDump* dump() const { return dump_; }
   /// Has tensors dumped there from now on, no more if null. It must outlive its use here.
   void set_dump(TensorDump* dump) { dump_ = dump; }

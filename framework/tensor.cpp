@@ -10,7 +10,7 @@ Shape::Shape(std::span<const std::int64_t> dims) {
   ensure(dims.size() <= max_rank, "a shape has at most five dimensions");
   for (std::int64_t dim : dims) {
     ensure(dim >= 0, "a dimension is not negative");
-    dims_[static_cast<std::size_t>(rank_++)] = dim;
+    dims_[rank_++] = dim;
   }
 }
 
@@ -18,7 +18,7 @@ std::int64_t Shape::numel() const {
   std::int64_t product = 1;
   bool overflow = false;
   for (int i = 0; i < rank_; ++i) {
-    const std::int64_t dim = dims_[static_cast<std::size_t>(i)];
+    const std::int64_t dim = dims_[i];
     if (dim == 0) return 0;
     overflow |= __builtin_mul_overflow(product, dim, &product);
   }
@@ -29,14 +29,14 @@ std::int64_t Shape::numel() const {
 
 std::string Shape::to_string() const {
   std::string text = "[";
-  for (int i = 0; i < rank_; ++i) text += (i ? ", " : "") + std::to_string(dims_[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < rank_; ++i) text += (i ? ", " : "") + std::to_string(dims_[i]);
   return text + "]";
 }
 
 Shape Shape::with(int dim, std::int64_t size) const {
   ensure(dim >= 0 && dim < rank_ && size >= 0, "Shape::with needs a dimension that exists");
   Shape result = *this;
-  result.dims_[static_cast<std::size_t>(dim)] = size;
+  result.dims_[dim] = size;
   return result;
 }
 

@@ -25,12 +25,12 @@ class Shape {
   explicit Shape(std::span<const std::int64_t> dims);
 
   int rank() const { return rank_; }
-  std::int64_t operator[](int dim) const { return dims_[static_cast<std::size_t>(dim)]; }
-  /// Return the number of elements; 1 for rank 0. Error(usage) if it has no 63-bit number.
+  std::int64_t operator[](int dim) const { return dims_[dim]; }
+  /// Returns the number of elements; 1 for rank 0. Error(usage) if it has no 63-bit number.
   std::int64_t numel() const;
-  /// Return e.g. "[2, 128, 64]".
+  /// Returns e.g. "[2, 128, 64]".
   std::string to_string() const;
-  /// Return a copy whose dimension dim is size.
+  /// Returns a copy whose dimension dim is size.
   Shape with(int dim, std::int64_t size) const;
   /// Returns a copy without the first dimension.
   Shape without_first() const;
@@ -52,26 +52,26 @@ struct TensorView {
   std::size_t bytes() const { return static_cast<std::size_t>(shape.numel()) * size_of(dtype); }
   std::int64_t dim(int index) const { return shape[index]; }
 
-  /// Return the data as T*; an internal Error if T is not the dtype. On device memory: a device pointer.
+  /// Returns the data as T*; an internal Error if T is not the dtype. On device memory: a device pointer.
   template <class T>
   T* as() const {
     ensure(DTypeOf<T>::value == dtype, "tensor read as another type than its own");
     return static_cast<T*>(data);
   }
-  /// Return rows [begin, end) of the first dimension.
+  /// Returns rows [begin, end) of the first dimension.
   TensorView rows(std::int64_t begin, std::int64_t end) const;
   /// Returns element `index` of the first dimension, without that dimension.
   TensorView select(std::int64_t index) const;
-  /// Return the same elements under another shape of equal numel.
+  /// Returns the same elements under another shape of equal numel.
   TensorView reshape(const Shape& to) const;
-  /// Return elements [begin, end) of the flattened tensor, as rank 1.
+  /// Returns elements [begin, end) of the flattened tensor, as rank 1.
   TensorView flat(std::int64_t begin, std::int64_t end) const;
   TensorView flat() const { return reshape({numel()}); }
-  /// Return the leading elements viewed under shape `to`, whose numel must be <= this one's (a buffer used in part).
+  /// Returns the leading elements viewed under shape `to`, whose numel must be <= this one's (a buffer used in part).
   TensorView prefix(const Shape& to) const;
 };
 
-/// Return a view of host memory that the caller owns.
+/// Returns a view of host memory that the caller owns.
 template <class T>
 TensorView host_view(T* data, const Shape& shape) {
   return {const_cast<std::remove_const_t<T>*>(data), shape, DTypeOf<std::remove_const_t<T>>::value, Device::cpu()};

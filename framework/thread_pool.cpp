@@ -44,7 +44,7 @@ void spin_until(Condition&& there) {
 ThreadPool::ThreadPool(int workers) : cores_(available_cores()) {
   ensure(workers >= 1, "a thread pool has at least one worker");
   workers_of_process.fetch_add(workers);
-  threads_.reserve(static_cast<std::size_t>(workers - 1));
+  threads_.reserve(workers - 1);
   try {
     for (int worker = 1; worker < workers; ++worker) {
       threads_.push_back(start_thread(ExitCode::usage,

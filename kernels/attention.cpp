@@ -44,7 +44,7 @@ std::array<std::int64_t, 2> check_call(const AttentionShape& shape, const ConstT
   return {Tq, Tk};
 }
 
-/// Return the document ids [B, T], or null where all tokens are of one document.
+/// Returns the document ids [B, T], or null where all tokens are of one document.
 const std::int32_t* documents_of(const AttentionTokens& tokens, std::int64_t B, std::int64_t T) {
   if (tokens.documents.empty()) return nullptr;
   check_tensor(tokens.documents, {B, T}, DType::int32, "attention documents are int32 [B, T]");

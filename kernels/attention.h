@@ -43,7 +43,7 @@ struct AttentionState {
   TensorView o, m, l;
 };
 
-/// Return the bytes of workspace that forward and backward need for at most Tq queries and Tk keys a call: the larger
+/// Returns the bytes of workspace that forward and backward need for at most Tq queries and Tk keys a call: the larger
 /// of the two, which on a CPU is mostly backward's: a slice for each worker, of the size of a few tiles (256 keys by 64
 /// queries): 5 * 256 * D + 4 * 64 * D + 2 * 64 * 256 elements (D rounded up to whole vectors in part), and a little;
 /// plus one 8-byte counter for each tile of 128 keys and each of B * G heads. It does not depend on Tq. On CUDA it does

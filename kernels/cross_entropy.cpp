@@ -27,7 +27,7 @@ R maximum_of(const R* row, std::int64_t V) {
   return result;
 }
 
-/// Return the sum of exp(row - shift) in double, over blocks of vectors whose own sums run in R. keep: also writes the
+/// Returns the sum of exp(row - shift) in double, over blocks of vectors whose own sums run in R. keep: also writes the
 /// exponentials over the row. NaN in the row gives NaN.
 template <bool keep, class R>
 double exponentials(R* row, std::int64_t V, R shift) {

@@ -14,7 +14,7 @@ namespace ringtrain {
 void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const ConstTensorView& labels,
                    const ConstTensorView& weights, double denominator, bool gradient);
 
-/// Return into result[1] (float64) the sum of values[n] (float64) * weights[n] over labels >= 0, in a fixed tree.
+/// Returns into result[1] (float64) the sum of values[n] (float64) * weights[n] over labels >= 0, in a fixed tree.
 void weighted_sum(Stream& stream, const TensorView& result, const ConstTensorView& values,
                   const ConstTensorView& weights, const ConstTensorView& labels, bool accumulate);
 

@@ -9,7 +9,7 @@
 
 namespace ringtrain {
 
-/// Return how many elements of workspace decode_attention needs for at most T keys: H * (D + 2) for each piece of 128.
+/// Returns how many elements of workspace decode_attention needs for at most T keys: H * (D + 2) for each piece of 128.
 std::int64_t decode_attention_workspace(const AttentionShape& shape, std::int64_t T);
 
 /// Sets state (B = 1, one query: o [1, 1, H, D], m and l [1, H, 1]) to that of q[H, D] over the keys k[T, G, D] and the

@@ -13,7 +13,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Return how far pair i of a head is from being left as trained (0) to being interpolated (1): a linear ramp between
+/// Returns how far pair i of a head is from being left as trained (0) to being interpolated (1): a linear ramp between
 /// the pairs that turn beta_fast and beta_slow times over the trained length (YaRN, section 3.2, eq. 17 to 19, with
 /// the ends rounded outwards, unless told otherwise, as the published code does).
 std::vector<double> yarn_ramp(std::int64_t D, double theta, const RopeScalingConfig& scaling) {
@@ -30,7 +30,7 @@ std::vector<double> yarn_ramp(std::int64_t D, double theta, const RopeScalingCon
   low = std::max(low, 0.0);
   high = std::min(high, width - 1);
   if (low == high) high += 0.001;
-  std::vector<double> ramp(static_cast<std::size_t>(D / 2));
+  std::vector<double> ramp(D / 2);
   for (std::size_t i = 0; i < ramp.size(); ++i) {
     ramp[i] = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
   }
@@ -96,7 +96,7 @@ RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScaling
   // A head of two elements has one frequency, 1, whatever theta is.
   if (type == RopeType::ntk && D > 2) theta *= std::pow(scaling.factor, width / (width - 2));
   RopeFrequencies frequencies;
-  frequencies.inverse.resize(static_cast<std::size_t>(D / 2));
+  frequencies.inverse.resize(D / 2);
   for (std::size_t i = 0; i < frequencies.inverse.size(); ++i) {
     frequencies.inverse[i] = 1 / std::pow(theta, 2 * static_cast<double>(i) / width);
   }
@@ -134,7 +134,7 @@ void rope_table(Stream& stream, const TensorView& table, const ConstTensorView& 
       T* const cosine = data + t * 2 * half;  // [D / 2]
       T* const sine = cosine + half;          // [D / 2]
       for (std::int64_t i = 0; i < half; ++i) {
-        const double angle = position[t] * frequencies.inverse[static_cast<std::size_t>(i)];
+        const double angle = position[t] * frequencies.inverse[i];
         cosine[i] = static_cast<T>(std::cos(angle) * frequencies.magnitude);
         sine[i] = static_cast<T>(std::sin(angle) * frequencies.magnitude);
       }

@@ -23,7 +23,7 @@ struct RopeFrequencies {
   double magnitude = 1.0;       // of cos and sin (attention_factor; yarn and longrope)
 };
 
-/// Return the frequencies of a head of D elements (D even), of a resolved scaling. sequence_length: of the whole
+/// Returns the frequencies of a head of D elements (D even), of a resolved scaling. sequence_length: of the whole
 /// sequences that they will turn; longrope takes its long set where that is beyond the trained length, and no other
 /// type asks for it.
 RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScalingConfig& scaling,

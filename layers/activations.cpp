@@ -59,7 +59,7 @@ void Activations::before_forward(Stream& stream, std::int64_t layer) {
   if (copies_.stream() == nullptr) copies_.set_stream(stream);
   // It also fills the input of the layer above it, where the oldest resident layer's was.
   const std::int64_t oldest = layer + 1 - resident_layers;
-  if (oldest >= 0 && offloads(oldest)) copies_.wait(sent_[static_cast<std::size_t>(oldest)]);
+  if (oldest >= 0 && offloads(oldest)) copies_.wait(sent_[oldest]);
 }
 
 void Activations::after_forward(std::int64_t layer) {
@@ -67,9 +67,8 @@ void Activations::after_forward(std::int64_t layer) {
   const CopyStream::Event done = copies_.record();
   for (const PerLayer* tensors : all_saved()) {
     if (!tensors->offloaded()) continue;
-    sent_[static_cast<std::size_t>(layer)] =
-        copies_.copy(tensors->host_copy(layer), tensors->resident(layer), /*ready=*/done, /*free=*/{},
-                     {.name = "to host memory", .layer = layer});
+    sent_[layer] = copies_.copy(tensors->host_copy(layer), tensors->resident(layer), /*ready=*/done, /*free=*/{},
+                                {.name = "to host memory", .layer = layer});
   }
 }
 
@@ -81,12 +80,11 @@ void Activations::before_backward(std::int64_t layer) {
     const CopyStream::Event free = copies_.record();
     for (const PerLayer* tensors : all_saved()) {
       if (!tensors->offloaded()) continue;
-      fetched_[static_cast<std::size_t>(next)] =
-          copies_.copy(tensors->resident(next), tensors->host_copy(next), /*ready=*/{}, free,
-                       {.name = "from host memory", .layer = next});
+      fetched_[next] = copies_.copy(tensors->resident(next), tensors->host_copy(next), /*ready=*/{}, free,
+                                    {.name = "from host memory", .layer = next});
     }
   }
-  if (offloads(layer)) copies_.wait(fetched_[static_cast<std::size_t>(layer)]);
+  if (offloads(layer)) copies_.wait(fetched_[layer]);
 }
 
 Activations::Activations(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, bool trains)

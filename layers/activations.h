@@ -57,10 +57,10 @@ class Activations {
   /// trains: else nothing of backward, and one layer's tensors serve all.
   Activations(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, bool trains);
 
-  /// Return the most tokens B * T of a micro-batch of any use.
+  /// Returns the most tokens B * T of a micro-batch of any use.
   static std::int64_t max_batch_tokens(const ExecutionShape& shape);
 
-  /// Return a layer's tensors. In evaluation (not training) all layers work in those of layer 0, and a layer's output
+  /// Returns a layer's tensors. In evaluation (not training) all layers work in those of layer 0, and a layer's output
   /// takes the place of its input.
   BlockTensors block(std::int64_t layer, std::int64_t B, std::int64_t T, bool training) const;
   const Saved& saved() const { return saved_; }
@@ -88,7 +88,7 @@ class Activations {
     bool offloaded() const { return !host_copies_.empty(); }
     /// The whole of a layer's tensor, on the device and on the host.
     TensorView resident(std::int64_t layer) const;
-    TensorView host_copy(std::int64_t layer) const { return host_copies_[static_cast<std::size_t>(layer)]; }
+    TensorView host_copy(std::int64_t layer) const { return host_copies_[layer]; }
 
    private:
     std::vector<Tensor> tensors_;      // of layer i: i modulo their number

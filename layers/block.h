@@ -18,7 +18,7 @@ class Block {
         attention_(spec, parameters, ids, ids.bucket - 1, ring, attention_workspace, deterministic),
         feedforward_(spec, parameters, ids, feedforward_workspace) {}
 
-  /// Return the bucket whose gradients backward completes.
+  /// Returns the bucket whose gradients backward completes.
   int bucket() const { return bucket_; }
 
   /// Fills t.output from t.input. cache (may be null): keeps the keys and values.

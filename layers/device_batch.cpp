@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t unbounded = std::numeric_limits<std::int64_t>::max();
 
-/// Return the length of the whole sequences that a batch is a shard of. A token that goes on a sequence counts with
+/// Returns the length of the whole sequences that a batch is a shard of. A token that goes on a sequence counts with
 /// those before it.
 std::int64_t sequence_length(const Batch& batch) {
   std::int64_t length = 0;

@@ -31,11 +31,11 @@ class DeviceBatch {
   TensorView position_ids() const { return positions_.view().prefix({tokens()}); }  // int32 [B * T]
   TensorView weights() const { return weights_.view().prefix({tokens()}); }         // [B * T], of the loss
   TensorView documents() const;                                                     // int32 [B, T], or empty: one
-  /// Return [B * T, D], or an empty view of a model that rotates nothing.
+  /// Returns [B * T, D], or an empty view of a model that rotates nothing.
   TensorView rope_table() const;
-  /// Return whether any of tokens [begin, end) has a label.
+  /// Returns whether any of tokens [begin, end) has a label.
   bool has_target(std::int64_t begin, std::int64_t end) const;
-  /// Return where this rank's tokens stand.
+  /// Returns where this rank's tokens stand.
   AttentionTokens token_positions() const { return {host_->segments, documents()}; }
 
  private:

@@ -16,7 +16,7 @@ class FeedforwardWorkspace {
   FeedforwardWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, const Saved& saved,
                        bool trains);
 
-  /// Return the tokens of a chunk.
+  /// Returns the tokens of a chunk.
   std::int64_t chunk() const { return chunk_; }
   TensorView normed(std::int64_t n) const { return normed_.view().prefix({n, C_}); }
   TensorView normed_gradient(std::int64_t n) const { return normed_gradient_.view().prefix({n, C_}); }

@@ -8,7 +8,7 @@
 
 namespace ringtrain {
 
-/// Return the gradient of id, to be added to: zero if this step has no term of it yet.
+/// Returns the gradient of id, to be added to: zero if this step has no term of it yet.
 TensorView gradient_to_add_to(Stream& stream, Parameters& parameters, int id);
 
 /// Sets to zero what no layer wrote of a bucket in this step.

@@ -26,10 +26,10 @@ class Head {
   /// stream has got here.
   void evaluate(Stream& stream, const DeviceBatch& batch, const ConstTensorView& x, const TensorView& nll);
 
-  /// Return the logits [n, V] of x[n, C], n no more than a loss chunk: scratch of the head, until its next call.
+  /// Returns the logits [n, V] of x[n, C], n no more than a loss chunk: scratch of the head, until its next call.
   TensorView logits(Stream& stream, const ConstTensorView& x);
 
-  /// Return the sum of weight * nll since the last call, and reset it.
+  /// Returns the sum of weight * nll since the last call, and reset it.
   double take_loss_sum(Stream& stream);
   /// The same into sum: float64 [1] of the host, to be read when the stream has got here.
   void take_loss_sum(Stream& stream, const TensorView& sum);

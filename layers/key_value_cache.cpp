@@ -23,7 +23,7 @@ KeyValueCache::KeyValueCache(Allocator& allocator, const ModelSpec& spec, DType 
       ring_size_(ring_size),
       ring_(ring) {
   for (std::int64_t layer = 0; layer < spec.num_hidden_layers(); ++layer) {
-    masks_.push_back(spec.layers[static_cast<std::size_t>(layer)].mask);
+    masks_.push_back(spec.layers[layer].mask);
     layers_.push_back(allocator.make(Tag::activations, fmt::format("layer {} key and value cache", layer), dtype,
                                      {2, capacity, shape_.G, shape_.D}));
   }
@@ -68,10 +68,7 @@ void KeyValueCache::begin_token(std::int64_t position) {
 
 TensorView KeyValueCache::tokens(int layer, int half, std::int64_t first, std::int64_t count) const {
   const std::int64_t row = shape_.G * shape_.D, begin = (half * capacity_ + first) * row;
-  return layers_[static_cast<std::size_t>(layer)]
-      .view()
-      .flat(begin, begin + count * row)
-      .reshape({count, shape_.G, shape_.D});
+  return layers_[layer].view().flat(begin, begin + count * row).reshape({count, shape_.G, shape_.D});
 }
 
 AttentionState KeyValueCache::state_of(int rank) const {
@@ -83,7 +80,7 @@ AttentionState KeyValueCache::state_of(int rank) const {
 }
 
 std::int64_t KeyValueCache::first_visible(int layer) const {
-  const std::int64_t lowest = keys_seen_by(masks_[static_cast<std::size_t>(layer)], {position_, position_}).first;
+  const std::int64_t lowest = keys_seen_by(masks_[layer], {position_, position_}).first;
   std::int64_t first = 0;  // positions grow with local tokens
   for (const Segment& segment : segments_) {
     if (segment.last() >= lowest) {

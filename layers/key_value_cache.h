@@ -22,7 +22,7 @@ class KeyValueCache {
   KeyValueCache(Allocator& allocator, const ModelSpec& spec, DType dtype, std::int64_t capacity, int ring_size,
                 Communicator* ring);
 
-  /// Return how many tokens a rank holds at most of a prompt, of which it has `prompt` tokens, and so many new ones.
+  /// Returns how many tokens a rank holds at most of a prompt, of which it has `prompt` tokens, and so many new ones.
   static std::int64_t capacity_of(std::int64_t prompt, std::int64_t new_tokens, int ring_size);
 
   /// Forgets all. segments: where the prompt's tokens of this rank stand.
@@ -39,11 +39,11 @@ class KeyValueCache {
               const TensorView& out);
 
  private:
-  /// Return the first local token that a query at the newest position sees under a layer's mask.
+  /// Returns the first local token that a query at the newest position sees under a layer's mask.
   std::int64_t first_visible(int layer) const;
-  /// Return a rank's partial state.
+  /// Returns a rank's partial state.
   AttentionState state_of(int rank) const;
-  /// Return `count` of a layer's keys (half 0) or values (half 1) from a local token on: [count, G, D].
+  /// Returns `count` of a layer's keys (half 0) or values (half 1) from a local token on: [count, G, D].
   TensorView tokens(int layer, int half, std::int64_t first, std::int64_t count) const;
 
   AttentionShape shape_;

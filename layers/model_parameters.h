@@ -45,11 +45,11 @@ struct ModelParameters {
   ModelIds ids;
 };
 
-/// Return table and ids of a model. Names are those of a Hugging Face Llama checkpoint, with .bias where a projection
+/// Returns table and ids of a model. Names are those of a Hugging Face Llama checkpoint, with .bias where a projection
 /// or norm has one, and model.embed_positions.weight where positions are learned.
 ModelParameters describe_parameters(const ModelSpec& spec);
 
-/// Return the table alone.
+/// Returns the table alone.
 ParameterTable make_parameter_table(const ModelSpec& spec);
 ParameterTable make_parameter_table(const ModelConfig& config);
 

@@ -69,7 +69,7 @@ ModelSpec model_spec(const ModelConfig& config) {
   if (config.mlp_bias) spec.biases.feedforward = true;
   spec.tied_head = config.tie_word_embeddings;
   spec.initializer_range = config.initializer_range;
-  spec.layers.assign(static_cast<std::size_t>(config.num_hidden_layers),
+  spec.layers.assign(config.num_hidden_layers,
                      {.mask = attention_mask(config), .rope = spec.positions == Positions::rope});
   check_spec(spec);
   return spec;

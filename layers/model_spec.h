@@ -57,10 +57,10 @@ struct ModelSpec {
   std::int64_t num_hidden_layers() const { return std::ssize(layers); }
 };
 
-/// Return which query may see which key in every layer of a model.
+/// Returns which query may see which key in every layer of a model.
 AttentionMask attention_mask(const ModelConfig& config);
 
-/// Return the spec of a resolved config (head_dim and num_key_value_heads set). Calls check_spec.
+/// Returns the spec of a resolved config (head_dim and num_key_value_heads set). Calls check_spec.
 ModelSpec model_spec(const ModelConfig& config);
 
 /// Throws Error(usage), one sentence, if the layers cannot compute this combination of traits.

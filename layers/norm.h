@@ -14,7 +14,7 @@ class Norm {
   Norm(Parameters& parameters, const NormIds& ids, NormKind kind, double eps)
       : parameters_(&parameters), ids_(ids), kind_(kind), eps_(eps) {}
 
-  /// Return the numbers a token needs in `statistics`: rstd, and with LayerNorm the mean.
+  /// Returns the numbers a token needs in `statistics`: rstd, and with LayerNorm the mean.
   static std::int64_t statistics_per_token(NormKind kind) { return kind == NormKind::layer_norm ? 2 : 1; }
 
   /// y[n, C] = norm(x[n, C]); fills statistics (at least statistics_per_token * n elements).

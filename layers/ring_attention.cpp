@@ -19,7 +19,7 @@ AttentionShape attention_shape(const ModelSpec& spec, int layer, bool determinis
           .G = spec.num_key_value_heads,
           .D = spec.head_dim,
           .scale = 1.0 / std::sqrt(static_cast<double>(spec.head_dim)),
-          .mask = spec.layers[static_cast<std::size_t>(layer)].mask,
+          .mask = spec.layers[layer].mask,
           .deterministic = deterministic};
 }
 
@@ -29,12 +29,12 @@ TensorView flat_part(const TensorView& key_value, int which) {
   return key_value.select(which).reshape({s[1] * s[2], s[3] * s[4]});
 }
 
-/// Return [n, heads * D] as [n, heads, D].
+/// Returns [n, heads * D] as [n, heads, D].
 TensorView split_heads(const TensorView& x, std::int64_t D) {
   return x.reshape({x.dim(0), x.dim(1) / D, D});
 }
 
-/// Return [n, heads * D] as [n * heads, D]: a row for each head.
+/// Returns [n, heads * D] as [n * heads, D]: a row for each head.
 TensorView head_rows(const TensorView& x, std::int64_t D) {
   return x.reshape({x.numel() / D, D});
 }
@@ -52,7 +52,7 @@ RingAttention::RingAttention(const ModelSpec& spec, Parameters& parameters, cons
       value_(parameters, ids.value),
       output_(parameters, ids.attention_output),
       query_key_norm_(spec.query_key_norm),
-      rope_(spec.layers[static_cast<std::size_t>(layer)].rope),
+      rope_(spec.layers[layer].rope),
       layer_(layer),
       ring_(&ring),
       workspace_(workspace) {}

@@ -18,7 +18,7 @@ class RingAttention {
   RingAttention(const ModelSpec& spec, Parameters& parameters, const BlockIds& ids, int layer, Ring& ring,
                 const TensorView& workspace, bool deterministic);
 
-  /// Return the bytes of workspace for the largest micro-batches of shape.
+  /// Returns the bytes of workspace for the largest micro-batches of shape.
   static std::size_t workspace_bytes(const Stream& stream, const ModelSpec& spec, const ExecutionShape& shape);
 
   /// Fills t.after_attention from t.input, and on the way all that backward can use. cache (may be null): keeps the
@@ -38,7 +38,7 @@ class RingAttention {
   /// Makes queries and keys of their projections: norm over each head, and rotation, where the model has them.
   void finish_heads(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
   void attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
-  /// Return the floating point operations of so many matrix products over the pairs: forward has two, backward five.
+  /// Returns the floating point operations of so many matrix products over the pairs: forward has two, backward five.
   std::int64_t flops(std::int64_t pairs, std::int64_t products) const;
   /// Returns the shape of a call on so many sequences.
   AttentionShape shape_of(std::int64_t sequences) const;

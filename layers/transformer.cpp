@@ -60,7 +60,7 @@ struct Transformer::State {
   BlockTensors tensors(std::size_t layer, bool training) const {
     return activations.block(static_cast<std::int64_t>(layer), batch.B(), batch.T(), training);
   }
-  /// Return the residual stream after the last block.
+  /// Returns the residual stream after the last block.
   TensorView run_forward(bool training, KeyValueCache* cache = nullptr) {
     embedding.forward(stream, batch, tensors(0, training).input);
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {

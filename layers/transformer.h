@@ -37,32 +37,33 @@ class Transformer {
   void zero_gradients();
 
   /// Runs forward and backward of one micro-batch: adds the gradients of sum(weight * nll) / denominator to the
-  /// parameters' gradients, and this rank's sum(weight * nll) to what take_loss_sum() returns. Ring communication in every
-  /// layer.
-  /// denominator: the sum of weights over dp x sp x accumulation. observer (may be null): called as buckets complete.
+  /// parameters' gradients, and this rank's sum(weight * nll) to what take_loss_sum() returns. Ring communication in
+  /// every layer. denominator: the sum of weights over dp x sp x accumulation. observer (may be null): called as
+  /// buckets complete.
   void train_step(const Batch& batch, double denominator, GradientObserver* observer);
 
   /// Returns when the batch of the last call may be filled anew: the device has its own copy.
   void wait_for_batch();
 
-  /// Runs forward alone; adds to what take_loss_sum() returns. If nll is not empty: float64 [B, T] host memory that receives this rank's
-  /// per-token negative log-likelihoods (0 where there is no label); they are there when the call returns.
+  /// Runs forward alone; adds to what take_loss_sum() returns. If nll is not empty: float64 [B, T] host memory that
+  /// receives this rank's per-token negative log-likelihoods (0 where there is no label); they are there when the call
+  /// returns.
   void evaluate(const Batch& batch, const TensorView& nll);
 
   /// Runs forward of a prompt (one sequence) up to the last layer's keys and values, and keeps those of all layers in
   /// the cache, which was begun for this batch's segments.
   void prefill(const Batch& batch, KeyValueCache& cache);
   /// Runs forward of one new token, of which all ranks have the same batch, over the tokens in the cache, and adds it
-  /// there. Return its logits [V], valid until the next call, or nothing unless wanted. Collective over the ring.
+  /// there. Returns its logits [V], valid until the next call, or nothing unless wanted. Collective over the ring.
   TensorView decode(const Batch& batch, KeyValueCache& cache, bool wants_logits);
 
-  /// Return this rank's sum of weight * nll since the last reset (waits for the device), and reset it.
+  /// Returns this rank's sum of weight * nll since the last reset (waits for the device), and reset it.
   double take_loss_sum();
   /// The same into sum, float64 [1] of the host (pinned, or the call waits): there when the stream has got here.
   void take_loss_sum(const TensorView& sum);
   /// Resets it alone.
   void forget_loss_sum();
-  /// Return what the ring's passes since the last call did and waited for, and reset it.
+  /// Returns what the ring's passes since the last call did and waited for, and reset it.
   RingLoad take_ring_load();
 
  private:

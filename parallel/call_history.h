@@ -13,23 +13,23 @@
 
 namespace ringtrain {
 
-/// Return "ring keys and values, layer 1, hop 2".
+/// Returns "ring keys and values, layer 1, hop 2".
 std::string described(const CallSite& site);
-/// Return whether two sites are the same operation of the same layer and hop.
+/// Returns whether two sites are the same operation of the same layer and hop.
 bool same_site(const CallSite& a, const CallSite& b);
 
 class CallHistory {
  public:
   static constexpr std::size_t kept = 16;
 
-  /// Notes a call. to, from: world ranks or no_peer. Return its number, by which finished() and waits_for() know it.
+  /// Notes a call. to, from: world ranks or no_peer. Returns its number, by which finished() and waits_for() know it.
   std::uint64_t started(const CallSite& site, int to = no_peer, std::size_t sent_bytes = 0, int from = no_peer,
                         std::size_t received_bytes = 0);
   void finished(std::uint64_t number);
   /// The rank waits for this call, until finished(number).
   void waits_for(std::uint64_t number);
 
-  /// Return one line that says what the rank does now, then one for each of its last calls, oldest first; each line
+  /// Returns one line that says what the rank does now, then one for each of its last calls, oldest first; each line
   /// ends with a newline and begins with `indent`.
   std::string text(std::string_view indent) const;
 

@@ -22,7 +22,7 @@ void wait_all(Communicator& communicator, std::vector<Request>& requests) {
   requests.clear();
 }
 
-/// Return every rank's values, in rank order.
+/// Returns every rank's values, in rank order.
 template <class T>
 std::vector<T> gather(Communicator& communicator, std::span<const T> values, const CallSite& site) {
   const std::size_t n = values.size();

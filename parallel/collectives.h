@@ -17,7 +17,7 @@ void all_reduce_sum(Communicator& communicator, std::span<double> values, const 
 void all_reduce_sum(Communicator& communicator, std::span<std::int64_t> values, const CallSite& site);
 /// values[i] = maximum over ranks.
 void all_reduce_max(Communicator& communicator, std::span<std::int64_t> values, const CallSite& site);
-/// Return every rank's values (all of equal length), in rank order.
+/// Returns every rank's values (all of equal length), in rank order.
 std::vector<std::int64_t> all_gather(Communicator& communicator, std::span<const std::int64_t> values,
                                      const CallSite& site);
 std::vector<double> all_gather(Communicator& communicator, std::span<const double> values, const CallSite& site);

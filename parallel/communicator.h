@@ -67,7 +67,7 @@ class Communicator {
   virtual void wait(Request request) = 0;
   /// Returns when all ranks have called it.
   virtual void barrier(const CallSite& site) = 0;
-  /// Return a communicator of the ranks that gave the same colour, ordered by this one's rank. All ranks must call it.
+  /// Returns a communicator of the ranks that gave the same colour, ordered by this one's rank. All ranks must call it.
   virtual std::unique_ptr<Communicator> split(int colour) = 0;
   /// Leaves in order, with all communicators that were split off it: everything was waited for, and nothing is called
   /// afterwards. Collective; throws the first error of any rank. A destructor neither throws nor communicates: what was

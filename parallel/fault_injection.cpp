@@ -76,7 +76,7 @@ class FaultyCommunicator final : public ForwardingCommunicator {
   }
 
  private:
-  /// The fault, if this is its call. Return what the call is told to be for.
+  /// The fault, if this is its call. Returns what the call is told to be for.
   CallSite passed(const CallSite& site) {
     CallSite own = site;
     if (site.operation == fault_->operation && ++fault_->seen == fault_->count) {
@@ -100,7 +100,7 @@ class FaultyCommunicator final : public ForwardingCommunicator {
   const std::shared_ptr<Fault> fault_;
 };
 
-/// Return the fault that the environment wants of this rank, or null.
+/// Returns the fault that the environment wants of this rank, or null.
 std::shared_ptr<Fault> fault_of_environment(int rank) {
   const char* const text = std::getenv("RINGTRAIN_FAULT");
   if (!text || !*text) return nullptr;

@@ -11,7 +11,7 @@ namespace ringtrain {
 /// RINGTRAIN_FAULT=RANK:OPERATION:COUNT:ACTION: at its COUNT-th exchange for OPERATION (a CallSite's), rank RANK does
 /// ACTION: kill (SIGKILL to its process), stop (SIGSTOP), slow (0.05 s before this and each later exchange), diverge
 /// (posts another operation), throw (an Error of code 5). It logs this on stderr, with the time.
-/// Return a communicator that does this and passes everything on to world; null if this rank has no fault. Throws
+/// Returns a communicator that does this and passes everything on to world; null if this rank has no fault. Throws
 /// Error(usage) if the variable is no such text.
 std::unique_ptr<Communicator> with_fault_of_environment(Communicator& world);
 /// The same of one that carries GPU memory, and counts what it carries; return ranks itself if this rank has no fault.

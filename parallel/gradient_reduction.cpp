@@ -39,7 +39,7 @@ void GradientReduction::bucket_complete(int bucket) {
   ensure(bucket >= 0 && bucket < parameters_->table().buckets(), "a bucket that exists");
   const std::int64_t issue = issued_++;
   if (size_ == 1) return;
-  Slot& slot = slots_[static_cast<std::size_t>(issue % buffers)];
+  Slot& slot = slots_[issue % buffers];
   if (slot.reduction.pending()) slot.reduction.finish(*stream_);
   slot.reduction.start(*communicator_, parameters_->bucket_gradients(bucket), slot.staging,
                        {.operation = "gradient reduction of a bucket", .layer = bucket}, order_);
@@ -48,7 +48,7 @@ void GradientReduction::bucket_complete(int bucket) {
 void GradientReduction::finish() {
   ensure(issued_ == parameters_->table().buckets(), "every bucket is reduced once a step");
   for (std::int64_t issue = issued_; issue < issued_ + std::ssize(slots_); ++issue) {  // oldest first
-    Slot& slot = slots_[static_cast<std::size_t>(issue % buffers)];
+    Slot& slot = slots_[issue % buffers];
     if (slot.reduction.pending()) slot.reduction.finish(*stream_);
   }
   issued_ = 0;

@@ -23,7 +23,7 @@ class GradientReduction : public GradientObserver {
   void bucket_complete(int bucket) override;
   /// Finishes what is under way; every bucket of the step must have been issued.
   void finish();
-  /// Return the slice of a bucket's flat buffer that this rank owns (relative to the bucket's begin).
+  /// Returns the slice of a bucket's flat buffer that this rank owns (relative to the bucket's begin).
   static Slice owned(const ParameterTable& table, int bucket, int world_size, int rank);
   /// Brings the owners' updated weights of every bucket to all ranks.
   void gather_weights();

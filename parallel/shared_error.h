@@ -15,11 +15,11 @@ class SharedError : public Error {
   using Error::Error;
 };
 
-/// Collective. Return the error of the lowest rank that has one, the same on every rank (its first 1,023 bytes); none
+/// Collective. Returns the error of the lowest rank that has one, the same on every rank (its first 1,023 bytes); none
 /// if no rank has.
 std::optional<SharedError> shared_error(Communicator& world, const std::optional<Error>& own, const CallSite& site);
 
-/// Runs body. Return the Error that it throws.
+/// Runs body. Returns the Error that it throws.
 template <class Body>
 std::optional<Error> caught(const Body& body) {
   try {

@@ -85,7 +85,7 @@ class TracedCommunicator final : public ForwardingCommunicator {
     if (request.id != 0) pending_.emplace(request.id, Pending{entry, site});
     return request;
   }
-  /// Return where calls without a message stand; null: the one beneath shows them.
+  /// Returns where calls without a message stand; null: the one beneath shows them.
   TraceTrack* own_row() { return recorded_ == Recorded::host_memory ? &trace_.work : nullptr; }
 
   RankTrace& trace_;

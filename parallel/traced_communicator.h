@@ -11,10 +11,10 @@
 
 namespace ringtrain {
 
-/// Return inner's calls, recorded. What is split off it is recorded, too. inner and trace must outlive it.
+/// Returns inner's calls, recorded. What is split off it is recorded, too. inner and trace must outlive it.
 std::unique_ptr<Communicator> traced(Communicator& inner, RankTrace& trace);
 
-/// Return inner, a communicator of GPU memory above one of host memory that is recorded already. Its exchanges of GPU
+/// Returns inner, a communicator of GPU memory above one of host memory that is recorded already. Its exchanges of GPU
 /// memory stand on the row of the GPU's communication, from where the rank's GPU was when they were posted until they
 /// had been waited for there; its waits as above. trace must outlive it.
 std::unique_ptr<Communicator> traced_on_device(std::unique_ptr<Communicator> inner, RankTrace& trace);

@@ -10,14 +10,14 @@
 #include "framework/profile/progress.h"
 #include "framework/profile/trace.h"
 #include "parallel/shared_error.h"
-#include "train/checkpoint_saver.h"
 #include "train/engine/rank_state.h"
-#include "train/grace_time.h"
-#include "train/metrics.h"
 #include "train/planning/work.h"
 #include "train/report/z_score.h"
 #include "train/run/run.h"
-#include "train/training_step.h"
+#include "train/step/checkpoint_saver.h"
+#include "train/step/grace_time.h"
+#include "train/step/metrics.h"
+#include "train/step/training_step.h"
 
 namespace ringtrain {
 
@@ -31,7 +31,7 @@ class RankTrainer {
   /// then. Changes nothing on the disk.
   void load();
   /// After load(), once the run's folder is ready. Trains from the run's start to its last step, or until a signal:
-  /// then saves and stops. Return done, interrupted or terminated, the same on every rank.
+  /// then saves and stops. Returns done, interrupted or terminated, the same on every rank.
   ExitCode train();
 
  private:
@@ -39,13 +39,13 @@ class RankTrainer {
   [[noreturn]] void end_with(const SharedError& error);
   void load_state();
   void record(std::int64_t step, const StepResult& result, double seconds);
-  /// Return the signal that broke it off, 0 if none did.
+  /// Returns the signal that broke it off, 0 if none did.
   int evaluate(std::int64_t step);
   void save(std::int64_t step, bool stopped, double unfinished);
   void log_grace(bool again);
   CheckpointManifest manifest_at(std::int64_t step) const;
   std::vector<MemoryUse> gather_peaks();
-  /// Collective. Return SIGTERM or SIGINT if any rank has seen one, else 0.
+  /// Collective. Returns SIGTERM or SIGINT if any rank has seen one, else 0.
   int signal_anywhere();
   void log(const std::string& line);
   /// Records from here on if the timeline wants this step.

@@ -16,7 +16,7 @@ namespace ringtrain {
 /// Sets the steps of a request from "A:B", 1 <= A <= B. Throws Error(usage); also if the request has no path.
 void read_trace_steps(const std::string& text, TraceRequest& request);
 
-/// Return the file of this process: trace.rank0.json, ... where ranks are processes and the run asks for trace.json.
+/// Returns the file of this process: trace.rank0.json, ... where ranks are processes and the run asks for trace.json.
 std::string trace_path(const TraceRequest& request, const Launcher& launcher);
 /// Returns what a run's timeline may replace.
 OutputRules trace_rules(const TraceRequest& request);
@@ -32,7 +32,7 @@ class TraceFile {
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
-  /// Return where a rank records; null: nowhere.
+  /// Returns where a rank records; null: nowhere.
   RankTrace* rank(int rank) { return trace_ ? &trace_->rank(rank) : nullptr; }
 
  private:

@@ -22,14 +22,14 @@
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
 #include "parallel/launch/launcher.h"
+#include "parallel/rank_zero.h"
 #include "parallel/ring/ring_load.h"
 #include "train/engine/memory_check.h"
 #include "train/engine/memory_report.h"
 #include "train/models/model_tokenizer.h"
 #include "train/rank_trainer.h"
-#include "train/rank_zero.h"
 #include "train/run/metrics_history.h"
-#include "train/schedule.h"
+#include "train/step/schedule.h"
 #include "train/trace_file.h"
 
 namespace ringtrain {
@@ -46,7 +46,7 @@ LocalRanks local_ranks(const MeshConfig& mesh, const Launcher& launcher) {
   return {launcher.ranks_here(ranks), launcher.ranks_of_process(ranks)};
 }
 
-/// Return the compute threads of each rank on this machine.
+/// Returns the compute threads of each rank on this machine.
 int compute_threads(const MeshConfig& mesh, const Launcher& launcher) {
   const auto here = launcher.ranks_here(static_cast<int>(mesh.data * mesh.sequence));
   return threads_per_rank(mesh.threads_per_rank, static_cast<int>(here.size()));
@@ -166,7 +166,7 @@ std::vector<Fact> facts_of(const Run& run) {
   return facts;
 }
 
-/// Return the request of a timeline with all that it must not replace.
+/// Returns the request of a timeline with all that it must not replace.
 TraceRequest traced(const TrainOptions& options) {
   TraceRequest trace = options.trace;
   const auto add_data = [&](const std::string& path) {
@@ -185,7 +185,7 @@ void check_dump_step(const DumpRequest& dump, std::int64_t done, std::int64_t la
   }
 }
 
-/// Return the steps to come that teach nothing, and tells of them. Throws Error(usage) if one of them is to be dumped.
+/// Returns the steps to come that teach nothing, and tells of them. Throws Error(usage) if one of them is to be dumped.
 EmptySteps foresee_empty_steps(const Corpus& corpus, const Sampler& sampler, const Config& config,
                                const RunStart& start, const DumpRequest& dump, const Log& log) {
   const EmptyWindows windows(corpus, sampler, config);

@@ -82,7 +82,7 @@ class RingAttentionCase {
       }
       extents.push_back(one);
     }
-    own_ = {segments_[static_cast<std::size_t>(world.rank())], {}};
+    own_ = {segments_[world.rank()], {}};
     ring_.begin(shape.mask, extents, segments_, 1);
 
     const std::int64_t T = S / N, H = shape.H, G = shape.G, D = shape.D;
@@ -152,9 +152,7 @@ class RingAttentionCase {
   static TensorView half(const TensorView& pair, std::int64_t which) {
     return pair.rows(which, which + 1).reshape({pair.dim(1), pair.dim(2), pair.dim(3), pair.dim(4)});
   }
-  AttentionTokens tokens_of(const RingStep& step) const {
-    return {segments_[static_cast<std::size_t>(step.owner)], {}};
-  }
+  AttentionTokens tokens_of(const RingStep& step) const { return {segments_[step.owner], {}}; }
   void meet(const ConstTensorView& k, const ConstTensorView& v, const AttentionTokens& keys, bool first, bool last) {
     attention_forward(stream_, shape_, q_, k, v, own_, keys, {o_, lse_, l_},
                       {.init = first, .finalize = last, .out = out_, .lse = lse_}, workspace_);
@@ -184,7 +182,7 @@ void time_hops(Results& results, const Settings& settings, std::int64_t S, int N
                              .mask = {.causal = true, .window = 0},
                              .deterministic = false};
   Times with[2], without[2];
-  std::vector<char> written(static_cast<std::size_t>(N));
+  std::vector<char> written(N);
   launch_threads({.ranks = N}, [&](Communicator& world) {
     RingAttentionCase rank(world, S, shape, settings.tiny);
     const auto time = [&](bool backward, bool exchange) {
@@ -195,7 +193,7 @@ void time_hops(Results& results, const Settings& settings, std::int64_t S, int N
       const Times alone = time(backward, false), all = time(backward, true);
       if (world.rank() == 0) without[backward] = alone, with[backward] = all;
     }
-    written[static_cast<std::size_t>(world.rank())] = rank.is_written();
+    written[world.rank()] = rank.is_written();
   });
   for (const char good : written) {
     results.check("ring", fmt::format("attention in a ring of {}: an output has a NaN, or was not written", N), good);

@@ -94,7 +94,7 @@ void SyntheticRank::fill_batch() {
     }
     batch.extents.push_back(extents);
   }
-  batch.segments = batch.ring_segments[static_cast<std::size_t>(state_.shard.ring_rank)];
+  batch.segments = batch.ring_segments[state_.shard.ring_rank];
   batch.T = token_count(batch.segments);
   const std::int64_t V = config_.model.vocab_size;
   for (std::int64_t i = 0; i < batch.T; ++i) {

@@ -26,7 +26,7 @@ class SyntheticRank {
 
   /// Forward and backward of the batch; gradients stay in this rank.
   void pass();
-  /// A whole step: forward and backward, reduction over the ranks, clipping, update, weights back to all. Return the
+  /// A whole step: forward and backward, reduction over the ranks, clipping, update, weights back to all. Returns the
   /// mean loss of this rank's tokens.
   double step();
 

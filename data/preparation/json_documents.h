@@ -31,7 +31,7 @@ struct ChatForm {
       : start(tokenizer.find_special("<|im_start|>")), end(tokenizer.find_special("<|im_end|>")) {}
 };
 
-/// Return the parts of a line, with weights 0 and 1 for messages. Throws std::exception that says what is wrong with
+/// Returns the parts of a line, with weights 0 and 1 for messages. Throws std::exception that says what is wrong with
 /// the line.
 std::vector<DocumentPart> parse_json_document(std::string_view line, const JsonRules& rules, const ChatForm& form);
 

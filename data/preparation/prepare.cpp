@@ -50,7 +50,7 @@ class BatchEncoder {
       const auto one = static_cast<std::size_t>(task);
       for (std::size_t i = first[one]; i < first[one + 1]; ++i) {
         try {
-          results[i] = encode_block(blocks[i], *encoders_[static_cast<std::size_t>(worker)]);
+          results[i] = encode_block(blocks[i], *encoders_[worker]);
         } catch (const Error& error) {
           const std::string line = blocks[i].json ? fmt::format(":{}", blocks[i].line) : "";
           fail(error.code(), "{}{}: {}", sources_[blocks[i].source].path, line, error.what());
@@ -143,8 +143,8 @@ class DocumentCollector {
     sources_.push_back(static_cast<std::uint32_t>(block.source));
   }
 
-  /// Return the source of a document.
-  std::size_t source_of(std::int64_t document) const { return sources_[static_cast<std::size_t>(document)]; }
+  /// Returns the source of a document.
+  std::size_t source_of(std::int64_t document) const { return sources_[document]; }
 
  private:
   const SourceList& list_;

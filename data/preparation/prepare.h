@@ -28,7 +28,7 @@ struct CorpusSummary {
   std::int64_t broken_lines = 0, empty_lines = 0, binary = 0;  // of JSONL; texts with a NUL byte once decompressed
 };
 
-/// Return how many of `documents` are the validation part: the rounded share, at least 1 if the fraction is above 0,
+/// Returns how many of `documents` are the validation part: the rounded share, at least 1 if the fraction is above 0,
 /// but never all of them.
 std::int64_t validation_count(std::int64_t documents, double fraction);
 

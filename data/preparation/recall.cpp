@@ -25,7 +25,7 @@ class Draw {
   template <class Element>
   void shuffle(std::vector<Element>& list) {
     for (std::size_t i = list.size(); i > 1; --i) {
-      std::swap(list[i - 1], list[static_cast<std::size_t>(below(static_cast<std::int64_t>(i)))]);
+      std::swap(list[i - 1], list[below(static_cast<std::int64_t>(i))]);
     }
   }
 
@@ -33,7 +33,7 @@ class Draw {
   std::uint64_t seed_, next_;
 };
 
-/// Return the pairs, counted from a document's first, that far keys may take at first: [begin, end).
+/// Returns the pairs, counted from a document's first, that far keys may take at first: [begin, end).
 struct Range {
   std::int64_t begin, end;
 };
@@ -66,13 +66,13 @@ RecallDocument make_recall_document(std::uint64_t seed, std::int64_t index, std:
   Draw draw(seed, index);
   std::vector<std::int64_t> keys(recall_keys), values(recall_keys);
   for (std::int64_t key = 0; key < recall_keys; ++key) {
-    keys[static_cast<std::size_t>(key)] = key;
-    values[static_cast<std::size_t>(key)] = draw.below(recall_values);
+    keys[key] = key;
+    values[key] = draw.below(recall_values);
   }
   draw.shuffle(keys);                         // the first `pairs` are far, the next ones are for practice
   const std::int64_t all = (length - 1) / 2;  // pairs of the document
-  std::vector<std::int64_t> pair_keys(static_cast<std::size_t>(all));
-  for (std::int64_t& key : pair_keys) key = keys[static_cast<std::size_t>(pairs + draw.below(recall_practice))];
+  std::vector<std::int64_t> pair_keys(all);
+  for (std::int64_t& key : pair_keys) key = keys[pairs + draw.below(recall_practice)];
 
   // First places of the far keys: distinct ones of the range.
   const Range range = far_range(length, pairs);
@@ -81,15 +81,15 @@ RecallDocument make_recall_document(std::uint64_t seed, std::int64_t index, std:
     const std::int64_t place = range.begin + draw.below(range.end - range.begin);
     if (std::ranges::find(first_places, place) == first_places.end()) first_places.push_back(place);
   }
-  std::vector<std::int64_t> order(static_cast<std::size_t>(pairs));
-  for (std::int64_t i = 0; i < pairs; ++i) order[static_cast<std::size_t>(i)] = i;
+  std::vector<std::int64_t> order(pairs);
+  for (std::int64_t i = 0; i < pairs; ++i) order[i] = i;
   draw.shuffle(order);
   RecallDocument document;
   for (std::int64_t i = 0; i < pairs; ++i) {
-    const auto far = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+    const auto far = static_cast<std::size_t>(order[i]);
     const std::int64_t recall = all - pairs + i;
-    pair_keys[static_cast<std::size_t>(first_places[far])] = keys[far];
-    pair_keys[static_cast<std::size_t>(recall)] = keys[far];
+    pair_keys[first_places[far]] = keys[far];
+    pair_keys[recall] = keys[far];
     document.distances.push_back(2 * (recall - first_places[far]));
   }
 
@@ -112,7 +112,7 @@ RecallDocument make_recall_document(std::uint64_t seed, std::int64_t index, std:
 
 namespace {
 
-/// Return the far keys of a short document: as many as a long one has, if they fit.
+/// Returns the far keys of a short document: as many as a long one has, if they fit.
 std::int64_t short_pairs(const RecallOptions& options) {
   const std::int64_t length = options.length / recall_short;
   std::int64_t pairs = options.pairs;

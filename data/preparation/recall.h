@@ -59,7 +59,7 @@ struct RecallDocument {
   std::int64_t unpredictable = 0;
 };
 
-/// Return document `index` of a corpus: a pure function of (seed, index, length, pairs).
+/// Returns document `index` of a corpus: a pure function of (seed, index, length, pairs).
 RecallDocument make_recall_document(std::uint64_t seed, std::int64_t index, std::int64_t length, std::int64_t pairs);
 
 /// Writes the corpus; attributes recall_floor_nll, recall_chance_nll and the distances stand in the file. Throws

@@ -54,13 +54,13 @@ class Walk {
   std::vector<Found> found;
 
  private:
-  /// Return the path without links, "" if it leads nowhere.
+  /// Returns the path without links, "" if it leads nowhere.
   static std::string real_path(const std::string& path) {
     std::error_code error;
     const std::filesystem::path real = std::filesystem::canonical(path, error);
     return error ? "" : real.string();
   }
-  /// Return whether path is a link to something that no input holds, and count it then.
+  /// Returns whether path is a link to something that no input holds, and count it then.
   bool leads_out(const std::string& path) {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return false;
@@ -89,7 +89,7 @@ class Walk {
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
-/// Return the inputs with patterns (*, ?, [) replaced by the paths that they match, sorted. What exists by its very
+/// Returns the inputs with patterns (*, ?, [) replaced by the paths that they match, sorted. What exists by its very
 /// name is no pattern.
 std::vector<std::string> expand_patterns(const std::vector<std::string>& inputs) {
   std::vector<std::string> paths;
@@ -108,7 +108,7 @@ std::vector<std::string> expand_patterns(const std::vector<std::string>& inputs)
   return paths;
 }
 
-/// Return the source at path, and into *binary whether a NUL byte stands in it (its hash is then of no use). What is
+/// Returns the source at path, and into *binary whether a NUL byte stands in it (its hash is then of no use). What is
 /// compressed is looked at when it is read.
 Source look_at(const std::string& path, bool* binary) {
   char slice[1 << 16];

@@ -42,7 +42,7 @@ void BlockReader::close() {
   ++source_;
 }
 
-/// Reads until the buffer holds `wanted` bytes or the stream ends. Return whether it holds any.
+/// Reads until the buffer holds `wanted` bytes or the stream ends. Returns whether it holds any.
 bool BlockReader::fill(std::size_t wanted) {
   if (begin_ > 0 && (begin_ == buffer_.size() || begin_ >= text_block_bytes)) {
     buffer_.erase(0, begin_);

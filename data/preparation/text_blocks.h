@@ -17,7 +17,7 @@ namespace ringtrain {
 /// The longest stretch that is held at once: a line of JSONL, or a text without a place where it can be cut.
 inline constexpr std::size_t max_block_bytes = std::size_t{16} << 20;
 
-/// Return whether a file of this name holds a document a line (.jsonl, .ndjson, compressed or not).
+/// Returns whether a file of this name holds a document a line (.jsonl, .ndjson, compressed or not).
 bool is_json_lines(std::string_view path);
 
 struct TextBlock {
@@ -34,10 +34,10 @@ class BlockReader {
   /// Both must outlive the reader.
   BlockReader(const std::vector<Source>& sources, const Tokenizer& tokenizer)
       : sources_(sources), tokenizer_(tokenizer) {}
-  /// Return the next block, nothing after the last. Throws Error(data) that names the file (and line) if it is damaged,
-  /// changed since it was found, or holds a stretch beyond max_block_bytes.
+  /// Returns the next block, nothing after the last. Throws Error(data) that names the file (and line) if it is
+  /// damaged, changed since it was found, or holds a stretch beyond max_block_bytes.
   std::optional<TextBlock> next();
-  /// Return how many bytes of the source files have been read.
+  /// Returns how many bytes of the source files have been read.
   std::int64_t bytes_read() const { return bytes_before_ + (stream_ ? stream_->file_bytes_read() : 0); }
 
  private:

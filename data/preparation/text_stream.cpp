@@ -45,7 +45,7 @@ class CompressedStream : public TextStream {
   std::string hash() const override { return file_.hash(); }
 
  protected:
-  /// Fills the empty buffer. Return false at the file's end.
+  /// Fills the empty buffer. Returns false at the file's end.
   bool refill() {
     begin_ = 0;
     end_ = file_.read(buffer_.data(), buffer_.size());

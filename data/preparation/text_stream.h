@@ -11,9 +11,9 @@ namespace ringtrain {
 
 enum class Compression { none, gzip, zstd };
 
-/// Return how a file of this name is compressed.
+/// Returns how a file of this name is compressed.
 Compression compression_of(std::string_view path);
-/// Return the name without the ending of its compression.
+/// Returns the name without the ending of its compression.
 std::string_view without_compression(std::string_view path);
 
 /// Used by one thread.
@@ -22,12 +22,12 @@ class TextStream {
   /// Throws Error(data) if the file cannot be opened.
   static std::unique_ptr<TextStream> open(const std::string& path);
   virtual ~TextStream() = default;
-  /// Reads up to `bytes` bytes of text. Return how many; 0 at the end. Throws Error(data) that names the file if it is
+  /// Reads up to `bytes` bytes of text. Returns how many; 0 at the end. Throws Error(data) that names the file if it is
   /// damaged, cut short or cannot be read.
   virtual std::size_t read(char* data, std::size_t bytes) = 0;
-  /// Return the bytes of the file that have been read so far.
+  /// Returns the bytes of the file that have been read so far.
   virtual std::int64_t file_bytes_read() const = 0;
-  /// Return the hash of those bytes: the file's, at its end.
+  /// Returns the hash of those bytes: the file's, at its end.
   virtual std::string hash() const = 0;
 };
 

@@ -49,7 +49,7 @@ void TokenSpill::drop_document() {
   current_bytes_ = 0;
   const std::int64_t kept = tokens();
   if (kept >= written_) {
-    buffer_.resize(static_cast<std::size_t>(kept - written_));
+    buffer_.resize(kept - written_);
   } else {
     buffer_.clear();
     written_ = kept;
@@ -59,7 +59,7 @@ void TokenSpill::drop_document() {
 void TokenSpill::for_document(std::int64_t document, const Body& body) {
   if (!buffer_.empty()) flush();
   constexpr std::int64_t slice = 1 << 16;
-  std::vector<std::uint32_t> raw(static_cast<std::size_t>(std::min(slice, length(document))));
+  std::vector<std::uint32_t> raw(std::min(slice, length(document)));
   std::vector<std::int32_t> tokens(raw.size());
   std::vector<float> weights(has_weights_ ? raw.size() : 0);
   for (std::int64_t at = begin_of(document); at < end_of(document);) {

@@ -28,9 +28,9 @@ class TokenSpill {
   std::int64_t documents() const { return static_cast<std::int64_t>(ends_.size()); }
   std::int64_t tokens() const { return ends_.empty() ? 0 : ends_.back(); }
   std::int64_t length(std::int64_t document) const { return end_of(document) - begin_of(document); }
-  std::int64_t text_bytes(std::int64_t document) const { return bytes_[static_cast<std::size_t>(document)]; }
+  std::int64_t text_bytes(std::int64_t document) const { return bytes_[document]; }
   std::int64_t current_bytes() const { return current_bytes_; }  // of the current document's text
-  /// Return whether any token weighs less than 1.
+  /// Returns whether any token weighs less than 1.
   bool has_weights() const { return has_weights_; }
 
   /// Calls body(tokens, weights) over a document in slices; weights are empty unless has_weights().
@@ -41,7 +41,7 @@ class TokenSpill {
   std::int64_t begin_of(std::int64_t document) const {
     return document == 0 ? 0 : ends_[static_cast<std::size_t>(document) - 1];
   }
-  std::int64_t end_of(std::int64_t document) const { return ends_[static_cast<std::size_t>(document)]; }
+  std::int64_t end_of(std::int64_t document) const { return ends_[document]; }
   void flush();
 
   /// A token as the disk has it: its id, and in the highest bit whether it weighs nothing.

@@ -41,7 +41,7 @@ class MergeTable {
       if (slot.key == empty) return {};
     }
   }
-  /// Return the largest rank plus one.
+  /// Returns the largest rank plus one.
   std::size_t ranks() const { return ranks_; }
 
  private:
@@ -87,7 +87,7 @@ class Merger {
   void merge(std::vector<std::int32_t>& symbols);
   /// The same of symbols that stand for single bytes; pairs: what the table says of the symbols of two bytes.
   void merge_bytes(std::string_view bytes, const BytePairs& pairs, std::vector<std::int32_t>& symbols);
-  /// Return how many pairs of long lists have been looked up so far, which is what these cost.
+  /// Returns how many pairs of long lists have been looked up so far, which is what these cost.
   std::int64_t lookups() const { return lookups_; }
 
  private:
@@ -122,7 +122,7 @@ class Merger {
   std::uint32_t make_bucket(std::uint32_t rank);
   /// Merges the pairs of a rank, until there are none or one of a lower rank has come up.
   void merge_bucket(std::uint32_t rank, std::vector<std::int32_t>& symbols);
-  /// Return the place of the symbol before that of a place, nowhere for the first.
+  /// Returns the place of the symbol before that of a place, nowhere for the first.
   std::uint32_t previous(std::uint32_t place) const {
     if (place == 0) return nowhere;
     const std::uint32_t link = links_[place - 1];

@@ -11,7 +11,7 @@ class BpeEncoder final : public Encoder {
  public:
   BpeEncoder(const BpeModel& model, SpecialTokens special);
   std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, Preceding preceding) override;
-  /// Return the tokens of a piece, by merging alone: a view that the next call changes.
+  /// Returns the tokens of a piece, by merging alone: a view that the next call changes.
   std::span<const std::int32_t> merge_piece(std::string_view piece);
 
  private:
@@ -25,8 +25,8 @@ class BpeEncoder final : public Encoder {
   void encode_pieces(std::string_view text, std::vector<std::int32_t>& ids);
   /// readable: how many bytes may be read from the start of piece on.
   void encode_piece(std::string_view piece, std::size_t readable, std::vector<std::int32_t>& ids);
-  /// Return the tokens of a short piece that is not one of model_.whole: by the cache, else by merging. A view that the
-  /// next call changes.
+  /// Returns the tokens of a short piece that is not one of model_.whole: by the cache, else by merging. A view that
+  /// the next call changes.
   std::span<const std::int32_t> merge_short(std::string_view piece, const PieceCache::Key& key, std::uint64_t hash);
   /// Leaves the tokens of a piece in symbols_.
   void merge_symbols(std::string_view piece);

@@ -57,14 +57,14 @@ struct BpeSpec {
 
   /// Returns whether encoding puts a space before a document.
   bool has_prefix() const { return prepend_mark || prefix != Prefix::never; }
-  /// Return what Tokenizer::kind() says.
+  /// Returns what Tokenizer::kind() says.
   const char* kind() const { return alphabet == Alphabet::bytes ? "byte-level BPE" : "SentencePiece BPE"; }
 };
 
 /// Throws Error(data) that begins with spec.where if it has no tokens, or ids that are none of its own.
 void check_spec(const BpeSpec& spec);
 
-/// Return what Tokenizer::identity() says: no table needs to be made for it.
+/// Returns what Tokenizer::identity() says: no table needs to be made for it.
 std::string identity_of(const BpeSpec& spec);
 
 }  // namespace ringtrain

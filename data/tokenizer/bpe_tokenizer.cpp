@@ -25,7 +25,7 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
   check_spec(model_.spec);
   kind_ = model_.spec.kind();
   std::vector<bool> merged(model_.spec.tokens.size(), true);
-  for (const std::int32_t id : model_.spec.never_merged) merged[static_cast<std::size_t>(id)] = false;
+  for (const std::int32_t id : model_.spec.never_merged) merged[id] = false;
   for (std::size_t i = 0; i < model_.spec.tokens.size(); ++i) {
     if (model_.spec.tokens[i].empty() || !merged[i]) continue;
     model_.id_of.try_emplace(model_.spec.tokens[i], static_cast<std::int32_t>(i));
@@ -165,11 +165,11 @@ std::string BpeTokenizer::token_text(std::int32_t id) const {
   if (id < 0 || static_cast<std::size_t>(id) >= model_.spec.tokens.size()) {
     fail(ExitCode::data, "token {} is beyond the vocabulary of {} tokens of {}", id, vocab_size_, model_.spec.where);
   }
-  if (model_.spec.alphabet == BpeSpec::Alphabet::bytes) return model_.spec.tokens[static_cast<std::size_t>(id)];
+  if (model_.spec.alphabet == BpeSpec::Alphabet::bytes) return model_.spec.tokens[id];
   for (std::size_t byte = 0; byte < 256; ++byte) {
     if (model_.spec.byte_tokens[byte] == id) return std::string(1, static_cast<char>(byte));
   }
-  std::string text = model_.spec.tokens[static_cast<std::size_t>(id)];
+  std::string text = model_.spec.tokens[id];
   for (std::size_t at = 0; (at = text.find(space_mark, at)) != std::string::npos; ++at) {
     text.replace(at, space_mark.size(), " ");
   }

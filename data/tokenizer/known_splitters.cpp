@@ -30,7 +30,7 @@ class Scan {
     const CodePoint code = decode_utf8(p);
     return {classes_[code.value], code.bytes};
   }
-  /// Return the end of the run of code points from p on for which accepts(class).
+  /// Returns the end of the run of code points from p on for which accepts(class).
   template <class Accepts>
   const Byte* run(const Byte* p, Accepts accepts) const {
     while (p < end) {
@@ -57,7 +57,8 @@ class Scan {
   const Byte* const end;
 
  private:
-  /// Return the end of the ASCII letters from p on, or a place before it that is less than 8 bytes from the text's end.
+  /// Returns the end of the ASCII letters from p on, or a place before it that is less than 8 bytes from the text's
+  /// end.
   const Byte* ascii_letters(const Byte* p) const {
     constexpr std::uint64_t ones = 0x0101010101010101, top = 0x80 * ones;
     while (end - p >= 8) {
@@ -75,8 +76,8 @@ class Scan {
   const std::uint8_t* classes_;
 };
 
-/// Return the end of 's|'t|'re|'ve|'m|'ll|'d at p, p if there is none. With any_case as under (?i:), where U+017F is an
-/// s.
+/// Returns the end of 's|'t|'re|'ve|'m|'ll|'d at p, p if there is none. With any_case as under (?i:), where U+017F is
+/// an s.
 template <bool any_case>
 const Byte* contraction(const Scan& scan, const Byte* p) {
   if (scan.end - p < 2 || *p != '\'') return p;
@@ -92,7 +93,7 @@ const Byte* contraction(const Scan& scan, const Byte* p) {
   return p;
 }
 
-/// Return the end of \s+(?!\S)|\s+ at the white space p; with lines, of \s*[\r\n]+|\s+(?!\S)|\s+.
+/// Returns the end of \s+(?!\S)|\s+ at the white space p; with lines, of \s*[\r\n]+|\s+(?!\S)|\s+.
 template <bool lines>
 const Byte* white_space(const Scan& scan, const Byte* p) {
   const Byte* last = p;        // the run's last code point
@@ -110,7 +111,7 @@ const Byte* white_space(const Scan& scan, const Byte* p) {
   return last;  // the last one goes to what follows
 }
 
-/// Return the end of [^\s\p{L}\p{N}]+[\r\n]* from p on, the first code point being one of these.
+/// Returns the end of [^\s\p{L}\p{N}]+[\r\n]* from p on, the first code point being one of these.
 template <bool no_marks, bool slashes>
 const Byte* others_and_lines(const Scan& scan, const Byte* p) {
   p = scan.run(p, [](std::uint8_t kind) { return (kind & other) != 0 && !(no_marks && (kind & mark)); });
@@ -118,7 +119,7 @@ const Byte* others_and_lines(const Scan& scan, const Byte* p) {
   return p;
 }
 
-/// Return the end of \p{N}{1,max_digits} at p, whose first code point is one.
+/// Returns the end of \p{N}{1,max_digits} at p, whose first code point is one.
 template <int max_digits>
 const Byte* numbers(const Scan& scan, const Byte* p) {
   for (int i = 0; i < max_digits; ++i) {
@@ -174,7 +175,7 @@ struct Llama3 {
 /// Tekken and o200k: words end where lower case is followed by upper case.
 template <int max_digits, bool contractions>
 struct O200k {
-  /// Return the end of [upper]*[lower]+ at p, null if it does not match there.
+  /// Returns the end of [upper]*[lower]+ at p, null if it does not match there.
   static const Byte* mixed(const Scan& scan, const Byte* p) {
     const Byte* shared = nullptr;  // after the last code point of the upper run that is in both classes
     while (p < scan.end) {

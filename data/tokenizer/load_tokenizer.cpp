@@ -27,7 +27,7 @@ nlohmann::json parse_json(const std::string& text, const std::string& path) {
   }
 }
 
-/// Return the path of the tokenizer's file in a folder, "" if it has none.
+/// Returns the path of the tokenizer's file in a folder, "" if it has none.
 std::string find_file_in(const std::string& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json"}) {
     std::string path = fmt::format("{}/{}", folder, name);
@@ -49,7 +49,7 @@ std::string file_in(const std::string& folder) {
        folder);
 }
 
-/// Return the special token that tokenizer_config.json beside the file calls the end, "" if it names none.
+/// Returns the special token that tokenizer_config.json beside the file calls the end, "" if it names none.
 std::string configured_end(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json";
   if (!path_exists(path, ExitCode::data)) return "";
@@ -89,7 +89,7 @@ BpeSpec read_spec(const std::string& path, const std::string& folder, const Toke
   return read_tokenizer_json(json, path);
 }
 
-/// Return the file that a path stands for: itself, or the one in a folder.
+/// Returns the file that a path stands for: itself, or the one in a folder.
 std::string file_at(const std::string& path) {
   if (!path_exists(path, ExitCode::data)) {
     fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes", path);

@@ -20,7 +20,7 @@ class PieceCache {
   struct Key {
     std::uint64_t low = 0, high = 0;  // its bytes, then zeros; the last byte is its length
   };
-  /// Return the key of a piece. readable: how many bytes may be read from its start on.
+  /// Returns the key of a piece. readable: how many bytes may be read from its start on.
   static Key key_of(std::string_view piece, std::size_t readable) {
     Key key;
     if (readable >= 16) {
@@ -44,9 +44,9 @@ class PieceCache {
   };
 
   PieceCache() : entries_(std::size_t{1} << place_bits) {}
-  /// Return the place of a key of a hash: its entry, or the one that it would replace.
-  Entry& at(std::uint64_t hash) { return entries_[static_cast<std::size_t>(hash >> (64 - place_bits))]; }
-  /// Return a hash of a key.
+  /// Returns the place of a key of a hash: its entry, or the one that it would replace.
+  Entry& at(std::uint64_t hash) { return entries_[hash >> (64 - place_bits)]; }
+  /// Returns a hash of a key.
   static std::uint64_t mixed(const Key& key) {
     const std::uint64_t both = (key.low ^ (key.high * 0x9E3779B97F4A7C15ull)) * 0xD6E8FEB86659FD93ull;
     const std::uint64_t all = (both ^ both >> 32) * 0xD6E8FEB86659FD93ull;

@@ -21,7 +21,7 @@ class Splitter {
   virtual void split(std::string_view text, std::vector<std::size_t>& ends) = 0;
   /// Returns a splitter that does the same, for another thread.
   virtual std::unique_ptr<Splitter> clone() const = 0;
-  /// Return whether a long text may be cut where find_safe_cut() says without a change of its pieces.
+  /// Returns whether a long text may be cut where find_safe_cut() says without a change of its pieces.
   virtual bool has_safe_cuts() const { return false; }
 };
 
@@ -49,15 +49,15 @@ inline constexpr std::string_view o200k =
 // clang-format on
 }  // namespace patterns
 
-/// Return the scanner of one of the patterns above, null for any other.
+/// Returns the scanner of one of the patterns above, null for any other.
 std::unique_ptr<Splitter> make_known_splitter(std::string_view pattern);
 /// Returns the splitter of any pattern. Throws Error(data) that begins with `where` if PCRE2 cannot compile it, and if
 /// it has what PCRE2 reads in another way than the engines that tokenizers were made with.
 std::unique_ptr<Splitter> make_splitter(const std::string& pattern, const std::string& where);
-/// Return the splitter that makes every number of \p{N} a piece (individual), or every run of them.
+/// Returns the splitter that makes every number of \p{N} a piece (individual), or every run of them.
 std::unique_ptr<Splitter> make_digits_splitter(bool individual);
 
-/// Return the last place in a text, well formed or not, where every known pattern, and NFC, may be cut without a
+/// Returns the last place in a text, well formed or not, where every known pattern, and NFC, may be cut without a
 /// change: before a space between two ASCII letters, or after a single line feed that follows what is no white space
 /// and precedes a letter. 0 if there is none.
 std::size_t find_safe_cut(std::string_view text);

@@ -22,7 +22,7 @@ class Encoder {
  public:
   virtual ~Encoder() = default;
   /// Appends the ids of text. Some tokenizers put a space before it, depending on what precedes it. Ill-formed UTF-8 is
-  /// replaced by U+FFFD, one for each maximal subpart, but by the byte tokenizer, which keeps all bytes. Return how
+  /// replaced by U+FFFD, one for each maximal subpart, but by the byte tokenizer, which keeps all bytes. Returns how
   /// many were replaced. Throws Error(data) if a pattern gives up, or for a piece that would need too much memory.
   virtual std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids,
                               Preceding preceding = Preceding::nothing) = 0;
@@ -32,25 +32,25 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   virtual std::unique_ptr<Encoder> make_encoder(SpecialTokens special) const = 0;
-  /// Return the ids of a whole text.
+  /// Returns the ids of a whole text.
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::text) const;
-  /// Return the bytes of some ids: not always whole characters. Throws Error(data) that names an id beyond the
+  /// Returns the bytes of some ids: not always whole characters. Throws Error(data) that names an id beyond the
   /// vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
-  /// Return the bytes of one id as it stands within a text.
+  /// Returns the bytes of one id as it stands within a text.
   virtual std::string token_text(std::int32_t id) const = 0;
-  /// Return the largest id plus one. A model's vocabulary may be larger.
+  /// Returns the largest id plus one. A model's vocabulary may be larger.
   virtual std::int64_t vocab_size() const = 0;
-  /// Return the id of a special token by its content.
+  /// Returns the id of a special token by its content.
   virtual std::optional<std::int32_t> find_special(std::string_view content) const = 0;
   virtual bool is_special(std::int32_t id) const = 0;
-  /// Return the token that ends a document, if the tokenizer has one that is known by name.
+  /// Returns the token that ends a document, if the tokenizer has one that is known by name.
   virtual std::optional<std::int32_t> end_of_document() const = 0;
-  /// Return "bytes", "byte-level BPE" or "SentencePiece BPE".
+  /// Returns "bytes", "byte-level BPE" or "SentencePiece BPE".
   virtual const std::string& kind() const = 0;
-  /// Return a hash of all that ids depend on, 32 hexadecimal digits: files of the same tokenizer agree in it.
+  /// Returns a hash of all that ids depend on, 32 hexadecimal digits: files of the same tokenizer agree in it.
   virtual const std::string& identity() const = 0;
-  /// Return the last place where a text, well formed or not, may be cut so that both halves give the ids of the whole;
+  /// Returns the last place where a text, well formed or not, may be cut so that both halves give the ids of the whole;
   /// 0 if there is none.
   virtual std::size_t find_cut(std::string_view text) const = 0;
 };
@@ -59,14 +59,14 @@ struct TokenizerOptions {
   std::string pattern;  // of a file in tiktoken's form, which holds none; "": that of a known file
 };
 
-/// Return whether load_tokenizer() would look for a tokenizer in what stands at path: a file, or a folder that holds
+/// Returns whether load_tokenizer() would look for a tokenizer in what stands at path: a file, or a folder that holds
 /// one.
 bool holds_tokenizer(const std::string& path);
 /// Loads a tokenizer: "bytes"; tokenizer.json; a SentencePiece model; a file in tiktoken's form; Mistral's tekken.json;
 /// a GGUF file; or a folder that holds one of the first four. Throws Error(data) that names the file and what in it is
 /// wrong or not supported.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerOptions& options = {});
-/// Return the identity of the tokenizer that load_tokenizer() would load, without making the tables that encoding
+/// Returns the identity of the tokenizer that load_tokenizer() would load, without making the tables that encoding
 /// needs. Throws as it does, but for a pattern that does not compile, or bytes that have no token.
 std::string read_tokenizer_identity(const std::string& path);
 

@@ -44,7 +44,7 @@ std::uint8_t class_of(char32_t c) {
   }
 }
 
-/// Return which code points neither change by themselves nor compose with what may stand before them: those of
+/// Returns which code points neither change by themselves nor compose with what may stand before them: those of
 /// combining class 0 that are their own composed form and stand first in every canonical decomposition.
 std::vector<bool> find_inert() {
   std::vector<bool> inert(code_points, true);
@@ -57,7 +57,7 @@ std::vector<bool> find_inert() {
     const bool surrogate = c >= 0xD800 && c <= 0xDFFF;
     if (surrogate || count < 1 || utf8proc_get_property(code)->combining_class != 0) inert[c] = false;
     if (count < 1 || (count == 1 && parts[0] == code)) continue;
-    for (utf8proc_ssize_t i = 1; i < count; ++i) inert[static_cast<std::size_t>(parts[i])] = false;
+    for (utf8proc_ssize_t i = 1; i < count; ++i) inert[parts[i]] = false;
     std::string text;
     append_utf8(text, c);
     if (surrogate || to_nfc(text) != text) inert[c] = false;

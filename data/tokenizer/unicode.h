@@ -24,18 +24,18 @@ inline constexpr std::uint8_t newline = 64;  // [\r\n]
 inline constexpr std::uint8_t other = 128;   // [^\s\p{L}\p{N}]
 }  // namespace code_class
 
-/// Return the classes of all code points, [0x110000]; made at the first call. Any thread may call it.
+/// Returns the classes of all code points, [0x110000]; made at the first call. Any thread may call it.
 const std::uint8_t* code_classes();
 
 /// Returns whether a code point belongs to a word: \w of the Unicode Standard's UTS 18, with the joiners.
 bool is_word(char32_t c);
 
-/// Return the version of Unicode behind these tables, e.g. "15.0.0".
+/// Returns the version of Unicode behind these tables, e.g. "15.0.0".
 std::string unicode_version();
 
-/// Return whether well-formed text is certainly in the form NFC: no code point in it could change or compose.
+/// Returns whether well-formed text is certainly in the form NFC: no code point in it could change or compose.
 bool is_plain_nfc(std::string_view text);
-/// Return well-formed text in the form NFC. Throws Error(internal) where memory is short.
+/// Returns well-formed text in the form NFC. Throws Error(internal) where memory is short.
 std::string to_nfc(std::string_view text);
 
 }  // namespace ringtrain

@@ -15,7 +15,7 @@ struct CodePoint {
   std::uint32_t bytes = 0;
 };
 
-/// Return the code point that starts at `at`. The text is well formed there and does not end before the code point.
+/// Returns the code point that starts at `at`. The text is well formed there and does not end before the code point.
 inline CodePoint decode_utf8(const unsigned char* at) {
   if (at[0] < 0x80) return {at[0], 1};
   if (at[0] < 0xE0) return {static_cast<char32_t>((at[0] & 0x1F) << 6 | (at[1] & 0x3F)), 2};
@@ -28,14 +28,14 @@ inline CodePoint decode_utf8(const unsigned char* at) {
 /// Appends the UTF-8 of a code point, which is no surrogate.
 void append_utf8(std::string& text, char32_t value);
 
-/// Return the number of bytes at the start of text that are well-formed UTF-8: all of them if the text is.
+/// Returns the number of bytes at the start of text that are well-formed UTF-8: all of them if the text is.
 std::size_t well_formed_prefix(std::string_view text);
 
-/// Return text itself if it is well formed, else a view of `storage`, which then holds it with every maximal ill-formed
-/// subpart replaced by U+FFFD. Adds to *replaced how many there were.
+/// Returns text itself if it is well formed, else a view of `storage`, which then holds it with every maximal
+/// ill-formed subpart replaced by U+FFFD. Adds to *replaced how many there were.
 std::string_view lossy_utf8(std::string_view text, std::string& storage, std::int64_t* replaced);
 
-/// Return the largest place up to `limit` that lies between two code points of well-formed text.
+/// Returns the largest place up to `limit` that lies between two code points of well-formed text.
 std::size_t code_point_border(std::string_view text, std::size_t limit);
 
 }  // namespace ringtrain

@@ -27,7 +27,7 @@ class WholePieces {
   }
   /// Has what find() will read brought near, while other things are done.
   void prefetch(std::uint64_t hash) const { __builtin_prefetch(&entries_[place_of(hash)]); }
-  /// Return the token of a piece, -1 if it is not known to be one. hash: PieceCache::mixed(key).
+  /// Returns the token of a piece, -1 if it is not known to be one. hash: PieceCache::mixed(key).
   std::int32_t find(const Key& key, std::uint64_t hash) const {
     for (std::size_t at = place_of(hash);; at = (at + 1) & mask_) {
       const Entry& entry = entries_[at];

@@ -9,7 +9,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Return "24" or "16 and 24": the multiples of unit around value, from unit on.
+/// Returns "24" or "16 and 24": the multiples of unit around value, from unit on.
 std::string nearest_multiples(std::int64_t value, std::int64_t unit) {
   const std::int64_t below = value / unit * unit;
   return below == 0 ? fmt::format("{}", unit) : fmt::format("{} and {}", below, below + unit);

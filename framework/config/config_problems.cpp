@@ -14,7 +14,7 @@ void ConfigProblems::add(Origin origin, const std::string& key, const std::strin
   faulty_.insert(key);
   std::string text;
   if (origin.setting >= 0) {
-    const std::string& setting = settings_[static_cast<std::size_t>(origin.setting)];
+    const std::string& setting = settings_[origin.setting];
     text = fmt::format("--set {}: ", excerpt(setting));
     if (!key.empty() && !setting.starts_with(key + "=")) text += excerpt(key) + ": ";
   } else {

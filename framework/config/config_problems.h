@@ -31,10 +31,10 @@ class ConfigProblems {
   void add(Origin origin, const std::string& key, const std::string& what);
   /// Adds a problem of a key at the place it was given.
   void add(const std::string& key, const std::string& what);
-  /// Return whether none of the keys has had a problem: else a check of them would only repeat it.
+  /// Returns whether none of the keys has had a problem: else a check of them would only repeat it.
   bool clean(std::initializer_list<const char*> keys) const;
   std::size_t count() const { return problems_.size(); }
-  /// Return whether there are more than will be reported.
+  /// Returns whether there are more than will be reported.
   bool fill_a_page() const { return problems_.size() > max_listed; }
   /// Throws Error(usage) with the problems, a line each, in the order of the file, then of the settings: the first
   /// max_listed of them, and how many more there are.
@@ -52,7 +52,7 @@ class ConfigProblems {
   std::vector<Problem> problems_;
 };
 
-/// Return text for a message: cut to a readable length, on one line.
+/// Returns text for a message: cut to a readable length, on one line.
 std::string excerpt(const std::string& text);
 
 }  // namespace ringtrain

@@ -64,7 +64,7 @@ ConfigKey word(const char* path, Get get, const std::array<Named<Value>, n>& wor
           false,
           [=](Config& config, const YamlValue& value, const Complain& complain) {
             const int index = read_word(value, names, complain);
-            if (index >= 0) get(config) = words[static_cast<std::size_t>(index)].value;
+            if (index >= 0) get(config) = words[index].value;
           },
           [=](const Config& config) { return name_in(words, Value(get(config))); },
           list};

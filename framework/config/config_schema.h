@@ -17,13 +17,13 @@ struct ConfigKey {
   bool required = false;
   /// Stores a value of the right type and range, else complains.
   std::function<void(Config&, const YamlValue&, const Complain&)> read;
-  /// Return the value as YAML on one line.
+  /// Returns the value as YAML on one line.
   std::function<std::string(const Config&)> write;
   std::string values = "";  // which values it takes: "1 to 1024", "a | b", "true | false"
   bool is_source = false;   // names where the values of other keys come from, and has none in a Config itself
 };
 
-/// Return all keys, section by section, in the order they are written.
+/// Returns all keys, section by section, in the order they are written.
 const std::vector<ConfigKey>& config_keys();
 
 }  // namespace ringtrain

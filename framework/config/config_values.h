@@ -30,10 +30,10 @@ void read_unsigned(const YamlValue& value, std::uint64_t& out, const Complain& c
 void read_real(const YamlValue& value, const RealRange& range, double& out, const Complain& complain);
 void read_flag(const YamlValue& value, bool& out, const Complain& complain);
 void read_text(const YamlValue& value, std::string& out, const Complain& complain);
-/// Return the index of the value among words, -1 after a complaint that lists them.
+/// Returns the index of the value among words, -1 after a complaint that lists them.
 int read_word(const YamlValue& value, const std::vector<std::string>& words, const Complain& complain);
 
-/// Return a value as a message shows it: "the text \"4\"", "a map", "nothing".
+/// Returns a value as a message shows it: "the text \"4\"", "a map", "nothing".
 std::string described(const YamlValue& value);
 
 }  // namespace ringtrain

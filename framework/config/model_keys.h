@@ -5,8 +5,8 @@
 
 namespace ringtrain {
 
-/// Return whether weights fit a model just as well after a change of this key ("model.rope_theta"): scaling and base of
-/// rotary positions, lengths, window, the norms' epsilon, how new weights would be drawn.
+/// Returns whether weights fit a model just as well after a change of this key ("model.rope_theta"): scaling and base
+/// of rotary positions, lengths, window, the norms' epsilon, how new weights would be drawn.
 bool is_free_with_weights(std::string_view key);
 
 }  // namespace ringtrain

@@ -44,7 +44,7 @@ struct Paths {
     }
   }
 
-  /// Return the known key or section most like path, "" if none is: by its whole path, or by its last part in another
+  /// Returns the known key or section most like path, "" if none is: by its whole path, or by its last part in another
   /// section.
   std::string nearest(const std::string& path) const {
     std::string best;
@@ -109,9 +109,9 @@ class Reader {
     entry(text.substr(0, equals), tree, origin);
   }
 
-  /// Return the keys that the file or a setting gives.
+  /// Returns the keys that the file or a setting gives.
   const std::set<std::string>& given() const { return given_; }
-  /// Return what model.from names; "" if it is not given.
+  /// Returns what model.from names; "" if it is not given.
   const std::string& model_from() const { return model_from_; }
 
   void require() {
@@ -201,7 +201,7 @@ void read_all(Reader& reader, const YamlValue& root, const std::vector<std::stri
   reader.require();
 }
 
-/// Return the model of model.from, as far as the keys that are given leave it: default without one, after a problem.
+/// Returns the model of model.from, as far as the keys that are given leave it: default without one, after a problem.
 ModelConfig model_below(const std::string& from, const std::set<std::string>& given, const ModelReader& read_model,
                         ConfigProblems& problems) {
   if (!read_model) {

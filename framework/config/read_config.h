@@ -15,11 +15,11 @@ class ConfigProblems;
 /// What a higher floor knows of keys that must fit together: it adds a problem for each that does not.
 using ConfigRule = std::function<void(const Config&, ConfigProblems&)>;
 
-/// Return the model that model.from names, resolved; throws an Error that says why it cannot be had. Higher floors know
-/// what a model may be read from: programs pass one of train/models.
+/// Returns the model that model.from names, resolved; throws an Error that says why it cannot be had. Higher floors
+/// know what a model may be read from: programs pass one of train/models.
 using ModelReader = std::function<ModelConfig(const std::string& from)>;
 
-/// Return the config of a file after the settings ("key.path=value", as of --set; of several of one key the last
+/// Returns the config of a file after the settings ("key.path=value", as of --set; of several of one key the last
 /// counts), with defaults resolved and everything checked: types, ranges, and what must fit together (heads, mesh and
 /// batch, lengths). Relative data paths are taken from the working directory. Throws one Error(usage) whose text lists
 /// every problem, one a line: "file:line: key: what, and what to do" (or "--set key=...: ..."), with the nearest known
@@ -33,10 +33,10 @@ Config read_config(const std::string& path, const std::vector<std::string>& sett
 /// The same, from text; `path` only names it in messages.
 Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
                     ConfigUse use = ConfigUse::run, const ConfigRule& rule = {}, const ModelReader& read_model = {});
-/// Return the resolved config as YAML that read_config takes back to the same values (doubles round-trip).
+/// Returns the resolved config as YAML that read_config takes back to the same values (doubles round-trip).
 std::string to_yaml(const Config& config);
 
-/// Return every key path whose value differs, with both values as text: "training.seq_len", "4096", "8192".
+/// Returns every key path whose value differs, with both values as text: "training.seq_len", "4096", "8192".
 struct ConfigDifference {
   std::string key, before, after;
 };

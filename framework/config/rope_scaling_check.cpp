@@ -58,7 +58,7 @@ bool uses_key(const Use& use, RopeType type) {
   return std::find(use.types.begin(), use.types.end(), type) != use.types.end();
 }
 
-/// Return "linear, yarn or llama3".
+/// Returns "linear, yarn or llama3".
 std::string one_of(const Types& types) {
   std::string text;
   for (const RopeType& type : types) {

@@ -114,7 +114,7 @@ class TreeBuilder : public YAML::EventHandler {
   YamlValue root_;
 };
 
-/// Return the length of the UTF-8 character at text[i], 0 if there is none (overlong, surrogate, truncated).
+/// Returns the length of the UTF-8 character at text[i], 0 if there is none (overlong, surrogate, truncated).
 std::size_t utf8_length(const std::string& text, std::size_t i) {
   const auto byte = [&](std::size_t at) -> unsigned {
     return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;

@@ -37,13 +37,13 @@ class YamlError : public std::runtime_error {
   int line_;
 };
 
-/// Return the text's one document; kind null if it holds nothing. Throws YamlError.
+/// Returns the text's one document; kind null if it holds nothing. Throws YamlError.
 YamlValue parse_yaml(const std::string& text);
 
-/// Return text as a double-quoted YAML scalar, which parse_yaml takes back to the same text.
+/// Returns text as a double-quoted YAML scalar, which parse_yaml takes back to the same text.
 std::string quoted_yaml(const std::string& text);
 
-/// Return why text cannot stand in YAML, with its line (not UTF-8, or a control character), or "" if it can.
+/// Returns why text cannot stand in YAML, with its line (not UTF-8, or a control character), or "" if it can.
 std::string unfit_for_yaml(const std::string& text, int* line);
 
 }  // namespace ringtrain

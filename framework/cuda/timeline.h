@@ -52,7 +52,7 @@ class Timeline final : public SpanMirror {
     Event event;
     std::int64_t time;
   };
-  /// Reads events as far as they have passed. Return the last of them, if there was any.
+  /// Reads events as far as they have passed. Returns the last of them, if there was any.
   std::optional<Last> read(std::deque<TimedEvent>& events);
 
   cudaStream_t stream_;

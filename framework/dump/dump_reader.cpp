@@ -12,7 +12,7 @@ namespace {
 
 template <class T>
 void append_as_double(const Hdf5Reader& file, const Hdf5Dataset& dataset, std::vector<double>& values) {
-  std::vector<T> elements(static_cast<std::size_t>(dataset.count()));
+  std::vector<T> elements(dataset.count());
   file.read(dataset, 0, elements.data(), dataset.count());
   values.assign(elements.begin(), elements.end());
 }
@@ -46,7 +46,7 @@ void DumpReader::add(Part part) {
     if (name.starts_with("rows/")) {
       if (datasets[i].type != Hdf5Type::int64) refuse(fmt::format("{} of {} are no rows", name, part.file.path()));
       std::vector<std::int64_t>& rows = rows_[{part.rank, at}];
-      rows.resize(static_cast<std::size_t>(datasets[i].count()));
+      rows.resize(datasets[i].count());
       part.file.read(datasets[i], 0, rows.data(), datasets[i].count());
     } else {
       pieces_[name.substr(0, cut)].push_back({parts_.size(), i, at});
@@ -101,7 +101,7 @@ std::vector<double> DumpReader::read(const DumpedTensor& tensor) const {
   for (const Piece& piece : pieces) held += dataset_of(piece).count();
   if (held != all) refuse(fmt::format("it holds {} of the {} elements of {}", held, all, tensor.name));
 
-  std::vector<double> result(static_cast<std::size_t>(all));
+  std::vector<double> result(all);
   std::vector<bool> there(result.size());
   const auto place = [&](std::int64_t to, std::span<const double> values) {
     if (to < 0 || std::ssize(values) > all - to) refuse(fmt::format("{} has an element outside of it", tensor.name));

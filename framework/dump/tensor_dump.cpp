@@ -92,7 +92,7 @@ void TensorDump::write(Stream& stream, const DumpLabel& label, const ConstTensor
   if (piece.data.empty()) {
     piece.dataset = {
         .name = fmt::format("{}/{}", name, micro_), .type = file_type(x.dtype), .dims = {all, width}, .offset = 0};
-    piece.data.resize(static_cast<std::size_t>(all) * row_bytes);
+    piece.data.resize(all * row_bytes);
     piece.missing = all;
   }
   std::memcpy(piece.data.data() + static_cast<std::size_t>(label.first_row) * row_bytes, data.data(), data.size());

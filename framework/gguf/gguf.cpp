@@ -80,7 +80,7 @@ class HeaderBytes {
   void fill() {
     constexpr std::int64_t piece = 65536;
     begin_ = position_;
-    piece_.resize(static_cast<std::size_t>(std::min(piece, size_ - begin_)));
+    piece_.resize(std::min(piece, size_ - begin_));
     file_.read_at(begin_, piece_.data(), piece_.size());
   }
 
@@ -95,7 +95,7 @@ enum class ValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean,
 
 std::int64_t bytes_of(ValueType type) {
   constexpr std::array<std::int64_t, 13> bytes{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
-  return bytes[static_cast<std::size_t>(type)];
+  return bytes[type];
 }
 
 ValueType read_type(HeaderBytes& bytes) {
@@ -139,7 +139,7 @@ double read_real(HeaderBytes& bytes, ValueType type) {
 template <class T, class Read>
 std::vector<T> read_list(std::int64_t count, Read&& read) {
   std::vector<T> values;
-  values.reserve(static_cast<std::size_t>(count));
+  values.reserve(count);
   for (std::int64_t i = 0; i < count; ++i) values.push_back(read());
   return values;
 }

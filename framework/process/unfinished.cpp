@@ -34,7 +34,7 @@ constexpr std::size_t name_offset = offsetof(Entry, type) + 1;
 
 void remove_at(int folder, const char* name, int depth) noexcept;
 
-/// Removes what is in an open folder. Return whether there was anything.
+/// Removes what is in an open folder. Returns whether there was anything.
 bool empty_folder(int folder, int depth) noexcept {
   alignas(Entry) std::array<char, 4096> buffer{};
   bool found = false;
@@ -81,7 +81,7 @@ Unfinished::Unfinished(const std::string& path) noexcept {
 
 Unfinished::~Unfinished() {
   if (slot_ < 0) return;
-  Slot& slot = slots[static_cast<std::size_t>(slot_)];
+  Slot& slot = slots[slot_];
   slot.ready = false;
   slot.taken = false;
 }

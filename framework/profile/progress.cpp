@@ -18,14 +18,14 @@ namespace {
 constexpr double terminal_pace = 0.1, pipe_pace = 5.0;  // seconds between lines
 constexpr double shortest_of_a_rate = 1e-4;             // seconds; over less a rate says nothing
 
-/// Return the columns of a terminal, 80 if it does not say.
+/// Returns the columns of a terminal, 80 if it does not say.
 int columns(std::FILE* file) {
   winsize size{};
   if (ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   return 80;
 }
 
-/// Return value with three digits or so: "1.5", "12.3", "123".
+/// Returns value with three digits or so: "1.5", "12.3", "123".
 std::string three_digits(double value) {
   return value < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
 }
@@ -74,7 +74,7 @@ std::string progress_line(const ProgressState& state, int width) {
   if (!state.fields.empty()) line += " " + state.fields;
   if (state.units_per_second > 0) line += fmt::format(" {} {}/s", human_count(state.units_per_second), state.unit);
   if (state.seconds_left >= 0) line += fmt::format(" {} left", human_duration(state.seconds_left));
-  if (width > 0 && line.size() > static_cast<std::size_t>(width)) line.resize(static_cast<std::size_t>(width));
+  if (width > 0 && line.size() > static_cast<std::size_t>(width)) line.resize(width);
   return line;
 }
 

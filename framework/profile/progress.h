@@ -9,11 +9,11 @@
 
 namespace ringtrain {
 
-/// Return bytes as "512 B", "1.5 KiB", "3.2 GiB".
+/// Returns bytes as "512 B", "1.5 KiB", "3.2 GiB".
 std::string human_bytes(double bytes);
-/// Return a count as "950", "12.3K", "1.2M", "3.4G".
+/// Returns a count as "950", "12.3K", "1.2M", "3.4G".
 std::string human_count(double count);
-/// Return seconds as "0.4s", "12s", "3m05s", "2h03m", "4d02h".
+/// Returns seconds as "0.4s", "12s", "3m05s", "2h03m", "4d02h".
 std::string human_duration(double seconds);
 
 /// What one line says. fields: what the task wants shown, e.g. "loss=2.31 lr=3.0e-04".
@@ -26,7 +26,7 @@ struct ProgressState {
   double seconds_left = -1;  // below 0: not known
 };
 
-/// Return e.g. "train 120/600 (20%) loss=2.31 12.3K tokens/s 3m05s left", cut to width columns (0: whole).
+/// Returns e.g. "train 120/600 (20%) loss=2.31 12.3K tokens/s 3m05s left", cut to width columns (0: whole).
 std::string progress_line(const ProgressState& state, int width);
 
 /// Returns units a second, or 0 (unknown) over less than 0.1 ms: a rate of the first microseconds says nothing.

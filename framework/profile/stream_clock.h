@@ -22,13 +22,13 @@ class StreamClock {
 
   /// Records that the stream has done what it was given so far. All events of a clock are of one stream.
   Event record(Stream& stream);
-  /// Return how many events it keeps.
+  /// Returns how many events it keeps.
   std::size_t size() const;
-  /// Return whether all of them have passed; asks, and does not wait.
+  /// Returns whether all of them have passed; asks, and does not wait.
   bool passed() const;
   /// Returns when all have passed: at once where the host has waited for the stream before.
   void wait() const;
-  /// Return the seconds between two events that have passed.
+  /// Returns the seconds between two events that have passed.
   double seconds(Event from, Event to) const;
   /// Forgets all events, passed or not.
   void clear();

@@ -78,14 +78,14 @@ class EventWriter {
   bool first_ = true;
 };
 
-/// Return the last moment that a track knows of.
+/// Returns the last moment that a track knows of.
 std::int64_t last_moment(const TraceTrack& track) {
   std::int64_t last = 0;
   for (std::size_t i = 0; i < track.size(); ++i) last = std::max({last, track[i].begin, track[i].end});
   return last;
 }
 
-/// Return the spans that have a beginning, in the order of those. Of one beginning, those that were recorded first are
+/// Returns the spans that have a beginning, in the order of those. Of one beginning, those that were recorded first are
 /// around the others.
 std::vector<const TraceEntry*> spans_of(const TraceTrack& track) {
   std::vector<const TraceEntry*> spans;
@@ -147,7 +147,7 @@ void Trace::write(OutputFile& output) const {
 void Trace::write_events(File& file) const {
   EventWriter writer(file);
   for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
-    const RankTrace& own = *ranks_[static_cast<std::size_t>(rank)];
+    const RankTrace& own = *ranks_[rank];
     const int data = rank / sequence_, sequence = rank % sequence_, process = data + 1;
     const int row = (rank + 1) * rows_per_rank;
     if (sequence == 0) writer.name("process_name", process, row, fmt::format("data rank {}", data));

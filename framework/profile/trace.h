@@ -48,7 +48,7 @@ class SpanMirror {
   /// A span of the rank's work begins after all that the device was given so far; the one that began last ends so.
   virtual void begin(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments) = 0;
   virtual void end() = 0;
-  /// A transfer begins where the device stands when it is posted, and ends where it has been waited for. Return what
+  /// A transfer begins where the device stands when it is posted, and ends where it has been waited for. Returns what
   /// end_transfer() is given; null if it is not recorded.
   virtual TraceEntry* begin_transfer(const char* name, std::initializer_list<TraceArgument> arguments) = 0;
   virtual void end_transfer(TraceEntry* entry) = 0;
@@ -64,7 +64,7 @@ class TraceTrack {
   /// capacity: the most spans it keeps.
   TraceTrack(Clock::time_point origin, std::size_t capacity) : origin_(origin), capacity_(capacity) {}
 
-  /// Begins a span. Return its entry, to be given to end(); null if the track is full or paused. name and detail
+  /// Begins a span. Returns its entry, to be given to end(); null if the track is full or paused. name and detail
   /// outlive the trace (literals).
   Entry* begin(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments);
   void end(Entry* entry) {
@@ -81,10 +81,10 @@ class TraceTrack {
 
   std::size_t size() const { return size_; }
   std::size_t dropped() const { return dropped_; }
-  /// Return the i-th span, in the order of beginnings.
+  /// Returns the i-th span, in the order of beginnings.
   const Entry& operator[](std::size_t i) const { return blocks_[i / block_spans][i % block_spans]; }
 
-  /// Return nanoseconds since the trace began.
+  /// Returns nanoseconds since the trace began.
   std::int64_t now() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - origin_).count();
   }
@@ -149,9 +149,9 @@ class Trace {
   /// Rank r stands for sequence rank r % sequence of data rank r / sequence.
   Trace(int data, int sequence, std::size_t capacity = default_capacity);
 
-  RankTrace& rank(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
-  const RankTrace& rank(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
-  /// Return how many spans found their track full, over all tracks.
+  RankTrace& rank(int rank) { return *ranks_[rank]; }
+  const RankTrace& rank(int rank) const { return *ranks_[rank]; }
+  /// Returns how many spans found their track full, over all tracks.
   std::size_t dropped() const;
 
   /// Returns how the file of a trace begins.
@@ -167,7 +167,7 @@ class Trace {
   std::vector<std::unique_ptr<RankTrace>> ranks_;
 };
 
-/// Return for each span the row that it takes so that spans of one row do not overlap: the first free one. Spans are
+/// Returns for each span the row that it takes so that spans of one row do not overlap: the first free one. Spans are
 /// given in the order of their beginnings. (Exchanges are under way at the same time; a viewer draws a row as a stack
 /// of calls.)
 std::vector<int> rows_without_overlap(const std::vector<const TraceEntry*>& spans);

@@ -70,7 +70,7 @@ SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int ra
 
 namespace {
 
-/// Return the sum of floor((a * i + b) / m) over i in [0, n); a, b >= 0, m >= 1. As Euclid's algorithm.
+/// Returns the sum of floor((a * i + b) / m) over i in [0, n); a, b >= 0, m >= 1. As Euclid's algorithm.
 std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   while (n > 0) {
@@ -85,7 +85,7 @@ std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int6
   return sum;
 }
 
-/// Return how many pairs there are of a query at position q and a key at position k with k <= q + shift.
+/// Returns how many pairs there are of a query at position q and a key at position k with k <= q + shift.
 std::int64_t pairs_up_to(const Segment& queries, const Segment& keys, std::int64_t shift) {
   if (queries.count == 0 || keys.count == 0) return 0;
   const auto first_at_least = [&](std::int64_t distance) {  // the first query that is so far behind the first key

@@ -26,25 +26,25 @@ using SegmentList = std::vector<Segment>;
 /// The positions at which the documents of one sequence begin, ascending, from 0. Empty: all of it is one document.
 using DocumentStarts = std::vector<std::int64_t>;
 
-/// Return the number of tokens of all segments.
+/// Returns the number of tokens of all segments.
 std::int64_t token_count(std::span<const Segment> segments);
-/// Return the position of local token i. Positions grow with i in every layout of this project.
+/// Returns the position of local token i. Positions grow with i in every layout of this project.
 std::int64_t position_of(std::span<const Segment> segments, std::int64_t i);
 
-/// Return where local tokens [begin, end) stand. Empty segments are left out.
+/// Returns where local tokens [begin, end) stand. Empty segments are left out.
 SegmentList segments_of_range(std::span<const Segment> segments, std::int64_t begin, std::int64_t end);
 
 enum class Layout { contiguous, striped, zigzag };
 inline constexpr std::array all_layouts{Layout::contiguous, Layout::striped, Layout::zigzag};
 const char* name_of(Layout layout);
 
-/// Return where the tokens of `rank` of `ranks` stand in a sequence of `length` tokens. Shard sizes are floor(S/N) or
+/// Returns where the tokens of `rank` of `ranks` stand in a sequence of `length` tokens. Shard sizes are floor(S/N) or
 /// ceil(S/N), larger ones first; zigzag gives rank r the chunks r and 2N-1-r of 2N (Brandon et al., "Striped
 /// Attention", 2023, for striped; zigzag as in Llama 3, 2024, section 3.3.2). Empty segments are left out; a rank may
 /// have none.
 SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int rank);
 
-/// Return how many pairs of a query and a key of two shards (of one document) are visible: what attention between them
+/// Returns how many pairs of a query and a key of two shards (of one document) are visible: what attention between them
 /// costs. A closed form: it takes as long as there are pairs of segments.
 std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> queries, std::span<const Segment> keys);
 
@@ -56,7 +56,7 @@ struct SegmentExtent {
 /// All extents of a rank: [sequences of the micro-batch][segments].
 using ShardExtents = std::vector<std::vector<SegmentExtent>>;
 
-/// Return whether any query of one shard may see any key of the other, in any sequence of the micro-batch.
+/// Returns whether any query of one shard may see any key of the other, in any sequence of the micro-batch.
 bool may_see(const AttentionMask& mask, const ShardExtents& queries, const ShardExtents& keys);
 
 }  // namespace ringtrain

@@ -28,7 +28,7 @@ struct PositionRange {
 /// Farther than any two positions are apart, and safe to add to one.
 inline constexpr std::int64_t far_away = std::int64_t{1} << 61;
 
-/// Return the distances query - key at which a query sees a key.
+/// Returns the distances query - key at which a query sees a key.
 RINGTRAIN_HOST_DEVICE constexpr PositionRange visible_distances(const AttentionMask& mask) {
   const std::int64_t reach = mask.window > 0 && mask.window < far_away ? mask.window - 1 : far_away;
   return {mask.causal ? 0 : -reach, reach};
@@ -39,7 +39,7 @@ RINGTRAIN_HOST_DEVICE constexpr bool visible(const AttentionMask& mask, std::int
   return query - key >= distances.first && query - key <= distances.last;
 }
 
-/// Return which keys any of the queries sees, and which queries see any of the keys.
+/// Returns which keys any of the queries sees, and which queries see any of the keys.
 RINGTRAIN_HOST_DEVICE constexpr PositionRange keys_seen_by(const AttentionMask& mask, const PositionRange& queries) {
   const PositionRange distances = visible_distances(mask);
   return {queries.first - distances.last, queries.last - distances.first};
@@ -49,7 +49,7 @@ RINGTRAIN_HOST_DEVICE constexpr PositionRange queries_that_see(const AttentionMa
   return {keys.first + distances.first, keys.last + distances.last};
 }
 
-/// Return which keys every one of the queries sees, and which queries see every one of the keys: none if last < first.
+/// Returns which keys every one of the queries sees, and which queries see every one of the keys: none if last < first.
 RINGTRAIN_HOST_DEVICE constexpr PositionRange keys_seen_by_all(const AttentionMask& mask,
                                                                const PositionRange& queries) {
   const PositionRange distances = visible_distances(mask);
@@ -63,7 +63,7 @@ RINGTRAIN_HOST_DEVICE constexpr PositionRange queries_that_see_all(const Attenti
 
 enum class TileVisibility { none, some, all };
 
-/// Return whether none, some or all pairs of a query and a key are visible: exact where the intervals are filled.
+/// Returns whether none, some or all pairs of a query and a key are visible: exact where the intervals are filled.
 RINGTRAIN_HOST_DEVICE constexpr TileVisibility tile_visibility(const AttentionMask& mask, const PositionRange& queries,
                                                                const PositionRange& keys) {
   const PositionRange distances = visible_distances(mask);

@@ -35,7 +35,7 @@ std::string text_of(int error) {
   return std::generic_category().message(error);
 }
 
-/// Return what a file is that is not regular, for a sentence.
+/// Returns what a file is that is not regular, for a sentence.
 std::string kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISLNK(mode)) return "a link";

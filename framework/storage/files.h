@@ -71,7 +71,7 @@ class File {
   /// Holds the file together with others who do so, until it closes: meanwhile nobody's try_lock() gets it. Return
   /// false if somebody has it locked. Never an Error: where there are no locks, nobody holds anything.
   bool try_share();
-  /// Return whether its path still leads to this very file: it was not renamed, replaced or removed.
+  /// Returns whether its path still leads to this very file: it was not renamed, replaced or removed.
   bool is_at_path() const;
   /// Returns when content and size have reached the disk.
   void sync();
@@ -105,7 +105,7 @@ class FileLock {
   bool exclusive_ = true;
 };
 
-/// Return PATH.KIND-PROCESS-RANDOM, with the number of this process and 8 hexadecimal digits: a name that nobody else
+/// Returns PATH.KIND-PROCESS-RANDOM, with the number of this process and 8 hexadecimal digits: a name that nobody else
 /// uses, for what has no name of its own yet, or not any more.
 std::string unique_name(const std::string& path, std::string_view kind);
 /// The parts of a name that unique_name() gave: views of it.
@@ -113,20 +113,20 @@ struct UniqueName {
   std::string_view base;  // what the path's last component was
   std::string_view process;
 };
-/// Return the parts of a last component that unique_name() gave with this kind; nothing of any other name.
+/// Returns the parts of a last component that unique_name() gave with this kind; nothing of any other name.
 std::optional<UniqueName> parse_unique_name(std::string_view name, std::string_view kind);
 
-/// Return whether something stands there, be it a link that leads nowhere. Throws Error(code) if the system cannot
+/// Returns whether something stands there, be it a link that leads nowhere. Throws Error(code) if the system cannot
 /// tell: a disk that does not answer is not an empty one.
 bool path_exists(const std::string& path, ExitCode code = ExitCode::usage);
-/// Return whether a folder, or a link to one, stands there. Throws like path_exists().
+/// Returns whether a folder, or a link to one, stands there. Throws like path_exists().
 bool is_directory(const std::string& path, ExitCode code = ExitCode::usage);
-/// Return "." for a bare name.
+/// Returns "." for a bare name.
 std::string parent_directory(const std::string& path);
-/// Return the last component.
+/// Returns the last component.
 std::string file_name(const std::string& path);
 std::int64_t file_size(const std::string& path, ExitCode code);
-/// Return what an unprivileged user may still write to the file system of an existing path.
+/// Returns what an unprivileged user may still write to the file system of an existing path.
 std::int64_t free_bytes(const std::string& path, ExitCode code);
 
 /// Returns whether what stands at path is a regular file that this process has used: that it has opened with File (but
@@ -136,7 +136,7 @@ bool used_by_this_process(const std::string& path);
 /// Returns whether the regular file at path begins with these bytes. A look: the file does not count as used.
 bool begins_with(const std::string& path, std::string_view head, ExitCode code);
 
-/// Return the whole content; an Error if it is longer than max_bytes.
+/// Returns the whole content; an Error if it is longer than max_bytes.
 std::string read_file(const std::string& path, ExitCode code, std::int64_t max_bytes = std::int64_t{64} << 20);
 /// Throws Error(code) if something stands at path that is no regular file: a link, a folder, a FIFO, a device, a
 /// socket.
@@ -154,15 +154,15 @@ void sync_file(const std::string& path, ExitCode code);
 void sync_directory(const std::string& path, ExitCode code);
 /// Makes a folder and those above it; content with one that exists.
 void make_directories(const std::string& path, ExitCode code);
-/// Makes a folder of unique_name(path, kind). Return its path.
+/// Makes a folder of unique_name(path, kind). Returns its path.
 std::string make_unique_directory(const std::string& path, std::string_view kind, ExitCode code);
-/// Return path, or the nearest above it that exists.
+/// Returns path, or the nearest above it that exists.
 std::string nearest_existing(const std::string& path);
 /// Throws unless a file can be made in the folder.
 void check_writable(const std::string& directory, ExitCode code);
-/// Return whether a file of this name is what a check_writable() that was killed left behind.
+/// Returns whether a file of this name is what a check_writable() that was killed left behind.
 bool is_probe(const std::string& name);
-/// Return the names in a folder, sorted.
+/// Returns the names in a folder, sorted.
 std::vector<std::string> list_directory(const std::string& path, ExitCode code);
 /// Removes a file or a folder with all below it; content if it is not there. Symbolic links are not followed. Only for
 /// what this program made: its name says so.

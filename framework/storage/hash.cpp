@@ -64,7 +64,7 @@ std::string hash_file(const std::string& path, ExitCode code) {
 
 std::string hash_file(const File& file, const SliceRead& slice_read) {
   const std::int64_t size = file.size();
-  std::vector<char> slice(static_cast<std::size_t>(std::clamp<std::int64_t>(size, 1, 1 << 20)));
+  std::vector<char> slice(std::clamp<std::int64_t>(size, 1, 1 << 20));
   Hasher hasher;
   if (listener) (*listener)(file.path(), 0, size);
   for (std::int64_t begin = 0; begin < size;) {

@@ -22,7 +22,7 @@ class Hasher {
   Hasher(Hasher&&) noexcept;
   Hasher& operator=(Hasher&&) noexcept;
   void update(const void* data, std::size_t bytes);
-  /// Return the hash of all bytes so far.
+  /// Returns the hash of all bytes so far.
   std::string digest() const;
 
  private:
@@ -31,7 +31,7 @@ class Hasher {
 };
 
 std::string hash_bytes(std::string_view bytes);
-/// Return the XXH3-64 of a block of memory.
+/// Returns the XXH3-64 of a block of memory.
 std::uint64_t hash_block(const void* data, std::size_t bytes);
 /// Called by hash_file(), once before the first slice and after each: the bytes that are done, and all of them.
 using HashObserver = std::function<void(const std::string& path, std::int64_t done, std::int64_t bytes)>;
@@ -48,7 +48,7 @@ class HashListener {
   const HashObserver* before_;
 };
 
-/// Return the hash of a file's content, read in slices of 1 MiB.
+/// Returns the hash of a file's content, read in slices of 1 MiB.
 std::string hash_file(const std::string& path, ExitCode code);
 /// Takes a slice of a file that is being hashed: 1 MiB, at the file's end less.
 using SliceRead = std::function<void(const char* data, std::size_t bytes)>;

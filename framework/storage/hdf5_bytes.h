@@ -27,7 +27,7 @@ class Hdf5Refusal : public std::runtime_error {
 
 inline constexpr std::uint64_t undefined_address = UINT64_MAX;
 
-/// Return text for a message: control and foreign bytes as '?', at most 80 of them.
+/// Returns text for a message: control and foreign bytes as '?', at most 80 of them.
 inline std::string printable(const std::string& text) {
   std::string result = text.substr(0, 80);
   for (char& c : result) {
@@ -45,9 +45,9 @@ class Hdf5Bytes {
   bool starts_with(std::string_view text) const { return bytes_.starts_with(text); }
   std::string text() const { return std::string(bytes_); }
   void skip(std::uint64_t count) { take(count); }
-  /// Return the next `count` bytes, and go past them.
+  /// Returns the next `count` bytes, and go past them.
   Hdf5Bytes part(std::uint64_t count) { return {memory_, take(count)}; }
-  /// Return the next little-endian number of `width` bytes, at most 8.
+  /// Returns the next little-endian number of `width` bytes, at most 8.
   std::uint64_t unsigned_of(std::uint64_t width) {
     const std::string_view digits = take(width);
     std::uint64_t value = 0;
@@ -63,7 +63,7 @@ class Hdf5Bytes {
   std::string_view take(std::uint64_t count) {
     if (count > bytes_.size()) refuse("a header that ends in the middle");
     const std::string_view taken = bytes_.substr(0, static_cast<std::size_t>(count));
-    bytes_.remove_prefix(static_cast<std::size_t>(count));
+    bytes_.remove_prefix(count);
     return taken;
   }
   std::shared_ptr<const std::string> memory_;
@@ -78,12 +78,12 @@ class Hdf5Source {
         size_(static_cast<std::uint64_t>(file.size())),
         bytes_left_((std::uint64_t{64} << 20) + 8 * size_) {}
   std::uint64_t size() const { return size_; }
-  /// Return how many bytes stand after base + offset; 0 beyond the end.
+  /// Returns how many bytes stand after base + offset; 0 beyond the end.
   std::uint64_t left(std::uint64_t base, std::uint64_t offset) const {
     if (base > size_ || offset > size_ - base) return 0;
     return size_ - base - offset;
   }
-  /// Return `count` bytes from `address`; refuses what is not all within the file, or beyond the budget.
+  /// Returns `count` bytes from `address`; refuses what is not all within the file, or beyond the budget.
   Hdf5Bytes read(std::uint64_t address, std::uint64_t count) {
     if (count > left(address, 0)) refuse("a header that points beyond the file's end");
     if (count > max_at_once) refuse("a header larger than any of ours");

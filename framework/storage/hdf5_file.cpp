@@ -33,7 +33,7 @@ class Session {
   std::lock_guard<std::mutex> lock_;
 };
 
-/// Return the innermost message of HDF5's error stack.
+/// Returns the innermost message of HDF5's error stack.
 std::string hdf5_message() {
   std::string message = "unknown error";
   const auto take = [](unsigned, const H5E_error2_t* error, void* result) -> herr_t {

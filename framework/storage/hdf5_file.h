@@ -20,7 +20,7 @@ namespace ringtrain {
 enum class Hdf5Type : std::uint8_t { uint8, uint16, uint32, int32, int64, float32, float64 };
 std::size_t size_of(Hdf5Type type);
 const char* name_of(Hdf5Type type);
-/// Return the file type of a tensor's elements; bfloat16 has none (an internal Error).
+/// Returns the file type of a tensor's elements; bfloat16 has none (an internal Error).
 Hdf5Type hdf5_type(DType dtype);
 
 /// A contiguous dataset. Its name may hold '/': groups, made as needed.
@@ -74,9 +74,9 @@ class Hdf5Reader {
   const std::string& path() const { return file_.path(); }
   const std::vector<Hdf5Dataset>& datasets() const { return datasets_; }  // by name, sorted
   const Hdf5Attributes& attributes() const { return attributes_; }
-  /// Return a dataset; null if there is none of that name.
+  /// Returns a dataset; null if there is none of that name.
   const Hdf5Dataset* find(const std::string& name) const;
-  /// Return an attribute's value; Error(code) that names it if it is missing or of another type.
+  /// Returns an attribute's value; Error(code) that names it if it is missing or of another type.
   std::int64_t integer(const std::string& name) const;
   double number(const std::string& name) const;
   const std::string& text(const std::string& name) const;

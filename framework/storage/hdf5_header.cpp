@@ -87,7 +87,7 @@ T number_of(const std::string& bytes) {
   return number;
 }
 
-/// Return the value of an attribute, of any of the types: whole numbers as int64, others as double.
+/// Returns the value of an attribute, of any of the types: whole numbers as int64, others as double.
 Hdf5Value attribute_value(const ElementType& type, const std::string& bytes) {
   if (!type.number) return bytes.substr(0, bytes.find('\0'));
   switch (*type.number) {
@@ -109,7 +109,7 @@ Hdf5Value attribute_value(const ElementType& type, const std::string& bytes) {
   refuse("an attribute of an unknown type");
 }
 
-/// Return the dimensions; none: a single element. Section IV.A.2.b.
+/// Returns the dimensions; none: a single element. Section IV.A.2.b.
 std::vector<std::int64_t> read_dataspace(Hdf5Bytes bytes) {
   const unsigned version = bytes.u8(), rank = bytes.u8(), flags = bytes.u8();
   if (version != 1 && version != 2) refuse("a dataspace of an unknown version");
@@ -127,7 +127,7 @@ std::vector<std::int64_t> read_dataspace(Hdf5Bytes bytes) {
   return dims;
 }
 
-/// Return address and bytes of contiguous data. Section IV.A.2.i.
+/// Returns address and bytes of contiguous data. Section IV.A.2.i.
 std::pair<std::uint64_t, std::optional<std::uint64_t>> read_layout_message(Hdf5Bytes bytes) {
   const unsigned version = bytes.u8();
   if (version < 1 || version > 4) refuse("a data layout of an unknown version");
@@ -167,11 +167,11 @@ class Reader {
     }
     return std::move(layout_);
   }
-  /// Return which object was being read last.
+  /// Returns which object was being read last.
   const std::string& at() const { return at_; }
 
  private:
-  /// Return the root group's address. Sections II.A to II.C.
+  /// Returns the root group's address. Sections II.A to II.C.
   std::uint64_t read_superblock() {
     Hdf5Bytes bytes = source_.read(0, std::min<std::uint64_t>(source_.size(), 96));
     if (!bytes.starts_with("\x89HDF\r\n\x1a\n")) refuse("no HDF5 signature at its start");

@@ -23,7 +23,7 @@ struct Hdf5Layout {
   Hdf5Attributes attributes;          // of the file itself: whole numbers as int64, others as double, fixed texts
 };
 
-/// Return the layout of a file. Throws Error(code) that names the file and what is wrong or not on the list, and then
+/// Returns the layout of a file. Throws Error(code) that names the file and what is wrong or not on the list, and then
 /// says `remedy`: what to do about a file of this kind.
 Hdf5Layout read_hdf5_layout(const File& file, ExitCode code, const std::string& remedy = "");
 

@@ -25,11 +25,11 @@ constexpr TypeEntry types[] = {{Hdf5Type::uint8, "uint8", 1},    {Hdf5Type::uint
 }  // namespace
 
 std::size_t size_of(Hdf5Type type) {
-  return types[static_cast<std::size_t>(type)].bytes;
+  return types[type].bytes;
 }
 
 const char* name_of(Hdf5Type type) {
-  return types[static_cast<std::size_t>(type)].name;
+  return types[type].name;
 }
 
 Hdf5Type hdf5_type(DType dtype) {

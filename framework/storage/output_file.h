@@ -104,9 +104,9 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   const std::string& path() const { return path_; }
-  /// Return where the content goes before publish(): an empty file at first.
+  /// Returns where the content goes before publish(): an empty file at first.
   const std::string& partial() const { return partial_; }
-  /// Return the same, open; to be written from its beginning.
+  /// Returns the same, open; to be written from its beginning.
   File& file() { return file_; }
   /// Throws Error(code) if the rules keep it from the path's name by now.
   void check() const;

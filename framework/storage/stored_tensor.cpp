@@ -164,7 +164,7 @@ void StoredTensorReader::read_bytes(std::int64_t offset, std::int64_t bytes) {
     prefetched_ = end_ + ahead;
     file_.prefetch(from, prefetched_ - from);
   }
-  bytes_.resize(static_cast<std::size_t>(bytes));
+  bytes_.resize(bytes);
   file_.read_at(offset, bytes_.data(), bytes_.size());
 }
 
@@ -189,7 +189,7 @@ void StoredTensorReader::read(const StoredTensor& tensor, std::int64_t begin, st
     if (from == begin && until == from + blocks * width) {
       decode(tensor.type, bytes_.data(), until - begin, to);
     } else {
-      aside.resize(static_cast<std::size_t>(blocks * width));
+      aside.resize(blocks * width);
       decode(tensor.type, bytes_.data(), blocks * width, aside.data());
       std::copy(aside.begin() + (begin - from), aside.begin() + (until - from), to);
     }

@@ -5,7 +5,7 @@
 
 namespace ringtrain {
 
-/// Return it; empty if the system does not say.
+/// Returns it; empty if the system does not say.
 std::string host_name();
 
 }  // namespace ringtrain

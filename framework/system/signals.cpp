@@ -58,7 +58,7 @@ extern "C" void on_end(int signal) {
   raise(signal);  // blocked until this handler returns
 }
 
-/// Return whether whoever started this process wants it to outlive its terminal (nohup).
+/// Returns whether whoever started this process wants it to outlive its terminal (nohup).
 bool stays_ignored(int signal) {
   struct sigaction now {};
   return signal == SIGHUP && sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;

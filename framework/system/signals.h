@@ -9,10 +9,10 @@
 
 namespace ringtrain {
 
-/// Return the first of these signals that has arrived since the guard was made, else 0. Any thread may ask.
+/// Returns the first of these signals that has arrived since the guard was made, else 0. Any thread may ask.
 int requested_signal();
 
-/// Return "SIGTERM" and so on, for the signals above.
+/// Returns "SIGTERM" and so on, for the signals above.
 const char* signal_name(int signal);
 
 /// Throws Error(interrupted) after SIGINT, Error(terminated) after another one: for work that saves nothing, and leaves

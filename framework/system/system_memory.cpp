@@ -16,14 +16,14 @@ namespace {
 
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-/// Return the number in a file that holds one, -1 if there is none ("max" included).
+/// Returns the number in a file that holds one, -1 if there is none ("max" included).
 std::int64_t number_in(const std::string& path) {
   std::ifstream file(path);
   std::int64_t value = -1;
   return file >> value ? value : -1;
 }
 
-/// Return the number behind `key` in a file of "key number" lines, 0 if there is none.
+/// Returns the number behind `key` in a file of "key number" lines, 0 if there is none.
 std::int64_t number_of(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -35,7 +35,7 @@ std::int64_t number_of(const std::string& path, const std::string& key) {
   return 0;
 }
 
-/// Return what one control group leaves; pages of files count as free, since they can be dropped.
+/// Returns what one control group leaves; pages of files count as free, since they can be dropped.
 std::int64_t left_by_group(const std::string& folder, const char* limit_name, const char* usage_name) {
   const std::int64_t limit = number_in(folder + "/" + limit_name);
   const std::int64_t usage = number_in(folder + "/" + usage_name);
@@ -45,7 +45,7 @@ std::int64_t left_by_group(const std::string& folder, const char* limit_name, co
   return std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, usage - files));
 }
 
-/// Return what the groups from `root` + `path` up to `root` leave.
+/// Returns what the groups from `root` + `path` up to `root` leave.
 std::int64_t left_by_hierarchy(const std::string& root, std::string path, const char* limit_name,
                                const char* usage_name) {
   std::int64_t left = unlimited;

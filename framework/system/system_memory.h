@@ -5,8 +5,8 @@
 
 namespace ringtrain {
 
-/// Return the bytes that can be allocated without swapping or being killed: the least of MemAvailable and of what every
-/// memory control group above this process (versions 1 and 2) and its address-space limit leave; INT64_MAX if the
+/// Returns the bytes that can be allocated without swapping or being killed: the least of MemAvailable and of what
+/// every memory control group above this process (versions 1 and 2) and its address-space limit leave; INT64_MAX if the
 /// system tells nothing.
 std::int64_t available_memory();
 

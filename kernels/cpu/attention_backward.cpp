@@ -108,7 +108,7 @@ class BackwardTask {
   static constexpr int W = lanes<T>;
   static constexpr T infinity = std::numeric_limits<T>::infinity();
 
-  /// Return the key tile that adds to the dq of these queries just before this one; -1: none.
+  /// Returns the key tile that adds to the dq of these queries just before this one; -1: none.
   std::int64_t previous_visitor(const Tile& queries) const {
     for (std::int64_t other = index_ + 1; other < call_.keys.count(); ++other) {
       const Tile keys = call_.keys[other];

@@ -64,7 +64,7 @@ void gemm_blocks(std::int64_t M, std::int64_t K, const T* a, std::int64_t a_stri
   const std::int64_t blocks = (M + block_rows<NR> - 1) / block_rows<NR>;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t height = M / blocks + (block < M % blocks ? 1 : 0);
-    table[static_cast<std::size_t>(height - 1)](K, a, a_stride, b, b_stride, c, c_stride);
+    table[height - 1](K, a, a_stride, b, b_stride, c, c_stride);
     a += height * (order == Order::rows ? a_stride : 1);
     c += height * c_stride;
   }
@@ -79,7 +79,7 @@ void gemm_panel(std::int64_t M, std::int64_t columns, std::int64_t K, const T* a
     return std::array<Blocks, sizeof...(I)>{&gemm_blocks<T, order, mode, I + 1>...};
   }
   (std::make_integer_sequence<int, panel_vectors>{});
-  table[static_cast<std::size_t>((columns - 1) / lanes<T>)](M, K, a, a_stride, b, b_stride, c, c_stride);
+  table[(columns - 1) / lanes<T>](M, K, a, a_stride, b, b_stride, c, c_stride);
 }
 
 }  // namespace ringtrain::cpu

@@ -80,7 +80,7 @@ inline Vector<T> broadcast(T x) {
   return x - Vector<T>{};
 }
 
-/// Return a * b + c, rounded once where the target can. Written out, so that bits do not hang on contraction flags.
+/// Returns a * b + c, rounded once where the target can. Written out, so that bits do not hang on contraction flags.
 inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
@@ -119,7 +119,7 @@ inline V maximum(V a, V b) {
   return a > b ? a : b;
 }
 
-/// Return whether any lane of a comparison holds.
+/// Returns whether any lane of a comparison holds.
 template <class I>
 inline bool any(I comparison) {
   std::uint64_t words[sizeof(I) / 8], all = 0;
@@ -135,7 +135,7 @@ inline T horizontal_sum(Vector<T> x) {
   return sum;
 }
 
-/// Return a[first], b[first], a[first + 1], b[first + 1], ...
+/// Returns a[first], b[first], a[first + 1], b[first + 1], ...
 template <class T, int first>
 inline Vector<T> interleave(Vector<T> a, Vector<T> b) {
   return [&]<int... I>(std::integer_sequence<int, I...>) {
@@ -201,7 +201,7 @@ struct Exp2Table<double> {
                                  7.072754902773945e-09, 4.4225709601904496e-10};
 };
 
-/// Return 2^x. Relative error below 1.5e-7 (float), 3e-16 (double); 0 for x <= -126.5 (-1022.5), -inf included; NaN
+/// Returns 2^x. Relative error below 1.5e-7 (float), 3e-16 (double); 0 for x <= -126.5 (-1022.5), -inf included; NaN
 /// stays NaN; x must stay below 127.5 (1023.5).
 template <class T>
 inline Vector<T> exp2(Vector<T> x) {

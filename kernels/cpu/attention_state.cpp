@@ -21,7 +21,7 @@ void for_tokens(ThreadPool& pool, std::int64_t B, std::int64_t T, const Body& bo
   });
 }
 
-/// Return sum over d of x[d] * y[d], in double, in eight strands.
+/// Returns sum over d of x[d] * y[d], in double, in eight strands.
 template <class T>
 double dot(const T* x, const T* y, std::int64_t D) {
   constexpr int strands = 8;

@@ -21,9 +21,9 @@ class TileList {
   TileList(std::span<const Segment> segments, std::int64_t size);
   std::int64_t count() const { return count_; }
   std::int64_t size() const { return size_; }
-  /// Return tile index, 0 <= index < count(), in the order of local tokens.
+  /// Returns tile index, 0 <= index < count(), in the order of local tokens.
   Tile operator[](std::int64_t index) const;
-  /// Return the most tiles that `tokens` tokens in at most max_segments segments can make.
+  /// Returns the most tiles that `tokens` tokens in at most max_segments segments can make.
   static std::int64_t bound(std::int64_t tokens, std::int64_t size) { return tokens / size + 2 * max_segments; }
   static constexpr std::int64_t max_segments = 16;
 
@@ -43,15 +43,15 @@ struct LocalRange {
   bool empty() const { return begin >= end; }
 };
 
-/// Return the extent of tokens `run` of a tile; documents: those of the shard's tokens, or null.
+/// Returns the extent of tokens `run` of a tile; documents: those of the shard's tokens, or null.
 Extent extent_of(const Tile& tile, LocalRange run, const std::int32_t* documents);
 
-/// Return the part of a tile of keys that may be seen from the queries (a superset of what is seen, exact in
+/// Returns the part of a tile of keys that may be seen from the queries (a superset of what is seen, exact in
 /// positions), and the part of a tile of queries that may see the keys.
 LocalRange clip_keys(const AttentionMask& mask, const Tile& keys, const std::int32_t* documents, const Extent& queries);
 LocalRange clip_queries(const AttentionMask& mask, const Tile& queries, const std::int32_t* documents,
                         const Extent& keys);
-/// Return whether every query of the one sees every key of the other.
+/// Returns whether every query of the one sees every key of the other.
 bool all_visible(const AttentionMask& mask, const Extent& queries, const Extent& keys);
 
 }  // namespace ringtrain::cpu

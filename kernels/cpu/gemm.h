@@ -33,7 +33,7 @@ inline constexpr std::int64_t max_rows = 18 * panel_height;
 template <class T>
 inline constexpr std::int64_t panel_elements = depth_block* panel_width<T>;
 
-/// Return how many parts of a size cover a whole.
+/// Returns how many parts of a size cover a whole.
 constexpr std::int64_t parts_of(std::int64_t whole, std::int64_t part) {
   return (whole + part - 1) / part;
 }
@@ -147,7 +147,7 @@ void multiply_panels(std::int64_t height, std::int64_t K, const T* a, const T* b
     return std::array<Kernel, sizeof...(I)>{&multiply_panels<T, static_cast<int>(I) + 1>...};
   }
   (std::make_index_sequence<panel_height>{});
-  table[static_cast<std::size_t>(height - 1)](K, a, b, c, c_stride);
+  table[height - 1](K, a, b, c, c_stride);
 }
 
 /// The part of B that is packed at a time: `blocks` of depth_block times `panels` of panel_width, panel (block, i) at

@@ -87,7 +87,7 @@ struct DoubleAt {
   }
 };
 
-/// Return the sum in double of term(at) over [begin, end), where at(pointer) reads elements as doubles: four vectors
+/// Returns the sum in double of term(at) over [begin, end), where at(pointer) reads elements as doubles: four vectors
 /// of running sums, then the tail one by one.
 template <class Term>
 double sum_in_double(std::int64_t begin, std::int64_t end, Term&& term) {
@@ -129,7 +129,7 @@ void sum_rows_into(ThreadPool& pool, std::int64_t tokens, std::int64_t C, T* to,
   });
 }
 
-/// Return the sum of partial(begin, end) over at most 256 equal pieces of [0, n), added up pairwise. Pieces are
+/// Returns the sum of partial(begin, end) over at most 256 equal pieces of [0, n), added up pairwise. Pieces are
 /// multiples of 4096 elements, so the tree depends on n alone.
 template <class Partial>
 double sum_over_tree(ThreadPool& pool, std::int64_t n, Partial&& partial) {
@@ -137,9 +137,8 @@ double sum_over_tree(ThreadPool& pool, std::int64_t n, Partial&& partial) {
   const std::int64_t piece = std::max<std::int64_t>(1, (n + max_pieces * grain - 1) / (max_pieces * grain)) * grain;
   const std::int64_t pieces = (n + piece - 1) / piece;
   std::array<double, max_pieces> sums{};
-  pool.run(pieces, [&](std::int64_t task, int) {
-    sums[static_cast<std::size_t>(task)] = partial(task * piece, std::min(n, (task + 1) * piece));
-  });
+  pool.run(pieces,
+           [&](std::int64_t task, int) { sums[task] = partial(task * piece, std::min(n, (task + 1) * piece)); });
   for (std::size_t width = max_pieces / 2; width > 0; width /= 2) {
     for (std::size_t i = 0; i < width; ++i) sums[i] += sums[i + width];
   }

@@ -11,7 +11,7 @@ namespace {
 constexpr CallSite site{"comparing what ranks begin with"};
 constexpr std::size_t shown = 200;  // bytes of a value in a sentence
 
-/// Return the facts as bytes: each name and value, ended by 0.
+/// Returns the facts as bytes: each name and value, ended by 0.
 std::string encoded(const std::vector<Fact>& facts) {
   std::string text;
   for (const Fact& fact : facts) text += fact.name + '\0' + fact.value + '\0';
@@ -31,13 +31,13 @@ std::vector<Fact> decoded(const std::string& text) {
 std::string broadcast_text(Communicator& communicator, std::string text) {
   auto length = static_cast<std::int64_t>(text.size());
   broadcast(communicator, host_view(&length, {1}), 0, site);
-  text.resize(static_cast<std::size_t>(length));
+  text.resize(length);
   std::vector<std::uint8_t> bytes(text.begin(), text.end());
   broadcast(communicator, host_view(bytes.data(), {length}), 0, site);
   return {bytes.begin(), bytes.end()};
 }
 
-/// Return the value of the fact of this name, null if there is none: a config key that has its default.
+/// Returns the value of the fact of this name, null if there is none: a config key that has its default.
 const std::string* value_in(const std::vector<Fact>& facts, const std::string& name) {
   const auto found = std::find_if(facts.begin(), facts.end(), [&](const Fact& fact) { return fact.name == name; });
   return found == facts.end() ? nullptr : &found->value;

@@ -31,11 +31,11 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
 /// memory goes; anything but an Error leaves as Error(internal).
 void abort_on_error(Communicator& world, const std::function<void()>& body);
 
-/// Return the threads a rank gets: wanted if > 0, else available_cores() / ranks, at least 1.
+/// Returns the threads a rank gets: wanted if > 0, else available_cores() / ranks, at least 1.
 int threads_per_rank(std::int64_t wanted, int ranks);
 /// Throws Error(usage), with the numbers, if so many ranks of so many compute threads are more than one machine runs.
 void require_runnable(std::int64_t ranks, std::int64_t threads);
-/// Return what a person should know, with the numbers, if ranks of so many threads are more than the cores; else "".
+/// Returns what a person should know, with the numbers, if ranks of so many threads are more than the cores; else "".
 std::string oversubscription(int ranks, int threads, int cores);
 
 }  // namespace ringtrain

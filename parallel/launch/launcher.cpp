@@ -18,7 +18,7 @@ class MpiWorld {};  // there is none
 
 namespace {
 
-/// Return how many processes an MPI launcher started, by what it put into their environment (Open MPI, PMIx or PMI of
+/// Returns how many processes an MPI launcher started, by what it put into their environment (Open MPI, PMIx or PMI of
 /// others); 0: no launcher did.
 int processes_of_environment() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
@@ -65,7 +65,7 @@ Launcher Launcher::from_environment() {
 
 std::vector<int> Launcher::ranks_of_process(int ranks) const {
   if (world_ && ranks == processes()) return {process()};
-  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::vector<int> all(ranks);
   std::iota(all.begin(), all.end(), 0);
   return all;
 }

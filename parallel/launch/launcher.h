@@ -20,24 +20,24 @@ class Launcher {
   /// Joins the processes that an MPI launcher started, if its environment is there; else as the default constructor.
   /// Throws Error(usage) if they are several and this build has no MPI.
   static Launcher from_environment();
-  /// Return whether from_environment() would join processes that an MPI launcher started.
+  /// Returns whether from_environment() would join processes that an MPI launcher started.
   static bool expects_processes();
   ~Launcher();
   Launcher(Launcher&&) noexcept;
   Launcher& operator=(Launcher&&) = delete;
 
-  /// Return whether each rank is a process of its own.
+  /// Returns whether each rank is a process of its own.
   bool ranks_are_processes() const { return world_ != nullptr; }
   /// This process among those of the run: 0 of 1 if ranks are threads. It is the (first) rank of this process.
   int process() const;
   int processes() const;
-  /// Return whether this is the process that prints, and writes files.
+  /// Returns whether this is the process that prints, and writes files.
   bool is_rank_zero() const { return process() == 0; }
-  /// Return which of `ranks` ranks share this machine's memory and cores with this process.
+  /// Returns which of `ranks` ranks share this machine's memory and cores with this process.
   std::vector<int> ranks_here(int ranks) const;
-  /// Return which of `ranks` ranks run in this process.
+  /// Returns which of `ranks` ranks run in this process.
   std::vector<int> ranks_of_process(int ranks) const;
-  /// Return "threads of one process" or "4 processes".
+  /// Returns "threads of one process" or "4 processes".
   std::string description() const;
 
   /// Throws Error(usage), with the numbers, if launch() could not run these options.

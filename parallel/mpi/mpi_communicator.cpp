@@ -40,7 +40,7 @@ class MpiCommunicator final : public Communicator {
   void throw_if_aborted() override { world_.throw_if_aborted(); }
 
  private:
-  int world_rank(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  int world_rank(int rank) const { return members_[rank]; }
 
   MpiWorld& world_;
   const std::vector<int> members_;  // world ranks
@@ -79,7 +79,7 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour) {
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world) {
-  std::vector<int> all(static_cast<std::size_t>(world.size()));
+  std::vector<int> all(world.size());
   std::iota(all.begin(), all.end(), 0);
   return std::make_unique<MpiCommunicator>(world, std::move(all), 0);
 }

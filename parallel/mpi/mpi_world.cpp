@@ -161,7 +161,7 @@ void MpiWorld::end_if_overdue() {
 }
 
 void MpiWorld::take(const RankMessage& message) {
-  PeerState& peer = peers_[static_cast<std::size_t>(message.rank)];
+  PeerState& peer = peers_[message.rank];
   switch (message.kind) {
     case RankMessage::Kind::failure:
       peer.heard = true;
@@ -222,7 +222,7 @@ std::string MpiWorld::report() {
   if (!failure_) return "";
   const auto all_heard = [&] {
     for (int other = 0; other < size(); ++other) {
-      const PeerState& peer = peers_[static_cast<std::size_t>(other)];
+      const PeerState& peer = peers_[other];
       if (other != rank() && !peer.heard && !peer.gone) return false;
     }
     return true;
@@ -230,7 +230,7 @@ std::string MpiWorld::report() {
   heard_from_ranks_.wait_until(lock, failure_->when + seconds_of(report_seconds), all_heard);
   std::string text;
   for (int other = 0; other < size(); ++other) {
-    const PeerState& peer = peers_[static_cast<std::size_t>(other)];
+    const PeerState& peer = peers_[other];
     text += fmt::format("  {} ({})", name(other), sockets_.name(other));
     if (other == rank()) {
       text += ":\n" + failure_->calls;
@@ -266,7 +266,7 @@ void MpiWorld::finish(int exit_code) {
   const auto missing = [&] {
     std::string ranks;
     for (int other = 0; other < size(); ++other) {
-      if (other != rank() && !peers_[static_cast<std::size_t>(other)].goodbye) {
+      if (other != rank() && !peers_[other].goodbye) {
         ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", other);
       }
     }

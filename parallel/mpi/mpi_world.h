@@ -67,7 +67,7 @@ class MpiWorld {
                    const void* owner);
   void wait(Request request);
   void barrier(const std::vector<int>& members, int context, const CallSite& site, const void* owner);
-  /// Return the first context that this rank has no part in; all from begin on are free for it after
+  /// Returns the first context that this rank has no part in; all from begin on are free for it after
   /// use_contexts(begin).
   int next_context();
   void use_contexts(int begin);

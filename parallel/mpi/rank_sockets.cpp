@@ -141,7 +141,7 @@ void append(std::string& text, std::uint32_t number) {
   text.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-/// Return a message as it is sent: kind, code, the lengths of both texts, the texts. All hosts have one byte order.
+/// Returns a message as it is sent: kind, code, the lengths of both texts, the texts. All hosts have one byte order.
 std::string encoded(const RankMessage& message) {
   std::string text;
   append(text, static_cast<std::uint32_t>(message.kind));
@@ -176,11 +176,11 @@ RankSockets::RankSockets(int rank, int ranks, const AllGather& all_gather)
 
   secret_ = all[0].secret;
   for (int other = 0; other < ranks; ++other) {
-    const Address& address = all[static_cast<std::size_t>(other)];
+    const Address& address = all[other];
     names_.push_back(fmt::format("process {} on host {}", address.process, string_of(address.host)));
     if (string_of(address.host) == string_of(own.host)) here_.push_back(other);
   }
-  for (int other = 0; other < rank; ++other) connect_to(other, &all[static_cast<std::size_t>(other)]);
+  for (int other = 0; other < rank; ++other) connect_to(other, &all[other]);
   accept_from_higher(listener.get());
 }
 
@@ -212,7 +212,7 @@ void RankSockets::connect_to(int rank, const void* address) {
     if (error == 0 && write_all(socket.get(), &own, sizeof own) &&
         read_all(socket.get(), &answer, sizeof answer, after(greeting_seconds)) && answer.secret == secret_ &&
         answer.rank == rank) {
-      peers_[static_cast<std::size_t>(rank)].socket = socket.release();
+      peers_[rank].socket = socket.release();
       return;
     }
     std::array<char, INET_ADDRSTRLEN> text{};
@@ -240,7 +240,7 @@ void RankSockets::accept_from_higher(int listener) {
     }
     const Greeting answer{secret_, rank_};
     if (!write_all(socket.get(), &answer, sizeof answer)) continue;
-    int& place = peers_[static_cast<std::size_t>(greeting.rank)].socket;
+    int& place = peers_[greeting.rank].socket;
     if (place >= 0) continue;
     place = socket.release();
     --missing;
@@ -283,7 +283,7 @@ std::vector<RankMessage> RankSockets::receive(double seconds) {
 }
 
 void RankSockets::read(int rank, std::vector<RankMessage>& messages) {
-  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  Peer& peer = peers_[rank];
   bool open = true;
   for (std::array<char, 4096> piece;;) {
     const ssize_t n = ::recv(peer.socket, piece.data(), piece.size(), MSG_DONTWAIT);

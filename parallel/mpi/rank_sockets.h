@@ -39,15 +39,15 @@ class RankSockets {
 
   /// Sends to all that can be reached. Any thread; never waits for long.
   void send(const RankMessage& message);
-  /// Return what has come, after at most `seconds` (none if nothing has), or after wake(). One thread. Of a lost rank
+  /// Returns what has come, after at most `seconds` (none if nothing has), or after wake(). One thread. Of a lost rank
   /// nothing follows.
   std::vector<RankMessage> receive(double seconds);
   /// Ends a receive() that waits, or the next one. Any thread.
   void wake();
 
-  /// Return "process 1234 on host a".
-  const std::string& name(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
-  /// Return the ranks whose processes run on this host, ascending.
+  /// Returns "process 1234 on host a".
+  const std::string& name(int rank) const { return names_[rank]; }
+  /// Returns the ranks whose processes run on this host, ascending.
   const std::vector<int>& ranks_here() const { return here_; }
 
  private:

@@ -43,13 +43,13 @@ class Ring {
   void backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
                 const Visitor& visitor, const std::function<void()>& overlap = {});
 
-  /// Return the plan of the current micro-batch.
+  /// Returns the plan of the current micro-batch.
   const RingPlan& plan() const { return batch_.plan(); }
-  /// Return the bytes of the ring's buffers: the stated formula, see docs/architecture.md.
+  /// Returns the bytes of the ring's buffers: the stated formula, see docs/architecture.md.
   static std::size_t ring_bytes(const RingCapacity& capacity, int ring_size) {
     return RingBuffers::bytes(capacity, ring_size);
   }
-  /// Return what the passes since the last call did and waited for (the exposed communication), and reset it. On a GPU
+  /// Returns what the passes since the last call did and waited for (the exposed communication), and reset it. On a GPU
   /// these are times of its stream, for whose end this waits: call it where a value has just been read.
   RingLoad take_load() { return times_.take(); }
 

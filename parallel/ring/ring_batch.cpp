@@ -21,16 +21,16 @@ void RingBatch::begin(const AttentionMask& mask, std::span<const ShardExtents> e
   tokens_.clear();
   for (const SegmentList& list : segments_) tokens_.push_back(token_count(list));
   const auto largest = std::max_element(tokens_.begin(), tokens_.end()) - tokens_.begin();
-  parts_ = ring_parts(segments_[static_cast<std::size_t>(largest)], sequences, N == 1 ? whole : min_part_);
+  parts_ = ring_parts(segments_[largest], sequences, N == 1 ? whole : min_part_);
   pairs_.assign(N, {});
 
   plan_ = ring_plan(ring_needs(mask, extents), size_, rank_);
   rounds_.assign(N + 1, {});
-  for (const RingStep& step : plan_.steps) rounds_[static_cast<std::size_t>(step.hop)].step = &step;
+  for (const RingStep& step : plan_.steps) rounds_[step.hop].step = &step;
   for (const RingDelivery& delivery : plan_.deliveries) {
-    rounds_[static_cast<std::size_t>(delivery.hop)].delivery = &delivery;
+    rounds_[delivery.hop].delivery = &delivery;
   }
-  for (const RingReturn& back : plan_.returns) rounds_[static_cast<std::size_t>(back.hop)].returned = &back;
+  for (const RingReturn& back : plan_.returns) rounds_[back.hop].returned = &back;
 }
 
 std::int64_t RingBatch::longest() const {
@@ -43,13 +43,11 @@ SegmentList RingBatch::segments_of_part(int owner, std::size_t part) const {
 }
 
 std::span<const std::int64_t> RingBatch::pairs_of(const RingStep& step) {
-  std::vector<std::int64_t>& known = pairs_[static_cast<std::size_t>(step.hop)];
+  std::vector<std::int64_t>& known = pairs_[step.hop];
   for (std::size_t i = known.size(); i < parts_.size(); ++i) {
     const RingPart part = part_of_block(step.owner, i);
     const std::span<const DocumentStarts> all(documents_);
-    const auto own = all.empty() ? all
-                                 : all.subspan(static_cast<std::size_t>(part.first_sequence),
-                                               static_cast<std::size_t>(part.sequences));
+    const auto own = all.empty() ? all : all.subspan(part.first_sequence, static_cast<std::size_t>(part.sequences));
     known.push_back(visible_pairs(mask_, segments_of(rank_), segments_of_part(step.owner, i), part.sequences, own));
   }
   return known;

@@ -33,21 +33,21 @@ class RingBatch {
   int size() const { return size_; }
   int rank() const { return rank_; }
   std::int64_t sequences() const { return sequences_; }
-  /// Return T of the largest shard.
+  /// Returns T of the largest shard.
   std::int64_t longest() const;
-  std::int64_t tokens_of(int owner) const { return tokens_[static_cast<std::size_t>(owner)]; }
-  const SegmentList& segments_of(int owner) const { return segments_[static_cast<std::size_t>(owner)]; }
+  std::int64_t tokens_of(int owner) const { return tokens_[owner]; }
+  const SegmentList& segments_of(int owner) const { return segments_[owner]; }
   /// hop: from 0 to the ring's size, where only gradients return.
-  const Round& round(int hop) const { return rounds_[static_cast<std::size_t>(hop)]; }
-  /// Return whether this rank meets its first, or its last, block at the hop.
+  const Round& round(int hop) const { return rounds_[hop]; }
+  /// Returns whether this rank meets its first, or its last, block at the hop.
   bool is_first(int hop) const { return hop == plan_.steps.front().hop; }
   bool is_last(int hop) const { return hop == plan_.steps.back().hop; }
 
-  /// Return the parts that every block is cut into; tokens are those of the largest shard.
+  /// Returns the parts that every block is cut into; tokens are those of the largest shard.
   const std::vector<RingPart>& parts() const { return parts_; }
   RingPart part_of_block(int owner, std::size_t part) const { return part_of_shard(parts_[part], tokens_of(owner)); }
   SegmentList segments_of_part(int owner, std::size_t part) const;
-  /// Return the visible pairs of each part of the block that is met at a step. Counted once for all layers.
+  /// Returns the visible pairs of each part of the block that is met at a step. Counted once for all layers.
   std::span<const std::int64_t> pairs_of(const RingStep& step);
 
  private:

@@ -22,7 +22,7 @@ struct RingBlock {
   bool accumulate = true;       // or begins, whatever they hold, if not accumulate
   AttentionTokens tokens;
 
-  /// Return what x [B, ...] has of its sequences, or nothing of nothing.
+  /// Returns what x [B, ...] has of its sequences, or nothing of nothing.
   TensorView sequences_of(const TensorView& x) const {
     return x.empty() ? x : x.rows(first_sequence, first_sequence + sequences);
   }

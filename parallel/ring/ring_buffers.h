@@ -31,13 +31,13 @@ class RingBuffers {
   static std::size_t bytes(const RingCapacity& capacity, int ring_size);
 
   const RingCapacity& capacity() const { return capacity_; }
-  /// Return what belongs to the block met at a hop > 0, of B sequences of T tokens: [2, B, T, G, D], keys first.
+  /// Returns what belongs to the block met at a hop > 0, of B sequences of T tokens: [2, B, T, G, D], keys first.
   TensorView keys_and_values(int hop, std::int64_t B, std::int64_t T) const;
   /// int32 [B, T].
   TensorView documents(int hop, std::int64_t B, std::int64_t T) const;
   /// The elements from `begin` on, in a shape.
   TensorView gradients(int hop, std::int64_t begin, const Shape& shape) const;
-  /// Return where gradients return to their owner.
+  /// Returns where gradients return to their owner.
   TensorView returned(const Shape& shape) const { return returned_.view().prefix(shape); }
 
  private:

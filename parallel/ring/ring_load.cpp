@@ -8,7 +8,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Return what segments have of the positions [begin, end).
+/// Returns what segments have of the positions [begin, end).
 SegmentList part_of(std::span<const Segment> segments, std::int64_t begin, std::int64_t end) {
   SegmentList part;
   for (const Segment& segment : segments) {
@@ -40,7 +40,7 @@ std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> q
 std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout, std::int64_t length, int ranks) {
   const Segment all{0, 1, length};
   std::vector<std::int64_t> pairs;
-  pairs.reserve(static_cast<std::size_t>(ranks));
+  pairs.reserve(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     pairs.push_back(visible_pairs(mask, shard_segments(layout, length, ranks, rank), {&all, 1}));
   }

@@ -10,15 +10,15 @@
 
 namespace ringtrain {
 
-/// Return how many pairs of `queries` and `keys` are visible, over so many sequences: as visible_pairs of the segments,
-/// within documents. documents: of each sequence, or none.
+/// Returns how many pairs of `queries` and `keys` are visible, over so many sequences: as visible_pairs of the
+/// segments, within documents. documents: of each sequence, or none.
 std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> queries, std::span<const Segment> keys,
                            std::int64_t sequences, std::span<const DocumentStarts> documents);
 
-/// Return the pairs that each rank's queries see in one sequence of one document: what the layout gives each to do.
+/// Returns the pairs that each rank's queries see in one sequence of one document: what the layout gives each to do.
 std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout, std::int64_t length, int ranks);
 
-/// Return the largest of the loads over their mean: 1 is even, and a ring waits for its busiest rank. 1 if all are 0.
+/// Returns the largest of the loads over their mean: 1 is even, and a ring waits for its busiest rank. 1 if all are 0.
 double imbalance(std::span<const std::int64_t> loads);
 double imbalance(std::span<const double> loads);
 

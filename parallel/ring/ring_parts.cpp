@@ -10,14 +10,14 @@ namespace {
 
 constexpr std::int64_t largest_tile = 256;
 
-/// Return how many tokens of the segment stand before its middle, cut between two tiles.
+/// Returns how many tokens of the segment stand before its middle, cut between two tiles.
 std::int64_t before_middle(const Segment& segment, std::int64_t tile) {
   const std::int64_t cell = tile * segment.stride;
   const std::int64_t cut = segment.position(segment.count / 2) / cell * cell;  // a position
   return std::max<std::int64_t>(0, (cut - segment.start + segment.stride - 1) / segment.stride);
 }
 
-/// Return what may be a part by itself, from the first token or sequence on: halves of segments, or sequences.
+/// Returns what may be a part by itself, from the first token or sequence on: halves of segments, or sequences.
 std::vector<RingPart> pieces(std::span<const Segment> segments, std::int64_t sequences, std::int64_t tile) {
   std::vector<RingPart> all;
   if (sequences != 1) {
@@ -35,7 +35,7 @@ std::vector<RingPart> pieces(std::span<const Segment> segments, std::int64_t seq
   return all;
 }
 
-/// Return two neighbours as one.
+/// Returns two neighbours as one.
 RingPart joined(const RingPart& earlier, const RingPart& later) {
   const bool of_one_sequence = earlier.first_sequence == later.first_sequence;
   return {earlier.first_sequence, earlier.sequences + (of_one_sequence ? 0 : later.sequences), earlier.first_token,

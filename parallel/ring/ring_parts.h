@@ -22,7 +22,7 @@ struct RingPart {
   std::int64_t first_token = 0, tokens = 0;
 };
 
-/// Return the parts of blocks of `sequences` sequences of at most the tokens of `largest`, in the order in which
+/// Returns the parts of blocks of `sequences` sequences of at most the tokens of `largest`, in the order in which
 /// backward visits them: later tokens first, as attention visits key tiles. One sequence is cut where a segment begins
 /// and in the middle of each segment, so that under a causal mask a zigzag block of which a rank sees the first segment
 /// alone is still two parts to it. Each part has at least `min_tokens` tokens over its sequences, if there are so many;
@@ -30,13 +30,13 @@ struct RingPart {
 /// where no kernel's tile is cut in two.
 std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t sequences, std::int64_t min_tokens);
 
-/// Return the tokens of the smallest part of a block, of G key/value heads. A GPU of 132 processors computes on 128
+/// Returns the tokens of the smallest part of a block, of G key/value heads. A GPU of 132 processors computes on 128
 /// keys of a head in each at a time: less would leave some idle. A CPU's cores are busy with far less.
 std::int64_t default_min_part(Device device, std::int64_t G);
 
-/// Return what a shard of T tokens has of the part.
+/// Returns what a shard of T tokens has of the part.
 RingPart part_of_shard(const RingPart& part, std::int64_t T);
-/// Return that part of x [B, T, ...], or of nothing.
+/// Returns that part of x [B, T, ...], or of nothing.
 TensorView part_of(const TensorView& x, const RingPart& part);
 
 }  // namespace ringtrain

@@ -38,13 +38,13 @@ TensorView RingPass::documents_of(const RingStep& step) const {
   return ring_.buffers.documents(step.hop, batch_.sequences(), batch_.tokens_of(step.owner));
 }
 
-/// Return a part of a pair [2, B, T, G, D], of T tokens.
+/// Returns a part of a pair [2, B, T, G, D], of T tokens.
 RingPass::PartGradients RingPass::part_of_pair(const TensorView& pair, std::size_t part) const {
   const RingPart own = part_of_shard(batch_.parts()[part], pair.dim(2));
   return {part_of(pair.select(0), own), part_of(pair.select(1), own), batch_.parts().size() == 1 ? pair : TensorView{}};
 }
 
-/// Return the gradients of a part of the block met at a step. In a buffer a part's place is that of the largest shard.
+/// Returns the gradients of a part of the block met at a step. In a buffer a part's place is that of the largest shard.
 RingPass::PartGradients RingPass::gradients_of(const RingStep& step, std::size_t part) const {
   if (step.hop == 0) return part_of_pair(own_.dkv, part);
   const RingPart own = batch_.part_of_block(step.owner, part);

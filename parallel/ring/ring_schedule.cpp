@@ -35,7 +35,7 @@ struct Needs {
   int N;
 
   int wrapped(int rank) const { return rank >= N ? rank - N : rank < 0 ? rank + N : rank; }
-  /// Return whether the block of `owner` is met at this hop, by the rank so many places to the right.
+  /// Returns whether the block of `owner` is met at this hop, by the rank so many places to the right.
   bool met(int owner, int hop) const { return hop == 0 || (hop < N && needed(wrapped(owner + hop), owner)); }
   std::optional<RingStep> step(int rank, int hop) const {
     const int owner = wrapped(rank - hop), left = wrapped(rank - 1), right = wrapped(rank + 1);

@@ -45,9 +45,9 @@ struct RingPlan {
   std::vector<RingReturn> returns;  // by hop
 };
 
-/// Return needed[i * N + j]: whether rank i must meet the block of rank j. The diagonal is true.
+/// Returns needed[i * N + j]: whether rank i must meet the block of rank j. The diagonal is true.
 std::vector<char> ring_needs(const AttentionMask& mask, std::span<const ShardExtents> extents);
-/// Return what `rank` does at a hop, or nothing if it meets no block there. needed [N, N]. A plan's steps are these.
+/// Returns what `rank` does at a hop, or nothing if it meets no block there. needed [N, N]. A plan's steps are these.
 std::optional<RingStep> ring_step(std::span<const char> needed, int ranks, int rank, int hop);
 
 /// Needs of a ring whose ranks differ by their place alone: whether a rank needs the blocks of earlier and later ones.
@@ -57,7 +57,7 @@ struct EvenNeeds {
 /// The same as of the matrix that these needs stand for, for rings that have no room for it.
 std::optional<RingStep> ring_step(const EvenNeeds& needs, int ranks, int rank, int hop);
 
-/// Return the plan of `rank`, from needed [N, N].
+/// Returns the plan of `rank`, from needed [N, N].
 RingPlan ring_plan(std::span<const char> needed, int ranks, int rank);
 
 }  // namespace ringtrain

@@ -20,8 +20,7 @@ RingLoad RingTimes::take() {
 void RingTimes::read() {
   for (const Timed& time : timed_) {
     RingPassLoad& of = load_of(time.backward);
-    (time.is_wait ? of.hop_waits[static_cast<std::size_t>(time.hop)] : of.compute_seconds) +=
-        clock_.seconds(time.from, time.to);
+    (time.is_wait ? of.hop_waits[time.hop] : of.compute_seconds) += clock_.seconds(time.from, time.to);
   }
   timed_.clear();
   clock_.clear();
@@ -30,7 +29,7 @@ void RingTimes::read() {
 void RingTimes::reset() {
   for (RingPassLoad* one : {&load_.forward, &load_.backward}) {
     *one = {};
-    one->hop_waits.assign(static_cast<std::size_t>(ring_size_) + 1, 0.0);
+    one->hop_waits.assign(ring_size_ + 1, 0.0);
   }
 }
 

@@ -28,7 +28,7 @@ class RingTimes {
 
   /// Reads the events of passes that are done, if there are many: a long evaluation has. Waits for nothing.
   void read_some();
-  /// Return what the passes since the last call were, for whose end it waits.
+  /// Returns what the passes since the last call were, for whose end it waits.
   RingLoad take();
 
  private:

@@ -80,8 +80,8 @@ struct Group {
         in_barrier(members.size(), 0) {}
 
   int size() const { return static_cast<int>(members.size()); }
-  int world_rank(int rank) const { return members[static_cast<std::size_t>(rank)]; }
-  World::Rank& state(int rank) const { return world->ranks[static_cast<std::size_t>(world_rank(rank))]; }
+  int world_rank(int rank) const { return members[rank]; }
+  World::Rank& state(int rank) const { return world->ranks[world_rank(rank)]; }
   /// Halves of one message stream that wait for their other side: all sends or all receives, in order.
   std::deque<Half*>& mailbox(const Half& half) {
     const auto from = static_cast<std::size_t>(half.sends ? half.rank : half.peer);
@@ -299,7 +299,7 @@ void ThreadCommunicator::barrier(const CallSite& site) {
   Lock lock(world_.mutex);
   throw_if_failed(lock);
   const std::uint64_t mine = group_->barriers;
-  group_->in_barrier[static_cast<std::size_t>(rank_)] = 1;
+  group_->in_barrier[rank_] = 1;
   const std::uint64_t call = self_.history.started(site);
   self_.history.waits_for(call);
   if (++group_->barrier_count == size()) {
@@ -315,7 +315,7 @@ void ThreadCommunicator::barrier(const CallSite& site) {
       [&] {
         std::string missing;
         for (int rank = 0; rank < size(); ++rank) {
-          if (!group_->in_barrier[static_cast<std::size_t>(rank)]) {
+          if (!group_->in_barrier[rank]) {
             missing += fmt::format("{}{}", missing.empty() ? "" : ", ", group_->world_rank(rank));
           }
         }
@@ -369,8 +369,8 @@ void ThreadCommunicator::throw_if_aborted() {
 
 ThreadWorld make_thread_world(int ranks, double timeout_seconds) {
   ensure(ranks >= 1 && timeout_seconds > 0, "a world has ranks and a timeout");
-  std::vector<int> members(static_cast<std::size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
+  std::vector<int> members(ranks);
+  for (int rank = 0; rank < ranks; ++rank) members[rank] = rank;
   const auto shared = std::make_shared<World>(ranks, timeout_seconds);
   const auto group = std::make_shared<Group>(shared, members);
   ThreadWorld world;

@@ -19,11 +19,11 @@ namespace ringtrain {
 
 struct ThreadWorld {
   std::vector<std::unique_ptr<Communicator>> ranks;
-  /// Return what each rank did last, as it was at the first error; empty without one.
+  /// Returns what each rank did last, as it was at the first error; empty without one.
   std::function<std::string()> calls;
 };
 
-/// Return the communicators of a new world, one for each of `ranks` threads.
+/// Returns the communicators of a new world, one for each of `ranks` threads.
 ThreadWorld make_thread_world(int ranks, double timeout_seconds);
 
 }  // namespace ringtrain

@@ -40,7 +40,7 @@ class DataTest : public testing::FolderTest {
     std::filesystem::create_directories(std::filesystem::path(at(name)).parent_path());
     std::ofstream(at(name), std::ios::binary) << content;
   }
-  /// Return the path of a tokenizer that was made for the tests.
+  /// Returns the path of a tokenizer that was made for the tests.
   static std::string tiny(const std::string& name) {
     return testing::source_folder() + "/tests/tokenizers/tiny/" + name;
   }

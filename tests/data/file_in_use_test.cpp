@@ -130,16 +130,16 @@ TEST_F(FileInUse, EveryByteOfEveryBlockCounts) {
            {0, size}, {0, 0}, {size, 0}, {block - 1, 2}, {block, block}, {block - 1, block + 2}, {size - 1, 1}}) {
     std::string found(static_cast<std::size_t>(count), 'x');
     checksums.read(plain, begin, found.data(), found.size());
-    EXPECT_EQ(found, bytes.substr(static_cast<std::size_t>(begin), found.size())) << begin;
+    EXPECT_EQ(found, bytes.substr(begin, found.size())) << begin;
   }
   for (const std::int64_t at_byte : {std::int64_t{0}, block - 1, block, 2 * block, size - 1}) {
-    char byte = static_cast<char>(bytes[static_cast<std::size_t>(at_byte)] ^ 1);
+    char byte = static_cast<char>(bytes[at_byte] ^ 1);
     File::open_for_update(at("plain"), ExitCode::data).write_at(at_byte, &byte, 1);
     char found = 0;
     EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { checksums.read(plain, at_byte, &found, 1); }),
                       fmt::format("its bytes {} to {}", at_byte / block * block,
                                   std::min(at_byte / block * block + block, size) - 1)));
-    File::open_for_update(at("plain"), ExitCode::data).write_at(at_byte, &bytes[static_cast<std::size_t>(at_byte)], 1);
+    File::open_for_update(at("plain"), ExitCode::data).write_at(at_byte, &bytes[at_byte], 1);
   }
   write_file(at("nothing"), "", ExitCode::data);
   const BlockChecksums of_nothing(File::open(at("nothing"), ExitCode::data));

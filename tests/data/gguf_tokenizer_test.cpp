@@ -18,7 +18,7 @@ using Metadata = testing::GgufMetadata;
 
 class GgufTokenizer : public DataTest {
  protected:
-  /// Return what llama.cpp's converter makes of a tokenizer.json: tokens by id with their types.
+  /// Returns what llama.cpp's converter makes of a tokenizer.json: tokens by id with their types.
   static Metadata metadata_of(const json& file) {
     enum : std::int32_t { normal = 1, control = 3, user_defined = 4, byte = 6 };
     std::map<std::int64_t, std::pair<std::string, std::int32_t>> tokens;

@@ -39,9 +39,8 @@ Reference reference(const Content& content, std::int64_t base, std::int64_t leng
     whole.weights.push_back(weight);
     const std::int64_t start = documents ? std::max(start_of_token[at], base) : base;
     whole.positions.push_back(static_cast<std::int32_t>(base + i - start));
-    whole.documents.push_back(
-        documents ? static_cast<std::int32_t>(document_of_token[at] - document_of_token[static_cast<std::size_t>(base)])
-                  : 0);
+    whole.documents.push_back(documents ? static_cast<std::int32_t>(document_of_token[at] - document_of_token[base])
+                                        : 0);
   }
   return whole;
 }
@@ -75,13 +74,13 @@ class LoaderTest : public DataTest {
       ASSERT_EQ(batch.T, token_count(batch.segments));
       ASSERT_EQ(batch.has_documents, documents);
       ASSERT_EQ(batch.extents.size(), static_cast<std::size_t>(ring));
-      ASSERT_EQ(batch.ring_segments[static_cast<std::size_t>(rank)], batch.segments);
+      ASSERT_EQ(batch.ring_segments[rank], batch.segments);
       for (std::int64_t b = 0; b < sequences; ++b) {
-        const Reference& whole = wholes[static_cast<std::size_t>(b)];
+        const Reference& whole = wholes[b];
         for (std::int64_t t = 0; t < batch.T; ++t) {
           const std::int64_t at = b * batch.T + t;
           const auto p = static_cast<std::size_t>(position_of(batch.segments, t));
-          ++seen[static_cast<std::size_t>(b)][p];
+          ++seen[b][p];
           ASSERT_EQ(batch.tokens().as<std::int32_t>()[at], whole.tokens[p]) << p;
           ASSERT_EQ(batch.labels().as<std::int32_t>()[at], whole.labels[p]) << p;
           ASSERT_EQ(batch.positions().as<std::int32_t>()[at], whole.positions[p]) << p;
@@ -96,21 +95,21 @@ class LoaderTest : public DataTest {
             if (whole.documents[i] != whole.documents[i - 1]) starts.push_back(static_cast<std::int64_t>(i));
           }
           ASSERT_EQ(batch.document_starts.size(), static_cast<std::size_t>(sequences));
-          ASSERT_EQ(batch.document_starts[static_cast<std::size_t>(b)], starts);
+          ASSERT_EQ(batch.document_starts[b], starts);
         } else {
           ASSERT_TRUE(batch.document_starts.empty());
         }
         // What this rank says of every rank must be true.
         for (int other = 0; other < ring; ++other) {
-          const SegmentList segments = batch.ring_segments[static_cast<std::size_t>(other)];
-          const auto& extents = batch.extents[static_cast<std::size_t>(other)][static_cast<std::size_t>(b)];
+          const SegmentList segments = batch.ring_segments[other];
+          const auto& extents = batch.extents[other][b];
           ASSERT_EQ(segments, shard_segments(layout, length, ring, other));
           ASSERT_EQ(extents.size(), segments.size());
           for (std::size_t s = 0; s < segments.size(); ++s) {
             ASSERT_EQ(extents[s].first_position, segments[s].start);
             ASSERT_EQ(extents[s].last_position, segments[s].last());
-            ASSERT_EQ(extents[s].first_document, whole.documents[static_cast<std::size_t>(segments[s].start)]);
-            ASSERT_EQ(extents[s].last_document, whole.documents[static_cast<std::size_t>(segments[s].last())]);
+            ASSERT_EQ(extents[s].first_document, whole.documents[segments[s].start]);
+            ASSERT_EQ(extents[s].last_document, whole.documents[segments[s].last()]);
           }
         }
       }

@@ -53,13 +53,13 @@ class PrepareJson : public DataTest {
     EXPECT_FALSE(path_exists(at("refused.h5")));
     return told;
   }
-  /// Return the texts of a file's documents, sorted.
+  /// Returns the texts of a file's documents, sorted.
   std::vector<std::string> documents(const std::string& name) const {
     const auto file = TokenFile::open(at(name));
     const auto offsets = file->document_offsets();
     std::vector<std::string> texts;
     for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
-      std::vector<std::int32_t> tokens(static_cast<std::size_t>(offsets[d + 1] - offsets[d]));
+      std::vector<std::int32_t> tokens(offsets[d + 1] - offsets[d]);
       file->read(offsets[d], tokens);
       EXPECT_EQ(tokens.back(), file->end_of_document());
       tokens.pop_back();
@@ -136,7 +136,7 @@ TEST_F(PrepareJson, OnlyTheRolesNamedCarryWeight) {
   prepare({at("chat.jsonl")}, "chat.h5", options());
   const auto learned = [&](const std::string& name) {
     const auto file = TokenFile::open(at(name));
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(file->token_count())), kept;
+    std::vector<std::int32_t> tokens(file->token_count()), kept;
     std::vector<float> weights(tokens.size());
     file->read(0, tokens);
     file->read_weights(0, weights);
@@ -195,9 +195,9 @@ TEST_F(PrepareJson, TheFileKnowsItsTokenizerAndItsBytes) {
   EXPECT_EQ(file->vocab_size(), tokenizer->vocab_size());
   for (std::int64_t d = 0; d < 2; ++d) {
     const auto offsets = file->document_offsets();
-    const auto length = offsets[static_cast<std::size_t>(d) + 1] - offsets[static_cast<std::size_t>(d)];
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(length));
-    file->read(offsets[static_cast<std::size_t>(d)], tokens);
+    const auto length = offsets[static_cast<std::size_t>(d) + 1] - offsets[d];
+    std::vector<std::int32_t> tokens(length);
+    file->read(offsets[d], tokens);
     EXPECT_EQ(tokens.front(), 0);
     const double bytes = length == 3 ? 1 : 23;
     EXPECT_DOUBLE_EQ(file->bytes_per_token(d), bytes / static_cast<double>(length - 1));

@@ -23,7 +23,7 @@ class PrepareTest : public DataTest {
     for (const Source& source : list.sources) result.push_back(source.path.substr(folder.size() + 1));
     return result;
   }
-  /// Return the options of byte tokens with 1 or more threads.
+  /// Returns the options of byte tokens with 1 or more threads.
   TextOptions bytes(int threads = 1) const {
     TextOptions options;
     options.tokenizer = tokenizer.get();
@@ -33,12 +33,12 @@ class PrepareTest : public DataTest {
   }
   std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
 
-  /// Return the documents of a token file as texts, in its order.
+  /// Returns the documents of a token file as texts, in its order.
   static std::vector<std::string> documents(const TokenFile& file) {
     std::vector<std::string> texts;
     const auto offsets = file.document_offsets();
     for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
-      std::vector<std::int32_t> tokens(static_cast<std::size_t>(offsets[d + 1] - offsets[d]));
+      std::vector<std::int32_t> tokens(offsets[d + 1] - offsets[d]);
       file.read(offsets[d], tokens);
       EXPECT_EQ(tokens.back(), end_of_document);
       texts.emplace_back(tokens.begin(), tokens.end() - 1);

@@ -19,7 +19,7 @@ class RecallTest : public DataTest {
                      std::int64_t of_length = length) {
     return prepare_recall({documents, of_length, pairs, {at(name), fraction, seed}}, nullptr);
   }
-  /// Return the nll that an ideal reader gives token `at` when it sees tokens [from, at): values of a key that it has
+  /// Returns the nll that an ideal reader gives token `at` when it sees tokens [from, at): values of a key that it has
   /// seen are repeated, others are even. It infers the pairing from the tokens alone.
   static double ideal_nll(const std::vector<std::int32_t>& tokens, std::size_t from, std::size_t at) {
     const std::int32_t key = tokens[at - 1];
@@ -61,10 +61,10 @@ TEST_F(RecallTest, EveryDocumentIsAsDescribed) {
       // The last pairs recall keys that stand once more, more than half a document before, not in the first 16th.
       for (std::int64_t i = 0; i < pairs; ++i) {
         const std::int64_t recall = one_length - 1 - 2 * (pairs - i);
-        const auto& where = places[document.tokens[static_cast<std::size_t>(recall)]];
+        const auto& where = places[document.tokens[recall]];
         ASSERT_EQ(where.size(), 2u);
         EXPECT_EQ(where[1], recall);
-        EXPECT_EQ(document.distances[static_cast<std::size_t>(i)], where[1] - where[0]);
+        EXPECT_EQ(document.distances[i], where[1] - where[0]);
         EXPECT_GE(where[1] - where[0], one_length / 2);
         EXPECT_GE(where[0], one_length / 16);
       }
@@ -88,7 +88,7 @@ TEST_F(RecallTest, FloorsAreThoseOfAnIdealReader) {
     const std::int64_t begin = file->document_offsets()[d], end = file->document_offsets()[d + 1];
     EXPECT_EQ(end - begin, d < 15 * 17 && d % 17 < 16 ? length / 16 : length);
     EXPECT_EQ(summary.lengths[d], end - begin);
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(end - begin));
+    std::vector<std::int32_t> tokens(end - begin);
     std::vector<float> weights(tokens.size());
     file->read(begin, tokens);
     file->read_weights(begin, weights);
@@ -124,7 +124,7 @@ TEST_F(RecallTest, ValuesAreEven) {
   for (std::int64_t index = 0; index < 400; ++index) {
     const RecallDocument document = make_recall_document(11, index, 512, pairs);
     for (std::size_t i = document.tokens.size() - 2 * pairs + 1; i < document.tokens.size(); i += 2, ++all) {
-      ++count[static_cast<std::size_t>((document.tokens[i] - recall_keys) % 8)];
+      ++count[(document.tokens[i] - recall_keys) % 8];
     }
   }
   // 7 degrees of freedom: chi square above 24.3 has a probability of 0.001.

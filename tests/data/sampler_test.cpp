@@ -58,7 +58,7 @@ TEST(SamplerTest, FilesKeepTheirSharesAndTheirOwnEpochs) {
   EXPECT_EQ(by_file[2].size(), 200u);
   const std::int64_t first[] = {0, 10, 17};
   for (int file = 0; file < 3; ++file) {
-    const auto count = static_cast<std::size_t>(windows[static_cast<std::size_t>(file)]);
+    const auto count = static_cast<std::size_t>(windows[file]);
     for (std::size_t k = 0; k + count <= by_file[file].size(); k += count) {
       std::set<std::int64_t> seen;
       for (std::size_t j = k; j < k + count; ++j) {

@@ -59,8 +59,8 @@ TEST_F(TokenFileTest, ReadsWhatWasWritten) {
   EXPECT_EQ(offsets, (std::vector<std::int64_t>{0, 5, 70005, 70006, 103339}));
   const std::vector<std::int32_t> stream = content.stream();
   for (const auto& [begin, count] : {std::pair{0, 103339}, {103338, 1}, {4, 8192}, {4095, 8193}, {7, 0}}) {
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(count), -1);
-    std::vector<float> weights(static_cast<std::size_t>(count), -1);
+    std::vector<std::int32_t> tokens(count, -1);
+    std::vector<float> weights(count, -1);
     file->read(begin, tokens);
     file->read_weights(begin, weights);
     EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), stream.begin() + begin)) << begin;

@@ -23,7 +23,7 @@ class TokenizerTest : public DataTest {
     return at(name);
   }
   std::unique_ptr<Tokenizer> load(const json& content) const { return load_tokenizer(save("tokenizer.json", content)); }
-  /// Return the sentence that refuses a tokenizer.json.
+  /// Returns the sentence that refuses a tokenizer.json.
   std::string refusal(const json& content) const {
     const std::string path = save("tokenizer.json", content);
     const std::string told = error_of(ExitCode::data, [&] { load_tokenizer(path); });

@@ -75,7 +75,7 @@ TEST(Allocator, MemoryIsAlignedAndApart) {
     std::memset(tensors.back().view().data, i, tensors.back().view().bytes());
   }
   for (int i = 0; i < 20; ++i) {
-    for (int j = 0; j < i * 13; ++j) ASSERT_EQ(tensors[static_cast<std::size_t>(i)].as<std::uint8_t>()[j], i);
+    for (int j = 0; j < i * 13; ++j) ASSERT_EQ(tensors[i].as<std::uint8_t>()[j], i);
   }
 }
 

@@ -23,21 +23,21 @@ class Draw {
                                                  ",",  "&",  "*",  "%",  "|",  "\xc2\x85", "null"};
     std::string result = "f";
     for (std::int64_t n = below(8); n > 0; --n) {
-      result += pieces[static_cast<std::size_t>(below(static_cast<std::int64_t>(pieces.size())))];
+      result += pieces[below(static_cast<std::int64_t>(pieces.size()))];
     }
     return result;
   }
 
   template <class Values>
   auto one_of(const Values& values) {
-    return values[static_cast<std::size_t>(below(std::ssize(values)))];
+    return values[below(std::ssize(values))];
   }
 
  private:
   std::uint64_t seed_, index_ = 0;
 };
 
-/// Return a resolved scaling of a head of some pairs, with every key that its type uses.
+/// Returns a resolved scaling of a head of some pairs, with every key that its type uses.
 RopeScalingConfig random_scaling(Draw& draw, std::int64_t pairs) {
   RopeScalingConfig s;
   s.type = draw.one_of(all_rope_types);
@@ -163,7 +163,7 @@ TEST(Config, ATruncatedOrBrokenFileEndsInAnErrorAndNothingElse) {
     std::string broken = text;
     for (std::uint64_t j = 0; j < 3; ++j) {
       const std::uint64_t bits = random_bits(i, Purpose::test, j);
-      broken[static_cast<std::size_t>(bits % broken.size())] = "{}[]:,#&*!|>'\"%@`\n\t -x09"[(bits >> 32) % 24];
+      broken[bits % broken.size()] = "{}[]:,#&*!|>'\"%@`\n\t -x09"[(bits >> 32) % 24];
     }
     complaint(broken);
   }

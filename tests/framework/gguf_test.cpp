@@ -126,23 +126,23 @@ TEST_F(Gguf, TypesThatAreNotReadAreNamed) {
 TEST_F(Gguf, BlocksAreTakenApart) {
   // Scale 0.5, minimum -3, numbers 0 to 15 and back: half precision of both is exact.
   std::string q4(16, '\0');
-  for (int i = 0; i < 16; ++i) q4[static_cast<std::size_t>(i)] = static_cast<char>(i | (15 - i) << 4);
+  for (int i = 0; i < 16; ++i) q4[i] = static_cast<char>(i | (15 - i) << 4);
   const std::string scale("\x00\x38", 2), minimum("\x00\xc2", 2);
   std::vector<double> values(32);
   decode(StoredType::q4_1, (scale + minimum + q4).data(), 32, values.data());
   for (int i = 0; i < 16; ++i) {
-    EXPECT_EQ(values[static_cast<std::size_t>(i)], 0.5 * i - 3);
-    EXPECT_EQ(values[static_cast<std::size_t>(i + 16)], 0.5 * (15 - i) - 3);
+    EXPECT_EQ(values[i], 0.5 * i - 3);
+    EXPECT_EQ(values[i + 16], 0.5 * (15 - i) - 3);
   }
   decode(StoredType::q4_0, (scale + q4).data(), 32, values.data());
   for (int i = 0; i < 16; ++i) {
-    EXPECT_EQ(values[static_cast<std::size_t>(i)], 0.5 * (i - 8));
-    EXPECT_EQ(values[static_cast<std::size_t>(i + 16)], 0.5 * (7 - i));
+    EXPECT_EQ(values[i], 0.5 * (i - 8));
+    EXPECT_EQ(values[i + 16], 0.5 * (7 - i));
   }
   std::string q8;
   for (int i = 0; i < 32; ++i) q8 += static_cast<char>(8 * i - 128);
   decode(StoredType::q8_0, (scale + q8).data(), 32, values.data());
-  for (int i = 0; i < 32; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], 0.5 * (8 * i - 128));
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(values[i], 0.5 * (8 * i - 128));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ class HashProgressTest : public FolderTest {
     FolderTest::SetUp();
     write_file(at("large"), std::string(std::size_t{3} << 20, 'x'), ExitCode::data);
   }
-  /// Return what is told while body runs.
+  /// Returns what is told while body runs.
   template <class Body>
   std::string told(double patience, Body&& body) const {
     const std::string path = at("told");

@@ -29,7 +29,7 @@ class HeaderTest : public testing::FolderTest {
     std::ofstream(path, std::ios::binary) << bytes;
     return read_hdf5_layout(File::open(path, ExitCode::data), ExitCode::data);
   }
-  /// Return why a file is refused; "" if it is not.
+  /// Returns why a file is refused; "" if it is not.
   static std::string refusal(const std::string& name) {
     try {
       read_hdf5_layout(File::open(corpus + "/" + name + ".h5", ExitCode::data), ExitCode::data);

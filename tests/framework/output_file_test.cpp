@@ -31,7 +31,7 @@ constexpr std::string_view head = "ours, and nobody else's: ";
 
 class OutputFileTest : public FolderTest {
  protected:
-  /// Return rules by which a file that begins with `head` is a former output.
+  /// Returns rules by which a file that begins with `head` is a former output.
   static OutputRules rules(bool overwrite = false, std::vector<std::string> inputs = {},
                            OutputMark mark = OutputMark::begins(head)) {
     return {{"our kind", "--output"},

@@ -44,7 +44,7 @@ TEST(Random, UniformNumbersHaveTheirMomentsAndRange) {
     squares += u * u;
     lowest = std::min(lowest, u);
     highest = std::max(highest, u);
-    ++cells[static_cast<std::size_t>(u * 16)];
+    ++cells[u * 16];
   }
   // Five deviations of each estimate.
   EXPECT_NEAR(sum / n, 0.5, 5 * std::sqrt(1.0 / 12 / n));

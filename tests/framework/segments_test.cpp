@@ -26,7 +26,7 @@ TEST(Layouts, EveryPositionStandsOnOneRankOnce) {
     for (std::int64_t S = 0; S <= 40; ++S) {
       for (int N = 1; N <= 9; ++N) {
         SCOPED_TRACE(testing::Message() << name_of(layout) << " S=" << S << " N=" << N);
-        std::vector<int> holders(static_cast<std::size_t>(S));
+        std::vector<int> holders(S);
         std::int64_t previous_size = S;
         for (int rank = 0; rank < N; ++rank) {
           const SegmentList segments = shard_segments(layout, S, N, rank);
@@ -40,7 +40,7 @@ TEST(Layouts, EveryPositionStandsOnOneRankOnce) {
           for (std::size_t i = 0; i < held.size(); ++i) {
             ASSERT_GE(held[i], 0);
             ASSERT_LT(held[i], S);
-            ++holders[static_cast<std::size_t>(held[i])];
+            ++holders[held[i]];
             if (i > 0) {
               EXPECT_GT(held[i], held[i - 1]);
             }
@@ -168,8 +168,7 @@ TEST(Visibility, OfATileIsThatOfAllItsPairs) {
 std::vector<SegmentExtent> extents(const SegmentList& segments, const std::vector<std::int32_t>& documents) {
   std::vector<SegmentExtent> result;
   for (const Segment& segment : segments) {
-    result.push_back({segment.start, segment.last(), documents[static_cast<std::size_t>(segment.start)],
-                      documents[static_cast<std::size_t>(segment.last())]});
+    result.push_back({segment.start, segment.last(), documents[segment.start], documents[segment.last()]});
   }
   return result;
 }
@@ -201,8 +200,7 @@ TEST(Visibility, AShardThatMayNotSeeAnotherSeesNoneOfItsTokens) {
             key_extents.push_back(extents(keys, ids));
             for (const std::int64_t q : positions(queries)) {
               for (const std::int64_t k : positions(keys)) {
-                any |= is_visible(mask.causal, mask.window, q, k) &&
-                       ids[static_cast<std::size_t>(q)] == ids[static_cast<std::size_t>(k)];
+                any |= is_visible(mask.causal, mask.window, q, k) && ids[q] == ids[k];
               }
             }
           }

@@ -32,7 +32,7 @@ class Dump : public FolderTest {
             .tensors = {}};
   }
   /// Writes what `ranks` ranks hold of a tensor whose element [row, column] is 10 * row + column: rank r the positions
-  /// r, r + ranks, ... of each sequence, a sequence a micro-batch, in chunks of one token. Return the index.
+  /// r, r + ranks, ... of each sequence, a sequence a micro-batch, in chunks of one token. Returns the index.
   DumpIndex write(const std::string& name, int ranks, std::size_t part_bytes = TensorDump::default_part_bytes) {
     DumpIndex index = step();
     index.sequence = ranks;

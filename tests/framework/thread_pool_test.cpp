@@ -58,10 +58,10 @@ TEST(ThreadPool, EveryTaskRunsOnceOnAWorkerThatExists) {
     ThreadPool pool(workers);
     EXPECT_EQ(pool.workers(), workers);
     for (const int tasks : {0, 1, 2, 7, 1000}) {
-      std::vector<std::atomic<int>> runs(static_cast<std::size_t>(tasks));
+      std::vector<std::atomic<int>> runs(tasks);
       std::atomic<bool> known_worker = true;
       pool.run(tasks, [&](std::int64_t task, int worker) {
-        ++runs[static_cast<std::size_t>(task)];
+        ++runs[task];
         if (worker < 0 || worker >= workers) known_worker = false;
       });
       for (const auto& count : runs) EXPECT_EQ(count.load(), 1);
@@ -77,7 +77,7 @@ TEST(ThreadPool, ReturnsWhenTheSlowestTaskIsDone) {
     pool.run(3, [&](std::int64_t task, int worker) {
       // Whoever calls run() is done first, whichever task it got.
       std::this_thread::sleep_for(std::chrono::milliseconds(worker == 0 ? 2 : 10));
-      done[static_cast<std::size_t>(task)] = true;
+      done[task] = true;
     });
     for (const auto& task : done) ASSERT_TRUE(task.load());
   }
@@ -88,10 +88,10 @@ TEST(ThreadPool, NoTwoTasksShareAWorkerAtATime) {
   std::vector<std::atomic<int>> inside(4);
   std::atomic<bool> shared = false;
   pool.run(2000, [&](std::int64_t task, int worker) {
-    if (inside[static_cast<std::size_t>(worker)].fetch_add(1) != 0) shared = true;
+    if (inside[worker].fetch_add(1) != 0) shared = true;
     volatile double x = static_cast<double>(task);
     for (int i = 0; i < 50; ++i) x = std::sqrt(x + 1);
-    inside[static_cast<std::size_t>(worker)].fetch_sub(1);
+    inside[worker].fetch_sub(1);
   });
   EXPECT_FALSE(shared);
 }
@@ -102,7 +102,7 @@ TEST(ThreadPool, ResultsDoNotDependOnTheNumberOfWorkers) {
     std::vector<double> result(257);
     for (int repeat = 0; repeat < 20; ++repeat) {
       pool.run(257, [&](std::int64_t task, int) {
-        double& x = result[static_cast<std::size_t>(task)];
+        double& x = result[task];
         for (int i = 0; i < 100; ++i) x = std::sin(x + static_cast<double>(task) * 0.1);
       });
     }
@@ -146,7 +146,7 @@ TEST(ThreadPool, ManyShortJobsInARowLoseNoTask) {
   std::int64_t total = 0;
   for (int job = 0; job < 5000; ++job) {
     std::array<std::int64_t, 5> out{};
-    pool.run(5, [&](std::int64_t task, int) { out[static_cast<std::size_t>(task)] = task + job; });
+    pool.run(5, [&](std::int64_t task, int) { out[task] = task + job; });
     for (const std::int64_t x : out) total += x;
   }
   EXPECT_EQ(total, std::int64_t{5000} * 10 + std::int64_t{5} * (4999 * 5000 / 2));
@@ -160,7 +160,7 @@ TEST(ThreadPool, PoolsOfSeveralRanksDoNotMeet) {
       ThreadPool pool(2);
       for (int repeat = 0; repeat < 200; ++repeat) {
         std::array<std::int64_t, 16> out{};
-        pool.run(16, [&](std::int64_t task, int) { out[static_cast<std::size_t>(task)] = task; });
+        pool.run(16, [&](std::int64_t task, int) { out[task] = task; });
         for (const std::int64_t x : out) sums[rank] += x;
       }
     });

@@ -28,7 +28,7 @@ class TraceTest : public FolderTest {
     OutputFile output(at("trace.json"), rules, ExitCode::usage);
     trace.write(output);
   }
-  /// Return what the file of a trace says.
+  /// Returns what the file of a trace says.
   nlohmann::json written(const Trace& trace) const {
     write(trace);
     std::ifstream file(at("trace.json"));

@@ -20,7 +20,7 @@ namespace {
 
 class UnfinishedOutput : public FolderTest {
  protected:
-  /// Runs body in a process of its own, which has begun a file and a folder. Return its wait status.
+  /// Runs body in a process of its own, which has begun a file and a folder. Returns its wait status.
   int status_of(const std::function<void()>& body) const {
     const pid_t child = ::fork();
     if (child == 0) {

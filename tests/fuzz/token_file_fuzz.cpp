@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   fuzz::write(manifest_path(path), to_json(manifest));
   fuzz::accepted(ExitCode::data, [&] {
     const auto file = TokenFile::open(path);
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(file->token_count()));
+    std::vector<std::int32_t> tokens(file->token_count());
     file->read(0, tokens);
     std::vector<float> weights(tokens.size());
     file->read_weights(0, weights);

@@ -10,7 +10,7 @@
 
 namespace {
 
-/// Return what goes out of a GGUF file, nothing if it cannot.
+/// Returns what goes out of a GGUF file, nothing if it cannot.
 std::optional<nlohmann::json> written(const std::string& path) {
   using namespace ringtrain;
   try {

@@ -33,7 +33,7 @@ using Clock = std::chrono::steady_clock;
   std::exit(code);
 }
 
-/// Makes a device in a namespace. Return its descriptor, whose reads do not block.
+/// Makes a device in a namespace. Returns its descriptor, whose reads do not block.
 int make_device(const std::string& name_space, const std::string& name) {
   constexpr int skipped = 77;
   const int place = ::open(("/var/run/netns/" + name_space).c_str(), O_RDONLY | O_CLOEXEC);

@@ -99,7 +99,7 @@ TYPED_TEST(ActivationTest, BitsDependOnTheElementAlone) {
   const std::int64_t n = 100003;
   const auto x = random_vector<R>(n, 1), dy = random_vector<R>(n, 2);
   const auto run = [&](Stream& stream) {
-    std::vector<R> all(static_cast<std::size_t>(2 * n));
+    std::vector<R> all(2 * n);
     gelu_forward(stream, host_view(all.data(), {n}), view_of(x));
     swiglu_backward(stream, host_view(all.data() + n, {n}), host_view(all.data(), {n}), view_of(dy), view_of(x),
                     host_view(all.data(), {n}));

@@ -58,7 +58,7 @@ struct Shard {
 
 template <class T>
 std::vector<T> normals(std::int64_t n, std::uint64_t seed) {
-  std::vector<T> x(static_cast<std::size_t>(n));
+  std::vector<T> x(n);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(random_normal(seed, Purpose::test, i));
   return x;
 }

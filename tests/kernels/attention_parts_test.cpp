@@ -45,8 +45,8 @@ TEST(AttentionParts, ExponentialAtItsEnds) {
 template <class T, Order order, Store mode>
 void check_product(std::int64_t M, std::int64_t N, std::int64_t K) {
   const std::int64_t wide = panel_width<T>, a_stride = (order == Order::rows ? K : M) + 3;
-  std::vector<T> a(static_cast<std::size_t>((order == Order::rows ? M : K) * a_stride)),
-      b(static_cast<std::size_t>(K * wide)), c(static_cast<std::size_t>(M * wide + wide), T{5});
+  std::vector<T> a((order == Order::rows ? M : K) * a_stride), b(static_cast<std::size_t>(K * wide)),
+      c(static_cast<std::size_t>(M * wide + wide), T{5});
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<T>(i % 7);  // small integers: sums are exact
   for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<T>(i % 5);
   gemm_panel<T, order, mode>(M, N, K, a.data(), a_stride, b.data(), wide, c.data(), wide);
@@ -55,15 +55,14 @@ void check_product(std::int64_t M, std::int64_t N, std::int64_t K) {
       T sum = mode == Store::add ? T{5} : T{0};
       for (std::int64_t p = 0; p < K; ++p) {
         const std::int64_t at = order == Order::rows ? i * a_stride + p : p * a_stride + i;
-        sum += a[static_cast<std::size_t>(at)] * b[static_cast<std::size_t>(p * wide + j)];
+        sum += a[at] * b[p * wide + j];
       }
-      ASSERT_EQ(c[static_cast<std::size_t>(i * wide + j)], sum)
-          << M << " x " << N << " x " << K << " at " << i << ", " << j;
+      ASSERT_EQ(c[i * wide + j], sum) << M << " x " << N << " x " << K << " at " << i << ", " << j;
     }
     const std::int64_t whole = (N + lanes<T> - 1) / lanes<T> * lanes<T>;
-    for (std::int64_t j = whole; j < wide; ++j) ASSERT_EQ(c[static_cast<std::size_t>(i * wide + j)], T{5}) << "overrun";
+    for (std::int64_t j = whole; j < wide; ++j) ASSERT_EQ(c[i * wide + j], T{5}) << "overrun";
   }
-  for (std::int64_t j = 0; j < wide; ++j) ASSERT_EQ(c[static_cast<std::size_t>(M * wide + j)], T{5}) << "overrun";
+  for (std::int64_t j = 0; j < wide; ++j) ASSERT_EQ(c[M * wide + j], T{5}) << "overrun";
 }
 
 TEST(AttentionParts, ProductsAtEveryEdge) {
@@ -85,14 +84,12 @@ TEST(AttentionParts, ProductsAtEveryEdge) {
 
 template <class T>
 void check_transpose(std::int64_t rows, std::int64_t columns) {
-  std::vector<T> from(static_cast<std::size_t>(rows * (columns + 2))),
-      to(static_cast<std::size_t>(columns * (rows + 1)));
+  std::vector<T> from(rows * (columns + 2)), to(static_cast<std::size_t>(columns * (rows + 1)));
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<T>(i);
   transpose(to.data(), rows + 1, from.data(), columns + 2, rows, columns);
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < columns; ++j) {
-      ASSERT_EQ(to[static_cast<std::size_t>(j * (rows + 1) + i)],
-                from[static_cast<std::size_t>(i * (columns + 2) + j)]);
+      ASSERT_EQ(to[j * (rows + 1) + i], from[i * (columns + 2) + j]);
     }
   }
 }

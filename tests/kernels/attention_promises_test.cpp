@@ -97,20 +97,20 @@ void expect_ring_equals_one_device(const AttentionShape& shape, std::int64_t doc
       c.blocks.push_back({{owner * T_rank, 1, T_rank}});
       run.k.push_back(rows(whole_run.k[0], owner));
       run.v.push_back(rows(whole_run.v[0], owner));
-      run.dk.push_back(dk[static_cast<std::size_t>(owner)]);
-      run.dv.push_back(dv[static_cast<std::size_t>(owner)]);
+      run.dk.push_back(dk[owner]);
+      run.dv.push_back(dv[owner]);
     }
     compute(run, c, 2);
     EXPECT_TRUE(same_bits(run.out, rows(whole_run.out, rank))) << "out of rank " << rank;
     EXPECT_TRUE(same_bits(run.dq, rows(whole_run.dq, rank))) << "dq of rank " << rank;
     for (std::int64_t owner = rank; owner >= 0; --owner) {
-      dk[static_cast<std::size_t>(owner)] = run.dk[static_cast<std::size_t>(rank - owner)];
-      dv[static_cast<std::size_t>(owner)] = run.dv[static_cast<std::size_t>(rank - owner)];
+      dk[owner] = run.dk[rank - owner];
+      dv[owner] = run.dv[rank - owner];
     }
   }
   for (std::int64_t owner = 0; owner < ranks; ++owner) {
-    EXPECT_TRUE(same_bits(dk[static_cast<std::size_t>(owner)], rows(whole_run.dk[0], owner))) << "dk of " << owner;
-    EXPECT_TRUE(same_bits(dv[static_cast<std::size_t>(owner)], rows(whole_run.dv[0], owner))) << "dv of " << owner;
+    EXPECT_TRUE(same_bits(dk[owner], rows(whole_run.dk[0], owner))) << "dk of " << owner;
+    EXPECT_TRUE(same_bits(dv[owner], rows(whole_run.dv[0], owner))) << "dv of " << owner;
   }
 }
 

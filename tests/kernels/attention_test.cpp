@@ -94,7 +94,7 @@ TEST(Attention, RowsWithoutKeys) {
   check_both(before);
   Problem<float> run = make_inputs<float>(before);
   compute(run, before, 2);
-  for (std::int64_t t = 0; t < 100; ++t) EXPECT_EQ(run.lse[static_cast<std::size_t>(t)], -infinity);
+  for (std::int64_t t = 0; t < 100; ++t) EXPECT_EQ(run.lse[t], -infinity);
   EXPECT_TRUE(std::all_of(run.out.begin(), run.out.begin() + 100 * 2 * 16, [](float x) { return x == 0; }));
   EXPECT_TRUE(std::all_of(run.dq.begin(), run.dq.begin() + 100 * 2 * 16, [](float x) { return x == 0; }));
   check_both({"none at all", shape_of(1, 2, 2, 16), {{0, 1, 70}}, {{{70, 1, 70}}}});

@@ -51,7 +51,7 @@ TYPED_TEST(EmbeddingTest, BitsDoNotDependOnThreads) {
   const auto ids = random_integers(T, 1, rows);
   const auto dy = random_vector<R>(T * C, 2);
   expect_same_bits_for_any_workers([&](Stream& stream) {
-    std::vector<R> dtable(static_cast<std::size_t>(rows * C));
+    std::vector<R> dtable(rows * C);
     embedding_backward(stream, view_of(dtable, {rows, C}), view_of(ids), view_of(dy, {T, C}));
     return dtable;
   });

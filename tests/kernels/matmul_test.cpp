@@ -89,7 +89,7 @@ TYPED_TEST(MatmulTest, BitsDoNotDependOnThreads) {
   for (const auto& [T, I, O] : {Sizes{1000, 257, 300}, Sizes{2100, 33, 65}}) {
     const auto x = random_vector<R>(T * I, 1), w = random_vector<R>(O * I, 2), dy = random_vector<R>(T * O, 3);
     expect_same_bits_for_any_workers([&, T = T, I = I, O = O](Stream& stream) {
-      std::vector<R> all(static_cast<std::size_t>(T * O + T * I + O * I + O));
+      std::vector<R> all(T * O + T * I + O * I + O);
       R *y = all.data(), *dx = y + T * O, *dw = dx + T * I, *dbias = dw + O * I;
       linear_forward(stream, host_view(y, {T, O}), view_of(x, {T, I}), view_of(w, {O, I}), {});
       linear_backward_input(stream, host_view(dx, {T, I}), view_of(dy, {T, O}), view_of(w, {O, I}), false);

@@ -161,7 +161,7 @@ TEST(RopeFrequenciesTest, LongRopeHasASetForShortAndOneForLong) {
     const RopeFrequencies frequencies = rope_frequencies(8, 1e4, scaling, length);
     for (int i = 0; i < 4; ++i) {
       const double divisor = length > 4096 ? 2 + 3 * i : 1 + 0.125 * i;
-      EXPECT_NEAR(frequencies.inverse[static_cast<std::size_t>(i)] * divisor * std::pow(10.0, i), 1, 1e-14);
+      EXPECT_NEAR(frequencies.inverse[i] * divisor * std::pow(10.0, i), 1, 1e-14);
     }
     EXPECT_NEAR(frequencies.magnitude, 1.190238071424, 1e-12);  // as in Phi-3
   }
@@ -183,7 +183,7 @@ TYPED_TEST(RopeTest, TurnsPairsByTheirAngles) {
       auto positions = random_integers(T, 1, 1 << 20);
       RopeFrequencies frequencies = rope_frequencies(D, 10000, {});
       frequencies.magnitude = 1.25;
-      std::vector<R> table(static_cast<std::size_t>(T * D));
+      std::vector<R> table(T * D);
       rope_table(stream, view_of(table, {T, D}), view_of(positions), frequencies);
       const auto x0 = random_vector<R>(T * H * D, 2);
       auto x = x0;
@@ -192,8 +192,8 @@ TYPED_TEST(RopeTest, TurnsPairsByTheirAngles) {
       for (std::int64_t row = 0; row < T * H; ++row) {
         for (std::int64_t i = 0; i < half; ++i) {
           const auto low = static_cast<std::size_t>(row * D + i), high = low + static_cast<std::size_t>(half);
-          const double angle = positions[static_cast<std::size_t>(row / H)] *
-                               std::pow(10000.0, -2 * static_cast<double>(i) / static_cast<double>(D));
+          const double angle =
+              positions[row / H] * std::pow(10000.0, -2 * static_cast<double>(i) / static_cast<double>(D));
           const std::complex<double> turned =
               std::complex<double>(static_cast<double>(x0[low]), static_cast<double>(x0[high])) *
               std::polar(1.25, angle);
@@ -216,7 +216,7 @@ TYPED_TEST(RopeTest, BitsDoNotDependOnThreads) {
   const auto positions = random_integers(T, 1, 10000);
   const auto x0 = random_vector<R>(T * H * D, 2);
   expect_same_bits_for_any_workers([&](Stream& stream) {
-    std::vector<R> table(static_cast<std::size_t>(T * D)), x = x0;
+    std::vector<R> table(T * D), x = x0;
     rope_table(stream, view_of(table, {T, D}), view_of(positions), rope_frequencies(D, 10000, {}));
     rope_forward(stream, view_of(x, {T, H, D}), view_of(table, {T, D}));
     return x;

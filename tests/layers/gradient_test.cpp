@@ -53,7 +53,7 @@ TEST_P(GradientTest, EqualsFiniteDifferences) {
       };
       double expected = 0, largest = 0;
       for (std::int64_t i = 0; i < n; ++i) {
-        const double g = result.gradients[static_cast<std::size_t>(parameter.offset + i)];
+        const double g = result.gradients[parameter.offset + i];
         expected += g * direction(i);
         largest = std::max(largest, std::abs(g));
       }

@@ -26,7 +26,7 @@ inline std::uint64_t splitmix64(std::uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
   return x ^ (x >> 31);
 }
-/// Return a number in [-1, 1), exact in double.
+/// Returns a number in [-1, 1), exact in double.
 inline double uniform(std::uint64_t stream, std::uint64_t index) {
   return static_cast<double>(splitmix64((stream << 32) + index) >> 11) * 0x1.0p-52 - 1.0;
 }
@@ -44,7 +44,7 @@ struct Sequences {
   }
 };
 
-/// Return random sequences; a document ends with probability 1/8 at each token where documents are asked for.
+/// Returns random sequences; a document ends with probability 1/8 at each token where documents are asked for.
 inline Sequences random_sequences(const ModelConfig& config, std::int64_t B, std::int64_t S, bool documents,
                                   std::uint64_t seed) {
   Sequences result{.B = B,
@@ -88,20 +88,18 @@ inline void cut(Batch& batch, const Sequences& whole, Layout layout, int ranks, 
     for (std::int64_t b = 0; b < whole.B; ++b) {
       std::vector<SegmentExtent> of_sequence;
       for (const Segment& segment : batch.ring_segments.back()) {
-        const auto document = [&](std::int64_t at) {
-          return whole.documents[static_cast<std::size_t>(b * whole.S + at)];
-        };
+        const auto document = [&](std::int64_t at) { return whole.documents[b * whole.S + at]; };
         of_sequence.push_back({segment.start, segment.last(), document(segment.start), document(segment.last())});
       }
       extents.push_back(of_sequence);
     }
     batch.extents.push_back(extents);
   }
-  batch.segments = batch.ring_segments[static_cast<std::size_t>(rank)];
+  batch.segments = batch.ring_segments[rank];
   batch.B = whole.B;
   batch.T = token_count(batch.segments);
   batch.has_documents = whole.has_documents;
-  batch.document_starts.assign(static_cast<std::size_t>(whole.has_documents ? whole.B : 0), {0});
+  batch.document_starts.assign(whole.has_documents ? whole.B : 0, {0});
   for (std::size_t b = 0; b < batch.document_starts.size(); ++b) {
     for (std::int64_t i = 1; i < whole.S; ++i) {
       const std::int32_t* const at =
@@ -125,7 +123,7 @@ inline void cut(Batch& batch, const Sequences& whole, Layout layout, int ranks, 
   }
 }
 
-/// Return the element of a parameter that is not yet trained: matrices +-0.35, biases +-0.1, norms 1 +- 0.1.
+/// Returns the element of a parameter that is not yet trained: matrices +-0.35, biases +-0.1, norms 1 +- 0.1.
 inline double test_weight(int id, const std::string& name, std::int64_t element) {
   const double u = uniform(static_cast<std::uint64_t>(id), static_cast<std::uint64_t>(element));
   if (name.ends_with("norm.weight")) return 1.0 + 0.1 * u;
@@ -153,7 +151,7 @@ inline std::vector<double> elements(const TensorView& view) {
 /// The same of a tensor on whatever device.
 inline std::vector<double> elements(Stream& stream, const TensorView& view) {
   if (view.device.is_cpu()) return elements(view);
-  std::vector<double> storage(static_cast<std::size_t>(view.numel()));  // large enough for any dtype
+  std::vector<double> storage(view.numel());  // large enough for any dtype
   const TensorView host{storage.data(), view.shape, view.dtype, Device::cpu()};
   copy(stream, host, view);
   return elements(host);
@@ -161,12 +159,12 @@ inline std::vector<double> elements(Stream& stream, const TensorView& view) {
 
 inline void set_test_weights(Stream& stream, Parameters& parameters) {
   const TensorView& weights = parameters.all_weights();
-  std::vector<double> storage(static_cast<std::size_t>(weights.numel()));
+  std::vector<double> storage(weights.numel());
   const TensorView host{storage.data(), weights.shape, weights.dtype, Device::cpu()};
   for (std::int64_t i = 0; i < host.numel(); ++i) set_element(host, i, 0.0);
   const auto& all = parameters.table().all();
   for (int id = 0; id < static_cast<int>(all.size()); ++id) {
-    const Parameter& parameter = all[static_cast<std::size_t>(id)];
+    const Parameter& parameter = all[id];
     for (std::int64_t i = 0; i < parameter.shape.numel(); ++i) {
       set_element(host, parameter.offset + i, test_weight(id, parameter.name, i));
     }
@@ -187,7 +185,7 @@ struct RunOptions {
   bool offload = false;
 };
 
-/// Return the shape for batches like these, on one rank of options.ranks.
+/// Returns the shape for batches like these, on one rank of options.ranks.
 inline ExecutionShape shape_of(const RunOptions& options, const Sequences& largest, int rank, bool evaluates = true) {
   const std::int64_t T = token_count(shard_segments(options.layout, largest.S, options.ranks, rank));
   const std::int64_t most = (largest.S + options.ranks - 1) / options.ranks;
@@ -229,10 +227,10 @@ struct RankModel {
     cut(batch, sequences, options.layout, options.ranks, sequence_group.rank());
     model.train_step(batch, denominator, observer);
   }
-  /// Return the nll of this rank's tokens.
+  /// Returns the nll of this rank's tokens.
   std::vector<double> evaluate(const Sequences& sequences) {
     cut(batch, sequences, options.layout, options.ranks, sequence_group.rank());
-    std::vector<double> nll(static_cast<std::size_t>(batch.B * batch.T), -1.0);
+    std::vector<double> nll(batch.B * batch.T, -1.0);
     model.evaluate(batch, host_view(nll.data(), {batch.B, batch.T}));
     return nll;
   }
@@ -309,24 +307,24 @@ struct EvaluationResult {
 inline EvaluationResult run_evaluation(const ModelConfig& config, const RunOptions& options, const Sequences& sequences,
                                        const std::function<void(Parameters&)>& change = {}) {
   EvaluationResult result;
-  result.nll.assign(static_cast<std::size_t>(sequences.B * sequences.S), -1.0);
-  std::vector<double> losses(static_cast<std::size_t>(options.ranks));
+  result.nll.assign(sequences.B * sequences.S, -1.0);
+  std::vector<double> losses(options.ranks);
   on_ring(config, options, sequences, [&](RankModel& rank) {
     if (change) change(rank.parameters);
     const std::vector<double> nll = rank.evaluate(sequences);
     for (std::int64_t b = 0, t = 0; b < rank.batch.B; ++b) {
       for (std::int64_t i = 0; i < rank.batch.T; ++i, ++t) {
         const std::int64_t at = b * sequences.S + position_of(rank.batch.segments, i);
-        result.nll[static_cast<std::size_t>(at)] = nll[static_cast<std::size_t>(t)];
+        result.nll[at] = nll[t];
       }
     }
-    losses[static_cast<std::size_t>(rank.sequence_group.rank())] = rank.model.take_loss_sum();
+    losses[rank.sequence_group.rank()] = rank.model.take_loss_sum();
   });
   for (double loss : losses) result.loss_sum += loss;
   return result;
 }
 
-/// Return max|a - b| / max|b|.
+/// Returns max|a - b| / max|b|.
 inline double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
   double difference = 0, largest = 0;
   for (std::size_t i = 0; i < b.size(); ++i) {
@@ -350,7 +348,7 @@ inline ModelConfig small_llama() {
   config.rope_theta = 10000.0;
   return config;
 }
-/// Return a small model of an architecture.
+/// Returns a small model of an architecture.
 inline ModelConfig small_model(Architecture architecture) {
   ModelConfig config = small_llama();
   config.architecture = architecture;

@@ -88,7 +88,7 @@ TEST(ModelParameters, InitialWeightsAreThoseOfTheTableAndTheSameOnEveryRank) {
     const TensorView all = rank.parameters.all_weights();
     for (std::int64_t i = 0; i < all.numel(); ++i) set_element(all, i, -9.0);  // fresh memory may hold anything
     rank.model.initialise(77);
-    weights[static_cast<std::size_t>(rank.sequence_group.rank())] = elements(rank.parameters.all_weights());
+    weights[rank.sequence_group.rank()] = elements(rank.parameters.all_weights());
   });
   EXPECT_EQ(weights[0], weights[1]);
   EXPECT_EQ(weights[0], weights[2]);
@@ -98,8 +98,8 @@ TEST(ModelParameters, InitialWeightsAreThoseOfTheTableAndTheSameOnEveryRank) {
     double sum = 0, squares = 0;
     const std::int64_t n = parameter.shape.numel();
     for (std::int64_t i = 0; i < n; ++i) {
-      const double w = weights[0][static_cast<std::size_t>(parameter.offset + i)];
-      is_parameter[static_cast<std::size_t>(parameter.offset + i)] = 1;
+      const double w = weights[0][parameter.offset + i];
+      is_parameter[parameter.offset + i] = 1;
       sum += w;
       squares += w * w;
       if (parameter.init_stddev == 0) {

@@ -38,7 +38,7 @@ class ExportFaults : public FolderTest {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_child("export", arguments, folder, before_start);
   }
-  /// Return the names in the folder that begin with `out`.
+  /// Returns the names in the folder that begin with `out`.
   std::set<std::string> outputs() const {
     std::set<std::string> names;
     for (const std::string& name : list_directory(folder, ExitCode::usage)) {
@@ -53,7 +53,7 @@ class ExportFaults : public FolderTest {
   }
 };
 
-/// Return a number of the environment, or what a short run takes.
+/// Returns a number of the environment, or what a short run takes.
 int amount(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text ? std::atoi(text) : otherwise;

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 class OverwrittenModel : public TrainTest {
  protected:
-  /// Copies a model of the tests. Return its path.
+  /// Copies a model of the tests. Returns its path.
   std::string copy_of(const std::string& name) const {
     fs::remove_all(at(name));
     fs::copy(source_folder() + "/tests/models/folders/" + name, at(name));
@@ -34,7 +34,7 @@ class OverwrittenModel : public TrainTest {
     const ParameterTable table = make_parameter_table(source.model);
     const auto read_all = [&](WeightSource& weights) {
       for (const Parameter& parameter : table.all()) {
-        std::vector<double> values(static_cast<std::size_t>(parameter.shape.numel()));
+        std::vector<double> values(parameter.shape.numel());
         weights.read(parameter, 0, host_view(values.data(), {parameter.shape.numel()}));
       }
     };

@@ -31,7 +31,7 @@ class SmolLM2 : public TrainTest {
   double nll(const std::string& path, DType dtype, std::int64_t ring, Layout layout) {
     const std::int64_t length = 1023;
     std::vector<std::int32_t> tokens = nlohmann::json::parse(content_of(model("gpl3.json")))["tokens"];
-    tokens.resize(static_cast<std::size_t>(length + 1));
+    tokens.resize(length + 1);
     if (!path_exists(at("gpl3.h5"))) {
       TokenFilePlan plan;
       plan.vocab_size = 49152;

@@ -18,7 +18,7 @@ template <class T>
 std::vector<T> values_of(int rank, std::int64_t n) {
   std::mt19937 random(static_cast<unsigned>(1000 * n + rank));
   std::normal_distribution<double> normal;
-  std::vector<T> values(static_cast<std::size_t>(n));
+  std::vector<T> values(n);
   for (T& value : values) value = static_cast<T>(std::ldexp(normal(random), static_cast<int>(random() % 20)));
   return values;
 }
@@ -83,7 +83,7 @@ void check_reduce_scatter(Communicator& world) {
   const int ranks = world.size(), rank = world.rank();
   for (const std::int64_t n : {0, 1, 2, 5, 64, 1001}) {
     std::vector<T> x = values_of<T>(rank, n);
-    std::vector<T> staging(static_cast<std::size_t>(reduce_scatter_staging(n, ranks)) + 3, T(77));  // a buffer for more
+    std::vector<T> staging(reduce_scatter_staging(n, ranks) + 3, T(77));  // a buffer for more
     ReduceScatter reduction;
     EXPECT_FALSE(reduction.pending());
     reduction.start(world, view_of(x), view_of(staging), test_site);
@@ -117,7 +117,7 @@ TEST_P(Collectives, ReduceScattersMayOverlap) {
     std::vector<std::vector<double>> staging(3);
     std::vector<ReduceScatter> reductions(3);
     for (std::size_t i = 0; i < 3; ++i) {
-      staging[i].resize(static_cast<std::size_t>(reduce_scatter_staging(n, ranks())));
+      staging[i].resize(reduce_scatter_staging(n, ranks()));
       reductions[i].start(world, view_of(x[i]), view_of(staging[i]), test_site);
     }
     for (const std::size_t i : {2, 0, 1}) {

@@ -32,7 +32,7 @@ TensorView view_of(const std::vector<T>& values) {
   return host_view(values.data(), {static_cast<std::int64_t>(values.size())});
 }
 
-/// Return the error that a launch ends with.
+/// Returns the error that a launch ends with.
 Error error_of(const LaunchOptions& options, const std::function<void(Communicator&)>& body) {
   try {
     launch_threads(options, body);

@@ -40,7 +40,7 @@ double gradient_of(int rank, std::int64_t i, int step) {
 /// Runs `steps` reductions; return all ranks' gradients after the last one (each whole buffer).
 std::vector<std::vector<float>> reduce(int ranks, int steps, unsigned jitter_seed) {
   const ParameterTable table = make_table();
-  std::vector<std::vector<float>> results(static_cast<std::size_t>(ranks));
+  std::vector<std::vector<float>> results(ranks);
   testing::run_ranks({.ranks = ranks}, [&](Communicator& world) {
     testing::Traffic traffic;
     testing::WatchedCommunicator watched(world, traffic, jitter_seed);
@@ -59,7 +59,7 @@ std::vector<std::vector<float>> reduce(int ranks, int steps, unsigned jitter_see
       reduction.finish();
     }
     EXPECT_EQ(allocator.allocation_count(), allocations);
-    results[static_cast<std::size_t>(world.rank())].assign(gradients, gradients + table.flat_size());
+    results[world.rank()].assign(gradients, gradients + table.flat_size());
   });
   testing::share_rows(results);
   return results;
@@ -77,7 +77,7 @@ TEST(GradientReduction, OwnersHoldSumsInRankOrder) {
         for (std::int64_t i = table.bucket_begin(bucket) + own.begin; i < table.bucket_begin(bucket) + own.end; ++i) {
           float sum = static_cast<float>(gradient_of(0, i, 2));
           for (int other = 1; other < ranks; ++other) sum += static_cast<float>(gradient_of(other, i, 2));
-          ASSERT_EQ(results[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)], sum)
+          ASSERT_EQ(results[rank][i], sum)
               << "ranks " << ranks << ", rank " << rank << ", bucket " << bucket << ", element " << i;
         }
       }

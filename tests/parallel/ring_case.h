@@ -52,7 +52,7 @@ inline void make_inputs(Problem& p, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal(0, 1.5);
   const auto fill_random = [&](std::vector<double>& x, std::int64_t heads) {
-    x.resize(static_cast<std::size_t>(p.B * p.S * heads * p.D));
+    x.resize(p.B * p.S * heads * p.D);
     for (double& value : x) value = normal(random);
   };
   fill_random(p.q, p.H);
@@ -110,8 +110,8 @@ inline std::vector<ShardExtents> extents_of(const Problem& p, const std::vector<
       for (const Segment& segment : list) {
         SegmentExtent extent{segment.start, segment.last(), 0, 0};
         if (p.with_documents) {
-          extent.first_document = p.documents[static_cast<std::size_t>(b * p.S + segment.start)];
-          extent.last_document = p.documents[static_cast<std::size_t>(b * p.S + segment.last())];
+          extent.first_document = p.documents[b * p.S + segment.start];
+          extent.last_document = p.documents[b * p.S + segment.last()];
         }
         sequence.push_back(extent);
       }
@@ -149,7 +149,7 @@ class RankRun {
     capacity_.D = p.D;
     capacity_.dtype = DTypeOf<T>::value;
     capacity_.min_part = options.min_part;
-    own_ = &segments_[static_cast<std::size_t>(world.rank())];
+    own_ = &segments_[world.rank()];
     T_ = token_count(*own_);
     ring_ = std::make_unique<Ring>(allocator_, &world, options.N, capacity_);
     ensure(allocator_.current()[Tag::ring] == Ring::ring_bytes(capacity_, options.N), "ring buffers as stated");
@@ -197,8 +197,7 @@ class RankRun {
     if (p_.with_documents) {
       for (std::int64_t b = 0; b < p_.B; ++b) {
         for (std::int64_t t = 0; t < T_; ++t) {
-          documents_.template as<std::int32_t>()[b * T_ + t] =
-              p_.documents[static_cast<std::size_t>(b * p_.S + position_of(*own_, t))];
+          documents_.template as<std::int32_t>()[b * T_ + t] = p_.documents[b * p_.S + position_of(*own_, t)];
         }
       }
     }
@@ -222,8 +221,7 @@ class RankRun {
     store(result_.dv, dkv_.template as<T>() + half, p_.G);
     for (std::int64_t row = 0; row < p_.B * p_.H; ++row) {
       for (std::int64_t t = 0; t < T_; ++t) {
-        result_.lse[static_cast<std::size_t>(row * p_.S + position_of(*own_, t))] =
-            static_cast<double>(m_.template as<T>()[row * T_ + t]);
+        result_.lse[row * p_.S + position_of(*own_, t)] = static_cast<double>(m_.template as<T>()[row * T_ + t]);
       }
     }
   }
@@ -241,17 +239,17 @@ class RankRun {
   Tensor q_, o_, dout_, dq_, m_, l_, kv_, dkv_, documents_, workspace_;
 };
 
-/// Return the attention of the whole problem and its gradients, computed by a ring.
+/// Returns the attention of the whole problem and its gradients, computed by a ring.
 inline Result run_ring(const Problem& p, const RunOptions& options) {
   Result result;
   result.out.assign(p.q.size(), NAN);
   result.dq = result.out;
   result.dk.assign(p.k.size(), NAN);
   result.dv = result.dk;
-  result.lse.assign(static_cast<std::size_t>(p.B * p.H * p.S), NAN);
-  std::vector<Traffic> traffic(static_cast<std::size_t>(options.N));
+  result.lse.assign(p.B * p.H * p.S, NAN);
+  std::vector<Traffic> traffic(options.N);
   run_ranks({.ranks = options.N, .timeout_seconds = 60}, [&](Communicator& world) {
-    WatchedCommunicator watched(world, traffic[static_cast<std::size_t>(world.rank())], options.jitter_seed);
+    WatchedCommunicator watched(world, traffic[world.rank()], options.jitter_seed);
     if (options.dtype == DType::float64) {
       RankRun<double>(p, options, watched, result);
     } else {

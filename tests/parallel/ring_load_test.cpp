@@ -26,9 +26,9 @@ TEST(RingLoad, PairsWithinDocumentsAreThoseThatOneCounts) {
         for (std::int64_t i = 0; i < S; ++i) {
           if (i > 0 && draw(6) == 0) {
             ++document;
-            starts[static_cast<std::size_t>(b)].push_back(i);
+            starts[b].push_back(i);
           }
-          of_sequences[static_cast<std::size_t>(b * S + i)] = document;
+          of_sequences[b * S + i] = document;
         }
       }
       std::vector<SegmentList> segments;
@@ -37,8 +37,7 @@ TEST(RingLoad, PairsWithinDocumentsAreThoseThatOneCounts) {
         segments.push_back(shard_segments(layout, S, N, rank));
         for (std::int64_t b = 0; b < B; ++b) {
           for (std::int64_t t = 0; t < token_count(segments.back()); ++t) {
-            documents[static_cast<std::size_t>(rank)].push_back(
-                of_sequences[static_cast<std::size_t>(b * S + position_of(segments.back(), t))]);
+            documents[rank].push_back(of_sequences[b * S + position_of(segments.back(), t)]);
           }
         }
       }
@@ -50,8 +49,7 @@ TEST(RingLoad, PairsWithinDocumentsAreThoseThatOneCounts) {
             for (std::int64_t q = 0; q < Tq; ++q) {
               for (std::int64_t k = 0; k < Tk; ++k) {
                 expected += visible(mask, position_of(segments[i], q), position_of(segments[j], k)) &&
-                                    documents[i][static_cast<std::size_t>(b * Tq + q)] ==
-                                        documents[j][static_cast<std::size_t>(b * Tk + k)]
+                                    documents[i][b * Tq + q] == documents[j][b * Tk + k]
                                 ? 1
                                 : 0;
               }

@@ -12,7 +12,7 @@ namespace {
 
 using Cuts = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-/// Return first token and tokens of each part.
+/// Returns first token and tokens of each part.
 Cuts cuts_of(const std::vector<RingPart>& parts) {
   Cuts cuts;
   for (const RingPart& part : parts) cuts.emplace_back(part.first_token, part.tokens);

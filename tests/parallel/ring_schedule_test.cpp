@@ -41,9 +41,9 @@ class Play {
   Play(const Needs& needed, int N) : needed_(needed), N_(N), plans_(all_plans(needed, N)) {}
 
   void run() {
-    blocks_met_.assign(static_cast<std::size_t>(N_) * static_cast<std::size_t>(N_), 0);
-    returned_.assign(static_cast<std::size_t>(N_), {});
-    carried_.assign(static_cast<std::size_t>(N_), {});
+    blocks_met_.assign(N_ * static_cast<std::size_t>(N_), 0);
+    returned_.assign(N_, {});
+    carried_.assign(N_, {});
     for (int rank = 0; rank < N_; ++rank) {
       const RingPlan& plan = plan_of(rank);
       ASSERT_FALSE(plan.steps.empty());
@@ -70,7 +70,7 @@ class Play {
       for (int rank = 0; rank < N_; ++rank) {
         if (needed_[index(rank, owner)]) expected.insert(rank);
       }
-      EXPECT_EQ(returned_[static_cast<std::size_t>(owner)], expected) << "gradients of block " << owner;
+      EXPECT_EQ(returned_[owner], expected) << "gradients of block " << owner;
     }
   }
 
@@ -78,7 +78,7 @@ class Play {
   std::size_t index(int i, int j) const {
     return static_cast<std::size_t>(i) * static_cast<std::size_t>(N_) + static_cast<std::size_t>(j);
   }
-  const RingPlan& plan_of(int rank) const { return plans_[static_cast<std::size_t>(rank)]; }
+  const RingPlan& plan_of(int rank) const { return plans_[rank]; }
 
   void compute(int hop) {
     for (int rank = 0; rank < N_; ++rank) {
@@ -87,8 +87,7 @@ class Play {
       EXPECT_EQ(step->owner, (rank - hop + N_) % N_);
       EXPECT_TRUE(hop == 0 || holds_.count({rank, step->owner})) << "rank " << rank << " hop " << hop;
       ++blocks_met_[index(rank, step->owner)];
-      auto& sum =
-          hop == 0 ? returned_[static_cast<std::size_t>(rank)] : carried_[static_cast<std::size_t>(rank)][step->owner];
+      auto& sum = hop == 0 ? returned_[rank] : carried_[rank][step->owner];
       EXPECT_TRUE(hop == 0 || step->gradient_from >= 0 || sum.empty()) << "a run starts from zero";
       sum.insert(rank);
     }
@@ -134,8 +133,7 @@ class Play {
     for (int rank = 0; rank < N_; ++rank) {
       const RingStep* step = step_at(plan_of(rank), hop);
       if (step && step->gradient_to >= 0) {
-        auto& sum = hop == 0 ? returned_[static_cast<std::size_t>(rank)]
-                             : carried_[static_cast<std::size_t>(rank)][step->owner];
+        auto& sum = hop == 0 ? returned_[rank] : carried_[rank][step->owner];
         sent.push_back({rank, step->gradient_to, step->owner, sum});
       }
       const RingStep* next = step_at(plan_of(rank), hop + 1);
@@ -147,10 +145,10 @@ class Play {
     expect_matched(sent, received);
     for (const Message& message : sent) {
       if (message.to != message.owner) {
-        carried_[static_cast<std::size_t>(message.to)][message.owner] = message.contributions;
+        carried_[message.to][message.owner] = message.contributions;
         continue;
       }
-      auto& returned = returned_[static_cast<std::size_t>(message.owner)];
+      auto& returned = returned_[message.owner];
       const auto& returns = plan_of(message.owner).returns;
       const auto at = std::find_if(returns.begin(), returns.end(), [&](const RingReturn& r) { return r.hop == hop; });
       ASSERT_NE(at, returns.end());
@@ -177,7 +175,7 @@ TEST(RingSchedule, EveryPlanOfASmallRingFits) {
     for (int bits = 0; bits < 1 << free; ++bits) {
       Needs needed(static_cast<std::size_t>(N * N), 1);
       for (int at = 0, bit = 0; at < N * N; ++at) {
-        if (at / N != at % N) needed[static_cast<std::size_t>(at)] = static_cast<char>(bits >> bit++ & 1);
+        if (at / N != at % N) needed[at] = static_cast<char>(bits >> bit++ & 1);
       }
       Play(needed, N).run();
       ASSERT_FALSE(HasFailure()) << "N " << N << ", matrix " << bits;
@@ -192,7 +190,7 @@ TEST(RingSchedule, RandomPlansFit) {
     const unsigned density = random() % 101;
     Needs needed(static_cast<std::size_t>(N * N));
     for (int at = 0; at < N * N; ++at) {
-      needed[static_cast<std::size_t>(at)] = at / N == at % N || random() % 100 < density;
+      needed[at] = at / N == at % N || random() % 100 < density;
     }
     Play(needed, N).run();
     ASSERT_FALSE(HasFailure()) << "trial " << trial;
@@ -209,8 +207,8 @@ std::vector<ShardExtents> shards(Layout layout, std::int64_t S, int N,
     for (const Segment& segment : shard_segments(layout, S, N, rank)) {
       SegmentExtent extent{segment.start, segment.last(), 0, 0};
       if (!documents.empty()) {
-        extent.first_document = documents[static_cast<std::size_t>(segment.start)];
-        extent.last_document = documents[static_cast<std::size_t>(segment.last())];
+        extent.first_document = documents[segment.start];
+        extent.last_document = documents[segment.last()];
       }
       own.push_back(extent);
     }
@@ -219,7 +217,7 @@ std::vector<ShardExtents> shards(Layout layout, std::int64_t S, int N,
   return extents;
 }
 
-/// Return the owners each rank meets, in order, as text: "0|10|210|3210".
+/// Returns the owners each rank meets, in order, as text: "0|10|210|3210".
 std::string meetings(const Needs& needed, int N) {
   std::string text;
   for (const RingPlan& plan : all_plans(needed, N)) {
@@ -229,7 +227,7 @@ std::string meetings(const Needs& needed, int N) {
   return text;
 }
 
-/// Return the messages of keys and values, and those of gradients (both counted where they are received).
+/// Returns the messages of keys and values, and those of gradients (both counted where they are received).
 std::pair<int, int> transfers(const Needs& needed, int N) {
   int keys = 0, gradients = 0;
   for (const RingPlan& plan : all_plans(needed, N)) {

@@ -82,18 +82,18 @@ class Rank {
     }
     kv_ = block_of(world_.rank());
     dkv_.assign(kv_.size(), 99);
-    documents_.assign(static_cast<std::size_t>(B * tokens(world_.rank())), world_.rank());
+    documents_.assign(B * tokens(world_.rank()), world_.rank());
     // Ids are ranks: of contiguous shards these are documents.
     DocumentStarts starts;
     for (const SegmentList& own : segments_) {
       if (!own.empty()) starts.push_back(own.front().start);
     }
-    const std::vector<DocumentStarts> documents(static_cast<std::size_t>(B), starts);
+    const std::vector<DocumentStarts> documents(B, starts);
     ring_.begin(mask, extents, segments_, B,
                 layout_ == Layout::contiguous ? std::span(documents) : std::span<const DocumentStarts>());
   }
 
-  std::int64_t tokens(int rank) const { return token_count(segments_[static_cast<std::size_t>(rank)]); }
+  std::int64_t tokens(int rank) const { return token_count(segments_[rank]); }
   std::vector<float> block_of(int rank) const {
     const auto half = static_cast<std::size_t>(B_ * tokens(rank) * 2);
     std::vector<float> kv(2 * half);
@@ -118,7 +118,7 @@ class Rank {
     EXPECT_EQ(block.k.shape, expected);
     EXPECT_EQ(block.v.shape, expected);
     EXPECT_TRUE(backward || (block.sequences == B_ && n == T));
-    const SegmentList& own = segments_[static_cast<std::size_t>(block.owner)];
+    const SegmentList& own = segments_[block.owner];
     std::int64_t first = 0;  // where in the shard these tokens begin
     if (n > 0) {
       while (position_of(own, first) != position_of(block.tokens.segments, 0)) ++first;
@@ -227,8 +227,8 @@ TEST(Ring, ShowsEveryBlockOnceAndBringsEverySumHome) {
         }
         const auto half = static_cast<std::ptrdiff_t>(rank.dkv().size() / 2);
         for (std::ptrdiff_t i = 0; i < half; ++i) {
-          ASSERT_EQ(rank.dkv()[static_cast<std::size_t>(i)], expected) << "S " << c.S << ", rank " << world.rank();
-          ASSERT_EQ(rank.dkv()[static_cast<std::size_t>(half + i)], 2 * expected);
+          ASSERT_EQ(rank.dkv()[i], expected) << "S " << c.S << ", rank " << world.rank();
+          ASSERT_EQ(rank.dkv()[half + i], 2 * expected);
         }
       }
     });

@@ -29,7 +29,7 @@ void share_rows(std::vector<std::vector<T>>& rows) {
   for (std::size_t row = 0; row < rows.size(); ++row) {
     auto size = static_cast<std::int64_t>(rows[row].size());
     broadcast(*world, host_view(&size, {1}), static_cast<int>(row), {"size of a row"});
-    rows[row].resize(static_cast<std::size_t>(size));
+    rows[row].resize(size);
     const TensorView bytes =
         host_view(reinterpret_cast<std::uint8_t*>(rows[row].data()), {size * static_cast<std::int64_t>(sizeof(T))});
     broadcast(*world, bytes, static_cast<int>(row), {"a row"});

@@ -1,6 +1,7 @@
 // What the product does through one door alone: it prints through framework/standard_streams.h, opens files through
 // framework/storage/files.h, makes whole files in the few places listed here (all others are an OutputFile), reads
-// command lines by CommandLine, parses JSON by its bounded reader, and starts threads and chooses their GPU in one place. A rule that stands behind the door cannot be gone round.
+// command lines by CommandLine, parses JSON by its bounded reader, and starts threads and chooses their GPU in one
+// place. A rule that stands behind the door cannot be gone round.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -59,7 +60,7 @@ TEST(Doors, WholeFilesAreMadeInFewPlaces) {
                         "framework/storage/safetensors_writer.cpp",  // likewise, of an export under its own name
                         "framework/dump/dump_index.cpp",             // in a dump's folder, which was looked at
                         "data/preparation/token_spill.cpp",          // without a name
-                        "train/checkpoint_saver.cpp",                // in a folder of its own
+                        "train/step/checkpoint_saver.cpp",           // in a folder of its own
                         "train/models/export_model.cpp", "train/models/model_tokenizer.cpp",  // likewise
                         "train/report/tensorboard_file.cpp",                                  // in the run's folder
                         "train/run/metrics_history.cpp", "train/run/run_folder.cpp"}),        // likewise

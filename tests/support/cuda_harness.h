@@ -28,7 +28,7 @@ inline constexpr bool emulated = true;
 inline constexpr bool emulated = false;
 #endif
 
-/// Return x as dtype holds it.
+/// Returns x as dtype holds it.
 inline double as_held(double x, DType dtype) {
   if (dtype == DType::bfloat16) return BFloat16::rounded(static_cast<float>(x)).value();
   return dtype == DType::float32 ? static_cast<double>(static_cast<float>(x)) : x;
@@ -78,7 +78,7 @@ class GpuKernelTest : public GpuTest {
     }
   }
 
-  /// Return a tensor of these values, rounded to dtype, for both; `skip` elements past a boundary of 256 bytes.
+  /// Returns a tensor of these values, rounded to dtype, for both; `skip` elements past a boundary of 256 bytes.
   Both values(const std::vector<double>& x, const Shape& shape, DType dtype, std::int64_t skip = 0) {
     Both both = output(shape, dtype, skip);
     std::vector<unsigned char> bytes(both.gpu.bytes());
@@ -101,7 +101,7 @@ class GpuKernelTest : public GpuTest {
     upload(both.gpu.data, bytes);
     return both;
   }
-  /// Return a tensor of NaN.
+  /// Returns a tensor of NaN.
   Both output(const Shape& shape, DType dtype, std::int64_t skip = 0) {
     auto& host = *doubles_.emplace(doubles_.end(), shape.numel(), std::nan(""));
     return {host_view(host.data(), shape), make(shape, dtype, skip)};
@@ -132,10 +132,10 @@ class GpuKernelTest : public GpuTest {
     EXPECT_TRUE(memory() == after) << "other bits the second time";
   }
 
-  /// Return what the GPU has, in double.
+  /// Returns what the GPU has, in double.
   std::vector<double> on_host(const TensorView& x) {
     const auto bytes = download(x.data, x.bytes());
-    std::vector<double> host(static_cast<std::size_t>(x.numel()));
+    std::vector<double> host(x.numel());
     for (std::size_t i = 0; i < host.size(); ++i) host[i] = get(bytes.data(), i, x.dtype);
     return host;
   }
@@ -194,7 +194,7 @@ class GpuKernelTest : public GpuTest {
     }
     return bytes;
   }
-  /// Return the bytes of all tensors, guards too.
+  /// Returns the bytes of all tensors, guards too.
   std::vector<std::vector<unsigned char>> memory() {
     std::vector<std::vector<unsigned char>> all;
     for (const Block& block : blocks_) all.push_back(download(block.all.view().data, block.all.view().bytes()));

@@ -17,7 +17,7 @@ class FolderTest : public ::testing::Test {
     folder = name;
   }
   void TearDown() override { std::filesystem::remove_all(folder); }
-  /// Return the path of a name in the folder.
+  /// Returns the path of a name in the folder.
   std::string at(const std::string& name) const { return folder + "/" + name; }
 
   std::string folder;

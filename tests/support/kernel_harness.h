@@ -32,7 +32,7 @@ void expect_same_bits_for_any_workers(Result&& result) {
   }
 }
 
-/// Return d loss() / d x by central differences; x is put back.
+/// Returns d loss() / d x by central differences; x is put back.
 template <class Loss>
 std::vector<double> numeric_gradient(std::vector<double>& x, Loss&& loss, double h = 1e-5) {
   std::vector<double> gradient(x.size());

@@ -13,17 +13,17 @@
 
 namespace ringtrain::testing {
 
-/// Return n normals of the given stddev; other seeds give other numbers.
+/// Returns n normals of the given stddev; other seeds give other numbers.
 template <class T>
 std::vector<T> random_vector(std::int64_t n, std::uint64_t seed, double stddev = 1) {
-  std::vector<T> x(static_cast<std::size_t>(n));
+  std::vector<T> x(n);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(stddev * random_normal(seed, Purpose::test, i));
   return x;
 }
 
-/// Return n integers in [0, bound).
+/// Returns n integers in [0, bound).
 inline std::vector<std::int32_t> random_integers(std::int64_t n, std::uint64_t seed, std::uint64_t bound) {
-  std::vector<std::int32_t> x(static_cast<std::size_t>(n));
+  std::vector<std::int32_t> x(n);
   for (std::size_t i = 0; i < x.size(); ++i) {
     x[i] = static_cast<std::int32_t>(random_below(seed, Purpose::test, i, bound));
   }
@@ -45,7 +45,7 @@ std::vector<To> converted(const std::vector<From>& x) {
   return std::vector<To>(x.begin(), x.end());
 }
 
-/// Return max|x - reference| / max|reference|; 0 if both are all zero or empty, infinity at any NaN.
+/// Returns max|x - reference| / max|reference|; 0 if both are all zero or empty, infinity at any NaN.
 template <class A, class B>
 double relative_difference(const std::vector<A>& x, const std::vector<B>& reference) {
   if (x.size() != reference.size()) return std::numeric_limits<double>::infinity();

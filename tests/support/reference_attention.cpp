@@ -62,8 +62,7 @@ bool is_visible(const Attention& a, const Tokens& queries, const Tokens& keys, s
         tokens.documents[static_cast<std::size_t>(b) * tokens.positions.size() + static_cast<std::size_t>(t)]);
   };
   if (document(queries, i) != document(keys, j)) return false;
-  const std::int64_t behind =
-      queries.positions[static_cast<std::size_t>(i)] - keys.positions[static_cast<std::size_t>(j)];
+  const std::int64_t behind = queries.positions[i] - keys.positions[j];
   if (a.causal && behind < 0) return false;
   const std::int64_t distance = behind < 0 ? -behind : behind;
   return a.window == 0 || distance <= a.window - 1;

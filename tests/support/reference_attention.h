@@ -29,14 +29,14 @@ struct Backward {
   std::vector<double> dq, dk, dv;
 };
 
-/// Return whether query token i sees key token j of sequence b.
+/// Returns whether query token i sees key token j of sequence b.
 bool is_visible(const Attention& attention, const Tokens& queries, const Tokens& keys, std::int64_t b, std::int64_t i,
                 std::int64_t j);
 
 Forward forward(const Attention& attention, const std::vector<double>& q, const std::vector<double>& k,
                 const std::vector<double>& v, const Tokens& queries, const Tokens& keys);
 
-/// Return the gradients of sum(dout * out).
+/// Returns the gradients of sum(dout * out).
 Backward backward(const Attention& attention, const std::vector<double>& q, const std::vector<double>& k,
                   const std::vector<double>& v, const std::vector<double>& dout, const Tokens& queries,
                   const Tokens& keys);

@@ -7,7 +7,7 @@
 
 namespace ringtrain::reference {
 
-/// Return the bfloat16 nearest to x, ties to even.
+/// Returns the bfloat16 nearest to x, ties to even.
 double rounded(double x);
 
 struct Rounded {

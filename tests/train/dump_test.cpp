@@ -26,7 +26,7 @@ class DumpedStep : public TrainTest {
     settings.insert(settings.begin(), {"training.global_batch_size=6", "training.steps=1"});
     return tiny(data, settings);
   }
-  /// Runs a training into NAME and dumps one step into NAME.dump. Return the dump's path.
+  /// Runs a training into NAME and dumps one step into NAME.dump. Returns the dump's path.
   std::string run_dumped(const Config& config, const std::string& name, std::int64_t step, const Hook& hook = {}) {
     TrainOptions options;
     options.config = config;

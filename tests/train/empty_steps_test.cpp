@@ -7,7 +7,7 @@
 
 #include "data/token_file_writer.h"
 #include "tests/train/train_fixture.h"
-#include "train/schedule.h"
+#include "train/step/schedule.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -46,7 +46,7 @@ class EmptyStepsTest : public TrainTest {
     return prepare_run({.config = settings, .output = at("unused"), .start = {}},
                        [&](const std::string& line) { outcome.logs.push_back(line); });
   }
-  /// Return the steps of a run of which all sequences lie in these windows.
+  /// Returns the steps of a run of which all sequences lie in these windows.
   static std::set<std::int64_t> empty_steps(const ringtrain::Run& run, const std::set<std::int64_t>& empty) {
     std::set<std::int64_t> found;
     for (std::int64_t step = 1; step <= run.config.training.steps; ++step) {
@@ -55,7 +55,7 @@ class EmptyStepsTest : public TrainTest {
     }
     return found;
   }
-  /// Return settings under which step 1 is empty.
+  /// Returns settings under which step 1 is empty.
   Config config_with_empty_first(const std::set<std::int64_t>& empty) const {
     for (int seed = 1; seed < 1000; ++seed) {
       const Config settings = config({fmt::format("training.seed={}", seed)});
@@ -65,7 +65,7 @@ class EmptyStepsTest : public TrainTest {
     ADD_FAILURE() << "no seed begins with an empty window";
     return config();
   }
-  /// Return the lines of a run without its times; NaN is null there.
+  /// Returns the lines of a run without its times; NaN is null there.
   std::vector<nlohmann::json> lines(const std::string& output) const {
     std::vector<nlohmann::json> found = metrics(output);
     for (nlohmann::json& line : found) {

@@ -7,7 +7,7 @@
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"
 #include "train/evaluation/evaluator.h"
-#include "train/grace_time.h"
+#include "train/step/grace_time.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -40,7 +40,7 @@ class Grace : public TrainTest {
                            "checkpoint.interval=3", "evaluation.interval=2", "evaluation.context_lengths=[16,32]",
                            "evaluation.target_tokens=8", "evaluation.target_blocks=10"});
   }
-  /// Runs with a signal in a step, 0: none. Return code and what stderr said.
+  /// Runs with a signal in a step, 0: none. Returns code and what stderr said.
   std::pair<ExitCode, std::string> run_with_signal(const std::string& output, std::int64_t step, bool resume) const {
     ::testing::internal::CaptureStderr();
     ringtrain::Run prepared = prepare_run(
@@ -52,7 +52,7 @@ class Grace : public TrainTest {
     const ExitCode code = train(prepared, [](auto&) {});
     return {code, ::testing::internal::GetCapturedStderr()};
   }
-  /// Return the lines of a run's evaluations, but for when they were made.
+  /// Returns the lines of a run's evaluations, but for when they were made.
   std::vector<nlohmann::json> evaluations(const std::string& output) const {
     std::vector<nlohmann::json> lines = metrics(output, "evaluation");
     for (nlohmann::json& line : lines) line.erase("time");

@@ -20,7 +20,7 @@ constexpr std::size_t size_classes = 64;
 std::array<std::atomic<std::int64_t>, size_classes> blocks;  // asked for, by the bits of their size
 
 void* counted(void* block, std::size_t bytes) {
-  blocks[static_cast<std::size_t>(std::bit_width(bytes))].fetch_add(1, std::memory_order_relaxed);
+  blocks[std::bit_width(bytes)].fetch_add(1, std::memory_order_relaxed);
   return block;
 }
 
@@ -75,7 +75,7 @@ class Heap : public TrainTest {
     for (std::size_t i = 0; i < size_classes; ++i) now[i] = blocks[i].load();
     return now;
   }
-  /// Return the blocks that a run of so many steps asks for.
+  /// Returns the blocks that a run of so many steps asks for.
   Counts asked_for(Config config, std::int64_t steps) const {
     config.training.steps = steps;
     const Counts before = counts();

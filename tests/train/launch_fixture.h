@@ -54,7 +54,7 @@ class LaunchTest : public TrainTest {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return Child(source_folder() + "/scripts/launch", arguments, folder, before_start);
   }
-  /// Return the processes that this test started and that are still there.
+  /// Returns the processes that this test started and that are still there.
   std::vector<std::string> left_behind() const {
     const std::string mark = "RINGTRAIN_TEST_TOKEN=" + std::filesystem::path(folder).filename().string();
     std::vector<std::string> found;

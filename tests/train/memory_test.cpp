@@ -127,7 +127,7 @@ TEST_F(RankMemory, TheMeasuredPeakByTagIsThePlan) {
       ranks += plan.ranks.size();
       for (const int rank : plan.ranks) {
         for (int tag = 0; tag < tag_count; ++tag) {
-          const auto& peak = line.at("peak_bytes")[static_cast<std::size_t>(rank)];
+          const auto& peak = line.at("peak_bytes")[rank];
           const auto measured = peak.at(name_of(static_cast<Tag>(tag))).get<double>();
           const auto planned = static_cast<double>(plan.peak[static_cast<Tag>(tag)]);
           EXPECT_NEAR(measured, planned, 0.05 * planned) << name_of(static_cast<Tag>(tag));
@@ -151,7 +151,7 @@ TEST_F(RankMemory, RanksThatHoldTheSameArePlannedOnce) {
       EXPECT_TRUE(seen.insert(rank).second);
       const RankState state(config, table, training_purpose(config), rank, Device::cpu(), pool, nullptr);
       EXPECT_EQ(state.allocator.peak().total, plan.peak.total) << rank;
-      EXPECT_EQ(state.optimizer->elements(), elements[static_cast<std::size_t>(rank)]) << rank;
+      EXPECT_EQ(state.optimizer->elements(), elements[rank]) << rank;
     }
   }
   EXPECT_EQ(seen.size(), 8u);

@@ -1,4 +1,4 @@
-#include "train/metrics.h"
+#include "train/step/metrics.h"
 
 #include <fstream>
 

@@ -8,7 +8,7 @@
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/rank_state.h"
-#include "train/loss_spike.h"
+#include "train/step/loss_spike.h"
 
 namespace ringtrain::testing {
 namespace {

@@ -32,7 +32,7 @@ TEST(OwnedSlices, OfAllRanksAreEveryElementOnce) {
         EXPECT_EQ(slice.offset, offset);  // state stands without gaps
         offset += slice.count();
         for (std::int64_t i = slice.begin; i < slice.end; ++i) {
-          ++owners[static_cast<std::size_t>(slice.parameter)][static_cast<std::size_t>(i)];
+          ++owners[slice.parameter][i];
         }
       }
     }
@@ -118,7 +118,7 @@ TEST(OptimizerTest, ShardedUpdatesEqualThePlainFormula) {
       std::vector<bool> owned(flat, false);
       for (const ParameterSlice& slice : optimizer.slices()) {
         const std::int64_t offset = table[slice.parameter].offset;
-        for (std::int64_t i = slice.begin; i < slice.end; ++i) owned[static_cast<std::size_t>(offset + i)] = true;
+        for (std::int64_t i = slice.begin; i < slice.end; ++i) owned[offset + i] = true;
       }
       for (std::size_t i = 0; i < flat; ++i) {
         if (owned[i]) {

@@ -50,7 +50,7 @@ class Outputs : public TrainTest {
     EXPECT_TRUE(result.out.empty()) << result.out;
     EXPECT_NE(result.err.find(part), std::string::npos) << part << " is not in: " << result.err;
   }
-  /// Return all files below the test's folder with their content, but what a child printed.
+  /// Returns all files below the test's folder with their content, but what a child printed.
   std::map<std::string, std::string> snapshot() const {
     std::map<std::string, std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {

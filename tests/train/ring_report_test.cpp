@@ -1,6 +1,6 @@
 // What runs say about their ring: the numbers of several ranks put together, metrics.jsonl, the lines at a run's end
 // and in --dry-run.
-#include "train/ring_report.h"
+#include "train/step/ring_report.h"
 
 #include "framework/sequence/mesh.h"
 #include "tests/train/train_fixture.h"
@@ -18,7 +18,7 @@ TEST(RingReport, GathersTheWorstRingAndTheMeanWaits) {
                    .compute_seconds = rank == 0 ? 3.0 : 1.0,
                    .hop_waits = {0, 0.1 * rank, 1}};
     own.backward = {.pairs = 7, .compute_seconds = 2, .hop_waits = {0, 0, 0.5}};
-    std::vector<double>& of_rank = values[static_cast<std::size_t>(rank)];
+    std::vector<double>& of_rank = values[rank];
     append(of_rank, own);
     loads.emplace_back(of_rank);
   }

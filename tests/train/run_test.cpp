@@ -7,8 +7,8 @@
 
 #include "framework/system/system_memory.h"
 #include "parallel/launch/launch.h"
+#include "parallel/rank_zero.h"
 #include "tests/train/train_fixture.h"
-#include "train/rank_zero.h"
 
 namespace ringtrain::testing {
 namespace {

@@ -11,7 +11,7 @@
 namespace ringtrain::testing {
 namespace {
 
-/// Return the pieces that come out when bytes go in, in parts that end at the cuts; the last one is finish()'s.
+/// Returns the pieces that come out when bytes go in, in parts that end at the cuts; the last one is finish()'s.
 std::vector<std::string> pieces(StreamedText& stream, const std::string& bytes, const std::vector<std::size_t>& cuts) {
   std::vector<std::string> out;
   std::size_t at = 0;

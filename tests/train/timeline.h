@@ -23,10 +23,10 @@ struct TimelineSpan {
 struct TimelineRow {
   std::string name;
   std::vector<TimelineSpan> spans;
-  /// Return whether a span of this name is around spans[i].
+  /// Returns whether a span of this name is around spans[i].
   bool within(std::size_t i, const std::string& outer) const {
-    for (int at = spans[i].parent; at >= 0; at = spans[static_cast<std::size_t>(at)].parent) {
-      if (spans[static_cast<std::size_t>(at)].name == outer) return true;
+    for (int at = spans[i].parent; at >= 0; at = spans[at].parent) {
+      if (spans[at].name == outer) return true;
     }
     return false;
   }
@@ -40,7 +40,7 @@ class TimelineTest : public TrainTest {
  protected:
   static constexpr double tolerance = 2e-3;  // microseconds: times are written with three digits behind the point
 
-  /// Return the rows of the file by (data rank, name), each with its spans nested; expects that they do nest.
+  /// Returns the rows of the file by (data rank, name), each with its spans nested; expects that they do nest.
   static std::map<std::pair<std::int64_t, std::string>, TimelineRow> rows_of(const std::string& path) {
     std::ifstream stream(path);
     const json file = json::parse(stream);
@@ -71,12 +71,12 @@ class TimelineTest : public TrainTest {
       TimelineSpan& span = row.spans[i];
       EXPECT_GE(span.begin, last) << row.name << ": in the order of beginnings";
       last = span.begin;
-      const auto end_of = [&](int at) { return row.spans[static_cast<std::size_t>(at)].end; };
+      const auto end_of = [&](int at) { return row.spans[at].end; };
       while (!open.empty() && end_of(open.back()) <= span.begin + tolerance) open.pop_back();
       if (!open.empty()) {
         span.parent = open.back();
         EXPECT_LE(span.end, end_of(open.back()) + tolerance)
-            << row.name << ": " << span.name << " overlaps " << row.spans[static_cast<std::size_t>(open.back())].name;
+            << row.name << ": " << span.name << " overlaps " << row.spans[open.back()].name;
       }
       open.push_back(static_cast<int>(i));
     }

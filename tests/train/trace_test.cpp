@@ -18,7 +18,7 @@ using nlohmann::json;
 
 class Timeline : public TimelineTest {
  protected:
-  /// Return how many blocks a ring rank meets in a pass, by the plan.
+  /// Returns how many blocks a ring rank meets in a pass, by the plan.
   static std::size_t planned_hops(const Config& config, int ring_rank) {
     const int N = static_cast<int>(config.mesh.sequence);
     std::vector<ShardExtents> extents;
@@ -84,7 +84,7 @@ TEST_P(TimelineOnMeshes, ShowsEveryHopOfThePlanAndItsWaits) {
           const int hop = span.arguments.at("hop");
           EXPECT_TRUE(hop >= 0 && hop < sequence);
           if (row.within(i, "hop")) {  // the hop that it holds up: keys of this one, gradients of the one before
-            const TimelineSpan& around = row.spans[static_cast<std::size_t>(span.parent)];
+            const TimelineSpan& around = row.spans[span.parent];
             const bool gradients = span.arguments.at("for") == "ring gradients";
             EXPECT_EQ(around.arguments.at("hop").get<int>() - hop, gradients ? 1 : 0);
           }

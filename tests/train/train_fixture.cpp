@@ -115,7 +115,7 @@ std::map<std::string, std::vector<double>> TrainTest::state(const std::string& c
       if (dataset.type == Hdf5Type::float64) {
         reader.read(dataset, 0, values.data() + begin, dataset.count());
       } else {
-        std::vector<float> narrow(static_cast<std::size_t>(dataset.count()));
+        std::vector<float> narrow(dataset.count());
         reader.read(dataset, 0, narrow.data(), dataset.count());
         std::copy(narrow.begin(), narrow.end(), values.begin() + begin);
       }

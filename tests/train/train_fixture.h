@@ -29,14 +29,14 @@ struct TextPlan {
 
 class TrainTest : public FolderTest {
  protected:
-  /// Writes a token file of text, two bytes a token, in which a token mostly follows from the one before it. Return its
-  /// path.
+  /// Writes a token file of text, two bytes a token, in which a token mostly follows from the one before it. Returns
+  /// its path.
   std::string write_tokens(const std::string& name, const TextPlan& plan) const;
-  /// Writes text.h5 with a validation part: half of its 60 documents, of up to 200 tokens. Return its path.
+  /// Writes text.h5 with a validation part: half of its 60 documents, of up to 200 tokens. Returns its path.
   std::string write_split_tokens() const {
     return write_tokens("text.h5", {.longest = 200, .validation_documents = 30});
   }
-  /// Return the tiny config (double, llama, 24 sequences of 37 tokens a step, 30 steps,
+  /// Returns the tiny config (double, llama, 24 sequences of 37 tokens a step, 30 steps,
   /// clipped at nearly every one) after the settings.
   Config tiny(const std::string& data, const std::vector<std::string>& settings = {}) const;
 
@@ -48,26 +48,26 @@ class TrainTest : public FolderTest {
   /// Runs a training into the folder of this name.
   Outcome run(const Config& config, const std::string& output, const StartRequest& start = {},
               std::int64_t stop_after = 0) const;
-  /// Return the objects of a run's metrics.jsonl of this kind.
+  /// Returns the objects of a run's metrics.jsonl of this kind.
   std::vector<nlohmann::json> metrics(const std::string& output, const std::string& kind = "train") const;
   std::vector<double> losses(const std::string& output) const { return numbers(output, "loss"); }
-  /// Return a field of every step.
+  /// Returns a field of every step.
   std::vector<double> numbers(const std::string& output, const std::string& field) const;
-  /// Return all tensors of a checkpoint's state, flattened and put together from all its files, as double.
+  /// Returns all tensors of a checkpoint's state, flattened and put together from all its files, as double.
   std::map<std::string, std::vector<double>> state(const std::string& checkpoint) const;
   std::string checkpoint(const std::string& output, std::int64_t step) const;
-  /// Return the path of a rank's file of a checkpoint.
+  /// Returns the path of a rank's file of a checkpoint.
   static std::string state_file(const std::string& checkpoint, int rank = 0, int ranks = 1);
 };
 
-/// Return max |a - b| / max |b|.
+/// Returns max |a - b| / max |b|.
 double relative_difference(const std::vector<double>& a, const std::vector<double>& b);
 /// Expects all tensors whose name starts with prefix to agree to tolerance * max |reference| each; prints what was
 /// reached.
 void expect_same_state(const std::map<std::string, std::vector<double>>& found,
                        const std::map<std::string, std::vector<double>>& reference, const std::string& prefix,
                        double tolerance);
-/// Return everything in a file.
+/// Returns everything in a file.
 std::string content_of(const std::string& path);
 
 }  // namespace ringtrain::testing

@@ -22,7 +22,7 @@ void in_pieces(std::int64_t begin, std::int64_t end, const std::function<void(st
 
 // ---- Saving --------------------------------------------------------------------------------------------------------
 
-/// Return the dataset that holds a slice of a tensor.
+/// Returns the dataset that holds a slice of a tensor.
 Hdf5Dataset dataset_of(const std::string& kind, const Parameter& parameter, const ParameterSlice& slice, DType dtype) {
   Hdf5Dataset dataset{tensor_name(kind, parameter), hdf5_type(dtype), {}, 0};
   if (slice.count() == parameter.shape.numel()) {
@@ -34,12 +34,12 @@ Hdf5Dataset dataset_of(const std::string& kind, const Parameter& parameter, cons
   return dataset;
 }
 
-/// Return where a slice's values of a kind (its index in kinds_of) are now.
+/// Returns where a slice's values of a kind (its index in kinds_of) are now.
 TensorView live_values(const RankState& state, std::size_t kind, const ParameterSlice& slice) {
   return kind == 0 ? state.optimizer->weights(slice) : state.optimizer->state(kind - 1, slice);
 }
 
-/// Return where the snapshot keeps them.
+/// Returns where the snapshot keeps them.
 TensorView saved_values(const RankState& state, std::size_t kind, const ParameterSlice& slice) {
   const std::int64_t first = static_cast<std::int64_t>(kind) * state.optimizer->elements() + slice.offset;
   return state.snapshot.view().flat(first, first + slice.count());

@@ -23,7 +23,7 @@ void take_snapshot(RankState& state);
 /// is not finite.
 CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step);
 
-/// Return the name of the first of this rank's slices of the weights with a value that is not finite, as a checkpoint
+/// Returns the name of the first of this rank's slices of the weights with a value that is not finite, as a checkpoint
 /// would have it; "" if there is none.
 std::string nonfinite_weights(RankState& state);
 

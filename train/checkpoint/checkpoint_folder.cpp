@@ -26,7 +26,7 @@ std::string name_of_step(std::int64_t step) {
   return fmt::format("{}{:08}", prefix, step);
 }
 
-/// Return the step that a name states: step-DIGITS, or that and a dot and more.
+/// Returns the step that a name states: step-DIGITS, or that and a dot and more.
 std::optional<std::int64_t> stated_step(std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());
@@ -37,13 +37,13 @@ std::optional<std::int64_t> stated_step(std::string_view name) {
   return step;
 }
 
-/// Return the step of a complete checkpoint's name.
+/// Returns the step of a complete checkpoint's name.
 std::optional<std::int64_t> step_of(std::string_view name) {
   const std::optional<std::int64_t> step = stated_step(name);
   return step && name == name_of_step(*step) ? step : std::nullopt;
 }
 
-/// Return whether a name is that of a checkpoint which was being written or deleted.
+/// Returns whether a name is that of a checkpoint which was being written or deleted.
 bool is_half(std::string_view name) {
   const auto parts = parse_unique_name(name, partial_kind), other = parse_unique_name(name, deleted_kind);
   return (parts && step_of(parts->base)) || (other && step_of(other->base));
@@ -76,7 +76,7 @@ void require_counts(const Checkpoint& checkpoint) {
           fmt::format("{} x {}", mesh.data, mesh.sequence));
 }
 
-/// Return the checkpoint in a folder; nothing if the run that it belongs to deletes it meanwhile.
+/// Returns the checkpoint in a folder; nothing if the run that it belongs to deletes it meanwhile.
 std::optional<Checkpoint> open_folder(const std::string& folder) {
   try {
     Checkpoint checkpoint{folder, {}, {}, std::make_shared<File>()};

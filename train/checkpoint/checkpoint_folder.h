@@ -36,7 +36,7 @@ struct Checkpoint {
 /// Verifies, describes and holds the checkpoint at path: a checkpoint's folder, or a run's folder, whose newest one is
 /// taken, also if that run deletes others meanwhile. Throws Error(checkpoint) that names what is wrong.
 Checkpoint open_checkpoint(const std::string& path);
-/// Return whether path is a run's folder, and no checkpoint.
+/// Returns whether path is a run's folder, and no checkpoint.
 bool is_run_folder(const std::string& path);
 /// Throws Error(usage) if path lies in a run's folder of checkpoints, where names are the run's own and what has them
 /// goes by its rules. flag: what names the path, for the sentence.
@@ -58,21 +58,21 @@ class CheckpointFolder {
   const std::string& path() const { return path_; }
   std::string complete(std::int64_t step) const;
 
-  /// Return the steps of the complete checkpoints, ascending; none if there is no folder.
+  /// Returns the steps of the complete checkpoints, ascending; none if there is no folder.
   std::vector<std::int64_t> steps() const;
-  /// Return the names like a checkpoint's that none can have, such as step-99 for step-00000099.
+  /// Returns the names like a checkpoint's that none can have, such as step-99 for step-00000099.
   std::vector<std::string> misnamed() const;
-  /// Return whether the run that made the folder says that it saved nothing yet.
+  /// Returns whether the run that made the folder says that it saved nothing yet.
   bool says_nothing_saved() const;
   /// Says so. Needs the folder.
   void say_nothing_saved() const;
-  /// Return the newest checkpoint that opens, nothing if there are none at all. Each damaged or misnamed one is told.
+  /// Returns the newest checkpoint that opens, nothing if there are none at all. Each damaged or misnamed one is told.
   /// Throws Error(checkpoint) if all are damaged: a run that has lost everything should not start afresh unasked.
   std::optional<Checkpoint> newest_intact(const Warn& warn) const;
   /// Makes the folder ready for a run that continues from `step`: removes what a killed run left half-done,
   /// moves later ones aside (told). Deletes none. Nobody else may write into it.
   void continue_from(std::int64_t step, const Warn& warn) const;
-  /// Makes the folder in which the checkpoint of `step` is written. Return its path.
+  /// Makes the folder in which the checkpoint of `step` is written. Returns its path.
   std::string make_partial(std::int64_t step) const;
   /// Gives that folder, which is whole by now, its name. What stands there is moved aside.
   void publish(std::int64_t step, const std::string& partial) const;
@@ -84,7 +84,7 @@ class CheckpointFolder {
 
  private:
   std::string nothing_saved_path() const { return path_ + "/nothing-saved-yet"; }
-  /// Renames a complete checkpoint, to a name that nothing has. Return its last component.
+  /// Renames a complete checkpoint, to a name that nothing has. Returns its last component.
   std::string set_aside(std::int64_t step) const;
   void warn_of_misnamed(std::int64_t chosen, const Warn& warn) const;
 

@@ -37,7 +37,7 @@ void require_possible(const CheckpointManifest& manifest) {
   require(manifest.ranks >= 1 && static_cast<std::size_t>(manifest.ranks) + 1 == manifest.files.size(),
           fmt::format("{} ranks and a config do not leave {} files", manifest.ranks, manifest.files.size()));
   for (std::int64_t rank = 0; rank <= manifest.ranks; ++rank) {
-    const std::string& name = manifest.files[static_cast<std::size_t>(rank)].name;
+    const std::string& name = manifest.files[rank].name;
     const std::string expected = rank < manifest.ranks ? state_file_name(rank, manifest.ranks) : config_file_name;
     require(name == expected, fmt::format("a file is called {}, not {}", plain_text(name), expected));
   }

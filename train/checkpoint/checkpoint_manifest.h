@@ -63,14 +63,14 @@ struct CheckpointManifest {
   }
 };
 
-/// Return the name of a rank's file.
+/// Returns the name of a rank's file.
 std::string state_file_name(std::int64_t rank, std::int64_t ranks);
 /// The name of the file with the resolved config of the run.
 inline constexpr const char* config_file_name = "config.yaml";
 
-/// Return the manifest as JSON, its own hash included.
+/// Returns the manifest as JSON, its own hash included.
 std::string to_json(const CheckpointManifest& manifest);
-/// Return the manifest of the text, which must be what to_json makes of it, to the byte, with counts that a run can
+/// Returns the manifest of the text, which must be what to_json makes of it, to the byte, with counts that a run can
 /// have and the state files of as many ranks as it says, and the config; path only names it. Throws Error(checkpoint)
 /// that says what is wrong with it.
 CheckpointManifest parse_manifest(const std::string& text, const std::string& path);
@@ -78,7 +78,7 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
 /// Reads the manifest of a checkpoint's folder and nothing else. Throws Error(checkpoint).
 CheckpointManifest read_checkpoint_manifest(const std::string& folder);
 
-/// Return the entry of a file as it is on disk now.
+/// Returns the entry of a file as it is on disk now.
 CheckpointFile describe_file(const std::string& folder, const std::string& name);
 /// Reads and verifies the manifest of a checkpoint's folder, then the size and hash of each of its files. Throws
 /// Error(checkpoint) that names the file and both sizes or hashes.

@@ -16,10 +16,10 @@ namespace ringtrain {
 
 /// The kind of values that a checkpoint holds whatever the optimizer.
 inline constexpr const char* weights_kind = "weights";
-/// Return the kinds of values that a checkpoint holds of each element: weights, then the optimizer's state by name.
+/// Returns the kinds of values that a checkpoint holds of each element: weights, then the optimizer's state by name.
 std::vector<std::string> kinds_of(std::vector<std::string> state_names);
 
-/// Return the name under which files hold a tensor's values of a kind.
+/// Returns the name under which files hold a tensor's values of a kind.
 std::string tensor_name(const std::string& kind, const Parameter& parameter);
 
 class StateFiles {
@@ -34,7 +34,7 @@ class StateFiles {
   /// Reads the headers of all state files of a checkpoint's folder. Throws Error(checkpoint) if one is not plain, or is
   /// of another step than the manifest.
   StateFiles(const std::string& folder, const CheckpointManifest& manifest);
-  /// Return the pieces of a tensor after checking that they hold each of its elements once, in the right type.
+  /// Returns the pieces of a tensor after checking that they hold each of its elements once, in the right type.
   const std::vector<Piece>& whole_tensor(const std::string& kind, const Parameter& parameter, DType dtype) const;
   /// Reads bytes of a file. Throws Error(checkpoint) if somebody wrote to it since it was verified. One is open at a
   /// time: a checkpoint may have more files than a process may open.

@@ -27,7 +27,7 @@ std::string text_of(const std::string& name, std::int64_t bytes) {
   return fmt::format("{}: {} bytes, {}", name, bytes, human_bytes(static_cast<double>(bytes)));
 }
 
-/// Return the plans of these ranks, without their tensors. Kinds that none of them is of are left out.
+/// Returns the plans of these ranks, without their tensors. Kinds that none of them is of are left out.
 std::vector<RankPlan> plans_of(const std::vector<RankPlan>& plans, std::vector<int> ranks) {
   std::ranges::sort(ranks);
   std::vector<RankPlan> chosen;
@@ -43,9 +43,9 @@ std::vector<RankPlan> plans_of(const std::vector<RankPlan>& plans, std::vector<i
 /// What the CUDA libraries take for their own code when it is first used.
 constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
 
-/// Return what NCCL takes of a rank's GPU besides. It says nowhere; seen in use (NVIDIA/nccl 1685, eight H100s): 12 MiB
-/// in each of up to 32 channels for each neighbour of a communicator, on one machine, and 0.5 GiB for all. Of ours the
-/// ring's two meet two neighbours, that of the gradients at most all ranks (with reductions of NCCL's own, fewer).
+/// Returns what NCCL takes of a rank's GPU besides. It says nowhere; seen in use (NVIDIA/nccl 1685, eight H100s): 12
+/// MiB in each of up to 32 channels for each neighbour of a communicator, on one machine, and 0.5 GiB for all. Of ours
+/// the ring's two meet two neighbours, that of the gradients at most all ranks (with reductions of NCCL's own, fewer).
 std::int64_t nccl_bytes(const Config& config, std::size_t ranks_on_gpu) {
   const std::int64_t ranks = config.mesh.data * config.mesh.sequence;
   if (!nccl_joins(config.mesh.backend, ranks_on_gpu == 1) || ranks == 1) return 0;
@@ -66,7 +66,7 @@ Gpu look_at(int index, const Config& config, std::size_t ranks) {
           static_cast<std::int64_t>(cuda::free_bytes(index)) - library_bytes - nccl_bytes(config, ranks)};
 }
 
-/// Return the ranks of this process by the GPU that they share.
+/// Returns the ranks of this process by the GPU that they share.
 std::map<int, std::vector<int>> by_gpu(const Config& config, const LocalRanks& local) {
   std::map<int, std::vector<int>> ranks;
   std::unordered_map<int, int> local_index;

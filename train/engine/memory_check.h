@@ -20,7 +20,7 @@ struct LocalRanks {
 /// that is not there or cannot be used.
 void check_memory(const Config& config, const std::vector<RankPlan>& plans, const LocalRanks& ranks);
 
-/// Return what is left of the machine's memory and of each GPU that the config's ranks would use, as lines.
+/// Returns what is left of the machine's memory and of each GPU that the config's ranks would use, as lines.
 std::string available_text(const Config& config, const LocalRanks& ranks);
 
 }  // namespace ringtrain

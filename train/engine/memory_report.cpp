@@ -21,7 +21,7 @@ struct Line {
   std::int64_t count = 0;
 };
 
-/// Return name with every run of digits that stands between dots (or ends) replaced by *.
+/// Returns name with every run of digits that stands between dots (or ends) replaced by *.
 std::string pattern_of(const std::string& name) {
   std::string pattern;
   for (std::size_t i = 0; i < name.size();) {
@@ -80,7 +80,7 @@ std::string text_of(const RankPlan& plan) {
   return text;
 }
 
-/// Return "0, 1, 2"; of many the first few and how many more.
+/// Returns "0, 1, 2"; of many the first few and how many more.
 std::string names_of(const std::vector<int>& ranks) {
   constexpr std::size_t most = 64, few = 8;
   const std::size_t told = ranks.size() <= most ? ranks.size() : few;

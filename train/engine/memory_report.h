@@ -9,9 +9,9 @@
 
 namespace ringtrain {
 
-/// Return the plan as text; ranks that hold the same are told once.
+/// Returns the plan as text; ranks that hold the same are told once.
 std::string memory_report(const std::vector<RankPlan>& plans);
-/// Return the bytes of all ranks, which are threads of one process.
+/// Returns the bytes of all ranks, which are threads of one process.
 std::size_t total_bytes(const std::vector<RankPlan>& plans);
 /// Throws Error(usage), with the numbers and what to change, if the ranks together need more than `available` bytes.
 /// where: " of GPU 0 (its name)"; empty: the machine's.

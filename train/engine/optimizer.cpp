@@ -31,7 +31,7 @@ std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks,
 }
 
 std::vector<std::int64_t> owned_elements(const ParameterTable& table, int ranks) {
-  std::vector<std::int64_t> elements(static_cast<std::size_t>(ranks), 0);
+  std::vector<std::int64_t> elements(ranks, 0);
   const auto& all = table.all();
   std::size_t id = 0;
   for (int bucket = 0; bucket < table.buckets(); ++bucket) {
@@ -41,8 +41,7 @@ std::vector<std::int64_t> owned_elements(const ParameterTable& table, int ranks)
       const std::int64_t begin = all[id].offset - table.bucket_begin(bucket), end = begin + all[id].shape.numel();
       for (Slice owned = GradientReduction::owned(table, bucket, ranks, rank);;
            owned = GradientReduction::owned(table, bucket, ranks, ++rank)) {
-        elements[static_cast<std::size_t>(rank)] +=
-            std::max<std::int64_t>(0, std::min(end, owned.end) - std::max(begin, owned.begin));
+        elements[rank] += std::max<std::int64_t>(0, std::min(end, owned.end) - std::max(begin, owned.begin));
         if (owned.end >= end || rank + 1 == ranks) break;
       }
     }

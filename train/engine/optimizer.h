@@ -28,11 +28,11 @@ struct ParameterSlice {
   friend bool operator==(const ParameterSlice&, const ParameterSlice&) = default;
 };
 
-/// Return what `rank` of `ranks` owns, in the order of the table; padding belongs to nobody. Pure: every rank can tell
+/// Returns what `rank` of `ranks` owns, in the order of the table; padding belongs to nobody. Pure: every rank can tell
 /// every other's slices. All ranks' slices together are each element once.
 std::vector<ParameterSlice> owned_slices(const ParameterTable& table, int ranks, int rank);
 
-/// Return how many elements each of `ranks` owns, by rank: what owned_slices() adds up to, for all at once.
+/// Returns how many elements each of `ranks` owns, by rank: what owned_slices() adds up to, for all at once.
 std::vector<std::int64_t> owned_elements(const ParameterTable& table, int ranks);
 
 class Optimizer {
@@ -46,7 +46,7 @@ class Optimizer {
   void reset();
   /// Sets weights() to those of a new model, not rounded. Nothing to do where they are the model's own.
   void initialise_weights(std::uint64_t seed);
-  /// Return the sum of squares of the gradients of this rank's slices; the sum over ranks is the square of the global
+  /// Returns the sum of squares of the gradients of this rank's slices; the sum over ranks is the square of the global
   /// norm, with every parameter counted once.
   double sum_of_squares();
   /// The same into sum: float64 [1] of the host, to be read when the stream has got here.
@@ -55,16 +55,16 @@ class Optimizer {
   void update(double lr, std::int64_t step, double gradient_scale);
 
   const std::vector<ParameterSlice>& slices() const { return slices_; }
-  /// Return the elements of all slices: what each buffer of state holds.
+  /// Returns the elements of all slices: what each buffer of state holds.
   std::int64_t elements() const;
-  /// Return the names of the state, in its order.
+  /// Returns the names of the state, in its order.
   const std::vector<std::string>& state_names() const { return state_names_; }
-  /// Return a slice's state of this index, and its weights as they are updated.
+  /// Returns a slice's state of this index, and its weights as they are updated.
   TensorView state(std::size_t index, const ParameterSlice& slice) const { return own(state_[index], slice); }
   TensorView weights(const ParameterSlice& slice) const {
     return master_.empty() ? model_weights(slice) : own(master_, slice);
   }
-  /// Return whether weights() are not the model's own.
+  /// Returns whether weights() are not the model's own.
   bool has_master_weights() const { return !master_.empty(); }
 
  private:
@@ -86,7 +86,7 @@ class Optimizer {
   std::unique_ptr<OffloadedUpdate> offloaded_;  // null: all is on the device
 };
 
-/// Return the factor that brings a gradient of this norm to at most max_norm; 1 if max_norm is 0 (no clipping).
+/// Returns the factor that brings a gradient of this norm to at most max_norm; 1 if max_norm is 0 (no clipping).
 double clip_factor(double norm, double max_norm);
 
 }  // namespace ringtrain

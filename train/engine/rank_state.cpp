@@ -18,7 +18,8 @@ std::int64_t shard_tokens(const MeshConfig& mesh, std::int64_t length, int ring_
   return token_count(shard_segments(mesh.layout, length, static_cast<int>(mesh.sequence), ring_rank));
 }
 
-/// Return the most tokens of a sequence that only goes forward. (Of a prompt, the last token is the first decode step.)
+/// Returns the most tokens of a sequence that only goes forward. (Of a prompt, the last token is the first decode
+/// step.)
 std::int64_t longest_evaluation(const RankPurpose& purpose) {
   if (purpose.generates()) return purpose.prompt_tokens - 1;
   return purpose.evaluation_lengths.empty()
@@ -52,24 +53,24 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   return shape;
 }
 
-/// Return the tokens of each sequence for which a batch of `sequences` also holds one evaluation sequence.
+/// Returns the tokens of each sequence for which a batch of `sequences` also holds one evaluation sequence.
 std::int64_t batch_tokens(const ExecutionShape& shape) {
   return std::max(shape.max_tokens, (shape.max_evaluation_tokens + shape.max_sequences - 1) / shape.max_sequences);
 }
 
-/// Return ranks whose GPU memory is exchanged in the order of this stream's work.
+/// Returns ranks whose GPU memory is exchanged in the order of this stream's work.
 std::unique_ptr<Communicator> ordered(std::unique_ptr<Communicator> ranks, Stream& stream) {
   ranks->set_stream(stream);
   return ranks;
 }
 
-/// Return who adds gradients: NCCL, if it joins the ranks, unless the same bits are wanted, which it does not give
+/// Returns who adds gradients: NCCL, if it joins the ranks, unless the same bits are wanted, which it does not give
 /// everywhere (NVLink's own sums take any order).
 SumOrder sum_order(const Config& config, bool joined_by_nccl) {
   return joined_by_nccl && !config.training.deterministic ? SumOrder::by_communicator : SumOrder::by_rank;
 }
 
-/// Return a device of the kind that the config wants; for a plan any of them will do.
+/// Returns a device of the kind that the config wants; for a plan any of them will do.
 Device planned_device(const Config& config) {
   return config.training.device == Device::Kind::cuda ? Device::cuda(0) : Device::cpu();
 }
@@ -159,7 +160,7 @@ std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& tab
   std::vector<RankPlan> plans;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const auto place = static_cast<std::size_t>(mesh.sequence_index(rank));
-    const Kind kind{tokens[place], evaluated[place], owned[static_cast<std::size_t>(rank)]};
+    const Kind kind{tokens[place], evaluated[place], owned[rank]};
     const auto [known, fresh] = kinds.emplace(kind, plans.size());
     if (fresh) {
       const RankState state(config, table, purpose, rank, planned_device(config), pool, nullptr);

@@ -34,7 +34,7 @@ struct RankPurpose {
   bool generates() const { return new_tokens > 0; }
 };
 
-/// Return what a config's training run needs: evaluation lengths only if it evaluates.
+/// Returns what a config's training run needs: evaluation lengths only if it evaluates.
 RankPurpose training_purpose(const Config& config);
 
 class RankState {
@@ -73,19 +73,17 @@ class RankState {
   /// Leaves the communicators, in order, when the rank's work is done: collective. After an error they are given up.
   void close();
 
-  /// Return where a micro-batch of a step is loaded.
-  Batch& batch_of(std::int64_t micro) {
-    return micro == 0 ? batch : later_batches[static_cast<std::size_t>(micro - 1)];
-  }
+  /// Returns where a micro-batch of a step is loaded.
+  Batch& batch_of(std::int64_t micro) { return micro == 0 ? batch : later_batches[micro - 1]; }
 
-  /// Return the dtype of weights and moments as checkpoints keep them.
+  /// Returns the dtype of weights and moments as checkpoints keep them.
   DType state_dtype() const { return accumulator(parameters.all_weights().dtype); }
 
   static constexpr std::int64_t staging_elements = std::int64_t{1} << 18;
 };
 
-/// Return the device of the rank at a place among this machine's ranks: the CPU, or one of its GPUs, which they take in
-/// turn.
+/// Returns the device of the rank at a place among this machine's ranks: the CPU, or one of its GPUs, which they take
+/// in turn.
 Device device_at(const TrainingConfig& config, int place);
 /// The same for a rank of those on this machine, `here`.
 Device device_of(const TrainingConfig& config, int rank, std::span<const int> here);
@@ -98,8 +96,8 @@ struct RankPlan {
   MemoryUse host;  // pinned host memory besides, where the device is a GPU
 };
 
-/// Return the plans of the config's mesh: one for each kind of rank, in the order of the first rank of each. What makes
-/// a kind are its tokens and its share of the optimizer's state; a mesh of a million ranks has a few.
+/// Returns the plans of the config's mesh: one for each kind of rank, in the order of the first rank of each. What
+/// makes a kind are its tokens and its share of the optimizer's state; a mesh of a million ranks has a few.
 std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose);
 
 }  // namespace ringtrain

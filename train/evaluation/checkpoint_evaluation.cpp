@@ -25,7 +25,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Return the request with what it leaves to the checkpoint's config.
+/// Returns the request with what it leaves to the checkpoint's config.
 EvaluationRequest resolved(EvaluationRequest request, const EvaluationConfig& config) {
   if (request.target_tokens == EvaluationOptions::of_the_checkpoint) request.target_tokens = config.target_tokens;
   if (request.target_blocks == EvaluationOptions::of_the_checkpoint) request.target_blocks = config.target_blocks;

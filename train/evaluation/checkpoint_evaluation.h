@@ -27,7 +27,8 @@ struct EvaluationOptions {
   std::string dtype;            // in which to compute; "": the checkpoint's, of a model from elsewhere float32
 };
 
-/// Return the same in every process. Throws Error: usage (lengths, mesh, memory), data (the file), checkpoint, numeric.
+/// Returns the same in every process. Throws Error: usage (lengths, mesh, memory), data (the file), checkpoint,
+/// numeric.
 EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher);
 
 }  // namespace ringtrain

@@ -12,7 +12,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Return a cell; "-" for a number that does not exist.
+/// Returns a cell; "-" for a number that does not exist.
 std::string number_text(double value) {
   return std::isfinite(value) ? fmt::format("{:.4f}", value) : "-";
 }

@@ -32,9 +32,9 @@ EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained
                              const ScoredChoice& part, const EvaluationTargets& targets,
                              std::vector<LengthResult> results);
 
-/// Return the fields of metrics.jsonl and of `evaluate --output`; an interval that does not exist is null.
+/// Returns the fields of metrics.jsonl and of `evaluate --output`; an interval that does not exist is null.
 nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary);
-/// Return a table with a line a length, what the columns are, and what must be said about them.
+/// Returns a table with a line a length, what the columns are, and what must be said about them.
 std::string evaluation_table(const EvaluationSummary& summary);
 
 }  // namespace ringtrain

@@ -38,12 +38,13 @@ struct LengthResult {
   Estimate delta;            // nll minus that of the first (shortest) length
 };
 
-/// Return the results, one a length. sums: [lengths][blocks]; documents: of each block.
+/// Returns the results, one a length. sums: [lengths][blocks]; documents: of each block.
 std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths,
                                     const std::vector<std::vector<BlockSums>>& sums,
                                     std::span<const std::int64_t> documents);
 
-/// Return t such that a Student variable of this many degrees of freedom (>= 1) lies within [-t, t] with probability p.
+/// Returns t such that a Student variable of this many degrees of freedom (>= 1) lies within [-t, t] with probability
+/// p.
 double student_t(double p, double degrees);
 
 }  // namespace ringtrain

@@ -32,7 +32,7 @@ Candidates candidates_of(std::int64_t document, std::int64_t begin, std::int64_t
   return {document, begin + longest + shift, room / target_tokens + 1};
 }
 
-/// Return whether a block ending at `end` has a token with a weight.
+/// Returns whether a block ending at `end` has a token with a weight.
 bool has_target(const TokenFile& file, std::int64_t end, std::int64_t target_tokens) {
   if (!file.has_weights()) return true;
   float weights[1024];
@@ -53,7 +53,7 @@ std::string hash_of(const std::vector<TargetBlock>& blocks) {
   return hasher.digest();
 }
 
-/// Return the first document that is scored, and tells targets which part that is.
+/// Returns the first document that is scored, and tells targets which part that is.
 std::int64_t first_document(const TokenFile& file, const EvaluationRequest& request, EvaluationTargets& targets) {
   const std::int64_t first = file.first_validation_document();
   if (request.part != ScoredPart::whole && first + 1 < std::ssize(file.document_offsets())) return first;
@@ -117,12 +117,12 @@ std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest&
                                  const EvaluationTargets& targets, std::int64_t context_length) {
   std::vector<TargetSpan> spans;
   for (std::int64_t block = 0; block < std::ssize(targets.blocks); ++block) {
-    const auto [document, last] = targets.blocks[static_cast<std::size_t>(block)];
+    const auto [document, last] = targets.blocks[block];
     if (targets.stride == 0) {
       spans.push_back({block, last - context_length, context_length, request.target_tokens});
       continue;
     }
-    const std::int64_t begin = file.document_offsets()[static_cast<std::size_t>(document)], end = last + 1;
+    const std::int64_t begin = file.document_offsets()[document], end = last + 1;
     std::int64_t scored = begin + 1;  // targets before it are done
     for (std::int64_t from = begin; scored < end; from += targets.stride) {
       const std::int64_t to = std::min(from + context_length, end);

@@ -54,7 +54,7 @@ struct TargetSpan {
   friend bool operator==(const TargetSpan&, const TargetSpan&) = default;
 };
 
-/// Return the spans that score all blocks at a context length L, in the order of the blocks. Blocks: one span of L
+/// Returns the spans that score all blocks at a context length L, in the order of the blocks. Blocks: one span of L
 /// tokens each. A stride: windows of L tokens of a document, which begin at 0, stride, 2 stride, ... and end with the
 /// document. Of a window's tokens those are targets that no earlier window had, but not the document's first, before
 /// which there is nothing. (The last token of a window is a target alone, so the model reads L - 1 tokens.)

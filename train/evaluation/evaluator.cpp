@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t values_per_block = 4;
 
-/// Return what this rank's share of the batch's one sequence added. nll is float64 [1, T] on the host.
+/// Returns what this rank's share of the batch's one sequence added. nll is float64 [1, T] on the host.
 /// bytes_per_token: of the block's document.
 BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int32_t end_of_document,
                         double bytes_per_token) {
@@ -47,16 +47,16 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
   const auto lengths = static_cast<std::int64_t>(request.context_lengths.size());
   const int data_index = state.mesh.data_index(state.rank);
   // (nll, weight, bytes, targets) of every length and block: what the spans of this data rank add.
-  std::vector<double> flat(static_cast<std::size_t>(lengths * blocks * values_per_block), 0.0);
+  std::vector<double> flat(lengths * blocks * values_per_block, 0.0);
   std::int64_t done = 0, tokens = 0;
   bool stopped = false;
   for (std::int64_t i = 0; i < lengths && !stopped; ++i) {
-    const auto spans = spans_of(file, request, targets, request.context_lengths[static_cast<std::size_t>(i)]);
+    const auto spans = spans_of(file, request, targets, request.context_lengths[i]);
     for (std::int64_t first = 0; first < std::ssize(spans); first += state.mesh.data) {
       stopped = stop && stop();
       if (stopped) break;
       const bool has_span = first + data_index < std::ssize(spans);
-      const TargetSpan span = has_span ? spans[static_cast<std::size_t>(first + data_index)] : TargetSpan{};
+      const TargetSpan span = has_span ? spans[first + data_index] : TargetSpan{};
       const std::optional<Error> problem = caught([&] {
         if (has_span) load_spans(state.batch, file, {&span.begin, 1}, span.length, span.targets, state.shard);
       });
@@ -65,9 +65,8 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       if (!has_span) continue;
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       state.model.evaluate(state.batch, nll);
-      const BlockSums sums =
-          sums_of_shard(state.batch, nll, file.end_of_document(),
-                        file.bytes_per_token(targets.blocks[static_cast<std::size_t>(span.block)].document));
+      const BlockSums sums = sums_of_shard(state.batch, nll, file.end_of_document(),
+                                           file.bytes_per_token(targets.blocks[span.block].document));
       double* out = flat.data() + (i * blocks + span.block) * values_per_block;
       out[0] += sums.nll;
       out[1] += sums.weight;
@@ -82,7 +81,7 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
   if (stopped) return std::nullopt;
   all_reduce_sum(*state.world, std::span<double>(flat), {"evaluation"});
 
-  std::vector<std::vector<BlockSums>> sums(static_cast<std::size_t>(lengths));
+  std::vector<std::vector<BlockSums>> sums(lengths);
   std::vector<std::int64_t> documents;
   documents.reserve(targets.blocks.size());
   for (const TargetBlock& block : targets.blocks) documents.push_back(block.document);

@@ -13,7 +13,7 @@ bool has_validation_part(const TokenFile& file) {
   return file.first_validation_document() < static_cast<std::int64_t>(file.document_offsets().size()) - 1;
 }
 
-/// Return the hashes of a run's training files as their manifests say today; none if one cannot be read.
+/// Returns the hashes of a run's training files as their manifests say today; none if one cannot be read.
 std::optional<std::vector<std::string>> hashes_of(const DataConfig& data) {
   std::vector<std::string> hashes;
   for (const DataSource& source : data.train) {

@@ -17,19 +17,19 @@ struct ScoredChoice {
   std::optional<bool> trained_on;  // whether the model was trained on text of this part; none: nobody knows
 };
 
-/// Return what the evaluations during training score: the validation part of a file that is trained on, all of another
+/// Returns what the evaluations during training score: the validation part of a file that is trained on, all of another
 /// one. Throws Error(usage) if that is training text and evaluation.on_training_data does not say so.
 ScoredChoice choose_part(const Corpus& corpus, const Config& config);
 
-/// Return whether a run was trained on a file with this hash: none if its checkpoint and the token files that it names
+/// Returns whether a run was trained on a file with this hash: none if its checkpoint and the token files that it names
 /// do not say. data_hash: that of the checkpoint.
 std::optional<bool> was_trained_on(const std::string& file_hash, const DataConfig& data, const std::string& data_hash);
 
-/// Return what of a file is scored if `wanted` is asked for: automatic is all of a file that was not trained on, else
+/// Returns what of a file is scored if `wanted` is asked for: automatic is all of a file that was not trained on, else
 /// its validation part, else all of it. Throws Error(usage) if there is no such part.
 ScoredChoice choose_part(const TokenFile& file, ScoredPart wanted, std::optional<bool> trained_on);
 
-/// Return "the validation part of PATH", "all of PATH, which was not trained on", ...
+/// Returns "the validation part of PATH", "all of PATH, which was not trained on", ...
 std::string part_text(const std::string& path, const ScoredChoice& choice);
 
 }  // namespace ringtrain

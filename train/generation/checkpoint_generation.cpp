@@ -24,13 +24,13 @@ namespace ringtrain {
 
 namespace {
 
-/// Return the positions that a model has: the rows of its table, or the length that it was trained on.
+/// Returns the positions that a model has: the rows of its table, or the length that it was trained on.
 std::int64_t context_of(const Config& config) {
   const ModelSpec spec = model_spec(config.model);
   return spec.positions == Positions::learned ? spec.max_position_embeddings : config.training.seq_len;
 }
 
-/// Return what turns the prompt into tokens and tokens into text; nothing where both are ids.
+/// Returns what turns the prompt into tokens and tokens into text; nothing where both are ids.
 std::unique_ptr<Tokenizer> tokenizer_of(const GenerationOptions& options, const ModelSource& source) {
   if (!options.tokens.empty()) return nullptr;
   std::string path = options.tokenizer;
@@ -100,7 +100,7 @@ void check_ring(std::int64_t ranks, std::int64_t positions) {
        positions, positions);
 }
 
-/// Return the tokens that end a text: those that the model names, and the tokenizer's.
+/// Returns the tokens that end a text: those that the model names, and the tokenizer's.
 std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const Tokenizer* tokenizer) {
   std::vector<std::int32_t> tokens = source.end_tokens;
   if (tokenizer != nullptr) {
@@ -134,7 +134,7 @@ Config generation_config(const ModelSource& source, const GenerationOptions& opt
   return config;
 }
 
-/// Return the facts that all ranks must have alike.
+/// Returns the facts that all ranks must have alike.
 std::vector<Fact> facts_of(const GenerationOptions& options, const ModelSource& source,
                            const GenerationRequest& request) {
   const SamplingOptions& s = options.sampling;
@@ -148,7 +148,7 @@ std::vector<Fact> facts_of(const GenerationOptions& options, const ModelSource& 
            fmt::format("{} {} {} {} {} {}", s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty, s.seed)}};
 }
 
-/// Return the bytes of weights that a decode step reads: all but the tables, of which it reads a row.
+/// Returns the bytes of weights that a decode step reads: all but the tables, of which it reads a row.
 std::int64_t weight_bytes(const ModelSpec& spec, const ParameterTable& table, DType dtype) {
   std::int64_t elements = table.count();
   if (!spec.tied_head) elements -= spec.vocab_size * spec.hidden_size;
@@ -163,7 +163,7 @@ class TokenPrinter {
   TokenPrinter(const GenerationOptions& options, const Tokenizer* tokenizer, const Printer& print)
       : tokenizer_(tokenizer), special_(options.raw), text_(options.stops, options.raw), print_(print) {}
 
-  /// Return whether the text goes on.
+  /// Returns whether the text goes on.
   bool add(std::int32_t token) {
     if (tokenizer_ == nullptr) {
       print_(first_ ? fmt::format("{}", token) : fmt::format(",{}", token));

@@ -53,7 +53,7 @@ using Printer = std::function<void(std::string_view text)>;
 /// print throws: then no rank goes on.
 GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Launcher& launcher, const Printer& print);
 
-/// Return one line on tokens, seconds and rates, and why the text ended.
+/// Returns one line on tokens, seconds and rates, and why the text ended.
 std::string summary_text(const GenerationSummary& summary);
 
 }  // namespace ringtrain

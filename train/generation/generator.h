@@ -27,7 +27,7 @@ struct GenerationRates {
   bool ended = false;         // by an end token
 };
 
-/// Told each new token, on rank 0. Return whether to go on.
+/// Told each new token, on rank 0. Returns whether to go on.
 using TokenObserver = std::function<bool(std::int32_t token)>;
 
 /// Generates. Collective over state.world, which is one ring: all ranks pass the same request; rank 0's observer is

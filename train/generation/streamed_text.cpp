@@ -32,7 +32,7 @@ Character character_at(std::string_view text) {
   return {Character::Kind::whole, length};
 }
 
-/// Return how many bytes at the end of text begin a character that is not whole yet.
+/// Returns how many bytes at the end of text begin a character that is not whole yet.
 std::size_t unfinished_bytes(std::string_view text) {
   while (!text.empty()) {
     const Character character = character_at(text);

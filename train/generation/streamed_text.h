@@ -14,15 +14,15 @@ class StreamedText {
   /// U+FFFD, one for each maximal ill-formed part (the Unicode Standard, section 3.9), as in Rust's lossy decoding.
   explicit StreamedText(std::vector<std::string> stops = {}, bool raw = false);
 
-  /// Adds the bytes of a token. Return what can be printed now. Once a stop string is complete: what came before it.
+  /// Adds the bytes of a token. Returns what can be printed now. Once a stop string is complete: what came before it.
   std::string add(std::string_view bytes);
-  /// Return whether a stop string has come. Nothing is added after it.
+  /// Returns whether a stop string has come. Nothing is added after it.
   bool stopped() const { return stopped_; }
-  /// Return what was held back, when no more bytes come.
+  /// Returns what was held back, when no more bytes come.
   std::string finish();
 
  private:
-  /// Return how many bytes at the end of what is pending may be the beginning of a stop string.
+  /// Returns how many bytes at the end of what is pending may be the beginning of a stop string.
   std::size_t held_for_a_stop() const;
   std::string printable(std::string_view bytes) const;
 

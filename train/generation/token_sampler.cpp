@@ -41,8 +41,8 @@ TokenSampler::TokenSampler(const SamplingOptions& options, std::int64_t vocab_si
 
 void TokenSampler::add(std::int32_t token) {
   ensure(token >= 0 && token < std::ssize(scores_), "a token of the vocabulary");
-  if (is_there_[static_cast<std::size_t>(token)]) return;
-  is_there_[static_cast<std::size_t>(token)] = true;
+  if (is_there_[token]) return;
+  is_there_[token] = true;
   there_.push_back(token);
 }
 
@@ -56,7 +56,7 @@ void TokenSampler::read(const TensorView& logits) {
   }
   if (options_.repetition_penalty != 1) {
     for (const std::int32_t token : there_) {
-      double& score = scores_[static_cast<std::size_t>(token)];
+      double& score = scores_[token];
       score = score < 0 ? score * options_.repetition_penalty : score / options_.repetition_penalty;
     }
   }
@@ -67,12 +67,12 @@ std::int32_t TokenSampler::likeliest() const {
 }
 
 double TokenSampler::weight(std::int32_t token) const {
-  return std::exp((scores_[static_cast<std::size_t>(token)] - largest_) / options_.temperature);
+  return std::exp((scores_[token] - largest_) / options_.temperature);
 }
 
 void TokenSampler::sort_front(std::size_t count) {
   const auto before = [this](std::int32_t a, std::int32_t b) {
-    const double x = scores_[static_cast<std::size_t>(a)], y = scores_[static_cast<std::size_t>(b)];
+    const double x = scores_[a], y = scores_[b];
     return x != y ? x > y : a < b;
   };
   std::partial_sort(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(count), kept_.end(), before);
@@ -113,7 +113,7 @@ std::int32_t TokenSampler::sample(const TensorView& logits, std::uint64_t index)
   read(logits);
   const std::int32_t best = likeliest();
   if (options_.temperature == 0) return best;
-  largest_ = scores_[static_cast<std::size_t>(best)];
+  largest_ = scores_[best];
   kept_.resize(scores_.size());
   std::iota(kept_.begin(), kept_.end(), 0);
   keep_top_k();

@@ -29,7 +29,7 @@ class TokenSampler {
 
   /// Tells of a token of the vocabulary that is there: of the prompt, or chosen.
   void add(std::int32_t token);
-  /// Return the next token. logits: [V], float32 or float64, on the host. index: which new token it is, from 0. Ties
+  /// Returns the next token. logits: [V], float32 or float64, on the host. index: which new token it is, from 0. Ties
   /// fall to the lowest id. Throws Error(numeric) if a logit is not finite.
   std::int32_t sample(const TensorView& logits, std::uint64_t index);
 
@@ -42,7 +42,7 @@ class TokenSampler {
   void keep_top_k();
   void keep_top_p();
   void keep_min_p();
-  /// Return exp((score - largest) / temperature) of a token: its probability, unnormalised.
+  /// Returns exp((score - largest) / temperature) of a token: its probability, unnormalised.
   double weight(std::int32_t token) const;
 
   SamplingOptions options_;

@@ -27,7 +27,7 @@ class CheckpointWeights final : public WeightSource {
   void read_piece(const StateFiles::Piece& piece, std::int64_t from, const TensorView& to) {
     const std::int64_t offset = piece.offset + (from - piece.begin) * static_cast<std::int64_t>(size_of(dtype_));
     if (to.dtype == dtype_) return files_.read(piece.file, offset, to.data, to.bytes());
-    bytes_.resize(static_cast<std::size_t>(to.numel()) * size_of(dtype_));
+    bytes_.resize(to.numel() * size_of(dtype_));
     files_.read(piece.file, offset, bytes_.data(), bytes_.size());
     const StoredType type = dtype_ == DType::float64 ? StoredType::float64 : StoredType::float32;
     dispatch_float(to.dtype,

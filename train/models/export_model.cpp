@@ -87,7 +87,7 @@ class TensorCopy {
   void append(const Export& tensor, const std::vector<double>& values, SafetensorsWriter& file) {
     throw_if_signalled();
     const std::int64_t count = std::ssize(values);
-    bytes_.resize(static_cast<std::size_t>(stored_bytes(type_, count)));
+    bytes_.resize(stored_bytes(type_, count));
     encode(type_, values.data(), count, bytes_.data());
     stored_.resize(values.size());
     decode(type_, bytes_.data(), count, stored_.data());
@@ -107,7 +107,7 @@ class TensorCopy {
   void copy_plain(const Export& tensor, const Parameter& part, SafetensorsWriter& file) {
     const std::int64_t end = part.shape.numel();
     for (std::int64_t at = 0; at < end; at += slice_elements) {
-      values_.resize(static_cast<std::size_t>(std::min(slice_elements, end - at)));
+      values_.resize(std::min(slice_elements, end - at));
       read(part, at, std::ssize(values_), values_.data());
       append(tensor, values_, file);
     }
@@ -119,14 +119,14 @@ class TensorCopy {
     const std::int64_t band = std::clamp<std::int64_t>(slice_elements / out, 1, in);
     for (std::int64_t first = 0; first < in; first += band) {
       const std::int64_t rows = std::min(band, in - first);
-      values_.resize(static_cast<std::size_t>(rows * out));
-      column_.resize(static_cast<std::size_t>(rows));
+      values_.resize(rows * out);
+      column_.resize(rows);
       std::int64_t o = 0;  // of the tensor
       for (const Parameter* part : tensor.parts) {
         for (std::int64_t row = 0; row < part->shape[0]; ++row, ++o) {
           read(*part, row * in + first, rows, column_.data());
           for (std::int64_t i = 0; i < rows; ++i) {
-            values_[static_cast<std::size_t>(i * out + o)] = column_[static_cast<std::size_t>(i)];
+            values_[i * out + o] = column_[i];
           }
         }
       }

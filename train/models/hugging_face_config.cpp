@@ -182,7 +182,7 @@ void require_activation(JsonKeys& keys, const char* key, std::initializer_list<c
   keys.refuse(key, fmt::format("{} is not computed here; what is: {}", shown(keys.at(key)), fmt::join(names, ", ")));
 }
 
-/// Return the window that a class would use, 0 for none: absent is the class's default, null is none.
+/// Returns the window that a class would use, 0 for none: absent is the class's default, null is none.
 std::int64_t read_window_length(JsonKeys& keys, const ModelClass& known) {
   const bool qwen = known.architecture == Architecture::qwen2 || known.architecture == Architecture::qwen3;
   const bool given = keys.has("sliding_window"), null = !given && keys.names("sliding_window");

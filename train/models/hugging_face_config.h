@@ -20,16 +20,16 @@ struct HuggingFaceConfig {
   std::vector<std::string> logs;             // what a person should know of it, a sentence each
 };
 
-/// Return whether a folder has a config.json, and so is to be read as a Hugging Face folder.
+/// Returns whether a folder has a config.json, and so is to be read as a Hugging Face folder.
 bool is_hugging_face_folder(const std::string& folder);
 
-/// Return what FOLDER/config.json says. Throws Error(checkpoint), one sentence that names the file and the key, if it
+/// Returns what FOLDER/config.json says. Throws Error(checkpoint), one sentence that names the file and the key, if it
 /// is missing or no such file, or asks for what no layer here computes.
 HuggingFaceConfig read_hugging_face_config(const std::string& folder);
 /// The same, from text; `path` only names it in messages.
 HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::string& path);
 
-/// Return the name of the class of transformers that computes an architecture, null if there is none.
+/// Returns the name of the class of transformers that computes an architecture, null if there is none.
 const char* hugging_face_class(Architecture architecture);
 
 /// What a config.json says beside the model.
@@ -40,7 +40,7 @@ struct HuggingFaceConfigExtras {
   std::vector<std::int32_t> eos_token_ids;
 };
 
-/// Return the text of a config.json for a resolved model: rope_parameters (transformers 5) and rope_theta and
+/// Returns the text of a config.json for a resolved model: rope_parameters (transformers 5) and rope_theta and
 /// rope_scaling (4), dtype and torch_dtype. ntk, which transformers lacks, is written as the theta that it amounts to;
 /// a Llama with a sliding window as a Mistral, which it is. Throws Error(usage) for what no class of transformers is: a
 /// sliding window with GPT-2, say.

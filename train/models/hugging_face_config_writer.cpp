@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Return the architecture whose class computes this model. Throws if none does.
+/// Returns the architecture whose class computes this model. Throws if none does.
 Architecture class_of(const ModelConfig& model) {
   const auto refuse = [&](const std::string& what) {
     fail(ExitCode::usage, "a model of architecture {} cannot be written for transformers: {}",

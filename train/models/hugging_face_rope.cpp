@@ -52,13 +52,13 @@ RopeType read_type(JsonKeys& section) {
                  fmt::format("{} is not computed here; what is: default, linear, yarn, llama3, longrope", shown(type)));
 }
 
-/// Return a number that must be there.
+/// Returns a number that must be there.
 double required(JsonKeys& section, const char* key, RopeType type) {
   if (!section.has(key)) section.refuse(key, fmt::format("is missing, but rope_type {} needs it", name_of(type)));
   return section.real(key, 0);
 }
 
-/// Return a number, or `other` where it is absent or null.
+/// Returns a number, or `other` where it is absent or null.
 double optional(JsonKeys& section, const char* key, double other) {
   return section.has(key) ? section.real(key, other) : other;
 }
@@ -169,7 +169,7 @@ bool filled(JsonKeys& keys, const char* name) {
   return keys.has(name) && !keys.at(name).empty();
 }
 
-/// Return the section that transformers has for a model's scaling, without theta.
+/// Returns the section that transformers has for a model's scaling, without theta.
 json section_of(const RopeScalingConfig& scaling) {
   json section;
   section["rope_type"] = name_of(scaling.type);

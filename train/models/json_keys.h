@@ -19,21 +19,21 @@ class JsonKeys {
   /// prefix: of the keys in messages: "" or "rope_scaling.". The object must outlive this.
   JsonKeys(const nlohmann::json& object, std::string path, std::string prefix = "");
 
-  /// Return whether the object has the key and it is not null. Each of these functions marks the key as asked for.
+  /// Returns whether the object has the key and it is not null. Each of these functions marks the key as asked for.
   bool has(const std::string& key);
-  /// Return whether the object has the key, even if it is null.
+  /// Returns whether the object has the key, even if it is null.
   bool names(const std::string& key);
-  /// Return the key's value, or other if it is absent. Null is refused: has() comes first where it has a meaning.
+  /// Returns the key's value, or other if it is absent. Null is refused: has() comes first where it has a meaning.
   std::int64_t integer(const std::string& key, std::int64_t other);
   double real(const std::string& key, double other);
   bool flag(const std::string& key, bool other);
   std::string text(const std::string& key, const std::string& other);
   std::vector<double> reals(const std::string& key);
   std::vector<std::string> texts(const std::string& key);
-  /// Return the value of a key that exists.
+  /// Returns the value of a key that exists.
   const nlohmann::json& at(const std::string& key);
 
-  /// Return the keys that nobody asked for.
+  /// Returns the keys that nobody asked for.
   std::vector<std::string> unasked() const;
   const std::string& path() const { return path_; }
   /// Throws Error(checkpoint): "FILE: KEY: what".
@@ -48,7 +48,7 @@ class JsonKeys {
   std::set<std::string> asked_;
 };
 
-/// Return a value as a message shows it: on one line, and not too long.
+/// Returns a value as a message shows it: on one line, and not too long.
 std::string shown(const nlohmann::json& value);
 
 }  // namespace ringtrain

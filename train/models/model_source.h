@@ -28,7 +28,7 @@ struct ModelSource {
   std::string tokenizer;                    // a folder that may hold one, or a GGUF file; "": there is none
   std::vector<std::string> logs;            // what a person should know of it, a sentence each
   std::optional<Checkpoint> checkpoint;     // none of a model from elsewhere
-  /// Return the folder beside a run's checkpoints where the files of its tokenizer are kept.
+  /// Returns the folder beside a run's checkpoints where the files of its tokenizer are kept.
   static std::string tokenizer_folder(const std::string& run_folder) { return run_folder + "/tokenizer"; }
   /// Returns a reader of its own for each rank that calls, from any thread.
   std::function<std::unique_ptr<WeightSource>()> open_weights;

@@ -5,9 +5,9 @@
 
 #include "data/tokenizer/formats/gguf_tokenizer.h"
 #include "framework/error.h"
+#include "framework/gguf/gguf.h"
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
-#include "framework/gguf/gguf.h"
 #include "train/models/output_folder.h"
 
 namespace ringtrain {
@@ -49,7 +49,7 @@ CarriedTokenizer write_files(const GgufFile& file, const std::string& to, ExitCo
   for (const char* role : {"bos", "eos"}) {
     const auto id = file.integer(fmt::format("tokenizer.ggml.{}_token_id", role));
     if (id && *id >= 0 && *id < std::ssize(tokens)) {
-      config[fmt::format("{}_token", role)] = tokens[static_cast<std::size_t>(*id)];
+      config[fmt::format("{}_token", role)] = tokens[*id];
     }
   }
   if (const nlohmann::json& unknown = tokenizer["model"]["unk_token"]; unknown.is_string()) {

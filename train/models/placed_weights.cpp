@@ -98,11 +98,11 @@ class PlacedWeights final : public WeightSource {
     const std::int64_t columns =
         std::min(end - begin, std::max<std::int64_t>(1, band_bytes / (in * std::int64_t{sizeof(Real)})));
     kept = {tensor.name, begin, begin + columns, std::vector<Real>(static_cast<std::size_t>(columns * in))};
-    std::vector<Real> row(static_cast<std::size_t>(columns));
+    std::vector<Real> row(columns);
     for (std::int64_t i = 0; i < in; ++i) {
       reader_.read(tensor, i * out + begin, columns, row.data());
       for (std::int64_t o = 0; o < columns; ++o) {
-        kept.values[static_cast<std::size_t>(o * in + i)] = row[static_cast<std::size_t>(o)];
+        kept.values[o * in + i] = row[o];
       }
     }
   }

@@ -98,7 +98,7 @@ void read_levels(const Reader& reader, const YamlEntry& entry, std::vector<LinkL
   }
 }
 
-/// Return the folders that may hold hardware files, the likeliest first.
+/// Returns the folders that may hold hardware files, the likeliest first.
 std::vector<std::string> hardware_folders() {
   std::vector<std::string> folders{"configs/hardware"};
   std::error_code error;

@@ -39,22 +39,22 @@ struct Hardware {
   std::vector<LinkLevel> levels;  // ascending; the last one reaches every rank
 
   double peak(DType dtype) const;
-  /// Return the level that joins two ranks of the world.
+  /// Returns the level that joins two ranks of the world.
   const LinkLevel& level_between(std::int64_t a, std::int64_t b) const;
-  /// Return how many ranks share a machine: those of the first level, or all if there is one level alone.
+  /// Returns how many ranks share a machine: those of the first level, or all if there is one level alone.
   std::int64_t ranks_of_machine(std::int64_t world) const;
 };
 
-/// Return the hardware of a YAML file. Throws Error(usage) with file:line for what does not fit.
+/// Returns the hardware of a YAML file. Throws Error(usage) with file:line for what does not fit.
 Hardware read_hardware(const std::string& path);
 /// The same, from text; `path` only names it in messages.
 Hardware parse_hardware(const std::string& text, const std::string& path);
 
-/// Return the file that a name stands for: itself if there is such a file, else NAME.yaml of the first folder that has
+/// Returns the file that a name stands for: itself if there is such a file, else NAME.yaml of the first folder that has
 /// it: configs/hardware, those of the programs' own checkout, bundle or installation. Throws Error(usage) with the
 /// names that there are.
 std::string find_hardware(const std::string& name);
-/// Return all names that find_hardware() knows, sorted.
+/// Returns all names that find_hardware() knows, sorted.
 std::vector<std::string> hardware_names();
 
 }  // namespace ringtrain

@@ -24,7 +24,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Return the median seconds of body's calls within `budget` seconds, of at least three: as a run has them, among
+/// Returns the median seconds of body's calls within `budget` seconds, of at least three: as a run has them, among
 /// whatever else the machine does.
 template <class Body>
 double median_seconds(double budget, const Body& body) {
@@ -111,7 +111,7 @@ class Bench {
   Allocator allocator_;
 };
 
-/// Return messages both ways between two thread ranks: parts are messages and bytes.
+/// Returns messages both ways between two thread ranks: parts are messages and bytes.
 std::vector<TimedCall> messages() {
   std::vector<TimedCall> samples;
   Launcher threads;

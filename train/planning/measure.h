@@ -15,13 +15,13 @@ struct TimedCall {
   std::vector<double> parts;  // e.g. calls, FLOPs
   double seconds = 0;
 };
-/// Return the non-negative seconds of one unit of each part whose sums come nearest to the samples, as shares of these:
-/// least squares of (predicted / measured - 1). All samples have as many parts.
+/// Returns the non-negative seconds of one unit of each part whose sums come nearest to the samples, as shares of
+/// these: least squares of (predicted / measured - 1). All samples have as many parts.
 std::vector<double> fit(const std::vector<TimedCall>& samples);
 
-/// Return the hardware of this machine for float32 and float64, its ranks being threads of one process.
+/// Returns the hardware of this machine for float32 and float64, its ranks being threads of one process.
 Hardware measure_hardware();
-/// Return hardware as the YAML that parse_hardware takes back to the same values.
+/// Returns hardware as the YAML that parse_hardware takes back to the same values.
 std::string hardware_yaml(const Hardware& hardware);
 
 }  // namespace ringtrain

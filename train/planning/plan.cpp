@@ -29,7 +29,7 @@ void check_mesh(const Config& config) {
   }
 }
 
-/// Return the slowest link between neighbours of the first ring.
+/// Returns the slowest link between neighbours of the first ring.
 LinkLevel slowest_link(const Hardware& hardware, std::int64_t ranks) {
   LinkLevel slowest = hardware.levels.front();
   for (std::int64_t rank = 0; rank < ranks; ++rank) {

@@ -63,17 +63,17 @@ struct Plan {
   std::int64_t longest_context = 0;               // tokens that fit with this mesh; 0: none does, or not asked for
 };
 
-/// Return the plan. Throws Error(usage) for what cannot be planned.
+/// Returns the plan. Throws Error(usage) for what cannot be planned.
 Plan make_plan(const PlanRequest& request);
 
-/// Return the bytes that the fullest device (or machine) of the config's mesh would hold.
+/// Returns the bytes that the fullest device (or machine) of the config's mesh would hold.
 double memory_needed(const Config& config, const Hardware& hardware, const std::vector<RankPlan>& plans);
-/// Return what the config's ranks move between their devices and the host in a step.
+/// Returns what the config's ranks move between their devices and the host in a step.
 OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>& plans);
-/// Return the longest sequence, in steps of 2 x mesh.sequence tokens, with which a config's run fits; 0 if none does.
+/// Returns the longest sequence, in steps of 2 x mesh.sequence tokens, with which a config's run fits; 0 if none does.
 std::int64_t longest_context(const Config& config, const Hardware& hardware);
 
-/// Return the tokens of a rank from which on a hop's computing hides its transfer: the positive root of
+/// Returns the tokens of a rank from which on a hop's computing hides its transfer: the positive root of
 /// seconds_per_pair * visible_share * tokens^2 = seconds_per_token * tokens + latency. With latency 0, 4 d FLOPs a pair
 /// and 4 d bytes a token it is the FLOPS / bandwidth of Liu, Zaharia, Abbeel, 2023, section 3.
 double tokens_to_hide(double seconds_per_pair, double visible_share, double seconds_per_token, double latency);

@@ -9,11 +9,11 @@
 
 namespace ringtrain {
 
-/// Return the plan as lines of text.
+/// Returns the plan as lines of text.
 std::string plan_report(const Plan& plan);
-/// Return the plan as JSON (docs/planning.md has its fields).
+/// Returns the plan as JSON (docs/planning.md has its fields).
 nlohmann::ordered_json plan_json(const Plan& plan);
-/// Return a search's candidates as a JSON list, best first.
+/// Returns a search's candidates as a JSON list, best first.
 nlohmann::ordered_json search_json(const SearchResult& result);
 
 }  // namespace ringtrain

@@ -26,9 +26,9 @@ struct SharedProcessors {
   double ranks = 1;    // of the machine
   double rings = 1;    // that the machine has a rank or more of; what one does, all of them do
 
-  /// Return the cores that a rank has while all compute.
+  /// Returns the cores that a rank has while all compute.
   double cores_of_rank() const { return std::min(threads, cores / ranks); }
-  /// Return how much faster a rank computes while only `active` ranks of each ring do.
+  /// Returns how much faster a rank computes while only `active` ranks of each ring do.
   double speed(int active) const { return std::min(threads, cores / std::max(1.0, active * rings)) / cores_of_rank(); }
 };
 SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& mesh);
@@ -46,7 +46,7 @@ inline double checked_seconds(double seconds) {
   return seconds;
 }
 
-/// Return the rates of each rank of a config's mesh. Throws Error(usage) if the hardware has no such dtype.
+/// Returns the rates of each rank of a config's mesh. Throws Error(usage) if the hardware has no such dtype.
 RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dtype);
 
 }  // namespace ringtrain

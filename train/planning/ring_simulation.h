@@ -62,7 +62,7 @@ class RingSimulation {
   PassTimes pass(const PassCosts& costs, std::span<double> clocks, std::uint64_t call) const;
 
   /// Returns how much longer than others a rank of the ring computes.
-  double slowness(int rank) const { return slowness_[static_cast<std::size_t>(rank)]; }
+  double slowness(int rank) const { return slowness_[rank]; }
 
  private:
   class Pass;

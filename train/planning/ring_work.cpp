@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::int64_t most_known = 1 << 22;  // pairs of blocks and parts that are kept
 
-/// Return which document a position is of.
+/// Returns which document a position is of.
 std::int32_t document_of(const DocumentStarts& starts, std::int64_t position) {
   return static_cast<std::int32_t>(std::ranges::upper_bound(starts, position) - starts.begin()) - 1;
 }
 
-/// Return the starts that divide positions of both segments: from the document that is open at the later beginning to
+/// Returns the starts that divide positions of both segments: from the document that is open at the later beginning to
 /// the first that begins after one of them has ended.
 DocumentStarts starts_within(const DocumentStarts& starts, const Segment& a, const Segment& b) {
   const std::int64_t begin = std::max(a.start, b.start), end = std::min(a.last(), b.last());
@@ -62,7 +62,7 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
   std::vector<ShardExtents> extents;
   for (int rank = 0; rank < (even_ ? std::min(N, 2) : N); ++rank) {  // two ranks of an even ring show what all need
     std::vector<SegmentExtent> sequence;
-    for (const Segment& segment : segments_[static_cast<std::size_t>(rank)]) {
+    for (const Segment& segment : segments_[rank]) {
       const bool whole = ring.documents.empty();
       sequence.push_back({segment.start, segment.last(), whole ? 0 : document_of(ring.documents, segment.start),
                           whole ? 0 : document_of(ring.documents, segment.last())});
@@ -74,21 +74,20 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
   parts_ = ring_parts(segments_.front(), ring.sequences, N == 1 ? INT64_MAX : std::max<std::int64_t>(1, ring.min_part));
   const std::int64_t uneven = std::int64_t{N} * N * (parts() + 1);
   kinds_ = even_ ? 3 : uneven <= most_known ? std::int64_t{N} * N : 0;
-  known_.assign(static_cast<std::size_t>(kinds_) * (parts_.size() + 1), -1);
+  known_.assign(kinds_ * (parts_.size() + 1), -1);
 }
 
 std::int64_t RingWork::part_tokens(int owner, int part) const {
-  const RingPart own = part_of_shard(parts_[static_cast<std::size_t>(part)], tokens_[static_cast<std::size_t>(owner)]);
+  const RingPart own = part_of_shard(parts_[part], tokens_[owner]);
   return own.sequences * own.tokens;
 }
 
 std::int64_t RingWork::count(int rank, int owner, int part) const {
-  const SegmentList& queries = segments_[static_cast<std::size_t>(rank)];
-  SegmentList keys = segments_[static_cast<std::size_t>(owner)];
+  const SegmentList& queries = segments_[rank];
+  SegmentList keys = segments_[owner];
   std::int64_t sequences = case_.sequences;
   if (part >= 0) {
-    const RingPart own =
-        part_of_shard(parts_[static_cast<std::size_t>(part)], tokens_[static_cast<std::size_t>(owner)]);
+    const RingPart own = part_of_shard(parts_[part], tokens_[owner]);
     keys = segments_of_range(keys, own.first_token, own.first_token + own.tokens);
     sequences = own.sequences;
   }

@@ -36,25 +36,25 @@ class RingWork {
   /// earlier or a later one.
   bool even() const { return even_; }
   int parts() const { return static_cast<int>(parts_.size()); }
-  std::int64_t tokens(int rank) const { return case_.sequences * tokens_[static_cast<std::size_t>(rank)]; }
-  /// Return the tokens that a part of a rank's block has, over its sequences.
+  std::int64_t tokens(int rank) const { return case_.sequences * tokens_[rank]; }
+  /// Returns the tokens that a part of a rank's block has, over its sequences.
   std::int64_t part_tokens(int owner, int part) const;
-  /// Return what a rank does at a hop: ring_step of the schedule.
+  /// Returns what a rank does at a hop: ring_step of the schedule.
   std::optional<RingStep> step(int rank, int hop) const {
     return even_ ? ring_step(even_needs_, case_.ranks, rank, hop) : ring_step(needed_, case_.ranks, rank, hop);
   }
-  /// Return the visible pairs of a rank's queries and a block's keys, over all sequences: of the block, or a part.
+  /// Returns the visible pairs of a rank's queries and a block's keys, over all sequences: of the block, or a part.
   std::int64_t pairs(int rank, int owner, int part = -1) const {
     if (kinds_ == 0) return count(rank, owner, part);
     const std::int64_t of_even = rank == owner ? 1 : rank > owner ? 2 : 0;
     const std::int64_t kind = even_ ? of_even : std::int64_t{rank} * case_.ranks + owner;
-    std::int64_t& known = known_[static_cast<std::size_t>(kinds_ * (part + 1) + kind)];
+    std::int64_t& known = known_[kinds_ * (part + 1) + kind];
     if (known < 0) known = count(rank, owner, part);
     return known;
   }
   /// Returns how many documents the count of a block's pairs looks at, at most.
   double documents_of_a_pair() const;
-  /// Return the pairs of the whole sequence, over the micro-batch's sequences.
+  /// Returns the pairs of the whole sequence, over the micro-batch's sequences.
   std::int64_t all_pairs() const;
 
  private:
@@ -71,7 +71,7 @@ class RingWork {
   mutable std::vector<std::int64_t> known_;  // pairs: [parts + 1][kinds], -1: not asked yet
 };
 
-/// Return the starts of documents of about `mean` tokens in a sequence: lengths from an exponential distribution, a
+/// Returns the starts of documents of about `mean` tokens in a sequence: lengths from an exponential distribution, a
 /// pure function of the seed. mean 0: one document.
 DocumentStarts sample_documents(std::int64_t length, double mean, std::uint64_t seed);
 

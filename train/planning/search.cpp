@@ -75,7 +75,7 @@ class Search {
     const double peak = rank_rates(hardware, config.mesh, config.training.dtype).peak * static_cast<double>(devices_);
     candidate.mfu = useful_flops(config.model, config.training, table_) / candidate.step_seconds / peak;
   }
-  /// Return a candidate's step on other hardware.
+  /// Returns a candidate's step on other hardware.
   double seconds_on(const Candidate& candidate, const Hardware& hardware) const {
     const Config config = config_of(request_.config, candidate);
     Candidate other = candidate;
@@ -102,7 +102,7 @@ class Search {
     std::ranges::stable_sort(found, [](const Lever& a, const Lever& b) { return a.gain > b.gain; });
     return found;
   }
-  /// Return what the best candidate would be if memory were no limit: a lever, too.
+  /// Returns what the best candidate would be if memory were no limit: a lever, too.
   void add_memory_lever(const std::vector<Candidate>& candidates, SearchResult& result) const {
     double seconds = result.candidates.front().step_seconds;
     std::string what;
@@ -149,7 +149,7 @@ const std::array choices{Choice{"mesh", [](const Candidate& c) { return mesh_tex
                          Choice{"offload", [](const Candidate& c) { return std::string(name_of(c.offload)); }},
                          Choice{"micro-batch", [](const Candidate& c) { return std::to_string(c.micro_batch_size); }}};
 
-/// Return why the best candidate makes a choice: how the best one with another value does, all else the same.
+/// Returns why the best candidate makes a choice: how the best one with another value does, all else the same.
 std::string reason(const std::vector<Candidate>& candidates, const Choice& choice) {
   const Candidate& best = candidates.front();
   for (std::size_t i = 1; i < candidates.size(); ++i) {

@@ -38,9 +38,9 @@ struct SearchResult {
 /// Throws Error(usage) if no mesh divides its batch.
 SearchResult search_plans(const PlanRequest& request, std::int64_t devices);
 
-/// Return the result as text; of the candidates the first `shown`.
+/// Returns the result as text; of the candidates the first `shown`.
 std::string search_report(const SearchResult& result, std::size_t shown = 10);
-/// Return the config with a candidate's choices.
+/// Returns the config with a candidate's choices.
 Config config_of(const Config& config, const Candidate& candidate);
 
 }  // namespace ringtrain

@@ -115,7 +115,7 @@ class StepSimulation {
         const double slow = rings_[ring]->slowness(rank);
         const double product = tokens * (flops / rates_.matmul + product_bytes * rates_.product_byte_seconds) * slow;
         const double pass = (tokens * bytes / rates_.memory + calls * rates_.kernel_seconds) * slow;
-        clocks_[ring][static_cast<std::size_t>(rank)] += checked_seconds(product + pass);
+        clocks_[ring][rank] += checked_seconds(product + pass);
         products += product;
         passes += pass;
       }

@@ -56,12 +56,12 @@ StepTimes simulate_step(const StepCase& step);
 
 /// Returns about how long one layer of an undisturbed ring takes to simulate, on one core.
 double simulating_seconds(std::int64_t ranks, std::int64_t parts);
-/// Return the schedule's ring of a config's micro-batch.
+/// Returns the schedule's ring of a config's micro-batch.
 RingWork ring_work(const Config& config, double mean_document, std::uint64_t seed);
-/// Return the costs of a forward or a backward pass of one layer.
+/// Returns the costs of a forward or a backward pass of one layer.
 PassCosts pass_costs(const Config& config, const RankRates& rates, bool backward);
-/// Return the seconds that each of `ranks` needs to exchange its share of `bytes` with all others (a reduce-scatter, or
-/// an all-gather: the same bytes), over the levels of the hardware.
+/// Returns the seconds that each of `ranks` needs to exchange its share of `bytes` with all others (a reduce-scatter,
+/// or an all-gather: the same bytes), over the levels of the hardware.
 double exchange_seconds(const Hardware& hardware, std::int64_t ranks, double bytes);
 
 }  // namespace ringtrain

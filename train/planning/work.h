@@ -31,23 +31,23 @@ struct LayerWork {
   double overlap_flops = 0, overlap_product_bytes = 0;
 };
 
-/// Return the FLOPs of a step. pairs: visible pairs of a query and a key of one sequence (documents counted).
+/// Returns the FLOPs of a step. pairs: visible pairs of a query and a key of one sequence (documents counted).
 StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, double pairs);
-/// Return what a token of a rank costs in one layer.
+/// Returns what a token of a rank costs in one layer.
 LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training);
-/// Return the FLOPs of the head and the loss for one token, forward and backward.
+/// Returns the FLOPs of the head and the loss for one token, forward and backward.
 double head_flops(const ModelConfig& model);
-/// Return what its products read and write for one token.
+/// Returns what its products read and write for one token.
 double head_product_bytes(const ModelConfig& model, DType dtype);
 
-/// Return the FLOPs that count as useful, of a step: (6 N + 6 L C T) a token, N parameters, L layers, C = heads x head
+/// Returns the FLOPs that count as useful, of a step: (6 N + 6 L C T) a token, N parameters, L layers, C = heads x head
 /// size, T tokens of a sequence (causal; Chowdhery et al., "PaLM", 2022, appendix B, halved for the mask). A window of
 /// W counts T = 2 W at most.
 double useful_flops(const ModelConfig& model, const TrainingConfig& training, const ParameterTable& table);
 /// What MFU divides by what, as text: useful_flops() a token.
 inline constexpr const char* mfu_formula = "(6 N + 6 L C T) FLOPs a token over the dense peak";
 
-/// Return the bytes of keys and values of one token, as the ring sends them, and of their gradients.
+/// Returns the bytes of keys and values of one token, as the ring sends them, and of their gradients.
 double key_value_bytes(const ModelConfig& model, DType dtype);
 double key_value_gradient_bytes(const ModelConfig& model, DType dtype);
 

@@ -124,7 +124,7 @@ class CommandLine : public CLI::App {
   };
 };
 
-/// Parses into the app's options. Return false if help (or the version) was asked for and has been printed. prints:
+/// Parses into the app's options. Returns false if help (or the version) was asked for and has been printed. prints:
 /// whether this process is the one that does.
 inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool prints = true) {
   app.set_version_flag("--version", version_text(), "print version, commit and build options");

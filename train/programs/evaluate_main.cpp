@@ -37,7 +37,7 @@ void read_mesh(std::string_view text, MeshConfig& mesh) {
   fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, two numbers from 1 to {}, e.g. 1x2", text, max_ranks);
 }
 
-/// Return what `--output` may replace.
+/// Returns what `--output` may replace.
 OutputRules output_rules(const EvaluationOptions& options, bool overwrite) {
   const auto inputs = [options] {
     std::vector<std::string> files = files_of_model(options.checkpoint);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t max_ranks = 1024, max_threads = 1024;  // as in a config
 
-/// Return N of "1xN".
+/// Returns N of "1xN".
 std::int64_t read_mesh(std::string_view text) {
   std::int64_t ranks = 0;
   const char* const end = text.data() + text.size();

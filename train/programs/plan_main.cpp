@@ -24,17 +24,17 @@ namespace {
 constexpr std::int64_t max_ranks = 65536;
 constexpr const char* writer = "ringtrain plan";
 
-/// Reads a whole number from the beginning of text, and removes it. Return false if there is none.
+/// Reads a whole number from the beginning of text, and removes it. Returns false if there is none.
 bool take_number(std::string_view& text, std::int64_t& value) {
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
   if (read.ec != std::errc{}) return false;
-  text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
+  text.remove_prefix(read.ptr - text.data());
   return true;
 }
 bool take_real(std::string_view& text, double& value) {
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
   if (read.ec != std::errc{} || !std::isfinite(value)) return false;
-  text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
+  text.remove_prefix(read.ptr - text.data());
   return true;
 }
 bool take(std::string_view& text, char character) {
@@ -53,7 +53,7 @@ void read_mesh(const std::string& given, MeshConfig& mesh) {
   fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, together at most {} ranks, e.g. 8x16", given, max_ranks);
 }
 
-/// Return "1.5B" as 1.5e9.
+/// Returns "1.5B" as 1.5e9.
 double read_tokens(const std::string& given) {
   std::string_view text = given;
   double value = 0;

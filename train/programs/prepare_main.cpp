@@ -34,7 +34,7 @@ struct Arguments {
   std::int64_t documents = 1000, length = 4096, pairs = 16;
 };
 
-/// Declares the command line. Return false if only help was wanted.
+/// Declares the command line. Returns false if only help was wanted.
 bool parse(Arguments& arguments, int argc, char** argv) {
   CommandLine app(
       "Make a token file for train and evaluate.\n"
@@ -142,7 +142,7 @@ std::string grouped(std::int64_t count) {
   return text;
 }
 
-/// Return e.g. "512", "4K", "16M".
+/// Returns e.g. "512", "4K", "16M".
 std::string short_count(std::int64_t count) {
   for (const char* unit : {"", "K", "M", "G"}) {
     if (count < 1024) return fmt::format("{}{}", count, unit);
@@ -189,7 +189,7 @@ void print_summary(const std::string& path, const CorpusSummary& summary) {
   print("hash", summary.hash);
 }
 
-/// Return the id of a special token that the user named with an option.
+/// Returns the id of a special token that the user named with an option.
 std::int32_t special_token(const Tokenizer& tokenizer, const std::string& content, const char* option) {
   const std::optional<std::int32_t> id = tokenizer.find_special(content);
   if (!id) fail(ExitCode::usage, "{} {}: the tokenizer has no special token of this name", option, content);

@@ -19,7 +19,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Runs body. Return the error it ends with, if any; every exception counts as one.
+/// Runs body. Returns the error it ends with, if any; every exception counts as one.
 std::optional<Error> error_of(const std::function<void()>& body) {
   try {
     body();

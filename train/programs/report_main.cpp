@@ -18,14 +18,14 @@ using namespace ringtrain;
 
 namespace {
 
-/// Return what the run's config.yaml plans for each rank; nothing if it is not there.
+/// Returns what the run's config.yaml plans for each rank; nothing if it is not there.
 std::vector<MemoryUse> planned_memory(const std::string& folder) {
   const std::string path = folder + "/config.yaml";
   if (!path_exists(path)) return {};
   const Config config = read_config(path, {}, ConfigUse::know, check_model);
-  std::vector<MemoryUse> by_rank(static_cast<std::size_t>(config.mesh.data * config.mesh.sequence));
+  std::vector<MemoryUse> by_rank(config.mesh.data * config.mesh.sequence);
   for (const RankPlan& kind : plan_ranks(config, make_parameter_table(config.model), training_purpose(config))) {
-    for (const auto rank : kind.ranks) by_rank[static_cast<std::size_t>(rank)] = kind.peak;
+    for (const auto rank : kind.ranks) by_rank[rank] = kind.peak;
   }
   return by_rank;
 }

@@ -19,7 +19,7 @@ using namespace ringtrain;
 
 namespace {
 
-/// Return the folder of the run that a path belongs to, itself or one of its checkpoints; "" if it is no run's.
+/// Returns the folder of the run that a path belongs to, itself or one of its checkpoints; "" if it is no run's.
 std::string run_folder_of(const std::string& path) {
   if (path.empty()) return "";
   for (const std::string& folder : {path, parent_directory(parent_directory(path))}) {

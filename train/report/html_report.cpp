@@ -53,7 +53,7 @@ struct Metrics {
   std::vector<json> evaluations;
   std::int64_t skipped = 0, first_skipped = 0;  // lines that are not understood, and the number of the first
 
-  /// Return a field of every step that has it as a number.
+  /// Returns a field of every step that has it as a number.
   std::vector<Point> points(const std::string& field) const {
     std::vector<Point> found;
     for (const auto& [step, line] : steps) {
@@ -103,7 +103,7 @@ Metrics read_metrics(const std::string& path) {
   return metrics;
 }
 
-/// Return a curve over steps, or what else x is: its range at the axes, the last value beside its name, and each
+/// Returns a curve over steps, or what else x is: its range at the axes, the last value beside its name, and each
 /// point's number as a tooltip (of many points, of some).
 std::string curve(const std::string& title, const std::vector<Point>& points, const char* x_name = "step") {
   if (points.empty()) return "";
@@ -143,7 +143,7 @@ std::string curve(const std::string& title, const std::vector<Point>& points, co
 
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Return a table whose first row is its head.
+/// Returns a table whose first row is its head.
 std::string table(const std::string& title, const Rows& rows) {
   std::string html = fmt::format("<h2>{}</h2>\n<table>\n", escaped(title));
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -154,7 +154,7 @@ std::string table(const std::string& title, const Rows& rows) {
   return html + "</table>\n";
 }
 
-/// Return a value as it stands in the file.
+/// Returns a value as it stands in the file.
 std::string cell(const json& line, const char* field) {
   if (!line.contains(field) || line[field].is_null()) return "-";
   return line[field].is_string() ? line[field].get<std::string>() : line[field].dump();
@@ -170,7 +170,7 @@ std::string summary_table(const Metrics& metrics) {
   return table("Run", rows);
 }
 
-/// Return each rank's peaks, the last that were told, beside what was planned for it.
+/// Returns each rank's peaks, the last that were told, beside what was planned for it.
 std::string memory_table(const Metrics& metrics, const std::vector<MemoryUse>& planned) {
   for (auto it = metrics.steps.rbegin(); it != metrics.steps.rend(); ++it) {
     const json peaks = it->second.value("peak_bytes", json());
@@ -193,7 +193,7 @@ std::string memory_table(const Metrics& metrics, const std::vector<MemoryUse>& p
   return "";
 }
 
-/// Return the waits of the last step that has them, a row for each hop.
+/// Returns the waits of the last step that has them, a row for each hop.
 std::string ring_table(const Metrics& metrics) {
   for (auto it = metrics.steps.rbegin(); it != metrics.steps.rend(); ++it) {
     const json ring = it->second.value("ring", json());

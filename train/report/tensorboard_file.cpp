@@ -28,7 +28,7 @@ constexpr std::array<std::uint32_t, 256> make_table() {
   return table;
 }
 
-/// Return CRC-32C as records carry it: rotated and moved, so that a checksum of data with checksums is not weak.
+/// Returns CRC-32C as records carry it: rotated and moved, so that a checksum of data with checksums is not weak.
 std::uint32_t masked(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xa282ead8U;
 }
@@ -60,7 +60,7 @@ void append_double(std::string& text, std::uint32_t field, double value) {
   append_little_endian(text, std::bit_cast<std::uint64_t>(value));
 }
 
-/// Return the first event of every file.
+/// Returns the first event of every file.
 std::string version_event() {
   std::string event;
   append_double(event, 1, 0);
@@ -68,7 +68,7 @@ std::string version_event() {
   return event;
 }
 
-/// Return "2026-11-22T13:04:05.678Z" as seconds since 1970; 0 for what is no such time.
+/// Returns "2026-11-22T13:04:05.678Z" as seconds since 1970; 0 for what is no such time.
 double seconds_of(const std::string& time) {
   std::tm utc{};
   double seconds = 0;

@@ -14,11 +14,11 @@
 
 namespace ringtrain {
 
-/// Return the CRC-32C (Castagnoli) of bytes.
+/// Returns the CRC-32C (Castagnoli) of bytes.
 std::uint32_t crc32c(std::string_view bytes);
-/// Return bytes as a record: length, masked checksum of the length, the bytes, their masked checksum.
+/// Returns bytes as a record: length, masked checksum of the length, the bytes, their masked checksum.
 std::string tensorboard_record(std::string_view bytes);
-/// Return an Event of scalars, as its serialized bytes.
+/// Returns an Event of scalars, as its serialized bytes.
 std::string scalar_event(double wall_time, std::int64_t step,
                          const std::vector<std::pair<std::string, double>>& scalars);
 

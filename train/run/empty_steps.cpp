@@ -9,7 +9,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Return how many sequences of a step stand before the first that has a target; all of them: the step is empty.
+/// Returns how many sequences of a step stand before the first that has a target; all of them: the step is empty.
 std::int64_t leading_empty(const EmptyWindows& windows, const Sampler& sampler, const TrainingConfig& training,
                            const StepOrigin& origin, std::int64_t step) {
   const std::int64_t first = origin.samples + (step - 1 - origin.step) * training.global_batch_size;

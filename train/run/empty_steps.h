@@ -19,10 +19,8 @@ class EmptyWindows {
   /// Reads the weights of all windows once, each up to its first target. Throws Error(data) if no window has one, or a
   /// file is not what it was.
   EmptyWindows(const Corpus& corpus, const Sampler& sampler, const Config& config);
-  /// Return whether a window, counted through all files, has no target.
-  bool contains(std::int64_t global_index) const {
-    return count_ > 0 && empty_[static_cast<std::size_t>(global_index)];
-  }
+  /// Returns whether a window, counted through all files, has no target.
+  bool contains(std::int64_t global_index) const { return count_ > 0 && empty_[global_index]; }
   std::int64_t count() const { return count_; }
 
  private:
@@ -35,7 +33,7 @@ struct StepOrigin {
   std::int64_t step = 0, samples = 0;  // done before
 };
 
-/// Return whether no sequence of a step after `origin` has a target. Pure.
+/// Returns whether no sequence of a step after `origin` has a target. Pure.
 bool is_empty_step(const EmptyWindows& windows, const Sampler& sampler, const TrainingConfig& training,
                    const StepOrigin& origin, std::int64_t step);
 
@@ -56,7 +54,7 @@ struct EmptySteps {
 EmptySteps find_empty_steps(const EmptyWindows& windows, const Sampler& sampler, const TrainingConfig& training,
                             const StepOrigin& origin);
 
-/// Return a sentence with the counts; "" if every window has a target.
+/// Returns a sentence with the counts; "" if every window has a target.
 std::string empty_steps_text(const EmptySteps& steps);
 
 }  // namespace ringtrain

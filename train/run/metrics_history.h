@@ -14,12 +14,12 @@ class MetricsHistory {
   static MetricsHistory read(const std::string& path);
 
   std::int64_t bytes() const { return bytes_; }
-  /// Return whether it has content, and none of it is a metrics file's.
+  /// Returns whether it has content, and none of it is a metrics file's.
   bool is_foreign() const;
-  /// Return the first and the last step that lines speak of, 0 if none does.
+  /// Returns the first and the last step that lines speak of, 0 if none does.
   std::int64_t first_step() const;
   std::int64_t last_step() const;
-  /// Return whether it has the evaluation after `step` steps.
+  /// Returns whether it has the evaluation after `step` steps.
   bool holds_evaluation(std::int64_t step) const;
 
   struct Cut {

@@ -26,7 +26,7 @@ void read_metrics_lines(const File& file, const std::function<void(const Metrics
   };
   std::string chunk;
   for (std::int64_t at = 0; at < bytes; at += std::ssize(chunk)) {
-    chunk.resize(static_cast<std::size_t>(std::min<std::int64_t>(1 << 20, bytes - at)));
+    chunk.resize(std::min<std::int64_t>(1 << 20, bytes - at));
     file.read_at(at, chunk.data(), chunk.size());
     for (std::size_t from = 0; from < chunk.size();) {
       const std::size_t end = std::min(chunk.find('\n', from), chunk.size());

@@ -52,18 +52,18 @@ struct Run {
   TraceRequest trace = {};
   DumpRequest dump = {};
 
-  /// Return which of a step's sequences is the first of a data rank's micro-batch.
+  /// Returns which of a step's sequences is the first of a data rank's micro-batch.
   std::int64_t sequence_in_step(int data_rank, std::int64_t micro) const;
-  /// Return the samples that micro-batch `micro` of step `step` (from 1) brings to a data rank: the step's sequences
+  /// Returns the samples that micro-batch `micro` of step `step` (from 1) brings to a data rank: the step's sequences
   /// are cut into one contiguous block a data rank, that into micro-batches in order.
   std::vector<Sample> samples_of(std::int64_t step, int data_rank, std::int64_t micro) const;
-  /// Return the global indices of all sequences of a step, in order.
+  /// Returns the global indices of all sequences of a step, in order.
   std::vector<std::int64_t> sample_indices(std::int64_t step) const;
-  /// Return how many micro-batches a data rank accumulates.
+  /// Returns how many micro-batches a data rank accumulates.
   std::int64_t micro_batches() const;
 
  private:
-  /// Return which of the run's sequences is the first of a step.
+  /// Returns which of the run's sequences is the first of a step.
   std::int64_t first_sequence(std::int64_t step) const;
 };
 

@@ -14,7 +14,7 @@
 
 namespace ringtrain {
 
-/// Return those files that exist of a run at path, or of a checkpoint at path: what no other output may replace.
+/// Returns those files that exist of a run at path, or of a checkpoint at path: what no other output may replace.
 std::vector<std::string> files_of_run(const std::string& path);
 /// The same of whatever open_model() takes: also the files of a Hugging Face folder, or the one file that path is.
 std::vector<std::string> files_of_model(const std::string& path);
@@ -33,7 +33,7 @@ struct FolderContent {
   MetricsHistory metrics;
   std::optional<Config> config;  // none: there is none, or it is one of another version of this program
 
-  /// Return whether anything would be lost by a run from step 0.
+  /// Returns whether anything would be lost by a run from step 0.
   bool empty() const { return checkpoints.empty() && metrics.last_step() == 0; }
   FolderMark mark() const { return {checkpoints, metrics.bytes()}; }
 };

@@ -39,13 +39,13 @@ std::string joined(const std::vector<std::string>& parts) {
   return text;
 }
 
-/// Return whether two paths lead to one folder that exists.
+/// Returns whether two paths lead to one folder that exists.
 bool same_folder(const std::string& one, const std::string& other) {
   std::error_code error;
   return std::filesystem::equivalent(one, other, error);
 }
 
-/// Return the sentence's end that says how a run's config differs from this one; "" if it does not.
+/// Returns the sentence's end that says how a run's config differs from this one; "" if it does not.
 std::string differing(const FolderContent& content, const Config& config) {
   if (!content.config) return "its config cannot be read";
   std::vector<std::string> changes;
@@ -53,7 +53,7 @@ std::string differing(const FolderContent& content, const Config& config) {
   return joined(changes);
 }
 
-/// Return the checkpoint that --resume names.
+/// Returns the checkpoint that --resume names.
 Checkpoint open_named(const std::string& path, const Log& log) {
   if (!is_run_folder(path)) return open_checkpoint(path);
   std::optional<Checkpoint> newest = CheckpointFolder(path + "/checkpoints").newest_intact(log);

@@ -37,7 +37,7 @@ using Log = std::function<void(const std::string&)>;
 void check_folder(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
                   const Config& config);
 
-/// Return how to begin, after check_folder(); log() gets what a person should know (a damaged checkpoint passed over,
+/// Returns how to begin, after check_folder(); log() gets what a person should know (a damaged checkpoint passed over,
 /// changed keys, a fresh start). Throws Error(usage) if the checkpoint belongs to another run than the folder,
 /// Error(checkpoint) if it is missing, damaged or unlike this config (every differing key with both values).
 RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,

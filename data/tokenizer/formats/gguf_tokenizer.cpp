@@ -51,11 +51,11 @@ class Tokens {
   }
 
   std::int64_t size() const { return std::ssize(*texts_); }
-  const std::string& text(std::int64_t id) const { return (*texts_)[static_cast<std::size_t>(id)]; }
+  const std::string& text(std::int64_t id) const { return (*texts_)[id]; }
   std::uint64_t type(std::int64_t id) const {
-    return types_ == nullptr ? Piece::normal : static_cast<std::uint64_t>((*types_)[static_cast<std::size_t>(id)]);
+    return types_ == nullptr ? Piece::normal : static_cast<std::uint64_t>((*types_)[id]);
   }
-  /// Return the text of the token that a key names, "" if it names none.
+  /// Returns the text of the token that a key names, "" if it names none.
   std::string text_of(const char* key) const {
     const auto id = file_.integer(key);
     return id && *id >= 0 && *id < size() ? text(*id) : "";
@@ -74,7 +74,7 @@ class Tokens {
   const std::vector<std::int64_t>* types_ = nullptr;
 };
 
-/// Return "gpt2" or "llama". Throws Error(data) for any other kind of tokenizer, and where there is none.
+/// Returns "gpt2" or "llama". Throws Error(data) for any other kind of tokenizer, and where there is none.
 std::string checked_model_of(const GgufFile& file) {
   std::string model = file.text("tokenizer.ggml.model").value_or("");
   if (model == "gpt2" || model == "llama") return model;
@@ -110,7 +110,7 @@ Json pre_tokenizer_of(const Splitting& splitting) {
   return {{"type", "Sequence"}, {"pretokenizers", parts}};
 }
 
-/// Return the id that a key names if another key says that it stands at an end of every text.
+/// Returns the id that a key names if another key says that it stands at an end of every text.
 std::optional<std::int64_t> end_token(const GgufFile& file, const std::string& name) {
   if (!file.truth("tokenizer.ggml.add_" + name + "_token").value_or(false)) return std::nullopt;
   return file.integer("tokenizer.ggml." + name + "_token_id");
@@ -154,7 +154,7 @@ BpeSpec read_pieces(const GgufFile& file) {
   }
   std::vector<Piece> pieces;
   for (std::int64_t id = 0; id < tokens.size(); ++id) {
-    pieces.push_back({tokens.text(id), static_cast<float>((*scores)[static_cast<std::size_t>(id)]), tokens.type(id)});
+    pieces.push_back({tokens.text(id), static_cast<float>((*scores)[id]), tokens.type(id)});
   }
   return spec_of_pieces(pieces, {.space_in_front = file.truth("tokenizer.ggml.add_space_prefix").value_or(true)},
                         file.path());

@@ -23,7 +23,7 @@ bool is_character(std::string_view text) {
   return first_character_bytes(text) == text.size();
 }
 
-/// Return the character that a text is a run of, nothing if it is no run.
+/// Returns the character that a text is a run of, nothing if it is no run.
 std::string_view repeated_character(std::string_view text) {
   const std::string_view first = text.substr(0, first_character_bytes(text));
   for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(first.size())) {
@@ -67,7 +67,7 @@ class MergeMaker {
   }
 
  private:
-  /// Return every pair of symbols that makes a piece. Their rank is that of the piece's score.
+  /// Returns every pair of symbols that makes a piece. Their rank is that of the piece's score.
   std::vector<Merge> all_merges(std::vector<std::string>& extra_symbols) {
     // Characters that stand in pieces and are none themselves still merge.
     const auto symbol = [&](std::string_view text) -> std::int32_t {
@@ -126,7 +126,7 @@ class MergeMaker {
     }
   }
 
-  /// Return of each rank whether it is that of all runs of a character, and of nothing else.
+  /// Returns of each rank whether it is that of all runs of a character, and of nothing else.
   std::vector<bool> find_separable(const std::vector<Merge>& merges) const {
     std::vector<bool> separable(merges.empty() ? 0 : merges.back().rank + std::size_t{1}, true);
     std::vector<std::string_view> character_of(separable.size());
@@ -143,9 +143,9 @@ class MergeMaker {
     return separable;
   }
 
-  std::string_view text_of(const Merge& merge) const { return pieces_[static_cast<std::size_t>(merge.product)].text; }
+  std::string_view text_of(const Merge& merge) const { return pieces_[merge.product].text; }
 
-  /// Return the two symbols that merging comes to in a text, {-1, -1} if it ends before.
+  /// Returns the two symbols that merging comes to in a text, {-1, -1} if it ends before.
   std::pair<std::int32_t, std::int32_t> last_two(std::string_view text, const MergeTable& table) const {
     constexpr std::pair nothing{-1, -1};
     std::vector<std::int32_t> symbols;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t max_tokens = 1 << 24;
 
-/// Return the six bits of a character, -1 if it is none of the alphabet.
+/// Returns the six bits of a character, -1 if it is none of the alphabet.
 int bits_of(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -25,7 +25,7 @@ int bits_of(char c) {
   return c == '/' ? 63 : -1;
 }
 
-/// Return the bytes of a whole base64 text (RFC 4648, section 4), with or without padding; nothing if it is none.
+/// Returns the bytes of a whole base64 text (RFC 4648, section 4), with or without padding; nothing if it is none.
 std::optional<std::string> decode_base64(std::string_view text) {
   for (int i = 0; i < 2 && text.ends_with('='); ++i) text.remove_suffix(1);
   if (text.size() % 4 == 1) return std::nullopt;
@@ -248,19 +248,19 @@ BpeSpec read_tekken(const nlohmann::json& json, const std::string& path) {
       fail(ExitCode::data, "{}: {} tokens, {} of them special: these are no numbers of tokens", path, size, special);
     }
     spec.splits.push_back({BpeSpec::Split::Kind::pattern, config.at("pattern").get<std::string>()});
-    spec.tokens.resize(static_cast<std::size_t>(size));
+    spec.tokens.resize(size);
     for (const nlohmann::json& token : json.at("vocab")) {
       const auto rank = count(token, "rank");
       const std::optional<std::string> bytes = decode_base64(token.at("token_bytes").get<std::string>());
       if (rank < 0 || !bytes) fail(ExitCode::data, "{}: the token of rank {} is no base64", path, rank);
-      if (rank < size - special) spec.tokens[static_cast<std::size_t>(special + rank)] = *bytes;
+      if (rank < size - special) spec.tokens[special + rank] = *bytes;
     }
-    std::vector<std::string> names(static_cast<std::size_t>(special));
+    std::vector<std::string> names(special);
     if (const auto named = json.find("special_tokens"); named != json.end() && named->is_array()) {
       for (const nlohmann::json& token : *named) {
         const auto rank = count(token, "rank");
         if (rank < 0 || rank >= special) fail(ExitCode::data, "{}: a special token of rank {}", path, rank);
-        names[static_cast<std::size_t>(rank)] = token.at("token_str").get<std::string>();
+        names[rank] = token.at("token_str").get<std::string>();
       }
     } else {
       const std::vector<std::string>& early = early_tekken_tokens();

@@ -10,11 +10,11 @@
 
 namespace ringtrain {
 
-/// Return the merges that ranks imply: every cut of a token into two tokens, at the token's own rank. symbols: the byte
-/// strings by id; the first `ranked` of them from `first` on are in the order of their ranks.
+/// Returns the merges that ranks imply: every cut of a token into two tokens, at the token's own rank. symbols: the
+/// byte strings by id; the first `ranked` of them from `first` on are in the order of their ranks.
 std::vector<Merge> merges_of_ranks(const std::vector<std::string>& symbols, std::size_t first);
 
-/// Return whether text looks like tiktoken's form.
+/// Returns whether text looks like tiktoken's form.
 bool is_tiktoken(std::string_view text);
 /// Reads tiktoken's form. pattern: how it splits; "": that of a known file, recognised by its hash. Throws Error(data)
 /// that names file and line.

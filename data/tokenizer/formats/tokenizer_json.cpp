@@ -18,7 +18,7 @@ using nlohmann::json;
 constexpr std::int64_t max_tokens = 1 << 24;
 constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
 
-/// Return the byte that each character of byte-level vocabularies stands for: printable ones for themselves, the other
+/// Returns the byte that each character of byte-level vocabularies stands for: printable ones for themselves, the other
 /// 68 as U+0100 and on (GPT-2's bytes_to_unicode).
 const std::unordered_map<char32_t, unsigned char>& byte_of_character() {
   static const auto table = [] {
@@ -81,7 +81,7 @@ class Reader {
     if (!object.is_object() || found == object.end()) fail(ExitCode::data, "{} has no {}; is it whole?", path_, name);
     return *found;
   }
-  /// Return a part that may be missing or null.
+  /// Returns a part that may be missing or null.
   const json& part(const char* name) const {
     static const json null;
     const auto found = file_.find(name);

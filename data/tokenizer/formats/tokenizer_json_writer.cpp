@@ -19,12 +19,12 @@ template <class... Values>
        fmt::format(what, std::forward<Values>(values)...));
 }
 
-/// Return whether what no piece stands for is written as bytes.
+/// Returns whether what no piece stands for is written as bytes.
 bool has_bytes(const BpeSpec& spec) {
   std::size_t found = 0;
   for (std::size_t byte = 0; byte < spec.byte_tokens.size(); ++byte) {
     if (spec.byte_tokens[byte] < 0) continue;
-    const std::string& name = spec.tokens[static_cast<std::size_t>(spec.byte_tokens[byte])];
+    const std::string& name = spec.tokens[spec.byte_tokens[byte]];
     if (name != fmt::format("<0x{:02X}>", byte)) refuse(spec, "the piece of a byte is named {}", name);
     ++found;
   }
@@ -105,7 +105,7 @@ TokenizerJson json_of_pieces(const BpeSpec& spec) {
   if (!spec.never_merged.empty()) {
     refuse(spec, "piece {} is a character and no text", spec.never_merged.front());
   }
-  const auto text = [&](std::int32_t id) -> const std::string& { return spec.tokens[static_cast<std::size_t>(id)]; };
+  const auto text = [&](std::int32_t id) -> const std::string& { return spec.tokens[id]; };
   for (std::size_t i = 0; i < spec.merges.size(); ++i) {
     const Merge& merge = spec.merges[i];
     if (i > 0 && merge.rank == spec.merges[i - 1].rank) {

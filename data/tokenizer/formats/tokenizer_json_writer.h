@@ -24,11 +24,11 @@ struct TokenizerJson {
   /// Puts tokens at the ends of every text, as transformers does unless it is told not to: begin and end are ids of
   /// tokens that the vocabulary has.
   void put_around(std::optional<std::int64_t> begin, std::optional<std::int64_t> end);
-  /// Return the file's content.
+  /// Returns the file's content.
   nlohmann::json file() const;
 };
 
-/// Return what spec_of_pieces() made as a file from which read_tokenizer_json() reads the same identity, and which
+/// Returns what spec_of_pieces() made as a file from which read_tokenizer_json() reads the same identity, and which
 /// gives tokenizers the ids of SentencePiece. Throws Error(data) that begins with spec.where and says why there is no
 /// such file: pieces of one score, of one text, that users defined, or characters that are no pieces.
 TokenizerJson json_of_pieces(const BpeSpec& spec);

@@ -93,7 +93,7 @@ class Streams {
   void finish(const std::shared_ptr<Stream>& stream, Lock& lock);
   void finish(const std::shared_ptr<Record>& record, Lock& lock);
   void finish_device(int device, Lock& lock);
-  /// Runs one piece of the stream's work, if there is any and no host function stands before it. Return whether
+  /// Runs one piece of the stream's work, if there is any and no host function stands before it. Returns whether
   /// something ran.
   bool nudge(const std::shared_ptr<Stream>& stream, Lock& lock);
   /// Lets waiting threads look again: a meeting may have got further by what no stream did.

@@ -78,7 +78,7 @@ bool go_on_joining(ncclComm& communicator) {
   return --communicator.polls <= 0;
 }
 
-/// Makes the communicator a rank of this rank set. Return whether it can be.
+/// Makes the communicator a rank of this rank set. Returns whether it can be.
 bool enter(ncclComm& communicator, std::uint64_t number, int ranks, int rank) {
   RankSet& rank_set = rank_set_of(number);
   if ((rank_set.size != 0 && rank_set.size != ranks) || rank_set.members.contains(rank)) return false;

@@ -89,7 +89,7 @@ struct State {
 };
 State& state();
 
-/// Notes what was done against the rules. Return what NCCL might answer.
+/// Notes what was done against the rules. Returns what NCCL might answer.
 ncclResult_t misuse(const std::string& what);
 /// The communicator can do nothing more, for this reason.
 ncclResult_t break_communicator(ncclComm& communicator, ncclResult_t error, const std::string& why);

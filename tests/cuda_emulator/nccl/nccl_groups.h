@@ -35,7 +35,7 @@ class Group : public Meeting {
   Group(ncclComm& of, std::shared_ptr<cuda_emulator::Stream> on) : communicator(of), stream(std::move(on)) {}
   Progress advance() override;
   std::vector<std::shared_ptr<cuda_emulator::Stream>> awaited() const override;
-  /// Moves what can move now. Return whether anything did.
+  /// Moves what can move now. Returns whether anything did.
   bool move();
   /// Returns whether it has begun and may go on.
   bool runs() const { return begun && !hangs && !aborted; }
@@ -72,7 +72,7 @@ std::string fault_of_memory(Runtime& runtime, const ncclComm& communicator, cons
 bool in_group();
 
 /// Goes on with the group that the communicator is posting: once both sides of every connection have come, and enough
-/// polls were taken, puts it on its stream. Return whether that is done.
+/// polls were taken, puts it on its stream. Returns whether that is done.
 bool go_on_posting(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock);
 
 }  // namespace cuda_emulator::nccl

@@ -45,7 +45,7 @@ class RemoteRanks {
   void post(Group::Message& message);
   /// The group of the message has begun.
   void begin(const Group::Message& message);
-  /// Moves the message if the other side runs, too; else lets that know that it is needed. Return whether it moved.
+  /// Moves the message if the other side runs, too; else lets that know that it is needed. Returns whether it moved.
   bool move(Group::Message& message);
   /// This rank has called ncclCommSplit.
   void send_split(const SplitCall& call);
@@ -63,7 +63,7 @@ class RemoteRanks {
   std::vector<int> kept() const;
   /// Takes what has come.
   void receive();
-  /// Runs what the other processes wait for. Return whether some of it was posted, but could not run yet.
+  /// Runs what the other processes wait for. Returns whether some of it was posted, but could not run yet.
   bool serve(Runtime& runtime, Streams::Lock& lock);
 
  private:

@@ -188,13 +188,12 @@ Outputs ring(Gpu& gpu, const Case& c, std::int64_t S, Layout layout, int ranks, 
     const auto T = static_cast<std::int64_t>(positions.size());
     for (std::int64_t i = 0; i < s.B * T * row; ++i) {
       const std::int64_t b = i / row / T, t = i / row % T;
-      to[static_cast<std::size_t>((b * S + positions[static_cast<std::size_t>(t)]) * row + i % row)] =
-          from[static_cast<std::size_t>(i)];
+      to[(b * S + positions[static_cast<std::size_t>(t)]) * row + i % row] = from[i];
     }
   };
   for (int rank = 0; rank < ranks; ++rank) {
     Case mine = c;
-    mine.queries = shards[static_cast<std::size_t>(rank)];
+    mine.queries = shards[rank];
     mine.blocks.clear();
     Outputs begun;
     for (int hop = 0; hop < ranks; ++hop) {
@@ -208,8 +207,8 @@ Outputs ring(Gpu& gpu, const Case& c, std::int64_t S, Layout layout, int ranks, 
     scatter(all.dq, got.dq, mine.queries, s.H * s.D);
     for (int hop = 0; hop < ranks; ++hop) {
       const auto owner = static_cast<std::size_t>((rank - hop + ranks) % ranks);
-      travelling.dk[owner] = got.dk[static_cast<std::size_t>(hop)];
-      travelling.dv[owner] = got.dv[static_cast<std::size_t>(hop)];
+      travelling.dk[owner] = got.dk[hop];
+      travelling.dv[owner] = got.dv[hop];
     }
   }
   all.dk.emplace_back(by_key);

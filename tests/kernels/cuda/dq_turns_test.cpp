@@ -99,7 +99,7 @@ double simulated_time(const Call& call, const std::optional<TileOrder>& other = 
   std::vector<std::vector<int>> steps;
   for (int number = 0; number < order.tiles; ++number) steps.push_back(steps_of(call, mask, map, number));
   const auto turns_of_group = static_cast<std::size_t>(call.H / call.G * tile_count(map, backward_query_tile(call.D)));
-  std::vector<Turns> turns(static_cast<std::size_t>(call.G), Turns(turns_of_group, 0.0));
+  std::vector<Turns> turns(call.G, Turns(turns_of_group, 0.0));
   std::priority_queue<double, std::vector<double>, std::greater<>> ends(
       std::greater<>{}, std::vector<double>(std::size_t{multiprocessors}, 0.0));
   double last = 0;

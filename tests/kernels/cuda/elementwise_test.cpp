@@ -38,7 +38,7 @@ TEST_F(GpuElementwiseTest, CopyAndConvert) {
       const Both wide = random({n}, DType::float32, 1, 1, skip), narrow = random({n}, DType::bfloat16, 2, 1, skip);
       const Both to_narrow = output({n}, DType::bfloat16, skip), to_wide = output({n}, DType::float32, skip);
       const Both copied = output({n}, DType::float32, 3);
-      std::vector<float> here(static_cast<std::size_t>(n)), back = here;
+      std::vector<float> here(n), back = here;
       on_gpu([&] {
         convert(gpu(), to_narrow.gpu, wide.gpu);
         convert(gpu(), to_wide.gpu, narrow.gpu);
@@ -94,7 +94,7 @@ TEST_F(GpuElementwiseTest, SumOfSquares) {
 
 TEST_F(GpuElementwiseTest, NormalsAreThoseOfTheCpu) {
   const std::int64_t n = (std::int64_t{1} << 20) + 5000;  // more than goes over at once
-  std::vector<float> expected(static_cast<std::size_t>(n));
+  std::vector<float> expected(n);
   fill_normal(cpu(), view_of(expected), 0.02, 7, 1000);
   for (DType dtype : storage_types) {
     const Both x = output({n}, dtype);

@@ -30,14 +30,14 @@ void fill_random(Stream& stream, const TensorView& x, int rank) {
   fill_normal(stream, x, 1, 17, 1000 * static_cast<std::uint64_t>(rank));
 }
 
-/// Return the orders in which a carrier can add.
+/// Returns the orders in which a carrier can add.
 std::vector<SumOrder> orders_of(Carrier carrier) {
   return carrier == Carrier::nccl ? std::vector{SumOrder::by_rank, SumOrder::by_communicator}
                                   : std::vector{SumOrder::by_rank};
 }
 
-/// Sums random numbers over ranks by a reduce-scatter, which rounds at each of them, and gathers the sums. Return their
-/// bytes.
+/// Sums random numbers over ranks by a reduce-scatter, which rounds at each of them, and gathers the sums. Returns
+/// their bytes.
 std::vector<std::uint8_t> reduced(GpuRank& rank, DType dtype, std::int64_t n, SumOrder order = SumOrder::by_rank) {
   const auto make = [&](const char* name, std::int64_t elements) {
     return rank.allocator.make(Tag::workspace, name, dtype, {elements});
@@ -162,7 +162,7 @@ TEST_P(DeviceExchange, SumsOfAnyOrderAreWithinTheirRounding) {
   for (const std::int64_t n : {1003, 1000}) {
     for (const SumOrder order : orders_of(GetParam())) {
       run(ranks, [&](GpuRank& rank, int) {
-        std::vector<double> expected(static_cast<std::size_t>(n)), sizes(expected.size());
+        std::vector<double> expected(n), sizes(expected.size());
         const Tensor x = rank.make(n, 0);
         for (int other = 0; other < ranks; ++other) {
           fill_random(rank.stream, x, other);

@@ -28,11 +28,11 @@ class DeviceTimes : public GpuTest {
 
 constexpr std::int64_t T = 8;
 
-/// Passes of a contiguous ring, where a visit is two kernels. Return each rank's load.
+/// Passes of a contiguous ring, where a visit is two kernels. Returns each rank's load.
 std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy, std::int64_t min_part = T,
                                bool causal = true, bool overlap = false) {
   cuda_emulator::set_durations({.kernel = kernel, .device_copy = copy, .instant_host = true});
-  std::vector<RingLoad> loads(static_cast<std::size_t>(ranks));
+  std::vector<RingLoad> loads(ranks);
   launch_threads({.ranks = ranks, .timeout_seconds = 60}, [&](Communicator& world) {
     ThreadPool pool(1);
     Allocator allocator(Device::cuda(0));
@@ -70,7 +70,7 @@ std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy
     });
     EXPECT_EQ(waits(), before) << "the host waits for the GPU in a pass";
     stream.synchronize();
-    loads[static_cast<std::size_t>(world.rank())] = ring.take_load();
+    loads[world.rank()] = ring.take_load();
     EXPECT_EQ(ring.take_load().forward.wait_seconds(), 0);
     EXPECT_EQ(ring.take_load().backward.compute_seconds, 0);
   });

@@ -44,7 +44,7 @@ struct GpuRank {
     return x;
   }
   std::vector<float> read(const TensorView& x) {
-    std::vector<float> values(static_cast<std::size_t>(x.numel()));
+    std::vector<float> values(x.numel());
     copy(stream, host_view(values.data(), x.shape), x);
     return values;
   }
@@ -101,7 +101,7 @@ class GpuRanks : public GpuTest {
     GpuTest::SetUp();
   }
   void TearDown() override { expect_nccl_left_in_order(); }
-  /// Return whether this machine has GPUs for so many ranks.
+  /// Returns whether this machine has GPUs for so many ranks.
   static bool has_gpus_for(int ranks, Carrier carrier) {
     return carrier == Carrier::threads || cuda::device_count() >= ranks;
   }

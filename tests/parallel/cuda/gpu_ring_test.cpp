@@ -20,7 +20,7 @@ class GpuRingRank {
       segments_.push_back(shard_segments(layout, p.S, N, r));
       max_tokens_ = std::max(max_tokens_, token_count(segments_.back()));
     }
-    own_ = &segments_[static_cast<std::size_t>(rank.ranks->rank())];
+    own_ = &segments_[rank.ranks->rank()];
     T_ = token_count(*own_);
     const RingCapacity capacity{.tokens = p.B * max_tokens_,
                                 .gradient_tokens = p.B * max_tokens_,
@@ -47,8 +47,7 @@ class GpuRingRank {
     if (p_.with_documents) {
       std::vector<std::int32_t> ids;
       for (std::int64_t b = 0; b < p_.B; ++b) {
-        for (std::int64_t t = 0; t < T_; ++t)
-          ids.push_back(p_.documents[static_cast<std::size_t>(b * p_.S + position_of(*own_, t))]);
+        for (std::int64_t t = 0; t < T_; ++t) ids.push_back(p_.documents[b * p_.S + position_of(*own_, t)]);
       }
       copy(stream(), documents_, host_view(ids.data(), documents_.view().shape));
     }
@@ -77,7 +76,7 @@ class GpuRingRank {
   Tensor make(DType dtype, const Shape& shape) { return rank_.allocator.make(Tag::activations, "x", dtype, shape); }
   AttentionShape shape() const { return {p_.B, p_.H, p_.G, p_.D, p_.scale(), p_.mask}; }
   void load(const TensorView& local, const std::vector<double>& global, std::int64_t heads) {
-    std::vector<float> values(static_cast<std::size_t>(local.numel()));
+    std::vector<float> values(local.numel());
     each_element(p_, *own_, heads,
                  [&](std::size_t to, std::size_t from) { values[to] = static_cast<float>(global[from]); });
     copy(stream(), local, host_view(values.data(), local.shape));

@@ -27,7 +27,7 @@ constexpr double long_timeout = 120;  // where it is not: it would be too late
 
 class NcclFailure : public GpuRanks {
  protected:
-  /// Return the error that a launch ends with, which must be long before long_timeout.
+  /// Returns the error that a launch ends with, which must be long before long_timeout.
   static Error error_of(int ranks, const std::function<void(Communicator&)>& body) {
     const auto start = steady_clock::now();
     try {

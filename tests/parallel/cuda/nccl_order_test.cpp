@@ -11,7 +11,7 @@ constexpr double long_timeout = 120;
 
 class NcclOrder : public GpuRanks {};
 
-/// Return how often the rank's stream waits for another one between its first kernel and its second.
+/// Returns how often the rank's stream waits for another one between its first kernel and its second.
 int waits_between_kernels(const std::vector<cuda_emulator::Trace>& trace, int device) {
   using Kind = cuda_emulator::Trace::Kind;
   int stream = -1, waits = 0;

@@ -82,8 +82,8 @@ class FullRing {
     fill(stream_, tensor, 0.5);
     return tensor;
   }
-  AttentionTokens own() const { return {segments_[static_cast<std::size_t>(world_.rank())], {}}; }
-  /// Return medians over passes. The end of a pass, where gradients come back, is not counted as a hop's waiting.
+  AttentionTokens own() const { return {segments_[world_.rank()], {}}; }
+  /// Returns medians over passes. The end of a pass, where gradients come back, is not counted as a hop's waiting.
   template <class Prepare, class Run, class Visit>
   Times pass(const Prepare& prepare, const Run& run, const Visit& visit, RingPassLoad RingLoad::*of) {
     std::vector<double> computing, waiting;
@@ -117,20 +117,20 @@ class FullRing {
   Tensor q_, o_, m_, l_, kv_, dkv_, workspace_;
 };
 
-/// Return the slowest rank's: it is what the others wait for in the end.
+/// Returns the slowest rank's: it is what the others wait for in the end.
 Times slowest(Communicator& world, const Times& own) {
   std::array<std::int64_t, 2> most{std::llround(own.computing * 1e9), std::llround(own.waiting * 1e9)};
   all_reduce_max(world, most, {"times of all ranks"});
   return {1e-9 * static_cast<double>(most[0]), 1e-9 * static_cast<double>(most[1])};
 }
 
-/// Return the seconds that a block is under way: its announcement, the leave to send, and the data, each of which the
+/// Returns the seconds that a block is under way: its announcement, the leave to send, and the data, each of which the
 /// link delays.
 double transfer_seconds(const Link& link, std::int64_t T) {
   return static_cast<double>(2 * T * heads * head_size) * sizeof(float) / link.bytes_per_second + 3 * link.delay;
 }
 
-/// Return from how many tokens a rank on computing, which grows with their square, takes as long as their transfer, at
+/// Returns from how many tokens a rank on computing, which grows with their square, takes as long as their transfer, at
 /// the rate of a hop of T tokens.
 double tokens_to_hide(const Link& link, std::int64_t T, double computing) {
   const double per_pair = computing / (static_cast<double>(T) * static_cast<double>(T));

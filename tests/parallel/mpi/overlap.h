@@ -15,7 +15,7 @@ struct Link {
 /// a table: the time of a hop's computing, that of a block over the link as predicted, the wait that is left at least,
 /// and the wait that was measured; and from how many tokens on computing hides the transfer, as predicted by FLOP/s
 /// over bandwidth. Then backward passes, where gradients move, too: with those of a block as one message, and in parts.
-/// Return 0 if waits are no shorter than the link allows, and gone where a hop computes for long enough, else 1.
+/// Returns 0 if waits are no shorter than the link allows, and gone where a hop computes for long enough, else 1.
 int measure_overlap(Launcher& launcher, const Link& link);
 
 }  // namespace ringtrain::testing

@@ -13,9 +13,9 @@
 #include "tests/train/faulty_disk.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint_saver.h"
 #include "train/engine/rank_state.h"
 #include "train/models/load_weights.h"
+#include "train/step/checkpoint_saver.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -41,7 +41,7 @@ class Saver : public TrainTest {
     return run_child("train", arguments, folder);
   }
   std::vector<std::int64_t> saved_steps() const { return CheckpointFolder(at("run/checkpoints")).steps(); }
-  /// Return how many checkpoints are there that are being written.
+  /// Returns how many checkpoints are there that are being written.
   std::int64_t half_saved() const {
     const auto names = list_directory(at("run/checkpoints"), ExitCode::data);
     return std::ranges::count_if(names, [](const std::string& name) { return holds(name, ".partial"); });
@@ -58,7 +58,7 @@ TEST_F(Saver, EveryRankWritesItsOwnSlicesAndNoMore) {
   ASSERT_EQ(opened.manifest.files.size(), 5u);  // and config.yaml
   std::int64_t largest = 0, all = 0;
   for (int rank = 0; rank < 4; ++rank) {
-    const auto& file = opened.manifest.files[static_cast<std::size_t>(rank)];
+    const auto& file = opened.manifest.files[rank];
     EXPECT_EQ(saved + "/" + file.name, state_file(saved, rank, 4));
     largest = std::max(largest, file.bytes);
     all += file.bytes;

@@ -60,7 +60,7 @@ class HostWaits : public TrainTest {
     train(prepare_run(options, log), log);
     return {cuda_emulator::host_waits() - waits, cuda_emulator::calls() - calls};
   }
-  /// Return what the third step adds, on all ranks together: what a run of three steps has that one of two has not.
+  /// Returns what the third step adds, on all ranks together: what a run of three steps has that one of two has not.
   Cost cost_of_a_step(const Settings& more, bool traced = false) {
     const std::string name = fmt::format("run {}", ++runs);
     const Cost two = cost_of(config(more), 2, name + " two", traced);
@@ -167,7 +167,7 @@ TEST_F(HostWaits, TheHostRunsAWholeStepAhead) {
   for (const int ranks : {1, 2}) {
     SCOPED_TRACE(ranks);
     const auto micro_batches = std::size_t{4};
-    std::vector<std::vector<Moment>> moments(static_cast<std::size_t>(ranks));
+    std::vector<std::vector<Moment>> moments(ranks);
     const Log log = [](const std::string&) {};
     TrainOptions options;
     options.config = config({"training.global_batch_size=4", fmt::format("mesh.sequence={}", ranks)});
@@ -176,8 +176,7 @@ TEST_F(HostWaits, TheHostRunsAWholeStepAhead) {
     ringtrain::Run run = prepare_run(options, log);
     run.before_forward = [&](RankState& state, std::int64_t step) {
       state.world->barrier({"test"});  // no rank is further than the others, and none waits for its device
-      moments[static_cast<std::size_t>(state.rank)].push_back(
-          {step, cuda_emulator::work_done(), cuda_emulator::work_given()});
+      moments[state.rank].push_back({step, cuda_emulator::work_done(), cuda_emulator::work_given()});
       state.world->barrier({"test"});
     };
     train(run, log);

@@ -29,13 +29,12 @@ class EvaluationTest : public TrainTest {
     const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
     const ParameterTable table = make_parameter_table(config.model);
     const EvaluationTargets targets = choose_targets(file, request);
-    std::vector<std::vector<LengthResult>> results(static_cast<std::size_t>(config.mesh.data * config.mesh.sequence));
+    std::vector<std::vector<LengthResult>> results(config.mesh.data * config.mesh.sequence);
     launch_threads({static_cast<int>(results.size()), 60}, [&](Communicator& world) {
       ThreadPool pool(1);
       RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world);
       set(state);
-      results[static_cast<std::size_t>(world.rank())] =
-          evaluate_targets(state, file, request, targets, nullptr, nullptr).value();
+      results[world.rank()] = evaluate_targets(state, file, request, targets, nullptr, nullptr).value();
     });
     for (const auto& other : results) {  // every rank knows the same
       EXPECT_EQ(other.size(), results[0].size());
@@ -283,8 +282,8 @@ TEST_F(EvaluationTest, AStrideScoresEveryTokenOfWholeDocumentsOnce) {
     EXPECT_EQ(targets.documents, 30);  // the validation part
     std::map<std::int64_t, int> scored;
     for (const TargetSpan& span : spans_of(*file, request, targets, length)) {
-      const TargetBlock& block = targets.blocks[static_cast<std::size_t>(span.block)];
-      const std::int64_t begin = offsets[static_cast<std::size_t>(block.document)];
+      const TargetBlock& block = targets.blocks[span.block];
+      const std::int64_t begin = offsets[block.document];
       EXPECT_EQ(block.end + 1, offsets[static_cast<std::size_t>(block.document) + 1]);
       EXPECT_EQ((span.begin - begin) % stride, 0);
       EXPECT_LT(span.length, length);  // the window's last token is a target alone

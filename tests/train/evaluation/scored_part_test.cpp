@@ -31,7 +31,7 @@ class ScoredPartTest : public TrainTest {
     settings.insert(settings.end(), more.begin(), more.end());
     return tiny(data, settings);
   }
-  /// Return the line of a run's only evaluation.
+  /// Returns the line of a run's only evaluation.
   nlohmann::json evaluation_of(const std::string& output) const {
     const auto lines = metrics(output, "evaluation");
     EXPECT_EQ(lines.size(), 1u);

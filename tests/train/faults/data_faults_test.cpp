@@ -46,7 +46,7 @@ class DataFaults : public TrainTest, public ::testing::WithParamInterface<int> {
     settings.insert(settings.end(), more.begin(), more.end());
     return tiny(data, settings);
   }
-  /// Trains; after the batches of `step` are loaded, one rank finds the file changed. Return the error's sentence.
+  /// Trains; after the batches of `step` are loaded, one rank finds the file changed. Returns the error's sentence.
   std::string run_until_changed(const Config& settings, const std::string& output, std::int64_t step) const {
     ringtrain::Run prepared =
         prepare_run({.config = settings, .output = at(output), .start = {}}, [](const std::string&) {});

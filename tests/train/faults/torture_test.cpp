@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Return a number of the environment, or what a short run takes.
+/// Returns a number of the environment, or what a short run takes.
 int amount(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text ? std::atoi(text) : otherwise;
@@ -55,7 +55,7 @@ class Torture : public TrainTest {
     fs::remove_all(at(to));
     fs::copy(at(from), at(to), fs::copy_options::recursive);
   }
-  /// Return the last step that a program's output announced as saved, 0 if none.
+  /// Returns the last step that a program's output announced as saved, 0 if none.
   static std::int64_t announced(const std::string& text) {
     static const std::regex pattern("saved \\S*step-([0-9]{8}) in ");
     std::int64_t last = 0;
@@ -111,7 +111,7 @@ class EveryCall : public Torture, public ::testing::WithParamInterface<const cha
     ADD_FAILURE() << call;
     return calls.size();
   }
-  /// Return the numbers of the calls to try: all, or in a short run the first two and the last of each kind and file.
+  /// Returns the numbers of the calls to try: all, or in a short run the first two and the last of each kind and file.
   std::vector<std::size_t> chosen_calls() const {
     std::map<std::string, std::size_t> seen, total;
     for (const std::string& call : calls) ++total[call];
@@ -193,7 +193,7 @@ TEST_P(EveryCall, IsInTheOrderThatAPowerFailureNeeds) {
 INSTANTIATE_TEST_SUITE_P(OfASave, EveryCall, ::testing::Values("mesh.data=1", "mesh.sequence=2"),
                          [](const auto& one) { return one.param[5] == 'd' ? "OnOneRank" : "OnTwoRanks"; });
 
-/// Return the processes that one has started.
+/// Returns the processes that one has started.
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
   for (const auto& entry : fs::directory_iterator("/proc")) {

@@ -39,7 +39,7 @@ class GenerationTest : public TrainTest {
     config.mesh.layout = layout;
     return config;
   }
-  /// Generates with a random model. Return the new tokens.
+  /// Generates with a random model. Returns the new tokens.
   static Tokens generated(const Config& config, const GenerationRequest& request,
                           const TokenObserver& observer = nullptr) {
     const RankPurpose purpose{
@@ -66,7 +66,7 @@ class GenerationTest : public TrainTest {
     });
     return tokens;
   }
-  /// Return nll[v][t] in double of token v after tokens [0, t] of a text, by one forward pass for each v.
+  /// Returns nll[v][t] in double of token v after tokens [0, t] of a text, by one forward pass for each v.
   static std::vector<std::vector<double>> teacher_forced(Config config, const Tokens& text) {
     config.mesh.sequence = 1;
     config.training.dtype = DType::float64;
@@ -96,7 +96,7 @@ class GenerationTest : public TrainTest {
     for (std::size_t t = prompt.size() - 1; t + 1 < text.size(); ++t) {
       double least = std::numeric_limits<double>::infinity();
       for (const auto& of_token : nll) least = std::min(least, of_token[t]);
-      ASSERT_LE(nll[static_cast<std::size_t>(text[t + 1])][t], least + slack) << "new token at " << t + 1;
+      ASSERT_LE(nll[text[t + 1]][t], least + slack) << "new token at " << t + 1;
     }
   }
 };

@@ -23,7 +23,7 @@ TensorView view(const std::vector<double>& x) {
   return host_view(x.data(), {std::ssize(x)});
 }
 
-/// Return the softmax of x.
+/// Returns the softmax of x.
 std::vector<double> softmax(std::vector<double> x) {
   double sum = 0;
   for (double& value : x) sum += value = std::exp(value);
@@ -31,7 +31,7 @@ std::vector<double> softmax(std::vector<double> x) {
   return x;
 }
 
-/// Return probabilities with those of other tokens than `kept` at zero.
+/// Returns probabilities with those of other tokens than `kept` at zero.
 std::vector<double> only(std::vector<double> p, const std::vector<std::size_t>& kept) {
   double sum = 0;
   for (std::size_t i = 0; i < p.size(); ++i) {
@@ -51,7 +51,7 @@ void expect_distribution(const SamplingOptions& options, const std::vector<doubl
   for (const std::int32_t token : there) sampler.add(token);
   std::vector<int> counts(logits.size());
   for (int i = 0; i < draws; ++i) {
-    ++counts[static_cast<std::size_t>(sampler.sample(view(logits), static_cast<std::uint64_t>(i)))];
+    ++counts[sampler.sample(view(logits), static_cast<std::uint64_t>(i))];
   }
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const double p = expected[i], stddev = std::sqrt(draws * p * (1 - p));
@@ -147,7 +147,7 @@ TEST(TokenSamplerTest, TopPOfALargeVocabularyKeepsWhatASortWould) {
   TokenSampler sampler({.temperature = 1, .top_p = 0.8}, V);
   double least = 1;
   for (std::uint64_t i = 0; i < 20000; ++i) {
-    least = std::min(least, p[static_cast<std::size_t>(sampler.sample(view(many), i))]);
+    least = std::min(least, p[sampler.sample(view(many), i)]);
   }
   EXPECT_GE(least, lowest);
   EXPECT_LT(least, lowest * 1.02);

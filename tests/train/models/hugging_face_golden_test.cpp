@@ -28,14 +28,14 @@ const json& all_cases() {
   return cases;
 }
 
-/// Return whole sequences whose every token has the next one for a label.
+/// Returns whole sequences whose every token has the next one for a label.
 Sequences sequences_of(const json& rows) {
   Sequences sequences;
   sequences.B = std::ssize(rows);
   sequences.S = std::ssize(rows[0]) - 1;
   for (const json& row : rows) {
     for (std::int64_t i = 0; i < sequences.S; ++i) {
-      sequences.tokens.push_back(row[static_cast<std::size_t>(i)]);
+      sequences.tokens.push_back(row[i]);
       sequences.labels.push_back(row[static_cast<std::size_t>(i) + 1]);
       sequences.positions.push_back(static_cast<std::int32_t>(i));
       sequences.documents.push_back(0);

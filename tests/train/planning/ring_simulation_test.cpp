@@ -35,7 +35,7 @@ struct Result {
 };
 Result simulate(const RingWork& work, const Hardware& hardware, const PassCosts& costs,
                 const Disturbance& disturbance = {}) {
-  std::vector<double> clocks(static_cast<std::size_t>(work.ranks()), 0.0);
+  std::vector<double> clocks(work.ranks(), 0.0);
   const PassTimes times = RingSimulation(work, hardware, 0, disturbance).pass(costs, clocks, 0);
   return {clocks, times.wait, times.events};
 }

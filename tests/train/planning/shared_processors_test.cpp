@@ -152,7 +152,7 @@ TEST(SharedProcessors, EveryPlanEndsWhateverTheMagnitudes) {
     hardware.levels = {{.ranks = 2, .bandwidth = rate(1e9), .latency = rate(1e-5), .core_bandwidth = rate(1e9)},
                        {.ranks = 64, .bandwidth = rate(1e8), .core_bandwidth = choose(2) == 0 ? 0 : rate(1e9)}};
     config.mesh = {.data = 1 + choose(2), .sequence = 1 + choose(5)};
-    config.mesh.layout = all_layouts[static_cast<std::size_t>(choose(3))];
+    config.mesh.layout = all_layouts[choose(3)];
     const Disturbance disturbance{
         .jitter = choose(2) == 0 ? 0 : 1.5,
         .seed = seed,

@@ -42,7 +42,7 @@ class SimulatedTimeline : public FolderTest, public ::testing::WithParamInterfac
     std::ifstream log(at(program + ".log"));
     ASSERT_EQ(std::system(command.c_str()), 0) << command << std::string(std::istreambuf_iterator<char>(log), {});
   }
-  /// Return what each ring rank's row of the timeline has.
+  /// Returns what each ring rank's row of the timeline has.
   std::vector<Row> rows(int ranks) const {
     std::ifstream stream(at("trace.json"));
     const json file = json::parse(stream);
@@ -53,10 +53,10 @@ class SimulatedTimeline : public FolderTest, public ::testing::WithParamInterfac
         if (event.at("args").at("name") == fmt::format("sequence rank {}", rank)) ring_rank[event.at("tid")] = rank;
       }
     }
-    std::vector<Row> found(static_cast<std::size_t>(ranks));
+    std::vector<Row> found(ranks);
     for (const json& event : file.at("traceEvents")) {
       if (event.at("ph") != "X" || !ring_rank.contains(event.at("tid"))) continue;
-      Row& row = found[static_cast<std::size_t>(ring_rank.at(event.at("tid")))];
+      Row& row = found[ring_rank.at(event.at("tid"))];
       const double begin = event.at("ts");
       const Span span{begin, begin + event.at("dur").get<double>(), event.value("args", json::object())};
       const std::string name = event.at("name");

@@ -81,7 +81,7 @@ TEST_F(Launched, ATokenFileThatIsOverwrittenEndsAllRanksWithTheLastCheckpointInt
   Child child = start(endless);
   wait_for_steps(5);
   // Token 300 of a vocabulary of 23, as cp or rsync --inplace would write it.
-  const std::vector<std::uint16_t> beyond(static_cast<std::size_t>(tokens.count()), 300);
+  const std::vector<std::uint16_t> beyond(tokens.count(), 300);
   File::open_for_update(data, ExitCode::data)
       .write_at(tokens.offset, beyond.data(), static_cast<std::int64_t>(beyond.size()) * 2);
   const ChildResult result = child.wait_at_most(120);

@@ -64,7 +64,7 @@ class ReportPage : public FolderTest {
     page = content(at("run/report.html"));
     root = StrictMarkup::parse(page);
   }
-  /// Return the cells of the table after a heading, and counts them as seen.
+  /// Returns the cells of the table after a heading, and counts them as seen.
   Cells table(const std::string& heading) {
     const auto& body = root->children.at(1)->children;
     for (std::size_t i = 0; i + 1 < body.size(); ++i) {
@@ -224,7 +224,7 @@ TEST(StrictMarkup, RefusesWhatIsNotWellFormed) {
   }
 }
 
-/// Return the addresses that a page asked a browser for, by the browser's own log; nullopt where there is no browser.
+/// Returns the addresses that a page asked a browser for, by the browser's own log; nullopt where there is no browser.
 std::optional<std::vector<std::string>> requests_of(const std::string& folder, const std::string& page) {
   for (const char* browser : {"chromium", "chromium-browser", "google-chrome"}) {
     if (std::system(fmt::format("command -v {} >/dev/null", browser).c_str()) != 0) continue;

@@ -17,10 +17,10 @@
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
 #include "tests/train/report/event_reader.h"
-#include "train/metrics.h"
 #include "train/report/html_report.h"
 #include "train/report/tensorboard_file.h"
 #include "train/report/z_score.h"
+#include "train/step/metrics.h"
 
 namespace ringtrain::testing {
 namespace {

@@ -17,7 +17,7 @@ struct Element {
   std::map<std::string, std::string> attributes;
   std::vector<std::unique_ptr<Element>> children;
 
-  /// Return all elements of a name within this one, in their order.
+  /// Returns all elements of a name within this one, in their order.
   std::vector<const Element*> all(const std::string& wanted) const {
     std::vector<const Element*> found;
     for (const auto& child : children) {
@@ -30,7 +30,7 @@ struct Element {
 
 class StrictMarkup {
  public:
-  /// Return the root. Throws std::runtime_error for what is not well-formed.
+  /// Returns the root. Throws std::runtime_error for what is not well-formed.
   static std::unique_ptr<Element> parse(const std::string& text) {
     StrictMarkup reader(text);
     reader.space();

@@ -97,7 +97,7 @@ TEST_F(TensorBoardRun, HoldsAllAfterADiskThatWasFullForAWhile) {
   EXPECT_NE(told.find("the lines that waited are written"), std::string::npos);
 }
 
-/// Return a Python that has TensorBoard; "" if there is none.
+/// Returns a Python that has TensorBoard; "" if there is none.
 std::string python_with_tensorboard() {
   const char* const named = std::getenv("RINGTRAIN_PYTHON");
   const std::string python = named != nullptr ? named : "python3";

@@ -1,4 +1,4 @@
-#include "train/training_step.h"
+#include "train/step/training_step.h"
 
 #include <fmt/format.h>
 
@@ -16,8 +16,8 @@
 #include "parallel/collectives.h"
 #include "parallel/shared_error.h"
 #include "train/engine/step_dump.h"
-#include "train/nonfinite.h"
-#include "train/schedule.h"
+#include "train/step/nonfinite.h"
+#include "train/step/schedule.h"
 
 namespace ringtrain {
 
@@ -38,7 +38,7 @@ const Batch& TrainingStep::load_batch(std::int64_t step, std::int64_t micro) {
   return batch;
 }
 
-/// Loads the step's micro-batches. Return the sum of all targets' weights over dp x sp x accumulation: the step's one
+/// Loads the step's micro-batches. Returns the sum of all targets' weights over dp x sp x accumulation: the step's one
 /// denominator. Each rank's batches count its own shard, so the plain sum counts each target once. What one rank cannot
 /// read is a SharedError on all.
 double TrainingStep::load_batches(std::int64_t step) {

@@ -1,4 +1,4 @@
-#include "train/ring_report.h"
+#include "train/step/ring_report.h"
 
 #include <fmt/format.h>
 
@@ -25,15 +25,15 @@ struct Gathered {
 
   double of(int rank, int pass, int field) const {
     const int fields = mesh.sequence + 3;
-    return loads[static_cast<std::size_t>(rank)]
+    return loads[rank]
                 [static_cast<std::size_t>(pass) * static_cast<std::size_t>(fields) + static_cast<std::size_t>(field)];
   }
-  /// Return the imbalance of the most uneven ring.
+  /// Returns the imbalance of the most uneven ring.
   double worst_imbalance(int pass, int field) const {
     double worst = 1;
     for (int data = 0; data < mesh.data; ++data) {
       std::vector<double> ring;
-      ring.reserve(static_cast<std::size_t>(mesh.sequence));
+      ring.reserve(mesh.sequence);
       for (int s = 0; s < mesh.sequence; ++s) ring.push_back(of(data * mesh.sequence + s, pass, field));
       worst = std::max(worst, imbalance(ring));
     }
@@ -63,7 +63,7 @@ void add_to(RingPassReport& sum, const RingPassReport& pass) {
   for (std::size_t hop = 0; hop < pass.hop_waits.size(); ++hop) sum.hop_waits[hop] += pass.hop_waits[hop];
 }
 
-/// Return a pass's line, from sums over so many steps.
+/// Returns a pass's line, from sums over so many steps.
 std::string line_of(const char* name, const RingPassReport& sum, double seconds, int steps) {
   constexpr std::size_t max_hops = 9;  // of a longer ring, those with the longest waits
   std::vector<std::size_t> hops(sum.hop_waits.size());

@@ -8,11 +8,11 @@
 #include <span>
 #include <string>
 
-#include "train/checkpoint_saver.h"
 #include "train/engine/rank_state.h"
-#include "train/loss_spike.h"
-#include "train/ring_report.h"
 #include "train/run/run.h"
+#include "train/step/checkpoint_saver.h"
+#include "train/step/loss_spike.h"
+#include "train/step/ring_report.h"
 
 namespace ringtrain {
 
@@ -35,7 +35,7 @@ class TrainingStep {
   /// Collective. Throws SharedError on all ranks if one of them cannot read its data, and Error(numeric) on all if loss
   /// or norm are no numbers and the config does not let the run go on; a save under way is then finished first.
   StepResult run(std::int64_t step);
-  /// Return the steps so far that made no update: empty ones, and those whose numbers were not finite.
+  /// Returns the steps so far that made no update: empty ones, and those whose numbers were not finite.
   std::int64_t skipped() const { return skipped_; }
 
  private:

@@ -27,7 +27,7 @@ struct RingReport {
 
 /// Appends what a rank tells the others of its load: the same number of values on every rank of a mesh.
 void append(std::vector<double>& values, const RingLoad& own);
-/// Return what all ranks' loads come to. loads: of the mesh's ranks, in order, as append() wrote them.
+/// Returns what all ranks' loads come to. loads: of the mesh's ranks, in order, as append() wrote them.
 RingReport ring_report(const Mesh& mesh, std::span<const std::span<const double>> loads);
 
 /// Returns a number with six digits, as metrics.jsonl has what is measured.
@@ -40,8 +40,8 @@ class RingSummary {
  public:
   /// seconds: of the step.
   void add(const RingReport& report, double seconds);
-  /// Return three lines for people; none if there was no step. The first of several steps does not count: it meets cold
-  /// caches and untouched memory.
+  /// Returns three lines for people; none if there was no step. The first of several steps does not count: it meets
+  /// cold caches and untouched memory.
   std::vector<std::string> lines() const;
 
  private:

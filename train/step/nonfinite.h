@@ -22,9 +22,9 @@ struct NonfiniteStep {
   std::string saved;                  // what the run has saved, as a clause
 };
 
-/// Return "step 5: the loss is nan and the gradient's norm 3.5".
+/// Returns "step 5: the loss is nan and the gradient's norm 3.5".
 std::string nonfinite_numbers(std::int64_t step, double loss, double norm);
-/// Return the sentence that a run ends with.
+/// Returns the sentence that a run ends with.
 std::string nonfinite_sentence(const NonfiniteStep& known);
 
 }  // namespace ringtrain

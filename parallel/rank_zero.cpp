@@ -1,4 +1,4 @@
-#include "train/rank_zero.h"
+#include "parallel/rank_zero.h"
 
 #include <chrono>
 #include <future>

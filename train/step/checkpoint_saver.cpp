@@ -1,4 +1,4 @@
-#include "train/checkpoint_saver.h"
+#include "train/step/checkpoint_saver.h"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,8 @@
 #include <new>
 #include <utility>
 
-#include "framework/profile/clock.h"
 #include "framework/config/read_config.h"
+#include "framework/profile/clock.h"
 #include "framework/storage/files.h"
 #include "framework/threads.h"
 #include "parallel/collectives.h"
@@ -34,7 +34,7 @@ std::optional<Error> problem_of(const std::function<void()>& work) {
   return std::nullopt;
 }
 
-/// Collective. Return rank 0's name of a file on every rank.
+/// Collective. Returns rank 0's name of a file on every rank.
 std::string name_of_rank_zero(Communicator& world, const std::string& own) {
   std::array<char, 256> text{};  // NAME_MAX and an end
   if (world.rank() == 0) own.copy(text.data(), text.size() - 1);
@@ -147,7 +147,7 @@ void CheckpointSaver::save_last(const CheckpointManifest& manifest) {
   finish();
 }
 
-/// Collective. Return whether any rank has a problem, which then is told or thrown, and the partial folder removed.
+/// Collective. Returns whether any rank has a problem, which then is told or thrown, and the partial folder removed.
 bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own) {
   const std::optional<SharedError> problem = shared_error(*state_.world, own, {"outcome of a save"});
   if (!problem) return false;

@@ -1,4 +1,4 @@
-#include "train/loss_spike.h"
+#include "train/step/loss_spike.h"
 
 #include <fmt/format.h>
 

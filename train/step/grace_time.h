@@ -12,9 +12,9 @@ class GraceTime {
   /// A stretch of work in which signals wait: a step, or a sequence of an evaluation.
   void add_step(double seconds);
   void add_save(double seconds);
-  /// Return the seconds that the longest of each need; 0 before the first save.
+  /// Returns the seconds that the longest of each need; 0 before the first save.
   double seconds() const;
-  /// Return a line for people; "" before the first save.
+  /// Returns a line for people; "" before the first save.
   std::string line() const;
 
  private:

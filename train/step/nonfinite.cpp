@@ -1,4 +1,4 @@
-#include "train/nonfinite.h"
+#include "train/step/nonfinite.h"
 
 #include <fmt/ranges.h>
 
@@ -9,7 +9,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Return a number as text; a NaN has no sign.
+/// Returns a number as text; a NaN has no sign.
 std::string number_text(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{}", value);
 }
@@ -26,7 +26,7 @@ std::string samples_text(const std::vector<std::int64_t>& samples) {
   return text;
 }
 
-/// Return what to do if the weights are finite.
+/// Returns what to do if the weights are finite.
 std::string advice(const NonfiniteStep& known) {
   const std::string samples = samples_text(known.samples);
   if (known.updates > 0) return "lower optimizer.lr, or look at " + samples;
@@ -34,7 +34,7 @@ std::string advice(const NonfiniteStep& known) {
   return fmt::format("no update was made yet: look at the weights of {}, or at {}", known.checkpoint, samples);
 }
 
-/// Return whose fault it is that the weights are no numbers, and what to do.
+/// Returns whose fault it is that the weights are no numbers, and what to do.
 std::string advice_on_weights(const NonfiniteStep& known) {
   if (known.updates > 0) return "an update before has overflowed: lower optimizer.lr";
   if (!known.checkpoint.empty()) return fmt::format("they are those of {}: begin with others", known.checkpoint);

@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "train/step/schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Return how far step is on its way from `begin` (0) to `end` (1).
+/// Returns how far step is on its way from `begin` (0) to `end` (1).
 double progress(std::int64_t step, std::int64_t begin, std::int64_t end) {
   if (end <= begin) return step > begin ? 1.0 : 0.0;
   return std::clamp(static_cast<double>(step - begin) / static_cast<double>(end - begin), 0.0, 1.0);

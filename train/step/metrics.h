@@ -14,7 +14,7 @@
 #include "framework/storage/appended_file.h"
 #include "train/evaluation/evaluation_report.h"
 #include "train/report/tensorboard_file.h"
-#include "train/ring_report.h"
+#include "train/step/ring_report.h"
 
 namespace ringtrain {
 
@@ -41,7 +41,7 @@ struct StepRecord {
 
 /// Returns the line of a step, without its end; loss, norm and rate with all their digits.
 std::string metrics_line(const StepRecord& record);
-/// Return the line of an evaluation during training, after `step` steps, which ended at `time`.
+/// Returns the line of an evaluation during training, after `step` steps, which ended at `time`.
 std::string metrics_line(std::int64_t step, WallClock::time_point time, const EvaluationSummary& summary);
 
 class MetricsFile {

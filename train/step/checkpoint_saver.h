@@ -32,7 +32,7 @@ class CheckpointSaver {
   /// Collective. Starts the save of manifest.step; waits first for one that is still under way, and says so. Without a
   /// snapshot it returns when all is done. manifest.ranks and files are filled here.
   void begin(const CheckpointManifest& manifest);
-  /// Return 1 while this rank has something to write, else 0. No communication.
+  /// Returns 1 while this rank has something to write, else 0. No communication.
   double unfinished() const;
   /// Collective if a save is under way, else nothing. unfinished: the sum over all ranks, taken before.
   void advance(double unfinished);
@@ -41,11 +41,11 @@ class CheckpointSaver {
   /// Collective. begin() and finish() for the last save of a run: what fails is an Error whatever the policy, since
   /// there is nothing left to go on with.
   void save_last(const CheckpointManifest& manifest);
-  /// Return the seconds that the last announced save took, without what it waited for the ends of steps; 0 before the
+  /// Returns the seconds that the last announced save took, without what it waited for the ends of steps; 0 before the
   /// first. Rank 0 knows.
   double last_seconds() const { return last_seconds_; }
-  /// Return what a sentence about a failure may promise: which checkpoint this run has, or that it has none. Every rank
-  /// knows.
+  /// Returns what a sentence about a failure may promise: which checkpoint this run has, or that it has none. Every
+  /// rank knows.
   std::string what_is_saved() const;
 
   // A save that fails on any rank leaves what was there before; its partial folder is removed. Policy stop: all ranks

@@ -1,4 +1,4 @@
-#include "train/grace_time.h"
+#include "train/step/grace_time.h"
 
 #include <fmt/format.h>
 
