@@ -45,7 +45,7 @@ class Hdf5Bytes {
   bool starts_with(std::string_view text) const { return bytes_.starts_with(text); }
   std::string text() const { return std::string(bytes_); }
   void skip(std::uint64_t count) { take(count); }
-  /// Returns the next `count` bytes, and go past them.
+  /// Returns the next `count` bytes, and goes past them.
   Hdf5Bytes part(std::uint64_t count) { return {memory_, take(count)}; }
   /// Returns the next little-endian number of `width` bytes, at most 8.
   std::uint64_t unsigned_of(std::uint64_t width) {
