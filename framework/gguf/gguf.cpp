@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/error.h"
+#include "framework/plain_text.h"
 #include "framework/storage/folder_file.h"
 
 namespace ringtrain {

@@ -27,15 +27,6 @@ class Hdf5Refusal : public std::runtime_error {
 
 inline constexpr std::uint64_t undefined_address = UINT64_MAX;
 
-/// Returns text for a message: control and foreign bytes as '?', at most 80 of them.
-inline std::string printable(const std::string& text) {
-  std::string result = text.substr(0, 80);
-  for (char& c : result) {
-    if (c < 0x20 || c > 0x7E) c = '?';
-  }
-  return result;
-}
-
 /// A piece of a file in memory, read from its begin on. Copies share the memory.
 class Hdf5Bytes {
  public:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "framework/error.h"
+#include "framework/plain_text.h"
 
 namespace ringtrain {
 
