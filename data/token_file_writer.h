@@ -1,6 +1,6 @@
 // Writes a token file document by document, with a buffer of fixed size. The file grows under a temporary name and
 // appears under its own only when it is whole: fsync, hash, manifest, rename, fsync of the folder. A file that stands
-// there is never touched, and one process at a time writes a path (framework/storage/output_file.h). Used by one
+// there is never touched, and one process at a time writes a path (framework/output/output_file.h). Used by one
 // thread.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/storage/hdf5_file.h"
-#include "framework/storage/output_file.h"
+#include "framework/output/output_file.h"
 
 namespace ringtrain {
 

@@ -98,10 +98,10 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
            bytes, where, name_of(tag), name, shape.to_string(), current_.total);
     }
   }
-  auto& used = current_.by_tag[tag];
+  auto& used = current_.by_tag[static_cast<std::size_t>(tag)];
   used += bytes;
   current_.total += bytes;
-  auto& peak = peak_.by_tag[tag];
+  auto& peak = peak_.by_tag[static_cast<std::size_t>(tag)];
   peak = std::max(peak, used);
   peak_.total = std::max(peak_.total, current_.total);
   ++allocation_count_;
@@ -130,7 +130,7 @@ void Allocator::free(void* data) const {
 void Allocator::release(std::size_t index, void* data) {
   Entry& entry = entries_[index];
   entry.live = false;
-  current_.by_tag[entry.tensor.tag] -= entry.tensor.bytes;
+  current_.by_tag[static_cast<std::size_t>(entry.tensor.tag)] -= entry.tensor.bytes;
   current_.total -= entry.tensor.bytes;
   free(data);
   while (!entries_.empty() && !entries_.back().live) entries_.pop_back();

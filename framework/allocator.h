@@ -22,7 +22,7 @@ const char* name_of(Tag tag);
 struct MemoryUse {
   std::array<std::size_t, tag_count> by_tag{};
   std::size_t total = 0;
-  std::size_t operator[](Tag tag) const { return by_tag[tag]; }
+  std::size_t operator[](Tag tag) const { return by_tag[static_cast<std::size_t>(tag)]; }
 };
 
 /// One named allocation of a rank's memory plan.

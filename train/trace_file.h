@@ -7,7 +7,7 @@
 #include <string>
 
 #include "framework/profile/trace.h"
-#include "framework/storage/output_file.h"
+#include "framework/output/output_file.h"
 #include "parallel/launch/launcher.h"
 #include "train/run/run.h"
 

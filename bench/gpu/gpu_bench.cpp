@@ -13,7 +13,7 @@
 #include "bench/gpu/targets.h"
 #include "framework/cuda/context.h"
 #include "framework/storage/files.h"
-#include "framework/storage/output_file.h"
+#include "framework/output/output_file.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 

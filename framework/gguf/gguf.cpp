@@ -95,7 +95,7 @@ enum class ValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean,
 
 std::int64_t bytes_of(ValueType type) {
   constexpr std::array<std::int64_t, 13> bytes{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
-  return bytes[type];
+  return bytes[static_cast<std::size_t>(type)];
 }
 
 ValueType read_type(HeaderBytes& bytes) {

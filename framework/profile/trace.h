@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/storage/output_file.h"
+#include "framework/output/output_file.h"
 
 namespace ringtrain {
 

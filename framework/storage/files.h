@@ -131,7 +131,7 @@ std::int64_t free_bytes(const std::string& path, ExitCode code);
 
 /// Returns whether what stands at path is a regular file that this process has used: that it has opened with File (but
 /// for peek() and create(), and since forgotten with remove_tree()), by whatever name. No output replaces such a file
-/// (framework/storage/output_file.h). A path that cannot be looked at is none. Thread-safe.
+/// (framework/output/output_file.h). A path that cannot be looked at is none. Thread-safe.
 bool used_by_this_process(const std::string& path);
 /// Returns whether the regular file at path begins with these bytes. A look: the file does not count as used.
 bool begins_with(const std::string& path, std::string_view head, ExitCode code);

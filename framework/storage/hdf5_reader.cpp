@@ -25,11 +25,11 @@ constexpr TypeEntry types[] = {{Hdf5Type::uint8, "uint8", 1},    {Hdf5Type::uint
 }  // namespace
 
 std::size_t size_of(Hdf5Type type) {
-  return types[type].bytes;
+  return types[static_cast<std::size_t>(type)].bytes;
 }
 
 const char* name_of(Hdf5Type type) {
-  return types[type].name;
+  return types[static_cast<std::size_t>(type)].name;
 }
 
 Hdf5Type hdf5_type(DType dtype) {

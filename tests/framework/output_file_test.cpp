@@ -1,6 +1,6 @@
-// framework/storage/output_file.h: a file takes its name when it is whole, replaces its like and nothing else, and has
+// framework/output/output_file.h: a file takes its name when it is whole, replaces its like and nothing else, and has
 // one writer.
-#include "framework/storage/output_file.h"
+#include "framework/output/output_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <functional>
 
-#include "framework/storage/output_file.h"
+#include "framework/output/output_file.h"
 #include "framework/system/signals.h"
 #include "tests/support/folder_test.h"
 

@@ -19,7 +19,7 @@
 #include "tests/train/child_process.h"
 #include "tests/train/faulty_disk.h"
 #include "tests/train/train_fixture.h"
-#include "train/models/output_folder.h"
+#include "framework/output/output_folder.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -144,6 +144,7 @@ TEST_F(ExportFaults, AnOutputThatCannotBeIsRefusedBeforeTheModelIsRead) {
   for (const char* name : {"there", "run/checkpoints/step-00000001", "run/tokenizer", "model/sub", "like"}) {
     fs::create_directories(at(name));
   }
+  std::ofstream(at("run/metrics.jsonl")) << "";
   fs::create_symlink("nowhere", at("dangling"));
   fs::create_directory_symlink("model/sub", at("within"));
   const auto refused = [&](const std::string& output, const std::string& part) {

@@ -55,15 +55,16 @@ TEST(Doors, FilesAreOpenedByFileAlone) {
 
 TEST(Doors, WholeFilesAreMadeInFewPlaces) {
   EXPECT_EQ(lines_with(R"(\b(write_file|File::create)\()",
-                       {"framework/storage/files.h", "framework/storage/files.cpp", "framework/storage/output_file.cpp",
+                       {"framework/storage/files.h", "framework/storage/files.cpp", "framework/output/output_file.cpp",
                         "framework/storage/hdf5_file.cpp",           // new files alone
                         "framework/storage/safetensors_writer.cpp",  // likewise, of an export under its own name
                         "framework/dump/dump_index.cpp",             // in a dump's folder, which was looked at
                         "data/preparation/token_spill.cpp",          // without a name
                         "train/step/checkpoint_saver.cpp",           // in a folder of its own
-                        "train/models/export_model.cpp", "train/models/model_tokenizer.cpp",  // likewise
-                        "train/report/tensorboard_file.cpp",                                  // in the run's folder
-                        "train/run/metrics_history.cpp", "train/run/run_folder.cpp"}),        // likewise
+                        "framework/output/output_folder.cpp",        // its lock
+                        "train/models/export_model.cpp", "train/models/carried_tokenizer.cpp",  // within such a folder
+                        "train/report/tensorboard_file.cpp",                                    // in the run's folder
+                        "train/run/metrics_history.cpp", "train/run/run_folder.cpp"}),          // likewise
             "");
 }
 

@@ -14,7 +14,7 @@
 #include "data/token_file_writer.h"
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
-#include "framework/storage/output_file.h"
+#include "framework/output/output_file.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"

@@ -22,7 +22,7 @@
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
 #include "train/models/model_tokenizer.h"
-#include "train/models/output_folder.h"
+#include "framework/output/output_folder.h"
 
 namespace ringtrain {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "framework/storage/stored_tensor.h"
+#include "train/models/carried_tokenizer.h"
 #include "train/models/model_source.h"
-#include "train/models/model_tokenizer.h"
 
 namespace ringtrain {
 

@@ -15,7 +15,7 @@
 #include "train/models/gguf_model.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
-#include "train/models/model_tokenizer.h"
+#include "train/models/carried_tokenizer.h"
 #include "train/models/placed_weights.h"
 
 namespace ringtrain {

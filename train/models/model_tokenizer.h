@@ -21,19 +21,6 @@ std::optional<std::string> check_tokens(const ModelSource& source, const TokenFi
 /// far as the run says it. Anything goes with a model from elsewhere.
 void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, const std::string& path);
 
-struct CarriedTokenizer {
-  std::vector<std::string> files;     // names
-  std::optional<std::string> remark;  // why that of a GGUF file does not go along
-};
-
-/// Throws Error(checkpoint) that names link and target if a file that would be copied from a folder is a link out of
-/// it.
-void check_carried_files(const std::string& folder);
-
-/// Copies tokenizer, generation_config.json and chat template from a folder, or out of a GGUF file, into a folder that
-/// exists. Throws Error(code) if a file cannot be read or written, or is a link that leads out of its folder.
-CarriedTokenizer carry_tokenizer(const std::string& from, const std::string& to, ExitCode code);
-
 /// Keeps the tokenizer of the model that a run begins with in the run's folder, unless it is there already. Returns a
 /// sentence if that of a GGUF file cannot be kept. Throws Error(usage).
 std::optional<std::string> keep_tokenizer(const ModelSource& source, const std::string& run_folder);

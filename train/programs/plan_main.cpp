@@ -9,7 +9,7 @@
 
 #include "framework/config/read_config.h"
 #include "framework/standard_streams.h"
-#include "framework/storage/output_file.h"
+#include "framework/output/output_file.h"
 #include "layers/model_spec.h"
 #include "train/planning/measure.h"
 #include "train/planning/plan.h"

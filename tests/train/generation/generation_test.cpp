@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "data/loader.h"
 #include "data/tokenizer/tokenizer.h"
 #include "framework/random.h"
 #include "kernels/elementwise.h"

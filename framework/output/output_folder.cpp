@@ -1,4 +1,4 @@
-#include "train/models/output_folder.h"
+#include "framework/output/output_folder.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "framework/storage/output_file.h"
+#include "framework/output/output_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
