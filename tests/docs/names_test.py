@@ -107,21 +107,18 @@ def tests_named(line, in_table):
 
 
 class Names(unittest.TestCase):
-    def test_tests_that_the_promises_name_exist(self):
+    def test_tests_that_the_pages_name_exist(self):
         tests, found, wrong = Tests(), 0, []
-        page = ROOT / "docs" / "reliability.md"
-        table = False
-        for number, line in pages.prose(page):
-            if line.startswith("|") and line.rstrip().endswith("| test |"):
-                table = True
-            elif not line.startswith("|"):
-                table = False
-            suite = None
-            for name in tests_named(line, table):
-                found += 1
-                fault, suite = tests.lacks(name, suite)
-                if fault:
-                    wrong.append(f"docs/reliability.md:{number}: {name} {fault}")
+        for page in pages.PAGES:
+            table = False
+            for number, line in pages.prose(page):
+                table = line.startswith("|") and (table or line.rstrip().endswith("| test |"))
+                suite = None
+                for name in tests_named(line, table):
+                    found += 1
+                    fault, suite = tests.lacks(name, suite)
+                    if fault:
+                        wrong.append(f"{page.relative_to(ROOT)}:{number}: {name} {fault}")
         self.assertEqual(wrong, [])
         self.assertGreater(found, 100)
 
