@@ -1,5 +1,6 @@
-// One rank's training loop: steps, and evaluation, metrics and checkpoints at theirs. The same code on every rank; rank
-// 0 also writes and tells. After the constructor no tensor is allocated, which the loop asserts.
+// One rank's training loop: every step, and the evaluations, metrics and checkpoints that are due at some of them. All
+// ranks run the same code; rank 0 also writes files and messages. After the constructor no tensor is allocated, which
+// the loop asserts.
 #pragma once
 
 #include <memory>

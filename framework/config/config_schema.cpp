@@ -225,7 +225,8 @@ std::vector<ConfigKey> make_table() {
   return {
       source_of_model(),
       word("model.architecture", MEMBER(model.architecture), architecture_names),
-      integer("model.vocab_size", MEMBER(model.vocab_size), {2, 16 * m}, "256 bytes, and 256 = end of document"),
+      integer("model.vocab_size", MEMBER(model.vocab_size), {2, 16 * m},
+              "tokens of the model; bytes take 257: 256 ends a document"),
       integer("model.hidden_size", MEMBER(model.hidden_size), {1, 256 * k}, "width of the residual stream"),
       integer("model.num_hidden_layers", MEMBER(model.num_hidden_layers), {1, 8 * k}, "blocks"),
       integer("model.num_attention_heads", MEMBER(model.num_attention_heads), {1, 4 * k}, "query heads"),

@@ -1,4 +1,4 @@
-// GGUF files (github.com/ggml-org/ggml, docs/gguf.md), versions 2 and 3, little-endian: metadata by key, and tensors,
+// GGUF files (github.com/ggml-org/ggml/docs/gguf.md), versions 2 and 3, little-endian: metadata by key, and tensors,
 // plain or quantized. The reader trusts nothing that it reads: every length is held against the file's size first, and
 // no count makes it hold more than a few times the file's own header.
 #pragma once

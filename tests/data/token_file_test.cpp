@@ -1,5 +1,5 @@
 // data/token_file.h: what was written is read, and everything that could be wrong with a file on a disk is an
-// Error(data) with a clear sentence, found before HDF5 opens anything where the manifest can tell.
+// Error(data) with a clear sentence, found in the manifest where that can tell, before any header is read.
 #include "data/token_file.h"
 
 #include <cmath>

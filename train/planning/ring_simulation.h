@@ -20,7 +20,7 @@ struct PassCosts {
   double visit_seconds = 0;    // of each kernel call besides
   double key_value_bytes = 0;  // of one token, with its document id
   double gradient_bytes = 0;   // of one token; 0: a forward pass
-  double overlap_seconds = 0;  // of other work at the end of backward, while the last gradients come home
+  double overlap_seconds = 0;  // of other work at the end of backward, while the last gradients return to their owners
 };
 
 /// What a pass came to, by rank of the ring.

@@ -27,7 +27,7 @@ struct LayerWork {
   bool attention_again = false;                  // the ring forward, too, in backward (recompute full)
   double forward_bytes = 0, backward_bytes = 0;  // norms, RoPE, activation, residuals: what they read and write
   double forward_product_bytes = 0, backward_product_bytes = 0, recompute_product_bytes = 0;  // what products do
-  // Of backward: the query projection's, while the last gradients come home.
+  // Of backward: the query projection's, while the last gradients return to their owners.
   double overlap_flops = 0, overlap_product_bytes = 0;
 };
 

@@ -1,7 +1,7 @@
 // TensorBoard's event file of a run, made from the lines of metrics.jsonl: records with masked CRC32C, each an Event in
-// protocol buffers (tensorflow/core/lib/io/record_writer.h, core/util/event.proto). It holds what metrics.jsonl holds,
-// as float32, and nothing else. A run that goes on writes it anew from the lines that are kept, so that steps which
-// were cut off are in neither.
+// protocol buffers (TensorFlow's record_writer.h and event.proto). It holds what metrics.jsonl holds, as float32, and
+// nothing else. A run that goes on writes it anew from the lines that are kept, so that steps which were cut off are in
+// neither.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a run says when loss or gradient are no numbers: the numbers, and of the advice only that which what is known
-// allows. A learning rate that was never used is not at fault, and weights that are no numbers cannot be trained on.
+// What a run says when loss or gradient are no numbers: the numbers, and advice that fits what is known. A learning
+// rate that was never used is not at fault, and weights that are no numbers cannot be trained on.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Holds the names in pages and comments against the tree: tests, files, identifiers and programs that they speak of
+exist. A name that was changed in the code alone is found here."""
+import fnmatch
+import pathlib
+import re
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import pages  # noqa: E402  (the path above comes first)
+
+ROOT = pages.ROOT
+PRODUCT = ("framework", "data", "kernels", "parallel", "layers", "train")
+OTHERS = ("tests", "bench", "scripts", "cmake", "configs")
+CODE = (".h", ".cpp", ".cu", ".cuh", ".c")
+SMALL_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def files(folders):
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*"))
+            if path.is_file() and "__pycache__" not in path.parts]
+
+
+def read(path):
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def place(path, text, position):
+    return f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, position) + 1}"
+
+
+def comments(text):
+    """Return (position, comment) of each // comment of C++ code; a string with // in it counts as one, which does not
+    matter here."""
+    return [(match.start(), match[0]) for match in re.finditer(r"//[^\n]*", text)]
+
+
+def without_comments(text):
+    return re.sub(r"//[^\n]*", "", text)
+
+
+def identifiers(text):
+    return set(re.findall(r"[A-Za-z_]\w*", text))
+
+
+def called(text):
+    """Return the names that stand before a parenthesis: functions, and what is made like one."""
+    return set(re.findall(r"([A-Za-z_]\w*)(?:<[^<>()]*>)?\(", text))
+
+
+class Tests:
+    """The tests of the tree, by the names that pages give them."""
+
+    def __init__(self):
+        self.names, self.prefixes, self.groups = {}, {}, set()
+        for path in files(["tests"]):
+            text = read(path)
+            if path.suffix == ".cpp":
+                for suite, name in re.findall(r"\bT(?:YPED_T)?EST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\)", text):
+                    self.names.setdefault(suite, set()).add(name)
+                for prefix, suite in re.findall(r"\bINSTANTIATE_TEST_SUITE_P\(\s*(\w+),\s*(\w+)", text):
+                    self.prefixes.setdefault(suite, set()).add(prefix)
+            elif path.suffix == ".py":
+                self.groups |= set(re.findall(r"^class (\w+)\(unittest\.TestCase\)", text, re.M))
+        self.ctest = set()
+        cmake = read(ROOT / "tests" / "CMakeLists.txt")
+        for variables, body in re.findall(r"foreach\(([^)]*)\)(.*?)endforeach", cmake, re.S):
+            variable, *values = variables.split()
+            for name in re.findall(r"add_test\(NAME (\S+)", body):
+                self.ctest |= {name.replace("${" + variable + "}", value) for value in values}
+        self.ctest |= {name for name in re.findall(r"add_test\(NAME (\S+)", cmake) if "$" not in name}
+        fuzzers = (ROOT / "tests" / "fuzz").glob("*_fuzz.cpp")
+        self.ctest |= {"fuzz_" + path.stem.removesuffix("_fuzz") for path in fuzzers}
+
+    def lacks(self, name, suite_before):
+        """Return (what is wrong with the name of a test or None, its suite)."""
+        if name in self.ctest or name in self.groups:
+            return None, suite_before
+        if name.startswith(("scripts/", "tests/")):
+            script, *part = name.split()
+            if part and script == "scripts/torture":
+                script = f"scripts/torture.d/{part[0]}.sh"
+            return None if (ROOT / script).exists() else "is not there", suite_before
+        match = re.fullmatch(r"(?:(\w+)/)?(\w*\*?)(?:\.(\w+|\*))?(?:/\*)?", name)
+        if not match:
+            return "is no name of a test", suite_before
+        prefix, suite, test = match.groups()
+        suites = fnmatch.filter(self.names, suite or suite_before or "")
+        if not suites:
+            return "is a suite that no test has", suite_before
+        if prefix and not any(prefix in self.prefixes.get(one, ()) for one in suites):
+            return f"stands for {prefix}, where the suite is not instantiated so", suites[0]
+        if test and test != "*" and not any(test in self.names[one] for one in suites):
+            return "is no test of that suite", suites[0]
+        return None, suites[0]
+
+
+def tests_named(line, in_table):
+    """Return the names of tests in a line of a page: all code of a table's last cell, and what looks like one."""
+    if in_table:
+        last = re.split(r"(?<!\\)\|", line.strip().strip("|"))[-1]
+        return re.findall(r"`([^`]+)`", last)
+    return re.findall(r"`(scripts/torture \w+)`", line) + re.findall(r"`((?:\w+/)?[A-Z]\w*\.(?:[A-Z]\w*|\*)(?:/\*)?)`", line)
+
+
+class Names(unittest.TestCase):
+    def test_tests_that_the_pages_name_exist(self):
+        tests, found, wrong = Tests(), 0, []
+        for page in pages.PAGES:
+            table = False
+            for number, line in pages.prose(page):
+                table = line.startswith("|") and (table or line.rstrip().endswith("| test |"))
+                suite = None
+                for name in tests_named(line, table):
+                    found += 1
+                    fault, suite = tests.lacks(name, suite)
+                    if fault:
+                        wrong.append(f"{page.relative_to(ROOT)}:{number}: {name} {fault}")
+        self.assertEqual(wrong, [])
+        self.assertGreater(found, 100)
+
+    def test_files_that_comments_name_exist(self):
+        known = ["/" + str(path.relative_to(ROOT)) for path in files(PRODUCT + OTHERS + ("docs",))]
+        found, wrong = 0, []
+        for path in files(PRODUCT):
+            if path.suffix not in CODE:
+                continue
+            text = read(path)
+            for position, comment in comments(text):
+                for name in re.findall(r"(?<![\w./<-])\w[\w/]*/\w+\.(?:h\.in|h|cpp|cu|cuh|md|py|yaml)\b", comment):
+                    if re.search(r"\b[A-Z]{3}", name):  # kernels/NAME.cpp stands for any
+                        continue
+                    found += 1
+                    if not any(one.endswith("/" + name) for one in known):
+                        wrong.append(f"{place(path, text, position)}: there is no {name}")
+        self.assertEqual(wrong, [])
+        self.assertGreater(found, 20)
+
+    def test_functions_that_comments_name_exist(self):
+        known, found, wrong = set(), 0, []
+        texts = {path: read(path) for path in files(PRODUCT + OTHERS) if path.suffix in CODE}
+        for text in texts.values():
+            known |= called(without_comments(text))
+        for path, text in texts.items():
+            for position, comment in comments(text):
+                for name in re.findall(r"\b([A-Za-z_]\w*)\(\)", comment):
+                    found += 1
+                    if name not in known:
+                        wrong.append(f"{place(path, text, position)}: there is no {name}()")
+        self.assertEqual(wrong, [])
+        self.assertGreater(found, 20)
+
+    def test_names_of_code_in_the_pages_exist(self):
+        known, functions = set(), set()
+        for path in files(PRODUCT + OTHERS) + [ROOT / "CMakeLists.txt", ROOT / "CMakePresets.json"]:
+            text = without_comments(read(path)) if path.suffix in CODE else read(path)
+            known |= identifiers(text)
+            known.add(path.stem)  # benchmarks and fuzzers are named for their files
+            functions |= called(text)
+        found, wrong = 0, []
+        for page in pages.PAGES:
+            for number, line in pages.prose(page):
+                for code in re.findall(r"`([^`]+)`", line):
+                    match = re.fullmatch(r"(?:\w+(?:::|\.))*([A-Za-z_]\w*)\(.*\)|([a-z]+_\w+|[A-Z][a-z]+[A-Z]\w+)", code)
+                    if match:
+                        found += 1
+                        if match[1] not in functions and match[2] not in known:
+                            wrong.append(f"{page.relative_to(ROOT)}:{number}: there is no {code}")
+        self.assertEqual(wrong, [])
+        self.assertGreater(found, 50)
+
+    def test_programs_of_the_pages_are_those_that_are_built(self):
+        cmake = read(ROOT / "CMakeLists.txt")
+        built = re.search(r"foreach\(program ([\w ]+)\)\n  add_executable", cmake)[1].split()
+        usage = read(ROOT / "docs" / "usage.md")
+        listed = re.search(r"The programs are ([^.]*)\.", usage)
+        self.assertIsNotNone(listed, "docs/usage.md lists the programs: 'The programs are `train`, ...'")
+        self.assertEqual(sorted(re.findall(r"`(\w+)`", listed[1])), sorted(built))
+        for page in [*pages.PAGES, ROOT / "CMakeLists.txt"]:
+            for word in re.findall(r"\b(\w+) programs\b", read(page)):
+                if word.lower() in SMALL_NUMBERS:
+                    self.assertEqual(word.lower(), SMALL_NUMBERS[len(built) - 1], f"{page.name}: so many programs")
+        for path in [*pages.PAGES, *files(["configs"])]:
+            for name in re.findall(r"build/release/bin/(\w+)", read(path)):
+                if not name.endswith("_tests") and not name.endswith("_bench"):
+                    self.assertIn(name, built, f"{path.relative_to(ROOT)} runs it")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
