@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "framework/plain_text.h"
 #include "framework/storage/hdf5_bytes.h"
+#include "framework/storage/plain_text.h"
 
 namespace ringtrain {
 

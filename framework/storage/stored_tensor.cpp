@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "framework/error.h"
-#include "framework/plain_text.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/half.h"
+#include "framework/storage/plain_text.h"
 
 namespace ringtrain {
 

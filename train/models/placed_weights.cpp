@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/error.h"
-#include "framework/plain_text.h"
+#include "framework/storage/plain_text.h"
 
 namespace ringtrain {
 

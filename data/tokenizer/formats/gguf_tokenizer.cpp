@@ -11,7 +11,7 @@
 #include "data/tokenizer/formats/tokenizer_json_writer.h"
 #include "data/tokenizer/splitter.h"
 #include "framework/error.h"
-#include "framework/plain_text.h"
+#include "framework/storage/plain_text.h"
 
 namespace ringtrain {
 

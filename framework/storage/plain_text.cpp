@@ -1,4 +1,4 @@
-#include "framework/plain_text.h"
+#include "framework/storage/plain_text.h"
 
 namespace ringtrain {
 
