@@ -88,8 +88,14 @@ TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
     }
     for (const std::string input : {"config.yaml", "metrics.jsonl", "lock", "tokenizer/chat_template.jinja"}) {
       // Of the run around the checkpoint.
-      std::vector<std::string> arguments{
-          "--checkpoint", "runs/run/checkpoints/step-00000002", "--data", "text.h5", "--output", "runs/run/" + input};
+      std::vector<std::string> arguments{"--checkpoint",
+                                         "runs/run/checkpoints/step-00000002",
+                                         "--data",
+                                         "text.h5",
+                                         "--context-lengths",
+                                         "16",
+                                         "--output",
+                                         "runs/run/" + input};
       arguments.insert(arguments.end(), flag.begin(), flag.end());
       expect_refused(run_child("evaluate", arguments, folder), 2, "which this run uses");
     }
