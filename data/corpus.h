@@ -29,7 +29,7 @@ struct Corpus {
 };
 /// Opens and verifies all files; Error(data) if one does not fit the model's vocabulary.
 Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size);
-/// Returns the number of windows of a file's training part, at least 1 (else Error(data)), and tell into *dropped (may
+/// Returns the number of windows of a file's training part, at least 1 (else Error(data)); tells into *dropped (may
 /// be null) how many tail tokens no window holds, the last label not counted.
 std::int64_t window_count(const TokenFile& file, std::int64_t seq_len, std::int64_t* dropped);
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/storage/hdf5_file.h"
 #include "framework/output/output_file.h"
+#include "framework/storage/hdf5_file.h"
 
 namespace ringtrain {
 

@@ -10,9 +10,8 @@ die() {
   exit 1
 }
 
-# own_folder FOLDER: makes FOLDER anew. One that is there is removed only if it is empty, or a script of ours made it
-# and, where that script has sealed it, nothing else was put there since. Else this ends with a sentence, and nothing
-# changes.
+# own_folder FOLDER: makes FOLDER anew. One that is there is removed only if it is empty, or this very script made it
+# and, where it has sealed it, nothing else was put there since. Else this ends with a sentence, and nothing changes.
 own_folder() {
   require_own_folder "$1"
   rm -rf --one-file-system -- "$1"
@@ -26,7 +25,7 @@ require_own_folder() {
   local stray
   if [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then die "$1 is no folder: move it away"; fi
   if [ ! -d "$1" ] || [ -z "$(ls -A -- "$1")" ]; then return; fi
-  if ! grep -qs '^made by scripts/' "$1/$own_mark"; then
+  if [ "$(head -n 1 -- "$1/$own_mark" 2>/dev/null)" != "made by scripts/${0##*/}" ]; then
     die "$1 holds what scripts/${0##*/} did not make (or made before it left a mark): move it away"
   fi
   if [ "$(wc -l <"$1/$own_mark")" -eq 1 ]; then return; fi

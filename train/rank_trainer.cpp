@@ -16,8 +16,6 @@
 
 namespace ringtrain {
 
-namespace {}  // namespace
-
 RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, ThreadPool& pool, RankTrace* trace)
     : run_(run),
       trace_(trace),

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "framework/profile/trace.h"
 #include "framework/output/output_file.h"
+#include "framework/profile/trace.h"
 #include "parallel/launch/launcher.h"
 #include "train/run/run.h"
 

@@ -12,8 +12,8 @@
 #include "bench/gpu/groups.h"
 #include "bench/gpu/targets.h"
 #include "framework/cuda/context.h"
-#include "framework/storage/files.h"
 #include "framework/output/output_file.h"
+#include "framework/storage/files.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 

@@ -127,13 +127,12 @@ void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalised) {
   // Not where the text itself does not tell what merges: unknown characters become one token across a mark that is
   // unknown itself, and what stands for an unknown character or a byte may merge with one.
   const auto mark = model_.id_of.find(space_mark);
-  const auto stands_for_other = [&](std::int32_t id) {
-    return id == model_.spec.unknown || std::ranges::find(model_.spec.byte_tokens, id) != model_.spec.byte_tokens.end();
-  };
+  std::unordered_set<std::int32_t> others(model_.spec.byte_tokens.begin(), model_.spec.byte_tokens.end());
+  others.insert(model_.spec.unknown);
   model_.parts_at_marks = mark != model_.id_of.end() &&
                           static_cast<std::size_t>(mark->second) < model_.spec.tokens.size() &&
                           std::ranges::none_of(model_.spec.merges, [&](const Merge& merge) {
-                            return stands_for_other(merge.left) || stands_for_other(merge.right);
+                            return others.contains(merge.left) || others.contains(merge.right);
                           });
   can_cut_ = can_cut_ && (model_.parts_at_marks || model_.spec.split_at_spaces);
 }

@@ -171,8 +171,8 @@ class Reader {
     bool may_start_range = false;  // whether the item before is a single character and no end of a range
     for (bool first = true; !rest_.starts_with(']'); first = false) {
       if (rest_.empty()) refuse("[", "without an end");
-      if (rest_.starts_with('[') || rest_.starts_with("&&")) {
-        refuse(rest_.substr(0, rest_[0] == '[' ? 1 : 2), "within brackets");
+      for (const std::string_view operation : {"[", "&&", "--", "~~"}) {
+        if (rest_.starts_with(operation)) refuse(operation, "within brackets");
       }
       if (rest_.starts_with('-') && !first && !rest_.starts_with("-]")) {
         if (!may_start_range) refuse("-", "within brackets that makes no range");

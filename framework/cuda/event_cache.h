@@ -15,7 +15,7 @@ class EventCache {
  public:
   static EventCache& of_process();
 
-  /// Returns an event of the calling thread's GPU, and set `device` to that. Throws Error(device).
+  /// Returns an event of the calling thread's GPU, and sets `device` to that. Throws Error(device).
   cudaEvent_t take(bool timing, int& device);
   /// Keeps the event while there is a User; else it goes. It may still be recorded in a stream that has not got there.
   void give_back(cudaEvent_t event, bool timing, int device) noexcept;

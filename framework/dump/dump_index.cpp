@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "framework/storage/stored_tensor.h"
+#include "framework/storage/plain_text.h"
 #include "framework/storage/strict_json.h"
 
 namespace ringtrain {

@@ -9,6 +9,7 @@
 
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
+#include "framework/storage/plain_text.h"
 
 namespace ringtrain {
 

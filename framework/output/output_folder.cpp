@@ -59,7 +59,7 @@ LockState lock_state(File& lock, std::string_view process) {
 /// Returns whether a process is at what it has begun for an output. Removes it if the process was killed.
 bool is_being_written(const std::string& partial, std::string_view process) {
   try {
-    File lock = File::open(fmt::format("{}/{}", partial, lock_name), ExitCode::usage);
+    File lock = File::peek(fmt::format("{}/{}", partial, lock_name), ExitCode::usage);
     const LockState state = lock_state(lock, process);
     if (state != LockState::ours || !lock.is_at_path()) return state == LockState::taken;
     // A process that has made the lock and not yet taken it has written nothing into it.

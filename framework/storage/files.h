@@ -36,17 +36,17 @@ struct FileStamp {
 class File {
  public:
   File() = default;
-  /// Open an existing regular file to read it.
+  /// Opens an existing regular file to read it.
   static File open(const std::string& path, ExitCode code);
   /// The same for a look that makes the file no input: at a former output, at what another process is writing.
   static File peek(const std::string& path, ExitCode code);
-  /// Open an existing regular file to read and write it in place.
+  /// Opens an existing regular file to read and write it in place.
   static File open_for_update(const std::string& path, ExitCode code);
-  /// Create a file that must not exist yet.
+  /// Creates a file that must not exist yet.
   static File create(const std::string& path, ExitCode code);
-  /// Open a file to append to it; made if missing.
+  /// Opens a file to append to it; made if missing.
   static File append_to(const std::string& path, ExitCode code);
-  /// Open a file to read and write it in place; made if missing.
+  /// Opens a file to read and write it in place; made if missing.
   static File open_or_create(const std::string& path, ExitCode code);
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -68,7 +68,7 @@ class File {
   void truncate(std::int64_t bytes);
   /// Asks for the file's lock without waiting: of all that have opened the file, one can have it.
   LockState try_lock();
-  /// Holds the file together with others who do so, until it closes: meanwhile nobody's try_lock() gets it. Return
+  /// Holds the file together with others who do so, until it closes: meanwhile nobody's try_lock() gets it. Returns
   /// false if somebody has it locked. Never an Error: where there are no locks, nobody holds anything.
   bool try_share();
   /// Returns whether its path still leads to this very file: it was not renamed, replaced or removed.

@@ -27,15 +27,6 @@ class Hdf5Refusal : public std::runtime_error {
 
 inline constexpr std::uint64_t undefined_address = UINT64_MAX;
 
-/// Returns text for a message: control and foreign bytes as '?', at most 80 of them.
-inline std::string printable(const std::string& text) {
-  std::string result = text.substr(0, 80);
-  for (char& c : result) {
-    if (c < 0x20 || c > 0x7E) c = '?';
-  }
-  return result;
-}
-
 /// A piece of a file in memory, read from its begin on. Copies share the memory.
 class Hdf5Bytes {
  public:
@@ -45,7 +36,7 @@ class Hdf5Bytes {
   bool starts_with(std::string_view text) const { return bytes_.starts_with(text); }
   std::string text() const { return std::string(bytes_); }
   void skip(std::uint64_t count) { take(count); }
-  /// Returns the next `count` bytes, and go past them.
+  /// Returns the next `count` bytes, and goes past them.
   Hdf5Bytes part(std::uint64_t count) { return {memory_, take(count)}; }
   /// Returns the next little-endian number of `width` bytes, at most 8.
   std::uint64_t unsigned_of(std::uint64_t width) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/storage/hdf5_bytes.h"
+#include "framework/storage/plain_text.h"
 
 namespace ringtrain {
 
@@ -480,7 +481,7 @@ Hdf5Layout read_hdf5_layout(const File& file, ExitCode code, const std::string& 
     return reader.read();
   } catch (const Hdf5Refusal& refusal) {
     fail(code, "cannot read {}: as HDF5 it has {}{}; this program reads plain contiguous numbers alone{}{}",
-         file.path(), refusal.what(), reader.at().empty() ? "" : " (at " + printable(reader.at()) + ")",
+         file.path(), refusal.what(), reader.at().empty() ? "" : " (at " + plain_text(reader.at()) + ")",
          remedy.empty() ? "" : "; ", remedy);
   }
 }

@@ -12,6 +12,7 @@
 
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
+#include "framework/storage/plain_text.h"
 #include "framework/storage/safetensors_json.h"
 #include "framework/storage/strict_json.h"
 

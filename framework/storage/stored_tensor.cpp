@@ -9,6 +9,7 @@
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/half.h"
+#include "framework/storage/plain_text.h"
 
 namespace ringtrain {
 
@@ -201,15 +202,6 @@ void StoredTensorReader::read(const StoredTensor& tensor, std::int64_t begin, st
 
 template void StoredTensorReader::read(const StoredTensor&, std::int64_t, std::int64_t, float*);
 template void StoredTensorReader::read(const StoredTensor&, std::int64_t, std::int64_t, double*);
-
-std::string plain_text(std::string_view text) {
-  constexpr std::size_t longest = 120;
-  std::string result(text.substr(0, longest));
-  for (char& c : result) {
-    if (c < 0x20 || c > 0x7E) c = '?';
-  }
-  return text.size() > longest ? result + "..." : result;
-}
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));

@@ -82,8 +82,6 @@ class StoredTensorReader {
   std::int64_t end_ = -1, prefetched_ = -1;  // of the file: where the last read ended, and what was asked for beyond
 };
 
-/// Returns text of a file for a message: what is not plain ASCII as '?', at most 120 bytes.
-std::string plain_text(std::string_view text);
 /// Returns "[2, 3]".
 std::string shape_text(const std::vector<std::int64_t>& shape);
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "framework/storage/stored_tensor.h"
+#include "framework/storage/plain_text.h"
 
 namespace ringtrain {
 

@@ -100,7 +100,8 @@ void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64
         }
       });
       // From memory that is not pinned: the call has read it when it returns.
-      copy_in_order(stream, x.flat(begin, begin + count), TensorView{numbers.data(), {count}, x.dtype, Device::cpu()});
+      cuda::copy_in_order(stream, x.flat(begin, begin + count),
+                          TensorView{numbers.data(), {count}, x.dtype, Device::cpu()});
     }
   });
 }

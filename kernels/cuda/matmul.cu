@@ -238,7 +238,7 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
   };
   if (I == 0) {
     if (!bias.empty()) return write_bias(0, y.dim(0));
-    return residual.empty() ? fill(stream, y, 0) : copy_in_order(stream, y, residual);
+    return residual.empty() ? cuda::fill(stream, y, 0) : cuda::copy_in_order(stream, y, residual);
   }
   for_rows(stream.cuda(), x.dim(0), std::max(I, O), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t T = end - begin;
@@ -266,7 +266,7 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTens
   const std::int64_t I = dx.dim(1), O = w.dim(0);
   if (dx.numel() == 0) return;
   if (O == 0) {
-    if (!accumulate) fill(stream, dx, 0);
+    if (!accumulate) cuda::fill(stream, dx, 0);
     return;
   }
   for_rows(stream.cuda(), dx.dim(0), std::max(I, O), [&](std::int64_t begin, std::int64_t end) {
@@ -288,8 +288,8 @@ void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorVi
                             const ConstTensorView& x, bool accumulate) {
   const std::int64_t T = x.dim(0), I = x.dim(1), O = dw.dim(0);
   if (O == 0) return;
-  if (!accumulate && !dbias.empty()) fill(stream, dbias, 0);
-  if (!accumulate && T == 0) fill(stream, dw, 0);
+  if (!accumulate && !dbias.empty()) cuda::fill(stream, dbias, 0);
+  if (!accumulate && T == 0) cuda::fill(stream, dw, 0);
   if (T == 0) return;
   if (I > 0) {
     for_rows(stream.cuda(), T, std::max(I, O), [&](std::int64_t begin, std::int64_t end) {

@@ -74,7 +74,7 @@ class NcclCommunicator final : public Communicator {
   Request collective(const TensorView& x, const CallSite& site, Operation operation);
   /// Requests of the host's communicator and of NCCL's groups are told apart by their last bit.
   static Request of_host(Request request) { return {request.id << 1}; }
-  static Request of_act(std::uint64_t id) { return {id << 1 | 1}; }
+  static Request of_group(std::uint64_t id) { return {id << 1 | 1}; }
 
   const std::shared_ptr<NcclRank> nccl_;  // which all that were split from one another share
   const std::unique_ptr<Communicator> part_;
@@ -113,7 +113,7 @@ Request NcclCommunicator::exchange(const TensorView& send, int to, const TensorV
     nccl_->launch(*comm_, group);
   }
   groups_.emplace(++requests_, group);
-  return of_act(requests_);
+  return of_group(requests_);
 }
 
 /// One group on the slices of x: operation(slice, owner), of all where they are as long as each other (owner: this
@@ -138,7 +138,7 @@ Request NcclCommunicator::collective(const TensorView& x, const CallSite& site, 
   }
   nccl_->launch(*comm_, group);
   groups_.emplace(++requests_, group);
-  return of_act(requests_);
+  return of_group(requests_);
 }
 
 Request NcclCommunicator::reduce_scatter(const TensorView& x, const CallSite& site) {

@@ -187,7 +187,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual([portable for name, portable in self.portable() if name == "GpuModel.D"], ["0"])
 
     def test_where_hoppers_attention_hangs_or_crashes_later_parts_take_the_portable_one(self):
-        for what, word in (("hang", "HUNG"), ("crash", "CRASHED"), ("told", "HANGS")):
+        for what, word in (("hang", "HUNG"), ("crash", "CRASHED"), ("told", "HANGS"), ("break", "failed")):
             with self.subTest(what):
                 for name in ("portable.txt", "benches.txt"):
                     (self.bundle / name).unlink(missing_ok=True)

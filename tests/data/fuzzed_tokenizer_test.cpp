@@ -212,10 +212,11 @@ TEST(UnknownPatterns, AStackIsMadeOncePerEncoder) {
 }
 
 TEST(UnknownPatterns, WhatEnginesReadInDifferentWaysIsRefused) {
-  for (const char* pattern : {R"(\w+)",   R"(\b)",   R"(\h)",       R"(\v+)",  "^a",        "a$",        "a{2}+",
-                              "a{2}?",    "a{,2}",   "[a&&b]",      "[[a]b]",  "[]a]",      R"([a-\d])", R"([\d-a])",
-                              "(?i)a",    "(?i:ss)", "(?i:\u00e9)", "(?m:a)",  R"(\p{^L})", R"(\pL)",    R"(\xe9)",
-                              R"((a)\1)", R"(\R)",   "(?=a)*",      "(?<n>a)", "(?#a)",     "(*UCP)a",   R"(\Qa)"}) {
+  for (const char* pattern :
+       {R"(\w+)", R"(\b)",   R"(\h)",       R"(\v+)", "^a",        "a$",     "a{2}+",     "a{2}?",
+        "a{,2}",  "[+--/]",  "[ab~~b]",     "[a&&b]", "[[a]b]",    "[]a]",   R"([a-\d])", R"([\d-a])",
+        "(?i)a",  "(?i:ss)", "(?i:\u00e9)", "(?m:a)", R"(\p{^L})", R"(\pL)", R"(\xe9)",   R"((a)\1)",
+        R"(\R)",  "(?=a)*",  "(?<n>a)",     "(?#a)",  "(*UCP)a",   R"(\Qa)"}) {
     const std::string told = error_of(ExitCode::data, [&] { make_splitter(pattern, "a.json"); });
     EXPECT_TRUE(holds(told, "a.json: its pattern ")) << pattern;
     EXPECT_TRUE(holds(told, "read in different ways")) << told;

@@ -166,6 +166,11 @@ class Removals(unittest.TestCase):
         own.mkdir()
         (own / "needs").write_text("a user's list")
         self.expect_refused("bundle own", own / "needs", "own holds what scripts/bundle did not make")
+        former = self.checkout / "runs/quickstart"  # another script's, with a user's run by now
+        former.mkdir(parents=True)
+        (former / ".made-by-ringtrain").write_text("made by scripts/quickstart\n")
+        self.expect_refused("bundle runs/quickstart", former / ".made-by-ringtrain",
+                            "runs/quickstart holds what scripts/bundle did not make")
         (self.checkout / "link").symlink_to(own)
         self.expect_refused("bundle link", own / "needs", "link is no folder")
 
@@ -178,8 +183,7 @@ class Removals(unittest.TestCase):
             self.expect_refused(script, own, f"runs/{script} holds what scripts/{script} did not make")
 
     def test_fuzzing_leaves_other_fuzzers_alone(self):
-        names = ["config", "token_file", "manifest", "safetensors", "gguf", "hugging_face_config", "tokenizer",
-                 "json_lines", "report", "dump_index", "hardware", "generate"]
+        names = [path.name.removesuffix("_fuzz.cpp") for path in (ROOT / "tests" / "fuzz").glob("*_fuzz.cpp")]
         log = self.checkout / "log"
         self.stand_ins("build/fuzz/bin", [f"fuzz_{name}" for name in names],
                        f'touch "$RINGTRAIN_FUZZ_FOLDER/input" && echo "$RINGTRAIN_FUZZ_FOLDER" >>{log}')

@@ -13,13 +13,13 @@
 #include <map>
 #include <set>
 
+#include "framework/output/output_folder.h"
 #include "framework/storage/files.h"
 #include "tests/support/folder_test.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/faulty_disk.h"
 #include "tests/train/train_fixture.h"
-#include "framework/output/output_folder.h"
 
 namespace ringtrain::testing {
 namespace {

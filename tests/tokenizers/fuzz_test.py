@@ -379,7 +379,8 @@ def try_case(number, seed, trained, probe, folder, note):
 
 
 def try_cases(first, end, seed, trained, output):
-    """Writes a line of JSON for each case from the first on, and one before of what is still to be made small. A reference that does not come back ends the process."""
+    """Writes a line of JSON for each case from the first on, and one before of what is still to be made small. A
+    reference that does not come back ends the process."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the references' panics and warnings
     with tempfile.TemporaryDirectory() as name, os.fdopen(output, "w") as file:
         probe = Probe(pathlib.Path(name))

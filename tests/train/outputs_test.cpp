@@ -13,8 +13,8 @@
 #include "data/token_file.h"
 #include "data/token_file_writer.h"
 #include "framework/config/read_config.h"
-#include "framework/storage/files.h"
 #include "framework/output/output_file.h"
+#include "framework/storage/files.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
@@ -74,6 +74,8 @@ class Outputs : public TrainTest {
 TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
   ASSERT_EQ(train_with({}).code, 0);
   make_obstacles("result.json");
+  fs::create_directory(at("runs/run/tokenizer"));
+  std::ofstream(at("runs/run/tokenizer/chat_template.jinja")) << "mine";
   const std::string state = fs::relative(state_file(checkpoint("runs/run", 2)), folder).string();
   const auto before = snapshot();
   for (const bool overwrite : {false, true}) {
@@ -83,6 +85,13 @@ TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
          {std::string("text.h5"), std::string("text.h5.manifest.json"), std::string("runs/run/config.yaml"),
           std::string("runs/run/metrics.jsonl"), state}) {
       expect_refused(evaluate_to(input, flag), 2, input + ": is ");
+    }
+    for (const std::string input : {"config.yaml", "metrics.jsonl", "lock", "tokenizer/chat_template.jinja"}) {
+      // Of the run around the checkpoint.
+      std::vector<std::string> arguments{
+          "--checkpoint", "runs/run/checkpoints/step-00000002", "--data", "text.h5", "--output", "runs/run/" + input};
+      arguments.insert(arguments.end(), flag.begin(), flag.end());
+      expect_refused(run_child("evaluate", arguments, folder), 2, "which this run uses");
     }
     expect_refused(evaluate_to("link", flag), 2, "it is a link");
     expect_refused(evaluate_to("fifo", flag), 2, "it is a FIFO");

@@ -17,7 +17,7 @@ namespace ringtrain {
 /// Copies this rank's slices of weights and optimizer state to state.snapshot, where they are when the stream has got
 /// here.
 void take_snapshot(RankState& state);
-/// Writes this rank's file into a folder that exists, brings it to the disk, and return its size and hash, read back.
+/// Writes this rank's file into a folder that exists and brings it to the disk. Returns size and hash, read back.
 /// The values are those of the snapshot; of a state that has none, the present ones, which nobody may change meanwhile.
 /// May run on another thread than the rank's. Throws Error(checkpoint); Error(numeric) that names the tensor if a value
 /// is not finite.

@@ -2,8 +2,8 @@
 // (step-00000010.partial-PROCESS-RANDOM), of one being deleted (.deleted-PROCESS-RANDOM) and of ones that a resume from
 // an earlier step left behind (step-00000010.superseded, .superseded-2, ...); which to resume from, and which to
 // delete. A name without ending is complete, because it came about by rename and goes by rename. What has another name
-// is not ours, and stays. Until the first one is there, the folder says that this run saved
-// nothing yet: an empty folder alone may be a volume that is not mounted.
+// is not ours, and stays. Until the first one is there, the folder says that this run saved nothing yet: an empty
+// folder alone may be a volume that is not mounted.
 #pragma once
 
 #include <cstdint>

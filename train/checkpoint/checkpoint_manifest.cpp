@@ -10,7 +10,7 @@
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/hash.h"
-#include "framework/storage/stored_tensor.h"
+#include "framework/storage/plain_text.h"
 #include "framework/storage/strict_json.h"
 
 namespace ringtrain {

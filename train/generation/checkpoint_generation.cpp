@@ -134,6 +134,21 @@ Config generation_config(const ModelSource& source, const GenerationOptions& opt
   return config;
 }
 
+/// Returns what the ranks are asked for. Throws Error(usage) if the context cannot hold it, or some ranks none of it.
+GenerationRequest request_of(const GenerationOptions& options, const ModelSource& source, const Tokenizer* tokenizer,
+                             std::int64_t context) {
+  GenerationRequest request{.prompt = prompt_of(options, source, tokenizer, context), .sampling = options.sampling};
+  const std::int64_t prompt = std::ssize(request.prompt), room = context - prompt + 1;
+  if (room < 1) {
+    fail(ExitCode::usage, "the prompt has {} tokens, but the model's context is {}; shorten the prompt", prompt,
+         context);
+  }
+  request.new_tokens = std::min(options.max_new_tokens, room);
+  check_ring(options.sequence_ranks, prompt + request.new_tokens - 1);
+  request.end_tokens = end_tokens_of(source, tokenizer);
+  return request;
+}
+
 /// Returns the facts that all ranks must have alike.
 std::vector<Fact> facts_of(const GenerationOptions& options, const ModelSource& source,
                            const GenerationRequest& request) {
@@ -207,18 +222,9 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   for (const std::string& sentence : source.no_end_tokens) summary.remarks.push_back(sentence + ", so it ends no text");
   check_ring(options.sequence_ranks, summary.context);  // before a prompt is waited for
   const auto tokenizer = tokenizer_of(options, source);
-  GenerationRequest request{.prompt = prompt_of(options, source, tokenizer.get(), summary.context),
-                            .sampling = options.sampling};
-  const std::int64_t prompt = std::ssize(request.prompt), room = summary.context - prompt + 1;
-  if (room < 1) {
-    fail(ExitCode::usage, "the prompt has {} tokens, but the model's context is {}; shorten the prompt", prompt,
-         summary.context);
-  }
-  request.new_tokens = std::min(options.max_new_tokens, room);
-  check_ring(options.sequence_ranks, prompt + request.new_tokens - 1);
-  request.end_tokens = end_tokens_of(source, tokenizer.get());
-
-  const RankPurpose purpose{.training = false, .prompt_tokens = prompt, .new_tokens = request.new_tokens};
+  const GenerationRequest request = request_of(options, source, tokenizer.get(), summary.context);
+  const RankPurpose purpose{
+      .training = false, .prompt_tokens = std::ssize(request.prompt), .new_tokens = request.new_tokens};
   const ParameterTable table = make_parameter_table(spec);
   summary.weight_bytes_a_token = weight_bytes(spec, table, config.training.dtype);
   check_memory(config, plan_ranks(config, table, purpose), {here, launcher.ranks_of_process(launch.ranks)});

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "framework/error.h"
+#include "framework/output/output_folder.h"
 #include "framework/profile/progress.h"
 #include "framework/storage/safetensors_writer.h"
 #include "framework/system/signals.h"
@@ -22,7 +23,6 @@
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
 #include "train/models/model_tokenizer.h"
-#include "framework/output/output_folder.h"
 
 namespace ringtrain {
 

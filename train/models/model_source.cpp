@@ -11,11 +11,11 @@
 #include "framework/storage/hash.h"
 #include "framework/storage/safetensors.h"
 #include "layers/model_parameters.h"
+#include "train/models/carried_tokenizer.h"
 #include "train/models/checkpoint_weights.h"
 #include "train/models/gguf_model.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
-#include "train/models/carried_tokenizer.h"
 #include "train/models/placed_weights.h"
 
 namespace ringtrain {

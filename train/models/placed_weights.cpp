@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/error.h"
+#include "framework/storage/plain_text.h"
 
 namespace ringtrain {
 

@@ -94,23 +94,28 @@ class RealRange {
   std::string meaning_;
 };
 
-/// A program's command line: CLI11's, whose every number is checked.
-class CommandLine : public CLI::App {
+/// A command line of CLI11 (Base), or a group of its options, whose every number is checked.
+template <class Base>
+class Checked : public Base {
  public:
-  using CLI::App::App;
+  using Base::Base;
 
-  /// Adds an option of text, of whole numbers, or of names.
+  /// Adds an option of text, of whole numbers, or of names; of one or of several.
   template <class Value>
   CLI::Option* add_option(const std::string& name, Value& value, const std::string& description) {
     using Element = typename ElementOf<Value>::type;
-    static_assert(!std::is_floating_point_v<Element>, "a real number has a range: add_real()");
-    CLI::Option* const option = CLI::App::add_option(name, value, description);
+    static_assert(std::is_same_v<Element, std::string> || std::is_integral_v<Element> || std::is_enum_v<Element>,
+                  "a real number has a range: add_real()");
+    CLI::Option* const option = Base::add_option(name, value, description);
     if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) option->check(whole_number<Element>());
     return option;
   }
   CLI::Option* add_real(const std::string& name, double& value, const RealRange& range,
                         const std::string& description) {
-    return CLI::App::add_option(name, value, description)->check(range.validator());
+    return Base::add_option(name, value, description)->check(range.validator());
+  }
+  Checked<CLI::Option_group>* add_option_group(const std::string& name) {
+    return Base::template add_option_group<Checked<CLI::Option_group>>(name);
   }
 
  private:
@@ -123,6 +128,7 @@ class CommandLine : public CLI::App {
     using type = Value;
   };
 };
+using CommandLine = Checked<CLI::App>;
 
 /// Parses into the app's options. Returns false if help (or the version) was asked for and has been printed. prints:
 /// whether this process is the one that does.

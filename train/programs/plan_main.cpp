@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "framework/config/read_config.h"
-#include "framework/standard_streams.h"
 #include "framework/output/output_file.h"
+#include "framework/standard_streams.h"
 #include "layers/model_spec.h"
 #include "train/planning/measure.h"
 #include "train/planning/plan.h"

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "framework/config/read_config.h"
+#include "framework/output/output_file.h"
 #include "framework/standard_streams.h"
 #include "framework/storage/files.h"
-#include "framework/output/output_file.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "train/engine/rank_state.h"

@@ -13,6 +13,7 @@
 #include "framework/storage/files.h"
 #include "framework/storage/strict_json.h"
 #include "train/run/metrics_lines.h"
+#include "train/run/run_folder.h"
 
 namespace ringtrain {
 
@@ -143,7 +144,7 @@ MetricsScalars scalars_of(const std::string& metrics_line) {
 }
 
 TensorBoardFile::TensorBoardFile(const std::string& folder, const std::string& metrics_path) {
-  const std::string path = folder + "/events.out.tfevents.0.ringtrain";
+  const std::string path = RunFolder(folder).events_path();
   require_regular_or_absent(path, ExitCode::checkpoint);
   remove_tree(path, ExitCode::checkpoint);
   file_ = AppendedFile(path, ExitCode::checkpoint);

@@ -8,6 +8,7 @@
 #include "layers/model_spec.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/hugging_face_config.h"
+#include "train/models/model_source.h"
 
 namespace ringtrain {
 
@@ -61,12 +62,15 @@ std::optional<Config> read_resolved(const RunFolder& run) {
 }  // namespace
 
 std::vector<std::string> files_of_run(const std::string& path) {
-  const RunFolder run(path);
   std::vector<std::string> files;
-  for (const std::string& file : {run.config_path(), run.metrics_path(), run.lock_path()}) {
+  const bool is_checkpoint = path_exists(path + "/manifest.json");
+  if (is_checkpoint) add_files(path, files);
+  const std::string above = parent_directory(path);
+  const RunFolder run(is_checkpoint && file_name(above) == "checkpoints" ? parent_directory(above) : path);
+  for (const std::string& file : {run.config_path(), run.metrics_path(), run.lock_path(), run.events_path()}) {
     if (path_exists(file)) files.push_back(file);
   }
-  if (path_exists(path + "/manifest.json")) add_files(path, files);
+  add_files(ModelSource::tokenizer_folder(run.path()), files);
   std::error_code error;
   for (fs::directory_iterator entry(run.checkpoints_path(), error), end; !error && entry != end;
        entry.increment(error)) {

@@ -14,7 +14,8 @@
 
 namespace ringtrain {
 
-/// Returns those files that exist of a run at path, or of a checkpoint at path: what no other output may replace.
+/// Returns those files that exist of a run at path, or of a checkpoint at path and the run that it lies in: what no
+/// other output may replace.
 std::vector<std::string> files_of_run(const std::string& path);
 /// The same of whatever open_model() takes: also the files of a Hugging Face folder, or the one file that path is.
 std::vector<std::string> files_of_model(const std::string& path);
@@ -46,6 +47,7 @@ class RunFolder {
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   std::string lock_path() const { return path_ + "/lock"; }
+  std::string events_path() const { return path_ + "/events.out.tfevents.0.ringtrain"; }  // of TensorBoard
 
   /// Reads what stands there. Throws Error(usage) if its config.yaml or metrics.jsonl was not written by a run, or
   /// cannot be read. A config.yaml is a run's if it has the form of one and something else of a run stands beside it.

@@ -20,7 +20,7 @@ namespace {
 
 constexpr double unnoticed = 0.05;  // seconds of waiting that are not told
 
-/// Runs work and return what it throws.
+/// Runs work. Returns what it throws.
 std::optional<Error> problem_of(const std::function<void()>& work) {
   try {
     work();

@@ -11,6 +11,7 @@
 #include "data/tokenizer/formats/tokenizer_json_writer.h"
 #include "data/tokenizer/splitter.h"
 #include "framework/error.h"
+#include "framework/storage/plain_text.h"
 
 namespace ringtrain {
 

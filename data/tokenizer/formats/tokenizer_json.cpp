@@ -6,7 +6,7 @@
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/utf8.h"
 #include "framework/error.h"
-#include "framework/storage/stored_tensor.h"
+#include "framework/storage/plain_text.h"
 #include "framework/storage/strict_json.h"
 
 namespace ringtrain {

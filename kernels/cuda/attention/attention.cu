@@ -127,8 +127,8 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
     return hopper::backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, accumulate, memory);
   }
   if (!accumulate) {
-    fill(stream, dk, 0);
-    fill(stream, dv, 0);
+    cuda::fill(stream, dk, 0);
+    cuda::fill(stream, dv, 0);
   }
   if (tensor_cores_take(q.dtype, shape.D) && aligned({q.data, k.data, v.data, dout.data, dq.data, dk.data, dv.data})) {
     return tensor_backward(stream.cuda(),

@@ -1,6 +1,8 @@
 // How long blocks of Hopper's deterministic backward wait for their turns to add dq, simulated: the order in which
 // blocks take tiles (tile_schedule.h) and that of a block's steps (GroupCursor) are the kernel's own, the times are
-// assumed. What a step takes is about what the card needs at its best; slower steps wait less.
+// assumed. What a step takes is about what the card needs at its best; slower steps wait less. Only the emulator's
+// build has it: there the C++ compiler takes what stands in .cuh files.
+#if defined(RINGTRAIN_CUDA_EMULATED)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -154,3 +156,5 @@ TEST(HopperDqTurns, CostLessTheMoreHeadsASectionHolds) {
 
 }  // namespace
 }  // namespace ringtrain::cuda::hopper
+
+#endif

@@ -595,8 +595,8 @@ void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView
   if (!accumulate && choices().stored_sums) {
     a.sums = Sums::stored;
   } else if (!accumulate) {
-    fill(stream, dk, 0);
-    fill(stream, dv, 0);
+    cuda::fill(stream, dk, 0);
+    cuda::fill(stream, dv, 0);
   }
   shape.D == 64 ? run_backward<64>(stream, shape, workspace, q, k, v, dout, dq, a)
                 : run_backward<128>(stream, shape, workspace, q, k, v, dout, dq, a);
