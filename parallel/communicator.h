@@ -42,9 +42,9 @@ class Communicator {
   /// messages in both directions between two processes move at once (see MpiWorld::exchange).
   virtual Request exchange(const TensorView& send, int to, const TensorView& receive, int from,
                            const CallSite& site) = 0;
-  /// Exchanges of GPU memory, in this communicator and in those split off it later, belong to this stream: they begin
-  /// after what it was given when they are posted, and what it is given after wait() runs after them; wait() itself
-  /// does not wait for the GPU. stream must outlive them. Without it a communicator exchanges host memory alone.
+  /// Sets the stream of all exchanges of GPU memory, here and in communicators that are split off later. They begin
+  /// after the work that the stream had when they were posted; work that it gets after wait() runs after them. wait()
+  /// itself does not wait for the GPU. stream must outlive them. Without one only host memory may be exchanged.
   virtual void set_stream(Stream& stream) = 0;
   /// Exchanges posted between the two are one act: what a rank posts in a round may depend on what others post in the
   /// same round, in any order. None of them may be waited for before the end. (post_together calls both.)
@@ -52,9 +52,9 @@ class Communicator {
   virtual void end_group() {}
   /// Whether it sums and gathers GPU memory by itself, too: faster than exchanges, and without staging.
   virtual bool reduces_gpu_memory() const { return false; }
-  /// Begin one act, as exchange does, on the slices (slice_of in parallel/collectives.h) of x, a flat tensor in GPU
-  /// memory as long on every rank. reduce_scatter: this rank's slice becomes the sum over ranks, in any order, which
-  /// rounds to x's type at every addition; the other slices are lost. all_gather: every slice becomes its owner's.
+  /// Both begin at once and return, as exchange does. x: a flat tensor in GPU memory, as long on every rank. Its slices
+  /// are those of slice_of (parallel/collectives.h). reduce_scatter makes this rank's slice the sum over ranks, in any
+  /// order, rounded to x's type at every addition; the other slices are lost. all_gather makes every slice its owner's.
   /// Neither is part of a group. Only where reduces_gpu_memory().
   virtual Request reduce_scatter([[maybe_unused]] const TensorView& x, [[maybe_unused]] const CallSite& site) {
     fail(ExitCode::internal, "a communicator without reductions of its own is asked for one");

@@ -1,7 +1,7 @@
-// A communicator that records what passes through it on a timeline: each exchange of host memory on the communication
-// row, from its post until the rank has seen its end, and each wait on the rank's own row. (GPU memory moves after the
-// host's back: the copies between thread ranks record themselves, framework/copy_stream.h.) Exists only where something
-// is traced; bits, order and errors are those of the communicator within.
+// A communicator that records what passes through it on a timeline. An exchange of host memory stands on the
+// communication row, from its post until the rank has seen its end. A wait stands on the rank's own row. Copies of GPU
+// memory between thread ranks record themselves (framework/copy_stream.h). It exists only where something is traced.
+// Bits, order and errors are those of the communicator within.
 #pragma once
 
 #include <memory>

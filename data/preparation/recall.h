@@ -19,9 +19,9 @@
 // as many far keys as fit. They give a step many documents' values at once instead of one's, and a short range to begin
 // with; and windows of L tokens are still either one long document or 16 short ones.
 //
-// It is easy to learn on purpose: what a value token means does not depend on the token before it, so a head that finds
-// earlier values of the same key and copies them is enough, and it pays from the first step; all practice pairs,
-// hundreds a document at all distances, train the same head.
+// It is easy to learn on purpose. What a value token means does not depend on the token before it. So a head that finds
+// earlier values of the same key and copies them is enough, and lowers the loss from the first step. All practice pairs
+// train the same head: hundreds in a document, at all distances.
 #pragma once
 
 #include <cstdint>

@@ -57,9 +57,9 @@ std::unique_ptr<Splitter> make_splitter(const std::string& pattern, const std::s
 /// Returns the splitter that makes every number of \p{N} a piece (individual), or every run of them.
 std::unique_ptr<Splitter> make_digits_splitter(bool individual);
 
-/// Returns the last place in a text, well formed or not, where every known pattern, and NFC, may be cut without a
-/// change: before a space between two ASCII letters, or after a single line feed that follows what is no white space
-/// and precedes a letter. 0 if there is none.
+/// Returns the last place where a text may be cut without a change for any known pattern or NFC; 0 if there is none.
+/// Such a place is before a space between two ASCII letters. It is also after a single line feed that stands between a
+/// character that is no white space and a letter. The text need not be well formed.
 std::size_t find_safe_cut(std::string_view text);
 
 }  // namespace ringtrain

@@ -1,5 +1,5 @@
-// Sockets between the processes of a run, one for each pair, beside the library that moves the data: over them ranks
-// tell each other of the first error with their last calls, say goodbye, and notice at once that a process has died,
+// Sockets between the processes of a run, one for each pair, beside the library that moves the data. Over them ranks
+// send the first error and their last calls, and say that they leave. They notice at once that a process has died,
 // whatever state that library is in. Nothing is sent while all goes well. IPv4.
 #pragma once
 

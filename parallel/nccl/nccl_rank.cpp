@@ -193,9 +193,9 @@ void NcclRank::join(const std::shared_ptr<NcclComm>& comm) {
   });
 }
 
-/// NCCL hands out the part when the whole has come to the end of the split (NVIDIA/nccl 1472), and splits only what has
-/// nothing under way. Parts have buffers of their own: with shared ones NVLink's reductions read what was never set up
-/// (NVIDIA/nccl 2430).
+/// NCCL gives the part only when the whole communicator has finished the split (NVIDIA/nccl 1472). It splits only a
+/// communicator that has nothing under way. Parts have buffers of their own: with shared ones NVLink's reductions read
+/// memory that was never set up (NVIDIA/nccl 2430).
 void NcclRank::split(NcclComm& whole, int rank, Communicator& part, const std::shared_ptr<NcclComm>& comm) {
   constexpr CallSite splitting{"splitting the ranks"};
   std::int64_t colour = rank;  // NCCL wants it from 0 on: the part's first rank

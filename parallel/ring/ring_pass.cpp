@@ -83,8 +83,8 @@ void RingPass::post_keys(int hop) {
   });
 }
 
-/// Posts a part's gradients: of the block met at `hop`, of that which this rank continues at the next, and of its own
-/// that return.
+/// Posts a part's gradients: those of the block met at `hop`, those of the block that this rank continues at the next
+/// hop, and those of its own block that return.
 void RingPass::post_gradients(int hop, std::size_t part) {
   const RingStep* step = batch_.round(hop).step;
   const RingStep* next = batch_.round(hop + 1).step;

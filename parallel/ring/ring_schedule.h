@@ -2,11 +2,10 @@
 // the block of owner (i - h) mod N, if any of its queries may see any of its keys. Pairs that nobody needs are left out
 // for sender and receiver at once.
 //
-// Keys and values reach rank i from its left neighbour if that one holds the block (it met it one hop before), else
-// straight from the owner; so a maximal run of neighbours that need a block is a run of hops. dk and dv travel along
-// the run with the block and go straight back to the owner from its end. The run that starts next to the owner carries
-// the owner's own share, so it returns whole (it replaces); a later run starts from zero and is added, in order of its
-// hop.
+// Rank i gets keys and values from its left neighbour if that one met the block one hop before, else straight from the
+// owner. So a maximal run of neighbours that need a block is a run of hops. dk and dv travel along the run with the
+// block. From its end they go straight back to the owner. The run that starts next to the owner carries the owner's own
+// share: its sums replace the owner's. A later run starts from zero, and its sums are added, in the order of hops.
 #pragma once
 
 #include <optional>

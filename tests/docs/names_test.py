@@ -16,6 +16,7 @@ ROOT = pages.ROOT
 PRODUCT = ("framework", "data", "kernels", "parallel", "layers", "train")
 OTHERS = ("tests", "bench", "scripts", "cmake", "configs")
 CODE = (".h", ".cpp", ".cu", ".cuh", ".c")
+OTHERS_NAMES = {"bytes_to_unicode", "from_utf8_lossy", "sort_keys"}  # of GPT-2's tokenizer, Rust and Python
 SMALL_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -33,7 +34,7 @@ def place(path, text, position):
 
 
 def comments(text):
-    """Return (position, comment) of each // comment of C++ code; a string with // in it counts as one, which does not
+    """Returns (position, comment) of each // comment of C++ code; a string with // in it counts as one, which does not
     matter here."""
     return [(match.start(), match[0]) for match in re.finditer(r"//[^\n]*", text)]
 
@@ -47,7 +48,7 @@ def identifiers(text):
 
 
 def called(text):
-    """Return the names that stand before a parenthesis: functions, and what is made like one."""
+    """Returns the names that stand before a parenthesis: functions, and what is made like one."""
     return set(re.findall(r"([A-Za-z_]\w*)(?:<[^<>()]*>)?\(", text))
 
 
@@ -76,7 +77,7 @@ class Tests:
         self.ctest |= {"fuzz_" + path.stem.removesuffix("_fuzz") for path in fuzzers}
 
     def lacks(self, name, suite_before):
-        """Return (what is wrong with the name of a test or None, its suite)."""
+        """Returns (what is wrong with the name of a test or None, its suite)."""
         if name in self.ctest or name in self.groups:
             return None, suite_before
         if name.startswith(("scripts/", "tests/")):
@@ -99,7 +100,7 @@ class Tests:
 
 
 def tests_named(line, in_table):
-    """Return the names of tests in a line of a page: all code of a table's last cell, and what looks like one."""
+    """Returns the names of tests in a line of a page: all code of a table's last cell, and what looks like one."""
     if in_table:
         last = re.split(r"(?<!\\)\|", line.strip().strip("|"))[-1]
         return re.findall(r"`([^`]+)`", last)
@@ -153,6 +154,23 @@ class Names(unittest.TestCase):
         self.assertEqual(wrong, [])
         self.assertGreater(found, 20)
 
+    def test_names_with_underscores_in_comments_exist(self):
+        known, found, wrong = set(OTHERS_NAMES), 0, []
+        for path in files(PRODUCT + OTHERS):
+            known |= identifiers(without_comments(read(path)) if path.suffix in CODE else read(path))
+            known.add(path.stem)
+        for path in files(PRODUCT):
+            if path.suffix not in CODE:
+                continue
+            text = read(path)
+            for position, comment in comments(text):
+                for name in re.findall(r"(?<![\w/.<-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w/]|\.\w)", comment):
+                    found += 1
+                    if name not in known:
+                        wrong.append(f"{place(path, text, position)}: there is no {name}")
+        self.assertEqual(wrong, [])
+        self.assertGreater(found, 200)
+
     def test_names_of_code_in_the_pages_exist(self):
         known, functions = set(), set()
         for path in files(PRODUCT + OTHERS) + [ROOT / "CMakeLists.txt", ROOT / "CMakePresets.json"]:
@@ -171,6 +189,10 @@ class Names(unittest.TestCase):
                             wrong.append(f"{page.relative_to(ROOT)}:{number}: there is no {code}")
         self.assertEqual(wrong, [])
         self.assertGreater(found, 50)
+
+    def test_the_page_of_promises_lists_every_part_of_torture(self):
+        listed = re.findall(r"^\| `(\w+)` \|", read(ROOT / "docs" / "reliability.md").split("## Long tests")[1], re.M)
+        self.assertEqual(sorted(listed), sorted(path.stem for path in files(["scripts/torture.d"])))
 
     def test_programs_of_the_pages_are_those_that_are_built(self):
         cmake = read(ROOT / "CMakeLists.txt")

@@ -1,6 +1,6 @@
-// The optimizer's update where its state waits in host memory: a piece at a time comes to the GPU, is updated there,
-// and goes back, while the next piece is on its way and the one before it still goes (two places on the device, a
-// stream of copies for each direction).
+// The optimizer's update where its state waits in host memory. One piece at a time comes to the GPU, is updated there,
+// and goes back. Meanwhile the next piece comes and the last one goes: there are two places on the device, and a stream
+// of copies for each direction.
 #pragma once
 
 #include <array>

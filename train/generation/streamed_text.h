@@ -10,8 +10,8 @@ namespace ringtrain {
 
 class StreamedText {
  public:
-  /// stops: none of them empty. raw: bytes as they are; else whole characters alone, and what is no UTF-8 becomes
-  /// U+FFFD, one for each maximal ill-formed part (the Unicode Standard, section 3.9), as in Rust's lossy decoding.
+  /// stops: none of them empty. raw: bytes as they are. Else whole characters alone, and U+FFFD for each maximal
+  /// ill-formed part of UTF-8 (the Unicode Standard, section 3.9), as in Rust's lossy decoding.
   explicit StreamedText(std::vector<std::string> stops = {}, bool raw = false);
 
   /// Adds the bytes of a token. Returns what can be printed now. Once a stop string is complete: what came before it.

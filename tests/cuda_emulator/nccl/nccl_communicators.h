@@ -1,11 +1,11 @@
 // The emulated NCCL's communicators. A rank set is what one unique id joins in this process: its communicators, one a
 // rank, the connections between them, and messages whose other side is not there yet. (What a communicator has of ranks
 // in other processes: nccl_remote_ranks.h.) Communicators do not block: joining, splitting, posting a group and leaving
-// begin with the call and go on whenever somebody asks for the communicator's state, so who does not ask does not get
-// there. All of it is guarded by the runtime's lock.
+// begin with the call. They go on whenever somebody asks for the communicator's state, and never otherwise. The
+// runtime's lock guards all of it.
 //
-// The part of a split is handed out when the whole has come to the end of it (NVIDIA/nccl 1472), be that an error, and
-// not before; the call itself does not say "in progress". Until then its parts belong to each other: to abort the whole
+// A split gives its part when the whole communicator has finished it (NVIDIA/nccl 1472), even with an error, and not
+// before. The call itself does not say "in progress". Until then whole and part belong together: an abort of the whole
 // writes to the part, which must still be there.
 #pragma once
 

@@ -24,9 +24,9 @@ inline constexpr std::size_t max_shared_bytes = 227 << 10;  // of a block; a mul
 inline constexpr float log2_of_e = 1.44269504088896340736F;
 inline constexpr float ln_of_2 = 0.69314718055994530942F;
 
-/// Whether a block of a warpgroup that loads and `groups` that compute may share out its registers so: what is asked
-/// for must be within what the block gets at launch (as many a thread as a multiprocessor's 65536 allow, in eights),
-/// else registers_increase waits for ever.
+/// Returns whether a block of one loading warpgroup and `groups` computing ones may divide its registers so. Together
+/// they may have no more than the block gets at launch: as many a thread as a multiprocessor's 65536 allow, in eights.
+/// Otherwise registers_increase never returns.
 constexpr bool registers_suffice(int loading, int computing, int groups) {
   const int at_launch = 65536 / ((1 + groups) * warpgroup) / 8 * 8;
   return loading + groups * computing <= (1 + groups) * at_launch;
