@@ -200,6 +200,20 @@ TEST_F(ModelFaults, AGgufFilesTokenTableIsAVocabulary) {
   EXPECT_NE(sentence.find("token_embd.weight has 1 rows, but a vocabulary has 2 to"), std::string::npos) << sentence;
 }
 
+TEST_F(ModelFaults, AGgufFilesSizesAreThoseThatAConfigMayHave) {
+  for (const char* key : {"block_count", "feed_forward_length"}) {
+    std::string file = content_of(source_folder() + "/tests/models/folders/gguf/model.gguf");
+    const std::string name = std::string("llama.") + key;
+    const std::size_t value = file.find(name) + name.size() + sizeof(std::uint32_t);  // behind its type
+    const std::uint32_t many = 160'000'000;  // layers: 4 GB of their descriptions
+    std::memcpy(file.data() + value, &many, sizeof many);
+    std::ofstream(at("many.gguf"), std::ios::binary) << file;
+    const std::string sentence = error_of(ExitCode::checkpoint, [&] { open_model(at("many.gguf")); });
+    EXPECT_NE(sentence.find("many.gguf"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("160000000"), std::string::npos) << sentence;
+  }
+}
+
 TEST_F(ModelFaults, WhatIsNoModelIsSaid) {
   error_of(ExitCode::checkpoint, [&] { open_model(at("nothing")); });
   fs::copy(copy_of("llama", [](Tensors&) {}), at("bare"));

@@ -7,6 +7,7 @@
 
 #include "framework/error.h"
 #include "framework/storage/plain_text.h"
+#include "train/models/hugging_face_config.h"
 
 namespace ringtrain {
 
@@ -172,6 +173,7 @@ ModelConfig read_gguf_model(const GgufFile& file) {
          model.vocab_size, most_tokens);
   }
   model.tie_word_embeddings = file.tensors().find("output.weight") == nullptr;
+  check_model_of_file(model, file.path());
   return model;
 }
 

@@ -296,8 +296,23 @@ void settle_other_keys(JsonKeys& keys, std::vector<std::string>& logs) {
   }
 }
 
-/// Refuses values out of the ranges of the config's own keys, and what the layers do not compute; resolves the rest.
-void check(ModelConfig& model, const std::string& path) {
+void read_ends(JsonKeys& keys, HuggingFaceConfig& config) {
+  if (keys.has("bos_token_id")) config.bos_token_id = keys.integer("bos_token_id", 0);
+  if (!keys.has("eos_token_id")) return;
+  if (!keys.at("eos_token_id").is_array()) {
+    config.eos_token_ids = {keys.integer("eos_token_id", 0)};
+    return;
+  }
+  for (const nlohmann::json& id : keys.at("eos_token_id")) {
+    const std::optional<std::int64_t> number = whole_number(id);
+    if (!number) keys.refuse("eos_token_id", "must be a token's number, or a list of them");
+    config.eos_token_ids.push_back(*number);
+  }
+}
+
+}  // namespace
+
+void check_model_of_file(ModelConfig& model, const std::string& path) {
   Config config;
   config.model = model;
   const std::vector<std::string> no_settings;
@@ -318,22 +333,6 @@ void check(ModelConfig& model, const std::string& path) {
   }
   model = config.model;
 }
-
-void read_ends(JsonKeys& keys, HuggingFaceConfig& config) {
-  if (keys.has("bos_token_id")) config.bos_token_id = keys.integer("bos_token_id", 0);
-  if (!keys.has("eos_token_id")) return;
-  if (!keys.at("eos_token_id").is_array()) {
-    config.eos_token_ids = {keys.integer("eos_token_id", 0)};
-    return;
-  }
-  for (const nlohmann::json& id : keys.at("eos_token_id")) {
-    const std::optional<std::int64_t> number = whole_number(id);
-    if (!number) keys.refuse("eos_token_id", "must be a token's number, or a list of them");
-    config.eos_token_ids.push_back(*number);
-  }
-}
-
-}  // namespace
 
 bool is_hugging_face_folder(const std::string& folder) {
   return path_exists(folder + "/config.json");
@@ -366,7 +365,7 @@ HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::
   }
   read_ends(keys, config);
   settle_other_keys(keys, config.logs);
-  check(model, path);
+  check_model_of_file(model, path);
   return config;
 }
 
