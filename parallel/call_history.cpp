@@ -1,4 +1,5 @@
 #include "parallel/call_history.h"
+#include "framework/profile/clock.h"
 
 #include <cstring>
 
@@ -38,7 +39,7 @@ void CallHistory::waits_for(std::uint64_t number) {
 }
 
 std::string CallHistory::text(std::string_view indent) const {
-  const double seconds = std::chrono::duration<double>(Clock::now() - since_).count();
+  const double seconds = seconds_since(since_);
   std::string text = waiting_.number == 0
                          ? fmt::format("{}no call under way for {:.1f} s; last calls:\n", indent, seconds)
                          : fmt::format("{}waits {:.1f} s in call {} ({}); last calls:\n", indent, seconds,

@@ -12,6 +12,7 @@
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/utf8.h"
 #include "tests/data/data_fixture.h"
+#include "tests/support/split_pieces.h"
 
 namespace ringtrain {
 namespace {
@@ -175,21 +176,10 @@ TEST_F(AddedAndDefined, IdsThatTokenizersItselfGivesDifferentlyAreRefused) {
 }
 
 TEST(UnknownPatterns, AMatchOfNoWidthIsABorder) {
-  const auto pieces = [](const std::string& pattern, const std::string& text) {
-    std::vector<std::size_t> ends;
-    make_splitter(pattern, "a test")->split(text, ends);
-    std::string result;
-    std::size_t begin = 0;
-    for (const std::size_t end : ends) {
-      result += "[" + text.substr(begin, end - begin) + "]";
-      begin = end;
-    }
-    return result;
-  };
-  EXPECT_EQ(pieces(R"((?=(?:\d{3})+(?!\d)))", "1234567"), "[1][234][567]");
-  EXPECT_EQ(pieces(R"((?<=[a-z])(?=[A-Z]))", "camelCaseX"), "[camel][Case][X]");
-  EXPECT_EQ(pieces("x*", "axxb\u00e9"), "[a][xx][b][\u00e9]");
-  EXPECT_EQ(pieces("", "a\u4e2d"), "[a][\u4e2d]");
+  EXPECT_EQ(split_pieces(R"((?=(?:\d{3})+(?!\d)))", "1234567"), "[1][234][567]");
+  EXPECT_EQ(split_pieces(R"((?<=[a-z])(?=[A-Z]))", "camelCaseX"), "[camel][Case][X]");
+  EXPECT_EQ(split_pieces("x*", "axxb\u00e9"), "[a][xx][b][\u00e9]");
+  EXPECT_EQ(split_pieces("", "a\u4e2d"), "[a][\u4e2d]");
 }
 
 TEST(UnknownPatterns, AStackIsMadeOncePerEncoder) {

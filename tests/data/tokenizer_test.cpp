@@ -10,6 +10,7 @@
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/unicode.h"
 #include "tests/data/data_fixture.h"
+#include "tests/support/split_pieces.h"
 
 namespace ringtrain {
 namespace {
@@ -29,17 +30,6 @@ class TokenizerTest : public DataTest {
     const std::string told = error_of(ExitCode::data, [&] { load_tokenizer(path); });
     EXPECT_TRUE(holds(told, path));
     return told;
-  }
-  std::string pieces(const std::string& pattern, const std::string& text) const {
-    std::vector<std::size_t> ends;
-    make_splitter(pattern, "a test")->split(text, ends);
-    std::string result;
-    std::size_t begin = 0;
-    for (const std::size_t end : ends) {
-      result += "[" + text.substr(begin, end - begin) + "]";
-      begin = end;
-    }
-    return result;
   }
 };
 
@@ -90,7 +80,7 @@ TEST_F(TokenizerTest, DecodingGivesTheTextAgain) {
 
 TEST_F(TokenizerTest, PiecesOfKnownPatterns) {
   const auto split = [&](std::string_view pattern, const std::string& text) {
-    return pieces(std::string(pattern), text);
+    return split_pieces(std::string(pattern), text);
   };
   EXPECT_EQ(split(patterns::gpt2, "we'll  12 _x"), "[we]['ll][ ][ 12][ _][x]");
   EXPECT_EQ(split(patterns::llama3, "WE'LL 1234\n\n x"), "[WE]['LL][ ][123][4][\n\n][ x]");
@@ -106,13 +96,14 @@ TEST_F(TokenizerTest, PiecesOfKnownPatterns) {
 }
 
 TEST_F(TokenizerTest, UnknownPatternsKeepTheMeaningOfWhiteSpace) {
-  EXPECT_EQ(pieces(R"(\s+|\S+)", "a\u180eb\u00a0\u0085c\u200bd"), "[a\u180eb][\u00a0\u0085][c\u200bd]");
-  EXPECT_EQ(pieces(R"([\s\d]+)", "a\u180e1 2b"), "[a\u180e][1 2][b]");
+  EXPECT_EQ(split_pieces(R"(\s+|\S+)", "a\u180eb\u00a0\u0085c\u200bd"), "[a\u180eb][\u00a0\u0085][c\u200bd]");
+  EXPECT_EQ(split_pieces(R"([\s\d]+)", "a\u180e1 2b"), "[a\u180e][1 2][b]");
   // A known pattern that differs by one byte takes the other road to the same pieces.
   const std::string text = "It's 1234 tests,\r\n\r\n  of  'ſ\u180e a\u0301B \u3000x";
   for (const std::string_view pattern :
        {patterns::gpt2, patterns::llama3, patterns::qwen2, patterns::qwen35, patterns::tekken, patterns::o200k}) {
-    EXPECT_EQ(pieces("(?:" + std::string(pattern) + ")", text), pieces(std::string(pattern), text)) << pattern;
+    EXPECT_EQ(split_pieces("(?:" + std::string(pattern) + ")", text), split_pieces(std::string(pattern), text))
+        << pattern;
   }
   EXPECT_TRUE(holds(error_of(ExitCode::data, [] { make_splitter("(", "a.json"); }), "a.json"));
 }

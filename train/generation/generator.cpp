@@ -6,6 +6,7 @@
 
 #include "data/loader.h"
 #include "framework/error.h"
+#include "framework/profile/clock.h"
 #include "parallel/collectives.h"
 
 namespace ringtrain {
@@ -35,9 +36,7 @@ GenerationRates generate(RankState& state, const GenerationRequest& request, con
   for (const std::int32_t token : request.prompt) sampler.add(token);
   GenerationRates rates;
   rates.prompt_tokens = std::ssize(request.prompt);
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const auto start = std::chrono::steady_clock::now();
   // The prompt's last token is the first decode step's: its logits are where that step makes them.
   const std::span<const std::int32_t> before{request.prompt.data(), request.prompt.size() - 1};
   load_sequence(state.batch, before, state.shard);
@@ -55,10 +54,10 @@ GenerationRates generate(RankState& state, const GenerationRequest& request, con
       choice.goes_on = !rates.ended && observer(choice.token);
     }
     share(*state.world, choice);
-    if (step == 0) rates.prompt_seconds = seconds();
+    if (step == 0) rates.prompt_seconds = seconds_since(start);
     ++rates.new_tokens;
   }
-  rates.decode_seconds = seconds() - rates.prompt_seconds;
+  rates.decode_seconds = seconds_since(start) - rates.prompt_seconds;
   return rates;
 }
 

@@ -11,6 +11,7 @@
 #include "framework/allocator.h"
 #include "framework/cores.h"
 #include "framework/error.h"
+#include "framework/profile/clock.h"
 #include "framework/system/host_name.h"
 #include "framework/system/system_memory.h"
 #include "kernels/activation.h"
@@ -28,13 +29,12 @@ namespace {
 /// whatever else the machine does.
 template <class Body>
 double median_seconds(double budget, const Body& body) {
-  using Clock = std::chrono::steady_clock;
   std::vector<double> all;
   double spent = 0;
   for (int call = 0; call < 4 || spent < budget; ++call) {
-    const auto start = Clock::now();
+    const auto start = std::chrono::steady_clock::now();
     body();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_since(start);
     if (call > 0) all.push_back(seconds);  // the first meets cold caches
     spent += seconds;
   }
@@ -131,7 +131,7 @@ std::vector<TimedCall> messages() {
         world.barrier({"measured messages"});
         const auto start = std::chrono::steady_clock::now();
         round();
-        best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        best = std::min(best, seconds_since(start));
       }
       if (world.rank() == 0) samples.push_back({{1, static_cast<double>(bytes)}, best / repeats});
     }
