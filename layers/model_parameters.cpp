@@ -98,7 +98,7 @@ ModelParameters describe_parameters(const ModelSpec& spec) {
     ids.blocks.push_back(describe_block(writer, spec, layer));
   }
   ids.head_bucket = static_cast<int>(spec.num_hidden_layers()) + 1;
-  ids.tied = spec.tied_head;
+  ids.tied = model.table.ends_together = spec.tied_head;
   writer.begin_bucket(ids.head_bucket);
   ids.final_norm = writer.norm("model.norm", C);
   ids.head.weight = ids.tied ? ids.token_embedding : writer.matrix("lm_head", V, C);

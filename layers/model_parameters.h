@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/parameters.h"
+#include "framework/parameter_table.h"
 #include "framework/stream.h"
 #include "layers/model_spec.h"
+#include "parallel/parameter_store.h"
 
 namespace ringtrain {
 
@@ -52,21 +53,6 @@ ModelParameters describe_parameters(const ModelSpec& spec);
 /// Returns the table alone.
 ParameterTable make_parameter_table(const ModelSpec& spec);
 ParameterTable make_parameter_table(const ModelConfig& config);
-
-/// A bucket's weights, usable for the lifetime of this object.
-class WeightsGuard {
- public:
-  WeightsGuard(Parameters& parameters, int bucket) : parameters_(parameters), bucket_(bucket) {
-    parameters_.acquire(bucket_);
-  }
-  ~WeightsGuard() { parameters_.release(bucket_); }
-  WeightsGuard(const WeightsGuard&) = delete;
-  WeightsGuard& operator=(const WeightsGuard&) = delete;
-
- private:
-  Parameters& parameters_;
-  int bucket_;
-};
 
 /// Sets elements [begin, begin + part.numel()) of parameter `id` to what a new model has there: a pure function of
 /// seed, id and index, rounded to part's dtype.

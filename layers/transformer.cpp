@@ -8,7 +8,6 @@
 #include "layers/block.h"
 #include "layers/device_batch.h"
 #include "layers/embedding.h"
-#include "layers/gradients.h"
 #include "layers/head.h"
 #include "layers/model_parameters.h"
 #include "parallel/ring/ring.h"
@@ -31,7 +30,7 @@ RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, b
 }  // namespace
 
 struct Transformer::State {
-  State(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, Parameters& model_parameters,
+  State(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, ParameterStore& model_parameters,
         Stream& model_stream, Communicator* sequence_group)
       : mask(spec.layers[0].mask),
         parameters(model_parameters),
@@ -60,10 +59,15 @@ struct Transformer::State {
   BlockTensors tensors(std::size_t layer, bool training) const {
     return activations.block(static_cast<std::int64_t>(layer), batch.B(), batch.T(), training);
   }
+  /// The next bucket's weights come while this layer is computed.
+  void prefetch_next(std::size_t layer) { parameters.prefetch(blocks[layer].bucket() + 1); }
   /// Returns the residual stream after the last block.
   TensorView run_forward(bool training, KeyValueCache* cache = nullptr) {
+    parameters.prefetch(0);
+    parameters.prefetch(blocks[0].bucket());
     embedding.forward(stream, batch, tensors(0, training).input);
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      prefetch_next(layer);
       if (training) activations.before_forward(stream, static_cast<std::int64_t>(layer));
       blocks[layer].forward(stream, batch, tensors(layer, training), cache);
       if (training) activations.after_forward(static_cast<std::int64_t>(layer));
@@ -72,7 +76,7 @@ struct Transformer::State {
   }
 
   const AttentionMask mask;  // of every layer: check_spec
-  Parameters& parameters;
+  ParameterStore& parameters;
   Stream& stream;
   const ModelIds ids;
   Activations activations;
@@ -83,57 +87,43 @@ struct Transformer::State {
   Embedding embedding;
   std::vector<Block> blocks;
   Head head;
-  bool padding_is_zero = false;  // of the gradients
 };
 
 Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
-                         Parameters& parameters, Stream& stream, Communicator* sequence_group) {
+                         ParameterStore& parameters, Stream& stream, Communicator* sequence_group) {
   check_spec(spec);
   ensure(sequence_group ? sequence_group->size() == shape.ring_size : allocator.planning(),
          "the ring's communicator fits ring_size");
-  ensure(parameters.table().flat_size() == make_parameter_table(spec).flat_size(), "parameters of this very model");
+  ensure(parameters.table().count() == make_parameter_table(spec).count(), "parameters of this very model");
   state_ = std::make_unique<State>(spec, shape, allocator, parameters, stream, sequence_group);
 }
 
 Transformer::~Transformer() = default;
 
 void Transformer::initialise(std::uint64_t seed) {
-  Parameters& parameters = state_->parameters;
-  Stream& stream = state_->stream;
-  const ParameterTable& table = parameters.table();
-  for (int bucket = 0; bucket < table.buckets(); ++bucket) {
-    const WeightsGuard weights(parameters, bucket);
-    fill(stream, parameters.bucket_weights(bucket), 0.0);  // the padding too
-    for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
-      if (table[id].bucket == bucket) initialise_parameter(stream, table, id, seed, 0, parameters.weight(id).flat());
-    }
+  State& s = *state_;
+  s.parameters.clear_weights();  // the padding too
+  for (const ParameterSlice& slice : s.parameters.held()) {
+    initialise_parameter(s.stream, s.parameters.table(), slice.parameter, seed, slice.begin,
+                         s.parameters.weights(slice));
   }
 }
 
-void Transformer::zero_gradients() {
+void Transformer::train_step(const Batch& batch, double denominator, bool last) {
   State& s = *state_;
-  if (!s.padding_is_zero) fill(s.stream, s.parameters.all_gradients(), 0.0);
-  s.padding_is_zero = true;
-  s.parameters.forget_gradients();
-}
-
-void Transformer::train_step(const Batch& batch, double denominator, GradientObserver* observer) {
-  State& s = *state_;
-  const auto complete = [&](int bucket) {
-    complete_gradients(s.stream, s.parameters, bucket);
-    if (observer) observer->bucket_complete(bucket);
-  };
   s.load(batch);
   const TensorView output = s.run_forward(/*training=*/true);
+  s.parameters.begin_backward(last);
   s.head.train(s.stream, s.batch, output, s.tensors(0, true).residual_gradient, denominator);
-  complete(s.ids.head_bucket);
+  s.parameters.finish(s.ids.head_bucket);
   for (std::size_t layer = s.blocks.size(); layer-- > 0;) {
+    if (layer > 0) s.parameters.prefetch(s.blocks[layer - 1].bucket());
     s.activations.before_backward(static_cast<std::int64_t>(layer));
     s.blocks[layer].backward(s.stream, s.batch, s.tensors(layer, true), s.activations.saved());
-    complete(s.blocks[layer].bucket());
+    s.parameters.finish(s.blocks[layer].bucket());
   }
   s.embedding.backward(s.stream, s.batch, s.tensors(0, true).residual_gradient);
-  complete(0);
+  s.parameters.finish(0);
 }
 
 void Transformer::wait_for_batch() {
@@ -149,6 +139,15 @@ void Transformer::evaluate(const Batch& batch, const TensorView& nll) {
   if (!nll.empty()) s.stream.synchronize();
 }
 
+void Transformer::evaluate_nothing() {
+  State& s = *state_;
+  for (int bucket = 0; bucket < s.ids.head_bucket; ++bucket) {
+    const WeightsGuard weights(s.parameters, bucket);
+    s.parameters.prefetch(bucket + 1);
+  }
+  s.head.hold_weights();
+}
+
 void Transformer::prefill(const Batch& batch, KeyValueCache& cache) {
   ensure(batch.B == 1 && !batch.has_documents, "a prompt is one sequence of one document");
   state_->load(batch);
@@ -161,8 +160,14 @@ TensorView Transformer::decode(const Batch& batch, KeyValueCache& cache, bool wa
   s.batch.load(s.stream, batch);
   cache.begin_token(batch.segments[0].start);
   s.embedding.forward(s.stream, s.batch, s.tensors(0, false).input);
-  for (Block& block : s.blocks) block.decode(s.stream, s.batch, s.tensors(0, false), cache);
-  if (!wants_logits) return {};
+  for (std::size_t layer = 0; layer < s.blocks.size(); ++layer) {
+    s.prefetch_next(layer);
+    s.blocks[layer].decode(s.stream, s.batch, s.tensors(0, false), cache);
+  }
+  if (!wants_logits) {
+    s.head.hold_weights();
+    return {};
+  }
   return s.head.logits(s.stream, s.tensors(0, false).output).flat();
 }
 

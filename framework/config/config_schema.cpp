@@ -306,6 +306,8 @@ std::vector<ConfigKey> make_table() {
            "none | keep_attention | full: what backward makes again, to keep less"),
       word("training.offload", MEMBER(training.offload), offload_names,
            "none | activations | activations+optimizer: what waits for its use in host memory (cuda)"),
+      word("training.shard", MEMBER(training.shard), shard_names,
+           "optimizer | gradients | weights: what all ranks share out, each with what stands before it"),
       integer("training.feedforward_chunk", MEMBER(training.feedforward_chunk), {0, 1024 * m},
               "tokens; 0: all at once"),
       integer("training.loss_chunk", MEMBER(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),

@@ -91,6 +91,11 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
       datasets.push_back(dataset_of(kinds[kind], table[slice.parameter], slice, dtype));
       sources.emplace_back(kind, slice);
     }
+    if (kind > 0) continue;  // what is frozen has weights alone
+    for (const ParameterSlice& slice : state.parameters.frozen_slices()) {
+      datasets.push_back(dataset_of(kinds[kind], table[slice.parameter], slice, dtype));
+      sources.emplace_back(kind, slice);
+    }
   }
   const std::string name = state_file_name(state.rank, state.mesh.size());
   Hdf5Writer writer = Hdf5Writer::create(folder + "/" + name, std::move(datasets),

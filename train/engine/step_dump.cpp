@@ -59,7 +59,7 @@ std::string StepDump::finish(Communicator& world) {
   if (!dump_) return "";
   state_.stream.set_dump(nullptr);
   write_parameters("grad.", [&](const ParameterSlice& slice) {
-    return state_.parameters.gradient(slice.parameter).flat(slice.begin, slice.end);
+    return state_.parameters.gradients(slice);
   });
   dump_->finish();
   world.barrier({"end of a dump"});  // the index says that all ranks have written
