@@ -27,6 +27,19 @@ RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, b
           .documents = shape.documents};
 }
 
+/// Returns the lowest bucket with something to train; the table's last if there is none.
+int lowest_trained_bucket(const ParameterTable& table) {
+  int bucket = 0;
+  while (bucket + 1 < table.buckets() && table.bucket_size(bucket, Part::trainable) == 0) ++bucket;
+  return bucket;
+}
+
+/// Returns the lowest layer that backward goes through, or the last where it ends in the head.
+std::int64_t first_trained_layer(const ParameterStore& parameters, const ModelSpec& spec) {
+  if (!parameters.has_gradients()) return 0;
+  return std::clamp<std::int64_t>(lowest_trained_bucket(parameters.table()) - 1, 0, spec.num_hidden_layers() - 1);
+}
+
 }  // namespace
 
 struct Transformer::State {
@@ -36,7 +49,8 @@ struct Transformer::State {
         parameters(model_parameters),
         stream(model_stream),
         ids(describe_parameters(spec).ids),
-        activations(allocator, spec, shape, parameters.has_gradients()),
+        first_trained(first_trained_layer(parameters, spec)),
+        activations(allocator, spec, shape, spec.num_hidden_layers() - first_trained, parameters.has_gradients()),
         batch(allocator, spec, shape, Activations::max_batch_tokens(shape)),
         ring(allocator, sequence_group, shape.ring_size, ring_capacity(spec, shape, parameters.has_gradients())),
         attention_workspace(
@@ -56,8 +70,11 @@ struct Transformer::State {
     batch.load(stream, host);
     ring.begin(mask, host.extents, host.ring_segments, host.B, host.document_starts);
   }
+  /// Returns a layer's place among those that backward goes through; below 0: it does not.
+  std::int64_t kept(std::size_t layer) const { return static_cast<std::int64_t>(layer) - first_trained; }
   BlockTensors tensors(std::size_t layer, bool training) const {
-    return activations.block(static_cast<std::int64_t>(layer), batch.B(), batch.T(), training);
+    const std::int64_t place = kept(layer);
+    return activations.block(std::max<std::int64_t>(0, place), batch.B(), batch.T(), training && place >= 0);
   }
   /// The next bucket's weights come while this layer is computed.
   void prefetch_next(std::size_t layer) { parameters.prefetch(blocks[layer].bucket() + 1); }
@@ -67,10 +84,11 @@ struct Transformer::State {
     parameters.prefetch(blocks[0].bucket());
     embedding.forward(stream, batch, tensors(0, training).input);
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      const bool keeps = training && kept(layer) >= 0;
       prefetch_next(layer);
-      if (training) activations.before_forward(stream, static_cast<std::int64_t>(layer));
+      if (keeps) activations.before_forward(stream, kept(layer));
       blocks[layer].forward(stream, batch, tensors(layer, training), cache);
-      if (training) activations.after_forward(static_cast<std::int64_t>(layer));
+      if (keeps) activations.after_forward(kept(layer));
     }
     return tensors(blocks.size() - 1, training).output;
   }
@@ -79,6 +97,7 @@ struct Transformer::State {
   ParameterStore& parameters;
   Stream& stream;
   const ModelIds ids;
+  const std::int64_t first_trained;  // the lowest layer that backward goes through
   Activations activations;
   DeviceBatch batch;
   Ring ring;
@@ -114,16 +133,21 @@ void Transformer::train_step(const Batch& batch, double denominator, bool last) 
   s.load(batch);
   const TensorView output = s.run_forward(/*training=*/true);
   s.parameters.begin_backward(last);
-  s.head.train(s.stream, s.batch, output, s.tensors(0, true).residual_gradient, denominator);
+  const TensorView gradient = s.tensors(s.blocks.size() - 1, true).residual_gradient;
+  s.head.train(s.stream, s.batch, output, gradient, denominator);
   s.parameters.finish(s.ids.head_bucket);
-  for (std::size_t layer = s.blocks.size(); layer-- > 0;) {
-    if (layer > 0) s.parameters.prefetch(s.blocks[layer - 1].bucket());
-    s.activations.before_backward(static_cast<std::int64_t>(layer));
+  // Backward ends with the lowest layer that has something to train.
+  const int lowest = lowest_trained_bucket(s.parameters.table());
+  for (std::size_t layer = s.blocks.size(); layer-- > 0 && s.blocks[layer].bucket() >= lowest;) {
+    if (s.blocks[layer].bucket() > std::max(lowest, 1)) s.parameters.prefetch(s.blocks[layer].bucket() - 1);
+    s.activations.before_backward(s.kept(layer));
     s.blocks[layer].backward(s.stream, s.batch, s.tensors(layer, true), s.activations.saved());
     s.parameters.finish(s.blocks[layer].bucket());
   }
-  s.embedding.backward(s.stream, s.batch, s.tensors(0, true).residual_gradient);
-  s.parameters.finish(0);
+  if (lowest == 0) {
+    s.embedding.backward(s.stream, s.batch, gradient);
+    s.parameters.finish(0);
+  }
 }
 
 void Transformer::wait_for_batch() {

@@ -63,6 +63,7 @@ struct TrainingConfig {
   Device::Kind device = Device::Kind::cpu;
   Offload offload = Offload::none;
   Shard shard = Shard::optimizer;
+  std::vector<std::string> trainable;  // patterns of parameters' names; none: all are trained
   DType dtype = DType::float32;
   Recompute recompute = Recompute::keep_attention;
   std::int64_t feedforward_chunk = 2048;  // tokens; 0: all at once

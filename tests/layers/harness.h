@@ -159,19 +159,16 @@ inline std::vector<double> elements(Stream& stream, const TensorView& view) {
 }
 
 inline void set_test_weights(Stream& stream, ParameterStore& parameters) {
-  const TensorView weights = flat_weights(parameters);
-  std::vector<double> storage(weights.numel());
-  const TensorView host{storage.data(), weights.shape, weights.dtype, Device::cpu()};
-  for (std::int64_t i = 0; i < host.numel(); ++i) set_element(host, i, 0.0);
+  parameters.clear_weights();
   const auto& all = parameters.table().all();
   for (int id = 0; id < static_cast<int>(all.size()); ++id) {
-    const Parameter& parameter = all[id];
-    for (std::int64_t i = 0; i < parameter.shape.numel(); ++i) {
-      set_element(host, parameter.offset + i, test_weight(id, parameter.name, i));
-    }
+    const TensorView weight = parameters.weight(id).flat();
+    std::vector<double> storage(weight.numel());
+    const TensorView host{storage.data(), weight.shape, weight.dtype, Device::cpu()};
+    for (std::int64_t i = 0; i < host.numel(); ++i) set_element(host, i, test_weight(id, all[id].name, i));
+    copy(stream, weight, host);
+    stream.synchronize();
   }
-  copy(stream, weights, host);
-  stream.synchronize();
 }
 
 struct RunOptions {
@@ -184,6 +181,7 @@ struct RunOptions {
   int threads = 1;
   Device device = Device::cpu();
   bool offload = false;
+  std::vector<std::string> trainable = {};
 };
 
 /// Returns the shape for batches like these, on one rank of options.ranks.
@@ -211,7 +209,7 @@ struct RankModel {
             Communicator& ring_ranks)
       : options(run_options),
         sequence_group(ring_ranks),
-        table(make_parameter_table(config)),
+        table(describe_parameters(model_spec(config), run_options.trainable).table),
         pool(options.threads),
         allocator(options.device),
         compute(allocator, pool, nullptr),

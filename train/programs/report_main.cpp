@@ -24,7 +24,7 @@ std::vector<MemoryUse> planned_memory(const std::string& folder) {
   if (!path_exists(path)) return {};
   const Config config = read_config(path, {}, ConfigUse::know, check_model);
   std::vector<MemoryUse> by_rank(config.mesh.data * config.mesh.sequence);
-  for (const RankPlan& kind : plan_ranks(config, make_parameter_table(config.model), training_purpose(config))) {
+  for (const RankPlan& kind : plan_ranks(config, make_parameter_table(config), training_purpose(config))) {
     for (const auto rank : kind.ranks) by_rank[rank] = kind.peak;
   }
   return by_rank;
