@@ -60,7 +60,7 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
   check_call(x, dy, dw, accumulator(x.dtype), rstd);
   if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
-    R *const dx_data = dx.as<R>(), *const dw_data = dw.as<R>();
+    R *const dx_data = dx.as<R>(), *const dw_data = dw.empty() ? nullptr : dw.as<R>();
     const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();
     const R* const rstd_data = rstd.as<R>();
     // First dw, then dx: dx may be the memory of dy.
@@ -118,7 +118,8 @@ void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& 
   check_call(x, dy, db, accumulator(x.dtype), rstd);
   if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
-    R *const dx_data = dx.as<R>(), *const dw_data = dw.as<R>(), *const db_data = db.as<R>();
+    R* const dx_data = dx.as<R>();
+    R *const dw_data = dw.empty() ? nullptr : dw.as<R>(), *const db_data = db.empty() ? nullptr : db.as<R>();
     const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();
     const R *const mean_data = mean.as<R>(), *const rstd_data = rstd.as<R>();
     if (!dw.empty()) {
