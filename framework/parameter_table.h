@@ -37,7 +37,9 @@ class ParameterTable {
   /// Returns elements [begin, end) of a part's flat buffer that bucket holds, padding included.
   std::int64_t bucket_begin(int bucket, Part part = Part::trainable) const;
   std::int64_t bucket_end(int bucket, Part part = Part::trainable) const;
-  std::int64_t bucket_size(int bucket, Part part) const { return bucket_end(bucket, part) - bucket_begin(bucket, part); }
+  std::int64_t bucket_size(int bucket, Part part) const {
+    return bucket_end(bucket, part) - bucket_begin(bucket, part);
+  }
   /// Returns the elements of a part's flat buffer, padding included.
   std::int64_t flat_size(Part part = Part::trainable) const;
   /// Returns the number of parameters proper (no padding), of both parts or of one.

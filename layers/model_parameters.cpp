@@ -17,7 +17,10 @@ namespace {
 class TableWriter {
  public:
   TableWriter(const ModelSpec& spec, const std::vector<std::string>& trainable, ParameterTable& table)
-      : table_(table), trainable_(trainable), norm_bias_(spec.norm == NormKind::layer_norm), stddev_(spec.initializer_range) {}
+      : table_(table),
+        trainable_(trainable),
+        norm_bias_(spec.norm == NormKind::layer_norm),
+        stddev_(spec.initializer_range) {}
 
   void begin_bucket(int bucket) { bucket_ = bucket; }
 

@@ -160,9 +160,8 @@ void check_trainable(const Config& config, ConfigProblems& problems) {
   for (const std::string& pattern : patterns) {
     const auto means_it = [&](const Parameter& parameter) { return matches(pattern, parameter.name); };
     if (std::ranges::any_of(table.all(), means_it)) continue;
-    problems.add("training.trainable",
-                 fmt::format("\"{}\" is the name of no parameter; names are such as {} and {}", pattern,
-                             table[0].name, table[1].name));
+    problems.add("training.trainable", fmt::format("\"{}\" is the name of no parameter; names are such as {} and {}",
+                                                   pattern, table[0].name, table[1].name));
   }
 }
 

@@ -34,8 +34,8 @@ void Norm::backward(Stream& stream, const TensorView& dx, const ConstTensorView&
   };
   const TensorView w = parameters_->weight(ids_.weight), dw = gradient(ids_.weight);
   if (kind_ == NormKind::layer_norm) {
-    layernorm_backward(stream, dx, dw, gradient(ids_.bias), dy, x, w,
-                       mean_of(statistics, n), rstd_of(statistics, n), accumulate);
+    layernorm_backward(stream, dx, dw, gradient(ids_.bias), dy, x, w, mean_of(statistics, n), rstd_of(statistics, n),
+                       accumulate);
   } else {
     rmsnorm_backward(stream, dx, dw, dy, x, w, rstd_of(statistics, n), accumulate);
   }

@@ -80,9 +80,8 @@ void ParameterStore::make_places(Allocator& allocator) {
           allocator.make(Tag::weights, fmt::format("gathered weights {}", at), options_.dtype, {weights[at]});
     }
     if (has_gradients() && shards_gradients() && gradients[at] > 0) {
-      places_[at].gradients =
-          allocator.make(Tag::gradients, fmt::format("gradients of a bucket {}", at), gradients_.view().dtype,
-                         {gradients[at]});
+      places_[at].gradients = allocator.make(Tag::gradients, fmt::format("gradients of a bucket {}", at),
+                                             gradients_.view().dtype, {gradients[at]});
     }
   }
 }
@@ -161,8 +160,10 @@ TensorView ParameterStore::weight(int id) const {
   const Parameter& parameter = (*table_)[id];
   const std::int64_t count = parameter.shape.numel();
   if (!shards_weights()) {
-    return weights_[index_of(parameter.part)].view().flat(parameter.offset, parameter.offset + count).reshape(
-        parameter.shape);
+    return weights_[index_of(parameter.part)]
+        .view()
+        .flat(parameter.offset, parameter.offset + count)
+        .reshape(parameter.shape);
   }
   const Place& place = places_[place_of(parameter.bucket)];
   ensure(place.bucket == parameter.bucket && place.users > 0, "a weight's bucket is acquired before it is used");
@@ -180,8 +181,7 @@ void ParameterStore::weights_changed() {
   if (shards_weights()) return;
   for (int bucket = 0; bucket < table_->buckets(); ++bucket) {
     if (table_->bucket_size(bucket, Part::trainable) == 0) continue;
-    all_gather_slices(*communicator_,
-                      weights_[0].view().flat(table_->bucket_begin(bucket), table_->bucket_end(bucket)),
+    all_gather_slices(*communicator_, weights_[0].view().flat(table_->bucket_begin(bucket), table_->bucket_end(bucket)),
                       {.operation = "gathering the weights of a bucket", .layer = bucket});
   }
 }

@@ -30,10 +30,10 @@ struct StoreOptions {
 
 class ParameterStore {
  public:
-  /// Splits its own communicator off world (collective), which may be null where nothing is ever gathered or reduced. table,
-  /// stream and world must outlive it. Allocates under Tag::weights and Tag::gradients: the flat buffers, or this
-  /// rank's slices and three places (four where the ends of the model are used together) for buckets in use; and for
-  /// what is being reduced, two stagings under Tag::workspace, none if the communicator itself adds.
+  /// Splits its own communicator off world (collective), which may be null where nothing is ever gathered or reduced.
+  /// table, stream and world must outlive it. Allocates under Tag::weights and Tag::gradients: the flat buffers, or
+  /// this rank's slices and three places (four where the ends of the model are used together) for buckets in use; and
+  /// for what is being reduced, two stagings under Tag::workspace, none if the communicator itself adds.
   ParameterStore(Allocator& allocator, const ParameterTable& table, Stream& stream, const StoreOptions& options,
                  Communicator* world = nullptr);
 
@@ -97,9 +97,9 @@ class ParameterStore {
   static constexpr int none = -1;
   /// Memory for one bucket at a time.
   struct Place {
-    Tensor weights;               // the bucket's trainable part, then its frozen one
-    int bucket = none;            // whose weights they are
-    int users = 0;                // acquired and not released
+    Tensor weights;     // the bucket's trainable part, then its frozen one
+    int bucket = none;  // whose weights they are
+    int users = 0;      // acquired and not released
     std::array<AllGather, both_parts.size()> gathers;
     Tensor gradients;
   };

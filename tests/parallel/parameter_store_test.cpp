@@ -1,5 +1,5 @@
-// The parameter store over the buckets of a table, whatever it shards: exact sums in rank order on every owner, the same
-// bits whatever the timing, weights that come to everyone and stay until they change, memory as planned.
+// The parameter store over the buckets of a table, whatever it shards: exact sums in rank order on every owner, the
+// same bits whatever the timing, weights that come to everyone and stay until they change, memory as planned.
 #include "parallel/parameter_store.h"
 
 #include <gtest/gtest.h>
@@ -125,8 +125,8 @@ TEST_P(ParameterStoreTest, OwnersHoldSumsInRankOrder) {
             for (int other = 1; other < ranks; ++other) {
               sum += static_cast<float>(gradient_of(other, slice.parameter, i, 2));
             }
-            ASSERT_EQ(results[rank][at++], sum) << "ranks " << ranks << ", rank " << rank << ", element " << i << " of "
-                                                << table[slice.parameter].name;
+            ASSERT_EQ(results[rank][at++], sum)
+                << "ranks " << ranks << ", rank " << rank << ", element " << i << " of " << table[slice.parameter].name;
           }
         }
         ASSERT_EQ(at, results[rank].size());
@@ -306,7 +306,7 @@ MemoryUse planned(const ParameterTable& table, Shard shard, int ranks, int rank)
 }
 
 TEST(ParameterStoreMemory, IsTheNthPartAndPlacesForThreeBuckets) {
-  ParameterTable table;  // sizes that 64 bytes and all these ranks divide
+  ParameterTable table;                                  // sizes that 64 bytes and all these ranks divide
   constexpr std::size_t layer = 24 * 16, end = 24 * 64;  // elements
   table.add({.name = "embedding", .shape = {end}, .bucket = 0});
   for (int bucket = 1; bucket <= 4; ++bucket) {

@@ -81,7 +81,8 @@ TEST(OptimizerTest, ShardedUpdatesEqualThePlainFormula) {
     plain.assign(flat, {});
     Allocator allocator(Device::cpu());
     {
-      ParameterStore parameters(allocator, table, stream, {.dtype = DType::float64, .gradients = true, .ranks = ranks, .rank = rank});
+      ParameterStore parameters(allocator, table, stream,
+                                {.dtype = DType::float64, .gradients = true, .ranks = ranks, .rank = rank});
       Optimizer optimizer(allocator, config, parameters, stream);
       optimizer.reset();
       double* weights = testing::flat_weights(parameters).as<double>();
@@ -152,7 +153,8 @@ TEST(OptimizerTest, PlanAndStateFollowFromTheRule) {
   ThreadPool pool(1);
   Stream stream(pool);
   Allocator allocator(Device::cpu());
-  ParameterStore parameters(allocator, table, stream, {.dtype = DType::float64, .gradients = true, .ranks = 3, .rank = 1});
+  ParameterStore parameters(allocator, table, stream,
+                            {.dtype = DType::float64, .gradients = true, .ranks = 3, .rank = 1});
   Optimizer optimizer(allocator, {}, parameters, stream, /*offload=*/false, std::make_unique<Momentum>());
   EXPECT_EQ(optimizer.state_names(), std::vector<std::string>{"heavy_ball"});
   std::vector<std::string> planned;

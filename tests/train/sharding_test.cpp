@@ -74,7 +74,8 @@ TEST_F(Sharding, ChangesNoBitOfAStepOfOneMicroBatch) {
 
 // Sums over micro-batches and over ranks meet in another order.
 TEST_F(Sharding, OfSeveralMicroBatchesAgreesToRounding) {
-  expect_equal("several", {"training.steps=3", "training.global_batch_size=8", "mesh.data=2", "mesh.sequence=2"}, 1e-12);
+  expect_equal("several", {"training.steps=3", "training.global_batch_size=8", "mesh.data=2", "mesh.sequence=2"},
+               1e-12);
 }
 
 TEST_F(Sharding, MayChangeOnResumeAndSoMayTheMesh) {

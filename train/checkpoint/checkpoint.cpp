@@ -53,8 +53,8 @@ TensorView saved_values(const RankState& state, std::size_t kind, const Paramete
   return state.snapshot.view().flat(first, first + slice.count());
 }
 
-/// Returns values on the host as a checkpoint has them, through the staging buffer where they are not: those of a device
-/// are copied, those of a bfloat16 model widened.
+/// Returns values on the host as a checkpoint has them, through the staging buffer where they are not: those of a
+/// device are copied, those of a bfloat16 model widened.
 TensorView as_saved(RankState& state, const TensorView& values) {
   const TensorView staging = state.staging.view().prefix(values.shape);
   if (values.device.is_cpu() && values.dtype == staging.dtype) return values;

@@ -1,7 +1,8 @@
 // The optimizer: an update rule (train/engine/update_rule.h) with its state sharded over all dp x sp ranks. A rank
-// updates its own slices of the parameters (parallel/parameter_slices.h), and holds state for these alone; where the model computes in bfloat16, it also holds their float32 weights, which are the
-// state, and the model's are those rounded. Knows global names, no mesh: the same slices are what a checkpoint stores.
-// Used by the trainer between reduction and gather of the weights.
+// updates its own slices of the parameters (parallel/parameter_slices.h), and holds state for these alone; where the
+// model computes in bfloat16, it also holds their float32 weights, which are the state, and the model's are those
+// rounded. Knows global names, no mesh: the same slices are what a checkpoint stores. Used by the trainer between
+// reduction and gather of the weights.
 #pragma once
 
 #include <cstdint>

@@ -101,8 +101,8 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
                   .shard = config.training.shard,
                   .ranks = mesh.size(),
                   .rank = rank,
-                  .order = sum_order(config, world ? gpus != nullptr
-                                                   : nccl_is_planned(config.mesh.backend, device, mesh.size()))},
+                  .order = sum_order(
+                      config, world ? gpus != nullptr : nccl_is_planned(config.mesh.backend, device, mesh.size()))},
                  gpus ? gpus.get() : world),
       shape(execution_shape(config, purpose, shard.ring_rank)),
       model(config.model, shape, allocator, parameters, stream, sequence_group.get()),

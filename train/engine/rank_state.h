@@ -60,12 +60,12 @@ class RankState {
   Batch batch;                       // of the first micro-batch, and of evaluation
   std::vector<Batch> later_batches;  // of the other micro-batches: none is filled while the device may still copy it
   Tensor evaluation_nll;             // float64 [T of evaluation], on the host
-  Tensor staging;    // [staging_elements] of the state's dtype, on the host: loads, and saves without a snapshot, go
-                     // through here
-  Tensor snapshot;   // [1 + states, own elements], on the host: weights and optimizer state of this rank's slices, as
-                     // they were when the save under way began; empty if training waits for its saves
+  Tensor staging;   // [staging_elements] of the state's dtype, on the host: loads, and saves without a snapshot, go
+                    // through here
+  Tensor snapshot;  // [1 + states, own elements], on the host: weights and optimizer state of this rank's slices, as
+                    // they were when the save under way began; empty if training waits for its saves
   Tensor frozen_snapshot;  // [own elements that are frozen], on the host, of a GPU's weights: as the model has them
-  Tensor step_sums;  // float64 [2], on the host: a step's loss and square of the norm, as the device gives them
+  Tensor step_sums;        // float64 [2], on the host: a step's loss and square of the norm, as the device gives them
   std::unique_ptr<Optimizer> optimizer;  // null unless training
   std::unique_ptr<KeyValueCache> cache;  // null unless generating
 

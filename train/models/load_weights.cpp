@@ -85,7 +85,8 @@ void load_weights(RankState& state, const ModelSource& source) {
   }
   // All memory is touched before anything is read, by all threads: page faults between reads cost three times as much.
   state.parameters.clear_weights();
-  for (const ParameterSlice& slice : held) loader.read_held(table[slice.parameter], slice.begin, state.parameters.weights(slice));
+  for (const ParameterSlice& slice : held)
+    loader.read_held(table[slice.parameter], slice.begin, state.parameters.weights(slice));
 }
 
 }  // namespace ringtrain
