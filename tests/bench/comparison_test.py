@@ -160,14 +160,14 @@ class Plans(unittest.TestCase):
         width, layers, vocabulary, length = 768, 12, 50257, 1024
         block = 12 * width**2 + 13 * width  # products with their biases, two norms with theirs
         parameters = vocabulary * width + layers * block + 2 * width
-        self.assertEqual(training.flops_per_token(report), 6 * parameters + 6 * layers * length * width)
+        self.assertEqual(training.flops_per_token(report), 6 * parameters + 6 * layers * (length + 1) * width)
 
     def test_model_flops_of_llama(self):
         report = self.plan("llama_124m.yaml", training__seq_len=512)
         width, inner, layers, vocabulary, length = 768, 2432, 12, 50257, 512
         block = 2 * width**2 + 2 * width * (width // 3) + 3 * width * inner + 2 * width
         parameters = vocabulary * width + layers * block + width
-        self.assertEqual(training.flops_per_token(report), 6 * parameters + 6 * layers * length * width)
+        self.assertEqual(training.flops_per_token(report), 6 * parameters + 6 * layers * (length + 1) * width)
 
     def test_the_tensors_of_a_rank_are_its_tags(self):
         ranks = plan.ranks_of(self.plan("ring.yaml", training__seq_len=4097, mesh__sequence=3))

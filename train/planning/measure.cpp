@@ -1,6 +1,7 @@
 #include "train/planning/measure.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <Eigen/Dense>
 #include <algorithm>
@@ -142,11 +143,11 @@ std::vector<TimedCall> messages() {
 /// What fits kernels of a dtype, for one core.
 struct Rates {
   double call = 0, matmul = 0, product_bandwidth = 0, forward = 0, backward = 0, forward_pair = 0, backward_pair = 0;
-  double memory = 0;  // of all cores
 };
 Rates measure_rates(DType dtype, int cores) {
   Bench bench(dtype, cores);
   std::vector<TimedCall> products, forward, backward;
+  for (const std::int64_t T : {8, 32}) bench.products(T, 16, 16, products);  // little but calls
   for (const std::int64_t T : {512, 1024, 2048}) {
     for (const auto& [I, O] :
          {std::pair<std::int64_t, std::int64_t>{64, 64}, {64, 192}, {192, 64}, {256, 256}, {256, 1024}, {768, 768}}) {
@@ -158,18 +159,27 @@ Rates measure_rates(DType dtype, int cores) {
       for (const bool causal : {false, true}) bench.attention(T, cores, D, causal, forward, backward);
     }
   }
-  std::vector<TimedCall> passes;
-  for (const std::int64_t C : {64, 256, 768}) bench.passes(2048, C, passes);
-  const std::vector<double> p = fit(products), f = fit(forward), b = fit(backward), m = fit(passes);
+  const std::vector<double> p = fit(products), f = fit(forward), b = fit(backward);
   const double n = cores;
-  return {.call = std::max(p[0], m[0]),
+  return {.call = p[0],
           .matmul = 1 / p[1] / n,
           .product_bandwidth = p[2] > 0 ? 1 / p[2] / n : 0,
           .forward = 1 / f[1] / n,
           .backward = 1 / b[1] / n,
           .forward_pair = f[2] * n,
-          .backward_pair = b[2] * n,
-          .memory = 1 / m[1]};
+          .backward_pair = b[2] * n};
+}
+
+/// Returns the seconds of a call, and of a byte of all cores, of passes over memory. Rows are few, which are little but
+/// calls, or more than the caches hold: within a step a tensor has long left them when it is read again.
+std::vector<double> measure_passes(int cores) {
+  Bench bench(DType::float32, cores);
+  std::vector<TimedCall> passes;
+  for (const std::int64_t T : {4, 16}) bench.passes(T, 64, passes);
+  const std::int64_t cached = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 64 << 20);
+  const std::int64_t bytes = std::min(cached / 2, available_memory() / 32);  // of one of seven tensors
+  bench.passes(bytes / 4 / 768, 768, passes);
+  return fit(passes);
 }
 
 }  // namespace
@@ -203,7 +213,7 @@ std::vector<double> fit(const std::vector<TimedCall>& samples) {
 Hardware measure_hardware() {
   const int cores = available_cores();
   const Rates single = measure_rates(DType::float32, cores), twice = measure_rates(DType::float64, cores);
-  const std::vector<double> link = fit(messages());
+  const std::vector<double> link = fit(messages()), pass = measure_passes(cores);
   Hardware hardware;
   hardware.name = fmt::format("{}, {} cores, measured", host_name(), cores);
   hardware.cores = cores;
@@ -216,9 +226,9 @@ Hardware measure_hardware() {
   hardware.pair_seconds_forward = single.forward_pair;
   hardware.pair_seconds_backward = single.backward_pair;
   hardware.memory_bytes = static_cast<double>(available_memory());
-  hardware.memory_bandwidth = single.memory;
+  hardware.memory_bandwidth = 1 / pass[1];
   hardware.product_bandwidth = single.product_bandwidth;
-  hardware.kernel_seconds = single.call;
+  hardware.kernel_seconds = std::max(single.call, pass[0]);
   hardware.levels = {{.ranks = 65536, .bandwidth = 1 / link[1], .latency = link[0]}};
   return hardware;
 }

@@ -31,10 +31,9 @@ class StepSimulation {
   explicit StepSimulation(const StepCase& step)
       : step_(step),
         config_(step.config),
-        rates_(rank_rates(step.hardware, config_.mesh, config_.training.dtype)),
+        rates_(rank_rates(step.hardware, config_, step.mean_document)),
         layer_(layer_work(config_.model, config_.training)),
-        work_(ring_work(config_, config_.data.packing == Packing::documents ? step.mean_document : 0,
-                        step.disturbance.seed)),
+        work_(ring_work(config_, step.mean_document, step.disturbance.seed)),
         S_(static_cast<int>(config_.mesh.sequence)),
         world_(config_.mesh.data * config_.mesh.sequence) {
     // Rings that nothing tells apart are one: those that lie alike in the hardware's groups, undisturbed.
@@ -65,6 +64,12 @@ class StepSimulation {
   }
 
   StepTimes run() {
+    if (step_.forward_alone) {
+      forward();
+      head(head_flops(config_.model) / 3);
+      times_.step_seconds = checked_seconds(latest());
+      return times_;
+    }
     if (micro_batches() > 1) {  // all but the last are alike
       micro_batch(/*last=*/false);
       repeat(static_cast<double>(micro_batches() - 1));
@@ -161,28 +166,36 @@ class StepSimulation {
     return chunk > 0 ? std::max(1.0, static_cast<double>(work_.tokens(0)) / static_cast<double>(chunk)) : 1;
   }
 
-  void micro_batch(bool last) {
+  /// Does of each layer what body does, as far as layers are simulated; the others are like the last one.
+  template <class Body>
+  void over_layers(const Body& body) {
+    const std::int64_t more = config_.model.num_hidden_layers - layers_;
+    Mark before = mark();
+    for (std::int64_t layer = 0; layer < layers_; ++layer) {
+      before = mark();
+      const double begin = latest();
+      body();
+      copy(step_.offload.of_a_layer, latest() - begin);
+    }
+    if (more > 0) again(before, static_cast<double>(more));
+  }
+  void forward() {
     const double e = static_cast<double>(size_of(config_.training.dtype));
-    const auto C = static_cast<double>(config_.model.hidden_size), V = static_cast<double>(config_.model.vocab_size);
-    const double L = static_cast<double>(config_.model.num_hidden_layers), more = L - static_cast<double>(layers_);
-    const auto over_layers = [&](const auto& body) {
-      Mark before = mark();
-      for (std::int64_t layer = 0; layer < layers_; ++layer) {
-        before = mark();
-        const double begin = latest();
-        body();
-        copy(step_.offload.of_a_layer, latest() - begin);
-      }
-      if (more > 0) again(before, more);
-    };
-    local(0, 0, 2 * C * e, 2);  // embedding
+    local(0, 0, 2 * static_cast<double>(config_.model.hidden_size) * e, 2);  // embedding
     over_layers([&] {
       local(layer_.forward_flops, layer_.forward_product_bytes, layer_.forward_bytes, kernels_forward * chunks());
       attention(false);
     });
-    // The logits are made, read for the maximum and the sum, and turned into their gradient.
-    local(head_flops(config_.model), head_product_bytes(config_.model, config_.training.dtype),
+  }
+  /// The logits are made, read for the maximum and the sum, and turned into their gradient.
+  void head(double flops) {
+    const auto V = static_cast<double>(config_.model.vocab_size);
+    local(flops, head_product_bytes(config_.model, config_.training.dtype),
           4 * V * static_cast<double>(size_of(accumulator(config_.training.dtype))), 8);
+  }
+  void micro_batch(bool last) {
+    forward();
+    head(head_flops(config_.model));
     const auto groups = static_cast<std::size_t>(step_.table.buckets());
     if (last) bucket(groups - 1);
     std::size_t group = groups - 1;
@@ -302,7 +315,8 @@ RingWork ring_work(const Config& config, double mean_document, std::uint64_t see
                    .length = config.training.seq_len,
                    .ranks = static_cast<int>(config.mesh.sequence),
                    .sequences = config.training.micro_batch_size,
-                   .documents = sample_documents(config.training.seq_len, mean_document, seed),
+                   .documents = sample_documents(config.training.seq_len,
+                                                 config.data.packing == Packing::documents ? mean_document : 0, seed),
                    .min_part = default_min_part(device, config.model.num_key_value_heads)});
 }
 

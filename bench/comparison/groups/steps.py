@@ -24,7 +24,7 @@ def measure(context, model):
     figures = Figures()
     report = training.plan(config, settings)
     flops = training.flops_per_token(report) * SEQUENCES * LENGTH
-    figures.add(f"{name}: model FLOPs of a step, (6 N + 6 L C T) a token", "TFLOP", flops * 1e-12)
+    figures.add(f"{name}: model FLOPs of a step, 6 N a token and 12 L C a visible pair", "TFLOP", flops * 1e-12)
 
     baselines = {}
     for mode in modes:
