@@ -222,6 +222,39 @@ class Plans(unittest.TestCase):
             training.run("ring.yaml", {"training.seq_len": 2, "mesh.sequence": 3}, 1, count=1)
 
 
+class Backends(unittest.TestCase):
+    """PyTorch's float32 products go through whichever of its libraries is faster."""
+
+    def choose(self, seconds, mode="eager", dtype="float32"):
+        """Return the chosen backend and those closed. seconds: by backend; None: it cannot run."""
+        closed = []
+
+        def baseline(_script, _model, _mode, _dtype, backend):
+            worker = unittest.mock.Mock(backend=backend)
+            worker.close.side_effect = lambda: closed.append(backend)
+            worker.ask.return_value = {"seconds": seconds[backend]}
+            if seconds[backend] is None:
+                worker.ask.side_effect = WorkerError("no such call")
+            return worker
+
+        context = unittest.mock.Mock(baseline=baseline)
+        chosen = groups.steps.fastest_baseline(context, "gpt2", mode, dtype, {"length": 8}, groups.steps.Figures())
+        return chosen.backend, closed
+
+    def test_the_faster_one_is_taken_and_the_other_closed(self):
+        self.assertEqual(self.choose({"blas": 2.0, "onednn": 1.0}), ("onednn", ["blas"]))
+        self.assertEqual(self.choose({"blas": 1.0, "onednn": 2.0}), ("blas", ["onednn"]))
+
+    def test_a_version_without_the_call_keeps_its_blas(self):
+        self.assertEqual(self.choose({"blas": 2.0, "onednn": None}), ("blas", ["onednn"]))
+        with self.assertRaises(WorkerError):
+            self.choose({"blas": None, "onednn": 1.0})
+
+    def test_other_modes_have_no_choice(self):
+        self.assertEqual(self.choose({"blas": 2.0}, dtype="bfloat16"), ("blas", []))
+        self.assertEqual(self.choose({"blas": 2.0}, mode="compiled"), ("blas", []))
+
+
 class TokenFile(unittest.TestCase):
     def test_it_is_made_again_by_a_newer_prepare_alone(self):
         with tempfile.TemporaryDirectory() as folder, \

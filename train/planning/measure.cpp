@@ -147,7 +147,7 @@ struct Rates {
 Rates measure_rates(DType dtype, int cores) {
   Bench bench(dtype, cores);
   std::vector<TimedCall> products, forward, backward;
-  for (const std::int64_t T : {8, 32}) bench.products(T, 16, 16, products);  // little but calls
+  for (const std::int64_t T : {32, 64, 128}) bench.products(T, 64, 64, products);  // a call is much of them
   for (const std::int64_t T : {512, 1024, 2048}) {
     for (const auto& [I, O] :
          {std::pair<std::int64_t, std::int64_t>{64, 64}, {64, 192}, {192, 64}, {256, 256}, {256, 1024}, {768, 768}}) {
@@ -170,16 +170,20 @@ Rates measure_rates(DType dtype, int cores) {
           .backward_pair = b[2] * n};
 }
 
-/// Returns the seconds of a call, and of a byte of all cores, of passes over memory. Rows are few, which are little but
-/// calls, or more than the caches hold: within a step a tensor has long left them when it is read again.
-std::vector<double> measure_passes(int cores) {
+/// What passes over memory cost.
+struct PassRates {
+  double call = 0;    // seconds: what is left of a few rows, which the caches hold, beside their bytes
+  double memory = 0;  // bytes/s of all cores, of tensors that no cache holds: within a step they have long left it
+};
+PassRates measure_passes(int cores) {
   Bench bench(DType::float32, cores);
-  std::vector<TimedCall> passes;
-  for (const std::int64_t T : {4, 16}) bench.passes(T, 64, passes);
+  std::vector<TimedCall> few, many;
+  for (const std::int64_t T : {32, 64, 128, 256}) bench.passes(T, 64, few);
   const std::int64_t cached = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 64 << 20);
   const std::int64_t bytes = std::min(cached / 2, available_memory() / 32);  // of one of seven tensors
-  bench.passes(bytes / 4 / 768, 768, passes);
-  return fit(passes);
+  bench.passes(bytes / 4 / 768, 768, many);
+  for (TimedCall& sample : many) sample.parts.erase(sample.parts.begin());  // a call is nothing of it
+  return {.call = fit(few)[0], .memory = 1 / fit(many)[0]};
 }
 
 }  // namespace
@@ -213,7 +217,8 @@ std::vector<double> fit(const std::vector<TimedCall>& samples) {
 Hardware measure_hardware() {
   const int cores = available_cores();
   const Rates single = measure_rates(DType::float32, cores), twice = measure_rates(DType::float64, cores);
-  const std::vector<double> link = fit(messages()), pass = measure_passes(cores);
+  const PassRates passes = measure_passes(cores);
+  const std::vector<double> link = fit(messages());
   Hardware hardware;
   hardware.name = fmt::format("{}, {} cores, measured", host_name(), cores);
   hardware.cores = cores;
@@ -226,9 +231,9 @@ Hardware measure_hardware() {
   hardware.pair_seconds_forward = single.forward_pair;
   hardware.pair_seconds_backward = single.backward_pair;
   hardware.memory_bytes = static_cast<double>(available_memory());
-  hardware.memory_bandwidth = 1 / pass[1];
+  hardware.memory_bandwidth = passes.memory;
   hardware.product_bandwidth = single.product_bandwidth;
-  hardware.kernel_seconds = std::max(single.call, pass[0]);
+  hardware.kernel_seconds = std::max(single.call, passes.call);
   hardware.levels = {{.ranks = 65536, .bandwidth = 1 / link[1], .latency = link[0]}};
   return hardware;
 }
