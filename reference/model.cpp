@@ -9,7 +9,7 @@ namespace ringtrain::reference {
 
 namespace {
 
-/// Returns a sum of rows: y += x.
+/// y += x.
 void add(Vector& y, const Vector& x) {
   for (std::size_t i = 0; i < y.size(); ++i) y[i] += x[i];
 }
@@ -52,25 +52,29 @@ struct Model::Layer {
   std::string input, tensor, weight;  // the tensor that it reads; what names begin with
 };
 
-Model::Model(ModelSpec spec, Tensors weights, Stored stored)
+Model::Model(ModelSpec spec, Tensors weights, Rounds rounds)
     : spec_(std::move(spec)),
       weights_(std::move(weights)),
       head_transposed_(transposed(weight(head_name()), spec_.vocab_size, spec_.hidden_size)),
-      stored_(std::move(stored)) {}
+      rounds_(std::move(rounds)) {}
 
 const Vector* Model::optional(const std::string& name) const {
   const auto found = weights_.find(name);
   return found == weights_.end() ? nullptr : &found->second;
 }
 
-const Vector& Model::keep(Tensors& t, const std::string& name, Vector x, std::int64_t terms) const {
-  if (stored_) stored_(x, terms);
-  return t[name] = std::move(x);
+Vector Model::summed(Vector x, std::int64_t terms) const {
+  if (rounds_) rounds_(x, terms);
+  return x;
+}
+
+const Vector& Model::keep(Tensors& t, const std::string& name, Vector x) const {
+  return t[name] = summed(std::move(x), 0);
 }
 
 Vector Model::over_tokens(Vector dy, std::int64_t width) const {
-  if (stored_) stored_(dy, static_cast<std::int64_t>(dy.size()) / width);
-  return dy;
+  const std::int64_t tokens = std::ssize(dy) / width;
+  return summed(std::move(dy), tokens);
 }
 
 Vector Model::project(const std::string& name, const Vector& x, std::int64_t I, std::int64_t O) const {
@@ -78,28 +82,32 @@ Vector Model::project(const std::string& name, const Vector& x, std::int64_t I, 
   if (const Vector* const bias = optional(name + ".bias")) {
     for (std::size_t i = 0; i < y.size(); ++i) y[i] += (*bias)[i % bias->size()];
   }
-  return y;
+  return summed(std::move(y), I);
 }
 
 void Model::project_backward(const std::string& name, Vector& dx, const Vector& dy, const Vector& x, std::int64_t I,
                              std::int64_t O, Tensors& gradients) const {
-  linear_backward_input(dx, dy, weight(name + ".weight"), I, O);
+  Vector share(dx.size());
+  linear_backward_input(share, dy, weight(name + ".weight"), I, O);
+  add(dx, summed(std::move(share), O));
   const Vector* const bias = optional(name + ".bias");
   linear_backward_weight(gradient_of(gradients, name + ".weight", I * O),
                          bias ? &gradient_of(gradients, name + ".bias", O) : nullptr, over_tokens(dy, O), x, I, O);
 }
 
 Vector Model::normed(const std::string& name, const Vector& x) const {
-  return norm(x, weight(name + ".weight"), optional(name + ".bias"), spec_.norm_eps);
+  const Vector& w = weight(name + ".weight");
+  return summed(norm(x, w, optional(name + ".bias"), spec_.norm_eps), std::ssize(w));
 }
 
-void Model::norm_backward(const std::string& name, Vector& dx, const Vector& dy, const Vector& x,
-                          Tensors& gradients) const {
+Vector Model::norm_backward(const std::string& name, const Vector& dy, const Vector& x, Tensors& gradients) const {
   const Vector& w = weight(name + ".weight");
   const bool bias = optional(name + ".bias") != nullptr;
+  Vector dx(x.size());
   reference::norm_backward(dx, gradient_of(gradients, name + ".weight", w.size()),
                            bias ? &gradient_of(gradients, name + ".bias", w.size()) : nullptr, dy,
-                           over_tokens(dy, static_cast<std::int64_t>(w.size())), x, w, spec_.norm_eps);
+                           over_tokens(dy, std::ssize(w)), x, w, spec_.norm_eps);
+  return summed(std::move(dx), std::ssize(w));
 }
 
 Rotation Model::rotation_of(const Row& row) const {
@@ -115,7 +123,11 @@ double Model::forward(const Row& row, Tensors& t) const {
       x[i] += weight("model.embed_positions.weight")[row.positions[i / C] * C + i % C];
     }
   }
-  keep(t, "embedding", std::move(x), 1);
+  if (spec_.positions == Positions::learned) {
+    keep(t, "embedding", std::move(x));
+  } else {
+    t["embedding"] = std::move(x);  // rows of the table as they are
+  }
 
   // Each half of a block is normed first and added to the residual stream (Radford et al., 2019, section 2.3).
   for (std::int64_t layer = 0; layer < spec_.num_hidden_layers(); ++layer) {
@@ -124,15 +136,16 @@ double Model::forward(const Row& row, Tensors& t) const {
   }
 
   const Vector& last = t.at(Layer(spec_.num_hidden_layers()).input);
-  keep(t, "final_norm", normed("model.norm", last), C);
-  Vector& nll = t["nll"] = Vector(T);
-  double sum = 0;
+  keep(t, "final_norm", normed("model.norm", last));
+  Vector nll(T);
   for (std::int64_t token = 0; token < T; ++token) {
     if (row.labels[token] < 0) continue;
     Vector logits = logits_of(t, token);
     nll[token] = cross_entropy(logits, row.labels[token]);
-    sum += row.weights[token] * nll[token];
   }
+  double sum = 0;
+  for (std::int64_t token = 0; token < T; ++token) sum += row.weights[token] * nll[token];
+  t["nll"] = std::move(nll);
   return sum;
 }
 
@@ -140,19 +153,18 @@ Vector Model::logits_of(const Tensors& t, std::int64_t token) const {
   const std::int64_t C = spec_.hidden_size;
   const double* const hidden = &t.at("final_norm")[token * C];
   Vector logits = linear(Vector(hidden, hidden + C), head_transposed_, spec_.vocab_size);
-  if (stored_) stored_(logits, C);
-  return logits;
+  return summed(summed(std::move(logits), C), 0);
 }
 
 void Model::attention_forward(const Layer& layer, const Row& row, Tensors& t) const {
   const std::int64_t C = spec_.hidden_size, D = spec_.head_dim;
   const std::int64_t HD = spec_.num_attention_heads * D, GD = spec_.num_key_value_heads * D;
   const Vector& input = t.at(layer.input);
-  const Vector& x = keep(t, layer.tensor + "attention_norm", normed(layer.weight + "input_layernorm", input), C);
+  const Vector& x = keep(t, layer.tensor + "attention_norm", normed(layer.weight + "input_layernorm", input));
   const std::string name = layer.weight + "self_attn.";
-  Vector q = keep(t, layer.tensor + "query_projection", project(name + "q_proj", x, C, HD), C);
-  Vector k = keep(t, layer.tensor + "key_projection", project(name + "k_proj", x, C, GD), C);
-  const Vector& v = keep(t, layer.tensor + "value", project(name + "v_proj", x, C, GD), C);
+  Vector q = keep(t, layer.tensor + "query_projection", project(name + "q_proj", x, C, HD));
+  Vector k = keep(t, layer.tensor + "key_projection", project(name + "k_proj", x, C, GD));
+  const Vector& v = keep(t, layer.tensor + "value", project(name + "v_proj", x, C, GD));
   if (spec_.query_key_norm) {  // of each head, before it turns (Yang et al., "Qwen3", 2025, section 2)
     q = normed(name + "q_norm", q);
     k = normed(name + "k_norm", k);
@@ -162,14 +174,14 @@ void Model::attention_forward(const Layer& layer, const Row& row, Tensors& t) co
     rotate(q, spec_.num_attention_heads, row.positions, turn);
     rotate(k, spec_.num_key_value_heads, row.positions, turn);
   }
-  const Vector& query = keep(t, layer.tensor + "query", std::move(q), D);
-  const Vector& key = keep(t, layer.tensor + "key", std::move(k), D);
+  const Vector& query = keep(t, layer.tensor + "query", std::move(q));
+  const Vector& key = keep(t, layer.tensor + "key", std::move(k));
   const Tokens tokens = tokens_of(row);
   Forward heads = reference::forward(attention_of(spec_, layer.index), query, key, v, tokens, tokens);
-  const Vector& out = keep(t, layer.tensor + "attention", std::move(heads.out), row.size());
+  const Vector& out = keep(t, layer.tensor + "attention", summed(std::move(heads.out), row.size()));
   Vector residual = project(name + "o_proj", out, HD, C);
   add(residual, input);
-  keep(t, layer.tensor + "attention_residual", std::move(residual), HD);
+  keep(t, layer.tensor + "attention_residual", std::move(residual));
 }
 
 void Model::feedforward_forward(const Layer& layer, Tensors& t) const {
@@ -177,18 +189,18 @@ void Model::feedforward_forward(const Layer& layer, Tensors& t) const {
   const Vector& input = t.at(layer.tensor + "attention_residual");
   const std::string name = layer.weight + "mlp.";
   const Vector& x =
-      keep(t, layer.tensor + "feedforward_norm", normed(layer.weight + "post_attention_layernorm", input), C);
-  const Vector& up = keep(t, layer.tensor + "up", project(name + "up_proj", x, C, F), C);
+      keep(t, layer.tensor + "feedforward_norm", normed(layer.weight + "post_attention_layernorm", input));
+  const Vector& up = keep(t, layer.tensor + "up", project(name + "up_proj", x, C, F));
   Vector product(up.size());
   if (spec_.gated_feedforward) {  // SwiGLU: Shazeer, 2020, eq. 5
-    const Vector& gate = keep(t, layer.tensor + "gate", project(name + "gate_proj", x, C, F), C);
+    const Vector& gate = keep(t, layer.tensor + "gate", project(name + "gate_proj", x, C, F));
     for (std::size_t i = 0; i < up.size(); ++i) product[i] = silu(gate[i]) * up[i];
   } else {
     for (std::size_t i = 0; i < up.size(); ++i) product[i] = gelu(up[i]);
   }
-  Vector output = project(name + "down_proj", keep(t, layer.tensor + "activation", std::move(product), 1), F, C);
+  Vector output = project(name + "down_proj", keep(t, layer.tensor + "activation", std::move(product)), F, C);
   add(output, input);
-  keep(t, layer.tensor + "output", std::move(output), F);
+  keep(t, layer.tensor + "output", std::move(output));
 }
 
 void Model::backward(const Row& row, double denominator, Tensors& t, Tensors& gradients) const {
@@ -200,9 +212,9 @@ void Model::backward(const Row& row, double denominator, Tensors& t, Tensors& gr
     // input. Each half adds its own share to what passes it by.
     Vector residual = t.at(layer.gradient("output"));
     residual = feedforward_backward(layer, std::move(residual), t, gradients);
-    residual = keep(t, layer.gradient("attention_residual"), std::move(residual), C);
+    residual = keep(t, layer.gradient("attention_residual"), std::move(residual));
     residual = attention_backward(layer, row, std::move(residual), t, gradients);
-    keep(t, "grad." + layer.input, std::move(residual), C);
+    keep(t, "grad." + layer.input, std::move(residual));
   }
   const Vector dx = over_tokens(t.at("grad.embedding"), C);
   const auto add_rows = [&](const std::string& name, const std::vector<std::int32_t>& rows) {
@@ -223,19 +235,17 @@ void Model::head_backward(const Row& row, double denominator, Tensors& t, Tensor
     Vector dlogits = logits_of(t, token);
     cross_entropy(dlogits, row.labels[token]);
     for (double& d : dlogits) d *= row.weights[token] / denominator;
-    if (stored_) stored_(dlogits, 1);
+    dlogits = summed(summed(std::move(dlogits), V), 0);
     const Vector x(&final_norm[token * C], &final_norm[token * C] + C);
     Vector own(C);
     linear_backward_input(own, dlogits, head, C, V);
     std::copy(own.begin(), own.end(), &dx[token * C]);
-    if (stored_) stored_(dlogits, T);
-    linear_backward_weight(gradient_of(gradients, head_name(), head.size()), nullptr, dlogits, x, C, V);
+    linear_backward_weight(gradient_of(gradients, head_name(), head.size()), nullptr, summed(std::move(dlogits), T), x,
+                           C, V);
   }
-  const Vector& dnormed = keep(t, "grad.final_norm", std::move(dx), V);
+  const Vector& dnormed = keep(t, "grad.final_norm", summed(std::move(dx), V));
   const std::string last = Layer(spec_.num_hidden_layers()).input;
-  Vector residual(T * C);
-  norm_backward("model.norm", residual, dnormed, t.at(last), gradients);
-  keep(t, "grad." + last, std::move(residual), C);
+  keep(t, "grad." + last, norm_backward("model.norm", dnormed, t.at(last), gradients));
 }
 
 Vector Model::feedforward_backward(const Layer& layer, Vector residual, Tensors& t, Tensors& gradients) const {
@@ -244,7 +254,7 @@ Vector Model::feedforward_backward(const Layer& layer, Vector residual, Tensors&
   const Vector &x = t.at(layer.tensor + "feedforward_norm"), &up = t.at(layer.tensor + "up");
   Vector dproduct(T * F);
   project_backward(name + "down_proj", dproduct, residual, t.at(layer.tensor + "activation"), F, C, gradients);
-  dproduct = keep(t, layer.gradient("activation"), std::move(dproduct), C);
+  dproduct = keep(t, layer.gradient("activation"), std::move(dproduct));
 
   Vector dx(T * C), dup(up.size());
   if (spec_.gated_feedforward) {
@@ -254,14 +264,14 @@ Vector Model::feedforward_backward(const Layer& layer, Vector residual, Tensors&
       dup[i] = dproduct[i] * silu(gate[i]);
       dgate[i] = dproduct[i] * up[i] * silu_derivative(gate[i]);
     }
-    project_backward(name + "gate_proj", dx, keep(t, layer.gradient("gate"), std::move(dgate), 1), x, C, F, gradients);
+    project_backward(name + "gate_proj", dx, keep(t, layer.gradient("gate"), std::move(dgate)), x, C, F, gradients);
   } else {
     for (std::size_t i = 0; i < up.size(); ++i) dup[i] = dproduct[i] * gelu_derivative(up[i]);
   }
-  project_backward(name + "up_proj", dx, keep(t, layer.gradient("up"), std::move(dup), 1), x, C, F, gradients);
-  const Vector& dnormed = keep(t, layer.gradient("feedforward_norm"), std::move(dx), F);
-  norm_backward(layer.weight + "post_attention_layernorm", residual, dnormed, t.at(layer.tensor + "attention_residual"),
-                gradients);
+  project_backward(name + "up_proj", dx, keep(t, layer.gradient("up"), std::move(dup)), x, C, F, gradients);
+  const Vector& dnormed = keep(t, layer.gradient("feedforward_norm"), std::move(dx));
+  add(residual, norm_backward(layer.weight + "post_attention_layernorm", dnormed,
+                              t.at(layer.tensor + "attention_residual"), gradients));
   return residual;
 }
 
@@ -273,36 +283,33 @@ Vector Model::attention_backward(const Layer& layer, const Row& row, Vector resi
   const auto tensor = [&](const char* which) -> const Vector& { return t.at(layer.tensor + which); };
   Vector dout(T * HD);
   project_backward(name + "o_proj", dout, residual, tensor("attention"), HD, C, gradients);
-  const Vector& dattention = keep(t, layer.gradient("attention"), std::move(dout), C);
+  const Vector& dattention = keep(t, layer.gradient("attention"), std::move(dout));
 
   const Tokens tokens = tokens_of(row);
   Backward heads = reference::backward(attention_of(spec_, layer.index), tensor("query"), tensor("key"),
                                        tensor("value"), tensor("attention"), dattention, tokens, tokens);
-  Vector dq = keep(t, layer.gradient("query"), std::move(heads.dq), T);
-  Vector dk = keep(t, layer.gradient("key"), std::move(heads.dk), T);
-  const Vector& dv = keep(t, layer.gradient("value"), std::move(heads.dv), T);
+  // These stay sums until a run has turned them back.
+  Vector dq = t[layer.gradient("query")] = summed(std::move(heads.dq), T);
+  Vector dk = t[layer.gradient("key")] = summed(std::move(heads.dk), T);
+  const Vector& dv = t[layer.gradient("value")] = summed(std::move(heads.dv), T);
   if (spec_.layers[layer.index].rope) {
     const Rotation turn = rotation_of(row);
     rotate(dq, spec_.num_attention_heads, row.positions, turn, /*back=*/true);
     rotate(dk, spec_.num_key_value_heads, row.positions, turn, /*back=*/true);
   }
   if (spec_.query_key_norm) {
-    Vector before_q(dq.size()), before_k(dk.size());
-    norm_backward(name + "q_norm", before_q, dq, tensor("query_projection"), gradients);
-    norm_backward(name + "k_norm", before_k, dk, tensor("key_projection"), gradients);
-    dq = std::move(before_q);
-    dk = std::move(before_k);
+    dq = norm_backward(name + "q_norm", dq, tensor("query_projection"), gradients);
+    dk = norm_backward(name + "k_norm", dk, tensor("key_projection"), gradients);
   }
 
   const Vector& x = tensor("attention_norm");
   Vector dx(T * C);
-  project_backward(name + "q_proj", dx, keep(t, layer.gradient("query_projection"), std::move(dq), D), x, C, HD,
+  project_backward(name + "q_proj", dx, keep(t, layer.gradient("query_projection"), std::move(dq)), x, C, HD,
                    gradients);
-  project_backward(name + "k_proj", dx, keep(t, layer.gradient("key_projection"), std::move(dk), D), x, C, GD,
-                   gradients);
-  project_backward(name + "v_proj", dx, dv, x, C, GD, gradients);
-  const Vector& dnormed = keep(t, layer.gradient("attention_norm"), std::move(dx), HD);
-  norm_backward(layer.weight + "input_layernorm", residual, dnormed, t.at(layer.input), gradients);
+  project_backward(name + "k_proj", dx, keep(t, layer.gradient("key_projection"), std::move(dk)), x, C, GD, gradients);
+  project_backward(name + "v_proj", dx, summed(dv, 0), x, C, GD, gradients);
+  const Vector& dnormed = keep(t, layer.gradient("attention_norm"), std::move(dx));
+  add(residual, norm_backward(layer.weight + "input_layernorm", dnormed, t.at(layer.input), gradients));
   return residual;
 }
 

@@ -29,14 +29,15 @@ struct Row {
   std::int64_t size() const { return std::ssize(tokens); }
 };
 
-/// Called with every tensor that a run would store, whose elements are sums of `terms` products: it may round them, as
-/// a run does (train/check/rounding.h). Sums over tokens are told of before they are taken, with what they add.
-using Stored = std::function<void(Vector& x, std::int64_t terms)>;
+/// Called where a run rounds, so that a reference can be made that is rounded as well (train/check/rounding.h): with
+/// what sums of `terms` products have made, and, terms being 0, with every tensor that a run stores. Sums over tokens
+/// are told of before they are taken, with what they add.
+using Rounds = std::function<void(Vector& x, std::int64_t terms)>;
 
 class Model {
  public:
-  /// weights: named and shaped as in checkpoints. stored empty: exact but for double's own rounding.
-  Model(ModelSpec spec, Tensors weights, Stored stored = {});
+  /// weights: named and shaped as in checkpoints. rounds empty: exact but for double's own rounding.
+  Model(ModelSpec spec, Tensors weights, Rounds rounds = {});
 
   /// Fills t with every tensor of the forward pass but logits. Returns the sum of weight * nll over the row's labels.
   double forward(const Row& row, Tensors& t) const;
@@ -59,23 +60,26 @@ class Model {
   const Vector* optional(const std::string& name) const;
   std::string head_name() const { return spec_.tied_head ? "model.embed_tokens.weight" : "lm_head.weight"; }
   Vector project(const std::string& name, const Vector& x, std::int64_t I, std::int64_t O) const;
-  /// Adds the gradients of project() to dx and `gradients`.
+  /// Adds project()'s gradient to dx, and those of its weights to `gradients`.
   void project_backward(const std::string& name, Vector& dx, const Vector& dy, const Vector& x, std::int64_t I,
                         std::int64_t O, Tensors& gradients) const;
   Vector normed(const std::string& name, const Vector& x) const;
   /// Returns the logits of a token from t's final_norm.
   Vector logits_of(const Tensors& t, std::int64_t token) const;
-  void norm_backward(const std::string& name, Vector& dx, const Vector& dy, const Vector& x, Tensors& gradients) const;
+  /// Returns the gradient of normed() with respect to x; those of its weights add to `gradients`.
+  Vector norm_backward(const std::string& name, const Vector& dy, const Vector& x, Tensors& gradients) const;
   Rotation rotation_of(const Row& row) const;
-  /// Keeps x under this name, as a run would store it, and returns it.
-  const Vector& keep(Tensors& t, const std::string& name, Vector x, std::int64_t terms) const;
+  /// Returns x, whose elements sums of `terms` products have made.
+  Vector summed(Vector x, std::int64_t terms) const;
+  /// Keeps x under this name, as a run stores it, and returns it.
+  const Vector& keep(Tensors& t, const std::string& name, Vector x) const;
   /// Returns dy as the sums over its T tokens take it.
   Vector over_tokens(Vector dy, std::int64_t width) const;
 
   ModelSpec spec_;
   Tensors weights_;
   Vector head_transposed_;  // [C, V]
-  Stored stored_;
+  Rounds rounds_;
 };
 
 }  // namespace ringtrain::reference
