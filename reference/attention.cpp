@@ -63,7 +63,7 @@ double softmax(Vector& scores, const Keys& keys) {
   return largest == none ? none : largest + std::log(sum);
 }
 
-/// Row i's softmax(scale * q_i k_j), over all keys.
+/// p = softmax(scale * q k) of one query over all keys. Returns its logsumexp.
 double weights_of(Vector& p, const Attention& a, const double* q, const Vector& key_head, const Keys& keys) {
   multiply(p, q, key_head, a.D, keys);
   for (double& score : p) score *= a.scale;

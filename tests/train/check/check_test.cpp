@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "framework/config/read_config.h"
 #include "framework/storage/hdf5_file.h"
 #include "layers/model_parameters.h"
 #include "tests/support/paths.h"
@@ -164,6 +165,19 @@ TEST_F(CheckedRun, NamesTheFaultItsRankAndBothValues) {
       std::string::npos)
       << wrong(report);
 }
+
+#if RINGTRAIN_MPI
+TEST_F(CheckedRun, OfProcessesIsRight) {
+  std::ofstream(at("run.yaml")) << to_yaml(ring({"mesh.sequence=2", "mesh.data=2", "training.global_batch_size=4"}));
+  for (const std::string what : {"--keep", "--properties"}) {
+    const ChildResult result =
+        run_child(source_folder() + "/scripts/launch",
+                  {"-n", "4", "--", binary_folder() + "/check", "--config", "run.yaml", what}, folder);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_NE(result.out.find("right: all "), std::string::npos) << result.out;
+  }
+}
+#endif
 
 TEST_F(CheckedRun, HasItsProperties) {
   for (const std::string mask : {"data.packing=documents", "model.sliding_window=5"}) {
