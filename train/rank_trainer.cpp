@@ -56,6 +56,15 @@ ExitCode RankTrainer::train() {
   return code;
 }
 
+StepResult RankTrainer::steps_until(std::int64_t last) {
+  StepResult result;
+  abort_on_error(world_, [&] {
+    for (std::int64_t step = run_.start.step + 1; step <= last; ++step) result = step_.run(step);
+    state_.close();
+  });
+  return result;
+}
+
 /// All ranks come here with the same error. A save under way is of a state that was good: it is seen through.
 void RankTrainer::end_with(const SharedError& error) {
   if (const std::optional<Error> problem = caught([&] { saver_.finish(); })) {

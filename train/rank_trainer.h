@@ -34,6 +34,9 @@ class RankTrainer {
   /// After load(), once the run's folder is ready. Trains from the run's start to its last step, or until a signal:
   /// then saves and stops. Returns done, interrupted or terminated, the same on every rank.
   ExitCode train();
+  /// After load(), instead of train(): the steps up to this one, and nothing that belongs to a run's folder. Returns
+  /// what the last of them gave, the same on every rank.
+  StepResult steps_until(std::int64_t step);
 
  private:
   ExitCode run_steps();

@@ -236,6 +236,7 @@ ordered_json search_json(const SearchResult& result) {
                       {"layout", name_of(c.mesh.layout)},
                       {"recompute", name_of(c.recompute)},
                       {"offload", name_of(c.offload)},
+                      {"shard", name_of(c.shard)},
                       {"global_batch_size", c.global_batch_size},
                       {"micro_batch_size", c.micro_batch_size},
                       {"memory_needed", c.need.device},

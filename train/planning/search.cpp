@@ -65,8 +65,15 @@ class Search {
         for (const Recompute recompute : all_recompute_policies) {
           for (const auto& [offload, name] : offload_names) {
             if (offload != Offload::none && !cuda) continue;
-            add_micro_batches({.mesh = mesh, .recompute = recompute, .offload = offload, .global_batch_size = batch},
-                              found);
+            for (const Shard shard : all_shard_policies) {
+              if (shard != Shard::optimizer && devices_ == 1) continue;  // all the same
+              add_micro_batches({.mesh = mesh,
+                                 .recompute = recompute,
+                                 .offload = offload,
+                                 .shard = shard,
+                                 .global_batch_size = batch},
+                                found);
+            }
           }
         }
       }
@@ -197,6 +204,7 @@ const std::array choices{Choice{"mesh", [](const Candidate& c) { return mesh_tex
                          Choice{"layout", [](const Candidate& c) { return std::string(name_of(c.mesh.layout)); }},
                          Choice{"recompute", [](const Candidate& c) { return std::string(name_of(c.recompute)); }},
                          Choice{"offload", [](const Candidate& c) { return std::string(name_of(c.offload)); }},
+                         Choice{"shard", [](const Candidate& c) { return std::string(name_of(c.shard)); }},
                          Choice{"batch", [](const Candidate& c) { return std::to_string(c.global_batch_size); }},
                          Choice{"micro-batch", [](const Candidate& c) { return std::to_string(c.micro_batch_size); }}};
 
@@ -223,6 +231,7 @@ std::string reason(const std::vector<Candidate>& candidates, const Choice& choic
                                Part{"passes over memory and calls", &StepTimes::memory_passes},
                                Part{"waiting for gradients", &StepTimes::reduction_wait},
                                Part{"copies to the host", &StepTimes::offload_wait},
+                               Part{"gathers of weights", &StepTimes::gather},
                                Part{"the update", &StepTimes::update}};
     const double longer = best.tokens_per_second / other.tokens_per_second - 1;
     if (longer < tie) {
@@ -252,6 +261,7 @@ Config config_of(const Config& config, const Candidate& candidate) {
   chosen.mesh = candidate.mesh;
   chosen.training.recompute = candidate.recompute;
   chosen.training.offload = candidate.offload;
+  chosen.training.shard = candidate.shard;
   chosen.training.global_batch_size = candidate.global_batch_size;
   chosen.training.micro_batch_size = candidate.micro_batch_size;
   return chosen;
@@ -295,14 +305,14 @@ std::string search_report(const SearchResult& result, std::size_t shown) {
   for (const Candidate& candidate : result.candidates) fitting += candidate.fits ? 1 : 0;
   std::string text = fmt::format("{} ways to run it, of which {} fit; the choice, then the fastest:\n",
                                  result.candidates.size(), fitting);
-  text +=
-      fmt::format("  {:>11}  {:<10}  {:<14}  {:<21}  {:>5}  {:>5}  {:>10}  {:>10}  {:>10}  {:>10}  {:>6}\n", "mesh",
-                  "layout", "recompute", "offload", "batch", "micro", "memory", "host/node", "step", "tokens/s", "MFU");
+  text += fmt::format("  {:>11}  {:<10}  {:<14}  {:<21}  {:<9}  {:>5}  {:>5}  {:>10}  {:>10}  {:>10}  {:>10}  {:>6}\n",
+                      "mesh", "layout", "recompute", "offload", "shard", "batch", "micro", "memory", "host/node",
+                      "step", "tokens/s", "MFU");
   for (std::size_t i = 0; i < std::min(shown, result.candidates.size()); ++i) {
     const Candidate& c = result.candidates[i];
-    text += fmt::format("  {:>11}  {:<10}  {:<14}  {:<21}  {:>5}  {:>5}  {:>10}  {:>10}  ", mesh_text(c.mesh),
-                        name_of(c.mesh.layout), name_of(c.recompute), name_of(c.offload), c.global_batch_size,
-                        c.micro_batch_size, human_bytes(c.need.device), human_bytes(c.need.host));
+    text += fmt::format("  {:>11}  {:<10}  {:<14}  {:<21}  {:<9}  {:>5}  {:>5}  {:>10}  {:>10}  ", mesh_text(c.mesh),
+                        name_of(c.mesh.layout), name_of(c.recompute), name_of(c.offload), name_of(c.shard),
+                        c.global_batch_size, c.micro_batch_size, human_bytes(c.need.device), human_bytes(c.need.host));
     text += c.fits
                 ? fmt::format("{:>8.4g} s  {:>10.4g}  {:>4.1f} %\n", c.step_seconds, c.tokens_per_second, 100 * c.mfu)
                 : std::string("does not fit\n");

@@ -1,5 +1,5 @@
-// Which mesh, layout, recompute policy, offload, batch and micro-batch to run a config with on so many devices: all of
-// them are planned, and ranked by their tokens a second among those that fit. Pure.
+// Which mesh, layout, recompute policy, offload, sharding, batch and micro-batch to run a config with on so many devices:
+// all of them are planned, and ranked by their tokens a second among those that fit. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@ struct Candidate {
   MeshConfig mesh;
   Recompute recompute = Recompute::none;
   Offload offload = Offload::none;
+  Shard shard = Shard::optimizer;
   std::int64_t global_batch_size = 1, micro_batch_size = 1;
   MemoryNeed need = {};
   bool fits = false;

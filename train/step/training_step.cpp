@@ -17,7 +17,6 @@
 #include "parallel/collectives.h"
 #include "parallel/ring/ring_load.h"
 #include "parallel/shared_error.h"
-#include "train/engine/step_dump.h"
 #include "train/step/nonfinite.h"
 #include "train/step/schedule.h"
 
@@ -68,11 +67,10 @@ TrainingStep::StepLoad TrainingStep::load_batches(std::int64_t step) {
 }
 
 /// Forward, backward and reduction of the loaded batches.
-TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double denominator) {
+TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double denominator, StepDump& dump) {
   TraceTrack* const track = state_.stream.trace();
   const std::int64_t micro_batches = run_.micro_batches();
   state_.parameters.begin_step();
-  StepDump dump(state_, run_.config, run_.dump, step);
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
     const Span span_of_batch(track, "micro-batch", {{"micro", micro}});
     if (run_.before_forward) run_.before_forward(state_, step);
@@ -84,7 +82,7 @@ TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double 
     const Span finish(track, "gradient reduction");
     state_.parameters.finish_step();
   }
-  if (const std::string told = dump.finish(world_); !told.empty()) log_(told);
+  dump.end_of_gradients();
 
   // Here the host waits for the device, once a step: all before it was ordered, none of it waited for.
   const TensorView loss_sum = state_.step_sums.view().rows(0, 1), squares = state_.step_sums.view().rows(1, 2);
@@ -94,6 +92,10 @@ TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double 
   return {*loss_sum.as<double>(), *squares.as<double>()};
 }
 
+void TrainingStep::finish(StepDump& dump) {
+  if (const std::string told = dump.finish(world_); !told.empty()) log_(told);
+}
+
 StepResult TrainingStep::run(std::int64_t step) {
   TraceTrack* const track = state_.stream.trace();
   const Span span(track, "step", {{"step", step}});
@@ -101,7 +103,8 @@ StepResult TrainingStep::run(std::int64_t step) {
   StepResult result;
   result.visible_pairs = pairs;
   result.empty = !(denominator > 0);
-  const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator);
+  StepDump dump(state_, run_.config, run_.dump, step);
+  const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator, dump);
 
   // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
   // part of a checkpoint: they decide alike.
@@ -122,6 +125,7 @@ StepResult TrainingStep::run(std::int64_t step) {
     return result;
   }
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
+    finish(dump);
     handle_nonfinite(step, result);
     return result;
   }
@@ -132,8 +136,12 @@ StepResult TrainingStep::run(std::int64_t step) {
     // The optimizer counts its own updates: a skipped step has left no trace in it.
     state_.optimizer->update(result.lr, step - skipped_, clip_factor(result.norm, run_.config.optimizer.max_grad_norm));
   }
-  const Span gather(track, "gather weights");
-  state_.parameters.weights_changed();
+  {
+    const Span gather(track, "gather weights");
+    state_.parameters.weights_changed();
+  }
+  dump.end_of_update();
+  finish(dump);
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "train/engine/rank_state.h"
+#include "train/engine/step_dump.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
 #include "train/step/loss_spike.h"
@@ -58,7 +59,8 @@ class TrainingStep {
     double unreadable = 0;  // ranks that could not read
   };
   StepLoad load_batches(std::int64_t step);
-  OwnSums compute_gradients(std::int64_t step, double denominator);
+  OwnSums compute_gradients(std::int64_t step, double denominator, StepDump& dump);
+  void finish(StepDump& dump);
   StepSums sum_over_ranks(const StepSums& of_this_rank, bool ring, StepResult& result);
   void skip_empty(std::int64_t step);
   void handle_nonfinite(std::int64_t step, const StepResult& result);
