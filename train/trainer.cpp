@@ -207,9 +207,8 @@ void begin_folder(const Run& run, const Log& log) {
          run.folder.path());
   }
   run.folder.begin(run.config);
-  if (run.start.source) {
-    if (const auto remark = keep_tokenizer(*run.start.source, run.folder.path())) log(*remark);
-  }
+  const ModelSource* const source = run.start.source ? &*run.start.source : nullptr;
+  if (const auto remark = keep_tokenizer(source, run.corpus, run.folder.path())) log(*remark);
   run.checkpoints.continue_from(run.start.step, log);
   const MetricsHistory::Cut cut = content.metrics.cut(run.start.step);
   if (cut.bytes > 0) {

@@ -12,6 +12,7 @@
 
 #include "framework/config/config.h"
 #include "train/checkpoint/checkpoint_folder.h"
+#include "train/models/hugging_face_config.h"
 #include "train/models/weight_source.h"
 
 namespace ringtrain {
@@ -33,6 +34,12 @@ struct ModelSource {
   /// Returns a reader of its own for each rank that calls, from any thread.
   std::function<std::unique_ptr<WeightSource>()> open_weights;
 
+  /// Returns the tokens that begin and end a text.
+  EndIds ends() const {
+    EndIds ids{begin_token, {}};
+    ids.ends.assign(end_tokens.begin(), end_tokens.end());
+    return ids;
+  }
   /// Lets a run delete the checkpoint again: all of it has been read.
   void release() const {
     if (checkpoint) checkpoint->release();

@@ -12,10 +12,13 @@
 #include "data/preparation/text_blocks.h"
 #include "data/token_file_writer.h"
 #include "framework/cores.h"
+#include "framework/output/output_folder.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
 #include "framework/system/signals.h"
+#include "train/models/carried_tokenizer.h"
+#include "train/models/model_tokenizer.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 
@@ -234,6 +237,13 @@ void prepare_text_corpus(const Arguments& arguments) {
   TokenFileWriter::check_output(arguments.output);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(arguments.tokenizer, {arguments.pattern});
   const TextOptions options = text_options(arguments, *tokenizer);
+  std::optional<OutputFolder> kept;
+  CarriedTokenizer carried;
+  if (arguments.tokenizer != "bytes" && arguments.pattern.empty()) {
+    kept.emplace(tokenizer_beside(arguments.output), ExitCode::usage);
+    carried = carry_tokenizer(arguments.tokenizer, kept->content(), {{}, {options.document_end}}, OwnGeneration::left,
+                              ExitCode::usage);
+  }
   std::unique_ptr<Progress> hashing;
   const SourceList sources =
       find_sources(arguments.inputs, [&](std::int64_t files, std::int64_t all, std::int64_t bytes) {
@@ -254,6 +264,7 @@ void prepare_text_corpus(const Arguments& arguments) {
           progress->update(tokens, "writing", static_cast<double>(tokens));
         });
   }
+  if (kept) kept->publish();
   print_summary(arguments.output, summary);
   print("tokenizer", fmt::format("{}, {} tokens, {} ends a document; hash {}", tokenizer->kind(),
                                  grouped(tokenizer->vocab_size()), options.document_end, tokenizer->identity()));
@@ -261,6 +272,8 @@ void prepare_text_corpus(const Arguments& arguments) {
         fmt::format("{} bytes, {:.2f} a token, sources' hash {}", grouped(summary.bytes),
                     static_cast<double>(summary.bytes) / static_cast<double>(summary.tokens - summary.documents),
                     summary.sources_hash));
+  if (kept) print("  kept in", tokenizer_beside(arguments.output));
+  if (carried.remark) print("log", *carried.remark);
   print_left_out(sources, summary);
   if (summary.validation_documents == 0 && arguments.validation_fraction > 0) {
     print("log", "one document alone cannot be split: there is no validation part");
