@@ -165,7 +165,7 @@ const Family& read_family(JsonKeys& keys) {
   return *found;
 }
 
-/// Returns what a size's key says. GPT-2's class takes the names of the others for its own, too (its attribute_map).
+/// Returns what a size's key says. GPT-2's class takes the names of the others for its own, too.
 std::int64_t read_size(JsonKeys& keys, const char* key, const char* other_name, std::int64_t other) {
   if (std::string_view(key) == other_name || !keys.has(other_name)) return keys.integer(key, other);
   const std::int64_t value = keys.integer(other_name, other);

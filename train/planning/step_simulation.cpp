@@ -33,8 +33,8 @@ class StepSimulation {
         config_(step.config),
         rates_(rank_rates(step.hardware, config_.mesh, config_.training.dtype)),
         layer_(layer_work(config_.model, config_.training)),
-        work_(ring_work(config_, config_.data.packing == Packing::documents ? step.mean_document : 0,
-                        step.disturbance.seed)),
+        work_(
+            ring_work(config_, parts_documents(config_.data.packing) ? step.mean_document : 0, step.disturbance.seed)),
         S_(static_cast<int>(config_.mesh.sequence)),
         world_(config_.mesh.data * config_.mesh.sequence) {
     // Rings that nothing tells apart are one: those that lie alike in the hardware's groups, undisturbed.
@@ -309,7 +309,7 @@ RingWork ring_work(const Config& config, double mean_document, std::uint64_t see
 PassCosts pass_costs(const Config& config, const RankRates& rates, bool backward) {
   const auto HD = static_cast<double>(config.model.num_attention_heads * config.model.head_dim);
   const DType dtype = config.training.dtype;
-  const double ids = config.data.packing == Packing::documents ? 4 : 0;
+  const double ids = parts_documents(config.data.packing) ? 4 : 0;
   const auto H = static_cast<double>(config.model.num_attention_heads);
   const double pair = backward ? 10 * HD / rates.attention_backward + H * rates.pair_seconds_backward
                                : 4 * HD / rates.attention_forward + H * rates.pair_seconds_forward;
