@@ -171,6 +171,29 @@ TEST_F(ModelTokenizer, AByteModelHasATokenizerJson) {
   expect_code(evaluate("out", "own.h5"), 3, {"tokens of another tokenizer"});
 }
 
+TEST_F(ModelTokenizer, WhatARunBeginsWithIsSaid) {
+  const ChildResult scratch = train({});
+  EXPECT_NE(scratch.err.find("model.from takes the sizes of model alone: the weights are random"), std::string::npos);
+  const ChildResult tuned = run_child(
+      "train", {"--config", "run.yaml", "--output", "tuned", "--init-from", "model", "--stop-after", "1"}, folder);
+  expect_code(tuned, 0);
+  EXPECT_EQ(tuned.err.find("random"), std::string::npos) << tuned.err;
+  EXPECT_EQ(tuned.err.find("warning"), std::string::npos) << tuned.err;
+  const ChildResult longer = run_child("train",
+                                       {"--config", "run.yaml", "--output", "longer", "--init-from", "model", "--set",
+                                        "training.seq_len=200", "--stop-after", "1"},
+                                       folder);
+  expect_code(longer, 0, {"warning: training.seq_len = 200 is beyond the 128 tokens that model was made for"});
+  // What was tuned at 16 tokens keeps the length of its model.
+  expect_code(
+      run_child("generate",
+                {"--checkpoint", "tuned", "--tokens", "3,4,5", "--max-new-tokens", "40", "--temperature", "1"}, folder),
+      0);
+  expect_code(run_child("generate",
+                        {"--checkpoint", "tuned", "--prompt", std::string(30, 'b'), "--max-new-tokens", "2"}, folder),
+              0);
+}
+
 TEST_F(ModelTokenizer, ARunWithoutItsTokenizerKnowsItsTokensToo) {
   fs::remove_all(at("own.h5.tokenizer"));
   expect_code(train({}), 0);

@@ -11,6 +11,7 @@
 #include "framework/storage/hash.h"
 #include "framework/storage/safetensors.h"
 #include "layers/model_parameters.h"
+#include "layers/model_spec.h"
 #include "train/models/carried_tokenizer.h"
 #include "train/models/checkpoint_weights.h"
 #include "train/models/gguf_model.h"
@@ -117,11 +118,24 @@ ModelSource open_gguf_file(const std::string& path) {
 
 }  // namespace
 
+std::optional<std::string> beyond_context(const ModelSource& source, std::int64_t length, const char* what) {
+  if (length <= source.context_length || model_spec(source.model).positions != Positions::rope) return std::nullopt;
+  return fmt::format(
+      "warning: {} = {} is beyond the {} tokens that {} was made for, and nothing scales its rotary positions anew; "
+      "set "
+      "model.rope_scaling (type yarn, factor, original_max_position_embeddings) or model.rope_theta",
+      what, length, source.context_length, source.path);
+}
+
 ModelSource model_of(Checkpoint checkpoint) {
   ModelSource source;
   source.path = checkpoint.path;
   source.model = checkpoint.config.model;
   source.context_length = checkpoint.config.training.seq_len;
+  // A model with rotary positions may say what it is meant for, which its tuning on short texts does not shorten.
+  if (model_spec(source.model).positions == Positions::rope) {
+    source.context_length = std::max(source.context_length, source.model.max_position_embeddings);
+  }
   source.identity = to_json(checkpoint.manifest);
   // RUN/checkpoints/step-N
   const std::string tokenizer = ModelSource::tokenizer_folder(parent_directory(parent_directory(checkpoint.path)));

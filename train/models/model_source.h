@@ -20,7 +20,7 @@ namespace ringtrain {
 struct ModelSource {
   std::string path;                         // of the checkpoint, folder or file
   ModelConfig model;                        // resolved
-  std::int64_t context_length = 0;          // with which it was trained
+  std::int64_t context_length = 0;          // that it was trained for: its own, or that of its run if that is longer
   std::string identity;                     // equal where two processes see the same model: for require_agreement
   std::optional<std::int32_t> begin_token;  // begins a text, where the source names a token of the model
   std::string no_begin_token;               // a sentence on the id that it names and that is none
@@ -45,6 +45,10 @@ struct ModelSource {
     if (checkpoint) checkpoint->release();
   }
 };
+
+/// Returns a warning if a length, given by `what`, is beyond that of a model with rotary positions: it begins to
+/// fail there, unless these are scaled.
+std::optional<std::string> beyond_context(const ModelSource& source, std::int64_t length, const char* what);
 
 /// Opens what stands at path: reads its config, and where each tensor lies; of a checkpoint also verifies every file.
 /// Throws Error(checkpoint) that names file and tensor: there is none, it is damaged or hostile, it lacks a tensor, has

@@ -109,7 +109,9 @@ int run(int argc, char** argv, Launcher& launcher) {
   const Log log = [&](const std::string& line) {
     if (launcher.is_rank_zero()) write_message(stderr, fmt::format("train: {}\n", line));
   };
+  std::string model_from;
   const ModelReader model_at = [&](const std::string& path) {
+    model_from = path;
     const ModelSource source = open_model(path);
     for (const std::string& line : source.logs) log(line);
     return source.model;
@@ -123,6 +125,10 @@ int run(int argc, char** argv, Launcher& launcher) {
   }
   if (!trace_steps.empty()) read_trace_steps(trace_steps, options.trace);
   const Run prepared = prepare_run(options, log, launcher);
+  if (!model_from.empty() && !prepared.start.source) {
+    log(fmt::format("model.from takes the sizes of {} alone: the weights are random; --init-from {} takes them, too",
+                    model_from, model_from));
+  }
   hashing.reset();
   if (dry_run) {
     if (launcher.is_rank_zero()) print_result(dry_run_report(prepared, launcher));
