@@ -174,14 +174,8 @@ constexpr std::array tensor_types{
     TensorType{30, StoredType::bfloat16, "BF16"}};
 
 /// Names of types that are not read, for messages.
-constexpr std::array<std::pair<std::uint32_t, std::string_view>, 8> unread_types{{{6, "Q5_0"},
-                                                                                  {7, "Q5_1"},
-                                                                                  {10, "Q2_K"},
-                                                                                  {11, "Q3_K"},
-                                                                                  {12, "Q4_K"},
-                                                                                  {13, "Q5_K"},
-                                                                                  {14, "Q6_K"},
-                                                                                  {15, "Q8_K"}}};
+constexpr std::array<std::pair<std::uint32_t, std::string_view>, 8> unread_types{
+    {{6, "Q5_0"}, {7, "Q5_1"}, {10, "Q2_K"}, {11, "Q3_K"}, {12, "Q4_K"}, {13, "Q5_K"}, {14, "Q6_K"}, {15, "Q8_K"}}};
 
 std::string name_of_type(std::uint32_t type) {
   const auto* const known = std::ranges::find(tensor_types, type, &TensorType::number);
