@@ -58,9 +58,7 @@ void StepDump::begin_micro_batch(const Batch& batch, std::int64_t first_sequence
 std::string StepDump::finish(Communicator& world) {
   if (!dump_) return "";
   state_.stream.set_dump(nullptr);
-  write_parameters("grad.", [&](const ParameterSlice& slice) {
-    return state_.parameters.gradient(slice.parameter).flat(slice.begin, slice.end);
-  });
+  write_parameters("grad.", [&](const ParameterSlice& slice) { return state_.parameters.gradients(slice); });
   dump_->finish();
   world.barrier({"end of a dump"});  // the index says that all ranks have written
   if (state_.rank != 0) return "";

@@ -13,6 +13,7 @@
 #include "framework/error.h"
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
+#include "layers/check_model.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
@@ -127,6 +128,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   config.mesh.threads_per_rank = options.threads_per_rank;
   config.mesh.backend = Backend::automatic;  // as the ranks of this evaluation are started
   choose_device(options.device, options.dtype, config.training);
+  if (options.shard_weights) config.training.shard = Shard::weights;
   EvaluationRequest request = resolved(options.request, config.evaluation);
   check_lengths(options, request, config);
   const auto file = open_data(options.data, config);
@@ -158,6 +160,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
                               {"--data", file->hash()},
                               {"--set", fmt::format("{}", fmt::join(options.settings, " "))},
                               {"--layout", name_of(config.mesh.layout)},
+                              {"--shard-weights", name_of(config.training.shard)},
                               {"--threads-per-rank", std::to_string(options.threads_per_rank)},
                               {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
                               {"--stride", std::to_string(request.stride)},

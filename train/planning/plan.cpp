@@ -93,7 +93,7 @@ HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates
 }
 
 double needed_for(const Config& config, const Hardware& hardware) {
-  const ParameterTable table = make_parameter_table(config.model);
+  const ParameterTable table = make_parameter_table(config);
   return memory_needed(config, hardware, plan_ranks(config, table, training_purpose(config)));
 }
 
@@ -149,7 +149,7 @@ std::int64_t longest_context(const Config& config, const Hardware& hardware) {
 Plan make_plan(const PlanRequest& request) {
   const Config& config = request.config;
   check_mesh(config);
-  const ParameterTable table = make_parameter_table(config.model);
+  const ParameterTable table = make_parameter_table(config);
   Plan plan;
   plan.request = request;
   plan.parameters = table.count();

@@ -27,7 +27,7 @@ std::string mesh_text(const MeshConfig& mesh) {
 class Search {
  public:
   Search(const PlanRequest& request, std::int64_t devices)
-      : request_(request), devices_(devices), table_(make_parameter_table(request.config.model)) {}
+      : request_(request), devices_(devices), table_(make_parameter_table(request.config)) {}
 
   std::vector<Candidate> all() const {
     std::vector<Candidate> found;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "framework/config/config.h"
-#include "framework/parameters.h"
+#include "framework/parameter_table.h"
 #include "train/planning/rates.h"
 #include "train/planning/ring_simulation.h"
 #include "train/planning/work.h"

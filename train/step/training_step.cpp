@@ -59,19 +59,18 @@ double TrainingStep::load_batches(std::int64_t step) {
 TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double denominator) {
   TraceTrack* const track = state_.stream.trace();
   const std::int64_t micro_batches = run_.micro_batches();
-  state_.model.zero_gradients();
+  state_.parameters.begin_step();
   StepDump dump(state_, run_.config, run_.dump, step);
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
     const Span span_of_batch(track, "micro-batch", {{"micro", micro}});
     if (run_.before_forward) run_.before_forward(state_, step);
-    const bool last = micro + 1 == micro_batches;
     const Batch& batch = state_.batch_of(micro);
     dump.begin_micro_batch(batch, run_.sequence_in_step(state_.mesh.data_index(state_.rank), micro));
-    state_.model.train_step(batch, denominator, last ? state_.reduction.get() : nullptr);
+    state_.model.train_step(batch, denominator, /*last=*/micro + 1 == micro_batches);
   }
   {
     const Span finish(track, "gradient reduction");
-    state_.reduction->finish();
+    state_.parameters.finish_step();
   }
   if (const std::string told = dump.finish(world_); !told.empty()) log_(told);
 
@@ -121,7 +120,7 @@ StepResult TrainingStep::run(std::int64_t step) {
     state_.optimizer->update(result.lr, step - skipped_, clip_factor(result.norm, run_.config.optimizer.max_grad_norm));
   }
   const Span gather(track, "gather weights");
-  state_.reduction->gather_weights();
+  state_.parameters.weights_changed();
   return result;
 }
 
