@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <span>
 
 #include "framework/config/config.h"
 #include "framework/error.h"
@@ -74,8 +75,36 @@ std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::
   return hash_bytes(text);
 }
 
-std::int64_t window_count(const TokenFile& file, std::int64_t seq_len, std::int64_t* dropped) {
+void Corpus::cut_at_documents(std::int64_t seq_len) {
   ensure(seq_len >= 1, "a window has at least one token");
+  for (const auto& file : files) {
+    const auto offsets =
+        file->document_offsets().first(static_cast<std::size_t>(file->first_validation_document()) + 1);
+    if (offsets.back() == 0) fail(ExitCode::data, "{} has 0 tokens for training", file->path());
+    std::vector<std::int64_t> starts{0};
+    for (std::size_t document = 0; document + 1 < offsets.size(); ++document) {
+      if (offsets[document + 1] - starts.back() <= seq_len) continue;
+      if (offsets[document] > starts.back()) starts.push_back(offsets[document]);
+      while (offsets[document + 1] - starts.back() > seq_len) starts.push_back(starts.back() + seq_len);
+    }
+    starts.push_back(offsets.back());
+    window_starts.push_back(std::move(starts));
+  }
+}
+
+WindowRange Corpus::window(std::size_t file, std::int64_t window, std::int64_t seq_len) const {
+  if (window_starts.empty()) return {window * seq_len, seq_len};
+  const auto starts = std::span(window_starts[file]).subspan(static_cast<std::size_t>(window), 2);
+  return {starts[0], starts[1] - starts[0]};
+}
+
+std::int64_t Corpus::window_count(std::size_t number, std::int64_t seq_len, std::int64_t* dropped) const {
+  ensure(seq_len >= 1, "a window has at least one token");
+  if (!window_starts.empty()) {
+    if (dropped) *dropped = 0;
+    return std::ssize(window_starts[number]) - 1;
+  }
+  const TokenFile& file = *files[number];
   const auto first_validation = static_cast<std::size_t>(file.first_validation_document());
   const std::int64_t tokens = file.document_offsets()[first_validation];
   const std::int64_t windows = tokens > 0 ? (tokens - 1) / seq_len : 0;

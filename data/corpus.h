@@ -15,11 +15,25 @@ struct DataConfig;  // framework/config/config.h
 /// Returns one hash over training files' hashes and weights, of which the shares count.
 std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::vector<double>& weights);
 
+/// A training window's place in its file. Fewer tokens than a sequence has: the others are filled up, and no targets.
+struct WindowRange {
+  std::int64_t begin = 0, tokens = 0;
+};
+
 /// The files of a data config, open once per process and shared by its ranks.
 struct Corpus {
   std::vector<std::unique_ptr<TokenFile>> files;
   std::unique_ptr<TokenFile> validation_file;  // null: files[0] serves
   std::vector<double> weights;
+  std::vector<std::vector<std::int64_t>> window_starts;  // [files] of cut_at_documents(), each with its last end
+
+  /// Cuts each training part into windows that hold documents whole, if they have at most seq_len tokens: one after the
+  /// other, as many as fit. Until then windows are seq_len tokens each. Throws Error(data) if a file has none.
+  void cut_at_documents(std::int64_t seq_len);
+  /// Returns the number of windows of a file's training part, at least 1 (else Error(data)); tells into *dropped (may
+  /// be null) how many tail tokens no window holds, the last label not counted.
+  std::int64_t window_count(std::size_t file, std::int64_t seq_len, std::int64_t* dropped) const;
+  WindowRange window(std::size_t file, std::int64_t window, std::int64_t seq_len) const;
   /// Returns one hash over all training files' hashes and weights: what a resume compares.
   std::string hash() const;
   /// Returns the identity of the tokenizer whose ids these are; "" if no file says it.
@@ -29,8 +43,5 @@ struct Corpus {
 };
 /// Opens and verifies all files; Error(data) if one does not fit the model's vocabulary.
 Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size);
-/// Returns the number of windows of a file's training part, at least 1 (else Error(data)); tells into *dropped (may
-/// be null) how many tail tokens no window holds, the last label not counted.
-std::int64_t window_count(const TokenFile& file, std::int64_t seq_len, std::int64_t* dropped);
 
 }  // namespace ringtrain

@@ -16,6 +16,7 @@ constexpr std::int64_t slice_positions = 4096;
 /// What distinguishes a training window from an evaluation span.
 struct SequenceRules {
   std::int64_t length = 0;        // S
+  std::int64_t held = 0;          // tokens of the file; what follows up to S is filled up
   std::int64_t first_target = 0;  // positions before it have no label
   bool documents = false;         // attention, positions and labels stop at a document's end
 };
@@ -38,28 +39,78 @@ struct Row {
   Real* weights;
 };
 
+/// The documents of one sequence, which starts at token `base` of a file, numbered from its first one.
+class SequenceDocuments {
+ public:
+  SequenceDocuments(const TokenFile& file, std::int64_t base, const SequenceRules& rules)
+      : offsets_(file.document_offsets()), base_(base), rules_(rules), first_(document_of(offsets_, base)) {}
+
+  /// Returns the document of a position.
+  std::int32_t at(std::int64_t position) const {
+    if (!rules_.documents) return 0;
+    const std::int64_t inside = std::min(position, rules_.held - 1);
+    return static_cast<std::int32_t>(document_of(offsets_, base_ + inside) - first_ + (position > inside));
+  }
+  /// Returns where the documents begin.
+  DocumentStarts starts() const {
+    DocumentStarts starts{0};
+    for (auto next = std::ranges::upper_bound(offsets_, base_); next != offsets_.end() && *next < base_ + rules_.held;
+         ++next) {
+      starts.push_back(*next - base_);
+    }
+    if (rules_.held < rules_.length) starts.push_back(rules_.held);
+    return starts;
+  }
+  /// Returns what a rank's segments cover.
+  std::vector<SegmentExtent> extents(const SegmentList& segments) const {
+    std::vector<SegmentExtent> extents;
+    for (const Segment& segment : segments) {
+      extents.push_back({segment.start, segment.last(), at(segment.start), at(segment.last())});
+    }
+    return extents;
+  }
+
+ private:
+  std::span<const std::int64_t> offsets_;
+  std::int64_t base_;
+  const SequenceRules& rules_;
+  std::int64_t first_;
+};
+
 /// Fills one sequence, which starts at token `base` of the file.
 template <class Real>
 void fill_row(Batch& batch, const Row<Real>& row, const TokenFile& file, std::int64_t base,
               const SequenceRules& rules) {
   const std::span<const std::int64_t> offsets = file.document_offsets();
-  const std::int64_t first_document = document_of(offsets, base);
+  const std::int64_t first_document = document_of(offsets, base), held = base + rules.held;
+  const std::int32_t filler = SequenceDocuments(file, base, rules).at(rules.held);
   std::int32_t tokens[slice_positions + 1];
   float weights[slice_positions + 1];
   std::int64_t t = 0;
   for (const Segment& segment : batch.segments) {
     const std::int64_t per_slice = (slice_positions - 1) / segment.stride + 1;
-    std::int64_t document = document_of(offsets, base + segment.start);
+    std::int64_t document = document_of(offsets, std::min(base + segment.start, held - 1));
     for (std::int64_t i = 0; i < segment.count; i += per_slice) {
       const std::int64_t begin = base + segment.position(i);
       const std::int64_t end = base + segment.position(std::min(i + per_slice, segment.count) - 1) + 1;
-      const auto count = static_cast<std::size_t>(end - begin) + 1;  // with the last one's label
-      file.read(begin, {tokens, count});
-      if (file.has_weights()) file.read_weights(begin, {weights, count});
+      if (begin < held) {  // with the last one's label, which the last token of a file has not
+        const auto count = static_cast<std::size_t>(std::min(std::min(end, held) + 1, file.token_count()) - begin);
+        file.read(begin, {tokens, count});
+        if (file.has_weights()) file.read_weights(begin, {weights, count});
+      }
       for (std::int64_t at = begin; at < end; at += segment.stride, ++t) {
+        if (at >= held) {
+          row.tokens[t] = file.end_of_document();
+          row.labels[t] = -1;
+          row.weights[t] = Real{0};
+          row.positions[t] = static_cast<std::int32_t>(at - held);
+          row.documents[t] = filler;
+          continue;
+        }
         while (at >= offsets[static_cast<std::size_t>(document) + 1]) ++document;
         const bool document_ends = at + 1 == offsets[static_cast<std::size_t>(document) + 1];
-        const float weight = file.has_weights() ? weights[at + 1 - begin] : 1.0f;
+        const bool has_label = at + 1 < file.token_count();
+        const float weight = !has_label ? 0.0f : file.has_weights() ? weights[at + 1 - begin] : 1.0f;
         const bool target = at - base >= rules.first_target && is_target(weight, rules.documents, document_ends);
         row.tokens[t] = tokens[at - begin];
         row.labels[t] = target ? tokens[at + 1 - begin] : -1;
@@ -74,33 +125,6 @@ void fill_row(Batch& batch, const Row<Real>& row, const TokenFile& file, std::in
       }
     }
   }
-}
-
-/// Returns what a rank's segments cover of one sequence.
-std::vector<SegmentExtent> extents_of(const SegmentList& segments, const TokenFile& file, std::int64_t base,
-                                      bool documents) {
-  const std::span<const std::int64_t> offsets = file.document_offsets();
-  const std::int64_t first_document = document_of(offsets, base);
-  std::vector<SegmentExtent> extents;
-  for (const Segment& segment : segments) {
-    SegmentExtent extent{segment.start, segment.last(), 0, 0};
-    if (documents) {
-      extent.first_document = static_cast<std::int32_t>(document_of(offsets, base + segment.start) - first_document);
-      extent.last_document = static_cast<std::int32_t>(document_of(offsets, base + segment.last()) - first_document);
-    }
-    extents.push_back(extent);
-  }
-  return extents;
-}
-
-/// Returns where the documents of one sequence begin.
-DocumentStarts document_starts_of(const TokenFile& file, std::int64_t base, std::int64_t length) {
-  const std::span<const std::int64_t> offsets = file.document_offsets();
-  DocumentStarts starts{0};
-  for (auto next = std::ranges::upper_bound(offsets, base); next != offsets.end() && *next < base + length; ++next) {
-    starts.push_back(*next - base);
-  }
-  return starts;
 }
 
 /// Sets the batch's shape and cut for `sequences` sequences.
@@ -130,11 +154,14 @@ void fill_unlabelled(Batch& batch, std::int64_t t, std::int32_t token, std::int6
 }
 
 void fill_sequence(Batch& batch, std::int64_t b, const TokenFile& file, std::int64_t base, const SequenceRules& rules) {
-  ensure(base >= 0 && base + rules.length < file.token_count(), "a sequence and its last label lie within the file");
+  ensure(base >= 0 && rules.held >= 1 && rules.held <= rules.length && base + rules.held <= file.token_count(),
+         "a sequence lies within the file");
+  ensure(rules.documents || base + rules.held < file.token_count(), "so does its last label");
+  const SequenceDocuments documents(file, base, rules);
   for (std::size_t rank = 0; rank < batch.extents.size(); ++rank) {
-    batch.extents[rank].push_back(extents_of(batch.ring_segments[rank], file, base, rules.documents));
+    batch.extents[rank].push_back(documents.extents(batch.ring_segments[rank]));
   }
-  if (rules.documents) batch.document_starts.push_back(document_starts_of(file, base, rules.length));
+  if (rules.documents) batch.document_starts.push_back(documents.starts());
   dispatch_float(batch.weights().dtype, [&]<class Real>() {
     const std::int64_t begin = b * batch.T;
     fill_row<Real>(batch,
@@ -149,27 +176,29 @@ void fill_sequence(Batch& batch, std::int64_t b, const TokenFile& file, std::int
 
 void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
                   Packing packing, const ShardSpec& shard) {
-  const SequenceRules rules{seq_len, 0, packing == Packing::documents};
-  begin_batch(batch, static_cast<std::int64_t>(samples.size()), seq_len, rules.documents, shard);
+  begin_batch(batch, static_cast<std::int64_t>(samples.size()), seq_len, parts_documents(packing), shard);
   for (std::size_t b = 0; b < samples.size(); ++b) {
-    const TokenFile& file = *corpus.files[samples[b].file];
-    fill_sequence(batch, static_cast<std::int64_t>(b), file, samples[b].window * seq_len, rules);
+    const auto file = static_cast<std::size_t>(samples[b].file);
+    const WindowRange window = corpus.window(file, samples[b].window, seq_len);
+    fill_sequence(batch, static_cast<std::int64_t>(b), *corpus.files[file], window.begin,
+                  {seq_len, window.tokens, 0, parts_documents(packing)});
   }
 }
 
-bool window_has_target(const TokenFile& file, std::int64_t window, std::int64_t seq_len, Packing packing) {
+bool window_has_target(const TokenFile& file, const WindowRange& window, Packing packing) {
   const std::span<const std::int64_t> offsets = file.document_offsets();
-  const bool documents = packing == Packing::documents;
-  const std::int64_t end = (window + 1) * seq_len;
+  const std::int64_t end = window.begin + window.tokens;
   float weights[slice_positions];
   std::fill_n(weights, slice_positions, 1.0f);
-  std::int64_t at = window * seq_len;
+  std::int64_t at = window.begin;
   for (std::int64_t document = document_of(offsets, at); at < end;) {
     const std::int64_t count = std::min(slice_positions, end - at);
-    if (file.has_weights()) file.read_weights(at + 1, {weights, static_cast<std::size_t>(count)});
+    const auto labels = static_cast<std::size_t>(std::min(count, file.token_count() - at - 1));
+    if (file.has_weights()) file.read_weights(at + 1, {weights, labels});
     for (std::int64_t i = 0; i < count; ++i, ++at) {
       while (at >= offsets[static_cast<std::size_t>(document) + 1]) ++document;
-      if (is_target(weights[i], documents, at + 1 == offsets[static_cast<std::size_t>(document) + 1])) return true;
+      const bool document_ends = at + 1 == offsets[static_cast<std::size_t>(document) + 1];
+      if (at + 1 < file.token_count() && is_target(weights[i], parts_documents(packing), document_ends)) return true;
     }
   }
   return false;
@@ -203,7 +232,7 @@ void load_token(Batch& batch, std::int32_t token, std::int64_t position, const S
 void load_spans(Batch& batch, const TokenFile& file, std::span<const std::int64_t> begins, std::int64_t length,
                 std::int64_t targets, const ShardSpec& shard) {
   ensure(targets >= 0 && targets <= length, "targets are the last positions of the span");
-  const SequenceRules rules{length, length - targets, false};
+  const SequenceRules rules{length, length, length - targets, false};
   begin_batch(batch, static_cast<std::int64_t>(begins.size()), length, false, shard);
   for (std::size_t b = 0; b < begins.size(); ++b) {
     fill_sequence(batch, static_cast<std::int64_t>(b), file, begins[b], rules);

@@ -12,14 +12,15 @@
 
 namespace ringtrain {
 
-/// Fills batch with this rank's shard of the samples' windows. Packing documents: positions restart at each document
-/// and at the window's start, the first token of a document is no target, has_documents is true.
+/// Fills batch with this rank's shard of the samples' windows. Unless packing is concat, positions restart at each
+/// document and at the window's start, the first token of a document is no target, has_documents is true. What a window
+/// holds less than seq_len tokens is filled up with a document of its own, without targets.
 void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
                   Packing packing, const ShardSpec& shard);
 
 /// Returns whether a window has a token to learn from, that is whether load_windows finds a target in it. Reads the
 /// file's weights from the window's first token to its first target, no token.
-bool window_has_target(const TokenFile& file, std::int64_t window, std::int64_t seq_len, Packing packing);
+bool window_has_target(const TokenFile& file, const WindowRange& window, Packing packing);
 
 /// Fills batch with this rank's shard of one sequence of tokens: positions from 0, one document, no labels.
 void load_sequence(Batch& batch, std::span<const std::int32_t> tokens, const ShardSpec& shard);

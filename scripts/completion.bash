@@ -7,15 +7,15 @@ _ringtrain_flags() {
   "$1" --help 2>/dev/null </dev/null | grep --only-matching --extended-regexp '^ +(-[a-z],)?--[a-z-]+' | sed 's/.*--/--/'
 }
 
-# Prints the keys of a config, each with = behind it.
+# Prints the keys of a config, each with = behind it; for evaluate those that train knows.
 _ringtrain_keys() {
   # shellcheck disable=SC2016
-  "$1" --help-config 2>/dev/null </dev/null | sed --quiet 's/^\* `\([a-z_.]*\)`.*/\1=/p'
+  "${1/%evaluate/train}" --help-config 2>/dev/null </dev/null | sed --quiet 's/^\* `\([a-z_.]*\)`.*/\1=/p'
 }
 
 # Prints the words that a key takes, of its line "a | b | c".
 _ringtrain_words() {
-  "$1" --help-config 2>/dev/null </dev/null | sed --quiet "s/^\* \`$2\` (default [^;)]*[;)]:\{0,1\} *//p" |
+  "${1/%evaluate/train}" --help-config 2>/dev/null </dev/null | sed --quiet "s/^\* \`$2\` (default [^;)]*[;)]:\{0,1\} *//p" |
     grep --only-matching --extended-regexp '^[a-z0-9_+]+( \| [a-z0-9_+]+)+' | tr -d ' ' | tr '|' '\n'
 }
 

@@ -77,9 +77,17 @@ void check_ring(const Config& config) {
 
 Sampler make_sampler(const Corpus& corpus, const Config& config, const Log& log) {
   std::vector<std::int64_t> windows;
-  for (const auto& file : corpus.files) {
+  for (std::size_t i = 0; i < corpus.files.size(); ++i) {
+    const auto& file = corpus.files[i];
     std::int64_t dropped = 0;
-    windows.push_back(window_count(*file, config.training.seq_len, &dropped));
+    windows.push_back(corpus.window_count(i, config.training.seq_len, &dropped));
+    if (config.data.packing == Packing::whole) {
+      const std::int64_t held = corpus.window_starts[i].back();
+      log(fmt::format("{}: {} windows of {} tokens that hold its documents whole, {:.1f}% full", file->path(),
+                      windows.back(), config.training.seq_len,
+                      100 * static_cast<double>(held) / static_cast<double>(windows.back() * config.training.seq_len)));
+      continue;
+    }
     log(
         fmt::format("{}: {} windows of {} tokens; the last {} tokens of its training part fill no window and are never "
                     "seen",
@@ -137,10 +145,13 @@ std::string data_report(const Run& run) {
       static_cast<double>(sequences) / static_cast<double>(run.sampler.windows()), sequences * training.seq_len);
   if (const std::string told = empty_steps_text(run.empty_steps); !told.empty()) text += "data: " + told + "\n";
   if (run.targets) {
-    text += fmt::format("evaluation: {} of {} tokens from {} of {}, hash {}\n",
-                        counted(std::ssize(run.targets->blocks), "block"), run.evaluation.target_tokens,
-                        counted(run.targets->documents, "document"),
-                        part_text(run.corpus.validation().path(), run.scored), run.targets->hash);
+    const std::string what =
+        run.evaluation.short_documents
+            ? fmt::format("{}, each whole,", counted(run.targets->documents, "document"))
+            : fmt::format("{} of {} tokens from {}", counted(std::ssize(run.targets->blocks), "block"),
+                          run.evaluation.target_tokens, counted(run.targets->documents, "document"));
+    text += fmt::format("evaluation: {} of {}, hash {}\n", what, part_text(run.corpus.validation().path(), run.scored),
+                        run.targets->hash);
   }
   return text;
 }
@@ -208,9 +219,8 @@ void begin_folder(const Run& run, const Log& log) {
          run.folder.path());
   }
   run.folder.begin(run.config);
-  if (run.start.source) {
-    if (const auto remark = keep_tokenizer(*run.start.source, run.folder.path())) log(*remark);
-  }
+  const ModelSource* const source = run.start.source ? &*run.start.source : nullptr;
+  if (const auto remark = keep_tokenizer(source, run.corpus, run.folder.path())) log(*remark);
   run.checkpoints.continue_from(run.start.step, log);
   const MetricsHistory::Cut cut = content.metrics.cut(run.start.step);
   if (cut.bytes > 0) {
@@ -265,6 +275,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
   const FolderContent content = folder.look();
   check_folder(options.start, folder, content, config);  // before the data is hashed: it may take long
   Corpus corpus = open_corpus(config.data, config.model.vocab_size);
+  if (config.data.packing == Packing::whole) corpus.cut_at_documents(config.training.seq_len);
   std::string hash = corpus.hash();
   Sampler sampler = make_sampler(corpus, config, log);
   for (const std::string& remark : schedule_remarks(config.lr_scheduler, config.training.steps)) log(remark);
@@ -273,6 +284,8 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
   std::optional<EvaluationTargets> targets;
   ScoredChoice scored;
   if (config.evaluation.interval > 0) {
+    request.short_documents = config.evaluation.whole_documents;
+    if (request.short_documents) request.stride = config.training.seq_len;
     check_request(request, "evaluation");
     scored = choose_part(corpus, config);
     request.part = scored.part;

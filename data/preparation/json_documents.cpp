@@ -31,40 +31,36 @@ std::string text_of(const json& object, const std::string& name) {
   return found->get<std::string>();
 }
 
-std::vector<DocumentPart> parse_messages(const json& messages, const JsonRules& rules, const ChatForm& form) {
-  if (!messages.is_array() || messages.empty()) refuse("\"messages\" is no list of messages");
-  std::vector<DocumentPart> parts;
-  for (const json& message : messages) {
-    if (!message.is_object()) refuse("a message is no object");
-    const std::string role = text_of(message, "role");
-    const std::string content = text_of(message, "content");
-    const bool learned =
-        rules.train_on.empty() ? role == "assistant" : std::ranges::find(rules.train_on, role) != rules.train_on.end();
-    const float weight = learned ? 1.0f : 0.0f;
-    if (form.start && form.end) {
-      parts.push_back({"", form.start, 0});
-      parts.push_back({role + "\n", {}, 0});
-      if (!content.empty()) parts.push_back({content, {}, weight});
-      parts.push_back({"", form.end, weight});
-      parts.push_back({"\n", {}, 0});
-    } else {
-      parts.push_back({role + ":", {}, 0});
-      parts.push_back({" " + content + "\n", {}, weight});
-    }
-  }
-  return parts;
-}
-
 }  // namespace
 
-std::vector<DocumentPart> parse_json_document(std::string_view line, const JsonRules& rules, const ChatForm& form) {
+JsonDocument parse_json_document(std::string_view line, const JsonRules& rules, const ChatFormat& format) {
   const json object = parse(line);
-  if (const auto messages = object.find("messages"); messages != object.end() && !object.contains(rules.text_field)) {
-    return parse_messages(*messages, rules, form);
+  const bool has_text = object.contains(rules.text_field);
+  JsonDocument document;
+  if (!(has_text && rules.text_field_named)) {
+    if (const std::optional<Conversation> conversation = read_conversation(object, rules.train_on)) {
+      if (has_text) {
+        refuse(
+            fmt::format("there are a conversation and \"{}\"; name the field with --text-field to take the text, or "
+                        "remove it",
+                        rules.text_field));
+      }
+      document.parts = format.parts(*conversation, false, &document.left_out);
+      for (const Message& message : *conversation) {
+        if (std::ranges::find(document.roles, message.role) == document.roles.end()) {
+          document.roles.push_back(message.role);
+        }
+      }
+      return document;
+    }
+    if (!has_text && object.contains("completion")) {
+      document.parts.push_back({.text = text_of(object, "prompt"), .learned = false});
+      document.parts.push_back({.text = text_of(object, "completion")});
+      return document;
+    }
   }
-  std::vector<DocumentPart> parts;
-  parts.push_back({text_of(object, rules.text_field), {}, 1});
-  return parts;
+  document.parts.push_back({.text = text_of(object, rules.text_field)});
+  return document;
 }
 
 }  // namespace ringtrain

@@ -1,38 +1,29 @@
-// A line of JSONL as a document: the text of one field, or the messages of a conversation, of which only some roles are
-// to be learned.
+// A line of JSONL as a document: the text of one field, a conversation, of which only some roles are to be learned, or
+// a prompt with its completion, of which the completion is.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer/tokenizer.h"
+#include "data/chat/chat_format.h"
 
 namespace ringtrain {
 
 struct JsonRules {
   std::string text_field = "text";
-  std::vector<std::string> train_on;  // roles that carry loss weight; none: assistant
+  bool text_field_named = false;                   // by the user: it goes before all else in a line
+  std::vector<std::string> train_on{"assistant"};  // roles that carry loss weight
 };
 
-/// A stretch of a document: text, or one special token.
-struct DocumentPart {
-  std::string text;
-  std::optional<std::int32_t> token;
-  float weight = 1;
+struct JsonDocument {
+  std::vector<DocumentPart> parts;
+  std::vector<std::string> roles;  // of a conversation, each once; none: it is no conversation
+  std::int64_t left_out = 0;       // system messages that the template leaves out
 };
 
-/// How conversations are written down: <|im_start|>role LF content <|im_end|> LF where the tokenizer has these tokens
-/// (ChatML), else "role: content" LF.
-struct ChatForm {
-  std::optional<std::int32_t> start, end;
-  explicit ChatForm(const Tokenizer& tokenizer)
-      : start(tokenizer.find_special("<|im_start|>")), end(tokenizer.find_special("<|im_end|>")) {}
-};
-
-/// Returns the parts of a line, with weights 0 and 1 for messages. Throws std::exception that says what is wrong with
-/// the line.
-std::vector<DocumentPart> parse_json_document(std::string_view line, const JsonRules& rules, const ChatForm& form);
+/// Returns what a line holds. Throws Error(usage) if it is a conversation and the format cannot be written, another
+/// std::exception that says what is wrong with the line.
+JsonDocument parse_json_document(std::string_view line, const JsonRules& rules, const ChatFormat& format);
 
 }  // namespace ringtrain

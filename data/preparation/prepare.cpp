@@ -1,7 +1,10 @@
 #include "data/preparation/prepare.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "data/preparation/text_blocks.h"
 #include "data/preparation/token_spill.h"
@@ -24,14 +27,16 @@ struct Encoded {
   std::vector<float> weights;  // none: 1 each
   std::int64_t bytes = 0, replaced = 0;
   bool binary = false, empty = false;
-  std::string broken;  // what is wrong with a line, "" if nothing is
+  std::vector<std::string> roles;  // of a conversation
+  std::int64_t left_out = 0;       // system messages that the template leaves out
+  std::string broken;              // what is wrong with a line, "" if nothing is
 };
 
 /// Tokenizes batches of blocks with all threads, and passes the results on in the blocks' order.
 class BatchEncoder {
  public:
   BatchEncoder(const std::vector<Source>& sources, const TextOptions& options)
-      : sources_(sources), options_(options), form_(*options.tokenizer), pool_(options.threads) {
+      : sources_(sources), options_(options), pool_(options.threads) {
     for (int i = 0; i < pool_.workers(); ++i) encoders_.push_back(options.tokenizer->make_encoder(options.special));
   }
 
@@ -76,35 +81,35 @@ class BatchEncoder {
   }
 
   void encode_line(const TextBlock& block, Encoder& encoder, Encoded& result) const {
-    std::vector<DocumentPart> parts;
+    JsonDocument document;
     try {
-      parts = parse_json_document(block.text, options_.json, form_);
+      document = parse_json_document(block.text, options_.json, *options_.chats);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
       result.broken = error.what();
       return;
     }
-    const bool weighted = std::ranges::any_of(parts, [](const DocumentPart& part) { return part.weight != 1; });
-    if (options_.document_start) result.ids.push_back(*options_.document_start);
-    if (weighted) result.weights.assign(result.ids.size(), 0.0f);
-    Preceding preceding = Preceding::nothing;
-    for (const DocumentPart& part : parts) {
-      if (part.token) {
-        result.ids.push_back(*part.token);
-      } else {
-        result.replaced += encoder.encode(part.text, result.ids, preceding);
-        result.bytes += static_cast<std::int64_t>(part.text.size());
-      }
-      preceding = part.token ? Preceding::token : Preceding::text;
-      if (weighted) result.weights.resize(result.ids.size(), part.weight);
+    std::vector<DocumentPart>& parts = document.parts;
+    // A template may write the tokens around a document itself.
+    const auto is = [](const DocumentPart& part, std::optional<std::int32_t> token) {
+      return part.token && part.token == token;
+    };
+    if (options_.document_start && !is(parts.front(), options_.document_start)) {
+      parts.insert(parts.begin(), {.text = {}, .token = options_.document_start, .learned = parts.front().learned});
     }
+    if (is(parts.back(), options_.document_end)) parts.pop_back();
+    std::vector<bool> learned;
+    result.replaced = encode_parts(parts, encoder, result.ids, learned);
+    if (std::ranges::find(learned, false) != learned.end()) result.weights.assign(learned.begin(), learned.end());
+    for (const DocumentPart& part : parts) result.bytes += static_cast<std::int64_t>(part.text.size());
+    result.roles = std::move(document.roles);
+    result.left_out = document.left_out;
     result.empty = result.bytes == 0;
   }
 
   const std::vector<Source>& sources_;
   const TextOptions& options_;
-  ChatForm form_;
   ThreadPool pool_;
   std::vector<std::unique_ptr<Encoder>> encoders_;
 };
@@ -132,6 +137,9 @@ class DocumentCollector {
     if (block.begins) binary_ = false;
     binary_ = binary_ || encoded.binary;
     summary_.replaced += encoded.replaced;
+    summary_.conversations += !encoded.roles.empty();
+    summary_.left_out_systems += encoded.left_out;
+    roles_.insert(encoded.roles.begin(), encoded.roles.end());
     if (!binary_) spill_.append(encoded.ids, encoded.weights, encoded.bytes);
     if (!block.ends) return;
     if (binary_ || (spill_.current_bytes() == 0 && !block.json)) {
@@ -143,6 +151,15 @@ class DocumentCollector {
     sources_.push_back(static_cast<std::uint32_t>(block.source));
   }
 
+  /// Throws Error(usage) if a role that is to be learned never occurred, but some conversation did.
+  void check_roles() const {
+    if (roles_.empty()) return;
+    for (const std::string& role : options_.json.train_on) {
+      if (roles_.contains(role)) continue;
+      fail(ExitCode::usage, "--train-on {}: no message has this role; there are: {}", role, fmt::join(roles_, ", "));
+    }
+  }
+
   /// Returns the source of a document.
   std::size_t source_of(std::int64_t document) const { return sources_[document]; }
 
@@ -151,6 +168,7 @@ class DocumentCollector {
   const TextOptions& options_;
   TokenSpill& spill_;
   CorpusSummary& summary_;
+  std::set<std::string> roles_;
   std::vector<std::uint32_t> sources_;  // of each document
   bool binary_ = false;                 // the current document holds a NUL byte
 };
@@ -187,13 +205,14 @@ std::int64_t validation_count(std::int64_t documents, double fraction) {
 
 CorpusSummary prepare_text(const SourceList& list, const PrepareOptions& options, const TextOptions& text,
                            const ReadProgress& reading, const CopyProgress& writing) {
-  ensure(text.tokenizer != nullptr, "a tokenizer");
+  ensure(text.tokenizer != nullptr && text.chats != nullptr, "a tokenizer, and how it writes chats");
   const Tokenizer& tokenizer = *text.tokenizer;
   TokenFileWriter::check_output(options.output);
   CorpusSummary summary;
   TokenSpill spill(options.output, tokenizer.vocab_size());
   DocumentCollector collector(list, text, spill, summary);
   tokenize(list, text, collector, reading);
+  collector.check_roles();
   summary.documents = spill.documents();
   if (summary.documents == 0) {
     fail(ExitCode::data, "the inputs hold no document: {} broken lines, {} lines without text, {} binary files",
@@ -201,6 +220,7 @@ CorpusSummary prepare_text(const SourceList& list, const PrepareOptions& options
   }
   summary.validation_documents = validation_count(summary.documents, options.validation_fraction);
   summary.tokens = spill.tokens() + summary.documents;
+  summary.learned_tokens = summary.tokens - spill.weightless_tokens();
 
   // The document at place i of the file.
   const Permutation order(static_cast<std::uint64_t>(summary.documents), options.seed, Purpose::document_order, 0);

@@ -25,6 +25,7 @@ void TokenSpill::append(std::span<const std::int32_t> tokens, std::span<const fl
     if (!weights.empty() && weights[i] == 0) {
       token |= weightless;
       has_weights_ = true;
+      ++current_weightless_;
     }
     if (buffer_.size() == buffer_tokens) flush();
     buffer_.push_back(token);
@@ -42,11 +43,12 @@ void TokenSpill::flush() {
 void TokenSpill::end_document() {
   ends_.push_back(written_ + static_cast<std::int64_t>(buffer_.size()));
   bytes_.push_back(current_bytes_);
-  current_bytes_ = 0;
+  weightless_tokens_ += current_weightless_;
+  current_bytes_ = current_weightless_ = 0;
 }
 
 void TokenSpill::drop_document() {
-  current_bytes_ = 0;
+  current_bytes_ = current_weightless_ = 0;
   const std::int64_t kept = tokens();
   if (kept >= written_) {
     buffer_.resize(kept - written_);

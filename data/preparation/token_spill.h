@@ -32,6 +32,8 @@ class TokenSpill {
   std::int64_t current_bytes() const { return current_bytes_; }  // of the current document's text
   /// Returns whether any token weighs less than 1.
   bool has_weights() const { return has_weights_; }
+  /// Returns how many tokens of whole documents weigh nothing.
+  std::int64_t weightless_tokens() const { return weightless_tokens_; }
 
   /// Calls body(tokens, weights) over a document in slices; weights are empty unless has_weights().
   using Body = std::function<void(std::span<const std::int32_t> tokens, std::span<const float> weights)>;
@@ -49,6 +51,7 @@ class TokenSpill {
 
   File file_;
   std::int64_t written_ = 0, current_bytes_ = 0;
+  std::int64_t weightless_tokens_ = 0, current_weightless_ = 0;
   bool has_weights_ = false;
   std::vector<std::uint32_t> buffer_;
   std::vector<std::int64_t> ends_, bytes_;

@@ -89,12 +89,17 @@ BpeSpec read_spec(const std::string& path, const std::string& folder, const Toke
   return read_tokenizer_json(json, path);
 }
 
-/// Returns the file that a path stands for: itself, or the one in a folder.
-std::string file_at(const std::string& path) {
-  if (!path_exists(path, ExitCode::data)) {
-    fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes", path);
+/// Returns whether a tokenizer is what byte_tokenizer_json() writes.
+bool is_byte_tokenizer(const BpeSpec& spec) {
+  if (spec.alphabet != BpeSpec::Alphabet::bytes || spec.tokens.size() != 256 || !spec.merges.empty() ||
+      !spec.splits.empty() || spec.nfc || spec.space_in_front || spec.added.size() != 1) {
+    return false;
   }
-  return is_directory(path, ExitCode::data) ? file_in(path) : path;
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    if (spec.tokens[byte] != std::string(1, static_cast<char>(byte))) return false;
+  }
+  const AddedToken& end = spec.added.front();
+  return end.id == end_of_document && end.content == end_of_document_text && end.special;
 }
 
 }  // namespace
@@ -105,6 +110,23 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens
   return ids;
 }
 
+std::string tokenizer_file(const std::string& path) {
+  if (!path_exists(path, ExitCode::data)) {
+    fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes", path);
+  }
+  return is_directory(path, ExitCode::data) ? file_in(path) : path;
+}
+
+std::string tokenizer_file_name(const std::string& path) {
+  const std::string file = tokenizer_file(path), name = file_name(file);
+  const std::string text = read_file(file, ExitCode::data, max_bytes);
+  if (is_tiktoken(text)) return name.ends_with(".tiktoken") ? name : name + ".tiktoken";
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  if (start == std::string::npos || text[start] != '{') return "tokenizer.model";
+  const nlohmann::json json = parse_json(text, file);
+  return json.contains("config") && json.contains("vocab") ? "tekken.json" : "tokenizer.json";
+}
+
 bool holds_tokenizer(const std::string& path) {
   if (!is_directory(path, ExitCode::data)) return path_exists(path, ExitCode::data);
   return !find_file_in(path).empty();
@@ -112,8 +134,9 @@ bool holds_tokenizer(const std::string& path) {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerOptions& options) {
   if (path == "bytes") return make_byte_tokenizer();
-  const std::string file = file_at(path);
+  const std::string file = tokenizer_file(path);
   BpeSpec spec = read_spec(file, file == path ? "" : path, options);
+  if (is_byte_tokenizer(spec)) return make_byte_tokenizer();
   const std::string named = std::exchange(spec.end_of_document, "");
   auto tokenizer = std::make_unique<BpeTokenizer>(spec);
   if (!tokenizer->end_of_document()) {
@@ -125,10 +148,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const Tokeniz
 
 std::string read_tokenizer_identity(const std::string& path) {
   if (path == "bytes") return make_byte_tokenizer()->identity();
-  const std::string file = file_at(path);
+  const std::string file = tokenizer_file(path);
   const BpeSpec spec = read_spec(file, file == path ? "" : path, {});
   check_spec(spec);
-  return identity_of(spec);
+  return is_byte_tokenizer(spec) ? make_byte_tokenizer()->identity() : identity_of(spec);
 }
 
 }  // namespace ringtrain

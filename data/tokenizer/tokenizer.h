@@ -62,6 +62,11 @@ struct TokenizerOptions {
 /// Returns whether load_tokenizer() would look for a tokenizer in what stands at path: a file, or a folder that holds
 /// one.
 bool holds_tokenizer(const std::string& path);
+/// Returns the path of the file that load_tokenizer() would read. Throws Error(data) if there is none.
+std::string tokenizer_file(const std::string& path);
+/// Returns the name under which a folder holds a tokenizer's file, so that load_tokenizer() finds it there: by its
+/// content, which is none of a GGUF file. Throws Error(data) if it cannot be read.
+std::string tokenizer_file_name(const std::string& path);
 /// Loads a tokenizer: "bytes"; tokenizer.json; a SentencePiece model; a file in tiktoken's form; Mistral's tekken.json;
 /// a GGUF file; or a folder that holds one of the first four. Throws Error(data) that names the file and what in it is
 /// wrong or not supported.

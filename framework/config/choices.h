@@ -17,8 +17,13 @@ inline const char* name_of(Architecture architecture) {
   return name_in(architecture_names, architecture);
 }
 
-enum class Packing { documents, concat };
-inline constexpr std::array packing_names{Named{Packing::documents, "documents"}, Named{Packing::concat, "concat"}};
+enum class Packing { documents, whole, concat };
+inline constexpr std::array packing_names{Named{Packing::documents, "documents"}, Named{Packing::whole, "whole"},
+                                          Named{Packing::concat, "concat"}};
+/// Returns whether attention and positions restart at each document.
+constexpr bool parts_documents(Packing packing) {
+  return packing != Packing::concat;
+}
 
 enum class Backend { automatic, threads, mpi, nccl };  // parallel/launch/communicator_factory.h decides what each means
 inline constexpr std::array backend_names{Named{Backend::automatic, "auto"}, Named{Backend::threads, "threads"},

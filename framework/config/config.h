@@ -101,6 +101,7 @@ struct EvaluationConfig {
   std::vector<std::int64_t> context_lengths;
   std::int64_t target_tokens = 256;
   std::int64_t target_blocks = 64;
+  bool whole_documents = false;   // of at most training.seq_len tokens, instead of blocks at context_lengths
   bool on_training_data = false;  // where the file has no validation part
 };
 

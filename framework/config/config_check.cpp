@@ -67,9 +67,21 @@ void check_batch(const Config& config, ConfigProblems& problems) {
   }
 }
 
-void check_evaluation(const EvaluationConfig& evaluation, ConfigProblems& problems) {
+void check_evaluation(Config& config, ConfigProblems& problems) {
+  EvaluationConfig& evaluation = config.evaluation;
   if (evaluation.interval == 0 ||
       !problems.clean({"evaluation.interval", "evaluation.context_lengths", "evaluation.target_tokens"})) {
+    return;
+  }
+  if (evaluation.whole_documents) {
+    const std::vector<std::int64_t> own{config.training.seq_len};
+    if (evaluation.context_lengths.empty()) evaluation.context_lengths = own;
+    if (evaluation.context_lengths != own) {
+      problems.add("evaluation.context_lengths",
+                   fmt::format("goes with blocks: evaluation.whole_documents scores documents of at most "
+                               "training.seq_len = {} tokens; leave it out",
+                               config.training.seq_len));
+    }
     return;
   }
   if (evaluation.context_lengths.empty()) {
@@ -140,7 +152,7 @@ void resolve_and_check(Config& config, ConfigUse use, ConfigProblems& problems) 
   check_heads(config.model, problems);
   check_rope_scaling(config.model, problems);
   check_batch(config, problems);
-  check_evaluation(config.evaluation, problems);
+  check_evaluation(config, problems);
   check_optimizer(config, problems);
   check_device(config, problems);
   if (use == ConfigUse::run) check_build(config, problems);

@@ -298,7 +298,9 @@ std::vector<ConfigKey> make_table() {
        [](const Config& config) { return write_sources(config.data.train); }},
       text("data.validation", MEMBER(data.validation), "empty: the first file's own validation part"),
       word("data.packing", MEMBER(data.packing), packing_names,
-           "documents: attention and positions restart at each | concat: one stream"),
+           "documents: attention and positions restart at each | whole: and none is cut that fits a window | concat: "
+           "one "
+           "stream"),
 
       integer("mesh.data", MEMBER(mesh.data), {1, 1 * k}, "data-parallel ranks"),
       integer("mesh.sequence", MEMBER(mesh.sequence), {1, 1 * k}, "ranks that share each sequence: the ring"),
@@ -381,7 +383,10 @@ std::vector<ConfigKey> make_table() {
        "a list of ascending lengths, each 1 to 1073741824"},
       integer("evaluation.target_tokens", MEMBER(evaluation.target_tokens), {1, 1024 * m},
               "tokens that each block scores, the same at every length"),
-      integer("evaluation.target_blocks", MEMBER(evaluation.target_blocks), {1, 1 * m}, "blocks, over the documents"),
+      integer("evaluation.target_blocks", MEMBER(evaluation.target_blocks), {1, 1 * m},
+              "blocks, over the documents; of whole documents: how many"),
+      flag("evaluation.whole_documents", MEMBER(evaluation.whole_documents),
+           "score documents of at most training.seq_len tokens as a whole, instead of blocks at context_lengths"),
       flag("evaluation.on_training_data", MEMBER(evaluation.on_training_data),
            "true: where there is no validation part, training text is scored; else such a run is refused"),
 

@@ -173,6 +173,19 @@ constexpr std::array tensor_types{
     TensorType{8, StoredType::q8_0, "Q8_0"},     TensorType{28, StoredType::float64, "F64"},
     TensorType{30, StoredType::bfloat16, "BF16"}};
 
+/// Names of types that are not read, for messages.
+constexpr std::array<std::pair<std::uint32_t, std::string_view>, 8> unread_types{
+    {{6, "Q5_0"}, {7, "Q5_1"}, {10, "Q2_K"}, {11, "Q3_K"}, {12, "Q4_K"}, {13, "Q5_K"}, {14, "Q6_K"}, {15, "Q8_K"}}};
+
+std::string name_of_type(std::uint32_t type) {
+  const auto* const known = std::ranges::find(tensor_types, type, &TensorType::number);
+  if (known != tensor_types.end()) return std::string(known->name);
+  for (const auto& [number, name] : unread_types) {
+    if (number == type) return std::string(name);
+  }
+  return fmt::format("number {} of GGUF", type);
+}
+
 /// Sets the bytes of a tensor of a supported type.
 void set_bytes(StoredTensor& tensor, const HeaderBytes& bytes) {
   std::int64_t elements = 1, all = 0;
@@ -200,7 +213,7 @@ StoredTensor read_tensor(HeaderBytes& bytes) {
   }
   const auto type = bytes.number<std::uint32_t>();
   const auto* const known = std::ranges::find(tensor_types, type, &TensorType::number);
-  tensor.type_name = known == tensor_types.end() ? fmt::format("number {} of GGUF", type) : std::string(known->name);
+  tensor.type_name = name_of_type(type);
   if (known != tensor_types.end()) {
     tensor.type = known->type;
     set_bytes(tensor, bytes);

@@ -130,12 +130,12 @@ TEST_F(LoaderTest, DocumentsByHand) {
   content.documents = {{'a', 'b', 256}, {'c', 'd', 'e', 256}};
   const Corpus corpus = corpus_of(content);
   std::int64_t dropped = -1;
-  EXPECT_EQ(window_count(*corpus.files[0], 3, &dropped), 2);
+  EXPECT_EQ(corpus.window_count(0, 3, &dropped), 2);
   EXPECT_EQ(dropped, 0);
-  EXPECT_EQ(window_count(*corpus.files[0], 4, &dropped), 1);
+  EXPECT_EQ(corpus.window_count(0, 4, &dropped), 1);
   EXPECT_EQ(dropped, 2);
-  EXPECT_EQ(window_count(*corpus.files[0], 6, nullptr), 1);
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { window_count(*corpus.files[0], 7, nullptr); }),
+  EXPECT_EQ(corpus.window_count(0, 6, nullptr), 1);
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { corpus.window_count(0, 7, nullptr); }),
                     "has 7 tokens for training, and one window of training.seq_len 7 needs 8"));
 
   Allocator allocator(Device::cpu());
@@ -185,6 +185,61 @@ TEST_F(LoaderTest, UnionOverRanksIsTheWholeSequence) {
             if (HasFatalFailure()) return;
           }
         }
+      }
+    }
+  }
+}
+
+/// Windows of whole documents: the reference cuts the list of lengths, and pads each window with a document of its own.
+TEST_F(LoaderTest, ShortDocumentsAreKeptWhole) {
+  const std::vector<std::int64_t> lengths{5, 1, 3, 9, 2, 25, 4, 4, 10, 1};
+  constexpr std::int64_t length = 11;
+  for (const bool weights : {false, true}) {
+    const Content content = make_content(lengths, weights);
+    Corpus corpus = corpus_of(content);
+    corpus.cut_at_documents(length);
+    std::vector<std::pair<std::int64_t, std::int64_t>> expected;  // greedily, by the lengths alone
+    std::int64_t at = 0, begin = 0;
+    for (const std::int64_t document : lengths) {
+      if (at + document - begin > length && at > begin) {
+        expected.emplace_back(begin, at);
+        begin = at;
+      }
+      for (; at + document - begin > length; begin += length) expected.emplace_back(begin, begin + length);
+      at += document;
+    }
+    expected.emplace_back(begin, at);
+    ASSERT_EQ(corpus.window_count(0, length, nullptr), std::ssize(expected));
+    std::vector<Sample> samples;
+    std::vector<Reference> wholes;
+    for (std::int64_t w = 0; w < std::ssize(expected); ++w) {
+      const auto [from, to] = expected[static_cast<std::size_t>(w)];
+      EXPECT_EQ(corpus.window(0, w, length).begin, from);
+      EXPECT_EQ(corpus.window(0, w, length).tokens, to - from);
+      samples.push_back({0, w, 0, w});
+      Content longer = content;  // a label behind the last token
+      longer.documents.push_back({256, 256});
+      if (weights) longer.weights.insert(longer.weights.end(), 2, 0.0f);
+      Reference whole = reference(longer, from, to - from, 0, true);
+      const std::int32_t filler = whole.documents.back() + 1;
+      for (std::int32_t i = 0; i < length - (to - from); ++i) {
+        whole.tokens.push_back(256);
+        whole.labels.push_back(-1);
+        whole.positions.push_back(i);
+        whole.documents.push_back(filler);
+        whole.weights.push_back(0);
+      }
+      EXPECT_EQ(window_has_target(*corpus.files[0], corpus.window(0, w, length), Packing::whole),
+                std::ranges::any_of(whole.labels, [](std::int32_t label) { return label >= 0; }));
+      wholes.push_back(std::move(whole));
+    }
+    for (const Layout layout : all_layouts) {
+      for (int ring = 1; ring <= 4; ++ring) {
+        SCOPED_TRACE(fmt::format("{} ring {} weights {}", name_of(layout), ring, weights));
+        check_ring(layout, ring, length, wholes, true, DType::float32, [&](Batch& batch, const ShardSpec& shard) {
+          load_windows(batch, corpus, samples, length, Packing::whole, shard);
+        });
+        if (HasFatalFailure()) return;
       }
     }
   }
@@ -241,13 +296,13 @@ TEST_F(LoaderTest, WindowsStayInTheTrainingPart) {
   content.validation_documents = 2;
   const Corpus corpus = corpus_of(content);
   std::int64_t dropped = 0;
-  EXPECT_EQ(window_count(*corpus.files[0], 10, &dropped), 10);  // 101 tokens: the last label is the 101st
+  EXPECT_EQ(corpus.window_count(0, 10, &dropped), 10);  // 101 tokens: the last label is the 101st
   EXPECT_EQ(dropped, 0);
-  EXPECT_EQ(window_count(*corpus.files[0], 51, &dropped), 1);
+  EXPECT_EQ(corpus.window_count(0, 51, &dropped), 1);
   EXPECT_EQ(dropped, 49);
   content.validation_documents = 4;
   const Corpus none = corpus_of(content);
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { window_count(*none.files[0], 1, nullptr); }), "has 0 tokens"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { none.window_count(0, 1, nullptr); }), "has 0 tokens"));
 }
 
 TEST_F(LoaderTest, LoadingAllocatesNoTensors) {
@@ -309,10 +364,10 @@ TEST_F(LoaderTest, AWindowWithoutATargetIsToldFromOneWithATarget) {
       const Corpus corpus = corpus_of(content);
       for (const Packing packing : {Packing::documents, Packing::concat}) {
         Batch batch(allocator, 1, seq_len, DType::float32);
-        for (std::int64_t window = 0; window < window_count(*corpus.files[0], seq_len, nullptr); ++window) {
+        for (std::int64_t window = 0; window < corpus.window_count(0, seq_len, nullptr); ++window) {
           const Sample sample{0, window, 0, window};
           load_windows(batch, corpus, {&sample, 1}, seq_len, packing, {});
-          EXPECT_EQ(window_has_target(*corpus.files[0], window, seq_len, packing), batch.target_count > 0)
+          EXPECT_EQ(window_has_target(*corpus.files[0], {window * seq_len, seq_len}, packing), batch.target_count > 0)
               << window << " of " << seq_len;
           ++(batch.target_count > 0 ? with_target : empty);
         }

@@ -45,7 +45,9 @@ class PrepareJson : public DataTest {
     result.threads = threads;
     return result;
   }
-  CorpusSummary prepare(const std::vector<std::string>& inputs, const std::string& output, const TextOptions& how) {
+  CorpusSummary prepare(const std::vector<std::string>& inputs, const std::string& output, TextOptions how) {
+    const ChatFormat chats(*how.tokenizer, from, choice);
+    how.chats = &chats;
     return prepare_text(find_sources(inputs, nullptr), {at(output), 0, 7}, how, nullptr, nullptr);
   }
   std::string refusal(const std::string& input, const TextOptions& how) {
@@ -70,6 +72,8 @@ class PrepareJson : public DataTest {
   }
   void use_tiny() { tokenizer = load_tokenizer(tiny("byte_level.json")); }
   std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
+  ChatTemplate from;
+  ChatChoice choice = ChatChoice::of_template;
 };
 
 TEST_F(PrepareJson, EveryLineIsADocumentHoweverItIsPacked) {
@@ -153,6 +157,50 @@ TEST_F(PrepareJson, OnlyTheRolesNamedCarryWeight) {
   EXPECT_EQ(learned("users.h5"), " Why?\n");
   text("bad.jsonl", "{\"messages\": [{\"role\": \"user\"}]}\n");
   EXPECT_TRUE(holds(refusal("bad.jsonl", options()), "bad.jsonl:1: no field \"content\""));
+}
+
+TEST_F(PrepareJson, ChatsAreCountedAndWhatIsMeantForNobodyIsTold) {
+  use_tiny();
+  const std::string chat = R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})";
+  text("chat.jsonl", chat + "\n" + R"({"prompt": "the ", "completion": "testing"})" + "\n");
+  const CorpusSummary summary = prepare({at("chat.jsonl")}, "chat.h5", options());
+  EXPECT_EQ(summary.conversations, 1);
+  EXPECT_EQ(documents("chat.h5"), (std::vector<std::string>{"the testing", "user: a\nassistant: b\n"}));
+  const auto file = TokenFile::open(at("chat.h5"));
+  std::vector<float> weights(file->token_count());
+  file->read_weights(0, weights);
+  EXPECT_EQ(summary.learned_tokens, std::ranges::count(weights, 1.0f));
+  EXPECT_LT(summary.learned_tokens, summary.tokens);
+
+  TextOptions misspelt = options();
+  misspelt.json.train_on = {"assistant", "asistant"};
+  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { prepare({at("chat.jsonl")}, "none.h5", misspelt); }),
+                    "--train-on asistant: no message has this role; there are: assistant, user"));
+  EXPECT_FALSE(path_exists(at("none.h5")));
+  text("both.jsonl", R"({"text": "t", "messages": [{"role": "user", "content": "a"}]})");
+  EXPECT_TRUE(holds(refusal("both.jsonl", options()), "both.jsonl:1: there are a conversation and \"text\""));
+  TextOptions named = options();
+  named.json.text_field_named = true;
+  prepare({at("both.jsonl")}, "both.h5", named);
+  EXPECT_EQ(documents("both.h5"), std::vector<std::string>{"t"});
+  from.hash = "00";
+  EXPECT_TRUE(
+      holds(error_of(ExitCode::usage, [&] { prepare({at("chat.jsonl")}, "none.h5", options()); }), "chat.jsonl:1: "));
+}
+
+TEST_F(PrepareJson, TheTokensThatATemplateWritesAroundAChatAreNotDoubled) {
+  use_tiny();
+  const std::int32_t mark = tokenizer->find_special("<|endoftext|>").value_or(-1);
+  from = {.hash = "4adb1f81f5c508ea24f6d97f87d647f5", .bos = "<|endoftext|>", .eos = "<|endoftext|>", .path = ""};
+  text("chat.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
+  TextOptions marked = options();
+  marked.document_start = marked.document_end = mark;
+  prepare({at("chat.jsonl")}, "chat.h5", marked);
+  const auto file = TokenFile::open(at("chat.h5"));
+  std::vector<std::int32_t> tokens(file->token_count());
+  file->read(0, tokens);
+  EXPECT_EQ(std::ranges::count(tokens, mark), 2);
+  EXPECT_EQ(tokenizer->decode(tokens), "<|endoftext|>[INST] a [/INST] b <|endoftext|>");
 }
 
 TEST_F(PrepareJson, TheFileIsTheSameForAnyNumberOfThreads) {

@@ -144,7 +144,7 @@ TEST_F(RecallTest, WindowsOfADocumentsLengthAreWholeDocuments) {
     make(fmt::format("{}.h5", one_length), 3, 0.25, one_length);
     Corpus corpus;
     corpus.files.push_back(TokenFile::open(at(fmt::format("{}.h5", one_length))));
-    EXPECT_EQ(window_count(*corpus.files[0], one_length, nullptr), 29);  // the 30th lacks its last label
+    EXPECT_EQ(corpus.window_count(0, one_length, nullptr), 29);  // the 30th lacks its last label
     Allocator allocator(Device::cpu());
     Batch batch(allocator, 2, one_length, DType::float32);
     load_windows(batch, corpus, std::vector<Sample>{{0, 6, 0, 6}, {0, 7, 0, 7}}, one_length, Packing::documents, {});

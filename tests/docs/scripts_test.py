@@ -44,6 +44,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.complete(train, "--set", "mesh.layout", "=", "z"), ["zigzag"])
         self.assertEqual(self.complete(train, "--set", "training.dtype", "=", "b"), ["bfloat16"])
         self.assertEqual(self.complete(train, "--set", "training.steps", "="), [])
+        self.assertEqual(self.complete(str(BIN / "evaluate"), "--set", "model.rope_th"), ["model.rope_theta="])
 
     def test_paths(self):
         self.assertIn("configs/tiny.yaml", self.complete(str(BIN / "train"), "--config", "configs/t"))

@@ -12,8 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
     read.model = parse_hugging_face_config(text, "config.json").model;
     std::string written;
     const bool has_class = fuzz::accepted(ExitCode::usage, [&] {
-      written = write_hugging_face_config(
-          read.model, {.dtype = "float32", .context_length = 64, .bos_token_id = {}, .eos_token_ids = {}});
+      written = write_hugging_face_config(read.model, {.dtype = "float32", .context_length = 64, .ends = {}});
     });
     if (!has_class) return;
     again.model = parse_hugging_face_config(written, "again").model;

@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
         if (total > (std::size_t{64} << 20)) break;  // a bomb: bounded, but slow
         if (!block->json) continue;
         try {
-          parse_json_document(block->text, {}, ChatForm(*tokenizer));
+          parse_json_document(block->text, {}, ChatFormat(*tokenizer, {}, ChatChoice::of_template));
         } catch (const Error&) {
           std::abort();
         } catch (const std::exception&) {

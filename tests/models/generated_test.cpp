@@ -12,9 +12,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-class Generated : public TrainTest, public ::testing::WithParamInterface<const char*> {};
+class Generated : public TrainTest {};
+class GeneratedByClass : public Generated, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(Generated, TokensAreThoseOfTransformersOnEveryRing) {
+TEST_P(GeneratedByClass, TokensAreThoseOfTransformersOnEveryRing) {
   const std::string name = GetParam();
   const json golden = json::parse(content_of(source_folder() + "/tests/models/generated.json"));
   fs::copy(source_folder() + "/tests/models/folders/" + name, at("model"));
@@ -24,6 +25,9 @@ TEST_P(Generated, TokensAreThoseOfTransformersOnEveryRing) {
     config["max_position_embeddings"] = golden["changes"]["max_position_embeddings"];
   }
   std::ofstream(at("model/config.json")) << config.dump();
+  json generation = json::parse(content_of(source_folder() + "/tests/models/folders/llama/generation_config.json"));
+  generation["eos_token_id"] = golden["changes"]["eos_token_id"];
+  std::ofstream(at("model/generation_config.json")) << generation.dump();
   const std::vector<std::int32_t> expected = golden["tokens"][name];
   std::string ids;
   for (const std::int32_t id : expected) ids += fmt::format("{}{}", ids.empty() ? "" : ",", id);
@@ -41,7 +45,32 @@ TEST_P(Generated, TokensAreThoseOfTransformersOnEveryRing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Generated,
+TEST_F(Generated, AnyEndOfEitherFileEndsTheText) {
+  const json golden = json::parse(content_of(source_folder() + "/tests/models/generated.json"));
+  fs::copy(source_folder() + "/tests/models/folders/qwen3", at("model"));
+  const std::vector<std::int32_t> all = golden["tokens"]["qwen3"];
+  const auto said_with = [&](std::int32_t in_config, const json& in_generation_config) {
+    json config = json::parse(content_of(at("model/config.json")));
+    config["eos_token_id"] = in_config;
+    std::ofstream(at("model/config.json")) << config.dump();
+    std::ofstream(at("model/generation_config.json")) << json{{"eos_token_id", in_generation_config}}.dump();
+    GenerationOptions options;
+    options.checkpoint = at("model");
+    options.tokens = golden["prompt"].get<std::vector<std::int64_t>>();
+    options.max_new_tokens = 8;
+    options.dtype = "float64";
+    std::string said;
+    Launcher threads;
+    generate_from_checkpoint(options, threads, [&](std::string_view text) { said += text; });
+    return said;
+  };
+  const std::int32_t never = 1, third = all[4];  // of 14, 47, 14, 47, 29
+  EXPECT_EQ(said_with(never, 47), "14");
+  EXPECT_EQ(said_with(47, never), "14");
+  EXPECT_EQ(said_with(never, {never, third}), "14,47,14,47");
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, GeneratedByClass,
                          ::testing::Values("llama", "llama_tied", "llama_float64", "mistral", "qwen2", "qwen3", "gpt2",
                                            "gpt2_untied"));
 

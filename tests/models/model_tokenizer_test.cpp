@@ -117,10 +117,17 @@ TEST_F(ModelTokenizer, ARunKeepsToItsTokensAndCarriesTheTokenizerOn) {
 
   const ChildResult exported = run_child("export", {"--checkpoint", "run", "--output", "out"}, folder);
   expect_code(exported, 0);
-  for (const char* name : {"tokenizer.json", "generation_config.json", "chat_template.jinja"}) {
+  for (const char* name : {"tokenizer.json", "chat_template.jinja"}) {
     EXPECT_EQ(content_of(at("out/") + name), content_of(at("elsewhere/") + name)) << name;
     EXPECT_NE(exported.out.find(name), std::string::npos) << exported.out;
   }
+  // The model's own end, and that of the documents that it was trained on.
+  json generation = json::parse(content_of(at("elsewhere/generation_config.json")));
+  generation["eos_token_id"] = {47, 1};
+  generation["bos_token_id"] = nullptr;
+  EXPECT_EQ(json::parse(content_of(at("out/generation_config.json"))), generation);
+  EXPECT_EQ(json::parse(content_of(at("out/config.json")))["eos_token_id"], json({47, 1}));
+  EXPECT_EQ(json::parse(content_of(at("out/tokenizer_config.json")))["tokenizer_class"], "PreTrainedTokenizerFast");
   expect_code(evaluate("out", "other.h5"), 3, {"tokens of another tokenizer"});
 
   std::ofstream(at("run.yaml")) << content_of(at("run/config.yaml"));  // a second run from the first one's weights
@@ -128,9 +135,69 @@ TEST_F(ModelTokenizer, ARunKeepsToItsTokensAndCarriesTheTokenizerOn) {
   EXPECT_EQ(content_of(at("second/tokenizer/tokenizer.json")), content_of(at("elsewhere/tokenizer.json")));
 }
 
-TEST_F(ModelTokenizer, ARunFromNothingKnowsItsTokensToo) {
+TEST_F(ModelTokenizer, ARunFromNothingKeepsTheTokenizerOfItsData) {
+  fs::rename(at("model/tokenizer.json"), at("model/away.json"));  // what lies beside the data serves
   expect_code(train({}), 0);
-  EXPECT_FALSE(fs::exists(at("run/tokenizer")));
+  EXPECT_EQ(content_of(at("run/tokenizer/tokenizer.json")), content_of(at("model/away.json")));
+  EXPECT_EQ(content_of(at("run/tokenizer/chat_template.jinja")), "{{ messages }}");
+  const std::vector<std::string> prompt{"--checkpoint", "run", "--prompt", "ab", "--max-new-tokens", "2"};
+  expect_code(run_child("generate", prompt, folder), 0);
+  expect_code(run_child("export", {"--checkpoint", "run", "--output", "out"}, folder), 0);
+  EXPECT_EQ(json::parse(content_of(at("out/config.json")))["eos_token_id"], 1);
+  EXPECT_EQ(read_tokenizer_identity(at("out")), read_tokenizer_identity(at("model/away.json")));
+}
+
+TEST_F(ModelTokenizer, AFileBesideTheDataOfAnotherTokenizerIsNotKept) {
+  fs::copy(at("other.json"), at("own.h5.tokenizer/tokenizer.json"), fs::copy_options::overwrite_existing);
+  const ChildResult trained = train({});
+  expect_code(trained, 0);
+  EXPECT_NE((trained.out + trained.err).find("own.h5.tokenizer holds another tokenizer"), std::string::npos);
+  EXPECT_FALSE(fs::exists(at("run/tokenizer/tokenizer.json")));
+}
+
+TEST_F(ModelTokenizer, AByteModelHasATokenizerJson) {
+  EXPECT_FALSE(fs::exists(at("bytes.h5.tokenizer")));
+  std::ofstream(at("run.yaml")) << "model: {hidden_size: 16, num_attention_heads: 2, intermediate_size: 16}\n"
+                                   "data: {train: bytes.h5}\n"
+                                   "training: {seq_len: 16, steps: 1}\n";
+  expect_code(train({}), 0);
+  expect_code(run_child("export", {"--checkpoint", "run", "--output", "out"}, folder), 0);
+  const auto bytes = load_tokenizer(at("out"));
+  EXPECT_EQ(bytes->identity(), load_tokenizer("bytes")->identity());
+  EXPECT_EQ(read_tokenizer_identity(at("out")), bytes->identity());
+  EXPECT_EQ(json::parse(content_of(at("out/config.json")))["eos_token_id"], 256);
+  EXPECT_EQ(json::parse(content_of(at("out/tokenizer_config.json")))["eos_token"], "<|endoftext|>");
+  expect_code(evaluate("out", "bytes.h5"), 0);
+  expect_code(evaluate("out", "own.h5"), 3, {"tokens of another tokenizer"});
+}
+
+TEST_F(ModelTokenizer, WhatARunBeginsWithIsSaid) {
+  const ChildResult scratch = train({});
+  EXPECT_NE(scratch.err.find("model.from takes the sizes of model alone: the weights are random"), std::string::npos);
+  const ChildResult tuned = run_child(
+      "train", {"--config", "run.yaml", "--output", "tuned", "--init-from", "model", "--stop-after", "1"}, folder);
+  expect_code(tuned, 0);
+  EXPECT_EQ(tuned.err.find("random"), std::string::npos) << tuned.err;
+  EXPECT_EQ(tuned.err.find("warning"), std::string::npos) << tuned.err;
+  const ChildResult longer = run_child("train",
+                                       {"--config", "run.yaml", "--output", "longer", "--init-from", "model", "--set",
+                                        "training.seq_len=200", "--stop-after", "1"},
+                                       folder);
+  expect_code(longer, 0, {"warning: training.seq_len = 200 is beyond the 128 tokens that model was made for"});
+  // What was tuned at 16 tokens keeps the length of its model.
+  expect_code(
+      run_child("generate",
+                {"--checkpoint", "tuned", "--tokens", "3,4,5", "--max-new-tokens", "40", "--temperature", "1"}, folder),
+      0);
+  expect_code(run_child("generate",
+                        {"--checkpoint", "tuned", "--prompt", std::string(30, 'b'), "--max-new-tokens", "2"}, folder),
+              0);
+}
+
+TEST_F(ModelTokenizer, ARunWithoutItsTokenizerKnowsItsTokensToo) {
+  fs::remove_all(at("own.h5.tokenizer"));
+  expect_code(train({}), 0);
+  EXPECT_FALSE(fs::exists(at("run/tokenizer/tokenizer.json")));
   expect_code(evaluate("run", "other.h5"), 3, {"tokens of another tokenizer", "that the model was trained with"});
   const std::vector<std::string> prompt{"--checkpoint", "run", "--prompt", "ab", "--max-new-tokens", "2"};
   std::vector<std::string> named = prompt;
@@ -156,7 +223,8 @@ TEST_F(ModelTokenizer, PiecesInAGgufFileGoAlongAsATokenizerJson) {
     const std::string output = std::string("out_of_") + source;
     const ChildResult exported = run_child("export", {"--checkpoint", source, "--output", output}, folder);
     expect_code(exported, 0);
-    EXPECT_NE(exported.out.find("carried along: tokenizer.json, tokenizer_config.json\n"), std::string::npos);
+    EXPECT_NE(exported.out.find("carried along: generation_config.json, tokenizer.json, tokenizer_config.json\n"),
+              std::string::npos);
     EXPECT_EQ(exported.err, "");
     EXPECT_EQ(content_of(at(output + "/tokenizer.json")), content_of(at("run/tokenizer/tokenizer.json")));
     EXPECT_EQ(read_tokenizer_identity(at(output)), identity);
@@ -183,10 +251,10 @@ TEST_F(ModelTokenizer, PiecesThatNoTokenizerJsonHoldsStayBehindAndItIsSaid) {
   const ChildResult trained = train({"--init-from", "model.gguf"});
   expect_code(trained, 0);
   EXPECT_NE((trained.out + trained.err).find(told), std::string::npos) << trained.out << trained.err;
-  EXPECT_FALSE(fs::exists(at("run/tokenizer")));
+  EXPECT_FALSE(fs::exists(at("run/tokenizer/tokenizer.json")));
   const ChildResult exported = run_child("export", {"--checkpoint", "model.gguf", "--output", "out"}, folder);
   expect_code(exported, 0, {"export: " + told});
-  EXPECT_NE(exported.out.find("carried along: nothing\n"), std::string::npos) << exported.out;
+  EXPECT_NE(exported.out.find("carried along: generation_config.json\n"), std::string::npos) << exported.out;
   EXPECT_FALSE(fs::exists(at("out/tokenizer.json")));
 }
 

@@ -45,7 +45,7 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.feedforward_chunk = training.feedforward_chunk;
   shape.loss_chunk = training.loss_chunk;
   shape.deterministic = training.deterministic;
-  shape.documents = purpose.training && config.data.packing == Packing::documents;
+  shape.documents = purpose.training && parts_documents(config.data.packing);
   if (purpose.generates()) {
     shape.max_evaluation_tokens = std::max<std::int64_t>(1, shape.max_evaluation_tokens);  // a new token is everybody's
     shape.loss_chunk = 1;

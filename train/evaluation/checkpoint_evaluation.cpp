@@ -2,14 +2,18 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "data/token_file.h"
+#include "framework/config/model_keys.h"
+#include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
+#include "layers/check_model.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
@@ -65,6 +69,23 @@ Config config_of(const ModelSource& source) {
   return config;
 }
 
+/// Changes a model's keys as settings say. Throws Error(usage) for a key that would need other weights, or a value that
+/// does not fit.
+void apply_settings(Config& config, const std::vector<std::string>& settings) {
+  if (settings.empty()) return;
+  for (const std::string& setting : settings) {
+    const std::string key = setting.substr(0, setting.find('='));
+    if (is_free_with_weights(key)) continue;
+    fail(ExitCode::usage,
+         "--set {}: only keys that leave weights as they are can be set here: model.rope_scaling and its keys, "
+         "model.rope_theta, model.max_position_embeddings, model.sliding_window, model.rms_norm_eps",
+         setting);
+  }
+  Config changed = config;
+  changed.data.train = {{"none", 1}};  // a file is asked for, and none is read
+  config.model = parse_config(to_yaml(changed), "the model", settings, ConfigUse::know, check_model).model;
+}
+
 /// Sets on what, and in which precision, a checkpoint is evaluated. Its weights are float32 where it was trained in
 /// bfloat16, which a CPU does not compute in.
 void choose_device(const std::string& wanted, const std::string& dtype, TrainingConfig& training) {
@@ -100,6 +121,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   require_runnable(std::ssize(here), threads);
   const ModelSource source = open_model(options.checkpoint);
   Config config = config_of(source);
+  apply_settings(config, options.settings);
   config.mesh.data = options.mesh.data;
   config.mesh.sequence = options.mesh.sequence;
   if (options.layout) config.mesh.layout = *options.layout;
@@ -112,6 +134,13 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const auto file = open_data(options.data, config);
   if (const auto remark = check_tokens(source, *file); remark && launcher.is_rank_zero()) {
     write_message(stderr, fmt::format("evaluate: {}\n", *remark));
+  }
+  const bool rescaled = std::ranges::any_of(options.settings, [](const std::string& one) {
+    return one.starts_with("model.rope_") || one.starts_with("model.max_position_embeddings");
+  });
+  const auto beyond = beyond_context(source, request.context_lengths.back(), "--context-lengths");
+  if (beyond && !rescaled && launcher.is_rank_zero()) {
+    write_message(stderr, fmt::format("evaluate: {} (by --set)\n", *beyond));
   }
   std::optional<bool> trained_on;  // of a model from elsewhere nobody knows
   if (source.checkpoint) {
@@ -129,6 +158,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const auto evaluate_rank = [&](Communicator& world) {
     require_agreement(world, {{"the checkpoint", source.identity},
                               {"--data", file->hash()},
+                              {"--set", fmt::format("{}", fmt::join(options.settings, " "))},
                               {"--layout", name_of(config.mesh.layout)},
                               {"--shard-weights", name_of(config.training.shard)},
                               {"--threads-per-rank", std::to_string(options.threads_per_rank)},

@@ -23,9 +23,10 @@ struct EvaluationOptions {
   MeshConfig mesh;               // data and sequence; the timeout is the checkpoint's, the backend is the launcher's
   std::optional<Layout> layout;  // nothing: the checkpoint's
   std::int64_t threads_per_rank = 0;
-  std::string device = "auto";  // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
-  bool shard_weights = false;   // each rank holds its part of the weights; false: as the checkpoint's config says
-  std::string dtype;            // in which to compute; "": the checkpoint's, of a model from elsewhere float32
+  std::string device = "auto";        // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
+  bool shard_weights = false;         // each rank holds its part of the weights; false: as the checkpoint's config says
+  std::string dtype;                  // in which to compute; "": the checkpoint's, of a model from elsewhere float32
+  std::vector<std::string> settings;  // KEY=VALUE of keys that leave weights as they are: model.rope_scaling and others
 };
 
 /// Returns the same in every process. Throws Error: usage (lengths, mesh, memory), data (the file), checkpoint,

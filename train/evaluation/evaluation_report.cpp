@@ -97,6 +97,11 @@ std::string evaluation_table(const EvaluationSummary& summary) {
   text += intervals ? "; intervals:\nratio estimator over documents with Student's t\n" : "\n";
   if (!bytes_known) text += "The token file does not say how many bytes of text it holds, so bits/byte is not known.\n";
   if (beyond) text += fmt::format("*: longer than the {} tokens this model was trained on\n", summary.trained_length);
+  if (summary.stride > 0 && summary.stride == summary.results.front().context_length) {
+    text +=
+        "The windows do not overlap: the first token of each is not scored, and the next ones have little before "
+        "them.\n";
+  }
   if (!intervals) {
     text += fmt::format("With {}, fewer than {}, a confidence interval over documents would mean nothing.\n",
                         counted(summary.documents, "document"), min_documents);

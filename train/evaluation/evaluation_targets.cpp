@@ -79,6 +79,31 @@ EvaluationTargets whole_documents(const TokenFile& file, const EvaluationRequest
   return targets;
 }
 
+/// Returns documents of at most so many tokens, in a permuted order.
+EvaluationTargets short_documents(const TokenFile& file, const EvaluationRequest& request) {
+  const auto offsets = file.document_offsets();
+  const std::int64_t longest = request.context_lengths.front();
+  EvaluationTargets targets;
+  targets.stride = request.stride;
+  const std::int64_t first = first_document(file, request, targets);
+  const auto documents = static_cast<std::uint64_t>(std::ssize(offsets) - 1 - first);
+  const Permutation order(documents, seed, Purpose::evaluation_targets, 0);
+  for (std::uint64_t i = 0; i < documents && std::ssize(targets.blocks) < request.target_blocks; ++i) {
+    const std::int64_t document = first + static_cast<std::int64_t>(order(i));
+    const std::int64_t begin = offsets[static_cast<std::size_t>(document)];
+    const std::int64_t last = offsets[static_cast<std::size_t>(document) + 1] - 1;
+    if (last - begin >= longest || last == begin || !has_target(file, last, last - begin)) continue;
+    targets.blocks.push_back({document, last});
+  }
+  if (targets.blocks.empty()) {
+    fail(ExitCode::data, "{}: no {}document has from 2 to {} tokens, of which one after the first has a weight",
+         file.path(), targets.part == ScoredPart::whole ? "" : "validation ", longest);
+  }
+  targets.documents = std::ssize(targets.blocks);
+  targets.hash = hash_of(targets.blocks);
+  return targets;
+}
+
 }  // namespace
 
 void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::string& source) {
@@ -96,10 +121,11 @@ void check_request(const EvaluationRequest& request, const std::string& source) 
   const auto& lengths = request.context_lengths;
   check_context_lengths(lengths, source);
   if (request.stride != 0) {
-    if (request.stride < 1 || request.stride >= lengths.front()) {
+    const bool apart = request.stride == lengths.front();  // windows that do not overlap: Hugging Face's quicker recipe
+    if (request.stride < 1 || request.stride > lengths.front() || (apart && lengths.size() > 1)) {
       fail(ExitCode::usage,
            "{}: a stride of {} is not between 1 and {}, one less than the shortest context length: every token needs "
-           "one before it in its window",
+           "one before it in its window (of a single length, the stride may be that length)",
            source, request.stride, lengths.front() - 1);
     }
     return;
@@ -125,8 +151,8 @@ std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest&
     const std::int64_t begin = file.document_offsets()[document], end = last + 1;
     std::int64_t scored = begin + 1;  // targets before it are done
     for (std::int64_t from = begin; scored < end; from += targets.stride) {
-      const std::int64_t to = std::min(from + context_length, end);
-      spans.push_back({block, from, to - 1 - from, to - scored});
+      const std::int64_t to = std::min(from + context_length, end), first = std::max(scored, from + 1);
+      if (to > first) spans.push_back({block, from, to - 1 - from, to - first});
       scored = to;
     }
   }
@@ -134,6 +160,7 @@ std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest&
 }
 
 EvaluationTargets choose_targets(const TokenFile& file, const EvaluationRequest& request) {
+  if (request.short_documents) return short_documents(file, request);
   if (request.stride > 0) return whole_documents(file, request);
   const auto offsets = file.document_offsets();
   const auto documents = static_cast<std::int64_t>(offsets.size()) - 1;

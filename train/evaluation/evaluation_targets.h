@@ -22,6 +22,8 @@ struct EvaluationRequest {
   std::int64_t target_blocks = 64;            // at most
   // 0: blocks, as above. Else whole documents, by windows that move by so many tokens; M and the blocks do not count.
   std::int64_t stride = 0;
+  // With a stride that is the one context length: documents of at most so many tokens alone, as many as target_blocks.
+  bool short_documents = false;
   ScoredPart part = ScoredPart::automatic;
 };
 
@@ -29,7 +31,7 @@ struct EvaluationRequest {
 void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::string& source);
 
 /// Throws Error(usage), naming `source` (a flag or key), unless the lengths ascend and 1 <= M <= Lmin / 2, or, with a
-/// stride, 1 <= stride < Lmin.
+/// stride, 1 <= stride < Lmin, or stride = L of a single one.
 void check_request(const EvaluationRequest& request, const std::string& source);
 
 struct TargetBlock {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "data/chat/chat_format.h"
 #include "data/token_file.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/vocabulary.h"
@@ -30,24 +31,53 @@ std::int64_t context_of(const Config& config) {
   return spec.positions == Positions::learned ? spec.max_position_embeddings : config.training.seq_len;
 }
 
-/// Returns what turns the prompt into tokens and tokens into text; nothing where both are ids.
-std::unique_ptr<Tokenizer> tokenizer_of(const GenerationOptions& options, const ModelSource& source) {
-  if (!options.tokens.empty()) return nullptr;
-  std::string path = options.tokenizer;
+/// What turns the prompt into tokens, and tokens into text.
+struct PromptTokenizer {
+  std::string path;                      // as load_tokenizer() takes it
+  std::unique_ptr<Tokenizer> tokenizer;  // null where both are ids
+  std::unique_ptr<ChatFormat> chats;     // where the prompt is a conversation
+};
+
+PromptTokenizer tokenizer_of(const GenerationOptions& options, const ModelSource& source) {
+  PromptTokenizer result;
+  if (!options.tokens.empty()) return result;
+  std::string& path = result.path = options.tokenizer;
   if (path.empty() && !source.tokenizer.empty() && holds_tokenizer(source.tokenizer)) path = source.tokenizer;
   if (path.empty() && source.checkpoint) path = "bytes";
   if (path.empty()) {
     fail(ExitCode::usage, "{} has no tokenizer; name one by --tokenizer, or give ids by --tokens", source.path);
   }
-  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path);
-  check_tokenizer(source, *tokenizer, path);
-  if (tokenizer->vocab_size() > source.model.vocab_size) {
+  result.tokenizer = load_tokenizer(path);
+  check_tokenizer(source, *result.tokenizer, path);
+  if (result.tokenizer->vocab_size() > source.model.vocab_size) {
     fail(ExitCode::usage,
          "the tokenizer {} has {} tokens, but the model's vocabulary {}; name the model's own by --tokenizer, or give "
          "ids by --tokens",
-         path, tokenizer->vocab_size(), source.model.vocab_size);
+         path, result.tokenizer->vocab_size(), source.model.vocab_size);
   }
-  return tokenizer;
+  if (options.chat) {
+    result.chats = std::make_unique<ChatFormat>(*result.tokenizer, read_chat_template(path), ChatChoice::of_template);
+  }
+  return result;
+}
+
+/// Returns the ids of the prompt's text.
+std::vector<std::int32_t> encode_prompt(const PromptTokenizer& own, const std::string& text, bool parse_special) {
+  const SpecialTokens special = parse_special ? SpecialTokens::parse : SpecialTokens::text;
+  if (!own.chats) return own.tokenizer->encode(text, special);
+  std::vector<std::int32_t> ids;
+  std::vector<bool> learned;
+  try {
+    const Conversation conversation = parse_conversation(text);
+    if (conversation.back().role == "assistant") throw std::runtime_error("the last message is the assistant's");
+    encode_parts(own.chats->parts(conversation, /*asks_for_answer=*/true), *own.tokenizer->make_encoder(special), ids,
+                 learned);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(ExitCode::usage, "--chat: {}", error.what());
+  }
+  return ids;
 }
 
 /// Returns the bytes that no prompt may exceed: a few times the longest tokens that the context holds, since text may
@@ -63,9 +93,9 @@ std::int64_t most_prompt_bytes(const Tokenizer& tokenizer, std::int64_t context)
   return std::clamp(bytes, least, most);
 }
 
-/// Returns the prompt's tokens. tokenizer: null where they are given as ids.
+/// Returns the prompt's tokens.
 std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const ModelSource& source,
-                                    const Tokenizer* tokenizer, std::int64_t context) {
+                                    const PromptTokenizer& own, std::int64_t context) {
   const Vocabulary vocabulary(source.model.vocab_size);
   std::vector<std::int32_t> prompt;
   if (options.begin_token) {
@@ -79,10 +109,10 @@ std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const Mode
   }
   const std::size_t before = prompt.size();
   for (const std::int64_t id : options.tokens) prompt.push_back(vocabulary.token(id, ExitCode::usage, "--tokens"));
-  if (tokenizer != nullptr) {
+  if (own.tokenizer) {
     const std::string text =
-        options.read_prompt ? options.read_prompt(most_prompt_bytes(*tokenizer, context)) : options.prompt;
-    for (const std::int32_t id : tokenizer->encode(text)) {
+        options.read_prompt ? options.read_prompt(most_prompt_bytes(*own.tokenizer, context)) : options.prompt;
+    for (const std::int32_t id : encode_prompt(own, text, options.parse_special)) {
       prompt.push_back(vocabulary.token(id, ExitCode::usage, "the prompt's tokenizer"));
     }
   }
@@ -100,12 +130,14 @@ void check_ring(std::int64_t ranks, std::int64_t positions) {
        positions, positions);
 }
 
-/// Returns the tokens that end a text: those that the model names, and the tokenizer's.
-std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const Tokenizer* tokenizer) {
+/// Returns the tokens that end a text: those that the model names, the tokenizer's, and that which ends an answer.
+std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const PromptTokenizer& own) {
   std::vector<std::int32_t> tokens = source.end_tokens;
-  if (tokenizer != nullptr) {
-    if (const std::optional<std::int32_t> end = tokenizer->end_of_document()) tokens.push_back(*end);
-  }
+  const auto add = [&](std::optional<std::int32_t> end) {
+    if (end && std::ranges::find(tokens, *end) == tokens.end()) tokens.push_back(*end);
+  };
+  if (own.tokenizer) add(own.tokenizer->end_of_document());
+  if (own.chats) add(own.chats->end_of_answer());
   // Of a run's checkpoint, where nothing says: the last token, as in a token file.
   if (tokens.empty() && source.checkpoint) tokens.push_back(last_token(source.model.vocab_size));
   return tokens;
@@ -136,9 +168,9 @@ Config generation_config(const ModelSource& source, const GenerationOptions& opt
 }
 
 /// Returns what the ranks are asked for. Throws Error(usage) if the context cannot hold it, or some ranks none of it.
-GenerationRequest request_of(const GenerationOptions& options, const ModelSource& source, const Tokenizer* tokenizer,
+GenerationRequest request_of(const GenerationOptions& options, const ModelSource& source, const PromptTokenizer& own,
                              std::int64_t context) {
-  GenerationRequest request{.prompt = prompt_of(options, source, tokenizer, context), .sampling = options.sampling};
+  GenerationRequest request{.prompt = prompt_of(options, source, own, context), .sampling = options.sampling};
   const std::int64_t prompt = std::ssize(request.prompt), room = context - prompt + 1;
   if (room < 1) {
     fail(ExitCode::usage, "the prompt has {} tokens, but the model's context is {}; shorten the prompt", prompt,
@@ -146,7 +178,7 @@ GenerationRequest request_of(const GenerationOptions& options, const ModelSource
   }
   request.new_tokens = std::min(options.max_new_tokens, room);
   check_ring(options.sequence_ranks, prompt + request.new_tokens - 1);
-  request.end_tokens = end_tokens_of(source, tokenizer);
+  request.end_tokens = end_tokens_of(source, own);
   return request;
 }
 
@@ -222,15 +254,15 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   summary.context = context_of(config);
   for (const std::string& sentence : source.no_end_tokens) summary.remarks.push_back(sentence + ", so it ends no text");
   check_ring(options.sequence_ranks, summary.context);  // before a prompt is waited for
-  const auto tokenizer = tokenizer_of(options, source);
-  const GenerationRequest request = request_of(options, source, tokenizer.get(), summary.context);
+  const PromptTokenizer own = tokenizer_of(options, source);
+  const GenerationRequest request = request_of(options, source, own, summary.context);
   const RankPurpose purpose{
       .training = false, .prompt_tokens = std::ssize(request.prompt), .new_tokens = request.new_tokens};
   const ParameterTable table = make_parameter_table(spec);
   summary.weight_bytes_a_token = weight_bytes(spec, table, config.training.dtype);
   check_memory(config, plan_ranks(config, table, purpose), {here, launcher.ranks_of_process(launch.ranks)});
 
-  TokenPrinter printer(options, tokenizer.get(), print);
+  TokenPrinter printer(options, own.tokenizer.get(), print);
   const auto generate_on_rank = [&](Communicator& world) {
     require_agreement(world, facts_of(options, source, request));
     ThreadPool pool(threads);

@@ -24,8 +24,10 @@ struct GenerationOptions {
   std::string prompt;        // text; or
   PromptReader read_prompt;  // text that is asked for once the model is known; or
   std::vector<std::int64_t>
-      tokens;                // the prompt's token ids, if not empty: then the new ones are handed on as ids, too
-  bool begin_token = false;  // the prompt begins with the token that the model says begins a text
+      tokens;                  // the prompt's token ids, if not empty: then the new ones are handed on as ids, too
+  bool chat = false;           // the prompt's text is a conversation as JSON, written as the tokenizer's template does
+  bool parse_special = false;  // <|im_start|> and its like within the prompt's text are tokens, not letters
+  bool begin_token = false;    // the prompt begins with the token that the model says begins a text
   std::int64_t max_new_tokens = 128;
   SamplingOptions sampling;
   std::vector<std::string> stops;  // texts that end the text before them

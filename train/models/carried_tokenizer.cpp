@@ -1,12 +1,17 @@
 #include "train/models/carried_tokenizer.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
 #include "data/tokenizer/formats/gguf_tokenizer.h"
+#include "data/tokenizer/formats/sentencepiece_model.h"
+#include "data/tokenizer/formats/tokenizer_json_writer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "framework/gguf/gguf.h"
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
+#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
@@ -18,50 +23,97 @@ constexpr std::array carried_files{"generation_config.json", "tokenizer.json",  
                                    "added_tokens.json",      "vocab.json",        "merges.txt",
                                    "chat_template.jinja",    "chat_template.json"};
 
-std::vector<std::string> copy_files(const std::string& from, const std::string& to, ExitCode code) {
-  constexpr std::int64_t longest = std::int64_t{256} << 20;
-  std::vector<std::string> names;
-  for (const char* name : carried_files) {
-    const std::string path = from + "/" + name;
-    if (!path_exists(path, code)) continue;
-    write_file(to + "/" + name, read_in_folder(from, name, code, longest), code);
-    names.emplace_back(name);
-  }
-  return names;
-}
+/// Fills one folder.
+class Carrier {
+ public:
+  Carrier(const std::string& to, const EndIds& ids, OwnGeneration generation, ExitCode code)
+      : to_(to), ids_(ids), generation_(generation), code_(code) {}
 
-/// Writes what a GGUF file says of its tokenizer as the files of a folder.
-CarriedTokenizer write_files(const GgufFile& file, const std::string& to, ExitCode code) {
-  CarriedTokenizer result;
-  nlohmann::json tokenizer;
-  try {
-    if (!file.text("tokenizer.ggml.model")) return result;
-    tokenizer = gguf_tokenizer_json(file);
-  } catch (const Error& error) {  // weights go without
-    result.remark = fmt::format("the tokenizer does not go along: {}", error.what());
-    return result;
+  CarriedTokenizer carry(const std::string& from) {
+    if (from == "bytes") {
+      write("tokenizer.json", byte_tokenizer_json().dump() + "\n");
+    } else if (!from.empty() && is_directory(from, code_)) {
+      copy_folder(from);
+    } else if (!from.empty() && is_gguf_file(from)) {
+      write_gguf(GgufFile::open(from));
+    } else if (!from.empty()) {
+      copy_file(from);
+    }
+    describe();
+    if (const std::string config = write_generation_config(to_, ids_); !config.empty()) {
+      write("generation_config.json", config);
+    }
+    std::ranges::sort(result_.files);
+    return std::move(result_);
   }
-  const std::vector<std::string>& tokens = *file.texts("tokenizer.ggml.tokens");
-  // The class that takes tokenizer.json as it is, and text after decoding as it comes.
-  nlohmann::json config{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
-  for (const char* role : {"bos", "eos"}) {
-    const auto id = file.integer(fmt::format("tokenizer.ggml.{}_token_id", role));
-    if (id && *id >= 0 && *id < std::ssize(tokens)) {
-      config[fmt::format("{}_token", role)] = tokens[*id];
+
+ private:
+  static constexpr std::int64_t longest = std::int64_t{256} << 20;
+
+  void write(const std::string& name, const std::string& content) {
+    write_file(to_ + "/" + name, content, code_);
+    if (std::ranges::find(result_.files, name) == result_.files.end()) result_.files.push_back(name);
+  }
+  bool has(const char* name) const { return std::ranges::find(result_.files, name) != result_.files.end(); }
+
+  void copy_folder(const std::string& from) {
+    for (const char* name : carried_files) {
+      if (std::string_view(name) == "generation_config.json" && generation_ == OwnGeneration::left) continue;
+      if (path_exists(from + "/" + name, code_)) write(name, read_in_folder(from, name, code_, longest));
+    }
+    const std::string file = holds_tokenizer(from) ? file_name(tokenizer_file(from)) : "";
+    if (!file.empty() && !has(file.c_str())) write(file, read_in_folder(from, file, code_, longest));
+  }
+
+  void copy_file(const std::string& from) {
+    const std::string name = tokenizer_file_name(from), text = read_file(from, code_, longest);
+    write(name, text);
+    if (name != "tokenizer.model") return;
+    try {
+      write("tokenizer.json", json_of_pieces(read_sentencepiece_model(text, from)).file().dump() + "\n");
+    } catch (const Error&) {  // then transformers reads the model itself
     }
   }
-  if (const nlohmann::json& unknown = tokenizer["model"]["unk_token"]; unknown.is_string()) {
-    config["unk_token"] = unknown;
+
+  /// Writes what a GGUF file says of its tokenizer.
+  void write_gguf(const GgufFile& file) {
+    try {
+      if (!file.text("tokenizer.ggml.model")) return;
+      write("tokenizer.json", gguf_tokenizer_json(file).dump() + "\n");
+    } catch (const Error& error) {  // weights go without
+      result_.remark = fmt::format("the tokenizer does not go along: {}", error.what());
+      return;
+    }
+    if (const auto chat = file.text("tokenizer.chat_template")) write("chat_template.jinja", *chat);
   }
-  const auto write = [&](const std::string& name, const std::string& content) {
-    write_file(to + "/" + name, content, code);
-    result.files.push_back(name);
-  };
-  write("tokenizer.json", tokenizer.dump() + "\n");
-  write("tokenizer_config.json", config.dump(2) + "\n");
-  if (const auto chat = file.text("tokenizer.chat_template")) write("chat_template.jinja", *chat);
-  return result;
-}
+
+  /// Writes the tokenizer_config.json that makes transformers take a tokenizer.json as it is, and text after decoding
+  /// as it comes, where there is none.
+  void describe() {
+    if (!has("tokenizer.json") || has("tokenizer_config.json")) return;
+    const nlohmann::json tokenizer =
+        parse_strict_json(read_file(to_ + "/tokenizer.json", code_, longest), {.bytes = longest});
+    nlohmann::json config{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+    const auto put = [&](const char* role, std::int64_t id) {
+      if (!tokenizer.contains("added_tokens")) return;
+      for (const nlohmann::json& token : tokenizer["added_tokens"]) {
+        if (token["id"] == id) config[role] = token["content"];
+      }
+    };
+    if (ids_.begin) put("bos_token", *ids_.begin);
+    if (!ids_.ends.empty()) put("eos_token", ids_.ends.front());
+    if (const nlohmann::json unknown = tokenizer["model"].value("unk_token", nlohmann::json()); unknown.is_string()) {
+      config["unk_token"] = unknown;
+    }
+    write("tokenizer_config.json", config.dump(2) + "\n");
+  }
+
+  const std::string& to_;
+  const EndIds& ids_;
+  OwnGeneration generation_;
+  ExitCode code_;
+  CarriedTokenizer result_;
+};
 
 }  // namespace
 
@@ -69,10 +121,9 @@ void check_carried_files(const std::string& folder) {
   for (const char* name : carried_files) check_link_in_folder(folder, name, ExitCode::checkpoint);
 }
 
-CarriedTokenizer carry_tokenizer(const std::string& from, const std::string& to, ExitCode code) {
-  if (from.empty()) return {};
-  if (is_directory(from, code)) return {.files = copy_files(from, to, code), .remark = {}};
-  return write_files(GgufFile::open(from), to, code);
+CarriedTokenizer carry_tokenizer(const std::string& from, const std::string& to, const EndIds& ids,
+                                 OwnGeneration generation, ExitCode code) {
+  return Carrier(to, ids, generation, code).carry(from);
 }
 
 }  // namespace ringtrain

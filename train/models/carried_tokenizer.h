@@ -1,5 +1,5 @@
-// The files of a tokenizer that go along with a model: from a folder, or out of a GGUF file, to the folder of a run or
-// of an export.
+// The files of a tokenizer that go along with a model: from wherever it lies, to the folder of a run or of an export,
+// or beside a token file. transformers' AutoTokenizer loads what stands there then.
 #pragma once
 
 #include <optional>
@@ -7,20 +7,26 @@
 #include <vector>
 
 #include "framework/error.h"
+#include "train/models/hugging_face_config.h"
 
 namespace ringtrain {
 
 struct CarriedTokenizer {
   std::vector<std::string> files;     // names
-  std::optional<std::string> remark;  // why that of a GGUF file does not go along
+  std::optional<std::string> remark;  // why a tokenizer does not go along
 };
 
 /// Throws Error(checkpoint) that names link and target if a file that would be copied from a folder is a link out of
 /// it.
 void check_carried_files(const std::string& folder);
 
-/// Copies tokenizer, generation_config.json and chat template from a folder, or out of a GGUF file, into a folder that
-/// exists. Throws Error(code) if a file cannot be read or written, or is a link that leads out of its folder.
-CarriedTokenizer carry_tokenizer(const std::string& from, const std::string& to, ExitCode code);
+/// Whether a folder's generation_config.json, which belongs to its model, goes along with its tokenizer.
+enum class OwnGeneration { kept, left };
+
+/// Puts a tokenizer with its chat template into a folder that exists, and a generation_config.json with these ids.
+/// from: what load_tokenizer() takes; "": no tokenizer. Throws Error(code) if a file cannot be read or written, or is a
+/// link that leads out of its folder.
+CarriedTokenizer carry_tokenizer(const std::string& from, const std::string& to, const EndIds& ids,
+                                 OwnGeneration generation, ExitCode code);
 
 }  // namespace ringtrain

@@ -263,14 +263,14 @@ void check_export(const std::string& source, const ExportOptions& options) {
 
 ExportSummary export_model(const ModelSource& source, const ExportOptions& options) {
   const std::string& like = options.like.empty() ? source.tokenizer : options.like;
-  const std::string config = write_hugging_face_config(source.model, {.dtype = torch_name(options.dtype),
-                                                                      .context_length = source.context_length,
-                                                                      .bos_token_id = source.begin_token,
-                                                                      .eos_token_ids = source.end_tokens});
+  const std::string config = write_hugging_face_config(
+      source.model,
+      {.dtype = torch_name(options.dtype), .context_length = source.context_length, .ends = source.ends()});
   check_export(source.path, options);
   ExportSummary summary;
   OutputFolder output(options.output, ExitCode::usage);
-  summary.carried = carry_tokenizer(like, output.content(), ExitCode::checkpoint);  // first: it may be refused
+  summary.carried = carry_tokenizer(like, output.content(), source.ends(), OwnGeneration::kept,
+                                    ExitCode::checkpoint);  // first: it may be refused
   write_weights(source, options, output, summary);
   write_file(output.content() + "/config.json", config, ExitCode::checkpoint);
   throw_if_signalled();

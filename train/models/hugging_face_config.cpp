@@ -18,6 +18,7 @@
 #include "framework/storage/folder_file.h"
 #include "framework/storage/strict_json.h"
 #include "layers/check_model.h"
+#include "train/models/hugging_face_families.h"
 #include "train/models/hugging_face_rope.h"
 #include "train/models/json_keys.h"
 
@@ -27,29 +28,14 @@ namespace {
 
 constexpr std::int64_t largest_file = 1 << 20;
 
-/// A class of transformers, and what it takes for keys that a file has not.
-struct ModelClass {
-  Architecture architecture;  // its name is the class's model_type
-  const char* name;
-  std::int64_t vocab_size, hidden_size, intermediate_size, layers, heads;
-  std::int64_t key_value_heads;  // 0: as many as heads
-  std::int64_t head_dim;         // 0: hidden_size / heads
-  std::int64_t max_position_embeddings;
-};
-constexpr std::array<ModelClass, 5> classes{{
-    {Architecture::llama, "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048},
-    {Architecture::mistral, "MistralForCausalLM", 32000, 4096, 14336, 32, 32, 8, 0, 131072},
-    {Architecture::qwen2, "Qwen2ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 0, 32768},
-    {Architecture::qwen3, "Qwen3ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 128, 32768},
-    {Architecture::gpt2, "GPT2LMHeadModel", 50257, 768, 0, 12, 12, 0, 0, 1024},
-}};
 constexpr double default_theta = 10000, default_eps = 1e-6, default_gpt2_eps = 1e-5;
 constexpr std::int64_t default_window = 4096, default_full_layers = 28;
 
 /// Keys that change nothing of what is computed here: names, remarks, how others run it.
-constexpr std::array<std::string_view, 48> harmless{
+constexpr std::array<std::string_view, 52> harmless{
     "_attn_implementation_autoset",
     "_name_or_path",
+    "_num_labels",
     "architectures",
     "attn_implementation",
     "bos_token_id",
@@ -69,10 +55,13 @@ constexpr std::array<std::string_view, 48> harmless{
     "max_window_layers",
     "model_type",
     "n_ctx",
+    "n_special",
     "num_labels",
     "output_attentions",
     "output_hidden_states",
+    "output_past",
     "pad_token_id",
+    "predict_special_tokens",
     "prefix",
     "pretraining_tp",
     "problem_type",
@@ -142,18 +131,18 @@ constexpr std::array<std::string_view, 6> dropouts{"attention_dropout", "hidden_
 
 std::string known_classes() {
   std::vector<const char*> names;
-  names.reserve(std::size(classes));
-  for (const ModelClass& known : classes) names.push_back(known.name);
+  names.reserve(families.size());
+  for (const Family& family : families) names.push_back(family.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-const ModelClass& read_class(JsonKeys& keys) {
-  const auto by = [&](auto&& holds) { return std::find_if(classes.begin(), classes.end(), holds); };
-  const ModelClass* of_type = nullptr;
+const Family& read_family(JsonKeys& keys) {
+  const auto by = [&](auto&& holds) { return std::find_if(families.begin(), families.end(), holds); };
+  const Family* of_type = nullptr;
   if (keys.has("model_type")) {
     const std::string type = keys.text("model_type", "");
-    const auto* const found = by([&](const ModelClass& known) { return type == name_of(known.architecture); });
-    if (found == classes.end()) {
+    const auto* const found = by([&](const Family& family) { return type == name_of(family.architecture); });
+    if (found == families.end()) {
       keys.refuse("model_type",
                   fmt::format("{} is not computed here; what is: {}", shown(keys.at("model_type")), known_classes()));
     }
@@ -164,8 +153,8 @@ const ModelClass& read_class(JsonKeys& keys) {
     return *of_type;
   }
   const std::vector<std::string> names = keys.texts("architectures");
-  const auto* const found = by([&](const ModelClass& known) { return names.size() == 1 && names[0] == known.name; });
-  if (found == classes.end()) {
+  const auto* const found = by([&](const Family& family) { return names.size() == 1 && names[0] == family.name; });
+  if (found == families.end()) {
     keys.refuse("architectures",
                 fmt::format("{} is not computed here; what is: {}", shown(keys.at("architectures")), known_classes()));
   }
@@ -176,6 +165,16 @@ const ModelClass& read_class(JsonKeys& keys) {
   return *found;
 }
 
+/// Returns what a size's key says. GPT-2's class takes the names of the others for its own, too.
+std::int64_t read_size(JsonKeys& keys, const char* key, const char* other_name, std::int64_t other) {
+  if (std::string_view(key) == other_name || !keys.has(other_name)) return keys.integer(key, other);
+  const std::int64_t value = keys.integer(other_name, other);
+  if (keys.has(key) && keys.integer(key, other) != value) {
+    keys.refuse(other_name, fmt::format("is {}, but {} is {}", value, key, keys.integer(key, other)));
+  }
+  return value;
+}
+
 void require_activation(JsonKeys& keys, const char* key, std::initializer_list<const char*> names) {
   const std::string name = keys.text(key, *names.begin());
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
@@ -183,27 +182,27 @@ void require_activation(JsonKeys& keys, const char* key, std::initializer_list<c
 }
 
 /// Returns the window that a class would use, 0 for none: absent is the class's default, null is none.
-std::int64_t read_window_length(JsonKeys& keys, const ModelClass& known) {
-  const bool qwen = known.architecture == Architecture::qwen2 || known.architecture == Architecture::qwen3;
+std::int64_t read_window_length(JsonKeys& keys, const Family& family) {
   const bool given = keys.has("sliding_window"), null = !given && keys.names("sliding_window");
-  if (known.architecture == Architecture::llama) {
-    if (given) keys.refuse("sliding_window", "has no effect in a LlamaForCausalLM; with a window it is a Mistral");
+  if (family.window == WindowKeys::none) {
+    if (given)
+      keys.refuse("sliding_window", fmt::format("has no effect in a {}; with a window it is a Mistral", family.name));
     return 0;
   }
-  if ((qwen && !keys.flag("use_sliding_window", false)) || null) return 0;
+  if ((family.window == WindowKeys::layers && !keys.flag("use_sliding_window", false)) || null) return 0;
   const std::int64_t window = keys.integer("sliding_window", default_window);
   if (window < 1) keys.refuse("sliding_window", fmt::format("is {}, but must be at least 1, or null", window));
   return window;
 }
 
 /// Reads which layers have the window: all or none may.
-void read_window(JsonKeys& keys, const ModelClass& known, ModelConfig& model) {
-  const std::int64_t window = read_window_length(keys, known), layers = model.num_hidden_layers;
-  const bool mistral = known.architecture == Architecture::mistral;  // its class has one mask for all layers
+void read_window(JsonKeys& keys, const Family& family, ModelConfig& model) {
+  const std::int64_t window = read_window_length(keys, family), layers = model.num_hidden_layers;
+  const bool one_mask = family.window == WindowKeys::length;  // the class has one for all layers
   std::int64_t sliding = 0;
   if (window > 0) {
     const std::int64_t first =
-        mistral ? 0 : std::max<std::int64_t>(0, keys.integer("max_window_layers", default_full_layers));
+        one_mask ? 0 : std::max<std::int64_t>(0, keys.integer("max_window_layers", default_full_layers));
     sliding = first < layers ? layers - first : 0;
   }
   if (keys.has("layer_types")) {
@@ -215,8 +214,8 @@ void read_window(JsonKeys& keys, const ModelClass& known, ModelConfig& model) {
                   fmt::format("must name full_attention or sliding_attention for each of {} layers", layers));
     }
     if (listed > 0 && window == 0) keys.refuse("layer_types", "has sliding_attention, but there is no sliding window");
-    if (mistral && listed != sliding) {
-      keys.refuse("layer_types", "says otherwise than sliding_window, by which a MistralForCausalLM goes");
+    if (one_mask && listed != sliding) {
+      keys.refuse("layer_types", fmt::format("says otherwise than sliding_window, by which a {} goes", family.name));
     }
     sliding = listed;
   }
@@ -229,44 +228,45 @@ void read_window(JsonKeys& keys, const ModelClass& known, ModelConfig& model) {
   model.sliding_window = sliding > 0 ? window : 0;
 }
 
-void read_llama_family(JsonKeys& keys, const ModelClass& known, ModelConfig& model, std::vector<std::string>& logs) {
-  model.hidden_size = keys.integer("hidden_size", known.hidden_size);
-  model.num_hidden_layers = keys.integer("num_hidden_layers", known.layers);
-  model.num_attention_heads = keys.integer("num_attention_heads", known.heads);
+void read_sizes(JsonKeys& keys, const Family& family, ModelConfig& model) {
+  const Family::Keys& key = family.keys;
+  const Family::Sizes& sizes = family.sizes;
+  model.vocab_size = keys.integer("vocab_size", sizes.vocab_size);
+  model.hidden_size = read_size(keys, key.hidden_size, llama_keys.hidden_size, sizes.hidden_size);
+  model.num_hidden_layers = read_size(keys, key.layers, llama_keys.layers, sizes.layers);
+  model.num_attention_heads = read_size(keys, key.heads, llama_keys.heads, sizes.heads);
+  model.max_position_embeddings = read_size(keys, key.positions, llama_keys.positions, sizes.positions);
+  const bool wide = sizes.intermediate_size == 0 && !keys.has(key.intermediate_size);
+  model.intermediate_size = wide ? 4 * std::clamp<std::int64_t>(model.hidden_size, 1, 262144)
+                                 : keys.integer(key.intermediate_size, sizes.intermediate_size);
+  model.rms_norm_eps = keys.real(key.eps, family.rotary ? default_eps : default_gpt2_eps);
+  model.tie_word_embeddings = keys.flag("tie_word_embeddings", !family.rotary);
+}
+
+/// Reads what classes with rotary positions say besides.
+void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::vector<std::string>& logs) {
   const bool no_groups = keys.names("num_key_value_heads") && !keys.has("num_key_value_heads");
-  model.num_key_value_heads = no_groups ? 0 : keys.integer("num_key_value_heads", known.key_value_heads);
-  const bool plain_heads = known.head_dim == 0 && !keys.has("head_dim");
-  model.head_dim = plain_heads ? 0 : keys.integer("head_dim", known.head_dim);
-  model.intermediate_size = keys.integer("intermediate_size", known.intermediate_size);
-  model.max_position_embeddings = keys.integer("max_position_embeddings", known.max_position_embeddings);
-  model.rms_norm_eps = keys.real("rms_norm_eps", default_eps);
-  model.tie_word_embeddings = keys.flag("tie_word_embeddings", false);
+  model.num_key_value_heads = no_groups ? 0 : keys.integer("num_key_value_heads", family.sizes.key_value_heads);
+  const bool plain_heads = family.sizes.head_dim == 0 && !keys.has("head_dim");
+  model.head_dim = plain_heads ? 0 : keys.integer("head_dim", family.sizes.head_dim);
   require_activation(keys, "hidden_act", {"silu", "swish"});
-  const bool llama = known.architecture == Architecture::llama;
   const auto bias = [&](const char* key, bool possible) {
     const bool asked = keys.flag(key, false);
-    if (asked && !possible) keys.refuse(key, fmt::format("{} has no such biases in transformers", known.name));
+    if (asked && !possible) keys.refuse(key, fmt::format("{} has no such biases in transformers", family.name));
     return asked;
   };
-  model.attention_bias = bias("attention_bias", llama || known.architecture == Architecture::qwen3);
-  model.mlp_bias = bias("mlp_bias", llama);
-  read_window(keys, known, model);
+  model.attention_bias = bias("attention_bias", family.attention_bias);
+  model.mlp_bias = bias("mlp_bias", family.mlp_bias);
+  read_window(keys, family, model);
   read_rope(keys, default_theta, model, logs);
 }
 
-void read_gpt2(JsonKeys& keys, const ModelClass& known, ModelConfig& model) {
-  model.hidden_size = keys.integer("n_embd", known.hidden_size);
-  model.num_hidden_layers = keys.integer("n_layer", known.layers);
-  model.num_attention_heads = keys.integer("n_head", known.heads);
+/// Reads what GPT-2's class says besides.
+void read_gpt2(JsonKeys& keys, ModelConfig& model) {
   if (model.num_attention_heads > 0 && model.hidden_size % model.num_attention_heads != 0) {
     keys.refuse("n_embd",
                 fmt::format("{} does not divide by n_head = {}", model.hidden_size, model.num_attention_heads));
   }
-  model.intermediate_size =
-      keys.has("n_inner") ? keys.integer("n_inner", 0) : 4 * std::clamp<std::int64_t>(model.hidden_size, 1, 262144);
-  model.max_position_embeddings = keys.integer("n_positions", known.max_position_embeddings);
-  model.rms_norm_eps = keys.real("layer_norm_epsilon", default_gpt2_eps);
-  model.tie_word_embeddings = keys.flag("tie_word_embeddings", true);
   require_activation(keys, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});
 }
 
@@ -296,18 +296,32 @@ void settle_other_keys(JsonKeys& keys, std::vector<std::string>& logs) {
   }
 }
 
-void read_ends(JsonKeys& keys, HuggingFaceConfig& config) {
-  if (keys.has("bos_token_id")) config.bos_token_id = keys.integer("bos_token_id", 0);
-  if (!keys.has("eos_token_id")) return;
+EndIds read_ends(JsonKeys& keys) {
+  EndIds ids;
+  if (keys.has("bos_token_id")) ids.begin = keys.integer("bos_token_id", 0);
+  if (!keys.has("eos_token_id")) return ids;
   if (!keys.at("eos_token_id").is_array()) {
-    config.eos_token_ids = {keys.integer("eos_token_id", 0)};
-    return;
+    ids.ends = {keys.integer("eos_token_id", 0)};
+    return ids;
   }
   for (const nlohmann::json& id : keys.at("eos_token_id")) {
     const std::optional<std::int64_t> number = whole_number(id);
     if (!number) keys.refuse("eos_token_id", "must be a token's number, or a list of them");
-    config.eos_token_ids.push_back(*number);
+    ids.ends.push_back(*number);
   }
+  return ids;
+}
+
+/// Returns the object that is a file's whole text.
+nlohmann::json parse_object(const std::string& text, const std::string& path) {
+  nlohmann::json json;
+  try {
+    json = parse_strict_json(text);
+  } catch (const std::exception& error) {
+    fail(ExitCode::checkpoint, "{}: is no JSON: {}", path, error.what());
+  }
+  if (!json.is_object()) fail(ExitCode::checkpoint, "{}: is {}, but must be an object", path, shown(json));
+  return json;
 }
 
 }  // namespace
@@ -334,36 +348,41 @@ void check_model_of_file(ModelConfig& model, const std::string& path) {
   model = config.model;
 }
 
+void EndIds::add(const EndIds& other) {
+  if (!begin) begin = other.begin;
+  for (const std::int64_t id : other.ends) {
+    if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  }
+}
+
+EndIds read_generation_config(const std::string& folder) {
+  const std::string path = folder + "/generation_config.json";
+  if (!path_exists(path, ExitCode::checkpoint)) return {};
+  const nlohmann::json json =
+      parse_object(read_in_folder(folder, "generation_config.json", ExitCode::checkpoint, largest_file), path);
+  JsonKeys keys(json, path);
+  return read_ends(keys);
+}
+
 bool is_hugging_face_folder(const std::string& folder) {
   return path_exists(folder + "/config.json");
 }
 
-const char* hugging_face_class(Architecture architecture) {
-  const auto* const found = std::ranges::find(classes, architecture, &ModelClass::architecture);
-  return found == classes.end() ? nullptr : found->name;
-}
-
 HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::string& path) {
-  nlohmann::json json;
-  try {
-    json = parse_strict_json(text);
-  } catch (const std::exception& error) {
-    fail(ExitCode::checkpoint, "{}: is no JSON: {}", path, error.what());
-  }
-  if (!json.is_object()) fail(ExitCode::checkpoint, "{}: is {}, but must be an object", path, shown(json));
+  const nlohmann::json json = parse_object(text, path);
   JsonKeys keys(json, path);
-  const ModelClass& known = read_class(keys);
+  const Family& family = read_family(keys);
   HuggingFaceConfig config;
   ModelConfig& model = config.model;
-  model.architecture = known.architecture;
-  model.vocab_size = keys.integer("vocab_size", known.vocab_size);
+  model.architecture = family.architecture;
   model.initializer_range = keys.real("initializer_range", model.initializer_range);
-  if (known.architecture == Architecture::gpt2) {
-    read_gpt2(keys, known, model);
+  read_sizes(keys, family, model);
+  if (family.rotary) {
+    read_rotary(keys, family, model, config.logs);
   } else {
-    read_llama_family(keys, known, model, config.logs);
+    read_gpt2(keys, model);
   }
-  read_ends(keys, config);
+  config.ends = read_ends(keys);
   settle_other_keys(keys, config.logs);
   check_model_of_file(model, path);
   return config;

@@ -13,11 +13,20 @@
 
 namespace ringtrain {
 
+/// What a file says of a text's ends: any whole numbers, nothing here knows whether they are tokens.
+struct EndIds {
+  std::optional<std::int64_t> begin;  // bos_token_id
+  std::vector<std::int64_t> ends;     // eos_token_id: a model may end its text in several ways
+
+  /// Adds what another file says: its ends, and its begin where there is none yet.
+  void add(const EndIds& other);
+  bool operator==(const EndIds&) const = default;
+};
+
 struct HuggingFaceConfig {
-  ModelConfig model;                         // resolved, and one that the layers compute
-  std::optional<std::int64_t> bos_token_id;  // any whole number: nothing here knows whether it is a token
-  std::vector<std::int64_t> eos_token_ids;   // the same; a model may end its text in several ways
-  std::vector<std::string> logs;             // what a person should know of it, a sentence each
+  ModelConfig model;  // resolved, and one that the layers compute
+  EndIds ends;
+  std::vector<std::string> logs;  // what a person should know of it, a sentence each
 };
 
 /// Throws Error(checkpoint), one sentence that names the file, if a model that a file describes, of whatever form, has
@@ -34,15 +43,18 @@ HuggingFaceConfig read_hugging_face_config(const std::string& folder);
 /// The same, from text; `path` only names it in messages.
 HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::string& path);
 
-/// Returns the name of the class of transformers that computes an architecture, null if there is none.
-const char* hugging_face_class(Architecture architecture);
+/// Returns the ids in FOLDER/generation_config.json, none if there is no such file. Throws Error(checkpoint) that names
+/// the file and the key if it is no such file.
+EndIds read_generation_config(const std::string& folder);
+/// Returns the text of a generation_config.json that has these ids besides all that the folder's own says; "" if that
+/// has them already. Throws as reading does.
+std::string write_generation_config(const std::string& folder, const EndIds& ids);
 
 /// What a config.json says beside the model.
 struct HuggingFaceConfigExtras {
   std::string dtype = "float32";    // of the tensors beside it: float32, bfloat16, float16, float64
   std::int64_t context_length = 0;  // max_position_embeddings, where the model does not say
-  std::optional<std::int32_t> bos_token_id;
-  std::vector<std::int32_t> eos_token_ids;
+  EndIds ends;
 };
 
 /// Returns the text of a config.json for a resolved model: rope_parameters (transformers 5) and rope_theta and

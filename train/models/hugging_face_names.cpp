@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "framework/error.h"
+#include "train/models/hugging_face_families.h"
 
 namespace ringtrain {
 
@@ -84,7 +85,7 @@ constexpr std::array<std::string_view, 14> gpt2_order{
 }  // namespace
 
 Places hugging_face_places(const ModelConfig& model, bool prefixed) {
-  if (model.architecture != Architecture::gpt2) {
+  if (family_of(model.architecture).rotary) {
     return [](const Parameter& parameter) { return TensorPlace{.name = parameter.name, .shape = shape_of(parameter)}; };
   }
   return [prefix = std::string(prefixed ? "transformer." : "")](const Parameter& parameter) {
@@ -97,7 +98,7 @@ bool is_constant_buffer(std::string_view name) {
 }
 
 std::vector<const Parameter*> in_class_order(const ModelConfig& model, const ParameterTable& table) {
-  const auto& order = model.architecture == Architecture::gpt2 ? gpt2_order : llama_order;
+  const auto& order = family_of(model.architecture).rotary ? llama_order : gpt2_order;
   std::vector<const Parameter*> parameters;
   for (const Parameter& parameter : table.all()) parameters.push_back(&parameter);
   // Buckets ascend: embedding, layers, final norm and head.

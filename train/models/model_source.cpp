@@ -11,6 +11,7 @@
 #include "framework/storage/hash.h"
 #include "framework/storage/safetensors.h"
 #include "layers/model_parameters.h"
+#include "layers/model_spec.h"
 #include "train/models/carried_tokenizer.h"
 #include "train/models/checkpoint_weights.h"
 #include "train/models/gguf_model.h"
@@ -41,25 +42,29 @@ std::string identity_of(const StoredTensors& stored) {
   return hash_bytes(text);
 }
 
-/// Sets what begins and ends a text: of the ids that a file names, the tokens of the model. Ids of other vocabularies
+/// Adds what begins and ends a text: of the ids that a file names, the tokens of the model. Ids of other vocabularies
 /// are common there (defaults of a class), and hurt only who uses them. where: the file and its keys, to be completed
-/// by "bos" or "eos".
-void set_ends(ModelSource& source, const std::string& where, std::optional<std::int64_t> begin,
-              const std::vector<std::int64_t>& ends) {
+/// by "bos" or the end's role.
+void add_ends(ModelSource& source, const std::string& where, const EndIds& ids, const char* end_role = "eos") {
   const Vocabulary vocabulary(source.model.vocab_size);
   const auto named = [&](const char* role) { return fmt::format("{}{}_token_id", where, role); };
-  if (begin && vocabulary.has(*begin)) {
-    source.begin_token = vocabulary.token(*begin, ExitCode::checkpoint, named("bos"));
-  } else if (begin) {
-    source.no_begin_token = vocabulary.refusal(*begin, named("bos"));
+  if (ids.begin && vocabulary.has(*ids.begin)) {
+    if (!source.begin_token) source.begin_token = vocabulary.token(*ids.begin, ExitCode::checkpoint, named("bos"));
+  } else if (ids.begin && source.no_begin_token.empty()) {
+    source.no_begin_token = vocabulary.refusal(*ids.begin, named("bos"));
   }
-  for (const std::int64_t end : ends) {
-    if (vocabulary.has(end)) {
-      source.end_tokens.push_back(vocabulary.token(end, ExitCode::checkpoint, named("eos")));
-    } else {
-      source.no_end_tokens.push_back(vocabulary.refusal(end, named("eos")));
+  for (const std::int64_t end : ids.ends) {
+    if (!vocabulary.has(end)) {
+      source.no_end_tokens.push_back(vocabulary.refusal(end, named(end_role)));
+    } else if (std::ranges::find(source.end_tokens, end) == source.end_tokens.end()) {
+      source.end_tokens.push_back(vocabulary.token(end, ExitCode::checkpoint, named(end_role)));
     }
   }
+}
+
+/// Adds what a folder's generation_config.json says of it, if it has one.
+void add_generation_ends(ModelSource& source, const std::string& folder) {
+  add_ends(source, folder + "/generation_config.json: ", read_generation_config(folder));
 }
 
 /// Returns the source of a model whose files are open and whose path, config and length are set.
@@ -80,7 +85,8 @@ ModelSource open_hugging_face_folder(const std::string& folder) {
   HuggingFaceConfig config = read_hugging_face_config(folder);
   source.model = config.model;
   source.context_length = config.model.max_position_embeddings;
-  set_ends(source, folder + "/config.json: ", config.bos_token_id, config.eos_token_ids);
+  add_ends(source, folder + "/config.json: ", config.ends);
+  add_generation_ends(source, folder);
   source.logs = std::move(config.logs);
   PlacedModel placed;
   placed.stored = read_safetensors_folder(folder);
@@ -97,9 +103,12 @@ ModelSource open_gguf_file(const std::string& path) {
   source.path = source.tokenizer = path;
   source.model = read_gguf_model(file);
   source.context_length = source.model.max_position_embeddings;
-  std::vector<std::int64_t> ends;
-  if (const auto end = file.integer("tokenizer.ggml.eos_token_id")) ends = {*end};
-  set_ends(source, path + ": tokenizer.ggml.", file.integer("tokenizer.ggml.bos_token_id"), ends);
+  for (const char* role : {"bos", "eos", "eot", "eom"}) {  // of a turn, of a message: they end a text, too
+    const auto id = file.integer(fmt::format("tokenizer.ggml.{}_token_id", role));
+    if (!id) continue;
+    const bool begins = std::string_view(role) == "bos";
+    add_ends(source, path + ": tokenizer.ggml.", begins ? EndIds{*id, {}} : EndIds{{}, {*id}}, role);
+  }
   PlacedModel placed;
   placed.stored = file.tensors();
   placed.places = gguf_places(source.model);
@@ -109,15 +118,31 @@ ModelSource open_gguf_file(const std::string& path) {
 
 }  // namespace
 
+std::optional<std::string> beyond_context(const ModelSource& source, std::int64_t length, const char* what) {
+  if (length <= source.context_length || model_spec(source.model).positions != Positions::rope) return std::nullopt;
+  return fmt::format(
+      "warning: {} = {} is beyond the {} tokens that {} was made for, and nothing scales its rotary positions anew; "
+      "set "
+      "model.rope_scaling (type yarn, factor, original_max_position_embeddings) or model.rope_theta",
+      what, length, source.context_length, source.path);
+}
+
 ModelSource model_of(Checkpoint checkpoint) {
   ModelSource source;
   source.path = checkpoint.path;
   source.model = checkpoint.config.model;
   source.context_length = checkpoint.config.training.seq_len;
+  // A model with rotary positions may say what it is meant for, which its tuning on short texts does not shorten.
+  if (model_spec(source.model).positions == Positions::rope) {
+    source.context_length = std::max(source.context_length, source.model.max_position_embeddings);
+  }
   source.identity = to_json(checkpoint.manifest);
   // RUN/checkpoints/step-N
   const std::string tokenizer = ModelSource::tokenizer_folder(parent_directory(parent_directory(checkpoint.path)));
-  if (is_directory(tokenizer, ExitCode::checkpoint)) source.tokenizer = tokenizer;
+  if (is_directory(tokenizer, ExitCode::checkpoint)) {
+    source.tokenizer = tokenizer;
+    add_generation_ends(source, tokenizer);
+  }
   source.open_weights = [checkpoint] { return read_checkpoint_weights(checkpoint); };
   source.checkpoint = std::move(checkpoint);
   return source;

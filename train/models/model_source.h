@@ -13,6 +13,7 @@
 #include "framework/config/config.h"
 #include "framework/config/read_config.h"
 #include "train/checkpoint/checkpoint_folder.h"
+#include "train/models/hugging_face_config.h"
 #include "train/models/weight_source.h"
 
 namespace ringtrain {
@@ -20,7 +21,7 @@ namespace ringtrain {
 struct ModelSource {
   std::string path;                         // of the checkpoint, folder or file
   ModelConfig model;                        // resolved
-  std::int64_t context_length = 0;          // with which it was trained
+  std::int64_t context_length = 0;          // that it was trained for: its own, or that of its run if that is longer
   std::string identity;                     // equal where two processes see the same model: for require_agreement
   std::optional<std::int32_t> begin_token;  // begins a text, where the source names a token of the model
   std::string no_begin_token;               // a sentence on the id that it names and that is none
@@ -34,11 +35,21 @@ struct ModelSource {
   /// Returns a reader of its own for each rank that calls, from any thread.
   std::function<std::unique_ptr<WeightSource>()> open_weights;
 
+  /// Returns the tokens that begin and end a text.
+  EndIds ends() const {
+    EndIds ids{begin_token, {}};
+    ids.ends.assign(end_tokens.begin(), end_tokens.end());
+    return ids;
+  }
   /// Lets a run delete the checkpoint again: all of it has been read.
   void release() const {
     if (checkpoint) checkpoint->release();
   }
 };
+
+/// Returns a warning if a length, given by `what`, is beyond that of a model with rotary positions: it begins to
+/// fail there, unless these are scaled.
+std::optional<std::string> beyond_context(const ModelSource& source, std::int64_t length, const char* what);
 
 /// Opens what stands at path: reads its config, and where each tensor lies; of a checkpoint also verifies every file.
 /// Throws Error(checkpoint) that names file and tensor: there is none, it is damaged or hostile, it lacks a tensor, has

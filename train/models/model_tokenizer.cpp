@@ -22,19 +22,36 @@ std::string own_tokenizer_hash(const ModelSource& source, std::optional<std::str
   }
 }
 
+/// Returns the tokenizer that the data of a run were made with, as carry_tokenizer() takes it; "" if it is not there.
+/// Sets *remark where it stands beside the data and is another one, or none that can be read.
+std::string tokenizer_of_data(const Corpus& corpus, std::optional<std::string>& remark) {
+  const std::string hash = corpus.tokenizer_hash(), folder = tokenizer_beside(corpus.files.front()->path());
+  if (hash == read_tokenizer_identity("bytes")) return "bytes";
+  if (hash.empty() || !is_directory(folder)) return "";
+  try {
+    if (read_tokenizer_identity(folder) == hash) return folder;
+    remark = fmt::format("{} holds another tokenizer than that of {}, so the run does not keep it", folder,
+                         corpus.files.front()->path());
+  } catch (const Error& error) {
+    remark = fmt::format("the run keeps no tokenizer: {}", error.what());
+  }
+  return "";
+}
+
 }  // namespace
 
 std::optional<std::string> check_tokens(const ModelSource& source, const TokenFile& file) {
   std::optional<std::string> remark;
   if (file.tokenizer_hash().empty()) return remark;
+  const bool has_own = !source.tokenizer.empty() && holds_tokenizer(source.tokenizer);
   const std::string hash =
       source.checkpoint ? source.checkpoint->manifest.tokenizer_hash : own_tokenizer_hash(source, remark);
   if (hash.empty() || hash == file.tokenizer_hash()) return remark;
   fail(ExitCode::data,
        "{} has tokens of another tokenizer than {} (hashes {} and {}), so they mean nothing to this model; {}",
        file.path(), source.path, file.tokenizer_hash(), hash,
-       source.tokenizer.empty() ? "make the file with the tokenizer that the model was trained with"
-                                : fmt::format("make the file with prepare --tokenizer {}", source.tokenizer));
+       has_own ? fmt::format("make the file with prepare --tokenizer {}", source.tokenizer)
+               : "make the file with the tokenizer that the model was trained with");
 }
 
 void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, const std::string& path) {
@@ -47,14 +64,24 @@ void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, cons
        source.path, path, hash, tokenizer.identity());
 }
 
-std::optional<std::string> keep_tokenizer(const ModelSource& source, const std::string& run_folder) {
+std::string tokenizer_beside(const std::string& token_file) {
+  return token_file + ".tokenizer";
+}
+
+std::optional<std::string> keep_tokenizer(const ModelSource* source, const Corpus& corpus,
+                                          const std::string& run_folder) {
   const std::string folder = ModelSource::tokenizer_folder(run_folder);
-  if (source.tokenizer.empty() || path_exists(folder)) return std::nullopt;
+  if (path_exists(folder)) return std::nullopt;
+  EndIds ids = source ? source->ends() : EndIds{};
+  ids.add({{}, {corpus.files.front()->end_of_document()}});
+  ids.add(read_generation_config(tokenizer_beside(corpus.files.front()->path())));
+  std::optional<std::string> remark;
+  const bool own = source && !source->tokenizer.empty() && holds_tokenizer(source->tokenizer);
+  const std::string from = own ? source->tokenizer : tokenizer_of_data(corpus, remark);
   OutputFolder output(folder, ExitCode::usage);
-  const CarriedTokenizer carried = carry_tokenizer(source.tokenizer, output.content(), ExitCode::usage);
-  if (carried.files.empty()) return carried.remark;
+  const CarriedTokenizer carried = carry_tokenizer(from, output.content(), ids, OwnGeneration::kept, ExitCode::usage);
   output.publish();
-  return std::nullopt;
+  return carried.remark ? carried.remark : remark;
 }
 
 }  // namespace ringtrain

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/token_file.h"
+#include "data/corpus.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/models/model_source.h"
 
@@ -21,8 +21,13 @@ std::optional<std::string> check_tokens(const ModelSource& source, const TokenFi
 /// far as the run says it. Anything goes with a model from elsewhere.
 void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, const std::string& path);
 
-/// Keeps the tokenizer of the model that a run begins with in the run's folder, unless it is there already. Returns a
-/// sentence if that of a GGUF file cannot be kept. Throws Error(usage).
-std::optional<std::string> keep_tokenizer(const ModelSource& source, const std::string& run_folder);
+/// Returns the folder beside a token file where `prepare` keeps its tokenizer's files.
+std::string tokenizer_beside(const std::string& token_file);
+
+/// Keeps the tokenizer of a run in its folder, unless it is there already, and what ends its texts: that of the model
+/// that the run begins with (null: of none), else that of its data. Returns a sentence if it cannot be kept. Throws
+/// Error(usage).
+std::optional<std::string> keep_tokenizer(const ModelSource* source, const Corpus& corpus,
+                                          const std::string& run_folder);
 
 }  // namespace ringtrain

@@ -25,7 +25,10 @@ const StoredTensor& tensor_at(const PlacedModel& model, const TensorPlace& place
          shape_text(tensor->shape), shape_text(place.shape));
   }
   if (tensor->type == StoredType::unsupported) {
-    fail(ExitCode::checkpoint, "{}: {} is of type {}, which cannot be read; convert it to F32, F16 or BF16",
+    fail(ExitCode::checkpoint,
+         "{}: {} is of type {}, which cannot be read; take the model's folder or file in F32, F16 or BF16 (of GGUF "
+         "files "
+         "also Q8_0, Q4_0 and Q4_1 are read)",
          model.stored.files[tensor->file], place.name, plain_text(tensor->type_name));
   }
   return *tensor;

@@ -18,7 +18,7 @@ SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& m
 
 RankRates rank_rates(const Hardware& hardware, const Config& config, double mean_document) {
   double block = static_cast<double>(config.training.seq_len) / static_cast<double>(config.mesh.sequence);
-  if (mean_document > 0 && config.data.packing == Packing::documents) block = std::min(block, mean_document);
+  if (mean_document > 0 && parts_documents(config.data.packing)) block = std::min(block, mean_document);
   return rank_rates(hardware, config.mesh, config.training.dtype, block);
 }
 

@@ -378,14 +378,14 @@ RingWork ring_work(const Config& config, double mean_document, std::uint64_t see
                    .ranks = static_cast<int>(config.mesh.sequence),
                    .sequences = config.training.micro_batch_size,
                    .documents = sample_documents(config.training.seq_len,
-                                                 config.data.packing == Packing::documents ? mean_document : 0, seed),
+                                                 parts_documents(config.data.packing) ? mean_document : 0, seed),
                    .min_part = default_min_part(device, config.model.num_key_value_heads)});
 }
 
 PassCosts pass_costs(const Config& config, const RankRates& rates, bool backward) {
   const auto HD = static_cast<double>(config.model.num_attention_heads * config.model.head_dim);
   const DType dtype = config.training.dtype;
-  const double ids = config.data.packing == Packing::documents ? 4 : 0;
+  const double ids = parts_documents(config.data.packing) ? 4 : 0;
   const auto H = static_cast<double>(config.model.num_attention_heads);
   const double pair = backward ? 10 * HD / rates.attention_backward + H * rates.pair_seconds_backward
                                : 4 * HD / rates.attention_forward + H * rates.pair_seconds_forward;

@@ -95,7 +95,7 @@ int run(int argc, char** argv, Launcher& launcher) {
           ->type_name("N");
   app.add_option("--stride", options.request.stride,
                  "score whole documents by windows of the context length that move by N tokens: each token once, "
-                 "the document's first excepted")
+                 "the document's first excepted; with N the context length, each window's first")
       ->check(at_least(1))
       ->excludes(target_tokens)
       ->excludes(target_blocks)
@@ -108,6 +108,12 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->transform(CLI::CheckedTransformer(parts))
       ->default_str("auto")
       ->type_name("PART");
+  app.add_option(
+         "--set", options.settings,
+         "change a key of the model that leaves its weights as they are, e.g. --set model.rope_scaling.type=yarn; "
+         "may be repeated")
+      ->type_name("KEY.PATH=VALUE")
+      ->allow_extra_args(false);
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, max_threads))

@@ -51,7 +51,7 @@ int run(int argc, char** argv, Launcher& launcher) {
       "example: generate --checkpoint runs/long_ctx --prompt \"int main(\" --max-new-tokens 200 --temperature 0.8\n",
       "generate"};
   GenerationOptions options;
-  std::string mesh = "1x1", prompt_file, dash, device = "cpu";
+  std::string mesh = "1x1", prompt_file, chat_file, special_tokens = "text", dash, device = "cpu";
   app.add_option("--checkpoint", options.checkpoint,
                  "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
       ->required()
@@ -59,6 +59,8 @@ int run(int argc, char** argv, Launcher& launcher) {
   auto* sources = app.add_option_group("prompt");
   sources->add_option("--prompt", options.prompt, "the prompt")->type_name("TEXT");
   sources->add_option("--prompt-file", prompt_file, "a file that is the prompt")->type_name("FILE");
+  sources->add_option("--chat", chat_file, "a JSON file with a list of messages: the model answers the last one")
+      ->type_name("FILE.json");
   auto* tokens =
       sources->add_option("--tokens", options.tokens, "the prompt as token ids; the new ones are printed as ids")
           ->delimiter(',')
@@ -71,6 +73,11 @@ int run(int argc, char** argv, Launcher& launcher) {
   app.add_option("--tokenizer", options.tokenizer,
                  "bytes, a folder or a file (default: the model's own; of a run that has none bytes)")
       ->type_name("PATH");
+  app.add_option("--special-tokens", special_tokens, "what <|im_start|> and its like are within the prompt")
+      ->type_name("text|parse")
+      ->check(CLI::IsMember({"text", "parse"}))
+      ->capture_default_str()
+      ->excludes(tokens);
   app.add_flag("--begin-token", options.begin_token, "put the token that begins a text before the prompt");
   app.add_option("--max-new-tokens", options.max_new_tokens, "how many tokens to add at most")
       ->capture_default_str()
@@ -122,8 +129,10 @@ int run(int argc, char** argv, Launcher& launcher) {
 
   if (device != "cpu") fail(ExitCode::usage, "--device {}: generate runs on the CPU alone; leave the flag out", device);
   options.sequence_ranks = read_mesh(mesh);
-  if (!prompt_file.empty()) {
-    options.read_prompt = [&](std::int64_t most) { return read_file(prompt_file, ExitCode::usage, most); };
+  options.chat = !chat_file.empty();
+  options.parse_special = special_tokens == "parse";
+  if (const std::string& file = options.chat ? chat_file : prompt_file; !file.empty()) {
+    options.read_prompt = [&](std::int64_t most) { return read_file(file, ExitCode::usage, most); };
   }
   if (standard_input->count() > 0) {
     if (launcher.processes() > 1) {

@@ -243,7 +243,7 @@ int run(int argc, char** argv) {
 
   request.config = read_config(config_path, settings, ConfigUse::know, check_model, model_reader(request.tell));
   if (!mesh.empty()) read_mesh(mesh, request.config.mesh);
-  if (request.mean_document > 0 && request.config.data.packing != Packing::documents) {
+  if (request.mean_document > 0 && !parts_documents(request.config.data.packing)) {
     fail(ExitCode::usage,
          "--documents: with data.packing concat every token sees all before it, whatever its document; choose --set "
          "data.packing=documents, or leave it out");

@@ -12,10 +12,13 @@
 #include "data/preparation/text_blocks.h"
 #include "data/token_file_writer.h"
 #include "framework/cores.h"
+#include "framework/output/output_folder.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
 #include "framework/system/signals.h"
+#include "train/models/carried_tokenizer.h"
+#include "train/models/model_tokenizer.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 
@@ -27,6 +30,7 @@ struct Arguments {
   std::string output, synthetic;
   std::string tokenizer = "bytes", pattern, special_tokens = "text", document_start, document_end;
   JsonRules json;
+  std::string chat = "template";
   bool skip_broken_lines = false;
   int threads = 0;
   double validation_fraction = 0.1;
@@ -83,13 +87,20 @@ bool parse(Arguments& arguments, int argc, char** argv) {
   app.add_option("--document-end", arguments.document_end,
                  "The special token after each document (default: the tokenizer's own)")
       ->type_name("TOKEN");
-  app.add_option("--text-field", arguments.json.text_field, "JSONL: the field that holds a document's text")
-      ->type_name("NAME")
-      ->capture_default_str();
+  auto* text_field =
+      app.add_option("--text-field", arguments.json.text_field, "JSONL: the field that holds a document's text")
+          ->type_name("NAME")
+          ->capture_default_str();
   app.add_option("--train-on", arguments.json.train_on,
-                 "JSONL with \"messages\": the roles that are learned, the others weigh 0 (default: assistant)")
+                 "JSONL with conversations: the roles that are learned, the others weigh 0 (default: assistant)")
       ->type_name("ROLE")
       ->delimiter(',');
+  app.add_option("--chat", arguments.chat,
+                 "JSONL with conversations: written as the tokenizer's chat template does, if it is known here; in "
+                 "ChatML; as plain lines of role and content")
+      ->type_name("template|chatml|plain")
+      ->check(CLI::IsMember({"template", "chatml", "plain"}))
+      ->capture_default_str();
   app.add_flag("--skip-broken-lines", arguments.skip_broken_lines, "JSONL: leave broken lines out, and count them");
   app.add_option("--threads", arguments.threads, "That tokenize (default: one a core)")
       ->type_name("N")
@@ -110,6 +121,7 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       ->capture_default_str();
   if (!parse_command_line(app, argc, argv)) return false;
 
+  arguments.json.text_field_named = text_field->count() > 0;
   if (arguments.output.empty()) fail(ExitCode::usage, "--output is empty; name the token file to make");
   if (arguments.inputs.empty() == arguments.synthetic.empty()) {
     fail(ExitCode::usage, "give either --input or --synthetic; see prepare --help");
@@ -119,8 +131,9 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       fail(ExitCode::usage, "{} goes with --synthetic recall, not with --input", option);
     }
   }
-  for (const char* option : {"--tokenizer", "--tokenizer-pattern", "--special-tokens", "--document-start",
-                             "--document-end", "--text-field", "--train-on", "--skip-broken-lines", "--threads"}) {
+  for (const char* option :
+       {"--tokenizer", "--tokenizer-pattern", "--special-tokens", "--document-start", "--document-end", "--text-field",
+        "--train-on", "--chat", "--skip-broken-lines", "--threads"}) {
     if (!arguments.synthetic.empty() && app.count(option) > 0) {
       fail(ExitCode::usage, "{} goes with --input, not with --synthetic recall", option);
     }
@@ -217,6 +230,25 @@ TextOptions text_options(const Arguments& arguments, const Tokenizer& tokenizer)
   return options;
 }
 
+ChatChoice chat_choice(const std::string& name) {
+  return name == "chatml" ? ChatChoice::chatml : name == "plain" ? ChatChoice::plain : ChatChoice::of_template;
+}
+
+void print_chats(const ChatFormat& chats, const CorpusSummary& summary) {
+  if (summary.conversations > 0) {
+    print("chats", fmt::format("{}, written in {}", grouped(summary.conversations), chats.name()));
+  }
+  if (summary.learned_tokens < summary.tokens) {
+    print("learned",
+          fmt::format("{} tokens, {:.1f}%; the others are context alone", grouped(summary.learned_tokens),
+                      100 * static_cast<double>(summary.learned_tokens) / static_cast<double>(summary.tokens)));
+  }
+  if (summary.left_out_systems > 0) {
+    print("log", fmt::format("the template writes a system message only before a last message of the user: {} left out",
+                             grouped(summary.left_out_systems)));
+  }
+}
+
 void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
   print("left out",
         fmt::format("{} duplicates, {} binary, {} empty, {} unreadable, {} special files, {} links out of the inputs",
@@ -233,7 +265,17 @@ void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
 void prepare_text_corpus(const Arguments& arguments) {
   TokenFileWriter::check_output(arguments.output);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(arguments.tokenizer, {arguments.pattern});
-  const TextOptions options = text_options(arguments, *tokenizer);
+  const ChatFormat chats(*tokenizer, read_chat_template(arguments.tokenizer), chat_choice(arguments.chat));
+  TextOptions options = text_options(arguments, *tokenizer);
+  options.chats = &chats;
+  std::optional<OutputFolder> kept;
+  CarriedTokenizer carried;
+  if (arguments.tokenizer != "bytes" && arguments.pattern.empty()) {
+    kept.emplace(tokenizer_beside(arguments.output), ExitCode::usage);
+    EndIds ends{{}, {options.document_end}};
+    if (const auto end = chats.end_of_answer()) ends.add({{}, {*end}});
+    carried = carry_tokenizer(arguments.tokenizer, kept->content(), ends, OwnGeneration::left, ExitCode::usage);
+  }
   std::unique_ptr<Progress> hashing;
   const SourceList sources =
       find_sources(arguments.inputs, [&](std::int64_t files, std::int64_t all, std::int64_t bytes) {
@@ -254,6 +296,7 @@ void prepare_text_corpus(const Arguments& arguments) {
           progress->update(tokens, "writing", static_cast<double>(tokens));
         });
   }
+  if (kept) kept->publish();
   print_summary(arguments.output, summary);
   print("tokenizer", fmt::format("{}, {} tokens, {} ends a document; hash {}", tokenizer->kind(),
                                  grouped(tokenizer->vocab_size()), options.document_end, tokenizer->identity()));
@@ -261,6 +304,9 @@ void prepare_text_corpus(const Arguments& arguments) {
         fmt::format("{} bytes, {:.2f} a token, sources' hash {}", grouped(summary.bytes),
                     static_cast<double>(summary.bytes) / static_cast<double>(summary.tokens - summary.documents),
                     summary.sources_hash));
+  print_chats(chats, summary);
+  if (kept) print("  kept in", tokenizer_beside(arguments.output));
+  if (carried.remark) print("log", *carried.remark);
   print_left_out(sources, summary);
   if (summary.validation_documents == 0 && arguments.validation_fraction > 0) {
     print("log", "one document alone cannot be split: there is no validation part");

@@ -109,7 +109,12 @@ int run(int argc, char** argv, Launcher& launcher) {
   const Log log = [&](const std::string& line) {
     if (launcher.is_rank_zero()) write_message(stderr, fmt::format("train: {}\n", line));
   };
-  options.config = read_config(config_path, settings, ConfigUse::run, check_model, model_reader(log));
+  std::string model_from;
+  const ModelReader model_at = [&, read = model_reader(log)](const std::string& path) {
+    model_from = path;
+    return read(path);
+  };
+  options.config = read_config(config_path, settings, ConfigUse::run, check_model, model_at);
   options.output = output.empty() ? "runs/" + options.config.name : output;
   options.start.resume = resume->count() > 0;
   options.start.resume_path = resume_path;
@@ -118,6 +123,10 @@ int run(int argc, char** argv, Launcher& launcher) {
   }
   if (!trace_steps.empty()) read_trace_steps(trace_steps, options.trace);
   const Run prepared = prepare_run(options, log, launcher);
+  if (!model_from.empty() && !prepared.start.source) {
+    log(fmt::format("model.from takes the sizes of {} alone: the weights are random; --init-from {} takes them, too",
+                    model_from, model_from));
+  }
   hashing.reset();
   if (dry_run) {
     if (launcher.is_rank_zero()) print_result(dry_run_report(prepared, launcher));

@@ -24,10 +24,11 @@ EmptyWindows::EmptyWindows(const Corpus& corpus, const Sampler& sampler, const C
     : empty_(static_cast<std::size_t>(sampler.windows()), false) {
   const std::int64_t seq_len = config.training.seq_len;
   std::size_t window_of_all = 0;
-  for (const auto& file : corpus.files) {
-    const std::int64_t windows = window_count(*file, seq_len, nullptr);
+  for (std::size_t file = 0; file < corpus.files.size(); ++file) {
+    const std::int64_t windows = corpus.window_count(file, seq_len, nullptr);
     for (std::int64_t window = 0; window < windows; ++window, ++window_of_all) {
-      empty_[window_of_all] = !window_has_target(*file, window, seq_len, config.data.packing);
+      empty_[window_of_all] =
+          !window_has_target(*corpus.files[file], corpus.window(file, window, seq_len), config.data.packing);
       count_ += empty_[window_of_all];
     }
   }

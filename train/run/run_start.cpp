@@ -116,7 +116,9 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
   theirs.model = source.model;
   theirs.training.seq_len = source.context_length;
   std::vector<std::string> refused;
+  bool rescaled = false;
   for (const ConfigDifference& difference : differences(theirs, config)) {
+    rescaled |= difference.key == "model.rope_theta" || is_or_below(difference.key, "model.rope_scaling");
     if (!is_or_below(difference.key, "model")) {
       if (difference.key == "training.seq_len") log("not that of the weights: " + change(difference));
     } else if (is_free_with_weights(difference.key)) {
@@ -127,6 +129,9 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
   }
   if (!refused.empty()) {
     fail(ExitCode::checkpoint, "{}: holds the weights of another model: {}", source.path, joined(refused));
+  }
+  if (!rescaled) {
+    if (const auto remark = beyond_context(source, config.training.seq_len, "training.seq_len")) log(*remark);
   }
 }
 

@@ -311,6 +311,13 @@ class Reader {
 
 }  // namespace
 
+std::string byte_level_character(unsigned char byte) {
+  std::string character;
+  append_utf8(character,
+              std::ranges::find(byte_of_character(), byte, [](const auto& one) { return one.second; })->first);
+  return character;
+}
+
 BpeSpec read_tokenizer_json(const json& file, const std::string& path) {
   try {
     return Reader(file, path).read();

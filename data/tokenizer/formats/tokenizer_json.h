@@ -14,4 +14,7 @@ namespace ringtrain {
 /// Throws Error(data) that names the file and the member at fault.
 BpeSpec read_tokenizer_json(const nlohmann::json& json, const std::string& path);
 
+/// Returns the character that stands for a byte in byte-level vocabularies, as UTF-8: GPT-2's bytes_to_unicode.
+std::string byte_level_character(unsigned char byte);
+
 }  // namespace ringtrain

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/formats/tokenizer_json.h"
 #include "framework/error.h"
 
 namespace ringtrain {
@@ -91,6 +93,18 @@ Json TokenizerJson::file() const {
             {"ignore_merges", whole_pieces_first},
             {"vocab", vocabulary},
             {"merges", merges}}}};
+}
+
+Json byte_tokenizer_json() {
+  TokenizerJson result;
+  for (int byte = 0; byte < 256; ++byte) {
+    result.vocabulary[byte_level_character(static_cast<unsigned char>(byte))] = byte;
+  }
+  result.add(std::string(end_of_document_text), end_of_document, true);
+  const Json byte_level{
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  result.pre_tokenizer = result.decoder = byte_level;
+  return result.file();
 }
 
 TokenizerJson json_of_pieces(const BpeSpec& spec) {

@@ -28,6 +28,10 @@ struct TokenizerJson {
   nlohmann::json file() const;
 };
 
+/// Returns the byte tokenizer as a file: a token for each byte, no merges, and `<|endoftext|>` as 256. load_tokenizer()
+/// makes the byte tokenizer of it again.
+nlohmann::json byte_tokenizer_json();
+
 /// Returns what spec_of_pieces() made as a file from which read_tokenizer_json() reads the same identity, and which
 /// gives tokenizers the ids of SentencePiece. Throws Error(data) that begins with spec.where and says why there is no
 /// such file: pieces of one score, of one text, that users defined, or characters that are no pieces.

@@ -359,6 +359,85 @@ TEST_F(EvaluationTest, AStrideDoesNotDependOnTheMesh) {
   }
 }
 
+TEST_F(EvaluationTest, WindowsThatDoNotOverlapLeaveTheirFirstTokensOut) {
+  const auto file = tokens(long_text);
+  const auto offsets = file->document_offsets();
+  const EvaluationRequest request{{50}, 8, 20, 50};
+  check_request(request, "flags");
+  const EvaluationTargets targets = choose_targets(*file, request);
+  std::map<std::int64_t, int> scored;
+  for (const TargetSpan& span : spans_of(*file, request, targets, 50)) {
+    EXPECT_LE(span.targets, span.length);
+    for (std::int64_t i = 0; i < span.targets; ++i) ++scored[span.begin + span.length - i];
+  }
+  for (std::size_t d = 10; d < 40; ++d) {
+    for (std::int64_t at = offsets[d]; at < offsets[d + 1]; ++at) {
+      EXPECT_EQ(scored[at], (at - offsets[d]) % 50 == 0 ? 0 : 1) << at;
+    }
+  }
+  error_of(ExitCode::usage, [] { check_request({{50, 100}, 8, 20, 50}, "flags"); });
+  error_of(ExitCode::usage, [] { check_request({{50}, 8, 20, 51}, "flags"); });
+}
+
+TEST_F(EvaluationTest, ShortDocumentsAreScoredWhole) {
+  const auto file = tokens(long_text);
+  const auto offsets = file->document_offsets();
+  std::int64_t shortest = INT64_MAX, longest = 0;
+  for (std::size_t d = 10; d < 40; ++d) {
+    shortest = std::min(shortest, offsets[d + 1] - offsets[d]);
+    longest = std::max(longest, offsets[d + 1] - offsets[d]);
+  }
+  const std::int64_t most = (shortest + longest) / 2;
+  EvaluationRequest request{{most}, 8, 1000, most};
+  request.short_documents = true;
+  const EvaluationTargets targets = choose_targets(*file, request);
+  std::set<std::int64_t> seen;
+  for (const TargetSpan& span : spans_of(*file, request, targets, most)) {
+    const std::int64_t document = targets.blocks[span.block].document;
+    EXPECT_TRUE(seen.insert(document).second);
+    EXPECT_EQ(span.begin, offsets[document]);
+    EXPECT_EQ(span.length, offsets[document + 1] - offsets[document] - 1);
+    EXPECT_EQ(span.targets, span.length);
+  }
+  for (std::int64_t d = 10; d < 40; ++d) EXPECT_EQ(seen.contains(d), offsets[d + 1] - offsets[d] <= most) << d;
+  request.target_blocks = 2;
+  EXPECT_EQ(choose_targets(*file, request).documents, 2);
+  request.context_lengths = {2};
+  request.stride = 2;
+  EXPECT_NE(error_of(ExitCode::data, [&] { choose_targets(*file, request); }).find("from 2 to 2 tokens"),
+            std::string::npos);
+}
+
+TEST_F(EvaluationTest, ARunScoresShortDocumentsWhole) {
+  TextPlan short_text = long_text;
+  short_text.shortest = 2;
+  short_text.longest = 20;
+  const std::string data = write_tokens("corpus.h5", short_text);
+  const Config config = tiny(
+      data, {"training.steps=1", "evaluation.interval=1", "evaluation.whole_documents=true", "data.packing=whole"});
+  EXPECT_EQ(config.evaluation.context_lengths, std::vector<std::int64_t>{config.training.seq_len});
+  run(config, "run");
+  const auto lines = metrics("run", "evaluation");
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].at("stride"), config.training.seq_len);
+}
+
+TEST_F(EvaluationTest, KeysThatLeaveWeightsAsTheyAreMayBeSet) {
+  const std::string data = write_tokens("corpus.h5", long_text);
+  run(tiny(data, {"training.steps=1"}), "run");
+  EvaluationOptions options;
+  options.checkpoint = at("run");
+  options.data = data;
+  options.request = {{64}, 8, 4};
+  Launcher launcher;
+  const double plain = evaluate_checkpoint(options, launcher).results.at(0).nll.value;
+  options.settings = {"model.rope_theta=100"};
+  EXPECT_NE(evaluate_checkpoint(options, launcher).results.at(0).nll.value, plain);
+  options.settings = {"model.hidden_size=8"};
+  EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }).find("--set model.hidden_size"),
+            std::string::npos);
+}
+
 TEST_F(EvaluationTest, AStridesReportSaysSo) {
   const std::string data = write_tokens("corpus.h5", long_text);
   run(tiny(data, {"training.steps=1"}), "run");

