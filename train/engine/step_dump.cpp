@@ -84,7 +84,8 @@ void StepDump::end_of_update() {
   std::vector<std::vector<ParameterSlice>> slices;
   for (int rank = 0; rank < ranks; ++rank) slices.push_back(owned_slices(state_.parameters.table(), ranks, rank));
   const auto of_another = [&](int id) -> const std::vector<ParameterSlice>& {
-    return slices[(state_.rank + 1 + id) % ranks];
+    const int further = ranks == 1 ? 0 : 1 + id % (ranks - 1);  // never its own
+    return slices[(state_.rank + further) % ranks];
   };
   write_parameters("gathered.", of_another, [&](const ParameterSlice& slice) {
     const WeightsGuard weights(state_.parameters, state_.parameters.table()[slice.parameter].bucket);
