@@ -72,13 +72,17 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTens
 
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
                             const ConstTensorView& x, bool accumulate) {
-  const auto [T, I, O] = check_call(x, dw, dy, dbias, accumulator(x.dtype));
+  const Shape shape{dy.dim(1), x.dim(1)};  // of dw, which may be empty
+  const TensorView like_dw{nullptr, shape, accumulator(x.dtype), x.device};
+  const auto [T, I, O] = check_call(x, dw.empty() ? like_dw : dw, dy, dbias, accumulator(x.dtype));
   if (stream.on_cuda()) return cuda::linear_backward_weight(stream, dw, dbias, dy, x, accumulate);
   dispatch_float(x.dtype, [&, T = T, I = I, O = O]<class R>() {
-    cpu::gemm::multiply<R>(stream, O, I, T, {dy.as<R>(), O, true}, {x.as<R>(), I}, dw.as<R>(),
-                           [=](R* to, std::int64_t, std::int64_t columns) {
-                             if (!accumulate) std::fill_n(to, columns, R{0});
-                           });
+    if (!dw.empty()) {
+      cpu::gemm::multiply<R>(stream, O, I, T, {dy.as<R>(), O, true}, {x.as<R>(), I}, dw.as<R>(),
+                             [=](R* to, std::int64_t, std::int64_t columns) {
+                               if (!accumulate) std::fill_n(to, columns, R{0});
+                             });
+    }
     if (dbias.empty()) return;
     if (!accumulate) fill(stream, dbias, 0.0);
     const R* const from = dy.as<R>();

@@ -24,7 +24,8 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
 void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,
                            bool accumulate);
 
-/// dw[O, I] = dy[T, O]^T x[T, I] and dbias[O] = sum over T of dy, or += if accumulate. dbias may be empty.
+/// dw[O, I] = dy[T, O]^T x[T, I] and dbias[O] = sum over T of dy, or += if accumulate. Either may
+/// be empty: it is not computed.
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
                             const ConstTensorView& x, bool accumulate);
 

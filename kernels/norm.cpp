@@ -24,7 +24,7 @@ Sizes check_call(const ConstTensorView& x, const ConstTensorView& y, const Const
   ensure(x.shape.rank() == 2, "a norm's x is [T, C]");
   const std::int64_t T = x.dim(0), C = x.dim(1);
   check_tensor(y, x.shape, x.dtype, "a norm's x, y, dx and dy are [T, C]");
-  check_tensor(w, {C}, w_dtype, "a norm's w, b, dw and db are [C]");
+  if (!w.empty()) check_tensor(w, {C}, w_dtype, "a norm's w, b, dw and db are [C]");
   check_tensor(rstd, {T}, accumulator(x.dtype), "a norm's rstd and mean are [T]");
   return {T, C};
 }
@@ -60,13 +60,15 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
   check_call(x, dy, dw, accumulator(x.dtype), rstd);
   if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
-    R *const dx_data = dx.as<R>(), *const dw_data = dw.as<R>();
+    R *const dx_data = dx.as<R>(), *const dw_data = dw.empty() ? nullptr : dw.as<R>();
     const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();
     const R* const rstd_data = rstd.as<R>();
     // First dw, then dx: dx may be the memory of dy.
-    cpu::sum_rows_into(stream.pool(), T, C, dw_data, [=](std::int64_t t, auto at) {
-      return at(dy_data + t * C) * at(x_data + t * C) * static_cast<double>(rstd_data[t]);
-    });
+    if (!dw.empty()) {
+      cpu::sum_rows_into(stream.pool(), T, C, dw_data, [=](std::int64_t t, auto at) {
+        return at(dy_data + t * C) * at(x_data + t * C) * static_cast<double>(rstd_data[t]);
+      });
+    }
     cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
       const R *const row = x_data + t * C, *const g = dy_data + t * C;  // [C]
       R* const to = dx_data + t * C;                                    // [C]
@@ -116,14 +118,19 @@ void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& 
   check_call(x, dy, db, accumulator(x.dtype), rstd);
   if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
-    R *const dx_data = dx.as<R>(), *const dw_data = dw.as<R>(), *const db_data = db.as<R>();
+    R* const dx_data = dx.as<R>();
+    R *const dw_data = dw.empty() ? nullptr : dw.as<R>(), *const db_data = db.empty() ? nullptr : db.as<R>();
     const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();
     const R *const mean_data = mean.as<R>(), *const rstd_data = rstd.as<R>();
-    cpu::sum_rows_into(stream.pool(), T, C, dw_data, [=](std::int64_t t, auto at) {
-      return at(dy_data + t * C) * (at(x_data + t * C) - static_cast<double>(mean_data[t])) *
-             static_cast<double>(rstd_data[t]);
-    });
-    cpu::sum_rows_into(stream.pool(), T, C, db_data, [=](std::int64_t t, auto at) { return at(dy_data + t * C); });
+    if (!dw.empty()) {
+      cpu::sum_rows_into(stream.pool(), T, C, dw_data, [=](std::int64_t t, auto at) {
+        return at(dy_data + t * C) * (at(x_data + t * C) - static_cast<double>(mean_data[t])) *
+               static_cast<double>(rstd_data[t]);
+      });
+    }
+    if (!db.empty()) {
+      cpu::sum_rows_into(stream.pool(), T, C, db_data, [=](std::int64_t t, auto at) { return at(dy_data + t * C); });
+    }
     cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
       const R *const row = x_data + t * C, *const g = dy_data + t * C;  // [C]
       R* const to = dx_data + t * C;                                    // [C]

@@ -1,8 +1,8 @@
 // RMSNorm (Zhang and Sennrich, 2019, eq. 4) and LayerNorm (Ba et al., 2016). x, y, dx, dy: [T, C]; w, b, dw, db: [C];
 // rstd, mean: [T], made by forward and kept for backward. x, y, dx, dy, w, b have one dtype, all else is of its
 // accumulator (framework/dtype.h). On a CPU sums run in double. Parameter
-// gradients add, tokens in order, in tasks cut by columns; dx adds if accumulate (the residual stream). No
-// communication.
+// gradients add, tokens in order, in tasks cut by columns, and may be empty: of what is frozen they are not computed;
+// dx adds if accumulate (the residual stream). No communication.
 #pragma once
 
 #include "framework/const_tensor_view.h"

@@ -87,8 +87,9 @@ void Activations::before_backward(std::int64_t layer) {
   if (offloads(layer)) copies_.wait(fetched_[layer]);
 }
 
-Activations::Activations(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, bool trains)
-    : layers_(spec.num_hidden_layers()),
+Activations::Activations(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t layers,
+                         bool trains)
+    : layers_(layers),
       C_(spec.hidden_size),
       F_(spec.intermediate_size),
       H_(spec.num_attention_heads),

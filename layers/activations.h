@@ -54,14 +54,16 @@ struct BlockTensors {
 
 class Activations {
  public:
+  /// layers: as many of the model's last as backward goes through (at least one); layer 0 here is the first of them.
   /// trains: else nothing of backward, and one layer's tensors serve all.
-  Activations(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, bool trains);
+  Activations(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t layers,
+              bool trains);
 
   /// Returns the most tokens B * T of a micro-batch of any use.
   static std::int64_t max_batch_tokens(const ExecutionShape& shape);
 
-  /// Returns a layer's tensors. In evaluation (not training) all layers work in those of layer 0, and a layer's output
-  /// takes the place of its input.
+  /// Returns a layer's tensors. In evaluation (not training), and below the layers that backward goes through, all work
+  /// in those of layer 0, and a layer's output takes the place of its input.
   BlockTensors block(std::int64_t layer, std::int64_t B, std::int64_t T, bool training) const;
   const Saved& saved() const { return saved_; }
 

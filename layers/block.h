@@ -11,7 +11,7 @@ namespace ringtrain {
 
 class Block {
  public:
-  Block(const ModelSpec& spec, Parameters& parameters, const BlockIds& ids, Ring& ring,
+  Block(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, Ring& ring,
         const TensorView& attention_workspace, const FeedforwardWorkspace& feedforward_workspace, bool deterministic)
       : parameters_(&parameters),
         bucket_(ids.bucket),
@@ -47,7 +47,7 @@ class Block {
   }
 
  private:
-  Parameters* parameters_;
+  ParameterStore* parameters_;
   int bucket_;
   RingAttention attention_;
   Feedforward feedforward_;

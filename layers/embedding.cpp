@@ -3,7 +3,6 @@
 #include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "kernels/embedding.h"
-#include "layers/gradients.h"
 
 namespace ringtrain {
 
@@ -20,9 +19,11 @@ void Embedding::forward(Stream& stream, const DeviceBatch& batch, const TensorVi
 void Embedding::backward(Stream& stream, const DeviceBatch& batch, const ConstTensorView& dx) const {
   const Span span(stream.trace(), "embedding backward");
   dump(stream, {.name = "embedding", .gradient = true}, dx);
-  const auto gradient = [&](int id) { return gradient_to_add_to(stream, *parameters_, id); };
-  embedding_backward(stream, gradient(tokens_), batch.token_ids(), dx);
-  if (positions_ >= 0) embedding_backward(stream, gradient(positions_), batch.position_ids(), dx);
+  const auto add = [&](int id, const ConstTensorView& rows) {
+    if (parameters_->trains(id)) embedding_backward(stream, parameters_->gradient_to_add_to(id), rows, dx);
+  };
+  add(tokens_, batch.token_ids());
+  if (positions_ >= 0) add(positions_, batch.position_ids());
 }
 
 }  // namespace ringtrain

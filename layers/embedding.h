@@ -10,7 +10,7 @@ namespace ringtrain {
 
 class Embedding {
  public:
-  Embedding(Parameters& parameters, const ModelIds& ids)
+  Embedding(ParameterStore& parameters, const ModelIds& ids)
       : parameters_(&parameters), tokens_(ids.token_embedding), positions_(ids.position_embedding) {}
 
   /// x[n, C] = the residual stream before the first block.
@@ -20,7 +20,7 @@ class Embedding {
 
  private:
   static constexpr int bucket = 0;
-  Parameters* parameters_;
+  ParameterStore* parameters_;
   int tokens_, positions_;
 };
 

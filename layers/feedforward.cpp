@@ -28,7 +28,7 @@ FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelSpec
   if (trains) normed_gradient_ = make("feedforward chunk normed gradient", C_);
 }
 
-Feedforward::Feedforward(const ModelSpec& spec, Parameters& parameters, const BlockIds& ids,
+Feedforward::Feedforward(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids,
                          const FeedforwardWorkspace& workspace)
     : layer_(ids.bucket - 1),
       gated_(spec.gated_feedforward),

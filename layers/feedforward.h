@@ -32,7 +32,7 @@ class FeedforwardWorkspace {
 
 class Feedforward {
  public:
-  Feedforward(const ModelSpec& spec, Parameters& parameters, const BlockIds& ids,
+  Feedforward(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids,
               const FeedforwardWorkspace& workspace);
 
   /// Fills t.output from t.after_attention; the two may not be the same memory.

@@ -10,7 +10,7 @@
 namespace ringtrain {
 
 Head::Head(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens,
-           Parameters& parameters, const ModelIds& ids)
+           ParameterStore& parameters, const ModelIds& ids)
     : parameters_(&parameters),
       bucket_(ids.head_bucket),
       tied_(ids.tied),

@@ -17,7 +17,7 @@ class Head {
   /// tokens: the most of a micro-batch. Scratch (Tag::workspace) for min(loss_chunk, tokens): V + 2 C + norm statistics
   /// and one double a token.
   Head(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens,
-       Parameters& parameters, const ModelIds& ids);
+       ParameterStore& parameters, const ModelIds& ids);
 
   /// Forward and backward: adds to the loss sum and to the weights' gradients; dx[n, C] = the gradient of x[n, C].
   void train(Stream& stream, const DeviceBatch& batch, const ConstTensorView& x, const TensorView& dx,
@@ -25,6 +25,9 @@ class Head {
   /// Forward: adds to the loss sum. nll: empty, or float64 [n] on the host that receives each token's when the
   /// stream has got here.
   void evaluate(Stream& stream, const DeviceBatch& batch, const ConstTensorView& x, const TensorView& nll);
+
+  /// Takes part in the gathers of a call of the other ranks that this one does not make.
+  void hold_weights() const { const Weights weights(*this); }
 
   /// Returns the logits [n, V] of x[n, C], n no more than a loss chunk: scratch of the head, until its next call.
   TensorView logits(Stream& stream, const ConstTensorView& x);
@@ -55,7 +58,7 @@ class Head {
   void forward(Stream& stream, const DeviceBatch& batch, const ConstTensorView& x, const Chunk& c, double denominator,
                bool gradient);
 
-  Parameters* parameters_;
+  ParameterStore* parameters_;
   int bucket_;
   bool tied_;
   Norm norm_;

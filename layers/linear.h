@@ -8,7 +8,7 @@ namespace ringtrain {
 
 class Linear {
  public:
-  Linear(Parameters& parameters, const LinearIds& ids) : parameters_(&parameters), ids_(ids) {}
+  Linear(ParameterStore& parameters, const LinearIds& ids) : parameters_(&parameters), ids_(ids) {}
 
   /// y[n, O] = x[n, I] W^T + b + residual[n, O], which may be empty and may not be y.
   void forward(Stream& stream, const TensorView& y, const ConstTensorView& x,
@@ -20,16 +20,19 @@ class Linear {
   void backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, bool accumulate) const {
     linear_backward_input(stream, dx, dy, parameters_->weight(ids_.weight), accumulate);
   }
-  /// Adds dy^T x to W's gradient and the sum of dy to b's; the first call of a step sets them.
+  /// Adds dy^T x to W's gradient and the sum of dy to b's, where they are trained; the first call of a step sets them.
   void backward_weight(Stream& stream, const ConstTensorView& dy, const ConstTensorView& x) const {
-    const bool accumulate = parameters_->begin_write(ids_.weight);
-    if (ids_.bias >= 0) parameters_->begin_write(ids_.bias);
-    linear_backward_weight(stream, parameters_->gradient(ids_.weight),
-                           ids_.bias >= 0 ? parameters_->gradient(ids_.bias) : TensorView{}, dy, x, accumulate);
+    const bool trains_bias = ids_.bias >= 0 && parameters_->trains(ids_.bias);
+    const bool trains_weight = parameters_->trains(ids_.weight);
+    if (!trains_weight && !trains_bias) return;
+    const bool bias_adds = trains_bias && parameters_->begin_gradient(ids_.bias);
+    const bool accumulate = trains_weight ? parameters_->begin_gradient(ids_.weight) : bias_adds;
+    linear_backward_weight(stream, trains_weight ? parameters_->gradient(ids_.weight) : TensorView{},
+                           trains_bias ? parameters_->gradient(ids_.bias) : TensorView{}, dy, x, accumulate);
   }
 
  private:
-  Parameters* parameters_;
+  ParameterStore* parameters_;
   LinearIds ids_;
 };
 

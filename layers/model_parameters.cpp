@@ -1,8 +1,12 @@
 #include "layers/model_parameters.h"
 
+#include <fnmatch.h>
+
+#include <algorithm>
 #include <cmath>
 #include <string>
 
+#include "framework/config/config.h"
 #include "kernels/elementwise.h"
 
 namespace ringtrain {
@@ -12,18 +16,16 @@ namespace {
 /// Appends parameters to the table, named as in a Hugging Face Llama checkpoint.
 class TableWriter {
  public:
-  TableWriter(const ModelSpec& spec, ParameterTable& table)
-      : table_(table), norm_bias_(spec.norm == NormKind::layer_norm), stddev_(spec.initializer_range) {}
+  TableWriter(const ModelSpec& spec, const std::vector<std::string>& trainable, ParameterTable& table)
+      : table_(table),
+        trainable_(trainable),
+        norm_bias_(spec.norm == NormKind::layer_norm),
+        stddev_(spec.initializer_range) {}
 
   void begin_bucket(int bucket) { bucket_ = bucket; }
 
   int matrix(const std::string& name, std::int64_t rows, std::int64_t columns, double stddev) {
-    return table_.add({.name = name + ".weight",
-                       .shape = {rows, columns},
-                       .bucket = bucket_,
-                       .decay = true,
-                       .init_value = 0,
-                       .init_stddev = stddev});
+    return add({.name = name + ".weight", .shape = {rows, columns}, .decay = true, .init_stddev = stddev});
   }
   int matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
     return matrix(name, rows, columns, stddev_);
@@ -45,10 +47,16 @@ class TableWriter {
 
  private:
   int vector(const std::string& name, std::int64_t size, double value) {
-    return table_.add(
-        {.name = name, .shape = {size}, .bucket = bucket_, .decay = false, .init_value = value, .init_stddev = 0});
+    return add({.name = name, .shape = {size}, .decay = false, .init_value = value});
+  }
+  int add(Parameter parameter) {
+    const auto means_it = [&](const std::string& pattern) { return matches(pattern, parameter.name); };
+    parameter.bucket = bucket_;
+    if (!trainable_.empty() && std::ranges::none_of(trainable_, means_it)) parameter.part = Part::frozen;
+    return table_.add(std::move(parameter));
   }
   ParameterTable& table_;
+  const std::vector<std::string>& trainable_;
   bool norm_bias_;
   double stddev_;
   int bucket_ = 0;
@@ -84,11 +92,11 @@ BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t
 
 }  // namespace
 
-ModelParameters describe_parameters(const ModelSpec& spec) {
+ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable) {
   const std::int64_t C = spec.hidden_size, V = spec.vocab_size;
   ModelParameters model;
   ModelIds& ids = model.ids;
-  TableWriter writer(spec, model.table);
+  TableWriter writer(spec, trainable, model.table);
   writer.begin_bucket(0);
   ids.token_embedding = writer.matrix("model.embed_tokens", V, C);
   if (spec.positions == Positions::learned) {
@@ -98,7 +106,7 @@ ModelParameters describe_parameters(const ModelSpec& spec) {
     ids.blocks.push_back(describe_block(writer, spec, layer));
   }
   ids.head_bucket = static_cast<int>(spec.num_hidden_layers()) + 1;
-  ids.tied = spec.tied_head;
+  ids.tied = model.table.ends_together = spec.tied_head;
   writer.begin_bucket(ids.head_bucket);
   ids.final_norm = writer.norm("model.norm", C);
   ids.head.weight = ids.tied ? ids.token_embedding : writer.matrix("lm_head", V, C);
@@ -111,6 +119,14 @@ ParameterTable make_parameter_table(const ModelSpec& spec) {
 
 ParameterTable make_parameter_table(const ModelConfig& config) {
   return make_parameter_table(model_spec(config));
+}
+
+ParameterTable make_parameter_table(const Config& config) {
+  return describe_parameters(model_spec(config.model), config.training.trainable).table;
+}
+
+bool matches(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
 void initialise_parameter(Stream& stream, const ParameterTable& table, int id, std::uint64_t seed, std::int64_t begin,

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
-#include "framework/parameters.h"
+#include "framework/parameter_table.h"
 #include "framework/stream.h"
 #include "layers/model_spec.h"
+#include "parallel/parameter_store.h"
 
 namespace ringtrain {
 
@@ -46,27 +48,17 @@ struct ModelParameters {
 };
 
 /// Returns table and ids of a model. Names are those of a Hugging Face Llama checkpoint, with .bias where a projection
-/// or norm has one, and model.embed_positions.weight where positions are learned.
-ModelParameters describe_parameters(const ModelSpec& spec);
+/// or norm has one, and model.embed_positions.weight where positions are learned. trainable: patterns (fnmatch) of the
+/// names that are trained, the rest is frozen; none: all are trained.
+ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable = {});
 
-/// Returns the table alone.
+/// Returns the table alone: of a model, all of it trained, or as a config says.
 ParameterTable make_parameter_table(const ModelSpec& spec);
 ParameterTable make_parameter_table(const ModelConfig& config);
+ParameterTable make_parameter_table(const Config& config);
 
-/// A bucket's weights, usable for the lifetime of this object.
-class WeightsGuard {
- public:
-  WeightsGuard(Parameters& parameters, int bucket) : parameters_(parameters), bucket_(bucket) {
-    parameters_.acquire(bucket_);
-  }
-  ~WeightsGuard() { parameters_.release(bucket_); }
-  WeightsGuard(const WeightsGuard&) = delete;
-  WeightsGuard& operator=(const WeightsGuard&) = delete;
-
- private:
-  Parameters& parameters_;
-  int bucket_;
-};
+/// Returns whether a pattern of training.trainable means a parameter.
+bool matches(const std::string& pattern, const std::string& name);
 
 /// Sets elements [begin, begin + part.numel()) of parameter `id` to what a new model has there: a pure function of
 /// seed, id and index, rounded to part's dtype.

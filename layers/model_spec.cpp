@@ -153,7 +153,7 @@ void check_bias_keys(const ModelSpec& traits, const ModelConfig& model, ConfigPr
 
 }  // namespace
 
-void check_model(const Config& config, ConfigProblems& problems) {
+void check_model_keys(const Config& config, ConfigProblems& problems) {
   if (!problems.clean({"model.architecture"})) return;
   const ModelSpec traits = traits_of(config.model);
   check_rope_keys(traits, config.model, problems);

@@ -1,7 +1,6 @@
 #include "layers/norm.h"
 
 #include "kernels/norm.h"
-#include "layers/gradients.h"
 
 namespace ringtrain {
 
@@ -30,10 +29,13 @@ void Norm::forward(Stream& stream, const TensorView& y, const TensorView& statis
 void Norm::backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x,
                     const ConstTensorView& statistics, bool accumulate) const {
   const std::int64_t n = x.dim(0);
-  const TensorView w = parameters_->weight(ids_.weight), dw = gradient_to_add_to(stream, *parameters_, ids_.weight);
+  const auto gradient = [&](int id) {
+    return parameters_->trains(id) ? parameters_->gradient_to_add_to(id) : TensorView{};
+  };
+  const TensorView w = parameters_->weight(ids_.weight), dw = gradient(ids_.weight);
   if (kind_ == NormKind::layer_norm) {
-    layernorm_backward(stream, dx, dw, gradient_to_add_to(stream, *parameters_, ids_.bias), dy, x, w,
-                       mean_of(statistics, n), rstd_of(statistics, n), accumulate);
+    layernorm_backward(stream, dx, dw, gradient(ids_.bias), dy, x, w, mean_of(statistics, n), rstd_of(statistics, n),
+                       accumulate);
   } else {
     rmsnorm_backward(stream, dx, dw, dy, x, w, rstd_of(statistics, n), accumulate);
   }

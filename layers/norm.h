@@ -11,7 +11,7 @@ namespace ringtrain {
 
 class Norm {
  public:
-  Norm(Parameters& parameters, const NormIds& ids, NormKind kind, double eps)
+  Norm(ParameterStore& parameters, const NormIds& ids, NormKind kind, double eps)
       : parameters_(&parameters), ids_(ids), kind_(kind), eps_(eps) {}
 
   /// Returns the numbers a token needs in `statistics`: rstd, and with LayerNorm the mean.
@@ -24,7 +24,7 @@ class Norm {
                 const ConstTensorView& statistics, bool accumulate) const;
 
  private:
-  Parameters* parameters_;
+  ParameterStore* parameters_;
   NormIds ids_;
   NormKind kind_;
   double eps_;

@@ -41,8 +41,8 @@ TensorView head_rows(const TensorView& x, std::int64_t D) {
 
 }  // namespace
 
-RingAttention::RingAttention(const ModelSpec& spec, Parameters& parameters, const BlockIds& ids, int layer, Ring& ring,
-                             const TensorView& workspace, bool deterministic)
+RingAttention::RingAttention(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, int layer,
+                             Ring& ring, const TensorView& workspace, bool deterministic)
     : shape_(attention_shape(spec, layer, deterministic, 0)),
       norm_(parameters, ids.attention_norm, spec.norm, spec.norm_eps),
       query_norm_(parameters, ids.query_norm, NormKind::rms_norm, spec.norm_eps),

@@ -15,7 +15,7 @@ namespace ringtrain {
 class RingAttention {
  public:
   /// ring and workspace (uint8, at least workspace_bytes) are shared by all layers.
-  RingAttention(const ModelSpec& spec, Parameters& parameters, const BlockIds& ids, int layer, Ring& ring,
+  RingAttention(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, int layer, Ring& ring,
                 const TensorView& workspace, bool deterministic);
 
   /// Returns the bytes of workspace for the largest micro-batches of shape.

@@ -8,7 +8,6 @@
 #include "layers/block.h"
 #include "layers/device_batch.h"
 #include "layers/embedding.h"
-#include "layers/gradients.h"
 #include "layers/head.h"
 #include "layers/model_parameters.h"
 #include "parallel/ring/ring.h"
@@ -28,16 +27,30 @@ RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, b
           .documents = shape.documents};
 }
 
+/// Returns the lowest bucket with something to train; the table's last if there is none.
+int lowest_trained_bucket(const ParameterTable& table) {
+  int bucket = 0;
+  while (bucket + 1 < table.buckets() && table.bucket_size(bucket, Part::trainable) == 0) ++bucket;
+  return bucket;
+}
+
+/// Returns the lowest layer that backward goes through, or the last where it ends in the head.
+std::int64_t first_trained_layer(const ParameterStore& parameters, const ModelSpec& spec) {
+  if (!parameters.has_gradients()) return 0;
+  return std::clamp<std::int64_t>(lowest_trained_bucket(parameters.table()) - 1, 0, spec.num_hidden_layers() - 1);
+}
+
 }  // namespace
 
 struct Transformer::State {
-  State(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, Parameters& model_parameters,
+  State(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, ParameterStore& model_parameters,
         Stream& model_stream, Communicator* sequence_group)
       : mask(spec.layers[0].mask),
         parameters(model_parameters),
         stream(model_stream),
         ids(describe_parameters(spec).ids),
-        activations(allocator, spec, shape, parameters.has_gradients()),
+        first_trained(first_trained_layer(parameters, spec)),
+        activations(allocator, spec, shape, spec.num_hidden_layers() - first_trained, parameters.has_gradients()),
         batch(allocator, spec, shape, Activations::max_batch_tokens(shape)),
         ring(allocator, sequence_group, shape.ring_size, ring_capacity(spec, shape, parameters.has_gradients())),
         attention_workspace(
@@ -57,24 +70,34 @@ struct Transformer::State {
     batch.load(stream, host);
     ring.begin(mask, host.extents, host.ring_segments, host.B, host.document_starts);
   }
+  /// Returns a layer's place among those that backward goes through; below 0: it does not.
+  std::int64_t kept(std::size_t layer) const { return static_cast<std::int64_t>(layer) - first_trained; }
   BlockTensors tensors(std::size_t layer, bool training) const {
-    return activations.block(static_cast<std::int64_t>(layer), batch.B(), batch.T(), training);
+    const std::int64_t place = kept(layer);
+    return activations.block(std::max<std::int64_t>(0, place), batch.B(), batch.T(), training && place >= 0);
   }
+  /// The next bucket's weights come while this layer is computed.
+  void prefetch_next(std::size_t layer) { parameters.prefetch(blocks[layer].bucket() + 1); }
   /// Returns the residual stream after the last block.
   TensorView run_forward(bool training, KeyValueCache* cache = nullptr) {
+    parameters.prefetch(0);
+    parameters.prefetch(blocks[0].bucket());
     embedding.forward(stream, batch, tensors(0, training).input);
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
-      if (training) activations.before_forward(stream, static_cast<std::int64_t>(layer));
+      const bool keeps = training && kept(layer) >= 0;
+      prefetch_next(layer);
+      if (keeps) activations.before_forward(stream, kept(layer));
       blocks[layer].forward(stream, batch, tensors(layer, training), cache);
-      if (training) activations.after_forward(static_cast<std::int64_t>(layer));
+      if (keeps) activations.after_forward(kept(layer));
     }
     return tensors(blocks.size() - 1, training).output;
   }
 
   const AttentionMask mask;  // of every layer: check_spec
-  Parameters& parameters;
+  ParameterStore& parameters;
   Stream& stream;
   const ModelIds ids;
+  const std::int64_t first_trained;  // the lowest layer that backward goes through
   Activations activations;
   DeviceBatch batch;
   Ring ring;
@@ -83,57 +106,48 @@ struct Transformer::State {
   Embedding embedding;
   std::vector<Block> blocks;
   Head head;
-  bool padding_is_zero = false;  // of the gradients
 };
 
 Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
-                         Parameters& parameters, Stream& stream, Communicator* sequence_group) {
+                         ParameterStore& parameters, Stream& stream, Communicator* sequence_group) {
   check_spec(spec);
   ensure(sequence_group ? sequence_group->size() == shape.ring_size : allocator.planning(),
          "the ring's communicator fits ring_size");
-  ensure(parameters.table().flat_size() == make_parameter_table(spec).flat_size(), "parameters of this very model");
+  ensure(parameters.table().count() == make_parameter_table(spec).count(), "parameters of this very model");
   state_ = std::make_unique<State>(spec, shape, allocator, parameters, stream, sequence_group);
 }
 
 Transformer::~Transformer() = default;
 
 void Transformer::initialise(std::uint64_t seed) {
-  Parameters& parameters = state_->parameters;
-  Stream& stream = state_->stream;
-  const ParameterTable& table = parameters.table();
-  for (int bucket = 0; bucket < table.buckets(); ++bucket) {
-    const WeightsGuard weights(parameters, bucket);
-    fill(stream, parameters.bucket_weights(bucket), 0.0);  // the padding too
-    for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
-      if (table[id].bucket == bucket) initialise_parameter(stream, table, id, seed, 0, parameters.weight(id).flat());
-    }
+  State& s = *state_;
+  s.parameters.clear_weights();  // the padding too
+  for (const ParameterSlice& slice : s.parameters.held()) {
+    initialise_parameter(s.stream, s.parameters.table(), slice.parameter, seed, slice.begin,
+                         s.parameters.weights(slice));
   }
 }
 
-void Transformer::zero_gradients() {
+void Transformer::train_step(const Batch& batch, double denominator, bool last) {
   State& s = *state_;
-  if (!s.padding_is_zero) fill(s.stream, s.parameters.all_gradients(), 0.0);
-  s.padding_is_zero = true;
-  s.parameters.forget_gradients();
-}
-
-void Transformer::train_step(const Batch& batch, double denominator, GradientObserver* observer) {
-  State& s = *state_;
-  const auto complete = [&](int bucket) {
-    complete_gradients(s.stream, s.parameters, bucket);
-    if (observer) observer->bucket_complete(bucket);
-  };
   s.load(batch);
   const TensorView output = s.run_forward(/*training=*/true);
-  s.head.train(s.stream, s.batch, output, s.tensors(0, true).residual_gradient, denominator);
-  complete(s.ids.head_bucket);
-  for (std::size_t layer = s.blocks.size(); layer-- > 0;) {
-    s.activations.before_backward(static_cast<std::int64_t>(layer));
+  s.parameters.begin_backward(last);
+  const TensorView gradient = s.tensors(s.blocks.size() - 1, true).residual_gradient;
+  s.head.train(s.stream, s.batch, output, gradient, denominator);
+  s.parameters.finish(s.ids.head_bucket);
+  // Backward ends with the lowest layer that has something to train.
+  const int lowest = lowest_trained_bucket(s.parameters.table());
+  for (std::size_t layer = s.blocks.size(); layer-- > 0 && s.blocks[layer].bucket() >= lowest;) {
+    if (s.blocks[layer].bucket() > std::max(lowest, 1)) s.parameters.prefetch(s.blocks[layer].bucket() - 1);
+    s.activations.before_backward(s.kept(layer));
     s.blocks[layer].backward(s.stream, s.batch, s.tensors(layer, true), s.activations.saved());
-    complete(s.blocks[layer].bucket());
+    s.parameters.finish(s.blocks[layer].bucket());
   }
-  s.embedding.backward(s.stream, s.batch, s.tensors(0, true).residual_gradient);
-  complete(0);
+  if (lowest == 0) {
+    s.embedding.backward(s.stream, s.batch, gradient);
+    s.parameters.finish(0);
+  }
 }
 
 void Transformer::wait_for_batch() {
@@ -149,6 +163,15 @@ void Transformer::evaluate(const Batch& batch, const TensorView& nll) {
   if (!nll.empty()) s.stream.synchronize();
 }
 
+void Transformer::evaluate_nothing() {
+  State& s = *state_;
+  for (int bucket = 0; bucket < s.ids.head_bucket; ++bucket) {
+    const WeightsGuard weights(s.parameters, bucket);
+    s.parameters.prefetch(bucket + 1);
+  }
+  s.head.hold_weights();
+}
+
 void Transformer::prefill(const Batch& batch, KeyValueCache& cache) {
   ensure(batch.B == 1 && !batch.has_documents, "a prompt is one sequence of one document");
   state_->load(batch);
@@ -161,8 +184,14 @@ TensorView Transformer::decode(const Batch& batch, KeyValueCache& cache, bool wa
   s.batch.load(s.stream, batch);
   cache.begin_token(batch.segments[0].start);
   s.embedding.forward(s.stream, s.batch, s.tensors(0, false).input);
-  for (Block& block : s.blocks) block.decode(s.stream, s.batch, s.tensors(0, false), cache);
-  if (!wants_logits) return {};
+  for (std::size_t layer = 0; layer < s.blocks.size(); ++layer) {
+    s.prefetch_next(layer);
+    s.blocks[layer].decode(s.stream, s.batch, s.tensors(0, false), cache);
+  }
+  if (!wants_logits) {
+    s.head.hold_weights();
+    return {};
+  }
   return s.head.logits(s.stream, s.tensors(0, false).output).flat();
 }
 

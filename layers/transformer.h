@@ -9,12 +9,12 @@
 #include <memory>
 
 #include "data/batch.h"
-#include "framework/parameters.h"
 #include "framework/stream.h"
 #include "layers/execution_shape.h"
 #include "layers/key_value_cache.h"
 #include "layers/model_spec.h"
 #include "parallel/communicator.h"
+#include "parallel/parameter_store.h"
 #include "parallel/ring/ring_load.h"
 
 namespace ringtrain {
@@ -23,24 +23,20 @@ class Transformer {
  public:
   /// parameters and stream must outlive it. sequence_group: the ranks that share this rank's sequences; null only when
   /// planning.
-  Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, Parameters& parameters,
+  Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, ParameterStore& parameters,
               Stream& stream, Communicator* sequence_group);
-  Transformer(const ModelConfig& config, const ExecutionShape& shape, Allocator& allocator, Parameters& parameters,
+  Transformer(const ModelConfig& config, const ExecutionShape& shape, Allocator& allocator, ParameterStore& parameters,
               Stream& stream, Communicator* sequence_group)
       : Transformer(model_spec(config), shape, allocator, parameters, stream, sequence_group) {}
   ~Transformer();
 
   /// Sets all weights from (seed, parameter, element): the same on every mesh.
   void initialise(std::uint64_t seed);
-  /// Begins a step's gradients: the next train_step sets them, and later ones add. No memory is written but for what
-  /// pads parameters, once.
-  void zero_gradients();
-
   /// Runs forward and backward of one micro-batch: adds the gradients of sum(weight * nll) / denominator to the
   /// parameters' gradients, and this rank's sum(weight * nll) to what take_loss_sum() returns. Ring communication in
-  /// every layer. denominator: the sum of weights over dp x sp x accumulation. observer (may be null): called as
-  /// buckets complete.
-  void train_step(const Batch& batch, double denominator, GradientObserver* observer);
+  /// every layer. denominator: the sum of weights over dp x sp x accumulation. last: of the step's micro-batches; the
+  /// store then sums the gradients over all ranks (ParameterStore::finish_step).
+  void train_step(const Batch& batch, double denominator, bool last);
 
   /// Returns when the batch of the last call may be filled anew: the device has its own copy.
   void wait_for_batch();
@@ -49,6 +45,9 @@ class Transformer {
   /// receives this rank's per-token negative log-likelihoods (0 where there is no label); they are there when the call
   /// returns.
   void evaluate(const Batch& batch, const TensorView& nll);
+  /// Takes part in what all ranks do together in an evaluation, of a rank that has no sequence: weights may be gathered
+  /// from it.
+  void evaluate_nothing();
 
   /// Runs forward of a prompt (one sequence) up to the last layer's keys and values, and keeps those of all layers in
   /// the cache, which was begun for this batch's segments.

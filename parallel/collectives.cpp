@@ -140,24 +140,30 @@ void ReduceScatter::finish(Stream& stream) {
   for (int row = rank; row < ranks - 1; ++row) add(stream, sum, staged(row));
 }
 
-void all_gather_slices(Communicator& communicator, const TensorView& x, const CallSite& site) {
-  const int ranks = communicator.size();
+void AllGather::start(Communicator& communicator, const TensorView& x, const CallSite& site) {
+  ensure(!pending(), "a gather is finished before the next is started");
+  communicator_ = &communicator;
   const TensorView flat = x.flat();
   if (communicator.reduces_gpu_memory() && !x.device.is_cpu()) {
-    return communicator.wait(communicator.all_gather(flat, site));
+    requests_.push_back(communicator.all_gather(flat, site));
+    return;
   }
+  const int ranks = communicator.size();
   const auto part = [&](int rank) {
     const Slice slice = slice_of(flat.numel(), ranks, rank);
     return flat.flat(slice.begin, slice.end);
   };
-  std::vector<Request> requests;
   post_together(communicator, [&] {
     for (int k = 1; k < ranks; ++k) {
       const int to = next_rank(communicator, k), from = prev_rank(communicator, k);
-      requests.push_back(communicator.exchange(part(communicator.rank()), to, part(from), from, site));
+      requests_.push_back(communicator.exchange(part(communicator.rank()), to, part(from), from, site));
     }
   });
-  wait_all(communicator, requests);
+}
+
+void AllGather::finish() {
+  ensure(pending(), "a gather was started");
+  wait_all(*std::exchange(communicator_, nullptr), requests_);
 }
 
 }  // namespace ringtrain

@@ -53,7 +53,24 @@ class ReduceScatter {
   std::vector<Request> requests_;
 };
 
-/// x's slices, each correct on its owner, become correct on every rank. In place, no staging.
-void all_gather_slices(Communicator& communicator, const TensorView& x, const CallSite& site);
+/// A gather under way: x's slices (slice_of), each correct on its owner, become correct on every rank, in place.
+/// start() posts it and returns; finish() waits. x may not be touched between the two.
+class AllGather {
+ public:
+  void start(Communicator& communicator, const TensorView& x, const CallSite& site);
+  void finish();
+  bool pending() const { return communicator_ != nullptr; }
+
+ private:
+  Communicator* communicator_ = nullptr;
+  std::vector<Request> requests_;
+};
+
+/// Both at once.
+inline void all_gather_slices(Communicator& communicator, const TensorView& x, const CallSite& site) {
+  AllGather gather;
+  gather.start(communicator, x, site);
+  gather.finish();
+}
 
 }  // namespace ringtrain

@@ -63,9 +63,9 @@ class RankTrainer {
   const std::unique_ptr<Communicator> traced_world_;  // null: not traced
   Communicator& world_;
   RankState state_;
-  ZScore loss_z_, grad_norm_z_;           // rank 0
-  const double peak_flops_;               // of all ranks; 0: not known
-  const double useful_flops_;             // of a step
+  ZScore loss_z_, grad_norm_z_;  // rank 0
+  const double peak_flops_;      // of all ranks; 0: not known
+  const UsefulFlops useful_flops_;
   std::int64_t allocations_;              // by the constructor: there are no more
   bool peaks_logged_ = false;             // of memory, after the first step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0

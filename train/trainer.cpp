@@ -295,7 +295,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
                                start.step % config.evaluation.interval == 0 &&
                                !content.metrics.holds_evaluation(start.step);
   return {.config = config,
-          .table = make_parameter_table(config.model),
+          .table = make_parameter_table(config),
           .corpus = std::move(corpus),
           .data_hash = std::move(hash),
           .id = std::move(id),

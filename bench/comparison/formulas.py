@@ -32,9 +32,9 @@ def ring(ranks, tokens, heads, head_dim, documents=False):
     return buffers * (block + ids) + (buffers + (1 if ranks > 2 else 0)) * block
 
 
-def largest_group(model):
-    """Return the elements of the largest bucket of gradients: the embeddings, a block, or the final norm and head. Each
-    parameter is padded to a multiple of 16."""
+def group_sizes(model):
+    """Return the elements of a bucket of gradients at the model's ends (the embeddings, or the final norm and head), and
+    of a block. Each parameter is padded to a multiple of 16."""
     def padded(*shapes):
         return sum((size + 15) // 16 * 16 for size in shapes)
 
@@ -53,7 +53,7 @@ def largest_group(model):
     heads = (model["head_dim"],) * 2 if traits["qk_norm"] else ()
     block = (*norm, *linear(queries, width, traits["qkv_bias"]), *linear(keys, width, traits["qkv_bias"]) * 2,
              *linear(width, queries), *heads, *norm, *feedforward)
-    return max(padded(*embeddings), padded(*block), padded(*norm, *head))
+    return max(padded(*embeddings), padded(*norm, *head)), padded(*block)
 
 
 def workspace(model, tokens, ranks, feedforward_chunk, loss_chunk, keeps_all):
@@ -73,6 +73,7 @@ def workspace(model, tokens, ranks, feedforward_chunk, loss_chunk, keeps_all):
     sizes += [8, 16]                # the gradient's norm in double; it and the loss, for the host
     sizes += [4 * 2**20]            # panels of a matrix product
     if ranks > 1:                   # two buckets on their way, a slice from every other rank
-        slices = (ranks - 1) * ((largest_group(model) + ranks - 1) // ranks)
-        sizes += [slices * ELEMENT] * 2
+        end, block = group_sizes(model)
+        large = max(end, block) if model["num_hidden_layers"] > 1 else end
+        sizes += [(ranks - 1) * ((size + ranks - 1) // ranks) * ELEMENT for size in (large, block)]
     return sum(rounded(size) for size in sizes)

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "bench/gpu/random_values.h"
+#include "train/planning/work.h"
 
 namespace ringtrain::bench {
 
@@ -47,11 +48,9 @@ Config synthetic_config(const ModelConfig& model, std::int64_t context) {
   return config;
 }
 
-double model_flops(const Config& config, const ParameterTable& table) {
-  const auto N = static_cast<double>(table.count()), L = static_cast<double>(config.model.num_hidden_layers);
-  const auto C = static_cast<double>(config.model.num_attention_heads * config.model.head_dim);
+double model_flops(const Config& config) {
   const auto T = static_cast<double>(config.training.seq_len);
-  return (6 * N + 6 * L * C * T) * T;
+  return useful_flops(config.model).of(T, T * (T + 1) / 2);
 }
 
 SyntheticRank::SyntheticRank(const Config& config, const ParameterTable& table, ThreadPool& pool, Communicator& world)
@@ -64,19 +63,19 @@ void SyntheticRank::fill_weights() {
   Stream& stream = state_.stream;
   RandomValues random(state_.allocator, stream, DType::bfloat16, config_.model.initializer_range,
                       std::min<std::int64_t>(1 << 20, state_.parameters.table().count()));
-  fill(stream, state_.parameters.all_weights(), 0);  // the padding too
+  state_.parameters.clear_weights();  // the padding too
   const ParameterTable& table = state_.parameters.table();
-  for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
-    if (table[id].init_stddev == 0) {
-      fill(stream, state_.parameters.weight(id), table[id].init_value);
+  for (const ParameterSlice& slice : state_.parameters.held()) {
+    const Parameter& parameter = table[slice.parameter];
+    if (parameter.init_stddev == 0) {
+      fill(stream, state_.parameters.weights(slice), parameter.init_value);
     } else {
-      random.fill(state_.parameters.weight(id));
+      random.fill(state_.parameters.weights(slice));
     }
   }
   state_.optimizer->reset();
   for (const ParameterSlice& slice : state_.optimizer->slices()) {
-    convert(stream, state_.optimizer->weights(slice),
-            state_.parameters.weight(slice.parameter).flat(slice.begin, slice.end));
+    convert(stream, state_.optimizer->weights(slice), state_.parameters.weights(slice));
   }
   stream.synchronize();  // the random values go
 }
@@ -111,19 +110,19 @@ void SyntheticRank::fill_batch() {
 }
 
 void SyntheticRank::pass() {
-  state_.model.zero_gradients();
-  state_.model.train_step(state_.batch, denominator_, nullptr);
+  state_.parameters.begin_step();
+  state_.model.train_step(state_.batch, denominator_, /*last=*/false);
 }
 
 double SyntheticRank::step() {
-  state_.model.zero_gradients();
-  state_.model.train_step(state_.batch, denominator_, state_.reduction.get());
-  state_.reduction->finish();
+  state_.parameters.begin_step();
+  state_.model.train_step(state_.batch, denominator_, /*last=*/true);
+  state_.parameters.finish_step();
   const double loss = state_.model.take_loss_sum() / std::max(1.0, state_.batch.weight_sum);
   // On one rank this is the whole norm; on several each clips by its own share, which costs what the sum would.
   const double norm = std::sqrt(state_.optimizer->sum_of_squares());
   state_.optimizer->update(config_.optimizer.lr, ++steps_, clip_factor(norm, config_.optimizer.max_grad_norm));
-  state_.reduction->gather_weights();
+  state_.parameters.weights_changed();
   return loss;
 }
 

@@ -42,6 +42,14 @@ inline const char* name_of(Offload offload) {
   return name_in(offload_names, offload);
 }
 
+enum class Shard { optimizer, gradients, weights };  // each with what stands before it (parallel/parameter_store.h)
+inline constexpr std::array shard_names{Named{Shard::optimizer, "optimizer"}, Named{Shard::gradients, "gradients"},
+                                        Named{Shard::weights, "weights"}};
+inline constexpr std::array all_shard_policies = values_of(shard_names);
+inline const char* name_of(Shard shard) {
+  return name_in(shard_names, shard);
+}
+
 enum class OptimizerName { adamw };  // train/engine/update_rule.cpp says what each does
 inline constexpr std::array optimizer_names{Named{OptimizerName::adamw, "adamw"}};
 

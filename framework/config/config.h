@@ -62,6 +62,8 @@ struct TrainingConfig {
   std::uint64_t seed = 1234;
   Device::Kind device = Device::Kind::cpu;
   Offload offload = Offload::none;
+  Shard shard = Shard::optimizer;
+  std::vector<std::string> trainable;  // patterns of parameters' names; none: all are trained
   DType dtype = DType::float32;
   Recompute recompute = Recompute::keep_attention;
   std::int64_t feedforward_chunk = 2048;  // tokens; 0: all at once

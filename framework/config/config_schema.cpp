@@ -211,6 +211,26 @@ std::string write_lengths(const std::vector<std::int64_t>& lengths) {
   return "[" + list + "]";
 }
 
+void read_patterns(const YamlValue& value, std::vector<std::string>& out, const Complain& complain) {
+  if (value.kind != YamlValue::Kind::list) {
+    return complain(value.line, fmt::format("is {}, but must be a list of patterns", described(value)));
+  }
+  out.clear();
+  for (const YamlValue& item : value.items) {
+    if (item.kind != YamlValue::Kind::scalar || item.text.empty()) {
+      complain(item.line, fmt::format("is {}, but a pattern is a word such as \"*norm*\"", described(item)));
+    } else {
+      out.push_back(item.text);
+    }
+  }
+}
+
+std::string write_patterns(const std::vector<std::string>& patterns) {
+  std::string list;
+  for (const std::string& pattern : patterns) list += (list.empty() ? "" : ", ") + quoted_yaml(pattern);
+  return "[" + list + "]";
+}
+
 // NOLINTBEGIN(bugprone-macro-parentheses): a member's path is no expression
 #define MEMBER(path)          \
   [](auto& config) -> auto& { \
@@ -306,6 +326,14 @@ std::vector<ConfigKey> make_table() {
            "none | keep_attention | full: what backward makes again, to keep less"),
       word("training.offload", MEMBER(training.offload), offload_names,
            "none | activations | activations+optimizer: what waits for its use in host memory (cuda)"),
+      word("training.shard", MEMBER(training.shard), shard_names,
+           "optimizer | gradients | weights: what all ranks share out, each with what stands before it"),
+      {"training.trainable", "patterns of parameters' names (* stands for any text): the rest is frozen; [] trains all",
+       false,
+       [](Config& config, const YamlValue& value, const Complain& complain) {
+         read_patterns(value, config.training.trainable, complain);
+       },
+       [](const Config& config) { return write_patterns(config.training.trainable); }, "list of patterns"},
       integer("training.feedforward_chunk", MEMBER(training.feedforward_chunk), {0, 1024 * m},
               "tokens; 0: all at once"),
       integer("training.loss_chunk", MEMBER(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),

@@ -61,7 +61,7 @@ void add_chunks(Context& context, float* to, const float* partial, unsigned chun
 /// to[C] += sums over T tokens of term.at<W>(t, c); by W columns if `whole` says that pointers and C allow it.
 template <int W, class Term>
 void add_column_sums(Context& context, float* to, std::int64_t T, std::int64_t C, bool whole, const Term& term) {
-  if (T == 0 || C == 0) return;
+  if (T == 0 || C == 0 || to == nullptr) return;
   const TokenChunks chunks = chunks_of(T, C, 1);
   auto* const partial = static_cast<float*>(context.partial_sums());
   const dim3 block(column_lanes, column_rows);

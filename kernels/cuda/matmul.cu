@@ -286,12 +286,12 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTens
 
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
                             const ConstTensorView& x, bool accumulate) {
-  const std::int64_t T = x.dim(0), I = x.dim(1), O = dw.dim(0);
+  const std::int64_t T = x.dim(0), I = x.dim(1), O = dy.dim(1);
   if (O == 0) return;
   if (!accumulate && !dbias.empty()) cuda::fill(stream, dbias, 0);
-  if (!accumulate && T == 0) cuda::fill(stream, dw, 0);
+  if (!accumulate && T == 0 && !dw.empty()) cuda::fill(stream, dw, 0);
   if (T == 0) return;
-  if (I > 0) {
+  if (I > 0 && !dw.empty()) {
     for_rows(stream.cuda(), T, std::max(I, O), [&](std::int64_t begin, std::int64_t end) {
       multiply(stream.cuda(), {"the gradient of a linear layer's weights",
                                {x.rows(begin, end), I, end - begin, false},

@@ -59,7 +59,7 @@ TEST_P(GradientTest, EqualsFiniteDifferences) {
       }
       const auto loss_at = [&](double h) {
         return run_evaluation(config, options, sequences,
-                              [&](Parameters& parameters) {
+                              [&](ParameterStore& parameters) {
                                 const TensorView w = parameters.weight(id);
                                 for (std::int64_t i = 0; i < n; ++i)
                                   set_element(w, i, element(w, i) + h * direction(i));

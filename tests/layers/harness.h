@@ -17,6 +17,7 @@
 #include "layers/model_parameters.h"
 #include "layers/transformer.h"
 #include "parallel/launch/launch.h"
+#include "tests/support/flat_store.h"
 
 namespace ringtrain::testing {
 
@@ -157,20 +158,17 @@ inline std::vector<double> elements(Stream& stream, const TensorView& view) {
   return elements(host);
 }
 
-inline void set_test_weights(Stream& stream, Parameters& parameters) {
-  const TensorView& weights = parameters.all_weights();
-  std::vector<double> storage(weights.numel());
-  const TensorView host{storage.data(), weights.shape, weights.dtype, Device::cpu()};
-  for (std::int64_t i = 0; i < host.numel(); ++i) set_element(host, i, 0.0);
+inline void set_test_weights(Stream& stream, ParameterStore& parameters) {
+  parameters.clear_weights();
   const auto& all = parameters.table().all();
   for (int id = 0; id < static_cast<int>(all.size()); ++id) {
-    const Parameter& parameter = all[id];
-    for (std::int64_t i = 0; i < parameter.shape.numel(); ++i) {
-      set_element(host, parameter.offset + i, test_weight(id, parameter.name, i));
-    }
+    const TensorView weight = parameters.weight(id).flat();
+    std::vector<double> storage(weight.numel());
+    const TensorView host{storage.data(), weight.shape, weight.dtype, Device::cpu()};
+    for (std::int64_t i = 0; i < host.numel(); ++i) set_element(host, i, test_weight(id, all[id].name, i));
+    copy(stream, weight, host);
+    stream.synchronize();
   }
-  copy(stream, weights, host);
-  stream.synchronize();
 }
 
 struct RunOptions {
@@ -183,6 +181,7 @@ struct RunOptions {
   int threads = 1;
   Device device = Device::cpu();
   bool offload = false;
+  std::vector<std::string> trainable = {};
 };
 
 /// Returns the shape for batches like these, on one rank of options.ranks.
@@ -210,22 +209,22 @@ struct RankModel {
             Communicator& ring_ranks)
       : options(run_options),
         sequence_group(ring_ranks),
-        table(make_parameter_table(config)),
+        table(describe_parameters(model_spec(config), run_options.trainable).table),
         pool(options.threads),
         allocator(options.device),
         compute(allocator, pool, nullptr),
         stream(compute.stream()),
-        parameters(allocator, table, options.dtype, true),
+        parameters(allocator, table, stream, {.dtype = options.dtype, .gradients = true}),
         batch(allocator.host(), largest.B, (largest.S + options.ranks - 1) / options.ranks, options.dtype),
         model(config, shape_of(options, largest, sequence_group.rank()), allocator, parameters, stream,
               ordered(sequence_group, stream)) {
     set_test_weights(stream, parameters);
-    model.zero_gradients();
+    parameters.begin_step();
   }
-  void train(const Sequences& sequences, double denominator, GradientObserver* observer = nullptr) {
+  void train(const Sequences& sequences, double denominator) {
     model.wait_for_batch();
     cut(batch, sequences, options.layout, options.ranks, sequence_group.rank());
-    model.train_step(batch, denominator, observer);
+    model.train_step(batch, denominator, /*last=*/false);
   }
   /// Returns the nll of this rank's tokens.
   std::vector<double> evaluate(const Sequences& sequences) {
@@ -247,7 +246,7 @@ struct RankModel {
   Allocator allocator;
   ComputeDevice compute;
   Stream& stream;
-  Parameters parameters;
+  ParameterStore parameters;
   Batch batch;
   Transformer model;
 };
@@ -263,16 +262,10 @@ inline void on_ring(const ModelConfig& config, const RunOptions& options, const 
 
 /// What a ring made of one micro-batch.
 struct RunResult {
-  double loss_sum = 0;                         // over ranks, in rank order
-  std::vector<double> gradients;               // flat, summed over ranks in rank order
-  std::vector<double> rank_losses;             // [N]
-  std::vector<std::vector<double>> by_rank;    // gradients of each
-  std::vector<std::vector<int>> buckets_seen;  // to each rank's observer, in order
-};
-
-struct RecordingObserver : GradientObserver {
-  std::vector<int> buckets;
-  void bucket_complete(int bucket) override { buckets.push_back(bucket); }
+  double loss_sum = 0;                       // over ranks, in rank order
+  std::vector<double> gradients;             // flat, summed over ranks in rank order
+  std::vector<double> rank_losses;           // [N]
+  std::vector<std::vector<double>> by_rank;  // gradients of each
 };
 
 /// Runs one train_step and puts the ranks' results together.
@@ -282,14 +275,11 @@ inline RunResult run_training(const ModelConfig& config, const RunOptions& optio
   const auto N = static_cast<std::size_t>(options.ranks);
   result.rank_losses.resize(N);
   result.by_rank.resize(N);
-  result.buckets_seen.resize(N);
   on_ring(config, options, sequences, [&](RankModel& rank) {
     const auto r = static_cast<std::size_t>(rank.sequence_group.rank());
-    RecordingObserver observer;
-    rank.train(sequences, denominator, &observer);
+    rank.train(sequences, denominator);
     result.rank_losses[r] = rank.model.take_loss_sum();
-    result.by_rank[r] = elements(rank.stream, rank.parameters.all_gradients());
-    result.buckets_seen[r] = observer.buckets;
+    result.by_rank[r] = elements(rank.stream, flat_gradients(rank.parameters));
   });
   result.gradients.assign(result.by_rank[0].size(), 0.0);
   for (std::size_t r = 0; r < N; ++r) {
@@ -305,7 +295,7 @@ struct EvaluationResult {
   std::vector<double> nll;
 };
 inline EvaluationResult run_evaluation(const ModelConfig& config, const RunOptions& options, const Sequences& sequences,
-                                       const std::function<void(Parameters&)>& change = {}) {
+                                       const std::function<void(ParameterStore&)>& change = {}) {
   EvaluationResult result;
   result.nll.assign(sequences.B * sequences.S, -1.0);
   std::vector<double> losses(options.ranks);

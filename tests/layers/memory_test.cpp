@@ -44,7 +44,7 @@ Plan plan(const ModelConfig& config, const ExecutionShape& shape) {
   Allocator allocator(Device::cpu(), Allocator::Mode::plan);
   ComputeDevice compute(allocator, pool, nullptr);
   const ParameterTable table = make_parameter_table(config);
-  Parameters parameters(allocator, table, shape.dtype, true);
+  ParameterStore parameters(allocator, table, compute.stream(), {.dtype = shape.dtype, .gradients = true});
   const Transformer model(config, shape, allocator, parameters, compute.stream(), nullptr);
   return {allocator.peak(), allocator.live()};
 }
@@ -151,19 +151,19 @@ TEST_P(MemoryTest, EvaluationMayBeLongerThanTraining) {
     Stream stream(pool);
     Allocator allocator(Device::cpu());
     const ParameterTable table = make_parameter_table(config);
-    Parameters parameters(allocator, table, options.dtype, true);
+    ParameterStore parameters(allocator, table, stream, {.dtype = options.dtype, .gradients = true});
     Batch batch(allocator, 2, 29, options.dtype);
     Transformer model(config, shape, allocator, parameters, stream, &ring);
     set_test_weights(stream, parameters);
-    model.zero_gradients();
+    parameters.begin_step();
     std::vector<double> nll(57);
     cut(batch, evaluation, options.layout, 1, 0);
     model.evaluate(batch, host_view(nll.data(), {1, 57}));
     EXPECT_EQ(nll, expected.nll);
     EXPECT_EQ(model.take_loss_sum(), expected.loss_sum);
     cut(batch, training, options.layout, 1, 0);
-    model.train_step(batch, 3.0, nullptr);
-    EXPECT_EQ(elements(parameters.all_gradients()), expected_training.gradients);
+    model.train_step(batch, 3.0, /*last=*/true);
+    EXPECT_EQ(elements(flat_gradients(parameters)), expected_training.gradients);
   });
 }
 
@@ -184,7 +184,7 @@ TEST(MemoryPlan, AModelThatOnlyEvaluatesKeepsNothingALayer) {
     Stream stream(pool);
     Allocator allocator(Device::cpu(), Allocator::Mode::plan);
     const ParameterTable table = make_parameter_table(config);
-    Parameters parameters(allocator, table, DType::float32, false);
+    ParameterStore parameters(allocator, table, stream, {.dtype = DType::float32, .gradients = false});
     ExecutionShape shape = planned_shape(8192, 4, Recompute::none);
     shape.max_tokens = 0;
     const Transformer model(config, shape, allocator, parameters, stream, nullptr);

@@ -85,10 +85,10 @@ TEST(ModelParameters, InitialWeightsAreThoseOfTheTableAndTheSameOnEveryRank) {
   const Sequences sequences = random_sequences(config, 1, 6, false, 1);
   std::vector<std::vector<double>> weights(3);
   on_ring(config, {.ranks = 3}, sequences, [&](RankModel& rank) {
-    const TensorView all = rank.parameters.all_weights();
+    const TensorView all = flat_weights(rank.parameters);
     for (std::int64_t i = 0; i < all.numel(); ++i) set_element(all, i, -9.0);  // fresh memory may hold anything
     rank.model.initialise(77);
-    weights[rank.sequence_group.rank()] = elements(rank.parameters.all_weights());
+    weights[rank.sequence_group.rank()] = elements(flat_weights(rank.parameters));
   });
   EXPECT_EQ(weights[0], weights[1]);
   EXPECT_EQ(weights[0], weights[2]);
@@ -125,9 +125,9 @@ TEST(ModelParameters, EveryParameterHasItsOwnRandomNumbers) {
   std::vector<double> weights, others;
   on_ring(config, {}, sequences, [&](RankModel& rank) {
     rank.model.initialise(77);
-    weights = elements(rank.parameters.all_weights());
+    weights = elements(flat_weights(rank.parameters));
     rank.model.initialise(78);
-    others = elements(rank.parameters.all_weights());
+    others = elements(flat_weights(rank.parameters));
   });
   std::map<double, std::string> seen;
   const ParameterTable table = make_parameter_table(config);

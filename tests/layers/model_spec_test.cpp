@@ -1,6 +1,7 @@
 // Traits: what each architecture is made of, which keys of a config it can use, and that a combination which no layer
 // computes is refused.
 #include "layers/model_spec.h"
+#include "layers/check_model.h"
 
 #include <gtest/gtest.h>
 
@@ -71,7 +72,7 @@ TEST_P(RefusedSpec, InOneSentence) {
   ThreadPool pool(1);
   Stream stream(pool);
   const ParameterTable table = make_parameter_table(small_llama());
-  Parameters parameters(allocator, table, DType::float32, true);
+  ParameterStore parameters(allocator, table, stream, {.dtype = DType::float32, .gradients = true});
   const std::size_t before = allocator.live().size();
   EXPECT_THROW(Transformer(spec, ExecutionShape{}, allocator, parameters, stream, nullptr), Error);
   EXPECT_EQ(allocator.live().size(), before);

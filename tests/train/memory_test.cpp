@@ -143,7 +143,7 @@ TEST_F(RankMemory, RanksThatHoldTheSameArePlannedOnce) {
   const Config config = tiny("none", {"mesh.data=2", "mesh.sequence=4", "evaluation.interval=1",
                                       "evaluation.context_lengths=[18]", "evaluation.target_tokens=4"});
   const ParameterTable table = make_parameter_table(config.model);
-  const std::vector<std::int64_t> elements = owned_elements(table, 8);
+  const std::vector<std::int64_t> elements = owned_elements(table, Part::trainable, 8);
   std::set<int> seen;
   ThreadPool pool(1);
   for (const RankPlan& plan : plan(config)) {

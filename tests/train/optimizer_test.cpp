@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/random.h"
+#include "tests/support/flat_store.h"
 
 namespace ringtrain {
 namespace {
@@ -27,7 +28,7 @@ TEST(OwnedSlices, OfAllRanksAreEveryElementOnce) {
     for (const Parameter& parameter : table.all()) owners.emplace_back(parameter.shape.numel(), 0);
     for (int rank = 0; rank < ranks; ++rank) {
       std::int64_t offset = 0;
-      for (const ParameterSlice& slice : owned_slices(table, ranks, rank)) {
+      for (const ParameterSlice& slice : owned_slices(table, Part::trainable, ranks, rank)) {
         EXPECT_LT(slice.begin, slice.end);
         EXPECT_EQ(slice.offset, offset);  // state stands without gaps
         offset += slice.count();
@@ -80,11 +81,12 @@ TEST(OptimizerTest, ShardedUpdatesEqualThePlainFormula) {
     plain.assign(flat, {});
     Allocator allocator(Device::cpu());
     {
-      Parameters parameters(allocator, table, DType::float64, true);
-      Optimizer optimizer(allocator, config, parameters, stream, ranks, rank);
+      ParameterStore parameters(allocator, table, stream,
+                                {.dtype = DType::float64, .gradients = true, .ranks = ranks, .rank = rank});
+      Optimizer optimizer(allocator, config, parameters, stream);
       optimizer.reset();
-      double* weights = parameters.all_weights().as<double>();
-      double* gradients = parameters.all_gradients().as<double>();
+      double* weights = testing::flat_weights(parameters).as<double>();
+      double* gradients = testing::flat_gradients(parameters).as<double>();
       std::copy(initial.begin(), initial.end(), weights);
       for (int t = 1; t <= 4; ++t) {
         for (std::size_t i = 0; i < flat; ++i) gradients[i] = draw(static_cast<std::uint64_t>(t), i);
@@ -151,8 +153,9 @@ TEST(OptimizerTest, PlanAndStateFollowFromTheRule) {
   ThreadPool pool(1);
   Stream stream(pool);
   Allocator allocator(Device::cpu());
-  Parameters parameters(allocator, table, DType::float64, true);
-  Optimizer optimizer(allocator, {}, parameters, stream, 3, 1, /*offload=*/false, std::make_unique<Momentum>());
+  ParameterStore parameters(allocator, table, stream,
+                            {.dtype = DType::float64, .gradients = true, .ranks = 3, .rank = 1});
+  Optimizer optimizer(allocator, {}, parameters, stream, /*offload=*/false, std::make_unique<Momentum>());
   EXPECT_EQ(optimizer.state_names(), std::vector<std::string>{"heavy_ball"});
   std::vector<std::string> planned;
   for (const PlannedTensor& tensor : allocator.live()) {
@@ -160,8 +163,8 @@ TEST(OptimizerTest, PlanAndStateFollowFromTheRule) {
   }
   EXPECT_EQ(planned, std::vector<std::string>{"heavy ball"});
   optimizer.reset();
-  double* const weights = parameters.all_weights().as<double>();
-  double* const gradients = parameters.all_gradients().as<double>();
+  double* const weights = testing::flat_weights(parameters).as<double>();
+  double* const gradients = testing::flat_gradients(parameters).as<double>();
   std::fill_n(weights, table.flat_size(), 1.0);
   std::fill_n(gradients, table.flat_size(), 2.0);
   for (int step = 1; step <= 2; ++step) optimizer.update(0.1, step, 0.5);

@@ -62,7 +62,7 @@ CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& lau
   TrainOptions run_options = checked_run(options, report.cuts);
   Config& config = run_options.config;
   for (const std::string& clause : report.cuts) log("cut: " + clause);
-  const ReferencePlan plan = plan_reference(config, make_parameter_table(config.model));
+  const ReferencePlan plan = plan_reference(config, make_parameter_table(config));
   if (launcher.is_rank_zero()) require_reference_fits(config, plan, available_memory());
   const double expected = plan.flops / reference_rate();
   log(fmt::format("the reference takes about {}, in {}", human_duration(expected),

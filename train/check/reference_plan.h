@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "framework/config/config.h"
-#include "framework/parameters.h"
+#include "framework/parameter_table.h"
 
 namespace ringtrain {
 

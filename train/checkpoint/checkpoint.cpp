@@ -1,6 +1,7 @@
 #include "train/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -34,15 +35,40 @@ Hdf5Dataset dataset_of(const std::string& kind, const Parameter& parameter, cons
   return dataset;
 }
 
+/// Returns whether a slice is one of what is frozen: it has no state, and never changes.
+bool is_frozen(const RankState& state, const ParameterSlice& slice) {
+  return !state.parameters.trains(slice.parameter);
+}
+
 /// Returns where a slice's values of a kind (its index in kinds_of) are now.
 TensorView live_values(const RankState& state, std::size_t kind, const ParameterSlice& slice) {
+  if (is_frozen(state, slice)) return state.parameters.weights(slice);
   return kind == 0 ? state.optimizer->weights(slice) : state.optimizer->state(kind - 1, slice);
 }
 
 /// Returns where the snapshot keeps them.
 TensorView saved_values(const RankState& state, std::size_t kind, const ParameterSlice& slice) {
+  if (is_frozen(state, slice)) return state.frozen_snapshot.view().flat(slice.offset, slice.offset + slice.count());
   const std::int64_t first = static_cast<std::int64_t>(kind) * state.optimizer->elements() + slice.offset;
   return state.snapshot.view().flat(first, first + slice.count());
+}
+
+/// Returns values on the host as a checkpoint has them, through the staging buffer where they are not: those of a
+/// device are copied, those of a bfloat16 model widened.
+TensorView as_saved(RankState& state, const TensorView& values) {
+  const TensorView staging = state.staging.view().prefix(values.shape);
+  if (values.device.is_cpu() && values.dtype == staging.dtype) return values;
+  TensorView narrow = staging;
+  narrow.dtype = values.dtype;
+  if (values.device.is_cpu()) {
+    std::memcpy(narrow.data, values.data, values.bytes());  // another thread may use the stream
+  } else {
+    copy(state.stream, narrow, values);
+    state.stream.synchronize();
+  }
+  if (values.dtype == staging.dtype) return staging;
+  for (std::int64_t i = staging.numel(); i-- > 0;) staging.as<float>()[i] = narrow.as<BFloat16>()[i].value();
+  return staging;
 }
 
 /// A state that overflowed in an update would poison every run that resumes from it.
@@ -78,6 +104,10 @@ void take_snapshot(RankState& state) {
       copy_in_order(state.stream, saved_values(state, kind, slice), live_values(state, kind, slice));
     }
   }
+  if (state.frozen_snapshot.empty()) return;
+  for (const ParameterSlice& slice : state.parameters.frozen_slices()) {
+    copy_in_order(state.stream, saved_values(state, 0, slice), live_values(state, 0, slice));
+  }
 }
 
 CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step) {
@@ -91,21 +121,21 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
       datasets.push_back(dataset_of(kinds[kind], table[slice.parameter], slice, dtype));
       sources.emplace_back(kind, slice);
     }
+    if (kind > 0) continue;  // what is frozen has weights alone
+    for (const ParameterSlice& slice : state.parameters.frozen_slices()) {
+      datasets.push_back(dataset_of(kinds[kind], table[slice.parameter], slice, dtype));
+      sources.emplace_back(kind, slice);
+    }
   }
   const std::string name = state_file_name(state.rank, state.mesh.size());
   Hdf5Writer writer = Hdf5Writer::create(folder + "/" + name, std::move(datasets),
                                          {{"format_version", std::int64_t{2}}, {"step", step}}, ExitCode::checkpoint);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const auto& [kind, slice] = sources[i];
-    const TensorView values =
-        state.snapshot.empty() ? live_values(state, kind, slice) : saved_values(state, kind, slice);
+    const bool has_copy = !(is_frozen(state, slice) ? state.frozen_snapshot : state.snapshot).empty();
+    const TensorView values = has_copy ? saved_values(state, kind, slice) : live_values(state, kind, slice);
     in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
-      TensorView piece = values.flat(begin, end);
-      if (state.snapshot.empty()) {
-        const TensorView staging = state.staging.view().prefix({end - begin});
-        copy(state.stream, staging, piece);
-        piece = staging;
-      }
+      const TensorView piece = as_saved(state, values.flat(begin, end));
       require_finite(piece, writer.datasets()[i].name, step);
       writer.write(i, begin, piece.data, end - begin);
     });

@@ -10,8 +10,8 @@
 
 #include "framework/config/read_config.h"
 #include "framework/error.h"
+#include "layers/check_model.h"
 #include "layers/model_parameters.h"
-#include "layers/model_spec.h"
 #include "train/checkpoint/state_files.h"
 #include "train/engine/update_rule.h"
 
@@ -176,9 +176,10 @@ Checkpoint open_checkpoint(const std::string& path) {
 
 void check_state(const Checkpoint& checkpoint) {
   const StateFiles files(checkpoint.path, checkpoint.manifest);
-  const ParameterTable table = make_parameter_table(checkpoint.config.model);
+  const ParameterTable table = make_parameter_table(checkpoint.config);
   for (const std::string& kind : kinds_of(make_update_rule(checkpoint.config.optimizer)->state_names())) {
     for (const Parameter& parameter : table.all()) {
+      if (kind != weights_kind && parameter.part == Part::frozen) continue;  // which has no state
       files.whole_tensor(kind, parameter, accumulator(checkpoint.config.training.dtype));
     }
   }

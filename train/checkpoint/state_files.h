@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/parameters.h"
+#include "framework/parameter_table.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hdf5_file.h"
 #include "train/checkpoint/checkpoint_manifest.h"

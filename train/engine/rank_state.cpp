@@ -95,7 +95,15 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
       gpus(world ? make_device_communicator(config.mesh.backend, *world, stream, config.mesh.timeout_seconds, trace)
                  : nullptr),
       sequence_group(world ? ordered((gpus ? gpus.get() : world)->split(mesh.data_index(rank)), stream) : nullptr),
-      parameters(allocator, table, config.training.dtype, purpose.training),
+      parameters(allocator, table, stream,
+                 {.dtype = config.training.dtype,
+                  .gradients = purpose.training,
+                  .shard = config.training.shard,
+                  .ranks = mesh.size(),
+                  .rank = rank,
+                  .order = sum_order(
+                      config, world ? gpus != nullptr : nccl_is_planned(config.mesh.backend, device, mesh.size()))},
+                 gpus ? gpus.get() : world),
       shape(execution_shape(config, purpose, shard.ring_rank)),
       model(config.model, shape, allocator, parameters, stream, sequence_group.get()),
       batch(allocator.host(), shape.max_sequences, batch_tokens(shape), config.training.dtype) {
@@ -116,20 +124,22 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
       later_batches.emplace_back(allocator.host(), shape.max_sequences, shape.max_tokens, config.training.dtype);
     }
     step_sums = allocator.host().make(Tag::workspace, "loss and gradient norm", DType::float64, {2});
-    reduction = std::make_unique<GradientReduction>(
-        allocator, gpus ? gpus.get() : world, mesh.size(), parameters, stream,
-        sum_order(config, world ? gpus != nullptr : nccl_is_planned(config.mesh.backend, device, mesh.size())));
-    optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream, mesh.size(), rank,
+    optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream,
                                             config.training.offload == Offload::activations_and_optimizer);
     if (config.checkpoint.background && config.checkpoint.interval > 0) {
       snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(),
                                        {1 + std::ssize(optimizer->state_names()), optimizer->elements()});
+      if (!device.is_cpu() && !parameters.frozen_slices().empty()) {
+        const ParameterSlice& last = parameters.frozen_slices().back();
+        frozen_snapshot = allocator.host().make(Tag::checkpoint, "snapshot of frozen weights", parameters.dtype(),
+                                                {last.offset + last.count()});
+      }
     }
   }
 }
 
 void RankState::close() {
-  if (gpus) gpus->close();  // the sequence group and that of the reduction are parts of it
+  if (gpus) gpus->close();  // the sequence group and that of the store are parts of it
 }
 
 Device device_at(const TrainingConfig& config, [[maybe_unused]] int place) {
@@ -147,20 +157,23 @@ Device device_of(const TrainingConfig& config, int rank, std::span<const int> he
 
 std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose) {
   const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
-  // All in which execution_shape() and the optimizer tell one rank from another.
-  using Kind = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+  // All in which execution_shape(), the store and the optimizer tell one rank from another.
+  using Kind = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   std::vector<std::int64_t> tokens, evaluated, owned(static_cast<std::size_t>(mesh.size()), 0);
   for (int ring_rank = 0; ring_rank < mesh.sequence; ++ring_rank) {
     tokens.push_back(purpose.training ? shard_tokens(config.mesh, config.training.seq_len, ring_rank) : 0);
     evaluated.push_back(shard_tokens(config.mesh, longest_evaluation(purpose), ring_rank));
   }
-  if (purpose.training) owned = owned_elements(table, mesh.size());
+  if (purpose.training) owned = owned_elements(table, Part::trainable, mesh.size());
   ThreadPool pool(1);
   std::map<Kind, std::size_t> kinds;
   std::vector<RankPlan> plans;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const auto place = static_cast<std::size_t>(mesh.sequence_index(rank));
-    const Kind kind{tokens[place], evaluated[place], owned[rank]};
+    const auto shard = [&](Part part) {
+      return config.training.shard == Shard::optimizer ? 0 : shard_offsets(table, part, mesh.size(), rank).back();
+    };
+    const Kind kind{tokens[place], evaluated[place], owned[rank], shard(Part::trainable), shard(Part::frozen)};
     const auto [known, fresh] = kinds.emplace(kind, plans.size());
     if (fresh) {
       const RankState state(config, table, purpose, rank, planned_device(config), pool, nullptr);

@@ -1,5 +1,5 @@
-// Everything that one rank of a run holds: allocator, weights, model, batch, gradient reduction, optimizer, and the
-// buffers of evaluation and of checkpoints. One constructor serves the run and its plan: with a null world it records
+// Everything that one rank of a run holds: allocator, weights and gradients, model, batch, optimizer, and the buffers
+// of evaluation and of checkpoints. One constructor serves the run and its plan: with a null world it records
 // what it would allocate and touches nothing, which is the memory plan that --dry-run prints. After it nothing is
 // allocated.
 #pragma once
@@ -12,14 +12,13 @@
 #include "data/batch.h"
 #include "framework/allocator.h"
 #include "framework/config/config.h"
-#include "framework/parameters.h"
 #include "framework/profile/trace.h"
 #include "framework/sequence/mesh.h"
 #include "framework/system/compute_device.h"
 #include "layers/key_value_cache.h"
 #include "layers/transformer.h"
 #include "parallel/communicator.h"
-#include "parallel/gradient_reduction.h"
+#include "parallel/parameter_store.h"
 #include "train/engine/optimizer.h"
 
 namespace ringtrain {
@@ -39,7 +38,7 @@ RankPurpose training_purpose(const Config& config);
 
 class RankState {
  public:
-  /// Collective over world: it splits the ring's and the reduction's communicators off it. world null: planning only.
+  /// Collective over world: it splits the ring's and the store's communicators off it. world null: planning only.
   /// table, pool, world and trace (null: nothing is recorded) must outlive it.
   /// device: that on which the rank computes, of the kind that the config says.
   RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank, Device device,
@@ -55,20 +54,20 @@ class RankState {
   Stream& stream;
   std::unique_ptr<Communicator> gpus;  // all ranks, their GPU memory carried by NCCL; null: world carries it too
   std::unique_ptr<Communicator> sequence_group;
-  Parameters parameters;
+  ParameterStore parameters;
   const ExecutionShape shape;
   Transformer model;
   Batch batch;                       // of the first micro-batch, and of evaluation
   std::vector<Batch> later_batches;  // of the other micro-batches: none is filled while the device may still copy it
   Tensor evaluation_nll;             // float64 [T of evaluation], on the host
-  Tensor staging;    // [staging_elements] of the state's dtype, on the host: loads, and saves without a snapshot, go
-                     // through here
-  Tensor snapshot;   // [1 + states, own elements], on the host: weights and optimizer state of this rank's slices, as
-                     // they were when the save under way began; empty if training waits for its saves
-  Tensor step_sums;  // float64 [2], on the host: a step's loss and square of the norm, as the device gives them
-  std::unique_ptr<GradientReduction> reduction;  // null unless training
-  std::unique_ptr<Optimizer> optimizer;          // null unless training
-  std::unique_ptr<KeyValueCache> cache;          // null unless generating
+  Tensor staging;   // [staging_elements] of the state's dtype, on the host: loads, and saves without a snapshot, go
+                    // through here
+  Tensor snapshot;  // [1 + states, own elements], on the host: weights and optimizer state of this rank's slices, as
+                    // they were when the save under way began; empty if training waits for its saves
+  Tensor frozen_snapshot;  // [own elements that are frozen], on the host, of a GPU's weights: as the model has them
+  Tensor step_sums;        // float64 [2], on the host: a step's loss and square of the norm, as the device gives them
+  std::unique_ptr<Optimizer> optimizer;  // null unless training
+  std::unique_ptr<KeyValueCache> cache;  // null unless generating
 
   /// Leaves the communicators, in order, when the rank's work is done: collective. After an error they are given up.
   void close();
@@ -77,7 +76,7 @@ class RankState {
   Batch& batch_of(std::int64_t micro) { return micro == 0 ? batch : later_batches[micro - 1]; }
 
   /// Returns the dtype of weights and moments as checkpoints keep them.
-  DType state_dtype() const { return accumulator(parameters.all_weights().dtype); }
+  DType state_dtype() const { return accumulator(parameters.dtype()); }
 
   static constexpr std::int64_t staging_elements = std::int64_t{1} << 18;
 };

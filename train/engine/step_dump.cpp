@@ -1,6 +1,7 @@
 #include "train/engine/step_dump.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "layers/model_parameters.h"
@@ -70,9 +71,7 @@ void StepDump::begin_micro_batch(const Batch& batch, std::int64_t first_sequence
 void StepDump::end_of_gradients() {
   if (!dump_) return;
   state_.stream.set_dump(nullptr);
-  write_own("grad.", [&](const ParameterSlice& slice) {
-    return state_.parameters.gradient(slice.parameter).flat(slice.begin, slice.end);
-  });
+  write_own("grad.", [&](const ParameterSlice& slice) { return state_.parameters.gradients(slice); });
 }
 
 void StepDump::end_of_update() {
@@ -80,15 +79,21 @@ void StepDump::end_of_update() {
   write_own("updated.", [&](const ParameterSlice& slice) { return state_.optimizer->weights(slice); });
   // A rank tells of slices that others have updated, of each parameter those of another rank: together they show that
   // what was updated has reached the others.
+  const ParameterTable& table = state_.parameters.table();
   const int ranks = state_.mesh.size();
   std::vector<std::vector<ParameterSlice>> slices;
-  for (int rank = 0; rank < ranks; ++rank) slices.push_back(owned_slices(state_.parameters.table(), ranks, rank));
+  for (int rank = 0; rank < ranks; ++rank) slices.push_back(owned_slices(table, Part::trainable, ranks, rank));
+  std::optional<WeightsGuard> weights;  // all ranks acquire each bucket: it may be gathered from them
+  int held = -1;
   const auto of_another = [&](int id) -> const std::vector<ParameterSlice>& {
+    if (table[id].bucket != held) {
+      weights.reset();
+      weights.emplace(state_.parameters, held = table[id].bucket);
+    }
     const int further = ranks == 1 ? 0 : 1 + id % (ranks - 1);  // never its own
     return slices[(state_.rank + further) % ranks];
   };
   write_parameters("gathered.", of_another, [&](const ParameterSlice& slice) {
-    const WeightsGuard weights(state_.parameters, state_.parameters.table()[slice.parameter].bucket);
     return state_.parameters.weight(slice.parameter).flat(slice.begin, slice.end);
   });
 }

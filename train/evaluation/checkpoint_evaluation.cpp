@@ -106,6 +106,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   config.mesh.threads_per_rank = options.threads_per_rank;
   config.mesh.backend = Backend::automatic;  // as the ranks of this evaluation are started
   choose_device(options.device, options.dtype, config.training);
+  if (options.shard_weights) config.training.shard = Shard::weights;
   EvaluationRequest request = resolved(options.request, config.evaluation);
   check_lengths(options, request, config);
   const auto file = open_data(options.data, config);
@@ -129,6 +130,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
     require_agreement(world, {{"the checkpoint", source.identity},
                               {"--data", file->hash()},
                               {"--layout", name_of(config.mesh.layout)},
+                              {"--shard-weights", name_of(config.training.shard)},
                               {"--threads-per-rank", std::to_string(options.threads_per_rank)},
                               {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
                               {"--stride", std::to_string(request.stride)},

@@ -24,6 +24,7 @@ struct EvaluationOptions {
   std::optional<Layout> layout;  // nothing: the checkpoint's
   std::int64_t threads_per_rank = 0;
   std::string device = "auto";  // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
+  bool shard_weights = false;   // each rank holds its part of the weights; false: as the checkpoint's config says
   std::string dtype;            // in which to compute; "": the checkpoint's, of a model from elsewhere float32
 };
 

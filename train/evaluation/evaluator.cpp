@@ -62,7 +62,10 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       });
       if (const auto shared = shared_error(*state.world, problem, {"data of an evaluation"}))
         throw SharedError(*shared);
-      if (!has_span) continue;
+      if (!has_span) {
+        state.model.evaluate_nothing();
+        continue;
+      }
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       state.model.evaluate(state.batch, nll);
       const BlockSums sums = sums_of_shard(state.batch, nll, file.end_of_document(),

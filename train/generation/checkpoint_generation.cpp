@@ -131,6 +131,7 @@ Config generation_config(const ModelSource& source, const GenerationOptions& opt
   config.mesh.threads_per_rank = options.threads_per_rank;
   config.mesh.backend = Backend::automatic;  // as the ranks of this generation are started
   choose_device(options.dtype, config.training);
+  if (options.shard_weights) config.training.shard = Shard::weights;
   return config;
 }
 

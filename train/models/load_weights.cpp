@@ -25,9 +25,10 @@ void require_finite(const TensorView& values, const Parameter& parameter, std::i
 
 class Loader {
  public:
-  Loader(RankState& state, const ModelSource& source)
+  Loader(RankState& state, const ModelSource& source, const std::vector<ParameterSlice>& held)
       : state_(state), source_(source), weights_(source.open_weights()) {
-    const std::int64_t total = state.parameters.table().count();
+    std::int64_t total = 0;
+    for (const ParameterSlice& slice : held) total += slice.count();
     if (state.rank == 0 && total >= large_model) progress_ = std::make_unique<Progress>("load", total);
   }
 
@@ -47,9 +48,9 @@ class Loader {
       state_.stream.synchronize();  // the next slice comes into the same staging
     }
   }
-  /// The same for a whole parameter, which counts as progress.
-  void read_whole(const Parameter& parameter, const TensorView& target) {
-    read(parameter, 0, target);
+  /// The same of what the rank holds, which counts as progress.
+  void read_held(const Parameter& parameter, std::int64_t begin, const TensorView& target) {
+    read(parameter, begin, target);
     done_ += target.numel();
     if (progress_) progress_->update(done_, "", static_cast<double>(done_), "parameters");
   }
@@ -74,7 +75,8 @@ class Loader {
 }  // namespace
 
 void load_weights(RankState& state, const ModelSource& source) {
-  Loader loader(state, source);
+  const std::vector<ParameterSlice> held = state.parameters.held();
+  Loader loader(state, source, held);
   const ParameterTable& table = state.parameters.table();
   if (state.optimizer && state.optimizer->has_master_weights()) {
     for (const ParameterSlice& slice : state.optimizer->slices()) {
@@ -82,10 +84,9 @@ void load_weights(RankState& state, const ModelSource& source) {
     }
   }
   // All memory is touched before anything is read, by all threads: page faults between reads cost three times as much.
-  fill(state.stream, state.parameters.all_weights(), 0);
-  for (std::size_t id = 0; id < table.all().size(); ++id) {
-    loader.read_whole(table.all()[id], state.parameters.weight(static_cast<int>(id)).flat());
-  }
+  state.parameters.clear_weights();
+  for (const ParameterSlice& slice : held)
+    loader.read_held(table[slice.parameter], slice.begin, state.parameters.weights(slice));
 }
 
 }  // namespace ringtrain

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/parameters.h"
+#include "framework/parameter_table.h"
 
 namespace ringtrain {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "framework/parameters.h"
+#include "framework/parameter_table.h"
 #include "framework/tensor.h"
 
 namespace ringtrain {

@@ -31,10 +31,9 @@ class StepSimulation {
   explicit StepSimulation(const StepCase& step)
       : step_(step),
         config_(step.config),
-        rates_(rank_rates(step.hardware, config_.mesh, config_.training.dtype)),
+        rates_(rank_rates(step.hardware, config_, step.mean_document)),
         layer_(layer_work(config_.model, config_.training)),
-        work_(ring_work(config_, config_.data.packing == Packing::documents ? step.mean_document : 0,
-                        step.disturbance.seed)),
+        work_(ring_work(config_, step.mean_document, step.disturbance.seed)),
         S_(static_cast<int>(config_.mesh.sequence)),
         world_(config_.mesh.data * config_.mesh.sequence) {
     // Rings that nothing tells apart are one: those that lie alike in the hardware's groups, undisturbed.
@@ -65,6 +64,12 @@ class StepSimulation {
   }
 
   StepTimes run() {
+    if (step_.forward_alone) {
+      forward();
+      head(head_flops(config_.model) / 3);
+      times_.step_seconds = checked_seconds(latest());
+      return times_;
+    }
     if (micro_batches() > 1) {  // all but the last are alike
       micro_batch(/*last=*/false);
       repeat(static_cast<double>(micro_batches() - 1));
@@ -82,8 +87,9 @@ class StepSimulation {
   struct Mark {
     std::vector<std::vector<double>> clocks;
     StepTimes times;
+    double ring_busy = 0;
   };
-  Mark mark() const { return {clocks_, times_}; }
+  Mark mark() const { return {clocks_, times_, ring_busy_}; }
   double latest() const {
     double last = 0;
     for (const std::vector<double>& ring : clocks_) last = std::max(last, *std::ranges::max_element(ring));
@@ -97,9 +103,13 @@ class StepSimulation {
     }
     for (double StepTimes::*part : {&StepTimes::products, &StepTimes::attention_forward, &StepTimes::attention_backward,
                                     &StepTimes::memory_passes, &StepTimes::ring_wait, &StepTimes::reduction_wait,
-                                    &StepTimes::update, &StepTimes::offload_wait}) {
+                                    &StepTimes::gather, &StepTimes::update, &StepTimes::offload_wait}) {
       times_.*part += more * (times_.*part - since.times.*part);
     }
+    const double before = network_time();
+    ring_busy_ += more * (ring_busy_ - since.ring_busy);
+    for (Bucket& bucket : under_way_) bucket.done += network_time() - before;
+    network_free_ += network_time() - before;
   }
   void repeat(double times) {
     again({std::vector(clocks_.size(), std::vector<double>(clocks_[0].size(), 0.0)), {}}, times - 1);
@@ -134,6 +144,7 @@ class StepSimulation {
       times_.events += pass.events;
     }
     ++calls_;
+    ring_busy_ += ring_messages_seconds(costs);
     (backward ? times_.attention_backward : times_.attention_forward) += compute / static_cast<double>(rings_.size());
     times_.ring_wait += wait / static_cast<double>(rings_.size());
     times_.products += costs.overlap_seconds;
@@ -161,40 +172,69 @@ class StepSimulation {
     return chunk > 0 ? std::max(1.0, static_cast<double>(work_.tokens(0)) / static_cast<double>(chunk)) : 1;
   }
 
-  void micro_batch(bool last) {
+  /// Does of each layer what body does, as far as layers are simulated; the others are like the last one.
+  template <class Body>
+  void over_layers(const Body& body) {
+    const std::int64_t more = config_.model.num_hidden_layers - layers_;
+    Mark before = mark();
+    for (std::int64_t layer = 0; layer < layers_; ++layer) {
+      before = mark();
+      const double begin = latest();
+      body();
+      copy(step_.offload.of_a_layer, latest() - begin);
+    }
+    if (more > 0) again(before, static_cast<double>(more));
+  }
+  static constexpr int none = -1;
+  bool gathers() const { return config_.training.shard == Shard::weights && world_ > 1; }
+  void begin_gathers() {
+    if (gathers()) coming_ = transfer(weight_bytes(0));
+  }
+  /// Waits for the bucket that is on its way; the next one comes meanwhile.
+  void need(int next) {
+    if (!gathers()) return;
+    const double here = coming_;
+    if (next != none) coming_ = transfer(weight_bytes(next));
+    wait_for(here, times_.gather);
+  }
+  void forward() {
     const double e = static_cast<double>(size_of(config_.training.dtype));
-    const auto C = static_cast<double>(config_.model.hidden_size), V = static_cast<double>(config_.model.vocab_size);
-    const double L = static_cast<double>(config_.model.num_hidden_layers), more = L - static_cast<double>(layers_);
-    const auto over_layers = [&](const auto& body) {
-      Mark before = mark();
-      for (std::int64_t layer = 0; layer < layers_; ++layer) {
-        before = mark();
-        const double begin = latest();
-        body();
-        copy(step_.offload.of_a_layer, latest() - begin);
-      }
-      if (more > 0) again(before, more);
-    };
-    local(0, 0, 2 * C * e, 2);  // embedding
+    begin_gathers();
+    need(1);
+    local(0, 0, 2 * static_cast<double>(config_.model.hidden_size) * e, 2);  // embedding
+    int group = 0;
     over_layers([&] {
+      need(std::min(++group + 1, step_.table.buckets() - 1));
       local(layer_.forward_flops, layer_.forward_product_bytes, layer_.forward_bytes, kernels_forward * chunks());
       attention(false);
     });
-    // The logits are made, read for the maximum and the sum, and turned into their gradient.
-    local(head_flops(config_.model), head_product_bytes(config_.model, config_.training.dtype),
+    need(none);
+  }
+  /// The logits are made, read for the maximum and the sum, and turned into their gradient.
+  void head(double flops) {
+    const auto V = static_cast<double>(config_.model.vocab_size);
+    local(flops, head_product_bytes(config_.model, config_.training.dtype),
           4 * V * static_cast<double>(size_of(accumulator(config_.training.dtype))), 8);
-    const auto groups = static_cast<std::size_t>(step_.table.buckets());
-    if (last) bucket(groups - 1);
-    std::size_t group = groups - 1;
+  }
+  void micro_batch(bool last) {
+    forward();
+    head(head_flops(config_.model));
+    const int groups = step_.table.buckets();
+    const bool reduces = last || config_.training.shard != Shard::optimizer;
+    if (reduces) bucket(groups - 1);
+    int group = groups - 1;
     over_layers([&] {
+      --group;  // the last two layers' weights are still here
+      if (gathers() && group == groups - 3 && group > 1) coming_ = transfer(weight_bytes(group - 1));
+      if (group < groups - 3) need(group > 1 ? group - 1 : none);
       local(layer_.recompute_flops, layer_.recompute_product_bytes, 0, 0);
       if (layer_.attention_again) attention(false);
       local(layer_.backward_flops - layer_.overlap_flops, layer_.backward_product_bytes - layer_.overlap_product_bytes,
             layer_.backward_bytes, kernels_backward * chunks());
       attention(true);
-      if (last) bucket(--group);
+      if (reduces) bucket(group);
     });
-    if (last) bucket(0);
+    if (reduces) bucket(0);
   }
 
   /// Waits for a copy from or to the host as far as `hidden` seconds of work do not hide it.
@@ -207,32 +247,65 @@ class StepSimulation {
     times_.offload_wait += exposed;
   }
 
-  double group_bytes(std::size_t group) const {
-    const auto id = static_cast<int>(group);
-    return static_cast<double>(step_.table.bucket_end(id) - step_.table.bucket_begin(id)) *
+  double gradient_bytes(int bucket) const {
+    return static_cast<double>(step_.table.bucket_size(bucket, Part::trainable)) *
            static_cast<double>(size_of(accumulator(config_.training.dtype)));
   }
+  double weight_bytes(int bucket) const {
+    std::int64_t elements = 0;
+    for (const Part part : both_parts) elements += step_.table.bucket_size(bucket, part);
+    return static_cast<double>(elements) * static_cast<double>(size_of(config_.training.dtype));
+  }
+
+  // Gathers and reductions share the links with the ring's messages, which a rank waits for first: they move while the
+  // links are idle. Network time is a clock that stands while the ring's messages move.
+  double network_time() const { return latest() - ring_busy_; }
+  /// Returns how long the links of a rank are busy with the messages of a pass of the ring.
+  double ring_messages_seconds(const PassCosts& costs) const {
+    if (S_ == 1) return 0;
+    LinkLevel slowest = step_.hardware.levels.front();
+    for (int rank = 0; rank < S_; ++rank) {
+      const LinkLevel& level = step_.hardware.level_between(rank, (rank + 1) % S_);
+      if (level.bandwidth < slowest.bandwidth) slowest = level;
+    }
+    const auto tokens = static_cast<double>(work_.tokens(0));
+    const double blocks = (S_ - 1) * costs.key_value_bytes + S_ * costs.gradient_bytes;
+    return tokens * blocks / slowest.bandwidth;
+  }
+  /// Begins an exchange of bytes among all ranks, behind those under way. Returns when it is done, in network time.
+  double transfer(double bytes) {
+    network_free_ = std::max(network_free_, network_time()) + exchange_seconds(step_.hardware, world_, bytes);
+    return network_free_;
+  }
+  /// All ranks wait for a moment of network time; what they wait adds to `waited`, a mean over ranks.
+  void wait_for(double network_moment, double& waited) {
+    const double moment = network_moment + ring_busy_;
+    double wait = 0;
+    for (std::vector<double>& ring : clocks_) {
+      for (double& clock : ring) {
+        wait += std::max(0.0, moment - clock);
+        clock = std::max(clock, moment);
+      }
+    }
+    waited += wait / static_cast<double>(clocks_.size()) / S_;
+  }
+
   /// A group's gradients are complete: the bucket before the last one is waited for, and this one starts.
-  void bucket(std::size_t group) {
+  void bucket(int group) {
     if (world_ == 1) return;
     if (under_way_.size() == 2) wait_for_bucket();
-    const double bytes = group_bytes(group);
-    network_free_ = std::max(network_free_, latest()) + exchange_seconds(step_.hardware, world_, bytes);
+    const double bytes = gradient_bytes(group);
     // The rank adds every other's part of its slice.
     const double add = bytes * 3 / rates_.memory;
-    under_way_.push_back({network_free_, add});
+    under_way_.push_back({transfer(bytes), add});
   }
   void wait_for_bucket() {
     const auto [done, add] = under_way_.front();
     under_way_.pop_front();
-    double wait = 0;
+    wait_for(done, times_.reduction_wait);
     for (std::vector<double>& ring : clocks_) {
-      for (double& clock : ring) {
-        wait += std::max(0.0, done - clock);
-        clock = std::max(clock, done) + add;
-      }
+      for (double& clock : ring) clock += add;
     }
-    times_.reduction_wait += wait / static_cast<double>(clocks_.size()) / S_;
     times_.update += add;
   }
   void finish() {
@@ -243,15 +316,15 @@ class StepSimulation {
     // Zeroed gradients; of the own slices: the norm, then weights and both moments read and written.
     const double update =
         (parameters * state + parameters / static_cast<double>(world_) * (2 * state + 6 * state + e)) / rates_.memory;
-    double gather = 0;
-    if (world_ > 1) {
+    double gather = 0;  // after the update; sharded weights come when they are needed
+    if (world_ > 1 && config_.training.shard != Shard::weights) {
       for (int group = 0; group < step_.table.buckets(); ++group) {
-        gather += exchange_seconds(step_.hardware, world_, group_bytes(static_cast<std::size_t>(group)) * e / state);
+        gather += exchange_seconds(step_.hardware, world_, gradient_bytes(group) * e / state);
       }
     }
     copy(step_.offload.of_update, 0);
     times_.update += update;
-    times_.gather = gather;
+    times_.gather += gather;
     times_.step_seconds = checked_seconds(latest() + update + gather);
   }
 
@@ -276,7 +349,9 @@ class StepSimulation {
     double done, add;  // when it has come; seconds to add it up
   };
   std::deque<Bucket> under_way_;
-  double network_free_ = 0;
+  double network_free_ = 0;  // in network time
+  double coming_ = 0;        // when the next bucket's weights are here, the same
+  double ring_busy_ = 0;     // seconds of the ring's messages so far
   StepTimes times_;
 };
 
@@ -302,7 +377,8 @@ RingWork ring_work(const Config& config, double mean_document, std::uint64_t see
                    .length = config.training.seq_len,
                    .ranks = static_cast<int>(config.mesh.sequence),
                    .sequences = config.training.micro_batch_size,
-                   .documents = sample_documents(config.training.seq_len, mean_document, seed),
+                   .documents = sample_documents(config.training.seq_len,
+                                                 config.data.packing == Packing::documents ? mean_document : 0, seed),
                    .min_part = default_min_part(device, config.model.num_key_value_heads)});
 }
 

@@ -10,7 +10,7 @@
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
-#include "layers/model_spec.h"
+#include "layers/check_model.h"
 #include "train/check/check_report.h"
 #include "train/models/model_source.h"
 #include "train/programs/command_line.h"

@@ -116,6 +116,9 @@ int run(int argc, char** argv, Launcher& launcher) {
                  "cpu | cuda | auto: cuda if the checkpoint was made there and this build has it")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  app.add_flag(
+      "--shard-weights", options.shard_weights,
+      "each rank holds its part of the weights, and gathers a layer's when it needs them (default: as in training)");
   app.add_option("--dtype", options.dtype, "float32 | float64 | bfloat16 (default: the checkpoint's; else float32)")
       ->check(CLI::IsMember({"float32", "float64", "bfloat16"}));
   auto* output_option =

@@ -112,6 +112,9 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, max_threads))
       ->type_name("N");
+  app.add_flag(
+      "--shard-weights", options.shard_weights,
+      "each rank holds its part of the weights, and gathers a layer's when it needs them (default: as in training)");
   app.add_option("--dtype", options.dtype, "float32 | float64 (default: the checkpoint's; else float32)")
       ->check(CLI::IsMember({"float32", "float64"}));
   app.add_option("--device", device, "cpu: generation has no GPU code")->capture_default_str()->type_name("cpu");

@@ -6,8 +6,8 @@
 #include "framework/output/output_file.h"
 #include "framework/standard_streams.h"
 #include "framework/storage/files.h"
+#include "layers/check_model.h"
 #include "layers/model_parameters.h"
-#include "layers/model_spec.h"
 #include "train/engine/rank_state.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
@@ -24,7 +24,7 @@ std::vector<MemoryUse> planned_memory(const std::string& folder) {
   if (!path_exists(path)) return {};
   const Config config = read_config(path, {}, ConfigUse::know, check_model);
   std::vector<MemoryUse> by_rank(config.mesh.data * config.mesh.sequence);
-  for (const RankPlan& kind : plan_ranks(config, make_parameter_table(config.model), training_purpose(config))) {
+  for (const RankPlan& kind : plan_ranks(config, make_parameter_table(config), training_purpose(config))) {
     for (const auto rank : kind.ranks) by_rank[rank] = kind.peak;
   }
   return by_rank;

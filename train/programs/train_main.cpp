@@ -7,7 +7,7 @@
 #include "framework/config/read_config.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/standard_streams.h"
-#include "layers/model_spec.h"
+#include "layers/check_model.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/models/model_source.h"
 #include "train/programs/command_line.h"
@@ -109,12 +109,7 @@ int run(int argc, char** argv, Launcher& launcher) {
   const Log log = [&](const std::string& line) {
     if (launcher.is_rank_zero()) write_message(stderr, fmt::format("train: {}\n", line));
   };
-  const ModelReader model_at = [&](const std::string& path) {
-    const ModelSource source = open_model(path);
-    for (const std::string& line : source.logs) log(line);
-    return source.model;
-  };
-  options.config = read_config(config_path, settings, ConfigUse::run, check_model, model_at);
+  options.config = read_config(config_path, settings, ConfigUse::run, check_model, model_reader(log));
   options.output = output.empty() ? "runs/" + options.config.name : output;
   options.start.resume = resume->count() > 0;
   options.start.resume_path = resume_path;

@@ -11,7 +11,7 @@
 #include "data/corpus.h"
 #include "data/sampler.h"
 #include "framework/config/config.h"
-#include "framework/parameters.h"
+#include "framework/parameter_table.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/step_dump.h"
 #include "train/evaluation/evaluation_targets.h"

@@ -16,9 +16,9 @@ namespace {
 
 /// Keys, or sections of keys, that a resume must keep: they change what the weights, the moments or the data's order
 /// mean.
-constexpr std::array<std::string_view, 7> kept_on_resume{
+constexpr std::array<std::string_view, 8> kept_on_resume{
     "model",        "training.seq_len", "training.global_batch_size", "training.seed", "training.dtype",
-    "data.packing", "optimizer.name"};
+    "data.packing", "optimizer.name",   "training.trainable"};
 
 bool is_or_below(std::string_view key, std::string_view section) {
   return key == section || (key.starts_with(section) && key[section.size()] == '.');

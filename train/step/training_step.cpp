@@ -13,7 +13,9 @@
 #include "data/loader.h"
 #include "framework/counted.h"
 #include "framework/system/signals.h"
+#include "layers/model_spec.h"
 #include "parallel/collectives.h"
+#include "parallel/ring/ring_load.h"
 #include "parallel/shared_error.h"
 #include "train/step/nonfinite.h"
 #include "train/step/schedule.h"
@@ -24,6 +26,7 @@ TrainingStep::TrainingStep(const Run& run, RankState& state, CheckpointSaver& sa
     : run_(run),
       state_(state),
       world_(*state.world),
+      mask_(attention_mask(run.config.model)),
       saver_(saver),
       log_(std::move(log)),
       skipped_(run.start.skipped_steps) {}
@@ -37,39 +40,47 @@ const Batch& TrainingStep::load_batch(std::int64_t step, std::int64_t micro) {
   return batch;
 }
 
-/// Loads the step's micro-batches. Returns the sum of all targets' weights over dp x sp x accumulation: the step's one
-/// denominator. Each rank's batches count its own shard, so the plain sum counts each target once. What one rank cannot
-/// read is a SharedError on all.
-double TrainingStep::load_batches(std::int64_t step) {
+/// Loads the step's micro-batches. Each rank's batches count its own shard's weights, so the plain sum counts each
+/// target once; the first rank of a ring counts the pairs of its sequences. What one rank cannot read is a SharedError
+/// on all.
+TrainingStep::StepLoad TrainingStep::load_batches(std::int64_t step) {
   state_.model.wait_for_batch();  // no wait: the step before was read to its loss
-  std::array<double, 2> sums{};   // weights, ranks that could not read
+  const Segment sequence{0, 1, run_.config.training.seq_len};
+  StepLoad load;
   const std::optional<Error> problem = caught([&] {
-    for (std::int64_t micro = 0; micro < run_.micro_batches(); ++micro) sums[0] += load_batch(step, micro).weight_sum;
+    for (std::int64_t micro = 0; micro < run_.micro_batches(); ++micro) {
+      const Batch& batch = load_batch(step, micro);
+      load.weights += batch.weight_sum;
+      if (state_.shard.ring_rank > 0) continue;
+      load.visible_pairs +=
+          static_cast<double>(visible_pairs(mask_, {&sequence, 1}, {&sequence, 1}, batch.B, batch.document_starts));
+    }
   });
-  if (problem) sums = {0, 1};
+  if (problem) load = {.unreadable = 1};
+  auto sums = std::bit_cast<std::array<double, sizeof(StepLoad) / sizeof(double)>>(load);
   all_reduce_sum(world_, sums, {"sum of target weights"});
-  if (sums[1] > 0) {
+  load = std::bit_cast<StepLoad>(sums);
+  if (load.unreadable > 0) {
     if (auto shared = shared_error(world_, problem, {"data that cannot be read"})) throw SharedError(*shared);
   }
-  return sums[0];
+  return load;
 }
 
 /// Forward, backward and reduction of the loaded batches.
 TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double denominator, StepDump& dump) {
   TraceTrack* const track = state_.stream.trace();
   const std::int64_t micro_batches = run_.micro_batches();
-  state_.model.zero_gradients();
+  state_.parameters.begin_step();
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
     const Span span_of_batch(track, "micro-batch", {{"micro", micro}});
     if (run_.before_forward) run_.before_forward(state_, step);
-    const bool last = micro + 1 == micro_batches;
     const Batch& batch = state_.batch_of(micro);
     dump.begin_micro_batch(batch, run_.sequence_in_step(state_.mesh.data_index(state_.rank), micro));
-    state_.model.train_step(batch, denominator, last ? state_.reduction.get() : nullptr);
+    state_.model.train_step(batch, denominator, /*last=*/micro + 1 == micro_batches);
   }
   {
     const Span finish(track, "gradient reduction");
-    state_.reduction->finish();
+    state_.parameters.finish_step();
   }
   dump.end_of_gradients();
 
@@ -88,8 +99,9 @@ void TrainingStep::finish(StepDump& dump) {
 StepResult TrainingStep::run(std::int64_t step) {
   TraceTrack* const track = state_.stream.trace();
   const Span span(track, "step", {{"step", step}});
-  const double denominator = load_batches(step);
+  const auto [denominator, pairs, unreadable] = load_batches(step);
   StepResult result;
+  result.visible_pairs = pairs;
   result.empty = !(denominator > 0);
   StepDump dump(state_, run_.config, run_.dump, step);
   const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator, dump);
@@ -126,7 +138,7 @@ StepResult TrainingStep::run(std::int64_t step) {
   }
   {
     const Span gather(track, "gather weights");
-    state_.reduction->gather_weights();
+    state_.parameters.weights_changed();
   }
   dump.end_of_update();
   finish(dump);

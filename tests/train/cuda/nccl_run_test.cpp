@@ -97,6 +97,30 @@ TEST_F(NcclRun, AddsGradientsItselfUnlessTheBitsAreToBeTheSame) {
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
 
+TEST_F(NcclRun, ShardingChangesNoBit) {
+  const std::vector<std::vector<std::string>> cases{
+      {"mesh.sequence=2", "mesh.backend=threads", "training.offload=activations+optimizer",
+       "training.micro_batch_size=2"},
+      {"mesh.sequence=3", "mesh.backend=nccl", "training.micro_batch_size=2", "model.tie_word_embeddings=false"},
+      {"mesh.data=2", "mesh.sequence=2", "mesh.backend=nccl", "training.offload=activations", "training.recompute=full",
+       "training.trainable=[\"*norm*\", \"*.1.*\"]"}};
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const auto run_by = [&](Shard shard) {
+      std::vector<std::string> settings = cases[i];
+      settings.push_back(fmt::format("training.shard={}", name_of(shard)));
+      const std::string name = fmt::format("{}-{}", i, name_of(shard));
+      run(config(settings), name);
+      return name;
+    };
+    const std::string whole = run_by(Shard::optimizer);
+    for (const Shard shard : {Shard::gradients, Shard::weights}) {
+      const std::string name = run_by(shard);
+      EXPECT_EQ(losses(name), losses(whole)) << name;
+      EXPECT_EQ(state(checkpoint(name, 2)), state(checkpoint(whole, 2))) << name;
+    }
+  }
+}
+
 TEST_F(NcclRun, EndsWhenAnExchangeHangs) {
   constexpr int seconds = 10;  // shorter than a healthy rank's kernels may take here, another rank would give up first
   const std::string sentence = error_of(ExitCode::rank, [&] {

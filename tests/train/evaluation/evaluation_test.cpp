@@ -123,7 +123,7 @@ TEST_F(EvaluationTest, AUniformModelHasThePerplexityOfItsVocabulary) {
   plan.weights = true;
   const auto file = tokens(plan);
   const auto results = evaluate(tiny("none", {"mesh.sequence=3", "mesh.data=2"}), *file, {{16, 33, 100}, 8, 30},
-                                [](RankState& state) { fill(state.stream, state.parameters.all_weights(), 0); });
+                                [](RankState& state) { state.parameters.clear_weights(); });
   ASSERT_EQ(results.size(), 3u);
   for (const LengthResult& result : results) {
     EXPECT_NEAR(result.perplexity, 23, 23 * 1e-12);

@@ -1,0 +1,51 @@
+#include "framework/parameter_table.h"
+
+#include <utility>
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t alignment = 16;  // elements
+
+std::size_t index_of(Part part) {
+  return static_cast<std::size_t>(part);
+}
+
+}  // namespace
+
+int ParameterTable::add(Parameter parameter) {
+  ensure(parameters_.empty() || parameters_.back().bucket <= parameter.bucket, "parameters are added bucket by bucket");
+  while (buckets() <= parameter.bucket) ends_.push_back(ends_.empty() ? decltype(ends_)::value_type{} : ends_.back());
+  std::int64_t& end = ends_.back()[index_of(parameter.part)];
+  parameter.offset = end;
+  end += (parameter.shape.numel() + alignment - 1) / alignment * alignment;
+  parameters_.push_back(std::move(parameter));
+  return static_cast<int>(parameters_.size()) - 1;
+}
+
+std::int64_t ParameterTable::bucket_begin(int bucket, Part part) const {
+  return bucket == 0 ? 0 : bucket_end(bucket - 1, part);
+}
+
+std::int64_t ParameterTable::bucket_end(int bucket, Part part) const {
+  return ends_[bucket][index_of(part)];
+}
+
+std::int64_t ParameterTable::flat_size(Part part) const {
+  return ends_.empty() ? 0 : ends_.back()[index_of(part)];
+}
+
+std::int64_t ParameterTable::count() const {
+  return count(Part::trainable) + count(Part::frozen);
+}
+
+std::int64_t ParameterTable::count(Part part) const {
+  std::int64_t sum = 0;
+  for (const Parameter& parameter : parameters_) sum += parameter.part == part ? parameter.shape.numel() : 0;
+  return sum;
+}
+
+}  // namespace ringtrain

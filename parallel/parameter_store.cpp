@@ -1,0 +1,345 @@
+#include "parallel/parameter_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/elementwise.h"
+
+namespace ringtrain {
+
+namespace {
+
+std::size_t index_of(Part part) {
+  return static_cast<std::size_t>(part);
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(Allocator& allocator, const ParameterTable& table, Stream& stream,
+                               const StoreOptions& options, Communicator* world)
+    : table_(&table),
+      stream_(&stream),
+      options_(options),
+      slices_(owned_slices(table, Part::trainable, options.ranks, options.rank)),
+      frozen_slices_(owned_slices(table, Part::frozen, options.ranks, options.rank)),
+      has_gradient_(table.all().size(), true),
+      has_sum_(table.buckets(), false) {
+  ensure(!world || world->size() == options.ranks, "the world fits ranks");
+  if (options_.ranks == 1) options_.shard = Shard::optimizer;
+  for (const Part part : both_parts) {
+    shard_offsets_.push_back(shard_offsets(table, part, options.ranks, options.rank));
+    const std::int64_t size = shards_weights() ? shard_offsets_.back().back() : table.flat_size(part);
+    const char* const name = part == Part::frozen ? "frozen weights" : "weights";
+    weights_.push_back(size > 0 ? allocator.make(Tag::weights, name, options.dtype, {size}) : Tensor{});
+  }
+  for (int bucket = 0; bucket < table.buckets(); ++bucket) {
+    buckets_to_finish_ += table.bucket_size(bucket, Part::trainable) > 0 ? 1 : 0;
+  }
+  if (has_gradients()) {
+    const std::int64_t size = shards_gradients() ? shard_offsets_[0].back() : table.flat_size();
+    gradients_ = allocator.make(Tag::gradients, "gradients", accumulator(options.dtype), {size});
+  }
+  if (options_.ranks == 1) return;
+  make_places(allocator);
+  if (has_gradients()) make_stagings(allocator);
+  if (world && (has_gradients() || shards_weights())) {
+    communicator_ = world->split(0);
+    communicator_->set_stream(stream);
+  }
+}
+
+/// Returns the place that a bucket has when it is in use. Layers take turns, so that one comes, or its gradients are
+/// reduced, while its neighbour is computed with. The ends of the model, its largest buckets, share a place unless they
+/// are used together.
+std::size_t ParameterStore::place_of(int bucket) const {
+  if (bucket == 0) return 0;
+  if (bucket == table_->buckets() - 1) return table_->ends_together ? 3 : 0;
+  return bucket % 2 == 0 ? 1 : 2;
+}
+
+/// Returns the staging in which a bucket's gradients are summed. Backward begins with the last bucket, whose staging is
+/// the large one; from there on layers take turns.
+std::size_t ParameterStore::staging_of(int bucket) const {
+  const int last = table_->buckets() - 1;
+  if (bucket == 0 || bucket == last) return 0;
+  return (last - bucket) % 2 == 1 ? 1 : 0;
+}
+
+void ParameterStore::make_places(Allocator& allocator) {
+  places_.resize(table_->ends_together ? 4 : 3);
+  std::vector<std::int64_t> weights(places_.size(), 0), gradients(places_.size(), 0);
+  for (int bucket = 0; bucket < table_->buckets(); ++bucket) {
+    const std::size_t at = place_of(bucket);
+    const std::int64_t trainable = table_->bucket_size(bucket, Part::trainable);
+    weights[at] = std::max(weights[at], trainable + table_->bucket_size(bucket, Part::frozen));
+    gradients[at] = std::max(gradients[at], trainable);
+  }
+  for (std::size_t at = 0; at < places_.size(); ++at) {
+    if (shards_weights() && weights[at] > 0) {
+      places_[at].weights =
+          allocator.make(Tag::weights, fmt::format("gathered weights {}", at), options_.dtype, {weights[at]});
+    }
+    if (has_gradients() && shards_gradients() && gradients[at] > 0) {
+      places_[at].gradients = allocator.make(Tag::gradients, fmt::format("gradients of a bucket {}", at),
+                                             gradients_.view().dtype, {gradients[at]});
+    }
+  }
+}
+
+void ParameterStore::make_stagings(Allocator& allocator) {
+  reductions_.resize(2);
+  if (options_.order == SumOrder::by_communicator) return;
+  std::array<std::int64_t, 2> largest{};
+  for (int bucket = 0; bucket < table_->buckets(); ++bucket) {
+    std::int64_t& size = largest[staging_of(bucket)];
+    size = std::max(size, table_->bucket_size(bucket, Part::trainable));
+  }
+  for (std::size_t at = 0; at < reductions_.size(); ++at) {
+    if (largest[at] == 0) continue;
+    reductions_[at].staging =
+        allocator.make(Tag::workspace, fmt::format("gradient reduction {}", at), gradients_.view().dtype,
+                       {reduce_scatter_staging(largest[at], options_.ranks)});
+  }
+}
+
+// ---- Weights -------------------------------------------------------------------------------------------------------
+
+/// Returns where a part of a bucket is while it is gathered.
+TensorView ParameterStore::place_weights(int bucket, Part part) const {
+  const std::int64_t trainable = table_->bucket_size(bucket, Part::trainable);
+  const std::int64_t begin = part == Part::frozen ? trainable : 0;
+  return places_[place_of(bucket)].weights.view().flat(begin, begin + table_->bucket_size(bucket, part));
+}
+
+void ParameterStore::finish_gathers(Place& place) {
+  for (AllGather& gather : place.gathers) {
+    if (gather.pending()) gather.finish();
+  }
+}
+
+void ParameterStore::prefetch(int bucket) {
+  ensure(bucket >= 0 && bucket < table_->buckets(), "a bucket that exists");
+  if (!shards_weights()) return;
+  Place& place = places_[place_of(bucket)];
+  if (place.bucket == bucket) return;
+  ensure(place.users == 0, "a place is free before another bucket takes it");
+  finish_gathers(place);  // of a bucket that nobody came for
+  ensure(communicator_ != nullptr, "weights are gathered from ranks that are there");
+  place.bucket = bucket;
+  for (const Part part : both_parts) {
+    if (table_->bucket_size(bucket, part) == 0) continue;
+    const TensorView gathered = place_weights(bucket, part);
+    const Slice own = slice_of(gathered.numel(), options_.ranks, options_.rank);
+    const std::int64_t begin = shard_offsets_[index_of(part)][bucket];
+    if (own.count() > 0) {
+      copy_in_order(*stream_, gathered.flat(own.begin, own.end),
+                    weights_[index_of(part)].view().flat(begin, begin + own.count()));
+    }
+    place.gathers[index_of(part)].start(*communicator_, gathered,
+                                        {.operation = "gathering the weights of a bucket", .layer = bucket});
+  }
+}
+
+void ParameterStore::acquire(int bucket) {
+  prefetch(bucket);
+  if (!shards_weights()) return;
+  Place& place = places_[place_of(bucket)];
+  finish_gathers(place);
+  ++place.users;
+}
+
+void ParameterStore::release(int bucket) {
+  ensure(bucket >= 0 && bucket < table_->buckets(), "a bucket that exists");
+  if (!shards_weights()) return;
+  Place& place = places_[place_of(bucket)];
+  ensure(place.bucket == bucket && place.users > 0, "a bucket is acquired before it is released");
+  --place.users;
+}
+
+TensorView ParameterStore::weight(int id) const {
+  const Parameter& parameter = (*table_)[id];
+  const std::int64_t count = parameter.shape.numel();
+  if (!shards_weights()) {
+    return weights_[index_of(parameter.part)]
+        .view()
+        .flat(parameter.offset, parameter.offset + count)
+        .reshape(parameter.shape);
+  }
+  const Place& place = places_[place_of(parameter.bucket)];
+  ensure(place.bucket == parameter.bucket && place.users > 0, "a weight's bucket is acquired before it is used");
+  const std::int64_t begin = parameter.offset - table_->bucket_begin(parameter.bucket, parameter.part);
+  return place_weights(parameter.bucket, parameter.part).flat(begin, begin + count).reshape(parameter.shape);
+}
+
+void ParameterStore::weights_changed() {
+  if (options_.ranks == 1) return;
+  for (Place& place : places_) {
+    ensure(place.users == 0, "weights change while no layer uses them");
+    finish_gathers(place);
+    place.bucket = none;
+  }
+  if (shards_weights()) return;
+  for (int bucket = 0; bucket < table_->buckets(); ++bucket) {
+    if (table_->bucket_size(bucket, Part::trainable) == 0) continue;
+    all_gather_slices(*communicator_, weights_[0].view().flat(table_->bucket_begin(bucket), table_->bucket_end(bucket)),
+                      {.operation = "gathering the weights of a bucket", .layer = bucket});
+  }
+}
+
+// ---- Gradients -----------------------------------------------------------------------------------------------------
+
+void ParameterStore::begin_step() {
+  if (!padding_is_zero_ && !shards_gradients()) fill(*stream_, gradients_, 0.0);
+  padding_is_zero_ = true;
+  has_gradient_.assign(table_->all().size(), false);
+  has_sum_.assign(table_->buckets(), false);
+}
+
+bool ParameterStore::begin_gradient(int id) {
+  ensure(trains(id), "a frozen parameter has no gradient");
+  if (shards_gradients()) {
+    const std::size_t place = place_of((*table_)[id].bucket);
+    for (Reduction& reduction : reductions_) {  // of what was there before, which another rank may still read
+      if (reduction.bucket != none && place_of(reduction.bucket) == place) finish_reduction(reduction);
+    }
+  }
+  const bool adds = has_gradient_[id];
+  has_gradient_[id] = true;
+  return adds;
+}
+
+/// Returns where a bucket's gradients of this rank are, before their reduction.
+TensorView ParameterStore::bucket_gradients(int bucket) const {
+  if (shards_gradients()) {
+    return places_[place_of(bucket)].gradients.view().flat(0, table_->bucket_size(bucket, Part::trainable));
+  }
+  return gradients_.view().flat(table_->bucket_begin(bucket), table_->bucket_end(bucket));
+}
+
+TensorView ParameterStore::gradient(int id) const {
+  const Parameter& parameter = (*table_)[id];
+  const std::int64_t begin = parameter.offset - table_->bucket_begin(parameter.bucket);
+  return bucket_gradients(parameter.bucket).flat(begin, begin + parameter.shape.numel()).reshape(parameter.shape);
+}
+
+TensorView ParameterStore::gradient_to_add_to(int id) {
+  const bool adds = begin_gradient(id);
+  const TensorView result = gradient(id);
+  if (!adds) fill(*stream_, result, 0.0);
+  return result;
+}
+
+/// A place held another bucket before: what pads this one's parameters is some of its gradients.
+void ParameterStore::zero_padding(int bucket) {
+  const TensorView flat = bucket_gradients(bucket);
+  std::int64_t end = 0;  // of what is a gradient so far
+  const auto zero_until = [&](std::int64_t begin) {
+    if (end < begin) fill(*stream_, flat.flat(end, begin), 0.0);
+  };
+  for (const Parameter& parameter : table_->all()) {
+    if (parameter.bucket != bucket || parameter.part != Part::trainable) continue;
+    const std::int64_t begin = parameter.offset - table_->bucket_begin(bucket);
+    zero_until(begin);
+    end = begin + parameter.shape.numel();
+  }
+  zero_until(flat.numel());
+}
+
+void ParameterStore::finish(int bucket) {
+  ensure(bucket >= 0 && bucket < table_->buckets(), "a bucket that exists");
+  if (table_->bucket_size(bucket, Part::trainable) == 0) return;
+  for (std::size_t id = 0; id < table_->all().size(); ++id) {
+    if (table_->all()[id].bucket != bucket || !trains(static_cast<int>(id))) continue;
+    if (!has_gradient_[id]) gradient_to_add_to(static_cast<int>(id));
+    if (shards_gradients()) has_gradient_[id] = false;  // the next micro-batch begins anew: sums are in the slice
+  }
+  if (last_) ++finished_;
+  if (options_.ranks == 1) return;
+  if (shards_gradients()) zero_padding(bucket);
+  if (shards_gradients() || last_) reduce(bucket);
+}
+
+void ParameterStore::reduce(int bucket) {
+  ensure(communicator_ != nullptr, "gradients are summed over ranks that are there");
+  Reduction& reduction = reductions_[staging_of(bucket)];
+  if (reduction.bucket != none) finish_reduction(reduction);
+  reduction.bucket = bucket;
+  reduction.scatter.start(*communicator_, bucket_gradients(bucket), reduction.staging,
+                          {.operation = "gradient reduction of a bucket", .layer = bucket}, options_.order);
+}
+
+void ParameterStore::finish_reduction(Reduction& reduction) {
+  const int bucket = std::exchange(reduction.bucket, none);
+  reduction.scatter.finish(*stream_);
+  if (!shards_gradients()) return;
+  const TensorView flat = bucket_gradients(bucket);
+  const Slice own = slice_of(flat.numel(), options_.ranks, options_.rank);
+  if (own.count() == 0) return;
+  const std::int64_t begin = shard_offsets_[0][bucket];
+  const TensorView sum = gradients_.view().flat(begin, begin + own.count());
+  if (has_sum_[bucket]) {
+    add(*stream_, sum, flat.flat(own.begin, own.end));
+  } else {
+    copy_in_order(*stream_, sum, flat.flat(own.begin, own.end));
+  }
+  has_sum_[bucket] = true;
+}
+
+void ParameterStore::finish_step() {
+  ensure(finished_ == buckets_to_finish_, "every bucket is reduced once a step");
+  finished_ = 0;
+  for (Reduction& reduction : reductions_) {
+    if (reduction.bucket != none) finish_reduction(reduction);
+  }
+}
+
+// ---- Slices --------------------------------------------------------------------------------------------------------
+
+std::vector<ParameterSlice> ParameterStore::held() const {
+  std::vector<ParameterSlice> held;
+  if (shards_weights()) {
+    held = slices_;
+    held.insert(held.end(), frozen_slices_.begin(), frozen_slices_.end());
+    std::ranges::sort(held, {}, &ParameterSlice::parameter);
+  } else {
+    for (const Parameter& parameter : table_->all()) {
+      held.push_back({.parameter = static_cast<int>(held.size()), .begin = 0, .end = parameter.shape.numel()});
+    }
+  }
+  return held;
+}
+
+/// Returns where a slice begins in this rank's slices, padding included.
+std::int64_t ParameterStore::place_in_shard(const ParameterSlice& slice) const {
+  const Parameter& parameter = (*table_)[slice.parameter];
+  const int bucket = parameter.bucket;
+  const Slice own = slice_of(table_->bucket_size(bucket, parameter.part), options_.ranks, options_.rank);
+  return shard_offsets_[index_of(parameter.part)][bucket] +
+         (parameter.offset - table_->bucket_begin(bucket, parameter.part)) + slice.begin - own.begin;
+}
+
+TensorView ParameterStore::weights(const ParameterSlice& slice) const {
+  const Parameter& parameter = (*table_)[slice.parameter];
+  const std::int64_t begin = shards_weights() ? place_in_shard(slice) : parameter.offset + slice.begin;
+  return weights_[index_of(parameter.part)].view().flat(begin, begin + slice.count());
+}
+
+TensorView ParameterStore::gradients(const ParameterSlice& first, const ParameterSlice& last) const {
+  const auto begin_of = [&](const ParameterSlice& slice) {
+    return shards_gradients() ? place_in_shard(slice) : (*table_)[slice.parameter].offset + slice.begin;
+  };
+  return gradients_.view().flat(begin_of(first), begin_of(last) + last.count());
+}
+
+bool ParameterStore::follows(const ParameterSlice& slice, const ParameterSlice& before) const {
+  return slice.parameter == before.parameter + 1 && slice.begin == 0 &&
+         before.end == (*table_)[before.parameter].shape.numel();
+}
+
+void ParameterStore::clear_weights() {
+  for (const Tensor& weights : weights_) {
+    if (!weights.empty()) fill(*stream_, weights, 0);
+  }
+}
+
+}  // namespace ringtrain

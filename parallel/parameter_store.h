@@ -1,0 +1,156 @@
+// Weights and gradients of one rank, and what the ranks do to keep them equal. A layer acquires a bucket's weights
+// before use and releases them after; backward says which gradient it writes and when a bucket's are complete. How much
+// of both a rank holds is the store's affair (Shard, Rajbhandari et al., "ZeRO", 2020): all of the weights and
+// gradients, or its own slices, with a few places for the buckets in use. Gathers and reductions run beside the
+// computation, on a communicator of their own, and all ranks call in the same order. Sums run in rank order.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "framework/allocator.h"
+#include "framework/config/choices.h"
+#include "framework/parameter_table.h"
+#include "framework/stream.h"
+#include "parallel/collectives.h"
+#include "parallel/parameter_slices.h"
+
+namespace ringtrain {
+
+/// What a store holds. One rank alone has nothing to shard.
+struct StoreOptions {
+  DType dtype = DType::float32;
+  bool gradients = false;  // in the accumulator of dtype
+  Shard shard = Shard::optimizer;
+  int ranks = 1, rank = 0;
+  SumOrder order = SumOrder::by_rank;
+};
+
+class ParameterStore {
+ public:
+  /// Splits its own communicator off world (collective), which may be null where nothing is ever gathered or reduced.
+  /// table, stream and world must outlive it. Allocates under Tag::weights and Tag::gradients: the flat buffers, or
+  /// this rank's slices and three places (four where the ends of the model are used together) for buckets in use; and
+  /// for what is being reduced, two stagings under Tag::workspace, none if the communicator itself adds.
+  ParameterStore(Allocator& allocator, const ParameterTable& table, Stream& stream, const StoreOptions& options,
+                 Communicator* world = nullptr);
+
+  const ParameterTable& table() const { return *table_; }
+  bool has_gradients() const { return options_.gradients; }
+  DType dtype() const { return options_.dtype; }
+
+  // ---- Weights -----------------------------------------------------------------------------------------------------
+
+  /// Begins to bring a bucket's weights here, beside whatever runs: nothing if they are here or on their way.
+  void prefetch(int bucket);
+  /// Makes a bucket's weights usable until release(bucket); calls may nest. Afterwards they stay until another bucket
+  /// needs their place or weights_changed() is called.
+  void acquire(int bucket);
+  void release(int bucket);
+  /// Returns a weight of a bucket that is acquired.
+  TensorView weight(int id) const;
+  /// To be called by all ranks when the owners have changed their slices (an update, a load): every rank has the new
+  /// weights afterwards, or gathers them when it needs them.
+  void weights_changed();
+
+  // ---- Gradients ---------------------------------------------------------------------------------------------------
+
+  /// Begins a step: no memory is written but for what pads parameters, once. What a buffer holds is of an earlier step
+  /// until backward writes it. (Without a call, gradients are there, to be added to.)
+  void begin_step();
+  /// Begins backward of a micro-batch. last: of a step, after which the sums over all ranks are complete.
+  void begin_backward(bool last) { last_ = last; }
+  /// Returns whether backward is to compute this parameter's gradient.
+  bool trains(int id) const { return (*table_)[id].part == Part::trainable; }
+  /// Says that backward writes id's gradient now. Returns whether it adds: false for the first write.
+  bool begin_gradient(int id);
+  TensorView gradient(int id) const;
+  /// Returns the gradient of id, to be added to: zero if there is no term of it yet. For what can only add.
+  TensorView gradient_to_add_to(int id);
+  /// Says that a bucket's gradients of a micro-batch are complete (once a micro-batch, in one order on all ranks). What
+  /// no layer wrote of them is zero. Begins their reduction where one is due.
+  void finish(int bucket);
+  /// Finishes what is under way: this rank's slices are the sums over all ranks and micro-batches.
+  void finish_step();
+
+  // ---- Slices ------------------------------------------------------------------------------------------------------
+
+  /// Returns what this rank owns of what is trained: the gradients that it sums, the weights that it updates.
+  const std::vector<ParameterSlice>& slices() const { return slices_; }
+  /// Returns what this rank owns of what is frozen.
+  const std::vector<ParameterSlice>& frozen_slices() const { return frozen_slices_; }
+  /// Returns which weights this rank holds for good and must be given: all, or its slices. weights() finds them.
+  std::vector<ParameterSlice> held() const;
+  /// Returns a slice's weights, those that layers compute with: of one that this rank holds.
+  TensorView weights(const ParameterSlice& slice) const;
+  /// Returns the summed gradients of this rank's slices from one to another, with the padding between them (zero).
+  /// They follow each other in memory where follows().
+  TensorView gradients(const ParameterSlice& first, const ParameterSlice& last) const;
+  TensorView gradients(const ParameterSlice& slice) const { return gradients(slice, slice); }
+  bool follows(const ParameterSlice& slice, const ParameterSlice& before) const;
+  /// Sets all weights that this rank holds to zero, padding too: touches all memory at once.
+  void clear_weights();
+
+ private:
+  static constexpr int none = -1;
+  /// Memory for one bucket at a time.
+  struct Place {
+    Tensor weights;     // the bucket's trainable part, then its frozen one
+    int bucket = none;  // whose weights they are
+    int users = 0;      // acquired and not released
+    std::array<AllGather, both_parts.size()> gathers;
+    Tensor gradients;
+  };
+  struct Reduction {
+    Tensor staging;
+    ReduceScatter scatter;
+    int bucket = none;
+  };
+
+  bool shards_weights() const { return options_.shard == Shard::weights; }
+  bool shards_gradients() const { return options_.shard != Shard::optimizer; }
+  std::size_t place_of(int bucket) const;
+  std::size_t staging_of(int bucket) const;
+  void make_places(Allocator& allocator);
+  void make_stagings(Allocator& allocator);
+  std::int64_t place_in_shard(const ParameterSlice& slice) const;
+  TensorView place_weights(int bucket, Part part) const;
+  TensorView bucket_gradients(int bucket) const;
+  void finish_gathers(Place& place);
+  void zero_padding(int bucket);
+  void reduce(int bucket);
+  void finish_reduction(Reduction& reduction);
+
+  const ParameterTable* table_;
+  Stream* stream_;
+  StoreOptions options_;
+  std::vector<ParameterSlice> slices_, frozen_slices_;
+  std::vector<std::vector<std::int64_t>> shard_offsets_;  // by part
+  std::vector<Tensor> weights_;                           // by part: flat, or this rank's slices
+  Tensor gradients_;                                      // the same of the trainable part
+  std::vector<Place> places_;
+  std::vector<Reduction> reductions_;
+  std::vector<bool> has_gradient_;  // of each parameter
+  std::vector<bool> has_sum_;       // of each bucket: its slice holds sums of this step
+  bool last_ = true;
+  bool padding_is_zero_ = false;
+  int finished_ = 0, buckets_to_finish_ = 0;    // of a step
+  std::unique_ptr<Communicator> communicator_;  // goes first: it takes back what an exception left under way
+};
+
+/// A bucket's weights, usable for the lifetime of this object.
+class WeightsGuard {
+ public:
+  WeightsGuard(ParameterStore& store, int bucket) : store_(store), bucket_(bucket) { store_.acquire(bucket_); }
+  ~WeightsGuard() { store_.release(bucket_); }
+  WeightsGuard(const WeightsGuard&) = delete;
+  WeightsGuard& operator=(const WeightsGuard&) = delete;
+
+ private:
+  ParameterStore& store_;
+  int bucket_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,387 @@
+// The parameter store over the buckets of a table, whatever it shards: exact sums in rank order on every owner, the
+// same bits whatever the timing, weights that come to everyone and stay until they change, memory as planned.
+#include "parallel/parameter_store.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "parallel/launch/launch.h"
+#include "tests/parallel/run_ranks.h"
+#include "tests/parallel/watched_communicator.h"
+
+namespace ringtrain {
+namespace {
+
+/// Buckets of uneven sizes, most parameters padded. frozen: some of buckets 1 and 3.
+ParameterTable make_table(bool frozen = false, bool ends_together = false) {
+  ParameterTable table;
+  const auto add = [&](const char* name, const Shape& shape, int bucket, bool freezes = false) {
+    table.add(
+        {.name = name, .shape = shape, .bucket = bucket, .part = frozen && freezes ? Part::frozen : Part::trainable});
+  };
+  add("embedding", {57, 8}, 0);
+  add("a", {33}, 1);
+  add("b", {9, 5}, 1, true);
+  add("b2", {4, 5}, 1);
+  add("c", {1}, 2);
+  add("d", {100, 7}, 3, true);
+  add("e", {13}, 4);
+  add("head", {3, 3}, 5);
+  table.ends_together = ends_together;
+  return table;
+}
+
+float weight_of(int id, std::int64_t i) {
+  return static_cast<float>(1000 * (id + 1)) + static_cast<float>(i);
+}
+
+double gradient_of(int rank, int id, std::int64_t i, int step, int micro = 0) {
+  std::mt19937 random(static_cast<unsigned>(rank + 100 * i + 100000 * id + 10000000 * (step + 10 * micro)));
+  return std::ldexp(static_cast<double>(random() % 2001) / 1000 - 1, static_cast<int>(random() % 16));
+}
+
+/// A rank with its store.
+struct Rank {
+  Rank(Communicator& world, const ParameterTable& parameter_table, Shard shard, bool gradients = true)
+      : table(parameter_table),
+        rank(world.rank()),
+        store(allocator, table, stream, {DType::float32, gradients, shard, world.size(), world.rank()}, &world) {}
+
+  /// Sets the weights that this rank holds.
+  void set_weights(float change = 0) {
+    store.clear_weights();
+    for (const ParameterSlice& slice : store.held()) {
+      auto* const to = store.weights(slice).as<float>();
+      for (std::int64_t i = 0; i < slice.count(); ++i) to[i] = weight_of(slice.parameter, slice.begin + i) + change;
+    }
+  }
+  /// Writes a bucket's gradients as backward does. NaN stands before in what a first write may not read.
+  void write_gradients(int bucket, int step, int micro = 0) {
+    for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
+      if (table[id].bucket != bucket || !store.trains(id)) continue;
+      const bool adds = store.begin_gradient(id);
+      const TensorView gradient = store.gradient(id);
+      for (std::int64_t i = 0; i < gradient.numel(); ++i) {
+        const auto value = static_cast<float>(gradient_of(rank, id, i, step, micro));
+        gradient.as<float>()[i] = adds ? gradient.as<float>()[i] + value : value;
+      }
+    }
+  }
+  void backward(int step, int micro, bool last) {
+    store.begin_backward(last);
+    for (int bucket = table.buckets() - 1; bucket >= 0; --bucket) {
+      write_gradients(bucket, step, micro);
+      store.finish(bucket);
+    }
+  }
+
+  const ParameterTable& table;
+  const int rank;
+  ThreadPool pool{1};
+  Stream stream{pool};
+  Allocator allocator{Device::cpu()};
+  ParameterStore store;
+};
+
+/// Runs steps of micro-batches; returns the summed gradients of all ranks' slices after the last step.
+std::vector<std::vector<float>> reduce(const ParameterTable& table, Shard shard, int ranks, int steps, int micros,
+                                       unsigned jitter_seed) {
+  std::vector<std::vector<float>> results(ranks);
+  testing::run_ranks({.ranks = ranks}, [&](Communicator& world) {
+    testing::Traffic traffic;
+    testing::WatchedCommunicator watched(world, traffic, jitter_seed);
+    Rank rank(watched, table, shard);
+    const std::int64_t allocations = rank.allocator.allocation_count();
+    for (int step = 0; step < steps; ++step) {
+      rank.store.begin_step();
+      for (int micro = 0; micro < micros; ++micro) rank.backward(step, micro, micro + 1 == micros);
+      rank.store.finish_step();
+    }
+    EXPECT_EQ(rank.allocator.allocation_count(), allocations);
+    for (const ParameterSlice& slice : rank.store.slices()) {
+      const TensorView sums = rank.store.gradients(slice);
+      results[world.rank()].insert(results[world.rank()].end(), sums.as<float>(), sums.as<float>() + sums.numel());
+    }
+  });
+  testing::share_rows(results);
+  return results;
+}
+
+class ParameterStoreTest : public ::testing::TestWithParam<Shard> {};
+
+TEST_P(ParameterStoreTest, OwnersHoldSumsInRankOrder) {
+  for (const bool frozen : {false, true}) {
+    const ParameterTable table = make_table(frozen, /*ends_together=*/frozen);
+    for (const int ranks : {1, 2, 3, 4, 6}) {
+      const auto results = reduce(table, GetParam(), ranks, 3, 1, 0);
+      for (int rank = 0; rank < ranks; ++rank) {
+        std::size_t at = 0;
+        for (const ParameterSlice& slice : owned_slices(table, Part::trainable, ranks, rank)) {
+          for (std::int64_t i = slice.begin; i < slice.end; ++i) {
+            auto sum = static_cast<float>(gradient_of(0, slice.parameter, i, 2));
+            for (int other = 1; other < ranks; ++other) {
+              sum += static_cast<float>(gradient_of(other, slice.parameter, i, 2));
+            }
+            ASSERT_EQ(results[rank][at++], sum)
+                << "ranks " << ranks << ", rank " << rank << ", element " << i << " of " << table[slice.parameter].name;
+          }
+        }
+        ASSERT_EQ(at, results[rank].size());
+      }
+    }
+  }
+}
+
+TEST_P(ParameterStoreTest, MicroBatchesAdd) {
+  const ParameterTable table = make_table();
+  const auto results = reduce(table, GetParam(), 3, 2, 3, 0);
+  for (int rank = 0; rank < 3; ++rank) {
+    std::size_t at = 0;
+    for (const ParameterSlice& slice : owned_slices(table, Part::trainable, 3, rank)) {
+      for (std::int64_t i = slice.begin; i < slice.end; ++i) {
+        double sum = 0, size = 0;
+        for (int other = 0; other < 3; ++other) {
+          for (int micro = 0; micro < 3; ++micro) {
+            sum += gradient_of(other, slice.parameter, i, 1, micro);
+            size += std::abs(gradient_of(other, slice.parameter, i, 1, micro));
+          }
+        }
+        ASSERT_NEAR(results[rank][at++], sum, 9 * 6e-8 * size);
+      }
+    }
+  }
+}
+
+TEST_P(ParameterStoreTest, TimingChangesNothing) {
+  const ParameterTable table = make_table();
+  const auto calm = reduce(table, GetParam(), 4, 2, 2, 0);
+  for (unsigned seed = 1; seed <= 5; ++seed) {
+    EXPECT_EQ(reduce(table, GetParam(), 4, 2, 2, seed), calm) << "seed " << seed;
+  }
+}
+
+TEST_P(ParameterStoreTest, IssuesTwoBucketsBeforeItWaitsForAny) {
+  // Rank 0 lets the others begin only after it has issued two buckets: it must not wait for them in between.
+  const ParameterTable table = make_table();
+  testing::run_ranks({.ranks = 3, .timeout_seconds = 20}, [&](Communicator& world) {
+    Rank rank(world, table, GetParam());
+    rank.store.begin_step();
+    if (world.rank() != 0) world.barrier({});
+    for (int bucket = table.buckets() - 1; bucket >= 0; --bucket) {
+      if (world.rank() == 0 && bucket == table.buckets() - 3) world.barrier({});
+      rank.write_gradients(bucket, 0);
+      rank.store.finish(bucket);
+    }
+    rank.store.finish_step();
+  });
+}
+
+TEST_P(ParameterStoreTest, WhatNoLayerWroteAndWhatPadsIsZero) {
+  const ParameterTable table = make_table();
+  testing::run_ranks({.ranks = 2}, [&](Communicator& world) {
+    Rank rank(world, table, GetParam());
+    for (int step = 0; step < 2; ++step) {
+      rank.store.begin_step();
+      if (step == 0) {
+        rank.backward(step, 0, true);
+      } else {
+        for (int bucket = table.buckets() - 1; bucket >= 0; --bucket) rank.store.finish(bucket);
+      }
+      rank.store.finish_step();
+    }
+    const std::vector<ParameterSlice>& slices = rank.store.slices();
+    for (std::size_t first = 0; first < slices.size(); ++first) {
+      const bool joined = first + 1 < slices.size() && rank.store.follows(slices[first + 1], slices[first]);
+      const TensorView sums = rank.store.gradients(slices[first], slices[joined ? first + 1 : first]);
+      for (std::int64_t i = 0; i < sums.numel(); ++i) ASSERT_EQ(sums.as<float>()[i], 0.0F);
+    }
+  });
+}
+
+/// Expects of a rank that every weight is weight_of + change, bucket by bucket.
+void expect_weights(Rank& rank, float change) {
+  for (int bucket = 0; bucket < rank.table.buckets(); ++bucket) {
+    if (bucket + 1 < rank.table.buckets() && bucket > 0) rank.store.prefetch(bucket + 1);
+    const WeightsGuard guard(rank.store, bucket);
+    for (int id = 0; id < static_cast<int>(rank.table.all().size()); ++id) {
+      if (rank.table[id].bucket != bucket) continue;
+      const TensorView weight = rank.store.weight(id);
+      ASSERT_EQ(weight.shape, rank.table[id].shape);
+      for (std::int64_t i = 0; i < weight.numel(); ++i) {
+        const bool changes = rank.store.trains(id);
+        ASSERT_EQ(weight.as<float>()[i], weight_of(id, i) + (changes ? change : 0)) << rank.table[id].name;
+      }
+    }
+  }
+}
+
+TEST_P(ParameterStoreTest, AllRanksHaveTheOwnersWeights) {
+  for (const bool frozen : {false, true}) {
+    const ParameterTable table = make_table(frozen, /*ends_together=*/frozen);
+    for (const int ranks : {1, 2, 5}) {
+      testing::run_ranks({.ranks = ranks}, [&](Communicator& world) {
+        Rank rank(world, table, GetParam());
+        rank.set_weights();
+        expect_weights(rank, 0);
+        for (const ParameterSlice& slice : rank.store.slices()) {  // an update: of its own slices alone
+          auto* const to = rank.store.weights(slice).as<float>();
+          for (std::int64_t i = 0; i < slice.count(); ++i) to[i] += 0.5F;
+        }
+        rank.store.weights_changed();
+        expect_weights(rank, 0.5F);
+      });
+    }
+  }
+}
+
+TEST_P(ParameterStoreTest, PlansWhatItAllocates) {
+  for (const bool together : {false, true}) {
+    const ParameterTable table = make_table(/*frozen=*/true, together);
+    for (const int ranks : {1, 2, 4}) {
+      ThreadPool pool(1);
+      Stream stream(pool);
+      std::vector<std::vector<std::size_t>> plans(ranks);
+      for (int rank = 0; rank < ranks; ++rank) {
+        Allocator plan(Device::cpu(), Allocator::Mode::plan);
+        const ParameterStore planned(plan, table, stream, {DType::float32, true, GetParam(), ranks, rank});
+        plans[rank] = {plan.current()[Tag::weights], plan.current()[Tag::gradients], plan.current()[Tag::workspace]};
+      }
+      testing::run_ranks({.ranks = ranks}, [&](Communicator& world) {
+        const Rank rank(world, table, GetParam());
+        const MemoryUse& use = rank.allocator.current();
+        EXPECT_EQ((std::vector{use[Tag::weights], use[Tag::gradients], use[Tag::workspace]}), plans[world.rank()]);
+      });
+    }
+  }
+}
+
+TEST_P(ParameterStoreTest, WithoutGradientsThereIsNoMemoryForThem) {
+  const ParameterTable table = make_table();
+  ThreadPool pool(1);
+  Stream stream(pool);
+  Allocator plan(Device::cpu(), Allocator::Mode::plan);
+  ParameterStore store(plan, table, stream, {DType::float32, false, GetParam(), 4, 1});
+  EXPECT_FALSE(store.has_gradients());
+  EXPECT_EQ(plan.current()[Tag::gradients], 0u);
+  EXPECT_EQ(plan.current()[Tag::workspace], 0u);
+  EXPECT_THROW(store.acquire(table.buckets()), Error);
+  EXPECT_THROW(store.release(-1), Error);
+}
+
+TEST_P(ParameterStoreTest, AnErrorWithBucketsUnderWayEndsAllRanks) {
+  const ParameterTable table = make_table();
+  try {
+    launch_threads({.ranks = 3, .timeout_seconds = 120}, [&](Communicator& world) {
+      Rank rank(world, table, GetParam());
+      rank.set_weights();
+      rank.store.begin_step();
+      for (int bucket = table.buckets() - 1; bucket >= 0; --bucket) {
+        rank.store.prefetch(bucket);
+        rank.write_gradients(bucket, 0);
+        rank.store.finish(bucket);
+        if (world.rank() == 1 && bucket == 3) fail(ExitCode::numeric, "rank 1 sees NaN");
+      }
+      rank.store.finish_step();
+    });
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::numeric);
+    EXPECT_STREQ(error.what(), "rank 1 sees NaN");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, ParameterStoreTest, ::testing::ValuesIn(all_shard_policies),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
+/// Returns the bytes of a plan's rank by tag.
+MemoryUse planned(const ParameterTable& table, Shard shard, int ranks, int rank) {
+  ThreadPool pool(1);
+  Stream stream(pool);
+  Allocator plan(Device::cpu(), Allocator::Mode::plan);
+  const ParameterStore store(plan, table, stream, {DType::float32, true, shard, ranks, rank});
+  return plan.current();
+}
+
+TEST(ParameterStoreMemory, IsTheNthPartAndPlacesForThreeBuckets) {
+  ParameterTable table;                                  // sizes that 64 bytes and all these ranks divide
+  constexpr std::size_t layer = 24 * 16, end = 24 * 64;  // elements
+  table.add({.name = "embedding", .shape = {end}, .bucket = 0});
+  for (int bucket = 1; bucket <= 4; ++bucket) {
+    table.add({.name = "layer", .shape = {layer}, .bucket = bucket});
+  }
+  table.add({.name = "head", .shape = {end}, .bucket = 5});
+  constexpr std::size_t all = 4 * (4 * layer + 2 * end), places = 4 * (end + 2 * layer);  // bytes
+  for (const int ranks : {2, 3, 4, 8}) {
+    const auto n = static_cast<std::size_t>(ranks);
+    const MemoryUse none = planned(table, Shard::optimizer, ranks, 0);
+    EXPECT_EQ(none[Tag::weights], all);
+    EXPECT_EQ(none[Tag::gradients], all);
+    const MemoryUse gradients = planned(table, Shard::gradients, ranks, 0);
+    EXPECT_EQ(gradients[Tag::weights], all);
+    EXPECT_EQ(gradients[Tag::gradients], all / n + places);
+    const MemoryUse weights = planned(table, Shard::weights, ranks, 0);
+    EXPECT_EQ(weights[Tag::weights], all / n + places);
+    EXPECT_EQ(weights[Tag::gradients], all / n + places);
+    const std::size_t staging = 4 * (n - 1) * (end / n + layer / n);
+    for (const MemoryUse& use : {none, gradients, weights}) EXPECT_EQ(use[Tag::workspace], staging);
+  }
+}
+
+TEST(ShardedWeights, StayUntilTheyChangeOrTheirPlaceIsNeeded) {
+  const ParameterTable table = make_table();
+  testing::run_ranks({.ranks = 2}, [&](Communicator& world) {
+    testing::Traffic traffic;
+    testing::WatchedCommunicator watched(world, traffic);
+    Rank rank(watched, table, Shard::weights, /*gradients=*/false);
+    rank.set_weights();
+    const auto messages = [&](const std::function<void()>& act) {
+      const int before = traffic.messages;
+      act();
+      return traffic.messages - before;
+    };
+    const auto use = [&](int bucket) { const WeightsGuard guard(rank.store, bucket); };
+    EXPECT_EQ(messages([&] { use(1); }), 1);
+    EXPECT_EQ(messages([&] { use(2); }), 1);
+    EXPECT_EQ(messages([&] { rank.store.prefetch(1); }), 0);
+    EXPECT_EQ(messages([&] { use(1); }), 0);
+    EXPECT_EQ(messages([&] { use(3); }), 1);  // takes the place of 1
+    EXPECT_EQ(messages([&] { rank.store.prefetch(1); }), 1);
+    EXPECT_EQ(messages([&] { rank.store.prefetch(1); }), 0);
+    EXPECT_EQ(messages([&] { use(1); }), 0);
+    rank.store.weights_changed();
+    EXPECT_EQ(messages([&] { use(1); }), 1);
+  });
+}
+
+TEST(ShardedWeights, AreNotTakenFromALayerThatUsesThem) {
+  const ParameterTable table = make_table();
+  testing::run_ranks({.ranks = 2}, [&](Communicator& world) {
+    Rank rank(world, table, Shard::weights, /*gradients=*/false);
+    rank.set_weights();
+    EXPECT_THROW(rank.store.weight(1), Error);  // nobody has acquired it
+    const WeightsGuard guard(rank.store, 1);
+    rank.store.weight(1);
+    EXPECT_THROW(rank.store.prefetch(3), Error);  // in the same place
+    EXPECT_THROW(rank.store.weights_changed(), Error);
+    EXPECT_THROW(rank.store.release(2), Error);
+    world.barrier({});
+  });
+}
+
+TEST(FrozenParameters, HaveNoGradient) {
+  const ParameterTable table = make_table(/*frozen=*/true);
+  ThreadPool pool(1);
+  Stream stream(pool);
+  Allocator allocator(Device::cpu());
+  ParameterStore store(allocator, table, stream, {DType::float32, true});
+  EXPECT_FALSE(store.trains(2));
+  EXPECT_THROW(store.begin_gradient(2), Error);
+  EXPECT_EQ(allocator.current()[Tag::gradients], 4u * static_cast<std::size_t>(table.flat_size()));
+  for (const ParameterSlice& slice : store.slices()) EXPECT_TRUE(store.trains(slice.parameter));
+}
+
+}  // namespace
+}  // namespace ringtrain
