@@ -1,9 +1,9 @@
-// How far a run's rounding may take its numbers from exact ones. A sum of n products that is computed with unit roundoff
-// u is the exact sum of products each changed by a relative theta, |theta| <= u sqrt(n) but for a small probability
-// (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", 2019, theorem 2.4); storing a tensor
-// changes each element by u at most. In blocks of b, n is b + n / b (Blanchard, Higham and Mary, "A Class of Fast and
-// Accurate Summation Algorithms", 2020, section 3), and so it is of long sums here; in double it stays n, as the
-// reference's own sums are not in blocks.
+// How far a run's rounding may take its numbers from exact ones. A sum of n products that is computed with unit
+// roundoff u is the exact sum of products each changed by a relative theta, |theta| <= u sqrt(n) but for a small
+// probability (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", 2019, theorem 2.4); storing
+// a tensor changes each element by u at most. In blocks of b, n is b + n / b (Blanchard, Higham and Mary, "A Class of
+// Fast and Accurate Summation Algorithms", 2020, section 3), and so it is of long sums here; in double it stays n, as
+// the reference's own sums are not in blocks.
 //
 // So the reference is computed again with every sum's elements changed by up to u sqrt(n), and every stored tensor's by
 // up to u. What that does to a tensor at the end is what rounding can do to it: through all layers, cancellations and

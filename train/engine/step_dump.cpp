@@ -90,7 +90,8 @@ void StepDump::end_of_update() {
       weights.reset();
       weights.emplace(state_.parameters, held = table[id].bucket);
     }
-    return slices[(state_.rank + 1 + id) % ranks];
+    const int further = ranks == 1 ? 0 : 1 + id % (ranks - 1);  // never its own
+    return slices[(state_.rank + further) % ranks];
   };
   write_parameters("gathered.", of_another, [&](const ParameterSlice& slice) {
     return state_.parameters.weight(slice.parameter).flat(slice.begin, slice.end);
