@@ -70,4 +70,9 @@ void check_spec(const ModelSpec& spec);
 /// read_config. Keys that already have a problem are left alone.
 void check_model(const Config& config, ConfigProblems& problems);
 
+/// Throws Error(checkpoint), one sentence that names the file, if a model that a file describes, of whatever form, has
+/// a value out of the range of the config's own key, or what the layers do not compute. Resolves the rest. Nothing may
+/// be made of such a description before: a count of layers can be any number.
+void check_model_of_file(ModelConfig& model, const std::string& path);
+
 }  // namespace ringtrain
