@@ -4,6 +4,10 @@
 
 #include <algorithm>
 
+#include "framework/config/config_check.h"
+#include "framework/config/config_schema.h"
+#include "framework/config/yaml_tree.h"
+#include "framework/error.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 
@@ -29,6 +33,28 @@ void check_trainable(const Config& config, ConfigProblems& problems) {
 void check_model(const Config& config, ConfigProblems& problems) {
   check_model_keys(config, problems);
   check_trainable(config, problems);
+}
+
+void check_model_of_file(ModelConfig& model, const std::string& path) {
+  Config config;
+  config.model = model;
+  const std::vector<std::string> no_settings;
+  ConfigProblems problems(path, no_settings);
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.path.starts_with("model.")) continue;
+    Config ignored;
+    const YamlValue line = parse_yaml("value: " + key.write(config));
+    key.read(ignored, line.entries.at(0).value, [&](int, const std::string& what) { problems.add(key.path, what); });
+  }
+  try {
+    problems.throw_if_any();
+    resolve_and_check(config, ConfigUse::know, problems);
+    check_model(config, problems);
+    problems.throw_if_any();
+  } catch (const Error& error) {
+    fail(ExitCode::checkpoint, "{}", error.what());
+  }
+  model = config.model;
 }
 
 }  // namespace ringtrain

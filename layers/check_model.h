@@ -1,6 +1,8 @@
 // The rule of this floor for a config, as its reader takes it (framework/config/read_config.h).
 #pragma once
 
+#include <string>
+
 #include "framework/config/config.h"
 #include "framework/config/config_problems.h"
 
@@ -9,5 +11,10 @@ namespace ringtrain {
 /// Adds a problem for every key that the config's architecture cannot use, and for what names no parameter of its
 /// model. Keys that already have a problem are left alone.
 void check_model(const Config& config, ConfigProblems& problems);
+
+/// Throws Error(checkpoint), one sentence that names the file, if a model that a file describes, of whatever form, has
+/// a value out of the range of the config's own key, or what the layers do not compute. Resolves the rest. Nothing may
+/// be made of such a description before: a count of layers can be any number.
+void check_model_of_file(ModelConfig& model, const std::string& path);
 
 }  // namespace ringtrain

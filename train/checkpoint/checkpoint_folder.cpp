@@ -10,6 +10,7 @@
 
 #include "framework/config/read_config.h"
 #include "framework/error.h"
+#include "framework/storage/folder_file.h"
 #include "layers/check_model.h"
 #include "layers/model_parameters.h"
 #include "train/checkpoint/state_files.h"
@@ -87,11 +88,14 @@ std::optional<Checkpoint> open_folder(const std::string& folder) {
     }
     checkpoint.manifest = verify_checkpoint(folder);
     require_name(folder, checkpoint.manifest);
+    const std::string config_path = folder + "/" + config_file_name;
     try {
-      checkpoint.config = read_config(folder + "/" + config_file_name, {}, ConfigUse::know, check_model);
+      checkpoint.config = read_config(config_path, {}, ConfigUse::know, check_model);
     } catch (const Error& error) {
       fail(ExitCode::checkpoint, "{}: its config cannot be used: {}", folder, error.what());
     }
+    const auto config = std::ranges::find(checkpoint.manifest.files, config_file_name, &CheckpointFile::name);
+    require_unchanged(File::open(config_path, ExitCode::checkpoint), config->stamp.value());  // since it was hashed
     require_counts(checkpoint);
     check_state(checkpoint);
     return checkpoint;
@@ -115,7 +119,8 @@ std::string why_not_of_run(const std::string& path, const CheckpointManifest& sa
     if (!same_run) return "another run made it";
     for (const std::string& name : list_directory(path, ExitCode::checkpoint)) {
       const bool listed = std::ranges::find(manifest.files, name, &CheckpointFile::name) != manifest.files.end();
-      if (!listed && name != "manifest.json") return fmt::format("it holds {}, which the run did not write", name);
+      if (listed || name == "manifest.json") continue;
+      return fmt::format("it holds {}, which the run did not write (once that is gone, a save may delete it)", name);
     }
     return "";
   } catch (const std::exception& error) {
@@ -253,7 +258,11 @@ std::vector<std::string> CheckpointFolder::misnamed() const {
 }
 
 bool CheckpointFolder::says_nothing_saved() const {
-  return path_exists(nothing_saved_path(), ExitCode::checkpoint);
+  const std::string path = nothing_saved_path();
+  if (!path_exists(path, ExitCode::checkpoint)) return false;
+  std::error_code error;  // an empty file is the run's; what else has its name is somebody's
+  const bool is_file = std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::regular;
+  return is_file && file_size(path, ExitCode::checkpoint) == 0;
 }
 
 void CheckpointFolder::say_nothing_saved() const {
@@ -345,7 +354,9 @@ void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved,
       warn(fmt::format("what is no longer needed could not be deleted: {}", error.what()));
     }
   };
-  failure_told([&] { remove_tree(nothing_saved_path(), ExitCode::checkpoint); });
+  failure_told([&] {
+    if (says_nothing_saved()) remove_tree(nothing_saved_path(), ExitCode::checkpoint);
+  });
   std::vector<std::string> own;
   for (const std::int64_t step : steps()) {
     const std::string path = complete(step);

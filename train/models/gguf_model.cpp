@@ -7,7 +7,8 @@
 
 #include "framework/error.h"
 #include "framework/storage/plain_text.h"
-#include "train/models/hugging_face_config.h"
+#include "layers/check_model.h"
+#include "layers/model_spec.h"
 
 namespace ringtrain {
 

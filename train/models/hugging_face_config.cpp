@@ -9,10 +9,6 @@
 #include <array>
 #include <string_view>
 
-#include "framework/config/config_check.h"
-#include "framework/config/config_problems.h"
-#include "framework/config/config_schema.h"
-#include "framework/config/yaml_tree.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
@@ -325,28 +321,6 @@ nlohmann::json parse_object(const std::string& text, const std::string& path) {
 }
 
 }  // namespace
-
-void check_model_of_file(ModelConfig& model, const std::string& path) {
-  Config config;
-  config.model = model;
-  const std::vector<std::string> no_settings;
-  ConfigProblems problems(path, no_settings);
-  for (const ConfigKey& key : config_keys()) {
-    if (!key.path.starts_with("model.")) continue;
-    Config ignored;
-    const YamlValue line = parse_yaml("value: " + key.write(config));
-    key.read(ignored, line.entries.at(0).value, [&](int, const std::string& what) { problems.add(key.path, what); });
-  }
-  try {
-    problems.throw_if_any();
-    resolve_and_check(config, ConfigUse::know, problems);
-    check_model(config, problems);
-    problems.throw_if_any();
-  } catch (const Error& error) {
-    fail(ExitCode::checkpoint, "{}", error.what());
-  }
-  model = config.model;
-}
 
 void EndIds::add(const EndIds& other) {
   if (!begin) begin = other.begin;

@@ -29,11 +29,6 @@ struct HuggingFaceConfig {
   std::vector<std::string> logs;  // what a person should know of it, a sentence each
 };
 
-/// Throws Error(checkpoint), one sentence that names the file, if a model that a file describes, of whatever form, has
-/// a value out of the range of the config's own key, or what the layers do not compute. Resolves the rest. Nothing may
-/// be made of such a description before: a count of layers can be any number.
-void check_model_of_file(ModelConfig& model, const std::string& path);
-
 /// Returns whether a folder has a config.json, and so is to be read as a Hugging Face folder.
 bool is_hugging_face_folder(const std::string& folder);
 

@@ -1,15 +1,20 @@
 // Checkpoints that are not where or what their names say, and readers of a run that deletes its old ones meanwhile.
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX
 
+#include <sys/wait.h>
+
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
 #include "tests/train/child_process.h"
+#include "tests/train/faulty_disk.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
 
@@ -175,6 +180,9 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
   fs::rename(at("model"), checkpoint("run", 3));
   fs::create_directory_symlink("step-00000005", checkpoint("run", 4));
   std::ofstream(checkpoint("run", 5) + "/notes.txt") << "mine";
+  const std::string homonym = at("run/checkpoints/nothing-saved-yet");  // of what a run without a checkpoint writes
+  fs::create_directory(homonym);
+  std::ofstream(homonym + "/thesis.txt") << "mine";
   const auto content = [&] {
     std::map<std::string, std::string> files;
     for (const auto& [step, reason] : parts) {
@@ -190,6 +198,7 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
   EXPECT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_EQ(CheckpointFolder(at("run/checkpoints")).steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 10}));
   EXPECT_TRUE(content() == before);
+  EXPECT_EQ(content_of(homonym + "/thesis.txt"), "mine");
   for (const auto& [step, part] : parts) {
     const std::string name = fmt::format("step-{:08}: is no checkpoint of this run: ", step);
     const std::size_t said = resumed.err.find(name);
@@ -197,6 +206,45 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
     EXPECT_TRUE(holds(resumed.err.substr(said, resumed.err.find('\n', said) - said), part)) << resumed.err;
     EXPECT_EQ(resumed.err.find(name, said + 1), std::string::npos) << "told once: " << resumed.err;
   }
+  // Without the note it is the run's again.
+  fs::remove(checkpoint("run", 5) + "/notes.txt");
+  std::set<std::string> told;
+  const CheckpointFolder checkpoints(at("run/checkpoints"));
+  checkpoints.prune(1, read_checkpoint_manifest(checkpoint("run", 10)), told, [](const std::string&) {});
+  EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 10}));
+}
+
+TEST_F(CheckpointReaders, AConfigThatChangesAfterItWasHashedIsNoticed) {
+  RINGTRAIN_NEEDS_FAULTY_DISK();
+  run(config(), "run", {}, 2);
+  const std::string config_path = checkpoint("run", 2) + "/config.yaml";
+  std::map<std::string, std::string> settings{
+      {"PATH", "step-00000002/config.yaml"}, {"READS", "1"}, {"LOG", at("log")}};
+  {
+    const FaultyDisk disk(settings);
+    ASSERT_EQ(verify("run").code, 0);
+  }
+  // It is stopped before it opens the config for the second time, and goes on when that was changed.
+  std::istringstream log(content_of(at("log")));
+  int opened = 0, before_the_last = 0;
+  for (std::string line; std::getline(log, line);) {
+    if (!holds(line, " open")) continue;
+    ++opened;
+    before_the_last = std::stoi(line) - 1;
+  }
+  ASSERT_GE(opened, 2) << log.str();
+  settings["AT"] = std::to_string(before_the_last);
+  settings["SIGNAL"] = std::to_string(SIGSTOP);
+  const FaultyDisk disk(settings);
+  Child child("train", {"--verify-checkpoint", "run"}, folder);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child.id(), &status, WUNTRACED), child.id());
+  ASSERT_TRUE(WIFSTOPPED(status)) << status;
+  std::ofstream(config_path, std::ios::app) << "# and more\n";
+  ::kill(child.id(), SIGCONT);
+  const ChildResult result = child.wait();
+  EXPECT_EQ(result.code, 4) << result.out;
+  EXPECT_TRUE(holds(result.out, "config.yaml was changed while it was being read")) << result.out;
 }
 
 TEST_F(CheckpointReaders, ARunGoesOnDeletingWhatItMadeBeforeItWasResumed) {

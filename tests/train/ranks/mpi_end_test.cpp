@@ -58,6 +58,33 @@ TEST_F(AtTheEnd, AnMpiThatHangsKeepsNoRank) {
   expect_nothing_left();
 }
 
+TEST_F(AtTheEnd, AnMpirunThatHangsWithoutARankEndsAsItWasAskedTo) {
+  // In its place: what has a child, which ends, and does not end itself. Once it is asked to save before, once not.
+  std::filesystem::create_directory(at("bin"));
+  std::ofstream(at("bin/mpirun")) << "#!/bin/bash\ntrap '' USR1\n: >begun\nsleep 1\nexec sleep 36000\n";
+  std::filesystem::permissions(at("bin/mpirun"), std::filesystem::perms::owner_all);
+  const auto launched = [&](const char* name) {
+    std::filesystem::create_directory(at(name));
+    return Child(
+        "/usr/bin/env",
+        {"PATH=" + at("bin") + ":" + std::getenv("PATH"), "OMPI_ALLOW_RUN_AS_ROOT=1",
+         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", source_folder() + "/scripts/launch", "-n", "2", "--", "/bin/true"},
+        at(name));
+  };
+  Child asked = launched("asked"), unasked = launched("unasked");
+  for (int i = 0; i < 3000 && !std::filesystem::exists(at("asked/begun")); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ::kill(asked.id(), SIGTERM);
+  ChildResult result = asked.wait_at_most(60);
+  EXPECT_EQ(result.code, 143) << result.err;
+  EXPECT_EQ(result.err, "launch: SIGTERM: every rank finishes its step and saves\n");
+  result = unasked.wait_at_most(60);
+  EXPECT_EQ(result.code, 6) << result.err;
+  EXPECT_EQ(result.err, "launch: mpirun has ended with 137\n");
+  expect_nothing_left();
+}
+
 TEST_F(AtTheEnd, AKilledKeeperIsOneSentence) {
   Child child = start({"--set", "training.steps=1000000", "--set", "mesh.timeout_seconds=60"});
   wait_for_steps(3);
