@@ -16,7 +16,7 @@ enum class ExitCode : int {
   usage = 2,          // usage, config, a plan that cannot fit, a folder that cannot be written: before anything started
   data = 3,           // token file missing, damaged or unfit
   checkpoint = 4,     // checkpoint missing, damaged, unlike the config; a save that failed
-  numeric = 5,        // NaN or infinity in loss or gradients
+  numeric = 5,        // NaN or infinity in loss or gradients; a run that `check` found wrong
   rank = 6,           // a rank failed or timed out
   device = 7,         // device or driver
   internal = 70,      // our own fault

@@ -41,4 +41,4 @@ _ringtrain() {
   fi
 }
 
-complete -F _ringtrain train evaluate generate prepare compare_dumps plan report
+complete -F _ringtrain train evaluate generate prepare check compare_dumps plan report

@@ -23,7 +23,7 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
       world_(trace ? *traced_world_ : world),
       state_(run.config, run.table, training_purpose(run.config), world.rank(), device, pool, &world_, trace),
       peak_flops_(run.config.metrics.peak_flops * static_cast<double>(state_.mesh.size())),
-      useful_flops_(useful_flops(run.config.model, run.config.training, run.table)),
+      useful_flops_(useful_flops(run.config.model)),
       allocations_(state_.allocator.allocation_count()),
       grace_(!state_.snapshot.empty()),
       saver_(
@@ -42,8 +42,8 @@ ExitCode RankTrainer::train() {
           run_.folder.metrics_path(), run_.config.checkpoint.on_failure, [this](const std::string& line) { log(line); },
           run_.config.metrics.tensorboard ? run_.folder.path() : "");
       if (peak_flops_ > 0) {
-        log(fmt::format("mfu: {}, {:.4g} FLOP/s on all ranks; {:.4g} FLOPs a step", mfu_formula, peak_flops_,
-                        useful_flops_));
+        log(fmt::format("mfu: {}, {:.4g} FLOP/s on all ranks; N = {}", mfu_formula, peak_flops_,
+                        multiplied_parameters(run_.config.model)));
       }
     }
     try {
@@ -54,6 +54,15 @@ ExitCode RankTrainer::train() {
     }
   });
   return code;
+}
+
+StepResult RankTrainer::steps_until(std::int64_t last) {
+  StepResult result;
+  abort_on_error(world_, [&] {
+    for (std::int64_t step = run_.start.step + 1; step <= last; ++step) result = step_.run(step);
+    state_.close();
+  });
+  return result;
 }
 
 /// All ranks come here with the same error. A save under way is of a state that was good: it is seen through.
@@ -136,8 +145,12 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.loss_spike = !result.loss_spike.empty();
   line.empty = result.empty;
   line.seconds = seconds;
-  line.tokens_per_second = static_cast<double>(training.global_batch_size * training.seq_len) / seconds;
-  if (peak_flops_ > 0 && !result.empty) line.mfu = useful_flops_ / seconds / peak_flops_;
+  const auto tokens = static_cast<double>(training.global_batch_size * training.seq_len);
+  line.tokens_per_second = tokens / seconds;
+  line.visible_pairs = result.visible_pairs;
+  if (peak_flops_ > 0 && !result.empty) {
+    line.mfu = useful_flops_.of(tokens, result.visible_pairs) / seconds / peak_flops_;
+  }
   line.loss_z = result.empty ? std::nullopt : loss_z_.add(result.loss);
   line.grad_norm_z = result.empty ? std::nullopt : grad_norm_z_.add(result.norm);
   line.ring_wait_seconds = result.ring_wait_seconds;

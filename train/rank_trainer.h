@@ -34,6 +34,9 @@ class RankTrainer {
   /// After load(), once the run's folder is ready. Trains from the run's start to its last step, or until a signal:
   /// then saves and stops. Returns done, interrupted or terminated, the same on every rank.
   ExitCode train();
+  /// After load(), instead of train(): the steps up to this one, and nothing that belongs to a run's folder. Returns
+  /// what the last of them gave, the same on every rank.
+  StepResult steps_until(std::int64_t step);
 
  private:
   ExitCode run_steps();
@@ -60,9 +63,9 @@ class RankTrainer {
   const std::unique_ptr<Communicator> traced_world_;  // null: not traced
   Communicator& world_;
   RankState state_;
-  ZScore loss_z_, grad_norm_z_;           // rank 0
-  const double peak_flops_;               // of all ranks; 0: not known
-  const double useful_flops_;             // of a step
+  ZScore loss_z_, grad_norm_z_;  // rank 0
+  const double peak_flops_;      // of all ranks; 0: not known
+  const UsefulFlops useful_flops_;
   std::int64_t allocations_;              // by the constructor: there are no more
   bool peaks_logged_ = false;             // of memory, after the first step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0

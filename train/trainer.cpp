@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "data/token_manifest.h"
@@ -237,6 +238,29 @@ void begin_folder(const Run& run, const Log& log) {
   }
 }
 
+FileLock begin_dump(const Run& run) {
+  return begin_dump_folder(run.dump.folder, dump_index_of(run.config, run.dump.step));
+}
+
+/// Calls body with each rank's trainer, which has loaded its state, when rank 0 has called `first`.
+void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& timeline,
+              const std::function<void()>& first, const std::function<void(RankTrainer&, Communicator&)>& body) {
+  const std::vector<int> here = launcher.ranks_here(launch_options(run.config.mesh).ranks);
+  require_runnable(std::ssize(here), compute_threads(run.config.mesh, launcher));
+  log_oversubscription(run.config.mesh, launcher, log);
+  launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
+    require_agreement(world, facts_of(run));
+    const Device device = device_of(run.config.training, world.rank(), here);
+    require_carrier(run.config.mesh.backend, world, device, launcher.ranks_are_processes());
+    run_on_rank_zero(world, first);
+    ThreadPool pool(compute_threads(run.config.mesh, launcher));
+    RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
+    trainer.load();  // what does not open or does not fit has changed nothing
+    if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
+    body(trainer, world);
+  });
+}
+
 }  // namespace
 
 Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& launcher) {
@@ -325,33 +349,35 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
                     run.last_step));
     return ExitCode::done;
   }
-  require_runnable(std::ssize(launcher.ranks_here(launch_options(run.config.mesh).ranks)),
-                   compute_threads(run.config.mesh, launcher));
-  log_oversubscription(run.config.mesh, launcher, log);
   TraceFile timeline(run, launcher, log);
   std::optional<SignalGuard> guard;
   if (!SignalGuard::lives()) guard.emplace();
   std::atomic<ExitCode> result{ExitCode::done};
   FileLock lock, dump_lock;  // rank 0's, until all ranks have ended
-  const std::vector<int> here = launcher.ranks_here(launch_options(run.config.mesh).ranks);
-  launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
-    require_agreement(world, facts_of(run));
-    const Device device = device_of(run.config.training, world.rank(), here);
-    require_carrier(run.config.mesh.backend, world, device, launcher.ranks_are_processes());
-    run_on_rank_zero(world, [&] { lock = run.folder.lock(log); });
-    ThreadPool pool(compute_threads(run.config.mesh, launcher));
-    RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
-    trainer.load();  // what does not open or does not fit has changed nothing
-    if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
-    run_on_rank_zero(world, [&] {
-      begin_folder(run, log);
-      if (!run.dump.folder.empty()) {
-        dump_lock = begin_dump_folder(run.dump.folder, dump_index_of(run.config, run.dump.step));
-      }
-    });
-    const ExitCode code = trainer.train();
-    if (world.rank() == launcher.process()) result = code;
-  });
+  on_ranks(
+      run, log, launcher, timeline, [&] { lock = run.folder.lock(log); },
+      [&](RankTrainer& trainer, Communicator& world) {
+        run_on_rank_zero(world, [&] {
+          begin_folder(run, log);
+          if (!run.dump.folder.empty()) dump_lock = begin_dump(run);
+        });
+        const ExitCode code = trainer.train();
+        if (world.rank() == launcher.process()) result = code;
+      });
+  return result;
+}
+
+StepResult dumped_step(const Run& run, const Log& log, Launcher& launcher) {
+  check_plan_memory(run, launcher);
+  TraceFile timeline(run, launcher, log);
+  StepResult result;
+  FileLock lock;
+  on_ranks(
+      run, log, launcher, timeline, [&] { lock = begin_dump(run); },
+      [&](RankTrainer& trainer, Communicator& world) {
+        const StepResult of_rank = trainer.steps_until(run.dump.step);
+        if (world.rank() == launcher.process()) result = of_rank;
+      });
   return result;
 }
 

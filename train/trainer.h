@@ -8,6 +8,7 @@
 #include "framework/config/config.h"
 #include "parallel/launch/launcher.h"
 #include "train/run/run.h"
+#include "train/step/training_step.h"
 
 namespace ringtrain {
 
@@ -33,5 +34,9 @@ void check_plan_memory(const Run& run, const Launcher& launcher = {});
 /// program's exit code, the same in every process.
 ExitCode train(const Run& run, const Log& log, Launcher& launcher);
 ExitCode train(const Run& run, const Log& log);  // ranks are threads
+
+/// Instead of train(): does the run's steps up to the one of its dump request, with all that train() refuses, and
+/// writes nothing but the dump. Returns what that step gave, the same in every process.
+StepResult dumped_step(const Run& run, const Log& log, Launcher& launcher);
 
 }  // namespace ringtrain

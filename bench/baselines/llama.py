@@ -39,7 +39,7 @@ class Block(nn.Module):
 class Model(nn.Module):
     vocabulary = VOCABULARY
 
-    def __init__(self, length=1024):
+    def __init__(self, length=8192):
         super().__init__()
         self.tokens = nn.Embedding(VOCABULARY, WIDTH)
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))

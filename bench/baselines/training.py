@@ -1,7 +1,8 @@
-"""Training steps of a model in PyTorch on the CPU, float32: training.py gpt2|llama eager|compiled.
+"""Training steps of a model in PyTorch on the CPU: training.py gpt2|llama eager|compiled float32|bfloat16 blas|onednn.
 
 {"kind": "steps", "count": n, "sequences": B, "length": T} -> {"seconds": median of n steps, "loss": of the last}.
-A step is what ours is: batch, forward, backward, clipping, AdamW, gradients to none.
+A step is what ours is: batch, forward, backward, clipping, AdamW, gradients to none. bfloat16: by autocast, weights and
+sums stay float32. onednn: float32 products by oneDNN, which the package has beside its BLAS and leaves for other dtypes.
 """
 import importlib
 import statistics
@@ -9,12 +10,39 @@ import sys
 import time
 
 import torch
+from torch import nn
 
 from lines import serve
 
+
+def product(x, w):
+    """x [T, I] and w [O, I]: x w^T, by oneDNN."""
+    return torch.ops.mkldnn._linear_pointwise(x, w, None, "none", [], "")
+
+
+class OneDnnLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, w):
+        context.save_for_backward(x, w)
+        return product(x, w)
+
+    @staticmethod
+    def backward(context, dy):
+        x, w = context.saved_tensors
+        rows, dy_rows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
+        return product(dy, w.t().contiguous()), product(dy_rows.t().contiguous(), rows.t().contiguous())
+
+
+def onednn_linear(layer, x):
+    y = OneDnnLinear.apply(x, layer.weight)
+    return y if layer.bias is None else y + layer.bias
+
+
 torch.manual_seed(1)
 torch.set_num_threads(torch.get_num_threads())  # as OMP_NUM_THREADS says
-name, mode = sys.argv[1:]
+name, mode, dtype, backend = sys.argv[1:]
+if backend == "onednn":
+    nn.Linear.forward = onednn_linear
 model = importlib.import_module(name).Model()
 loss_of = torch.compile(model) if mode == "compiled" else model
 decayed = [x for x in model.parameters() if x.dim() == 2]
@@ -26,7 +54,8 @@ optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"param
 def step(sequences, length):
     start = time.perf_counter()
     tokens = torch.randint(model.vocabulary, (sequences, length + 1))
-    loss = loss_of(tokens[:, :-1], tokens[:, 1:])
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bfloat16"):
+        loss = loss_of(tokens[:, :-1], tokens[:, 1:])
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

@@ -6,6 +6,14 @@ import subprocess
 import time
 
 
+# Prints e.g. "PyTorch 2.9.0, float32 products by mkl, others by oneDNN 3.7.1, AVX512".
+PYTORCH = r"""
+import re, torch
+built = torch.__config__.show()
+found = lambda pattern: (re.findall(pattern, built) or ["?"])[0]
+print(f"PyTorch {torch.__version__}, float32 products by {found('BLAS_INFO=([^,]+)')}, others by oneDNN "
+      f"{found('MKL-DNN v([0-9.]+)')}, {torch.backends.cpu.get_cpu_capability()}")
+"""
 DISTURBING = 0.1  # cores of others beside a measurement, above which it is called disturbed
 
 
@@ -36,7 +44,7 @@ def describe(threads, baseline_python):
         "commit": commit + (" with changes" if changed else ""),
         "date": time.strftime("%Y-%m-%d %H:%M %Z"),
         "compiler": output_of(["c++", "--version"]).split("\n", maxsplit=1)[0],
-        "baseline": output_of([baseline_python or "false", "-c", "import torch; print('PyTorch', torch.__version__)"]),
+        "baseline": output_of([baseline_python or "false", "-c", PYTORCH]),
     }
 
 

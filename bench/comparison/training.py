@@ -47,13 +47,16 @@ def model_of(report):
 
 
 def flops_per_token(report):
-    """Return 6 N + 6 L C T of a resolved config: a training step's model FLOPs a token, causal. N: all parameters but
-    a position table; a tied head counts once. C is the width of all heads together."""
+    """Return the model FLOPs a token of a resolved config's step: 6 N, and 12 L C a visible pair, of which a causal
+    sequence of T tokens has (T + 1) / 2 a token. N: the parameters that every token is multiplied with, which is all
+    but a position table, and but an input embedding beside a head of its own. C is the width of all heads together."""
     parameters = int(re.search(r"^parameters: (\d+)", report, re.MULTILINE)[1])
     model = model_of(report)
     width = model["num_attention_heads"] * model["head_dim"]
-    positions = model["max_position_embeddings"] * model["hidden_size"]  # 0 of a model without a table
-    return 6 * (parameters - positions) + 6 * model["num_hidden_layers"] * width * value_of(report, "training.seq_len")
+    rows = model["max_position_embeddings"] if model["architecture"] == "gpt2" else 0
+    rows += 0 if model["tie_word_embeddings"] else model["vocab_size"]
+    pairs = (value_of(report, "training.seq_len") + 1) / 2
+    return 6 * (parameters - rows * model["hidden_size"]) + 12 * model["num_hidden_layers"] * width * pairs
 
 
 def steps(config, settings, threads, warm_up, measured):

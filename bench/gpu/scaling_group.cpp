@@ -20,6 +20,7 @@
 #include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"
 #include "train/engine/memory_report.h"
+#include "train/planning/work.h"
 
 namespace ringtrain::bench {
 
@@ -189,7 +190,7 @@ class Scaling {
   /// Returns the seconds that a step of so many layers should take at the rate of the rung before.
   double expected(const Choice& choice, std::int64_t layers) const {
     const Config config = with_layers(choice.config, layers);
-    return model_flops(config, make_parameter_table(config.model)) / rate_;
+    return model_flops(config) / rate_;
   }
 
   /// Steps of so many layers, if that is expected to end in time; notes what was seen of memory.
@@ -198,7 +199,7 @@ class Scaling {
     if (seconds > longest) return std::nullopt;
     const Config config = with_layers(choice.config, layers);
     const Timed timed = time_steps(config, seconds, settings_.tiny ? 1 : 10);
-    rate_ = model_flops(config, make_parameter_table(config.model)) / timed.seconds;
+    rate_ = model_flops(config) / timed.seconds;
     results_.check("scaling", fmt::format("context {}, {} layers: the loss is not finite", context, layers),
                    timed.finite);
     results_.add({.group = "scaling",
@@ -279,12 +280,11 @@ class Scaling {
                     .parameters = {{"context", context}},
                     .note = note});
     };
-    const ParameterTable table = make_parameter_table(model_);
     add("step", seconds, "s", how);
     add("tokens", static_cast<double>(context) / seconds, "/s", how);
-    add("MFU", 100 * model_flops(choice.config, table) / seconds / peak_flops, "%",
-        fmt::format("(6 N + 6 L C T) T / seconds / {:.0f} TFLOP/s dense; N = {}, L = {}, C = {}; {}",
-                    peak_flops * 1e-12, table.count(), model_.num_hidden_layers,
+    add("MFU", 100 * model_flops(choice.config) / seconds / peak_flops, "%",
+        fmt::format("{}, of {:.0f} TFLOP/s dense; N = {}, L = {}, C = {}; {}", mfu_formula, peak_flops * 1e-12,
+                    multiplied_parameters(model_), model_.num_hidden_layers,
                     model_.num_attention_heads * model_.head_dim, how));
   }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "bench/gpu/random_values.h"
+#include "train/planning/work.h"
 
 namespace ringtrain::bench {
 
@@ -47,11 +48,9 @@ Config synthetic_config(const ModelConfig& model, std::int64_t context) {
   return config;
 }
 
-double model_flops(const Config& config, const ParameterTable& table) {
-  const auto N = static_cast<double>(table.count()), L = static_cast<double>(config.model.num_hidden_layers);
-  const auto C = static_cast<double>(config.model.num_attention_heads * config.model.head_dim);
+double model_flops(const Config& config) {
   const auto T = static_cast<double>(config.training.seq_len);
-  return (6 * N + 6 * L * C * T) * T;
+  return useful_flops(config.model).of(T, T * (T + 1) / 2);
 }
 
 SyntheticRank::SyntheticRank(const Config& config, const ParameterTable& table, ThreadPool& pool, Communicator& world)

@@ -15,9 +15,8 @@ ModelConfig billion_model(bool tiny);
 /// tokens, attention's default backward.
 Config synthetic_config(const ModelConfig& model, std::int64_t context);
 
-/// Returns the FLOPs of a step that count as useful: (6 N + 6 L C T) T for N parameters, L layers of width C and one
-/// causal sequence of T tokens. What recompute adds does not count.
-double model_flops(const Config& config, const ParameterTable& table);
+/// Returns useful_flops() of a step, which is one causal sequence.
+double model_flops(const Config& config);
 
 class SyntheticRank {
  public:

@@ -9,14 +9,6 @@ namespace {
 
 constexpr std::size_t max_lines = 30;  // of the table
 
-std::string place_of(const DumpIndex& index, const DumpedTensor& tensor, std::int64_t element) {
-  if (tensor.kind == DumpKind::parameter) return "element " + place_text(tensor.shape, element);
-  const std::int64_t width = tensor.shape.numel(), row = element / width;
-  std::string text = fmt::format("sequence {}, position {}", row / index.sequence_length, row % index.sequence_length);
-  if (width > 1) text += fmt::format(", column {}", element % width);
-  return text;
-}
-
 ComparedTensor compare(const DumpReader& a, const DumpReader& b, const DumpedTensor& tensor,
                        const Tolerance& tolerance) {
   const std::vector<double> of_a = a.read(tensor), of_b = b.read(tensor);
@@ -45,6 +37,14 @@ std::string mesh_text(const DumpIndex& index) {
 }
 
 }  // namespace
+
+std::string place_of(const DumpIndex& index, const DumpedTensor& tensor, std::int64_t element) {
+  if (tensor.kind == DumpKind::parameter) return "element " + place_text(tensor.shape, element);
+  const std::int64_t width = tensor.shape.numel(), row = element / width;
+  std::string text = fmt::format("sequence {}, position {}", row / index.sequence_length, row % index.sequence_length);
+  if (width > 1) text += fmt::format(", column {}", element % width);
+  return text;
+}
 
 const ComparedTensor* DumpComparison::first() const {
   const auto found = std::ranges::find_if(tensors, [](const ComparedTensor& t) { return t.values.differing > 0; });

@@ -12,6 +12,9 @@
 
 namespace ringtrain {
 
+/// Returns where an element of a dump's tensor stands: "sequence 3, position 17, column 5", or "element [2, 0]".
+std::string place_of(const DumpIndex& index, const DumpedTensor& tensor, std::int64_t element);
+
 /// A tensor that both dumps have in one shape.
 struct ComparedTensor {
   std::string name;

@@ -145,4 +145,9 @@ FileLock begin_dump_folder(const std::string& path, const DumpIndex& index) {
   return lock;
 }
 
+void remove_dump(const std::string& path) {
+  check_dump_folder(path);
+  remove_tree(path, ExitCode::usage);
+}
+
 }  // namespace ringtrain

@@ -94,42 +94,76 @@ std::vector<double> DumpReader::elements_of(const Piece& piece) const {
   }
 }
 
-std::vector<double> DumpReader::read(const DumpedTensor& tensor) const {
-  const std::vector<Piece>& pieces = pieces_of(tensor);
-  const std::int64_t all = index_.shape_of(tensor).numel();
-  std::int64_t held = 0;
-  for (const Piece& piece : pieces) held += dataset_of(piece).count();
-  if (held != all) refuse(fmt::format("it holds {} of the {} elements of {}", held, all, tensor.name));
+namespace {
 
-  std::vector<double> result(all);
-  std::vector<bool> there(result.size());
-  const auto place = [&](std::int64_t to, std::span<const double> values) {
-    if (to < 0 || std::ssize(values) > all - to) refuse(fmt::format("{} has an element outside of it", tensor.name));
+/// Elements of a tensor that come in pieces, each of them once.
+class Collected {
+ public:
+  explicit Collected(std::int64_t count) : values_(count), there_(values_.size()) {}
+  /// Returns the first place that was filled already, -1 if none was.
+  std::int64_t place(std::int64_t at, std::span<const double> values) {
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const std::size_t element = static_cast<std::size_t>(to) + i;
-      if (there[element]) refuse(fmt::format("element {} of {} is there twice", element, tensor.name));
-      there[element] = true;
-      result[element] = values[i];
+      const std::size_t element = static_cast<std::size_t>(at) + i;
+      if (there_[element]) return static_cast<std::int64_t>(element);
+      there_[element] = true;
+      values_[element] = values[i];
     }
-  };
-  for (const Piece& piece : pieces) {
+    placed_ += std::ssize(values);
+    return -1;
+  }
+  std::int64_t placed() const { return placed_; }
+  std::int64_t count() const { return std::ssize(values_); }
+  std::vector<double> take() { return std::move(values_); }
+
+ private:
+  std::vector<double> values_;
+  std::vector<bool> there_;
+  std::int64_t placed_ = 0;
+};
+
+}  // namespace
+
+std::vector<double> DumpReader::read(const DumpedTensor& tensor) const {
+  if (tensor.kind == DumpKind::tokens) return read_tokens(tensor, 0, index_.sequences * index_.sequence_length);
+  Collected result(tensor.shape.numel());
+  for (const Piece& piece : pieces_of(tensor)) {
     const std::vector<double> values = elements_of(piece);
-    if (tensor.kind == DumpKind::parameter) {
-      place(piece.at, values);
-      continue;
+    if (piece.at < 0 || std::ssize(values) > tensor.shape.numel() - piece.at) {
+      refuse(fmt::format("{} has an element outside of it", tensor.name));
     }
+    if (const std::int64_t twice = result.place(piece.at, values); twice >= 0) refuse_twice(tensor, twice);
+  }
+  if (result.placed() != result.count()) {
+    refuse(fmt::format("it holds {} of the {} elements of {}", result.placed(), result.count(), tensor.name));
+  }
+  return result.take();
+}
+
+std::vector<double> DumpReader::read_tokens(const DumpedTensor& tensor, std::int64_t first, std::int64_t last) const {
+  const std::int64_t width = tensor.shape.numel();
+  Collected result((last - first) * width);
+  for (const Piece& piece : pieces_of(tensor)) {
     const std::vector<std::int64_t>& rows = rows_of(piece);
-    const std::int64_t width = tensor.shape.numel();
+    const auto asked = [&](std::int64_t row) { return row >= first && row < last; };
+    for (const std::int64_t row : rows) {
+      if (row < 0 || row >= index_.sequences * index_.sequence_length) {
+        refuse(fmt::format("row {} of {} is none of the step's", row, tensor.name));
+      }
+    }
+    if (std::ranges::none_of(rows, asked)) continue;
+    const std::vector<double> values = elements_of(piece);
     if (std::ssize(rows) * width != std::ssize(values)) refuse(fmt::format("rows of {} are too long", tensor.name));
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (rows[i] < 0 || rows[i] >= index_.sequences * index_.sequence_length) {
-        refuse(fmt::format("row {} of {} is none of the step's", rows[i], tensor.name));
-      }
+      if (!asked(rows[i])) continue;
       const auto size = static_cast<std::size_t>(width);
-      place(rows[i] * width, std::span(values).subspan(i * size, size));
+      const std::int64_t twice = result.place((rows[i] - first) * width, std::span(values).subspan(i * size, size));
+      if (twice >= 0) refuse_twice(tensor, first * width + twice);
     }
   }
-  return result;
+  if (result.placed() != result.count()) {
+    refuse(fmt::format("it holds {} of the {} elements of {}", result.placed(), result.count(), tensor.name));
+  }
+  return result.take();
 }
 
 int DumpReader::rank_of(const DumpedTensor& tensor, std::int64_t element) const {
@@ -140,6 +174,10 @@ int DumpReader::rank_of(const DumpedTensor& tensor, std::int64_t element) const 
     if (holds) return parts_[piece.file].rank;
   }
   refuse(fmt::format("element {} of {} is missing", element, tensor.name));
+}
+
+void DumpReader::refuse_twice(const DumpedTensor& tensor, std::int64_t element) const {
+  refuse(fmt::format("element {} of {} is there twice", element, tensor.name));
 }
 
 void DumpReader::refuse(const std::string& what) const {

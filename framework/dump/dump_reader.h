@@ -24,6 +24,9 @@ class DumpReader {
   /// Returns all elements of a tensor of the index, of shape index().shape_of(tensor). Throws Error(data) if the files
   /// do not hold each element once.
   std::vector<double> read(const DumpedTensor& tensor) const;
+  /// Returns the elements of tokens [first, last) of a tensor of tokens, and reads no more than the ranks'
+  /// micro-batches that have some of them. Throws as read() does.
+  std::vector<double> read_tokens(const DumpedTensor& tensor, std::int64_t first, std::int64_t last) const;
   /// Returns the rank that wrote an element.
   int rank_of(const DumpedTensor& tensor, std::int64_t element) const;
 
@@ -40,6 +43,7 @@ class DumpReader {
   using RowsKey = std::pair<int, std::int64_t>;  // rank and micro-batch
   void add(Part part);
   [[noreturn]] void refuse(const std::string& what) const;
+  [[noreturn]] void refuse_twice(const DumpedTensor& tensor, std::int64_t element) const;
   const Hdf5Dataset& dataset_of(const Piece& piece) const { return parts_[piece.file].file.datasets()[piece.dataset]; }
   const std::vector<std::int64_t>& rows_of(const Piece& piece) const;
   std::vector<double> elements_of(const Piece& piece) const;

@@ -69,13 +69,14 @@ void TensorDump::begin_micro_batch(std::vector<std::int64_t> rows) {
 }
 
 void TensorDump::write(Stream& stream, const DumpLabel& label, const ConstTensorView& x) {
+  const std::string name = full_name(label);
+  if (wanted_ && !wanted_(name)) return;
   const int rank = x.shape.rank();
   ensure(rank >= 1 && rank <= 3, "a token-wise tensor has one to three dimensions");
   const std::int64_t rows = rank == 3 ? x.dim(0) * x.dim(2) : x.dim(0), width = rank == 1 ? 1 : x.dim(1);
   std::vector<std::byte> data = elements_of(stream, x);
   if (rank == 3) data = with_rows_of_tokens(data, x.shape);
 
-  const std::string name = full_name(label);
   const std::string hash = hash_bytes({reinterpret_cast<const char*>(data.data()), data.size()});
   if (const auto [known, first] = seen_.try_emplace({name, label.first_row}, hash); !first) {
     if (known->second == hash) return;
@@ -104,6 +105,7 @@ void TensorDump::write(Stream& stream, const DumpLabel& label, const ConstTensor
 
 void TensorDump::write_slice(Stream& stream, const std::string& name, const Shape& shape, std::int64_t begin,
                              const ConstTensorView& part) {
+  if (wanted_ && !wanted_(name)) return;
   declare({.name = name, .kind = DumpKind::parameter, .shape = shape});
   if (part.numel() == 0) return;
   collect({.dataset = {.name = fmt::format("{}[{}]", name, begin),

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -38,6 +39,8 @@ class TensorDump {
   /// Writes rank-NNNN.000.h5, rank-NNNN.001.h5, ... into a folder that exists.
   TensorDump(std::string folder, int rank, std::size_t part_bytes = default_part_bytes);
 
+  /// Tensors of other full names than these are not written from here on.
+  void choose(std::function<bool(const std::string& name)> wanted) { wanted_ = std::move(wanted); }
   /// Begins a micro-batch, whose local token i (of B x T) is row rows[i] of all global tensors.
   void begin_micro_batch(std::vector<std::int64_t> rows);
   /// Takes tokens [first_row, first_row + n) of a token-wise tensor: x is [n], [n, W], or [B, H, T] for all tokens,
@@ -69,6 +72,7 @@ class TensorDump {
   int rank_;
   std::size_t part_bytes_;
   int parts_ = 0;
+  std::function<bool(const std::string& name)> wanted_;
   std::vector<DumpedTensor> tensors_;
   std::int64_t micro_ = -1;
   std::vector<std::int64_t> rows_;                                    // of the micro-batch

@@ -160,14 +160,14 @@ class Plans(unittest.TestCase):
         width, layers, vocabulary, length = 768, 12, 50257, 1024
         block = 12 * width**2 + 13 * width  # products with their biases, two norms with theirs
         parameters = vocabulary * width + layers * block + 2 * width
-        self.assertEqual(training.flops_per_token(report), 6 * parameters + 6 * layers * length * width)
+        self.assertEqual(training.flops_per_token(report), 6 * parameters + 6 * layers * (length + 1) * width)
 
     def test_model_flops_of_llama(self):
         report = self.plan("llama_124m.yaml", training__seq_len=512)
         width, inner, layers, vocabulary, length = 768, 2432, 12, 50257, 512
         block = 2 * width**2 + 2 * width * (width // 3) + 3 * width * inner + 2 * width
         parameters = vocabulary * width + layers * block + width
-        self.assertEqual(training.flops_per_token(report), 6 * parameters + 6 * layers * length * width)
+        self.assertEqual(training.flops_per_token(report), 6 * parameters + 6 * layers * (length + 1) * width)
 
     def test_the_tensors_of_a_rank_are_its_tags(self):
         ranks = plan.ranks_of(self.plan("ring.yaml", training__seq_len=4097, mesh__sequence=3))
@@ -220,6 +220,39 @@ class Plans(unittest.TestCase):
     def test_a_run_that_fails_says_why(self):
         with self.assertRaisesRegex(WorkerError, "seq_len"):
             training.run("ring.yaml", {"training.seq_len": 2, "mesh.sequence": 3}, 1, count=1)
+
+
+class Backends(unittest.TestCase):
+    """PyTorch's float32 products go through whichever of its libraries is faster."""
+
+    def choose(self, seconds, mode="eager", dtype="float32"):
+        """Return the chosen backend and those closed. seconds: by backend; None: it cannot run."""
+        closed = []
+
+        def baseline(_script, _model, _mode, _dtype, backend):
+            worker = unittest.mock.Mock(backend=backend)
+            worker.close.side_effect = lambda: closed.append(backend)
+            worker.ask.return_value = {"seconds": seconds[backend]}
+            if seconds[backend] is None:
+                worker.ask.side_effect = WorkerError("no such call")
+            return worker
+
+        context = unittest.mock.Mock(baseline=baseline)
+        chosen = groups.steps.fastest_baseline(context, "gpt2", mode, dtype, {"length": 8}, groups.steps.Figures())
+        return chosen.backend, closed
+
+    def test_the_faster_one_is_taken_and_the_other_closed(self):
+        self.assertEqual(self.choose({"blas": 2.0, "onednn": 1.0}), ("onednn", ["blas"]))
+        self.assertEqual(self.choose({"blas": 1.0, "onednn": 2.0}), ("blas", ["onednn"]))
+
+    def test_a_version_without_the_call_keeps_its_blas(self):
+        self.assertEqual(self.choose({"blas": 2.0, "onednn": None}), ("blas", ["onednn"]))
+        with self.assertRaises(WorkerError):
+            self.choose({"blas": None, "onednn": 1.0})
+
+    def test_other_modes_have_no_choice(self):
+        self.assertEqual(self.choose({"blas": 2.0}, dtype="bfloat16"), ("blas", []))
+        self.assertEqual(self.choose({"blas": 2.0}, mode="compiled"), ("blas", []))
 
 
 class TokenFile(unittest.TestCase):

@@ -25,7 +25,7 @@ TIMEOUT = 900
 
 def make_copy(folder):
     """Makes what a fresh clone has after a build, as far as the pages' commands need it."""
-    for name in ("configs", "scripts", "framework", "kernels", "layers", "train"):
+    for name in ("configs", "scripts", "framework", "kernels", "layers", "reference", "train"):
         shutil.copytree(pages.ROOT / name, folder / name)
     (folder / "build" / "release").mkdir(parents=True)
     (folder / "build" / "release" / "bin").symlink_to(BIN)

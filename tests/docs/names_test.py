@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import pages  # noqa: E402  (the path above comes first)
 
 ROOT = pages.ROOT
-PRODUCT = ("framework", "data", "kernels", "parallel", "layers", "train")
+PRODUCT = ("framework", "data", "kernels", "parallel", "layers", "reference", "train")
 OTHERS = ("tests", "bench", "scripts", "cmake", "configs")
 CODE = (".h", ".cpp", ".cu", ".cuh", ".c")
 OTHERS_NAMES = {"bytes_to_unicode", "from_utf8_lossy", "sort_keys"}  # of GPT-2's tokenizer, Rust and Python

@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import pages  # noqa: E402  (the path above comes first)
 
-FOLDERS = "framework|kernels|parallel|data|layers|train|tests|bench|scripts|docs|configs|cmake"
+FOLDERS = "framework|kernels|parallel|data|layers|reference|train|tests|bench|scripts|docs|configs|cmake"
 COLUMNS = 120
 
 

@@ -2,8 +2,7 @@
 // far out on both sides, and bits that do not depend on threads or on where an element stands.
 #include "kernels/activation.h"
 
-#include <numbers>
-
+#include "reference/operations.h"
 #include "tests/support/kernel_harness.h"
 
 namespace ringtrain {
@@ -12,12 +11,8 @@ namespace {
 using namespace ringtrain::testing;
 using Doubles = std::vector<double>;
 
-double silu(double x) {
-  return x / (1 + std::exp(-x));
-}
-double gelu(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-}
+using reference::gelu;
+using reference::silu;
 
 template <class R>
 class ActivationTest : public ::testing::Test {};

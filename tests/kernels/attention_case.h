@@ -14,8 +14,8 @@
 #include "framework/random.h"
 #include "kernels/attention.h"
 #include "kernels/cpu/attention_simd.h"
+#include "reference/attention.h"
 #include "tests/support/attention_state.h"
-#include "tests/support/reference_attention.h"
 
 namespace ringtrain {
 
@@ -183,7 +183,9 @@ Expected expect_of(const Problem<T>& run, const AttentionCase& c) {
   const Shard queries(c, c.queries), keys(c, all);
   const reference::Tokens from{queries.positions, queries.documents}, to{keys.positions, keys.documents};
   const auto q = widened(run.q), k = joined(c, run.k), v = joined(c, run.v);
-  return {reference::forward(a, q, k, v, from, to), reference::backward(a, q, k, v, widened(run.dout), from, to)};
+  reference::Forward forward = reference::forward(a, q, k, v, from, to);
+  reference::Backward backward = reference::backward(a, q, k, v, forward.out, widened(run.dout), from, to);
+  return {std::move(forward), std::move(backward)};
 }
 
 template <class T>

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tests/support/kernel_harness.h"
-#include "tests/support/reference_attention.h"
+#include "reference/attention.h"
 
 namespace ringtrain {
 namespace {

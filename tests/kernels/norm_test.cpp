@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "reference/operations.h"
 #include "tests/support/kernel_harness.h"
 
 namespace ringtrain {
@@ -13,23 +14,6 @@ using namespace ringtrain::testing;
 using Doubles = std::vector<double>;
 
 constexpr double eps = 1e-5;
-
-/// Either norm of x[T, C] by its formula; b empty: RMSNorm.
-Doubles reference(const Doubles& x, const Doubles& w, const Doubles& b) {
-  const std::size_t C = w.size();
-  Doubles y(x.size());
-  for (std::size_t first = 0; first < x.size(); first += C) {
-    double mean = 0, square = 0;
-    for (std::size_t c = 0; c < C && !b.empty(); ++c) mean += x[first + c] / static_cast<double>(C);
-    for (std::size_t c = 0; c < C; ++c) {
-      square += (x[first + c] - mean) * (x[first + c] - mean) / static_cast<double>(C);
-    }
-    for (std::size_t c = 0; c < C; ++c) {
-      y[first + c] = (x[first + c] - mean) / std::sqrt(square + eps) * w[c] + (b.empty() ? 0 : b[c]);
-    }
-  }
-  return y;
-}
 
 template <class R>
 struct Norm {
@@ -66,7 +50,10 @@ struct Norm {
                        view_of(rstd), accumulate);
     }
   }
-  Doubles reference_y() const { return reference(converted<double>(x), converted<double>(w), converted<double>(b)); }
+  Doubles reference_y() const {
+    const Doubles bias = converted<double>(b);
+    return reference::norm(converted<double>(x), converted<double>(w), layer ? &bias : nullptr, eps);
+  }
 };
 
 template <class R>

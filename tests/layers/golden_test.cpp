@@ -3,98 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "data/loader.h"
-#include "framework/config/config.h"
 #include "layers/model_parameters.h"
-#include "tests/layers/harness.h"
-#include "tests/support/paths.h"
+#include "tests/layers/golden.h"
 
 namespace ringtrain::testing {
 namespace {
 
 constexpr double tolerance = 1e-9;
-
-struct Golden {
-  ModelConfig config;
-  Sequences sequences;
-  double denominator, loss_sum;
-  std::vector<double> nll;
-  struct Parameter {
-    std::string name;
-    std::vector<std::int64_t> shape;
-    std::vector<double> gradient;
-  };
-  std::vector<Parameter> parameters;
-};
-
-template <class T>
-std::vector<T> flattened(const nlohmann::json& rows) {
-  std::vector<T> all;
-  for (const auto& row : rows) {
-    for (const auto& value : row) all.push_back(value.get<T>());
-  }
-  return all;
-}
-
-Architecture architecture_of(const std::string& name) {
-  for (const Architecture architecture : all_architectures) {
-    if (name == name_of(architecture)) return architecture;
-  }
-  throw std::invalid_argument("no architecture " + name);
-}
-
-ModelConfig config_from(const nlohmann::json& json) {
-  ModelConfig config;
-  config.architecture = architecture_of(json["architecture"]);
-  config.vocab_size = json["vocab_size"];
-  config.hidden_size = json["hidden_size"];
-  config.num_hidden_layers = json["num_hidden_layers"];
-  config.num_attention_heads = json["num_attention_heads"];
-  config.num_key_value_heads = json["num_key_value_heads"];
-  config.head_dim = json["head_dim"];
-  config.intermediate_size = json["intermediate_size"];
-  config.rope_theta = json["rope_theta"];
-  config.max_position_embeddings = json["max_position_embeddings"];
-  config.sliding_window = json["sliding_window"];
-  config.rms_norm_eps = json["rms_norm_eps"];
-  config.tie_word_embeddings = json["tie_word_embeddings"];
-  const nlohmann::json& scaling = json["rope_scaling"];
-  const std::string type = scaling["type"];
-  config.rope_scaling.type = type == "linear" ? RopeType::linear
-                             : type == "ntk"  ? RopeType::ntk
-                             : type == "yarn" ? RopeType::yarn
-                                              : RopeType::none;
-  config.rope_scaling.factor = scaling.value("factor", 1.0);
-  config.rope_scaling.original_max_position_embeddings = scaling.value("original_max_position_embeddings", 0);
-  return config;
-}
-
-Golden read_golden(const std::string& name) {
-  std::ifstream file(source_folder() + "/tests/golden/" + name + ".json");
-  const nlohmann::json json = nlohmann::json::parse(file);
-  Golden golden;
-  golden.config = config_from(json["config"]);
-  const nlohmann::json& data = json["data"];
-  golden.sequences.B = static_cast<std::int64_t>(data["tokens"].size());
-  golden.sequences.S = static_cast<std::int64_t>(data["tokens"][0].size());
-  golden.sequences.has_documents = json["documents_present"];
-  golden.sequences.tokens = flattened<std::int32_t>(data["tokens"]);
-  golden.sequences.labels = flattened<std::int32_t>(data["labels"]);
-  golden.sequences.positions = flattened<std::int32_t>(data["positions"]);
-  golden.sequences.documents = flattened<std::int32_t>(data["documents"]);
-  golden.sequences.weights = flattened<double>(data["weights"]);
-  golden.denominator = json["denominator"];
-  golden.loss_sum = json["loss_sum"];
-  golden.nll = flattened<double>(json["nll"]);
-  for (const auto& parameter : json["parameters"]) {
-    golden.parameters.push_back({parameter["name"], parameter["shape"], parameter["gradient"]});
-  }
-  return golden;
-}
 
 struct Mesh {
   int ranks;
@@ -144,11 +61,7 @@ TEST_P(GoldenTest, LossAndEveryGradientEqualPyTorch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
-                         ::testing::Values("llama_tied_documents", "llama_untied_window", "llama_yarn", "llama_linear",
-                                           "llama_ntk_window_documents", "mistral_untied_window", "gpt2_tied_documents",
-                                           "gpt2_untied", "qwen2_tied_documents", "qwen2_untied_window",
-                                           "qwen3_tied_documents", "qwen3_untied_yarn_window"),
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, ::testing::ValuesIn(golden_models),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

@@ -10,10 +10,10 @@
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "parallel/ring/ring.h"
+#include "reference/attention.h"
 #include "tests/parallel/run_ranks.h"
 #include "tests/parallel/watched_communicator.h"
 #include "tests/support/attention_state.h"
-#include "tests/support/reference_attention.h"
 
 namespace ringtrain::testing {
 
@@ -85,7 +85,7 @@ inline Result reference_result(const Problem& p) {
   tokens.documents = p.documents;
   const reference::Attention attention{p.B, p.H, p.G, p.D, p.scale(), p.mask.causal, p.mask.window};
   auto forward = reference::forward(attention, p.q, p.k, p.v, tokens, tokens);
-  auto backward = reference::backward(attention, p.q, p.k, p.v, p.dout, tokens, tokens);
+  auto backward = reference::backward(attention, p.q, p.k, p.v, forward.out, p.dout, tokens, tokens);
   return {std::move(forward.out), std::move(forward.lse), std::move(backward.dq), std::move(backward.dk),
           std::move(backward.dv)};
 }

@@ -12,7 +12,7 @@
 namespace ringtrain::testing {
 namespace {
 
-const std::set<std::string> product{"framework", "kernels", "parallel", "data", "layers", "train"};
+const std::set<std::string> product{"framework", "kernels", "parallel", "data", "layers", "reference", "train"};
 
 FolderOrder declared_order() {
   std::ifstream file(source_folder() + "/tests/structure/order.txt");

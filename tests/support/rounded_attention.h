@@ -3,7 +3,7 @@
 // off by. Plain loops; the masks are those of reference_attention.h.
 #pragma once
 
-#include "tests/support/reference_attention.h"
+#include "reference/attention.h"
 
 namespace ringtrain::reference {
 

@@ -183,6 +183,7 @@ TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
         "--target-blocks", "4", "--output"},
        scored},
       {"plan", {"--config", "run.yaml", "--hardware", "machine.yaml", "--output"}, {"run.yaml", "machine.yaml"}},
+      {"check", {"--config", "run.yaml", "--output"}, {"run.yaml", "text.h5", "text.h5.manifest.json"}},
       {"plan", {"--measure", "--output"}, {}, false, true, false, true},
       {"report", {"runs/run", "--output"}, of_run},
       {"prepare", {"--input", "in.txt", "--output"}, {"in.txt"}, false, false},

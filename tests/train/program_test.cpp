@@ -54,6 +54,7 @@ TEST_F(Programs, NumbersOfFlagsAreFiniteAndFitTheirType) {
                                                                  {"generate", {}},
                                                                  {"prepare", {}},
                                                                  {"plan", {"--config", "run.yaml"}},
+                                                                 {"check", {"--config", "run.yaml"}},
                                                                  {"compare_dumps", {"a", "b"}}};
   const std::regex flag(R"(^ +(?:-\w,)?(--[a-z-]+) [A-Z](?:[ ,:=]|$))");
   std::size_t tried = 0;
@@ -101,6 +102,7 @@ TEST_F(Programs, NothingThatANameHoldsReachesTheTerminalRaw) {
       {"evaluate", "--checkpoint", "model", "--data", "text.h5", "--context-lengths", "16"},
       {"export", "--checkpoint", "model", "--output", "exported"},
       {"compare_dumps", "dump", "dump"},
+      {"check", "--config", evil},
       {"plan", "--config", "run.yaml", "--hardware", evil},
       {"report", evil},
       {"prepare", "--input", "text.txt", "--output", evil}};

@@ -1,7 +1,10 @@
 #include "train/engine/step_dump.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
-#include <vector>
+
+#include "layers/model_parameters.h"
 
 namespace ringtrain {
 
@@ -18,10 +21,20 @@ DumpIndex dump_index_of(const Config& config, std::int64_t step) {
 }
 
 StepDump::StepDump(RankState& state, const Config& config, const DumpRequest& request, std::int64_t step)
-    : state_(state), config_(config), folder_(request.folder), step_(step) {
+    : state_(state),
+      config_(config),
+      folder_(request.folder),
+      step_(step),
+      update_(request.update),
+      told_(!request.wanted) {
   if (folder_.empty() || step != request.step) return;
   dump_ = std::make_unique<TensorDump>(folder_, state.rank);
-  write_parameters("", [&](const ParameterSlice& slice) { return state.optimizer->weights(slice); });
+  if (request.wanted) dump_->choose(request.wanted);
+  write_own("", [&](const ParameterSlice& slice) { return state.optimizer->weights(slice); });
+  const std::vector<std::string>& kept = state.optimizer->state_names();
+  for (std::size_t i = 0; update_ && i < kept.size(); ++i) {
+    write_own(kept[i] + ".", [&](const ParameterSlice& slice) { return state.optimizer->state(i, slice); });
+  }
   state.stream.set_dump(dump_.get());
 }
 
@@ -29,18 +42,18 @@ StepDump::~StepDump() {
   if (dump_) state_.stream.set_dump(nullptr);
 }
 
-template <class View>
-void StepDump::write_parameters(const std::string& prefix, const View& view_of) {
+template <class Slices, class View>
+void StepDump::write_parameters(const std::string& prefix, const Slices& slices_of, const View& view_of) {
   const ParameterTable& table = state_.parameters.table();
   const TensorView nothing = host_view(static_cast<float*>(nullptr), {0});
-  auto slice = state_.optimizer->slices().begin();
-  const auto end = state_.optimizer->slices().end();
   for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
+    const std::vector<ParameterSlice>& slices = slices_of(id);
+    // A rank has one slice of a parameter at most.
+    const auto slice = std::ranges::lower_bound(slices, id, {}, &ParameterSlice::parameter);
+    const bool owned = slice != slices.end() && slice->parameter == id;
     const std::string name = prefix + table[id].name;
-    const bool owned = slice != end && slice->parameter == id;  // a rank has one slice of a parameter at most
     dump_->write_slice(state_.stream, name, table[id].shape, owned ? slice->begin : 0,
                        owned ? view_of(*slice) : nothing);
-    if (owned) ++slice;
   }
 }
 
@@ -55,16 +68,44 @@ void StepDump::begin_micro_batch(const Batch& batch, std::int64_t first_sequence
   dump_->begin_micro_batch(std::move(rows));
 }
 
+void StepDump::end_of_gradients() {
+  if (!dump_) return;
+  state_.stream.set_dump(nullptr);
+  write_own("grad.", [&](const ParameterSlice& slice) { return state_.parameters.gradients(slice); });
+}
+
+void StepDump::end_of_update() {
+  if (!dump_ || !update_) return;
+  write_own("updated.", [&](const ParameterSlice& slice) { return state_.optimizer->weights(slice); });
+  // A rank tells of slices that others have updated, of each parameter those of another rank: together they show that
+  // what was updated has reached the others.
+  const ParameterTable& table = state_.parameters.table();
+  const int ranks = state_.mesh.size();
+  std::vector<std::vector<ParameterSlice>> slices;
+  for (int rank = 0; rank < ranks; ++rank) slices.push_back(owned_slices(table, Part::trainable, ranks, rank));
+  std::optional<WeightsGuard> weights;  // all ranks acquire each bucket: it may be gathered from them
+  int held = -1;
+  const auto of_another = [&](int id) -> const std::vector<ParameterSlice>& {
+    if (table[id].bucket != held) {
+      weights.reset();
+      weights.emplace(state_.parameters, held = table[id].bucket);
+    }
+    return slices[(state_.rank + 1 + id) % ranks];
+  };
+  write_parameters("gathered.", of_another, [&](const ParameterSlice& slice) {
+    return state_.parameters.weight(slice.parameter).flat(slice.begin, slice.end);
+  });
+}
+
 std::string StepDump::finish(Communicator& world) {
   if (!dump_) return "";
-  state_.stream.set_dump(nullptr);
-  write_parameters("grad.", [&](const ParameterSlice& slice) { return state_.parameters.gradients(slice); });
   dump_->finish();
   world.barrier({"end of a dump"});  // the index says that all ranks have written
   if (state_.rank != 0) return "";
   DumpIndex index = dump_index_of(config_, step_);
   index.tensors = dump_->tensors();
   write_dump_index(folder_, index);
+  if (!told_) return "";
   return fmt::format("step {}: {} tensors are in {}, for scripts/compare-dumps", step_, index.tensors.size(), folder_);
 }
 

@@ -1,10 +1,12 @@
 // The dump of one training step by one rank (train --dump-step): weights before the step, inputs, activations and
-// gradients as layers give them to the stream's dump, and the reduced gradients of parameters.
+// gradients as layers give them to the stream's dump, the reduced gradients of parameters, and what the update made.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/batch.h"
 #include "framework/config/config.h"
@@ -17,6 +19,8 @@ namespace ringtrain {
 struct DumpRequest {
   std::string folder;  // "": none
   std::int64_t step = 0;
+  bool update = false;  // also the optimizer's state before the step, and the weights that the step makes
+  std::function<bool(const std::string& name)> wanted = {};  // which tensors; empty: all, and people are told of them
 };
 
 /// Returns the index of a dump of a config's step, without tensors.
@@ -33,19 +37,30 @@ class StepDump {
 
   /// Begins a micro-batch, whose sequences stand from first_sequence on among those of the step.
   void begin_micro_batch(const Batch& batch, std::int64_t first_sequence);
-  /// Dumps the reduced gradients of this rank's slices and writes what is left. Collective. Returns what rank 0 tells;
-  /// "" if nothing was dumped.
+  /// Dumps the reduced gradients of this rank's slices: no tensor of tokens comes any more.
+  void end_of_gradients();
+  /// If the request wants the update: dumps the weights of this rank's slices as the optimizer left them ("updated."),
+  /// and those of other ranks' slices as this rank has received them ("gathered.").
+  void end_of_update();
+  /// Writes what is left. Collective. Returns what rank 0 tells; "" if nothing was dumped.
   std::string finish(Communicator& world);
 
  private:
-  /// Dumps this rank's slices of one tensor a parameter.
+  /// Dumps this rank's part of one tensor a parameter: view_of(slice) of the slice that slices_of(parameter's id) holds
+  /// of it, if any.
+  template <class Slices, class View>
+  void write_parameters(const std::string& prefix, const Slices& slices_of, const View& view_of);
   template <class View>
-  void write_parameters(const std::string& prefix, const View& view_of);
+  void write_own(const std::string& prefix, const View& view_of) {
+    const auto own = [this](int) -> const std::vector<ParameterSlice>& { return state_.optimizer->slices(); };
+    write_parameters(prefix, own, view_of);
+  }
 
   RankState& state_;
   const Config& config_;
   const std::string folder_;
   const std::int64_t step_;
+  const bool update_, told_;
   std::unique_ptr<TensorDump> dump_;  // null: another step
 };
 

@@ -157,4 +157,12 @@ ModelSource open_model(const std::string& path) {
   return model_of(open_checkpoint(path));
 }
 
+ModelReader model_reader(const std::function<void(const std::string&)>& log) {
+  return [log](const std::string& path) {
+    const ModelSource source = open_model(path);
+    for (const std::string& line : source.logs) log(line);
+    return source.model;
+  };
+}
+
 }  // namespace ringtrain

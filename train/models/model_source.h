@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "framework/config/config.h"
+#include "framework/config/read_config.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/weight_source.h"
@@ -54,6 +55,9 @@ std::optional<std::string> beyond_context(const ModelSource& source, std::int64_
 /// Throws Error(checkpoint) that names file and tensor: there is none, it is damaged or hostile, it lacks a tensor, has
 /// one of another shape or one that its model does not know, or asks for what no layer here computes.
 ModelSource open_model(const std::string& path);
+
+/// Returns the reader of a config's model.from, for read_config: open_model(), whose logs go to log.
+ModelReader model_reader(const std::function<void(const std::string&)>& log);
 
 /// Returns the model of a checkpoint that is open.
 ModelSource model_of(Checkpoint checkpoint);

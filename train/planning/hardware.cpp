@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -58,6 +59,9 @@ class Reader {
   void integer(const YamlEntry& entry, IntegerRange range, std::int64_t& out) const {
     read_integer(entry.value, range, out, complain(entry));
   }
+  int word(const YamlEntry& entry, const std::vector<std::string>& words) const {
+    return read_word(entry.value, words, complain(entry));
+  }
   void text(const YamlEntry& entry, std::string& out) const { read_text(entry.value, out, complain(entry)); }
 
  private:
@@ -98,6 +102,36 @@ void read_levels(const Reader& reader, const YamlEntry& entry, std::vector<LinkL
   }
 }
 
+void read_blocks(const Reader& reader, const YamlEntry& entry, std::vector<BlockShare>& blocks) {
+  if (entry.value.kind != YamlValue::Kind::list) {
+    reader.refuse(entry.line, "attention_blocks must be a list of {tokens, share}, the shortest first");
+  }
+  for (const YamlValue& item : entry.value.items) {
+    BlockShare block;
+    reader.map(item, "a block", {"tokens", "share"}, {"tokens", "share"}, [&](const YamlEntry& part) {
+      if (part.key == "tokens") reader.integer(part, {1, max_ranks}, block.tokens);
+      if (part.key == "share") reader.real(part, share, block.share);
+    });
+    if (!blocks.empty() && block.tokens <= blocks.back().tokens) {
+      reader.refuse(item.line, fmt::format("a block of {} tokens stands behind one of {}: the shortest comes first",
+                                           block.tokens, blocks.back().tokens));
+    }
+    blocks.push_back(block);
+  }
+}
+
+void read_node(const Reader& reader, const YamlEntry& entry, Hardware& hardware) {
+  reader.map(entry.value, "node", {"ranks", "memory", "storage_bandwidth"}, {"ranks", "memory"},
+             [&](const YamlEntry& part) {
+               if (part.key == "ranks") reader.integer(part, {1, max_ranks}, hardware.node_ranks);
+               if (part.key == "memory") reader.real(part, rate, hardware.node_memory);
+               if (part.key == "storage_bandwidth") reader.real(part, rate, hardware.node_storage_bandwidth);
+             });
+}
+
+/// By RatesOf.
+const std::vector<std::string> rates_names{"ringtrain", "others", "others alone"};
+
 /// Returns the folders that may hold hardware files, the likeliest first.
 std::vector<std::string> hardware_folders() {
   std::vector<std::string> folders{"configs/hardware"};
@@ -115,6 +149,28 @@ std::vector<std::string> hardware_folders() {
 
 double Hardware::peak(DType dtype) const {
   return dtype == DType::bfloat16 ? peak_bfloat16 : dtype == DType::float64 ? peak_float64 : peak_float32;
+}
+
+double Hardware::attention_share(double tokens) const {
+  if (attention_blocks.empty() || tokens >= static_cast<double>(attention_blocks.back().tokens)) {
+    return attention_blocks.empty() ? 1 : attention_blocks.back().share;
+  }
+  const BlockShare& shortest = attention_blocks.front();
+  if (tokens <= static_cast<double>(shortest.tokens)) {
+    return shortest.share * std::max(1.0, tokens) / static_cast<double>(shortest.tokens);
+  }
+  const auto longer = std::ranges::find_if(
+      attention_blocks, [&](const BlockShare& block) { return static_cast<double>(block.tokens) > tokens; });
+  const BlockShare &low = longer[-1], &high = *longer;
+  const auto from = static_cast<double>(low.tokens);
+  return std::lerp(low.share, high.share, std::log(tokens / from) / std::log(static_cast<double>(high.tokens) / from));
+}
+
+std::string told_rates(const Hardware& hardware) {
+  if (hardware.rates == RatesOf::ringtrain) return "";
+  return fmt::format("{}: rates are published ones of other libraries; {}", hardware.name,
+                     hardware.rates == RatesOf::others ? "ringtrain has not been measured on this device"
+                                                       : "ringtrain has no code for this device");
 }
 
 const LinkLevel& Hardware::level_between(std::int64_t a, std::int64_t b) const {
@@ -139,8 +195,8 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
   Hardware hardware;
   reader.map(
       root, "a hardware file",
-      {"name", "cores", "peak_flops", "efficiency", "memory", "host_bandwidth", "kernel_seconds", "pair_seconds",
-       "product_bandwidth", "levels"},
+      {"name", "rates_of", "cores", "peak_flops", "efficiency", "attention_blocks", "memory", "host_bandwidth",
+       "kernel_seconds", "pair_seconds", "product_bandwidth", "levels", "node"},
       {"name", "peak_flops", "efficiency", "memory", "levels"}, [&](const YamlEntry& entry) {
         const YamlValue& value = entry.value;
         if (entry.key == "name") reader.text(entry, hardware.name);
@@ -149,6 +205,9 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
         if (entry.key == "product_bandwidth") reader.real(entry, rate, hardware.product_bandwidth);
         if (entry.key == "kernel_seconds") reader.real(entry, seconds, hardware.kernel_seconds);
         if (entry.key == "levels") read_levels(reader, entry, hardware.levels);
+        if (entry.key == "attention_blocks") read_blocks(reader, entry, hardware.attention_blocks);
+        if (entry.key == "node") read_node(reader, entry, hardware);
+        if (entry.key == "rates_of") hardware.rates = static_cast<RatesOf>(reader.word(entry, rates_names));
         if (entry.key == "peak_flops") {
           reader.map(value, "peak_flops", {"bfloat16", "float32", "float64"}, {}, [&](const YamlEntry& peak) {
             reader.real(peak, rate,

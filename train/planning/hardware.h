@@ -2,6 +2,7 @@
 // ranks reach each other. Read from configs/hardware/*.yaml. Pure values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,14 +20,29 @@ struct LinkLevel {
   double core_bandwidth = 0;
 };
 
+/// What share of its efficiency attention reaches in blocks of so many tokens.
+struct BlockShare {
+  std::int64_t tokens = 0;
+  double share = 1;
+};
+
+/// Where a file's efficiencies come from.
+enum class RatesOf {
+  ringtrain,     // measured with it, on this device
+  others,        // published ones of other libraries; ringtrain has not been measured on this device
+  others_alone,  // the same, and ringtrain has no code for this device
+};
+
 struct Hardware {
-  std::string name;        // what it is, for people
+  std::string name;  // what it is, for people
+  RatesOf rates = RatesOf::ringtrain;
   std::int64_t cores = 0;  // that the ranks of a machine share; 0: each rank has a device of its own
 
   // Rates of one device; of a CPU, of one core.
   double peak_bfloat16 = 0, peak_float32 = 0, peak_float64 = 0;  // FLOP/s, dense; 0: it has none
   // What the product reaches of the peak.
   double matmul_efficiency = 0, attention_forward_efficiency = 0, attention_backward_efficiency = 0;
+  std::vector<BlockShare> attention_blocks;  // ascending; none: all of it at any length
 
   // Seconds of one score (a visible pair, of one head) besides its products: its exponential, on a CPU core.
   double pair_seconds_forward = 0, pair_seconds_backward = 0;
@@ -38,12 +54,24 @@ struct Hardware {
   double kernel_seconds = 0;      // from one call of a kernel to the next, whatever it computes
   std::vector<LinkLevel> levels;  // ascending; the last one reaches every rank
 
+  // Of a node, whose ranks share it: bytes of host memory, bytes/s to storage. 0: not known, and no limit.
+  std::int64_t node_ranks = 0;
+  double node_memory = 0, node_storage_bandwidth = 0;
+
   double peak(DType dtype) const;
+  /// Returns the share of attention's efficiency that blocks of so many tokens reach: attention_blocks, and between
+  /// them linear in the logarithm of the tokens; shorter ones take as long as the shortest.
+  double attention_share(double tokens) const;
   /// Returns the level that joins two ranks of the world.
   const LinkLevel& level_between(std::int64_t a, std::int64_t b) const;
   /// Returns how many ranks share a machine: those of the first level, or all if there is one level alone.
   std::int64_t ranks_of_machine(std::int64_t world) const;
+  /// Returns how many of a world's ranks share a node.
+  std::int64_t ranks_of_node(std::int64_t world) const { return node_ranks > 0 ? std::min(world, node_ranks) : world; }
 };
+
+/// Returns what a user should know of rates that are not ringtrain's own, a sentence; "" of others.
+std::string told_rates(const Hardware& hardware);
 
 /// Returns the hardware of a YAML file. Throws Error(usage) with file:line for what does not fit.
 Hardware read_hardware(const std::string& path);

@@ -1,6 +1,7 @@
 #include "train/planning/measure.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <Eigen/Dense>
 #include <algorithm>
@@ -142,11 +143,11 @@ std::vector<TimedCall> messages() {
 /// What fits kernels of a dtype, for one core.
 struct Rates {
   double call = 0, matmul = 0, product_bandwidth = 0, forward = 0, backward = 0, forward_pair = 0, backward_pair = 0;
-  double memory = 0;  // of all cores
 };
 Rates measure_rates(DType dtype, int cores) {
   Bench bench(dtype, cores);
   std::vector<TimedCall> products, forward, backward;
+  for (const std::int64_t T : {32, 64, 128}) bench.products(T, 64, 64, products);  // a call is much of them
   for (const std::int64_t T : {512, 1024, 2048}) {
     for (const auto& [I, O] :
          {std::pair<std::int64_t, std::int64_t>{64, 64}, {64, 192}, {192, 64}, {256, 256}, {256, 1024}, {768, 768}}) {
@@ -158,18 +159,31 @@ Rates measure_rates(DType dtype, int cores) {
       for (const bool causal : {false, true}) bench.attention(T, cores, D, causal, forward, backward);
     }
   }
-  std::vector<TimedCall> passes;
-  for (const std::int64_t C : {64, 256, 768}) bench.passes(2048, C, passes);
-  const std::vector<double> p = fit(products), f = fit(forward), b = fit(backward), m = fit(passes);
+  const std::vector<double> p = fit(products), f = fit(forward), b = fit(backward);
   const double n = cores;
-  return {.call = std::max(p[0], m[0]),
+  return {.call = p[0],
           .matmul = 1 / p[1] / n,
           .product_bandwidth = p[2] > 0 ? 1 / p[2] / n : 0,
           .forward = 1 / f[1] / n,
           .backward = 1 / b[1] / n,
           .forward_pair = f[2] * n,
-          .backward_pair = b[2] * n,
-          .memory = 1 / m[1]};
+          .backward_pair = b[2] * n};
+}
+
+/// What passes over memory cost.
+struct PassRates {
+  double call = 0;    // seconds: what is left of a few rows, which the caches hold, beside their bytes
+  double memory = 0;  // bytes/s of all cores, of tensors that no cache holds: within a step they have long left it
+};
+PassRates measure_passes(int cores) {
+  Bench bench(DType::float32, cores);
+  std::vector<TimedCall> few, many;
+  for (const std::int64_t T : {32, 64, 128, 256}) bench.passes(T, 64, few);
+  const std::int64_t cached = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 64 << 20);
+  const std::int64_t bytes = std::min(cached / 2, available_memory() / 32);  // of one of seven tensors
+  bench.passes(bytes / 4 / 768, 768, many);
+  for (TimedCall& sample : many) sample.parts.erase(sample.parts.begin());  // a call is nothing of it
+  return {.call = fit(few)[0], .memory = 1 / fit(many)[0]};
 }
 
 }  // namespace
@@ -203,6 +217,7 @@ std::vector<double> fit(const std::vector<TimedCall>& samples) {
 Hardware measure_hardware() {
   const int cores = available_cores();
   const Rates single = measure_rates(DType::float32, cores), twice = measure_rates(DType::float64, cores);
+  const PassRates passes = measure_passes(cores);
   const std::vector<double> link = fit(messages());
   Hardware hardware;
   hardware.name = fmt::format("{}, {} cores, measured", host_name(), cores);
@@ -216,9 +231,9 @@ Hardware measure_hardware() {
   hardware.pair_seconds_forward = single.forward_pair;
   hardware.pair_seconds_backward = single.backward_pair;
   hardware.memory_bytes = static_cast<double>(available_memory());
-  hardware.memory_bandwidth = single.memory;
+  hardware.memory_bandwidth = passes.memory;
   hardware.product_bandwidth = single.product_bandwidth;
-  hardware.kernel_seconds = single.call;
+  hardware.kernel_seconds = std::max(single.call, passes.call);
   hardware.levels = {{.ranks = 65536, .bandwidth = 1 / link[1], .latency = link[0]}};
   return hardware;
 }

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "framework/counted.h"
 #include "framework/error.h"
 #include "layers/model_parameters.h"
+#include "layers/model_spec.h"
 
 namespace ringtrain {
 
@@ -92,29 +94,73 @@ HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates
   return plan;
 }
 
-double needed_for(const Config& config, const Hardware& hardware) {
-  const ParameterTable table = make_parameter_table(config);
-  return memory_needed(config, hardware, plan_ranks(config, table, training_purpose(config)));
+/// Returns the visible pairs of a sequence, packed documents counted.
+double sequence_pairs(const PlanRequest& request) {
+  Config one = request.config;
+  one.mesh.sequence = one.training.micro_batch_size = 1;
+  return static_cast<double>(ring_work(one, request.mean_document, request.disturbance.seed).all_pairs());
 }
 
 }  // namespace
+
+void check_disturbance(const Disturbance& disturbance, std::int64_t world, std::int64_t ring) {
+  for (const Disturbance::Straggler& straggler : disturbance.stragglers) {
+    if (straggler.rank >= world) {
+      fail(ExitCode::usage, "--straggler {}:{:g}: there is no rank {} of {}", straggler.rank, straggler.factor,
+           straggler.rank, world);
+    }
+  }
+  for (const Disturbance::SlowLink& link : disturbance.slow_links) {
+    const std::string given = fmt::format("--slow-link {}:{}:{:g}", link.from, link.to, link.factor);
+    if (std::max(link.from, link.to) >= world) {
+      fail(ExitCode::usage, "{}: there is no rank {} of {}", given, std::max(link.from, link.to), world);
+    }
+    if (link.from == link.to) fail(ExitCode::usage, "{}: a rank has no link to itself", given);
+    if (ring > 0 && link.from / ring != link.to / ring) {
+      fail(ExitCode::usage, "{}: ranks {} and {} are of two rings, of {}, which send each other nothing", given,
+           link.from, link.to, counted(ring, "rank"));
+    }
+  }
+}
+
+double useful_step_flops(const PlanRequest& request) {
+  const auto batch = static_cast<double>(request.config.training.global_batch_size);
+  return useful_flops(request.config.model)
+      .of(batch * static_cast<double>(request.config.training.seq_len), batch * sequence_pairs(request));
+}
 
 double tokens_to_hide(double seconds_per_pair, double visible_share, double seconds_per_token, double latency) {
   const double a = seconds_per_pair * visible_share, b = seconds_per_token;
   return a > 0 ? (b + std::sqrt(b * b + 4 * a * latency)) / (2 * a) : 0;
 }
 
-double memory_needed(const Config& config, const Hardware& hardware, const std::vector<RankPlan>& plans) {
-  double largest = 0, all = 0, ranks = 0;
+double MemoryNeed::of_a_rank(const Hardware& hardware, std::int64_t world) const {
+  const std::int64_t sharing = hardware.cores > 0 ? hardware.ranks_of_machine(world) : 1;
+  return device / static_cast<double>(sharing) + host / static_cast<double>(hardware.ranks_of_node(world));
+}
+
+bool MemoryNeed::fits(const Hardware& hardware) const {
+  return device <= hardware.memory_bytes && (hardware.node_memory == 0 || host <= hardware.node_memory);
+}
+
+MemoryNeed memory_need(const Config& config, const Hardware& hardware) {
+  return memory_need(config, hardware, plan_ranks(config, make_parameter_table(config), training_purpose(config)));
+}
+
+MemoryNeed memory_need(const Config& config, const Hardware& hardware, const std::vector<RankPlan>& plans) {
+  const std::int64_t world = config.mesh.data * config.mesh.sequence;
+  double largest = 0, all = 0, ranks = 0, host = 0;
   for (const RankPlan& plan : plans) {
     const auto bytes = static_cast<double>(plan.peak.total);
     largest = std::max(largest, bytes);
+    host = std::max(host, static_cast<double>(plan.host.total));
     all += bytes * static_cast<double>(plan.ranks.size());
     ranks += static_cast<double>(plan.ranks.size());
   }
-  if (hardware.cores == 0) return largest;
-  const auto here = static_cast<double>(hardware.ranks_of_machine(config.mesh.data * config.mesh.sequence));
-  return here == ranks ? all : largest * here;
+  host *= static_cast<double>(hardware.ranks_of_node(world));
+  if (hardware.cores == 0) return {largest, host};
+  const auto here = static_cast<double>(hardware.ranks_of_machine(world));
+  return {here == ranks ? all : largest * here, host};
 }
 
 OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>& plans) {
@@ -125,14 +171,21 @@ OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>
       .of_update = 2 * static_cast<double>(host[Tag::optimizer])};
 }
 
+std::int64_t model_limit(const Config& config) {
+  const ModelSpec spec = model_spec(config.model);
+  const bool meant = spec.positions == Positions::learned || config.model.rope_scaling.type == RopeType::none;
+  const std::int64_t limit = meant ? config.model.max_position_embeddings : 0;
+  return limit >= config.training.seq_len ? limit : std::int64_t{1} << 30;
+}
+
 std::int64_t longest_context(const Config& config, const Hardware& hardware) {
-  const std::int64_t unit = 2 * config.mesh.sequence, most = (std::int64_t{1} << 30) / unit;
+  const std::int64_t unit = 2 * config.mesh.sequence, most = model_limit(config) / unit;
   const auto fits = [&](std::int64_t units) {
     Config other = config;
     other.training.seq_len = units * unit;
-    return needed_for(other, hardware) <= hardware.memory_bytes;
+    return memory_need(other, hardware).fits(hardware);
   };
-  if (!fits(1)) return 0;
+  if (most < 1 || !fits(1)) return 0;
   std::int64_t low = 1, high = 2;  // low fits
   while (high <= most && fits(high)) {
     low = high;
@@ -153,32 +206,33 @@ Plan make_plan(const PlanRequest& request) {
   Plan plan;
   plan.request = request;
   plan.parameters = table.count();
-  plan.rates = rank_rates(request.hardware, config.mesh, config.training.dtype);
+  plan.rates = rank_rates(request.hardware, config, request.mean_document);
   plan.memory = plan_ranks(config, table, training_purpose(config));
-  plan.memory_needed = memory_needed(config, request.hardware, plan.memory);
-  plan.fits = plan.memory_needed <= request.hardware.memory_bytes;
+  plan.need = memory_need(config, request.hardware, plan.memory);
+  plan.fits = plan.need.fits(request.hardware);
   const RingWork work = ring_work(config, request.mean_document, request.disturbance.seed);
-  plan.flops =
-      step_flops(config.model, config.training,
-                 static_cast<double>(work.all_pairs()) / static_cast<double>(config.training.micro_batch_size));
-  plan.useful_flops = useful_flops(config.model, config.training, table);
-  plan.times = simulate_step({.config = config,
-                              .table = table,
-                              .hardware = request.hardware,
-                              .disturbance = request.disturbance,
-                              .mean_document = request.mean_document,
-                              .offload = offloaded_bytes(config, plan.memory),
-                              .tell = request.tell});
+  plan.flops = step_flops(config.model, config.training, sequence_pairs(request));
+  plan.step_tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
+  plan.useful_flops = useful_step_flops(request);
+  const StepCase step{.config = config,
+                      .table = table,
+                      .hardware = request.hardware,
+                      .disturbance = request.disturbance,
+                      .mean_document = request.mean_document,
+                      .offload = offloaded_bytes(config, plan.memory),
+                      .tell = request.tell};
+  plan.times = simulate_step(step);
   plan.hop = hop_plan(config, request.hardware, plan.rates, work);
   plan.hop.exposed_seconds = plan.times.ring_wait;
   const auto ranks = static_cast<double>(config.mesh.data * config.mesh.sequence);
-  plan.step_tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
   plan.tokens_per_second = plan.step_tokens / plan.times.step_seconds;
   plan.mfu = plan.useful_flops / plan.times.step_seconds / (plan.rates.peak * ranks);
-  plan.steps =
+  const double steps =
       request.tokens > 0 ? std::ceil(request.tokens / plan.step_tokens) : static_cast<double>(config.training.steps);
-  plan.hours = plan.steps * plan.times.step_seconds / 3600;
+  plan.run = run_times(step, steps, plan.times.step_seconds);
+  plan.hours = plan.run.seconds() / 3600;
   plan.device_hours = plan.hours * ranks;
+  plan.price = plan.device_hours * request.device_price;
   if (request.longest_context) plan.longest_context = longest_context(config, request.hardware);
   return plan;
 }

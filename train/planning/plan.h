@@ -10,6 +10,7 @@
 #include "train/engine/rank_state.h"
 #include "train/planning/hardware.h"
 #include "train/planning/rates.h"
+#include "train/planning/run_times.h"
 #include "train/planning/step_simulation.h"
 #include "train/planning/work.h"
 
@@ -22,6 +23,7 @@ struct PlanRequest {
   double tokens = 0;  // of the whole training; 0: those of the config's steps
   Disturbance disturbance = {};
   double mean_document = 0;     // tokens, with packing documents; 0: one document a sequence
+  double device_price = 0;      // of an hour of a device, in whatever currency; 0: not known
   bool longest_context = true;  // find it, too: it plans some thirty other lengths
   Tell tell = {};
 };
@@ -46,31 +48,52 @@ struct HopPlan {
   std::vector<HopTime> forward, backward;  // by hop; of a long ring the first ones
 };
 
+/// What a config's ranks hold.
+struct MemoryNeed {
+  double device = 0;  // bytes, of the fullest device, or of a machine whose ranks share its memory
+  double host = 0;    // bytes of a node, besides
+  /// Returns the bytes of host and devices together, of one rank.
+  double of_a_rank(const Hardware& hardware, std::int64_t world) const;
+  bool fits(const Hardware& hardware) const;
+};
+
 struct Plan {
   PlanRequest request;
   std::int64_t parameters = 0;
   std::vector<RankPlan> memory;  // by kind of rank
   bool fits = false;
-  double memory_needed = 0;  // bytes, of the fullest device, or of a machine whose ranks share its memory
-  StepFlops flops;           // of a step
-  double useful_flops = 0;
+  MemoryNeed need;
+  StepFlops flops;          // of a step
+  double useful_flops = 0;  // of a step: those that MFU counts
   RankRates rates;
   StepTimes times;
   HopPlan hop;
   double step_tokens = 0;
   double tokens_per_second = 0, mfu = 0;
-  double steps = 0, hours = 0, device_hours = 0;  // of all tokens
-  std::int64_t longest_context = 0;               // tokens that fit with this mesh; 0: none does, or not asked for
+  RunTimes run;  // of all tokens
+  double hours = 0, device_hours = 0, price = 0;
+  std::int64_t longest_context = 0;  // tokens that fit with this mesh; 0: none does, or not asked for
 };
 
 /// Returns the plan. Throws Error(usage) for what cannot be planned.
 Plan make_plan(const PlanRequest& request);
 
-/// Returns the bytes that the fullest device (or machine) of the config's mesh would hold.
-double memory_needed(const Config& config, const Hardware& hardware, const std::vector<RankPlan>& plans);
+/// Throws Error(usage) unless ranks and links that are disturbed are those of a mesh; of a ring of 0 ranks any two.
+void check_disturbance(const Disturbance& disturbance, std::int64_t world, std::int64_t ring);
+
+/// Returns what the config's ranks hold, by the plans of its kinds of ranks.
+MemoryNeed memory_need(const Config& config, const Hardware& hardware, const std::vector<RankPlan>& plans);
+/// The same, planned here.
+MemoryNeed memory_need(const Config& config, const Hardware& hardware);
+/// Returns the FLOPs that MFU counts, of a step of the request's config.
+double useful_step_flops(const PlanRequest& request);
 /// Returns what the config's ranks move between their devices and the host in a step.
 OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>& plans);
-/// Returns the longest sequence, in steps of 2 x mesh.sequence tokens, with which a config's run fits; 0 if none does.
+/// Returns the longest sequence that a model takes: what its position table has, or, of rotary positions that are not
+/// scaled, the length that it is meant for; as far as the config itself keeps to it. Else, 2^30.
+std::int64_t model_limit(const Config& config);
+/// Returns the longest sequence, in steps of 2 x mesh.sequence tokens up to model_limit(), with which a config's run
+/// fits; 0 if none does.
 std::int64_t longest_context(const Config& config, const Hardware& hardware);
 
 /// Returns the tokens of a rank from which on a hop's computing hides its transfer: the positive root of

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "framework/counted.h"
@@ -68,9 +69,13 @@ std::string memory_text(const Plan& plan) {
     text += "\n";
   }
   const Hardware& hardware = plan.request.hardware;
-  return text + fmt::format("{} of {}, which {} has: {}\n", human_bytes(plan.memory_needed),
-                            human_bytes(hardware.memory_bytes), hardware.cores > 0 ? "a machine" : "a device",
-                            plan.fits ? "it fits" : "it does not fit");
+  text += fmt::format("{} of {}, which {} has", human_bytes(plan.need.device), human_bytes(hardware.memory_bytes),
+                      hardware.cores > 0 ? "a machine" : "a device");
+  if (hardware.node_memory > 0) {
+    text +=
+        fmt::format(", and {} of {} of a node's host", human_bytes(plan.need.host), human_bytes(hardware.node_memory));
+  }
+  return text + (plan.fits ? ": it fits\n" : ": it does not fit\n");
 }
 
 std::string flops_lines(const Plan& plan) {
@@ -119,6 +124,20 @@ std::string time_lines(const Plan& plan) {
   return text;
 }
 
+std::string hours_text(const Plan& plan) {
+  const RunTimes& run = plan.run;
+  std::string text = fmt::format("{:.0f} steps are {} tokens", run.steps, human_count(run.steps * plan.step_tokens));
+  const auto add = [&](double count, double seconds, const char* what) {
+    if (count > 0) text += fmt::format("; {} of {} each", counted(std::llround(count), what), seconds_text(seconds));
+  };
+  add(run.evaluations, run.evaluation_seconds, "evaluation");
+  add(run.saves, run.save_seconds, "save");
+  if (run.last_save_seconds > 0) text += fmt::format("; the last save of {}", seconds_text(run.last_save_seconds));
+  text += fmt::format("; in all {:.4g} hours, {:.4g} device hours", plan.hours, plan.device_hours);
+  if (plan.price > 0) text += fmt::format(", price {:.4g}", plan.price);
+  return text + "\n";
+}
+
 ordered_json memory_json(const RankPlan& kind) {
   ordered_json json{{"ranks", kind.ranks.size()}, {"first_rank", kind.ranks.front()}};
   for (int i = 0; i < tag_count; ++i) json[name_of(static_cast<Tag>(i))] = kind.peak[static_cast<Tag>(i)];
@@ -147,16 +166,17 @@ std::string plan_report(const Plan& plan) {
                   name_of(config.mesh.layout), name_of(config.training.recompute));
   text += fmt::format("on {}: {:.4g} TFLOP/s of {} a rank\n", plan.request.hardware.name, plan.rates.peak * 1e-12,
                       name_of(config.training.dtype));
+  if (const std::string told = told_rates(plan.request.hardware); !told.empty()) text += told + "\n";
   text += memory_text(plan);
   if (plan.longest_context > 0) {
-    text += fmt::format("longest context that fits on this mesh: {} tokens\n", plan.longest_context);
+    const bool limited = plan.longest_context + 2 * config.mesh.sequence > model_limit(config);
+    text += fmt::format("longest context that fits on this mesh: {} tokens{}\n", plan.longest_context,
+                        limited ? ", the model's own limit (model.max_position_embeddings)" : "");
   }
   text += flops_lines(plan) + hop_lines(plan) + time_lines(plan);
   text += fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s a rank\n", plan.tokens_per_second,
                       100 * plan.mfu, mfu_formula, plan.rates.peak * 1e-12);
-  text += fmt::format("{:.0f} steps are {} tokens: {:.4g} hours, {:.4g} device hours\n", plan.steps,
-                      human_count(plan.steps * plan.step_tokens), plan.hours, plan.device_hours);
-  return text;
+  return text + (plan.fits ? hours_text(plan) : "");
 }
 
 ordered_json plan_json(const Plan& plan) {
@@ -170,7 +190,8 @@ ordered_json plan_json(const Plan& plan) {
   json["parameters"] = plan.parameters;
   json["memory"] = ordered_json::array();
   for (const RankPlan& kind : plan.memory) json["memory"].push_back(memory_json(kind));
-  json["memory_needed"] = plan.memory_needed;
+  json["memory_needed"] = plan.need.device;
+  json["host_needed"] = plan.need.host;
   json["fits"] = plan.fits;
   json["longest_context"] = plan.longest_context;
   json["flops_per_step"] = plan.flops.total();
@@ -196,10 +217,15 @@ ordered_json plan_json(const Plan& plan) {
   json["tokens_per_second"] = plan.tokens_per_second;
   json["mfu"] = plan.mfu;
   json["peak_flops"] = plan.rates.peak;
-  json["tokens"] = plan.steps * plan.step_tokens;
-  json["steps"] = plan.steps;
+  json["tokens"] = plan.run.steps * plan.step_tokens;
+  json["steps"] = plan.run.steps;
+  if (!plan.fits) return json;  // what cannot run takes no hours
+  json["evaluations"] = {{"count", plan.run.evaluations}, {"seconds", plan.run.evaluation_seconds}};
+  json["saves"] = {
+      {"count", plan.run.saves}, {"seconds", plan.run.save_seconds}, {"last_seconds", plan.run.last_save_seconds}};
   json["hours"] = plan.hours;
   json["device_hours"] = plan.device_hours;
+  if (plan.price > 0) json["price"] = plan.price;
   return json;
 }
 
@@ -210,8 +236,11 @@ ordered_json search_json(const SearchResult& result) {
                       {"layout", name_of(c.mesh.layout)},
                       {"recompute", name_of(c.recompute)},
                       {"offload", name_of(c.offload)},
+                      {"shard", name_of(c.shard)},
+                      {"global_batch_size", c.global_batch_size},
                       {"micro_batch_size", c.micro_batch_size},
-                      {"memory_needed", c.memory_needed},
+                      {"memory_needed", c.need.device},
+                      {"host_needed", c.need.host},
                       {"fits", c.fits}};
     if (c.fits) {
       json["step_seconds"] = c.step_seconds;

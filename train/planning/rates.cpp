@@ -16,7 +16,13 @@ SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& m
           .rings = static_cast<double>(std::max<std::int64_t>(1, ranks / mesh.sequence))};
 }
 
-RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dtype) {
+RankRates rank_rates(const Hardware& hardware, const Config& config, double mean_document) {
+  double block = static_cast<double>(config.training.seq_len) / static_cast<double>(config.mesh.sequence);
+  if (mean_document > 0 && parts_documents(config.data.packing)) block = std::min(block, mean_document);
+  return rank_rates(hardware, config.mesh, config.training.dtype, block);
+}
+
+RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dtype, double block_tokens) {
   const double device_peak = hardware.peak(dtype);
   if (device_peak <= 0) {
     fail(ExitCode::usage, "{} has no peak_flops for {}: choose another training.dtype, or other hardware",
@@ -28,10 +34,10 @@ RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dty
     devices = processors.cores_of_rank();
     memory = hardware.memory_bandwidth / processors.ranks;
   }
-  const double peak = device_peak * devices;
+  const double peak = device_peak * devices, share = hardware.attention_share(block_tokens);
   return {.matmul = peak * hardware.matmul_efficiency,
-          .attention_forward = peak * hardware.attention_forward_efficiency,
-          .attention_backward = peak * hardware.attention_backward_efficiency,
+          .attention_forward = peak * hardware.attention_forward_efficiency * share,
+          .attention_backward = peak * hardware.attention_backward_efficiency * share,
           .pair_seconds_forward = hardware.pair_seconds_forward / devices,
           .pair_seconds_backward = hardware.pair_seconds_backward / devices,
           .product_byte_seconds = hardware.product_bandwidth > 0 ? 1 / (hardware.product_bandwidth * devices) : 0,

@@ -46,7 +46,11 @@ inline double checked_seconds(double seconds) {
   return seconds;
 }
 
-/// Returns the rates of each rank of a config's mesh. Throws Error(usage) if the hardware has no such dtype.
-RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dtype);
+/// Returns the rates of each rank of a mesh, with attention's of blocks of so many tokens. Throws Error(usage) if the
+/// hardware has no such dtype.
+RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dtype, double block_tokens = 1e18);
+/// The same of a config's mesh: a block is what a rank holds of a sequence, or the mean document (0: one a sequence)
+/// where that is shorter.
+RankRates rank_rates(const Hardware& hardware, const Config& config, double mean_document);
 
 }  // namespace ringtrain

@@ -31,10 +31,9 @@ class StepSimulation {
   explicit StepSimulation(const StepCase& step)
       : step_(step),
         config_(step.config),
-        rates_(rank_rates(step.hardware, config_.mesh, config_.training.dtype)),
+        rates_(rank_rates(step.hardware, config_, step.mean_document)),
         layer_(layer_work(config_.model, config_.training)),
-        work_(
-            ring_work(config_, parts_documents(config_.data.packing) ? step.mean_document : 0, step.disturbance.seed)),
+        work_(ring_work(config_, step.mean_document, step.disturbance.seed)),
         S_(static_cast<int>(config_.mesh.sequence)),
         world_(config_.mesh.data * config_.mesh.sequence) {
     // Rings that nothing tells apart are one: those that lie alike in the hardware's groups, undisturbed.
@@ -65,6 +64,12 @@ class StepSimulation {
   }
 
   StepTimes run() {
+    if (step_.forward_alone) {
+      forward();
+      head(head_flops(config_.model) / 3);
+      times_.step_seconds = checked_seconds(latest());
+      return times_;
+    }
     if (micro_batches() > 1) {  // all but the last are alike
       micro_batch(/*last=*/false);
       repeat(static_cast<double>(micro_batches() - 1));
@@ -167,50 +172,61 @@ class StepSimulation {
     return chunk > 0 ? std::max(1.0, static_cast<double>(work_.tokens(0)) / static_cast<double>(chunk)) : 1;
   }
 
-  void micro_batch(bool last) {
+  /// Does of each layer what body does, as far as layers are simulated; the others are like the last one.
+  template <class Body>
+  void over_layers(const Body& body) {
+    const std::int64_t more = config_.model.num_hidden_layers - layers_;
+    Mark before = mark();
+    for (std::int64_t layer = 0; layer < layers_; ++layer) {
+      before = mark();
+      const double begin = latest();
+      body();
+      copy(step_.offload.of_a_layer, latest() - begin);
+    }
+    if (more > 0) again(before, static_cast<double>(more));
+  }
+  static constexpr int none = -1;
+  bool gathers() const { return config_.training.shard == Shard::weights && world_ > 1; }
+  void begin_gathers() {
+    if (gathers()) coming_ = transfer(weight_bytes(0));
+  }
+  /// Waits for the bucket that is on its way; the next one comes meanwhile.
+  void need(int next) {
+    if (!gathers()) return;
+    const double here = coming_;
+    if (next != none) coming_ = transfer(weight_bytes(next));
+    wait_for(here, times_.gather);
+  }
+  void forward() {
     const double e = static_cast<double>(size_of(config_.training.dtype));
-    const auto C = static_cast<double>(config_.model.hidden_size), V = static_cast<double>(config_.model.vocab_size);
-    const double L = static_cast<double>(config_.model.num_hidden_layers), more = L - static_cast<double>(layers_);
-    const auto over_layers = [&](const auto& body) {
-      Mark before = mark();
-      for (std::int64_t layer = 0; layer < layers_; ++layer) {
-        before = mark();
-        const double begin = latest();
-        body();
-        copy(step_.offload.of_a_layer, latest() - begin);
-      }
-      if (more > 0) again(before, more);
-    };
-    const bool gathers = config_.training.shard == Shard::weights && world_ > 1;
-    const auto groups = step_.table.buckets();
-    int group = 0;
-    double coming = 0;  // when the next bucket's weights are here
-    // A bucket is waited for as it is needed, and the next one is on its way meanwhile.
-    const auto need = [&](int next) {
-      if (!gathers) return;
-      const double here = coming;
-      if (next >= 0 && next < groups) coming = transfer(weight_bytes(next));
-      wait_for(here, times_.gather);
-    };
-    if (gathers) coming = transfer(weight_bytes(0));
+    begin_gathers();
     need(1);
-    local(0, 0, 2 * C * e, 2);  // embedding
+    local(0, 0, 2 * static_cast<double>(config_.model.hidden_size) * e, 2);  // embedding
+    int group = 0;
     over_layers([&] {
-      need(std::min(++group + 1, groups - 1));
+      need(std::min(++group + 1, step_.table.buckets() - 1));
       local(layer_.forward_flops, layer_.forward_product_bytes, layer_.forward_bytes, kernels_forward * chunks());
       attention(false);
     });
-    need(-1);
-    // The logits are made, read for the maximum and the sum, and turned into their gradient.
-    local(head_flops(config_.model), head_product_bytes(config_.model, config_.training.dtype),
+    need(none);
+  }
+  /// The logits are made, read for the maximum and the sum, and turned into their gradient.
+  void head(double flops) {
+    const auto V = static_cast<double>(config_.model.vocab_size);
+    local(flops, head_product_bytes(config_.model, config_.training.dtype),
           4 * V * static_cast<double>(size_of(accumulator(config_.training.dtype))), 8);
+  }
+  void micro_batch(bool last) {
+    forward();
+    head(head_flops(config_.model));
+    const int groups = step_.table.buckets();
     const bool reduces = last || config_.training.shard != Shard::optimizer;
     if (reduces) bucket(groups - 1);
-    group = groups - 1;
+    int group = groups - 1;
     over_layers([&] {
       --group;  // the last two layers' weights are still here
-      if (gathers && group == groups - 3 && group > 1) coming = transfer(weight_bytes(group - 1));
-      if (group < groups - 3) need(group > 1 ? group - 1 : -1);
+      if (gathers() && group == groups - 3 && group > 1) coming_ = transfer(weight_bytes(group - 1));
+      if (group < groups - 3) need(group > 1 ? group - 1 : none);
       local(layer_.recompute_flops, layer_.recompute_product_bytes, 0, 0);
       if (layer_.attention_again) attention(false);
       local(layer_.backward_flops - layer_.overlap_flops, layer_.backward_product_bytes - layer_.overlap_product_bytes,
@@ -334,6 +350,7 @@ class StepSimulation {
   };
   std::deque<Bucket> under_way_;
   double network_free_ = 0;  // in network time
+  double coming_ = 0;        // when the next bucket's weights are here, the same
   double ring_busy_ = 0;     // seconds of the ring's messages so far
   StepTimes times_;
 };
@@ -360,7 +377,8 @@ RingWork ring_work(const Config& config, double mean_document, std::uint64_t see
                    .length = config.training.seq_len,
                    .ranks = static_cast<int>(config.mesh.sequence),
                    .sequences = config.training.micro_batch_size,
-                   .documents = sample_documents(config.training.seq_len, mean_document, seed),
+                   .documents = sample_documents(config.training.seq_len,
+                                                 parts_documents(config.data.packing) ? mean_document : 0, seed),
                    .min_part = default_min_part(device, config.model.num_key_value_heads)});
 }
 

@@ -35,6 +35,7 @@ struct StepCase {
   OffloadedBytes offload = {};
   std::int64_t max_events = 200'000'000;  // the layers simulated are as many as this allows; the others are like them
   Tell tell = {};
+  bool forward_alone = false;  // an evaluation: no backward, no update
 };
 
 /// Seconds of a step; parts are means over ranks.
@@ -56,7 +57,7 @@ StepTimes simulate_step(const StepCase& step);
 
 /// Returns about how long one layer of an undisturbed ring takes to simulate, on one core.
 double simulating_seconds(std::int64_t ranks, std::int64_t parts);
-/// Returns the schedule's ring of a config's micro-batch.
+/// Returns the schedule's ring of a config's micro-batch. mean_document counts with packing documents alone.
 RingWork ring_work(const Config& config, double mean_document, std::uint64_t seed);
 /// Returns the costs of a forward or a backward pass of one layer.
 PassCosts pass_costs(const Config& config, const RankRates& rates, bool backward);

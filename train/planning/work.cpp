@@ -1,7 +1,6 @@
 #include "train/planning/work.h"
 
-#include <algorithm>
-
+#include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 
 namespace ringtrain {
@@ -82,12 +81,17 @@ double head_product_bytes(const ModelConfig& model, DType dtype) {
   return 3 * static_cast<double>(size_of(dtype)) * real(model.hidden_size + model.vocab_size);
 }
 
-double useful_flops(const ModelConfig& model, const TrainingConfig& training, const ParameterTable& table) {
+std::int64_t multiplied_parameters(const ModelConfig& model) {
+  const auto [table, ids] = describe_parameters(model_spec(model));
+  std::int64_t count = table.count();
+  if (ids.position_embedding >= 0) count -= table[ids.position_embedding].shape.numel();
+  if (!ids.tied) count -= table[ids.token_embedding].shape.numel();
+  return count;
+}
+
+UsefulFlops useful_flops(const ModelConfig& model) {
   const Widths w(model);
-  std::int64_t seen = training.seq_len;
-  if (model.sliding_window > 0) seen = std::min(seen, 2 * model.sliding_window);
-  const double tokens = real(training.global_batch_size) * real(training.seq_len);
-  return (6 * real(table.count()) + 6 * w.L * w.HD * real(seen)) * tokens;
+  return {.of_a_token = 6 * real(multiplied_parameters(model)), .of_a_pair = 12 * w.L * w.HD};
 }
 
 double key_value_bytes(const ModelConfig& model, DType dtype) {

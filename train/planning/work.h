@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "framework/config/config.h"
-#include "framework/parameter_table.h"
 #include "framework/sequence/segments.h"
 
 namespace ringtrain {
@@ -40,12 +39,19 @@ double head_flops(const ModelConfig& model);
 /// Returns what its products read and write for one token.
 double head_product_bytes(const ModelConfig& model, DType dtype);
 
-/// Returns the FLOPs that count as useful, of a step: (6 N + 6 L C T) a token, N parameters, L layers, C = heads x head
-/// size, T tokens of a sequence (causal; Chowdhery et al., "PaLM", 2022, appendix B, halved for the mask). A window of
-/// W counts T = 2 W at most.
-double useful_flops(const ModelConfig& model, const TrainingConfig& training, const ParameterTable& table);
-/// What MFU divides by what, as text: useful_flops() a token.
-inline constexpr const char* mfu_formula = "(6 N + 6 L C T) FLOPs a token over the dense peak";
+/// Returns N: the parameters that every token is multiplied with. All but a position table, and but an input embedding
+/// beside a head of its own; one that is the head, too, counts once.
+std::int64_t multiplied_parameters(const ModelConfig& model);
+
+/// The FLOPs that count as useful: 6 N a token and 12 L C a visible pair of a query and a key, L layers, C = heads x
+/// head size (Chowdhery et al., "PaLM", 2022, appendix B, which counts T pairs a token: no mask).
+struct UsefulFlops {
+  double of_a_token = 0, of_a_pair = 0;
+  double of(double tokens, double pairs) const { return of_a_token * tokens + of_a_pair * pairs; }
+};
+UsefulFlops useful_flops(const ModelConfig& model);
+/// What MFU divides by what, as text.
+inline constexpr const char* mfu_formula = "6 N FLOPs a token and 12 L C a visible pair, over the dense peak";
 
 /// Returns the bytes of keys and values of one token, as the ring sends them, and of their gradients.
 double key_value_bytes(const ModelConfig& model, DType dtype);

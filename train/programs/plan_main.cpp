@@ -1,4 +1,5 @@
 // The program `plan`: what a run would need and how fast it would go on given hardware, before there is a run.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,9 @@
 #include "framework/output/output_file.h"
 #include "framework/standard_streams.h"
 #include "layers/check_model.h"
+#include "train/models/model_source.h"
+#include "train/planning/advice.h"
+#include "train/planning/decision.h"
 #include "train/planning/measure.h"
 #include "train/planning/plan.h"
 #include "train/planning/plan_report.h"
@@ -22,6 +26,8 @@ using namespace ringtrain;
 namespace {
 
 constexpr std::int64_t max_ranks = 65536;
+constexpr double most_tokens = 1e18;
+constexpr std::int64_t max_batch = 1048576;  // as of training.global_batch_size
 constexpr const char* writer = "ringtrain plan";
 
 /// Reads a whole number from the beginning of text, and removes it. Returns false if there is none.
@@ -58,12 +64,29 @@ double read_tokens(const std::string& given) {
   std::string_view text = given;
   double value = 0;
   if (take_real(text, value) && value > 0) {
-    if (text.empty()) return value;
-    const std::size_t unit = std::string_view("KMBT").find(text.front());
-    constexpr double units[] = {1e3, 1e6, 1e9, 1e12};
-    if (text.size() == 1 && unit != std::string_view::npos) return value * units[unit];
+    const std::size_t unit = text.empty() ? 0 : std::string_view(" KMBT").find(text.front());
+    constexpr double units[] = {1, 1e3, 1e6, 1e9, 1e12};
+    if (text.size() <= 1 && unit != std::string_view::npos && value * units[unit] <= most_tokens) {
+      return value * units[unit];
+    }
   }
-  fail(ExitCode::usage, "--tokens {}: must be a number above 0, perhaps with K, M, B or T, e.g. 1.5B", given);
+  fail(ExitCode::usage, "--tokens {}: must be a number above 0, at most {:g}, perhaps with K, M, B or T, e.g. 1.5B",
+       given, most_tokens);
+}
+
+/// Reads NAME=PRICE into the offer of that name.
+void read_price(const std::string& given, std::vector<Offer>& offers) {
+  const std::size_t equals = given.find('=');
+  const auto offer = std::ranges::find(offers, given.substr(0, equals), &Offer::name);
+  double price = 0;
+  std::string_view text = equals == std::string::npos ? std::string_view() : std::string_view(given).substr(equals + 1);
+  if (!take_real(text, price) || !text.empty() || price <= 0 || price > 1e9) {
+    fail(ExitCode::usage, "--price {}: must be HARDWARE=PRICE of a device's hour, above 0, e.g. h100=2.5", given);
+  }
+  if (offer == offers.end()) {
+    fail(ExitCode::usage, "--price {}: {} is not among --hardware", given, given.substr(0, equals));
+  }
+  offer->device_price = price;
 }
 
 Disturbance::Straggler read_straggler(const std::string& given) {
@@ -87,34 +110,99 @@ Disturbance::SlowLink read_slow_link(const std::string& given) {
        given);
 }
 
+/// What the program says, to people and to programs.
+struct Told {
+  std::string text;
+  nlohmann::ordered_json json;
+  bool fits = false;
+};
+
+Told planned(const PlanRequest& request) {
+  const MeshConfig& mesh = request.config.mesh;
+  check_disturbance(request.disturbance, mesh.data * mesh.sequence, mesh.sequence);
+  const Plan plan = make_plan(request);
+  Told told{plan_report(plan), plan_json(plan), plan.fits};
+  if (plan.fits) return told;
+  const std::vector<std::string> sentences = advice(request.config, request.hardware);
+  for (const std::string& sentence : sentences) told.text += "does not fit: " + sentence + "\n";
+  told.text += "--search looks for a way to run it on as many devices\n";
+  told.json["advice"] = sentences;
+  return told;
+}
+
+Told decided(PlanRequest request, const std::vector<Offer>& offers, std::vector<std::int64_t> devices,
+             const std::vector<std::int64_t>& batches) {
+  if (devices.empty()) devices = {request.config.mesh.data * request.config.mesh.sequence};
+  const std::vector<Decision> decisions = decide(request, offers, devices, batches);
+  Told told{decision_table(decisions), {}, std::ranges::any_of(decisions, &Decision::fits)};
+  if (decisions.size() == 1) {  // all of it
+    const SearchResult& found = decisions.front().search;
+    told.text = search_report(found) + "\n" + told.text + "\n";
+    request.config = config_of(request.config, found.candidates.front());
+    if (told.fits) {
+      const Plan plan = make_plan(request);
+      told.text += plan_report(plan);
+      told.json = plan_json(plan);
+    }
+    told.json["search"] = search_json(found);
+    told.json["why"] = found.why;
+    told.json["levers"] = nlohmann::ordered_json::array();
+    for (const Lever& lever : found.levers) told.json["levers"].push_back({{"what", lever.what}, {"gain", lever.gain}});
+  }
+  told.json["kind"] = "plan";
+  told.json["decisions"] = decisions_json(decisions);
+  return told;
+}
+
 int run(int argc, char** argv) {
   CommandLine app{
       "Predict a run before you pay for it: memory of each kind of rank, FLOPs, the time of every hop, what the ring\n"
       "hides, step time, tokens/s, MFU and hours. Nothing is trained, and no data is read. E.g.:\n"
-      "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1B",
+      "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1B\n"
+      "  plan --config configs/long_ctx_gpu.yaml --hardware h100,h200 --search --devices 8,16 --price h100=2.5\n"
+      "Ends with 2 if nothing fits.",
       "plan"};
   PlanRequest request;
   request.tell = [](const std::string& sentence) { write_message(stderr, "plan: " + sentence + "\n"); };
-  std::string config_path, hardware, mesh, tokens, output;
-  std::vector<std::string> settings, stragglers, slow_links;
+  std::string config_path, mesh, tokens, output;
+  std::vector<std::string> settings, stragglers, slow_links, hardware, prices;
   bool overwrite = false, searching = false, measure = false;
-  std::int64_t devices = 0;
+  std::vector<std::int64_t> devices, batches;
   app.add_option("--config", config_path, "the YAML config of the run")->type_name("FILE");
   app.add_option("--set", settings, "change one key of the config, as of train; may be repeated")
       ->type_name("KEY.PATH=VALUE")
       ->allow_extra_args(false);
   app.add_option("--hardware", hardware,
-                 "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 for a config of GPUs)")
-      ->type_name("NAME|FILE");
+                 "hardware files, or names of some of configs/hardware; with --search, several (default: cpu, or h200 "
+                 "for a config of GPUs)")
+      ->type_name("NAME|FILE[,...]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--mesh", mesh, "data ranks x sequence ranks, instead of the config's")->type_name("DATAxSEQUENCE");
   app.add_option("--tokens", tokens, "of the whole training, e.g. 1B (default: those of the config's steps)")
       ->type_name("N");
   auto* const search_flag = app.add_flag(
-      "--search", searching, "rank meshes, layouts, recompute, offload and micro-batches; plan the best of them");
-  app.add_option("--devices", devices, "with --search: ranks (default: the mesh's)")
+      "--search", searching,
+      "decide: rank meshes, layouts, recompute, offload, batches and micro-batches, and plan the best of them");
+  app.add_option("--devices", devices, "with --search: ranks, one number or several (default: the mesh's)")
       ->needs(search_flag)
       ->check(CLI::Range(std::int64_t{1}, max_ranks))
-      ->type_name("N");
+      ->type_name("N[,...]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option(
+         "--batch", batches,
+         "with --search: sequences of a step, one number or several (default: the config's, and twice, four and "
+         "eight times that, up to a sequence a device)")
+      ->needs(search_flag)
+      ->check(CLI::Range(std::int64_t{1}, max_batch))
+      ->type_name("N[,...]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--price", prices, "of a device's hour, in whatever currency, e.g. h100=2.5; may be repeated")
+      ->type_name("HARDWARE=PRICE[,...]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_real("--documents", request.mean_document, RealRange::above(0),
                "mean tokens of a document, with data.packing documents (default: one document a sequence)")
       ->type_name("N");
@@ -153,10 +241,20 @@ int run(int argc, char** argv) {
   }
   if (config_path.empty()) fail(ExitCode::usage, "--config is required; see plan --help");
 
-  request.config = read_config(config_path, settings, ConfigUse::know, check_model);
+  request.config = read_config(config_path, settings, ConfigUse::know, check_model, model_reader(request.tell));
   if (!mesh.empty()) read_mesh(mesh, request.config.mesh);
-  if (hardware.empty()) hardware = request.config.training.device == Device::Kind::cuda ? "h200" : "cpu";
-  request.hardware = read_hardware(find_hardware(hardware));
+  if (request.mean_document > 0 && !parts_documents(request.config.data.packing)) {
+    fail(ExitCode::usage,
+         "--documents: with data.packing concat every token sees all before it, whatever its document; choose --set "
+         "data.packing=documents, or leave it out");
+  }
+  if (hardware.empty()) hardware = {request.config.training.device == Device::Kind::cuda ? "h200" : "cpu"};
+  std::vector<Offer> offers;
+  for (const std::string& name : hardware) offers.push_back({name, read_hardware(find_hardware(name))});
+  if (offers.size() > 1 && !searching) fail(ExitCode::usage, "--hardware: several need --search, which compares them");
+  for (const std::string& price : prices) read_price(price, offers);
+  request.hardware = offers.front().hardware;
+  request.device_price = offers.front().device_price;
   if (!tokens.empty()) request.tokens = read_tokens(tokens);
   for (const std::string& given : stragglers) request.disturbance.stragglers.push_back(read_straggler(given));
   for (const std::string& given : slow_links) request.disturbance.slow_links.push_back(read_slow_link(given));
@@ -167,25 +265,13 @@ int run(int argc, char** argv) {
                              OutputInputs::none("config and hardware have been read by now"), rule),
                  ExitCode::usage);
   }
-  std::optional<SearchResult> found;
-  if (searching) {
-    found = search_plans(request, devices > 0 ? devices : request.config.mesh.data * request.config.mesh.sequence);
-    print_result(search_report(*found) + "\n");
-    request.config = config_of(request.config, found->candidates.front());
-  }
-  const Plan plan = make_plan(request);
-  print_result(plan_report(plan));
+  const Told told = searching ? decided(request, offers, devices, batches) : planned(request);
+  print_result(told.text);
   if (file) {
-    nlohmann::ordered_json json = plan_json(plan);
-    if (found) {
-      json["search"] = search_json(*found);
-      json["why"] = found->why;
-      json["levers"] = nlohmann::ordered_json::array();
-      for (const Lever& lever : found->levers) json["levers"].push_back({{"what", lever.what}, {"gain", lever.gain}});
-    }
-    file->file().write(marked_json(writer, json.dump(2)) + "\n");
+    file->file().write(marked_json(writer, told.json.dump(2)) + "\n");
     file->publish();
   }
+  if (!told.fits) fail(ExitCode::usage, "nothing of it fits; the lines above say why, and what would help");
   return 0;
 }
 

@@ -110,13 +110,11 @@ int run(int argc, char** argv, Launcher& launcher) {
     if (launcher.is_rank_zero()) write_message(stderr, fmt::format("train: {}\n", line));
   };
   std::string model_from;
-  const ModelReader model_at = [&](const std::string& path) {
+  const ModelReader read_model = model_reader(log), noted = [&](const std::string&path) {
     model_from = path;
-    const ModelSource source = open_model(path);
-    for (const std::string& line : source.logs) log(line);
-    return source.model;
+    return read_model(path);
   };
-  options.config = read_config(config_path, settings, ConfigUse::run, check_model, model_at);
+  options.config = read_config(config_path, settings, ConfigUse::run, check_model, noted);
   options.output = output.empty() ? "runs/" + options.config.name : output;
   options.start.resume = resume->count() > 0;
   options.start.resume_path = resume_path;

@@ -179,6 +179,8 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
   if (!request.init_from.empty()) {
     start.source = open_model(request.init_from);
     start.weights_only = true;
+    std::int64_t& layers = start.source->model.num_hidden_layers;
+    if (request.layers > 0) layers = std::min(layers, request.layers);
     check_weights_fit(*start.source, config, log);
     log(fmt::format("starting with the weights of {}", start.source->path));
   }

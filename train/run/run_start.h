@@ -17,6 +17,7 @@ struct StartRequest {
   bool resume = false;
   std::string resume_path;  // a checkpoint, or a run's folder; "": the newest intact checkpoint of this run's folder
   std::string init_from;    // whatever open_model() takes; "": random weights
+  std::int64_t layers = 0;  // of the model at init_from, the first that are taken; 0: all
 };
 
 struct RunStart {

@@ -41,6 +41,7 @@ std::string metrics_line(const StepRecord& record) {
   if (record.loss_spike) json["loss_spike"] = true;
   json["tokens_per_second"] = six_digits(record.tokens_per_second);
   json["seconds"] = six_digits(record.seconds);
+  json["visible_pairs"] = static_cast<std::int64_t>(record.visible_pairs);
   json["ring_wait_seconds"] = six_digits(record.ring_wait_seconds);
   if (record.mfu) json["mfu"] = six_digits(*record.mfu);
   if (record.loss_z) json["loss_z"] = six_digits(*record.loss_z);

@@ -31,6 +31,7 @@ struct StepRecord {
   bool loss_spike = false;
   double seconds = 0;  // of this step
   double tokens_per_second = 0;
+  double visible_pairs = 0;                             // of queries and keys, over the step's sequences
   std::optional<double> mfu = {};                       // none: the peak is not known
   std::optional<double> loss_z = {}, grad_norm_z = {};  // beside the steps before; none: too few
   double ring_wait_seconds = 0;                         // rank 0's share of them spent waiting for ring messages

@@ -13,9 +13,10 @@
 #include "data/loader.h"
 #include "framework/counted.h"
 #include "framework/system/signals.h"
+#include "layers/model_spec.h"
 #include "parallel/collectives.h"
+#include "parallel/ring/ring_load.h"
 #include "parallel/shared_error.h"
-#include "train/engine/step_dump.h"
 #include "train/step/nonfinite.h"
 #include "train/step/schedule.h"
 
@@ -25,6 +26,7 @@ TrainingStep::TrainingStep(const Run& run, RankState& state, CheckpointSaver& sa
     : run_(run),
       state_(state),
       world_(*state.world),
+      mask_(attention_mask(run.config.model)),
       saver_(saver),
       log_(std::move(log)),
       skipped_(run.start.skipped_steps) {}
@@ -38,29 +40,37 @@ const Batch& TrainingStep::load_batch(std::int64_t step, std::int64_t micro) {
   return batch;
 }
 
-/// Loads the step's micro-batches. Returns the sum of all targets' weights over dp x sp x accumulation: the step's one
-/// denominator. Each rank's batches count its own shard, so the plain sum counts each target once. What one rank cannot
-/// read is a SharedError on all.
-double TrainingStep::load_batches(std::int64_t step) {
+/// Loads the step's micro-batches. Each rank's batches count its own shard's weights, so the plain sum counts each
+/// target once; the first rank of a ring counts the pairs of its sequences. What one rank cannot read is a SharedError
+/// on all.
+TrainingStep::StepLoad TrainingStep::load_batches(std::int64_t step) {
   state_.model.wait_for_batch();  // no wait: the step before was read to its loss
-  std::array<double, 2> sums{};   // weights, ranks that could not read
+  const Segment sequence{0, 1, run_.config.training.seq_len};
+  StepLoad load;
   const std::optional<Error> problem = caught([&] {
-    for (std::int64_t micro = 0; micro < run_.micro_batches(); ++micro) sums[0] += load_batch(step, micro).weight_sum;
+    for (std::int64_t micro = 0; micro < run_.micro_batches(); ++micro) {
+      const Batch& batch = load_batch(step, micro);
+      load.weights += batch.weight_sum;
+      if (state_.shard.ring_rank > 0) continue;
+      load.visible_pairs +=
+          static_cast<double>(visible_pairs(mask_, {&sequence, 1}, {&sequence, 1}, batch.B, batch.document_starts));
+    }
   });
-  if (problem) sums = {0, 1};
+  if (problem) load = {.unreadable = 1};
+  auto sums = std::bit_cast<std::array<double, sizeof(StepLoad) / sizeof(double)>>(load);
   all_reduce_sum(world_, sums, {"sum of target weights"});
-  if (sums[1] > 0) {
+  load = std::bit_cast<StepLoad>(sums);
+  if (load.unreadable > 0) {
     if (auto shared = shared_error(world_, problem, {"data that cannot be read"})) throw SharedError(*shared);
   }
-  return sums[0];
+  return load;
 }
 
 /// Forward, backward and reduction of the loaded batches.
-TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double denominator) {
+TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double denominator, StepDump& dump) {
   TraceTrack* const track = state_.stream.trace();
   const std::int64_t micro_batches = run_.micro_batches();
   state_.parameters.begin_step();
-  StepDump dump(state_, run_.config, run_.dump, step);
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
     const Span span_of_batch(track, "micro-batch", {{"micro", micro}});
     if (run_.before_forward) run_.before_forward(state_, step);
@@ -72,7 +82,7 @@ TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double 
     const Span finish(track, "gradient reduction");
     state_.parameters.finish_step();
   }
-  if (const std::string told = dump.finish(world_); !told.empty()) log_(told);
+  dump.end_of_gradients();
 
   // Here the host waits for the device, once a step: all before it was ordered, none of it waited for.
   const TensorView loss_sum = state_.step_sums.view().rows(0, 1), squares = state_.step_sums.view().rows(1, 2);
@@ -82,13 +92,19 @@ TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double 
   return {*loss_sum.as<double>(), *squares.as<double>()};
 }
 
+void TrainingStep::finish(StepDump& dump) {
+  if (const std::string told = dump.finish(world_); !told.empty()) log_(told);
+}
+
 StepResult TrainingStep::run(std::int64_t step) {
   TraceTrack* const track = state_.stream.trace();
   const Span span(track, "step", {{"step", step}});
-  const double denominator = load_batches(step);
+  const auto [denominator, pairs, unreadable] = load_batches(step);
   StepResult result;
+  result.visible_pairs = pairs;
   result.empty = !(denominator > 0);
-  const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator);
+  StepDump dump(state_, run_.config, run_.dump, step);
+  const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator, dump);
 
   // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
   // part of a checkpoint: they decide alike.
@@ -109,6 +125,7 @@ StepResult TrainingStep::run(std::int64_t step) {
     return result;
   }
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
+    finish(dump);
     handle_nonfinite(step, result);
     return result;
   }
@@ -119,8 +136,12 @@ StepResult TrainingStep::run(std::int64_t step) {
     // The optimizer counts its own updates: a skipped step has left no trace in it.
     state_.optimizer->update(result.lr, step - skipped_, clip_factor(result.norm, run_.config.optimizer.max_grad_norm));
   }
-  const Span gather(track, "gather weights");
-  state_.parameters.weights_changed();
+  {
+    const Span gather(track, "gather weights");
+    state_.parameters.weights_changed();
+  }
+  dump.end_of_update();
+  finish(dump);
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "train/engine/rank_state.h"
+#include "train/engine/step_dump.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
 #include "train/step/loss_spike.h"
@@ -19,6 +20,7 @@ namespace ringtrain {
 /// What all ranks know after a step.
 struct StepResult {
   double loss = 0, norm = 0, lr = 0;
+  double visible_pairs = 0;      // of queries and keys, over all sequences
   bool empty = false;            // no sequence has a target: nothing was computed
   int signal = 0;                // SIGTERM or SIGINT, if any rank has seen one
   std::string loss_spike;        // what the loss jumped to, and from what; empty: it did not
@@ -50,8 +52,15 @@ class TrainingStep {
     double unfinished_saves = 0;             // ranks that still write their part of a checkpoint
   };
   const Batch& load_batch(std::int64_t step, std::int64_t micro);
-  double load_batches(std::int64_t step);
-  OwnSums compute_gradients(std::int64_t step, double denominator);
+  /// What the batches of a step come to, over dp x sp x accumulation.
+  struct StepLoad {
+    double weights = 0;  // of all targets: the step's one denominator
+    double visible_pairs = 0;
+    double unreadable = 0;  // ranks that could not read
+  };
+  StepLoad load_batches(std::int64_t step);
+  OwnSums compute_gradients(std::int64_t step, double denominator, StepDump& dump);
+  void finish(StepDump& dump);
   StepSums sum_over_ranks(const StepSums& of_this_rank, bool ring, StepResult& result);
   void skip_empty(std::int64_t step);
   void handle_nonfinite(std::int64_t step, const StepResult& result);
@@ -59,6 +68,7 @@ class TrainingStep {
   const Run& run_;
   RankState& state_;
   Communicator& world_;
+  const AttentionMask mask_;
   CheckpointSaver& saver_;
   const Log log_;
   std::int64_t skipped_;               // this and the next: the same on every rank

@@ -69,7 +69,7 @@ TEST_F(PlanProgram, IsNotBroughtDownByWhatStandsAtItsOutput) {
 
 TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   refused("", "--config is required");
-  refused("--config configs/tiny.yaml --hardware h20", "did you mean h200?");
+  refused("--config configs/tiny.yaml --hardware h20o", "did you mean h20?");
   refused("--config configs/tiny.yaml --hardware nowhere.yaml", "nowhere.yaml");
   refused("--config configs/tiny.yaml --mesh 2by2", "--mesh 2by2: must be DATAxSEQUENCE");
   refused("--config configs/tiny.yaml --mesh 5x1", "no multiple of mesh.data");
@@ -86,13 +86,77 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   refused("--config configs/tiny.yaml --devices 4", "--search");
   refused("--config configs/tiny.yaml --hardware h200 --set training.dtype=float64", "peak_flops for float64");
   refused("--measure", "--measure needs --output");
+  refused("--config configs/tiny.yaml --straggler 1:2", "there is no rank 1 of 1");
+  refused("--config configs/tiny.yaml --mesh 2x2 --slow-link 1:4:10", "there is no rank 4 of 4");
+  refused("--config configs/tiny.yaml --mesh 2x2 --slow-link 1:2:10", "ranks 1 and 2 are of two rings, of 2 ranks");
+  refused("--config configs/tiny.yaml --mesh 2x2 --slow-link 1:1:10", "a rank has no link to itself");
+  refused("--config configs/tiny.yaml --search --devices 4 --straggler 4:2", "there is no rank 4 of 4");
+  for (const char* number : {"nan", "inf", "-1"}) {
+    refused(std::string("--config configs/tiny.yaml --jitter ") + number, "must be a finite number");
+    refused(std::string("--config configs/tiny.yaml --documents ") + number, "must be a finite number");
+    refused(std::string("--config configs/tiny.yaml --price cpu=") + number, "must be HARDWARE=PRICE");
+  }
+  refused("--config configs/tiny.yaml --tokens 1e300T", "at most 1e+18");
+  refused("--config configs/tiny.yaml --set data.packing=concat --documents 9", "every token sees all before it");
+  refused("--config configs/tiny.yaml --hardware cpu,h200", "several need --search");
+  refused("--config configs/tiny.yaml --price h100=2.5", "h100 is not among --hardware");
+  refused("--config configs/tiny.yaml --search --devices 0", "0 not in range");
   std::ofstream(at("other.json")) << "{}";
   refused("--config configs/tiny.yaml --output '" + at("other.json") + "'", "is not a plan");
 }
 
+TEST_F(PlanProgram, DecidesAcrossHardware) {
+  const std::string output = "--output '" + at("plan.json") + "'";
+  const Result result = run(
+      "--config configs/long_ctx_gpu.yaml --hardware h100,h200 --search --devices 2,4 --tokens 1B --price h100=2.5 " +
+      output);
+  ASSERT_EQ(result.code, 0) << result.text;
+  std::ifstream file(at("plan.json"));
+  const json rows = json::parse(file).at("decisions");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[2].at("hardware"), "h200");
+  EXPECT_EQ(rows[2].at("devices"), 2);
+  EXPECT_NEAR(rows[1].at("price").get<double>(), 2.5 * rows[1].at("device_hours").get<double>(), 1e-9);
+  EXPECT_FALSE(rows[2].contains("price"));
+  EXPECT_NE(result.text.find(rows[3].at("flags")), std::string::npos) << result.text;
+}
+
+TEST_F(PlanProgram, WhatDoesNotFitHasACodeAWayOutAndNoPrice) {
+  const std::string output = "--output '" + at("plan.json") + "'";
+  for (const char* how : {"", "--search --devices 2 "}) {
+    const Result result =
+        run("--config configs/long_ctx_gpu.yaml --hardware h100 --price h100=2.5 --set training.seq_len=8388608 " +
+            std::string(how) + output);
+    EXPECT_EQ(result.code, 2) << result.text;
+    for (const char* part : {"no number of devices lowers", "it would fit on", "does not fit: it needs"}) {
+      EXPECT_NE(result.text.find(part), std::string::npos) << result.text;
+    }
+    EXPECT_EQ(result.text.find("device hours,"), std::string::npos) << result.text;
+    std::ifstream file(at("plan.json"));
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    EXPECT_EQ(text.find("\"hours\""), std::string::npos);
+    EXPECT_EQ(text.find("\"price\""), std::string::npos);
+  }
+}
+
+TEST_F(PlanProgram, PlansAConfigWhoseModelIsElsewhere) {
+  const auto call = [&](const std::string& program, const std::string& arguments) {
+    const std::string command = "cd '" + folder + "' && '" + binary_folder() + "/" + program + "' " + arguments;
+    ASSERT_EQ(std::system((command + " >'" + at("out") + "' 2>&1").c_str()), 0) << command;
+  };
+  call("prepare", "--synthetic recall --documents 40 --length 400 --output corpus.h5");
+  call("train", "--config '" + source_folder() + "/configs/tiny.yaml' --output run --stop-after 1");
+  std::ofstream(at("tuned.yaml")) << "model: {from: run}\ndata: {train: none.h5}\n"
+                                  << "training: {seq_len: 64, steps: 10}\n";
+  call("plan", "--config tuned.yaml --output plan.json");
+  std::ifstream file(at("plan.json"));
+  EXPECT_EQ(json::parse(file).at("parameters"), 26816);
+  refused("--config '" + at("tuned.yaml") + "' --set model.from=nowhere", "nowhere");
+}
+
 TEST_F(PlanProgram, EndsWhereAPassTakesHours) {
   const std::string long_context = "--config configs/long_ctx.yaml --hardware cpu --mesh 1x4 ";
-  const Result result = run(long_context + "--set training.seq_len=3000000");
+  const Result result = run(long_context + "--set training.seq_len=1500000");
   EXPECT_EQ(result.code, 0) << result.text;
   EXPECT_EQ(run(long_context + "--straggler 1:1e9 --slow-link 2:3:1e9").code, 0);
 }

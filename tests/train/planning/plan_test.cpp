@@ -49,7 +49,37 @@ TEST(Plan, CountsFlopsByPart) {
   EXPECT_DOUBLE_EQ(plan.flops.attention_forward, 4 * 32 * pairs * layers);
   EXPECT_DOUBLE_EQ(plan.flops.attention_backward, 10 * 32 * pairs * layers);
   EXPECT_DOUBLE_EQ(plan.flops.recompute, 2 * tokens * layers * (32 * 32 + 2 * 32 * 16 + 32 * 32 + 2 * 32 * 64));
-  EXPECT_DOUBLE_EQ(plan.useful_flops, (6 * static_cast<double>(plan.parameters) + 6 * 2 * 32 * 64) * tokens);
+  EXPECT_DOUBLE_EQ(plan.useful_flops, 6 * static_cast<double>(plan.parameters) * tokens + 12 * 2 * 32 * pairs);
+}
+
+TEST(Plan, UsefulFlopsCountWhatTokensAreMultipliedWith) {
+  // tiny: V 257, C 32. An embedding is read, not multiplied with, unless it is the head, too; a position table never
+  // is.
+  const auto parameters = [](const std::vector<std::string>& settings) {
+    const ModelConfig model = config_of(settings).model;
+    return std::pair(make_parameter_table(model).count(), multiplied_parameters(model));
+  };
+  const auto [tied, tied_n] = parameters({});
+  EXPECT_EQ(tied_n, tied);
+  const auto [untied, untied_n] = parameters({"model.tie_word_embeddings=false"});
+  EXPECT_EQ(untied, tied + 257 * 32);
+  EXPECT_EQ(untied_n, tied);
+  const auto [learned, learned_n] =
+      parameters({"model.architecture=gpt2", "model.num_key_value_heads=4", "model.max_position_embeddings=100"});
+  EXPECT_EQ(learned_n, learned - 100 * 32);
+}
+
+TEST(Plan, MfuCountsVisiblePairs) {
+  // Documents of 8 tokens leave an eighth of the pairs of 64, or fewer, and no more useful FLOPs than there are.
+  PlanRequest request = request_of({});
+  const Plan whole = make_plan(request);
+  request.mean_document = 8;
+  const Plan packed = make_plan(request);
+  const double of_tokens = 6 * static_cast<double>(packed.parameters) * packed.step_tokens;
+  const double packed_pairs = packed.flops.attention_forward / (4 * 32 * 2);
+  EXPECT_DOUBLE_EQ(packed.useful_flops, of_tokens + 12 * 2 * 32 * packed_pairs);
+  EXPECT_LT(packed.useful_flops - of_tokens, 0.4 * (whole.useful_flops - of_tokens));
+  EXPECT_LT(packed.mfu, 1);
 }
 
 TEST(Plan, OneRanksStepIsItsWorkOverItsRates) {
@@ -90,7 +120,7 @@ TEST(Plan, MemoryIsThatOfTheRunsOwnConstruction) {
     EXPECT_EQ(plan.memory[i].peak.by_tag, plans[i].peak.by_tag);
     largest = std::max(largest, static_cast<double>(plans[i].peak.total));
   }
-  EXPECT_EQ(plan.memory_needed, largest);
+  EXPECT_EQ(plan.need.device, largest);
 }
 
 TEST(Plan, TheLongestContextFitsAndTheNextDoesNot) {
@@ -99,7 +129,7 @@ TEST(Plan, TheLongestContextFitsAndTheNextDoesNot) {
   const std::int64_t longest = longest_context(request.config, request.hardware);
   const auto needed = [&](std::int64_t length) {
     request.config.training.seq_len = length;
-    return make_plan(request).memory_needed;
+    return make_plan(request).need.device;
   };
   EXPECT_GT(longest, 1000);
   EXPECT_LE(needed(longest), 64e6);
@@ -108,13 +138,56 @@ TEST(Plan, TheLongestContextFitsAndTheNextDoesNot) {
   EXPECT_EQ(longest_context(request.config, request.hardware), 0);
 }
 
+TEST(Plan, TheLongestContextKeepsTheModelsOwnLimit) {
+  const auto longest = [](const std::vector<std::string>& settings) {
+    const PlanRequest request = request_of(settings);
+    return longest_context(request.config, request.hardware);
+  };
+  const std::int64_t roomy = longest({"mesh.sequence=2"});
+  EXPECT_GT(roomy, 10000);
+  EXPECT_EQ(longest({"mesh.sequence=2", "model.max_position_embeddings=1002"}), 1000);  // in steps of 4
+  EXPECT_EQ(longest({"mesh.sequence=2", "model.max_position_embeddings=1000", "model.rope_scaling.type=linear",
+                     "model.rope_scaling.factor=4"}),
+            roomy);
+  EXPECT_EQ(longest({"mesh.sequence=2", "model.max_position_embeddings=32"}), roomy);  // the config goes beyond it
+  EXPECT_EQ(longest({"model.architecture=gpt2", "model.num_key_value_heads=4", "model.max_position_embeddings=100"}),
+            100);
+}
+
+TEST(Plan, ARunIsItsStepsItsEvaluationsAndItsSaves) {
+  PlanRequest request = request_of({"training.steps=100", "checkpoint.interval=40", "evaluation.interval=30",
+                                    "evaluation.context_lengths=[16]", "evaluation.target_blocks=10", "mesh.data=4",
+                                    "data.packing=concat"});
+  request.hardware.node_ranks = 2;
+  request.hardware.node_storage_bandwidth = 1e3;
+  request.hardware.host_bandwidth = 1e6;
+  const Plan plan = make_plan(request);
+  const RunTimes& run = plan.run;
+  EXPECT_EQ(run.steps, 100);
+  EXPECT_EQ(run.evaluations, 3);
+  // Three rounds of four ranks, a span of 16 tokens each: a third of the products' FLOPs, and attention forward.
+  const double products = (plan.flops.projections + plan.flops.feedforward + plan.flops.head) / 3 / 24 / 64 * 16;
+  const double attention = 4 * 32 * (16 * 17 / 2.0) * 2;
+  EXPECT_NEAR(run.evaluation_seconds, 3 * (products / 0.5e9 + attention / 0.25e9), 1e-6 * run.evaluation_seconds);
+  // Weights and two moments, 4 bytes each: a quarter of a rank to the host, half of a node to storage.
+  const double bytes = 12 * static_cast<double>(plan.parameters);
+  EXPECT_EQ(run.saves, 2);
+  EXPECT_NEAR(run.save_seconds, bytes / 4 / 1e6 + bytes / 2 / 1e3 - 40 * plan.times.step_seconds, 1e-9);
+  EXPECT_NEAR(run.last_save_seconds, bytes / 4 / 1e6 + bytes / 2 / 1e3, 1e-9);
+  EXPECT_NEAR(plan.hours * 3600,
+              100 * plan.times.step_seconds + 3 * run.evaluation_seconds + 2 * run.save_seconds + run.last_save_seconds,
+              1e-9);
+  request.hardware.node_storage_bandwidth = 1e12;  // written long before the next one
+  EXPECT_NEAR(make_plan(request).run.save_seconds, bytes / 4 / 1e6, 1e-9);
+}
+
 TEST(Plan, ARunOfAGpuIsPlannedInAnyBuild) {
   PlanRequest request{
       .config = read_config(source_folder() + "/configs/long_ctx_gpu.yaml", {}, ConfigUse::know, check_model),
       .hardware = read_hardware(source_folder() + "/configs/hardware/h200.yaml"),
       .longest_context = false};
   const Plan plan = make_plan(request);
-  EXPECT_NEAR(plan.memory_needed, 36.3e9, 0.1e9);  // as configs/long_ctx_gpu.yaml says
+  EXPECT_NEAR(plan.need.device, 36.3e9, 0.1e9);  // as configs/long_ctx_gpu.yaml says
   EXPECT_TRUE(plan.fits);
   EXPECT_GT(plan.mfu, 0.2);
   EXPECT_LT(plan.mfu, 0.7);
@@ -206,6 +279,25 @@ TEST(Hardware, FilesAreReadStrictly) {
   refused("latency: 1.0e-3", "latency: soon", "hand.yaml:6: latency");
   refused("peak_flops: {float32: 1.0e9}", "peak_flops: 7", "must be a map");
   refused("name: by hand", "name: by hand\nname: twice", "given twice");
+  refused("name: by hand", "name: by hand\nrates_of: me", "must be one of ringtrain, others, others alone");
+  refused("name: by hand", "name: by hand\nnode: {ranks: 8}", "node needs memory");
+  refused("name: by hand", "name: by hand\nnode: {ranks: 8, memory: nan}", "memory is the text");
+  refused("name: by hand", "name: by hand\nattention_blocks:\n  - {tokens: 9, share: 1}\n  - {tokens: 9, share: 1}",
+          "the shortest comes first");
+}
+
+TEST(Hardware, AttentionIsSlowerInShortBlocks) {
+  const std::string text = hardware_text;
+  Hardware hardware = parse_hardware(
+      text + "attention_blocks:\n  - {tokens: 100, share: 0.5}\n  - {tokens: 400, share: 0.9}\n", "hand.yaml");
+  EXPECT_DOUBLE_EQ(hardware.attention_share(1e6), 0.9);
+  EXPECT_DOUBLE_EQ(hardware.attention_share(400), 0.9);
+  EXPECT_NEAR(hardware.attention_share(200), 0.7, 1e-12);  // half the way, of the logarithm
+  EXPECT_DOUBLE_EQ(hardware.attention_share(50), 0.25);
+  Config config = config_of({"training.seq_len=800", "mesh.sequence=2"});
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, config, 0).attention_forward, 0.9 * 0.25e9);
+  EXPECT_NEAR(rank_rates(hardware, config, 200).attention_backward, 0.7 * 0.125e9, 1);
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, config, 200).matmul, 0.5e9);
 }
 
 TEST(Hardware, EveryFileOfTheCheckoutIsReadAndFoundByName) {
@@ -217,8 +309,8 @@ TEST(Hardware, EveryFileOfTheCheckoutIsReadAndFoundByName) {
     EXPECT_FALSE(hardware.levels.empty()) << name;
     EXPECT_GT(hardware.peak_float32, 0) << name;
   }
-  const std::string sentence = error_of(ExitCode::usage, [] { find_hardware("h20"); });
-  EXPECT_NE(sentence.find("did you mean h200?"), std::string::npos) << sentence;
+  const std::string sentence = error_of(ExitCode::usage, [] { find_hardware("h20o"); });
+  EXPECT_NE(sentence.find("did you mean h20?"), std::string::npos) << sentence;
 }
 
 TEST(Hardware, RanksOfAMachineShareItsCores) {

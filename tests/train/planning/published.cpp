@@ -96,8 +96,10 @@ std::string activation_table() {
   constexpr std::array rows{Row{"vanilla", "2 b n s²", LayerKind::vanilla},
                             Row{"memory efficient attention", "8 b s h", LayerKind::memory_efficient_attention},
                             Row{"memory efficient attention and feedforward", "2 b s h", LayerKind::blockwise},
-                            Row{"ring attention", "6 b c h", LayerKind::ring}};
-  std::string text = "| layer | largest activation | 7B, s = 131,072 on 8 devices (c = 16,384), GB |\n|---|---|---|\n";
+                            Row{"ring attention", "12 b c h (6 b c h numbers)", LayerKind::ring}};
+  std::string text =
+      "| layer | largest activation, bytes in bfloat16 | 7B, s = 131,072 on 8 devices (c = 16,384), GB "
+      "|\n|---|---|---|\n";
   for (const Row& row : rows) {
     text += fmt::format("| {} | {} | {:.3f} |\n", row.name, row.formula,
                         layer_activation_bytes(row.kind, b, s, h, n, c) * 1e-9);
@@ -158,9 +160,39 @@ std::string sum_table() {
   row("100M tokens, hidden 1,024, one layer's output, bfloat16", fmt::format("{:.1f} GB", hundred_million * 1e-9), "-");
   row("the same of 6 layers and more", fmt::format("{:.1f} GB", 6 * hundred_million * 1e-9), "over 1,000 GB");
   row("8 GB over 200 GB/s", fmt::format("{:.2f} s", 8e9 / gb_200), "0.04 s");
-  row("attention of 1M tokens on 8 H100 at peak, width 4,096, a layer, full",
-      fmt::format("{:.2f} s", 4 * 1e12 * 4096 / 8 / h100), "1 to 2 s");
+  const double hop = 125e3 * 125e3 * 4096 / hardware_of("paper-a100-nvlink").peak_bfloat16;
+  row("a hop of 1M tokens on 8 devices, width 4,096: d·c² operations, A100 at peak", fmt::format("{:.3f} s", hop), "-");
+  row("its eight hops", fmt::format("{:.2f} s", 8 * hop), "1 to 2 s");
+  row("the same attention, all 4·d·s² FLOPs, on 8 H100 at peak", fmt::format("{:.2f} s", 4 * 1e12 * 4096 / 8 / h100),
+      "-");
+  // What a transfer takes beyond the computing that hides it, at 8,192 tokens a device.
+  const auto exposed = [](const char* name) { return 100 * std::max(0.0, min_block(hardware_of(name)) / 8192 - 1); };
+  row("communication that nothing hides, over computing, 8,192 tokens a device, A100 over NVLink",
+      fmt::format("{:.0f} %", exposed("paper-a100-nvlink")), "under 5 %");
+  row("the same over InfiniBand", fmt::format("{:.0f} %", exposed("paper-a100-infiniband")), "-");
+  row("tokens of 256 devices with 8,192 each", fmt::format("{}", 256 * 8192), "2,097,152");
   return text;
+}
+
+/// Keys and values that a device holds and sends on, width 4,096, float32.
+std::string block_bytes_table() {
+  std::string text = "| tokens | in all, MB | of 2 devices | of 4 | of 8 |\n|---|---|---|---|---|\n";
+  for (const int tokens : {1024, 8192, 32768}) {
+    text += fmt::format("| {} |", tokens);
+    for (const int devices : {1, 2, 4, 8}) text += fmt::format(" {:.2f} |", 2e-6 * tokens * 4096 * 4 / devices);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string example_table() {
+  const int S = 8, N = 2, d = 4, block = S / N;
+  const int block_operations = 2 * block * block * d;  // scores, and their sums of values: a product and a sum is one
+  std::string text = "| of | held of 96 values | operations | values sent |\n|---|---|---|---|\n";
+  text += fmt::format("| a hop of a device | {} | {} | {} |\n", 3 * block * d, block_operations, 2 * block * d);
+  text += fmt::format("| a device | {} | {} | {} |\n", 3 * block * d, N * block_operations, (N - 1) * 2 * block * d);
+  return text +
+         fmt::format("| both | {} | {} | {} |\n", 3 * S * d, N * N * block_operations, N * (N - 1) * 2 * block * d);
 }
 
 }  // namespace
@@ -179,7 +211,7 @@ double layer_activation_bytes(LayerKind kind, double b, double s, double h, doub
     case LayerKind::blockwise:
       return 2 * b * s * h;
     case LayerKind::ring:
-      return 6 * b * c * h;  // queries, two blocks of keys and values, the output
+      return 2 * 6 * b * c * h;  // queries, two blocks of keys and values, the output: the paper's 6 b c h are numbers
   }
   fail(ExitCode::internal, "a kind of layer without activations");
 }
@@ -216,7 +248,9 @@ std::string published_tables() {
   return "## The least block that hides a transfer\n\n" + block_table() + "\n## The largest activation of a layer\n\n" +
          activation_table() + "\n## The longest context, in 1,024 tokens\n\n" + context_table() +
          "\n## FLOPs a token of longer contexts, relative to 4K\n\n" + ratio_table() +
-         "\n## Sums that tutorials repeat\n\n" + sum_table();
+         "\n## Sums that tutorials repeat\n\n" + sum_table() +
+         "\n## Keys and values of a device, width 4,096, float32\n\n" + block_bytes_table() +
+         "\n## Eight tokens on two devices, width 4\n\n" + example_table();
 }
 
 }  // namespace ringtrain

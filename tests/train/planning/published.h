@@ -26,7 +26,7 @@ inline constexpr std::int64_t published_vocabulary = 32000;
 double min_block(const Hardware& hardware);
 
 /// Returns the largest activation of one layer in bytes, bfloat16 (Table 1): b sequences of s tokens, width h, n heads,
-/// blocks of c tokens.
+/// blocks of c tokens. Of a ring the table has numbers, which are half the bytes.
 double layer_activation_bytes(LayerKind kind, double b, double s, double h, double n, double c);
 
 /// Returns the FLOPs of one sequence in one layer, 24 s h^2 + 4 s^2 h (appendix D): forward, full attention.

@@ -41,7 +41,7 @@ TEST_F(Published, ActivationsAreThoseOfTableOne) {
   EXPECT_EQ(layer_activation_bytes(LayerKind::vanilla, b, s, h, n, c), 2 * 2.0 * 8 * 4096 * 4096);
   EXPECT_EQ(layer_activation_bytes(LayerKind::memory_efficient_attention, b, s, h, n, c), 8 * 2.0 * 4096 * 256);
   EXPECT_EQ(layer_activation_bytes(LayerKind::blockwise, b, s, h, n, c), 2 * 2.0 * 4096 * 256);
-  EXPECT_EQ(layer_activation_bytes(LayerKind::ring, b, s, h, n, c), 6 * 2.0 * 512 * 256);
+  EXPECT_EQ(layer_activation_bytes(LayerKind::ring, b, s, h, n, c), 12 * 2.0 * 512 * 256);
 }
 
 TEST_F(Published, FlopsOfLongerContextsAreThoseOfFigureFive) {
@@ -83,7 +83,13 @@ TEST_F(Published, SumsOfTutorialsComeOut) {
         "a device of 2 (or bfloat16 on one) | 16.78 MB | 16.77 MB |", "4,096 bytes a position each | 8.19 GB | 8 GB |",
         "the same, a device of 8 | 1.02 GB | 1 GB |", "one layer's output, bfloat16 | 204.8 GB | - |",
         "the same of 6 layers and more | 1228.8 GB | over 1,000 GB |", "8 GB over 200 GB/s | 0.04 s | 0.04 s |",
-        "width 4,096, a layer, full | 2.07 s | 1 to 2 s |"}) {
+        "d·c² operations, A100 at peak | 0.205 s | - |", "its eight hops | 1.64 s | 1 to 2 s |",
+        "all 4·d·s² FLOPs, on 8 H100 at peak | 2.07 s | - |", "A100 over NVLink | 0 % | under 5 % |",
+        "the same over InfiniBand | 205 % | - |",  // 24,960 / 8,192 - 1
+        "256 devices with 8,192 each | 2097152 | 2,097,152 |", "| 1024 | 33.55 | 16.78 | 8.39 | 4.19 |",
+        "| 8192 | 268.44 | 134.22 | 67.11 | 33.55 |", "| 32768 | 1073.74 | 536.87 | 268.44 | 134.22 |",
+        // 3 x 8 tokens of 4 values; 2 x 4 x 4 pairs of 4 products; keys and values of 4 tokens of 4 values.
+        "| a hop of a device | 48 | 128 | 32 |", "| a device | 48 | 256 | 32 |", "| both | 96 | 512 | 64 |"}) {
     EXPECT_NE(tables.find(row), std::string::npos) << row;
   }
 }

@@ -1,6 +1,7 @@
-// Plain full attention in double, forward and backward by the direct formulas: the witness for kernels and ring. It
-// shares no code with them; its mask is written from the words of the design (a query sees a key of its own document,
-// not behind it if causal, and at most window - 1 tokens away if there is a window; 0: no window).
+// Plain full attention in double, forward and backward by the direct formulas (Vaswani et al., "Attention is all you
+// need", 2017, eq. 1; its gradients as in Dao et al., "FlashAttention", 2022, appendix B.2). One query after another:
+// no tiles and no running state. The mask is written from the words of the design: a query sees a key of its own
+// document, not behind it if causal, and at most window - 1 tokens away if there is a window (0: none).
 #pragma once
 
 #include <cstdint>
@@ -36,9 +37,9 @@ bool is_visible(const Attention& attention, const Tokens& queries, const Tokens&
 Forward forward(const Attention& attention, const std::vector<double>& q, const std::vector<double>& k,
                 const std::vector<double>& v, const Tokens& queries, const Tokens& keys);
 
-/// Returns the gradients of sum(dout * out).
+/// Returns the gradients of sum(dout * out). out: what forward gave.
 Backward backward(const Attention& attention, const std::vector<double>& q, const std::vector<double>& k,
-                  const std::vector<double>& v, const std::vector<double>& dout, const Tokens& queries,
-                  const Tokens& keys);
+                  const std::vector<double>& v, const std::vector<double>& out, const std::vector<double>& dout,
+                  const Tokens& queries, const Tokens& keys);
 
 }  // namespace ringtrain::reference

@@ -1,0 +1,32 @@
+// What the tests of `check` share: a config that is checked in this process, and what the check found.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/train/train_fixture.h"
+#include "train/check/check_report.h"
+
+namespace ringtrain::testing {
+
+class CheckTest : public TrainTest {
+ protected:
+  CheckOptions options_of(const Config& config) const {
+    CheckOptions options;
+    options.train.config = config;
+    options.train.output = at("run");
+    options.train.dump = {.folder = at("dump"), .step = 1};
+    return options;
+  }
+  CheckReport check(const Config& config) const {
+    return check_run(options_of(config), [](const std::string&) {});
+  }
+  /// Returns the verdict's lines; "" if the run is right.
+  static std::string wrong(const CheckReport& report) {
+    if (report.first() == nullptr) return "";
+    const std::string text = check_report(report);
+    return text.substr(text.find("wrong: "));
+  }
+};
+
+}  // namespace ringtrain::testing

@@ -1,0 +1,256 @@
+// `check` on whole runs: right ones of every kind are right, a fault is named with its place, an error of four times a
+// tensor's bound is found in every tensor, and what it cannot do it refuses.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "framework/config/read_config.h"
+#include "framework/storage/hdf5_file.h"
+#include "layers/model_parameters.h"
+#include "tests/support/paths.h"
+#include "tests/train/check/check_fixture.h"
+#include "tests/train/child_process.h"
+#include "train/check/properties.h"
+#include "train/check/reference_plan.h"
+#include "train/check/rounding.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class CheckedRun : public CheckTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    TextPlan text;
+    text.weights = true;
+    data = write_tokens("text.h5", text);
+  }
+  /// A ring of four, two layers, two sequences.
+  Config ring(std::vector<std::string> settings) const {
+    settings.insert(settings.begin(), {"mesh.sequence=4", "training.global_batch_size=2"});
+    return tiny(data, settings);
+  }
+  TrainOptions run_of(const Config& config) const {
+    std::vector<std::string> cuts;
+    return checked_run(options_of(config), cuts);
+  }
+  std::string data;
+};
+
+// The mutations of tests/mutations that say `check:` must be found by these four.
+TEST_F(CheckedRun, OnARingOfFourIsRight) {
+  EXPECT_EQ(wrong(check(ring({}))), "");
+}
+TEST_F(CheckedRun, WithAWindowIsRight) {
+  EXPECT_EQ(wrong(check(ring({"model.sliding_window=9", "data.packing=concat", "mesh.layout=striped"}))), "");
+}
+TEST_F(CheckedRun, OfTwoDataRanksIsRight) {
+  EXPECT_EQ(wrong(check(ring({"mesh.sequence=2", "mesh.data=2", "training.global_batch_size=4",
+                              "model.architecture=qwen3", "mesh.layout=contiguous"}))),
+            "");
+}
+
+TEST_F(CheckedRun, OfRanksWithoutATargetIsRight) {  // six tokens on four ranks, about half of them without a weight
+  EXPECT_EQ(wrong(check(ring({"training.seq_len=6"}))), "");
+}
+
+TEST_F(CheckedRun, OfALaterStepIsRight) {
+  CheckOptions options = options_of(ring({}));
+  options.train.dump.step = 3;
+  EXPECT_EQ(wrong(check_run(options, [](const std::string&) {})), "");
+}
+
+TEST_F(CheckedRun, IsCutByTokensAndLayers) {
+  CheckOptions options = options_of(ring({"model.num_hidden_layers=3"}));
+  options.tokens = 11;
+  options.layers = 1;
+  std::vector<std::string> logs;
+  const CheckReport report = check_run(options, [&](const std::string& line) { logs.push_back(line); });
+  EXPECT_EQ(wrong(report), "");
+  EXPECT_EQ(report.cuts, (std::vector<std::string>{"training.seq_len is 11 instead of 37",
+                                                   "model.num_hidden_layers is 1 instead of 3"}));
+  EXPECT_EQ(logs[0], "cut: " + report.cuts[0]);
+  for (const CheckedTensor& tensor : report.tensors) EXPECT_EQ(tensor.name.find("layer.1"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(at("dump"))) << "a right run leaves nothing";
+  EXPECT_FALSE(std::filesystem::exists(at("run")));
+  options.tokens = 38;
+  EXPECT_NE(error_of(ExitCode::usage, [&] { check_run(options, [](const std::string&) {}); }).find("--tokens 38"),
+            std::string::npos);
+}
+
+/// Adds to an element of a dumped tensor, in the file.
+void change(const DumpReader& dump, const std::string& name, double by) {
+  for (const std::string& file : list_directory(dump.folder(), ExitCode::data)) {
+    if (!file.starts_with("rank-")) continue;
+    const std::string path = dump.folder() + "/" + file;
+    const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::data);
+    for (const Hdf5Dataset& dataset : reader.datasets()) {
+      if ((!dataset.name.starts_with(name + "/") && !dataset.name.starts_with(name + "[")) || dataset.count() == 0) {
+        continue;
+      }
+      const auto add = [&]<class T>() {
+        T value{};
+        const std::int64_t at = dataset.count() / 2;
+        reader.read(dataset, at, &value, 1);
+        value = static_cast<T>(value + by);
+        File::open_for_update(path, ExitCode::data)
+            .write_at(dataset.offset + static_cast<std::uint64_t>(at) * sizeof(T), &value, sizeof(T));
+      };
+      if (dataset.type == Hdf5Type::int32) return add.operator()<std::int32_t>();
+      return add.operator()<double>();
+    }
+  }
+  ADD_FAILURE() << name << " is in no file";
+}
+
+TEST_F(CheckedRun, WithFourTimesTheBoundInAnyOneTensorIsWrong) {
+  const TrainOptions options = run_of(ring({"training.seq_len=12"}));
+  const Log quiet = [](const std::string&) {};
+  const ringtrain::Run run = prepare_run(options, quiet);
+  Launcher threads;
+  const StepResult result = dumped_step(run, quiet, threads);
+  const std::vector<CheckedTensor> right = check_step(run, DumpReader(at("dump")), result);
+  EXPECT_GT(right.size(), 100U);
+  for (const CheckedTensor& tensor : right) {
+    ASSERT_FALSE(tensor.departure) << tensor.name;
+    const bool whole = tensor.name.starts_with("input.");
+    const double by = tensor.bound > 0 ? 4 * tensor.bound : whole ? 1 : 1e-15;
+    StepResult changed = result;
+    const bool number = tensor.name == "loss" || tensor.name == "gradient norm" || tensor.name == "learning rate";
+    if (tensor.name == "loss") changed.loss += by;
+    if (tensor.name == "gradient norm") changed.norm += by;
+    if (tensor.name == "learning rate") changed.lr += by;
+    std::filesystem::remove_all(at("changed"));
+    std::filesystem::copy(at("dump"), at("changed"));
+    const DumpReader dump(at("changed"));
+    if (!number) change(dump, tensor.name, by);
+    const std::vector<CheckedTensor> found = check_step(run, DumpReader(at("changed")), changed);
+    const auto first = std::ranges::find_if(found, [](const CheckedTensor& t) { return t.departure.has_value(); });
+    if (first == found.end()) {
+      ADD_FAILURE() << tensor.name << " by " << by;
+    } else {
+      EXPECT_EQ(first->name, tensor.name);
+    }
+  }
+}
+
+TEST_F(CheckedRun, NamesTheFaultItsRankAndBothValues) {
+  // One micro-batch a rank, so that the hook runs once. It turns the sign of row 5 of a weight behind the dump's back.
+  const TrainOptions options = run_of(ring({"training.global_batch_size=1"}));
+  const Log quiet = [](const std::string&) {};
+  ringtrain::Run run = prepare_run(options, quiet);
+  run.before_forward = [](RankState& state, std::int64_t) {
+    const ParameterTable& table = state.parameters.table();
+    for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
+      if (table[id].name != "model.layers.1.self_attn.q_proj.weight" || state.rank != 2) continue;
+      const TensorView row = state.parameters.weight(id).rows(5, 6);
+      for (std::int64_t i = 0; i < row.numel(); ++i) row.as<double>()[i] = -row.as<double>()[i];
+    }
+  };
+  Launcher threads;
+  CheckReport report;
+  const StepResult result = dumped_step(run, quiet, threads);
+  report.tensors = check_step(run, DumpReader(at("dump")), result);
+  const CheckedTensor* const first = report.first();
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->name, "layer.1.query_projection");
+  EXPECT_EQ(first->departure->rank, 2);
+  EXPECT_EQ(first->departure->place, "sequence 0, position 10, column 5");  // rank 2 of a zigzag ring: 10 to 14, ...
+  EXPECT_NEAR(first->departure->run, -first->departure->reference, 1e-14);
+  EXPECT_NE(
+      wrong(report).find("wrong: layer.1.query_projection departs first, at sequence 0, position 10, column 5, made "
+                         "by rank 2\n  the run has "),
+      std::string::npos)
+      << wrong(report);
+}
+
+#if RINGTRAIN_MPI
+TEST_F(CheckedRun, OfProcessesIsRight) {
+  std::ofstream(at("run.yaml")) << to_yaml(ring({"mesh.sequence=2", "mesh.data=2", "training.global_batch_size=4"}));
+  for (const std::string what : {"--keep", "--properties"}) {
+    const ChildResult result =
+        run_child(source_folder() + "/scripts/launch",
+                  {"-n", "4", "--", binary_folder() + "/check", "--config", "run.yaml", what}, folder);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_NE(result.out.find("right: all "), std::string::npos) << result.out;
+  }
+}
+#endif
+
+TEST_F(CheckedRun, HasItsProperties) {
+  for (const std::string mask : {"data.packing=documents", "model.sliding_window=5"}) {
+    SCOPED_TRACE(mask);
+    const Config config = ring({"mesh.data=2", "mesh.sequence=2", "training.global_batch_size=4", mask});
+    Launcher threads;
+    const auto properties = check_properties(
+        options_of(config), [](const std::string&) {}, threads);
+    EXPECT_EQ(properties.size(), mask == "model.sliding_window=5" ? 10U : 9U);
+    for (const Property& property : properties) EXPECT_TRUE(property.holds) << property.name << ": " << property.found;
+  }
+}
+
+TEST_F(CheckedRun, IsRefusedWithATokensThatFits) {
+  const Config config = ring({"training.seq_len=1000"});
+  const ReferencePlan plan = plan_reference(config, make_parameter_table(config.model));
+  require_reference_fits(config, plan, plan.bytes(1000));
+  const std::string sentence =
+      error_of(ExitCode::usage, [&] { require_reference_fits(config, plan, plan.bytes(600)); });
+  EXPECT_NE(sentence.find("--tokens 600 fits"), std::string::npos) << sentence;
+  EXPECT_NE(error_of(ExitCode::usage, [&] { require_reference_fits(config, plan, plan.fixed_bytes); }).find("--layers"),
+            std::string::npos);
+}
+
+TEST_F(CheckedRun, RoundingHasItsSizeAndItsBfloat16) {
+  reference::Vector x(1000);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 1 + static_cast<double>(i);
+  reference::Vector changed = x;
+  const Rounding rounding(DType::float32, 1);
+  rounding(changed, 100);
+  double largest = 0, mean = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    largest = std::max(largest, std::abs(changed[i] / x[i] - 1));
+    mean += (changed[i] / x[i] - 1) / 1000;
+  }
+  EXPECT_LE(largest, 10 * 0x1p-24 * 1.0001);
+  EXPECT_GE(largest, 9.9 * 0x1p-24);
+  EXPECT_LE(std::abs(mean), 0.6 * 0x1p-24);
+  EXPECT_EQ(rounded_to_bfloat16(1 + 0x1p-8), 1);
+  EXPECT_EQ(rounded_to_bfloat16(1 + 0x1.8p-7), 1 + 0x1p-6);
+  EXPECT_EQ(rounded_to_bfloat16(-3.1415926), -3.140625);
+}
+
+TEST_F(CheckedRun, FromTheCommandLine) {
+  std::ofstream(at("tiny.yaml")) << "model: {vocab_size: 23, hidden_size: 16, num_hidden_layers: 2, "
+                                    "num_attention_heads: 2, intermediate_size: 24}\n"
+                                    "data: {train: \"" +
+                                        data +
+                                        "\"}\n"
+                                        "mesh: {threads_per_rank: 1, sequence: 2}\n"
+                                        "training: {seq_len: 16, global_batch_size: 2, micro_batch_size: 1, steps: 2}\n"
+                                        "optimizer: {name: adamw, lr: 1.0e-2}\n";
+  const ChildResult right =
+      run_child("check", {"--config", at("tiny.yaml"), "--tokens", "9", "--output", at("found.json")}, folder);
+  EXPECT_EQ(right.code, 0) << right.err;
+  EXPECT_NE(right.out.find("right: all 125 tensors lie within their bounds"), std::string::npos) << right.out;
+  EXPECT_NE(right.out.find("cut: training.seq_len is 9 instead of 16"), std::string::npos) << right.out;
+  const auto json = nlohmann::json::parse(content_of(at("found.json")));
+  EXPECT_EQ(json.at("written_by"), "ringtrain check");
+  EXPECT_EQ(json.at("right"), true);
+  EXPECT_EQ(json.at("tensors").size(), 125U);
+  EXPECT_FALSE(std::filesystem::exists(at("tiny.check"))) << "nothing is left but what was asked for";
+  const ChildResult kept =
+      run_child("check", {"--config", at("tiny.yaml"), "--keep", "--dump", at("kept"), "--steps", "2"}, folder);
+  EXPECT_EQ(kept.code, 0) << kept.err;
+  EXPECT_TRUE(std::filesystem::exists(at("kept/index.json")));
+  const ChildResult properties = run_child("check", {"--config", at("tiny.yaml"), "--properties"}, folder);
+  EXPECT_EQ(properties.code, 0) << properties.err;
+  EXPECT_NE(properties.out.find("holds    a token changes nothing before it\n"), std::string::npos) << properties.out;
+  EXPECT_EQ(run_child("check", {"--config", at("tiny.yaml"), "--tokens", "17"}, folder).code, 2);
+  EXPECT_EQ(run_child("check", {"--config", at("tiny.yaml"), "--steps", "3"}, folder).code, 2);
+  EXPECT_EQ(run_child("check", {}, folder).code, 2);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,100 @@
+#include "train/check/check.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "framework/counted.h"
+#include "framework/dump/dump_reader.h"
+#include "framework/profile/clock.h"
+#include "framework/profile/progress.h"
+#include "framework/system/system_memory.h"
+#include "layers/model_parameters.h"
+#include "train/check/reference_plan.h"
+#include "train/check/rounding.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Makes `value` what the user wants, if he wants it. Returns what that cut as a clause, "" if nothing.
+std::string cut(const char* flag, const char* key, std::int64_t wanted, std::int64_t& value) {
+  if (wanted == 0 || wanted == value) return "";
+  if (wanted > value)
+    fail(ExitCode::usage, "{} {}: the config has {} = {}; it cuts, and adds nothing", flag, wanted, key, value);
+  const std::string text = fmt::format("{} is {} instead of {}", key, wanted, value);
+  value = wanted;
+  return text;
+}
+
+std::string run_text(const Config& config, std::int64_t step) {
+  return fmt::format("step {} of {}: {} of {} tokens, {} x {} {}, {}, {}", step, config.name,
+                     counted(config.training.global_batch_size, "sequence"), config.training.seq_len, config.mesh.data,
+                     config.mesh.sequence, name_of(config.mesh.layout), name_of(config.training.device),
+                     name_of(config.training.dtype));
+}
+
+}  // namespace
+
+TrainOptions checked_run(const CheckOptions& options, std::vector<std::string>& cuts) {
+  TrainOptions run = options.train;
+  for (const std::string& clause :
+       {cut("--tokens", "training.seq_len", options.tokens, run.config.training.seq_len),
+        cut("--layers", "model.num_hidden_layers", options.layers, run.config.model.num_hidden_layers)}) {
+    if (!clause.empty()) cuts.push_back(clause);
+  }
+  run.start.layers = options.layers;
+  run.config.evaluation.interval = 0;  // these concern no step
+  run.config.checkpoint.interval = -1;
+  run.config.training.on_nonfinite = OnNonfinite::skip;  // the tensor that is no number has a name
+  run.dump.update = true;
+  run.dump.wanted = [](const std::string& name) { return !name.ends_with("logits"); };  // which are wide
+  return run;
+}
+
+const CheckedTensor* CheckReport::first() const {
+  const auto found =
+      std::ranges::find_if(tensors, [](const CheckedTensor& tensor) { return tensor.departure.has_value(); });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& launcher) {
+  CheckReport report;
+  TrainOptions run_options = checked_run(options, report.cuts);
+  Config& config = run_options.config;
+  for (const std::string& clause : report.cuts) log("cut: " + clause);
+  const ReferencePlan plan = plan_reference(config, make_parameter_table(config));
+  if (launcher.is_rank_zero()) require_reference_fits(config, plan, available_memory());
+  const double expected = plan.flops / reference_rate();
+  log(fmt::format("the reference takes about {}, in {}", human_duration(expected),
+                  human_bytes(static_cast<double>(plan.bytes(config.training.seq_len)))));
+  // Processes wait at the end for the one that computes the reference. They agree about the time: none measures it.
+  constexpr double slowest_flops = 1e8;
+  if (launcher.ranks_are_processes()) config.mesh.timeout_seconds += 60 + plan.flops / slowest_flops;
+  const Run run = prepare_run(run_options, log, launcher);
+
+  auto start = std::chrono::steady_clock::now();
+  const StepResult result = dumped_step(
+      run, [](const std::string&) {}, launcher);
+  report.run_seconds = seconds_since(start);
+  if (!launcher.is_rank_zero()) return report;
+  report.run = run_text(config, run.dump.step);
+  report.bounds = bound_text(config.training.dtype);
+  start = std::chrono::steady_clock::now();
+  report.tensors = check_step(run, DumpReader(run.dump.folder), result, [&](std::int64_t done) {
+    if (options.told) options.told(done, config.training.global_batch_size);
+  });
+  report.reference_seconds = seconds_since(start);
+  if (options.keep || report.first() != nullptr) {
+    report.dump = run.dump.folder;
+  } else {
+    remove_dump(run.dump.folder);
+  }
+  return report;
+}
+
+CheckReport check_run(const CheckOptions& options, const Log& log) {
+  Launcher threads;
+  return check_run(options, log, threads);
+}
+
+}  // namespace ringtrain

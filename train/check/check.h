@@ -1,0 +1,44 @@
+// The program `check` without its command line: one step of a run as its config says it, held against the reference.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parallel/launch/launcher.h"
+#include "train/check/step_check.h"
+#include "train/trainer.h"
+
+namespace ringtrain {
+
+struct CheckOptions {
+  TrainOptions train;       // config, where it begins, and the dump's folder; the run's folder is never made
+  std::int64_t tokens = 0;  // of a sequence; 0: the config's
+  std::int64_t layers = 0;  // 0: the config's
+  bool keep = false;        // the dump
+  std::function<void(std::int64_t done, std::int64_t total)> told = {};  // how many sequences the reference has done
+};
+
+struct CheckReport {
+  std::string run;                // the step, the mesh, the data
+  std::vector<std::string> cuts;  // what --tokens and --layers left out, a clause each
+  std::string bounds;             // how they are derived
+  std::vector<CheckedTensor> tensors;
+  std::string dump;  // the folder that was kept; "": it is gone
+  double run_seconds = 0, reference_seconds = 0;
+
+  /// Returns the first tensor that departs, null if the run is right.
+  const CheckedTensor* first() const;
+};
+
+/// Returns the options of the run that is checked, and adds what that cuts. Throws Error(usage) for a cut that adds.
+TrainOptions checked_run(const CheckOptions& options, std::vector<std::string>& cuts);
+
+/// Runs the steps up to the dump's, and holds that one against the reference. Collective over the processes of the
+/// launcher; the report is process 0's, and empty elsewhere. Throws Error(usage) if the reference does not fit, and
+/// what train() throws.
+CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& launcher);
+CheckReport check_run(const CheckOptions& options, const Log& log);  // ranks are threads
+
+}  // namespace ringtrain

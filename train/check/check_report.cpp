@@ -1,0 +1,137 @@
+#include "train/check/check_report.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "framework/counted.h"
+#include "framework/profile/progress.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// The tensors of a kind.
+struct Kind {
+  std::string name;
+  int tensors = 0;
+  const CheckedTensor* worst = nullptr;  // the nearest to its bound, or the furthest beyond
+};
+
+std::vector<Kind> kinds_of(const CheckReport& report) {
+  std::vector<Kind> kinds;
+  for (const CheckedTensor& tensor : report.tensors) {
+    const std::string name = kind_of(tensor.name);
+    auto kind = std::ranges::find(kinds, name, &Kind::name);
+    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {name, 0, &tensor});
+    ++kind->tensors;
+    if (share_of_bound(tensor) > share_of_bound(*kind->worst)) kind->worst = &tensor;
+  }
+  return kinds;
+}
+
+std::string line_of(const Kind& kind, std::size_t width) {
+  const CheckedTensor& worst = *kind.worst;
+  std::string text = fmt::format("  {:{}}  {:>4}  ", kind.name, width, kind.tensors);
+  if (worst.bound == 0 && worst.largest == 0) return text + "exact\n";
+  text += fmt::format("{:>9.2g} {:>9.2g} {:>9.2g}  {:>7.3g}", worst.size, worst.largest, worst.bound,
+                      share_of_bound(worst));
+  return text + (worst.departure ? "  departs\n" : "\n");
+}
+
+std::string departure_text(const CheckedTensor& tensor) {
+  const CheckDeparture& departure = *tensor.departure;
+  std::string text = fmt::format("wrong: {} departs first", tensor.name);
+  if (!departure.place.empty()) text += fmt::format(", at {}", departure.place);
+  if (departure.rank >= 0) text += fmt::format(", made by rank {}", departure.rank);
+  return text + fmt::format("\n  the run has {}, the reference {}; they are {:.3g} apart, and the bound is {:.3g}\n",
+                            departure.run, departure.reference, std::abs(departure.run - departure.reference),
+                            tensor.bound);
+}
+
+}  // namespace
+
+std::string kind_of(const std::string& name) {
+  for (const std::string_view before : {"layer.", "layers."}) {
+    const std::size_t at = name.find(before);
+    if (at == std::string::npos || (at > 0 && name[at - 1] != '.')) continue;
+    const std::size_t digits = at + before.size(), end = name.find('.', digits);
+    if (end == std::string::npos || end == digits) continue;
+    return name.substr(0, digits) + "*" + name.substr(end);
+  }
+  return name;
+}
+
+double share_of_bound(const CheckedTensor& tensor) {
+  return tensor.largest == 0 ? 0 : tensor.largest / tensor.bound;
+}
+
+std::string check_report(const CheckReport& report) {
+  std::string text = report.run + "\n";
+  for (const std::string& clause : report.cuts) text += "cut: " + clause + "\n";
+  text += report.bounds + "\n";
+  const std::vector<Kind> kinds = kinds_of(report);
+  std::size_t width = 0;
+  for (const Kind& kind : kinds) width = std::max(width, kind.name.size());
+  text += fmt::format("  {:{}}  {:>4}  {:>9} {:>9} {:>9}  {:>7}\n", "tensor", width, "of", "largest", "error", "bound",
+                      "share");
+  for (const Kind& kind : kinds) text += line_of(kind, width);
+  const CheckedTensor* const first = report.first();
+  const std::string times = fmt::format("the run took {}, the reference {}", human_duration(report.run_seconds),
+                                        human_duration(report.reference_seconds));
+  if (first == nullptr) {
+    return text + fmt::format("right: all {} tensors lie within their bounds; {}\n", report.tensors.size(), times);
+  }
+  const auto departing = std::ranges::count_if(report.tensors, [](const auto& t) { return t.departure.has_value(); });
+  text += departure_text(*first);
+  return text + fmt::format("  {} of {} tensors depart; the dump is in {}; {}\n", departing, report.tensors.size(),
+                            report.dump, times);
+}
+
+nlohmann::ordered_json check_json(const CheckReport& report) {
+  const CheckedTensor* const first = report.first();
+  nlohmann::ordered_json json{{"right", first == nullptr},
+                              {"run", report.run},
+                              {"cut", report.cuts},
+                              {"bounds", report.bounds},
+                              {"dump", report.dump},
+                              {"run_seconds", report.run_seconds},
+                              {"reference_seconds", report.reference_seconds}};
+  if (first != nullptr) json["first_departure"] = first->name;
+  for (const CheckedTensor& tensor : report.tensors) {
+    nlohmann::ordered_json of_tensor{
+        {"name", tensor.name}, {"largest", tensor.size}, {"error", tensor.largest}, {"bound", tensor.bound}};
+    if (const auto& departure = tensor.departure) {
+      of_tensor["departure"] = {{"place", departure->place},
+                                {"rank", departure->rank},
+                                {"run", departure->run},
+                                {"reference", departure->reference}};
+    }
+    json["tensors"].push_back(std::move(of_tensor));
+  }
+  return json;
+}
+
+bool all_hold(const std::vector<Property>& properties) {
+  return std::ranges::all_of(properties, [](const Property& property) { return property.holds; });
+}
+
+std::string properties_report(const std::vector<Property>& properties) {
+  std::string text;
+  for (const Property& property : properties) {
+    text += fmt::format("  {}    {}\n", property.holds ? "holds" : "WRONG", property.name);
+    if (!property.holds) text += fmt::format("           {}\n", property.found);
+  }
+  return text + (all_hold(properties) ? "right: all properties hold\n" : "wrong: a property does not hold\n");
+}
+
+nlohmann::ordered_json properties_json(const std::vector<Property>& properties) {
+  nlohmann::ordered_json json{{"right", all_hold(properties)}};
+  for (const Property& property : properties) {
+    json["properties"].push_back({{"name", property.name}, {"holds", property.holds}, {"found", property.found}});
+  }
+  return json;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,51 @@
+#include "train/check/rounding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace ringtrain {
+
+Precision precision_of(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return {0x1p-53, 0x1p-53};
+    case DType::bfloat16:  // sums are float32
+      return {0x1p-8, 0x1p-24};
+    default:
+      return {0x1p-24, 0x1p-24};
+  }
+}
+
+void Rounding::operator()(reference::Vector& x, std::int64_t terms) const {
+  const bool in_blocks = precision_.sums > 0x1p-53;
+  const double n = static_cast<double>(in_blocks ? std::min(terms, block + terms / block) : terms);
+  const double theta = enlargement() * (terms == 0 ? precision_.stored : precision_.sums * std::sqrt(n));
+  for (double& value : x) {
+    // SplitMix64 (Steele et al., "Fast splittable pseudorandom number generators", 2014), as a number in [-1, 1).
+    std::uint64_t z =
+        std::bit_cast<std::uint64_t>(value) + (seed_ + static_cast<std::uint64_t>(terms)) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    value *= 1 + theta * (static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1);
+  }
+}
+
+double rounded_to_bfloat16(double x) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  int exponent = 0;
+  const double fraction = std::frexp(x, &exponent);  // in [0.5, 1): 8 bits of it are kept
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
+}
+
+std::string bound_text(DType dtype) {
+  const Precision precision = precision_of(dtype);
+  return fmt::format(
+      "bounds: {:g} x the largest change of the reference's own tensor, in {} tries, when every sum of n products is "
+      "changed at random by up to {:.2g} sqrt(n), and every tensor that a run stores by {:.2g} ({})",
+      Rounding::safety, Rounding::tries, precision.sums, precision.stored, name_of(dtype));
+}
+
+}  // namespace ringtrain

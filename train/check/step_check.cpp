@@ -1,0 +1,277 @@
+#include "train/check/step_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "framework/dump/dump_comparison.h"
+#include "reference/adamw.h"
+#include "train/check/reference_rows.h"
+#include "train/check/rounding.h"
+
+namespace ringtrain {
+
+namespace {
+
+using reference::Tensors;
+using reference::Vector;
+
+double distance(double a, double b) {
+  if (a == b) return 0;
+  return std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : std::numeric_limits<double>::infinity();
+}
+
+/// One tensor while it is compared. The bound is known when all sequences have been seen. Until then those elements are
+/// kept that are further apart than all before them: one of these is the first beyond the bound, whatever it is.
+class Compared {
+ public:
+  void element(std::int64_t index, double run, double exact) {
+    size_ = std::max(size_, std::abs(exact));
+    const double apart = distance(run, exact);
+    if (apart <= largest_) return;
+    largest_ = apart;
+    records_.push_back({index, run, exact});
+  }
+  void elements(std::int64_t first, const Vector& run, const Vector& exact) {
+    ensure(run.size() == exact.size(), "a dumped tensor has the reference's shape");
+    for (std::size_t i = 0; i < run.size(); ++i) element(first + static_cast<std::int64_t>(i), run[i], exact[i]);
+  }
+  void allow(double bound) { bound_ = std::max(bound_, bound); }
+
+  struct Record {
+    std::int64_t index = 0;
+    double run = 0, exact = 0;
+  };
+  const Record* first_departure() const {
+    const auto beyond = [&](const Record& record) { return distance(record.run, record.exact) > bound_; };
+    const auto found = std::ranges::find_if(records_, beyond);
+    return found == records_.end() ? nullptr : &*found;
+  }
+  CheckedTensor result(const std::string& name) const {
+    CheckedTensor tensor;
+    tensor.name = name;
+    tensor.bound = bound_;
+    tensor.largest = largest_;
+    tensor.size = size_;
+    if (const Record* const first = first_departure()) tensor.departure = {"", -1, first->run, first->exact};
+    return tensor;
+  }
+
+ private:
+  double bound_ = 0, largest_ = 0, size_ = 0;
+  std::vector<Record> records_;
+};
+
+/// Weights that the model computes with, of the optimizer's.
+Vector as_computed(Vector weights, DType dtype) {
+  if (dtype == DType::bfloat16) std::ranges::transform(weights, weights.begin(), rounded_to_bfloat16);
+  return weights;
+}
+
+class StepCheck {
+ public:
+  StepCheck(const Run& run, const DumpReader& dump, const StepResult& result)
+      : run_(run), dump_(dump), result_(result), spec_(model_spec(run.config.model)) {
+    for (const Parameter& parameter : run.table.all()) {
+      weights_[parameter.name] = as_computed(read(parameter.name), dtype());
+    }
+    for (int i = 0; i < Rounding::tries; ++i) roundings_.emplace_back(dtype(), static_cast<std::uint64_t>(i + 1));
+    rounded_gradients_.resize(roundings_.size());
+    rounded_losses_.resize(roundings_.size());
+  }
+
+  std::vector<CheckedTensor> run(const std::function<void(std::int64_t done)>& told) {
+    const std::int64_t sequences = dump_.index().sequences;
+    for (std::int64_t i = 0; i < sequences; ++i) {
+      for (const double weight : reference_row(run_, dump_.index().step, i).weights) denominator_ += weight;
+    }
+    for (std::int64_t i = 0; i < sequences; ++i) {
+      compare_sequence(i);
+      if (told) told(i + 1);
+    }
+    compare_loss();
+    compare_gradients();
+    // A step whose loss or norm is no number changes no weight.
+    if (std::isfinite(result_.loss) && std::isfinite(result_.norm)) compare_update();
+    return in_order();
+  }
+
+ private:
+  DType dtype() const { return run_.config.training.dtype; }
+  Vector read(const std::string& name) const {
+    const DumpedTensor* const tensor = dump_.find(name);
+    if (tensor == nullptr) fail(ExitCode::data, "{}: lacks {}", dump_.folder(), name);
+    return dump_.read(*tensor);
+  }
+  /// Returns the tokens of the step.
+  std::int64_t tokens() const { return dump_.index().sequences * dump_.index().sequence_length; }
+  /// Returns the bound of a sum of n products that is kept in double under every dtype.
+  static double sum_in_double(std::int64_t n, double sum) {
+    return Rounding::safety * 0x1p-53 * std::sqrt(static_cast<double>(n)) * std::abs(sum);
+  }
+  /// Lets what rounding changed in a tensor be its bound.
+  void allow(const std::string& name, const Vector& rounded, const Vector& exact, const Rounding& rounding) {
+    double largest = 0;
+    for (std::size_t i = 0; i < exact.size(); ++i) largest = std::max(largest, distance(rounded[i], exact[i]));
+    compared_[name].allow(Rounding::safety * largest / rounding.enlargement());
+  }
+
+  void compare_sequence(std::int64_t i) {
+    const reference::Row row = reference_row(run_, dump_.index().step, i);
+    compare_input(i, row);
+    Tensors exact;
+    {
+      const reference::Model model(spec_, weights_);
+      loss_sum_ += model.forward(row, exact);
+      model.backward(row, denominator_, exact, gradients_);
+    }
+    for (std::size_t r = 0; r < roundings_.size(); ++r) {
+      Tensors rounded;
+      const reference::Model model(spec_, weights_, std::ref(roundings_[r]));
+      rounded_losses_[r] += model.forward(row, rounded);
+      model.backward(row, denominator_, rounded, rounded_gradients_[r]);
+      for (const auto& [name, values] : exact) allow(name, rounded.at(name), values, roundings_[r]);
+      const Vector &a = rounded.at("nll"), &b = exact.at("nll");
+      for (std::size_t t = 0; t < a.size(); ++t) {
+        const double apart = row.weights[t] * (a[t] - b[t]) / denominator_ / roundings_[r].enlargement();
+        loss_variance_ += apart * apart / static_cast<double>(roundings_.size());
+      }
+    }
+    for (const auto& [name, values] : exact) compare_tokens(i, name, values);
+    const Vector& nll = exact.at("nll");
+    compared_["nll"].allow(sum_in_double(spec_.vocab_size, *std::ranges::max_element(nll)));
+  }
+
+  void compare_tokens(std::int64_t i, const std::string& name, const Vector& exact) {
+    const DumpedTensor* const tensor = dump_.find(name);
+    if (tensor == nullptr) fail(ExitCode::data, "{}: lacks {}", dump_.folder(), name);
+    const std::int64_t S = dump_.index().sequence_length;
+    compared_[name].elements(i * S * tensor->shape.numel(), dump_.read_tokens(*tensor, i * S, (i + 1) * S), exact);
+  }
+
+  void compare_input(std::int64_t i, const reference::Row& row) {
+    const auto compare = [&]<class T>(const char* name, const std::vector<T>& exact) {
+      if (!exact.empty()) compare_tokens(i, name, Vector(exact.begin(), exact.end()));
+    };
+    compare("input.tokens", row.tokens);
+    compare("input.labels", row.labels);
+    compare("input.positions", row.positions);
+    compare("input.weights", row.weights);
+    compare("input.documents", row.documents);
+  }
+
+  void compare_loss() {
+    Compared& loss = compared_["loss"];
+    loss.element(0, result_.loss, loss_sum_ / denominator_);
+    loss.allow(Rounding::safety_of_a_number * std::sqrt(loss_variance_));
+    loss.allow(sum_in_double(tokens(), loss_sum_ / denominator_));
+    for (std::size_t r = 0; r < roundings_.size(); ++r) {
+      const double apart = (rounded_losses_[r] - loss_sum_) / denominator_ / roundings_[r].enlargement();
+      loss.allow(Rounding::safety_of_a_number * std::abs(apart));
+    }
+  }
+
+  void compare_gradients() {
+    double squares = 0;
+    for (const auto& [name, exact] : gradients_) {
+      for (const double g : exact) squares += g * g;
+    }
+    const double exact_norm = std::sqrt(squares);
+    Compared& norm = compared_["gradient norm"];
+    norm.element(0, result_.norm, exact_norm);
+    norm.allow(sum_in_double(run_.table.count(), exact_norm));
+    for (std::size_t r = 0; r < roundings_.size(); ++r) {
+      for (auto& [name, rounded] : rounded_gradients_[r]) roundings_[r](rounded, tokens());  // they are sums over all
+      double rounded_squares = 0, along = 0;  // along: the variance of g dg
+      for (const auto& [name, exact] : gradients_) {
+        const Vector& rounded = rounded_gradients_[r].at(name);
+        allow("grad." + name, rounded, exact, roundings_[r]);
+        for (std::size_t i = 0; i < exact.size(); ++i) {
+          const double apart = (rounded[i] - exact[i]) / roundings_[r].enlargement();
+          rounded_squares += (exact[i] + apart) * (exact[i] + apart);
+          along += exact[i] * exact[i] * apart * apart;
+        }
+      }
+      norm.allow(Rounding::safety_of_a_number * std::abs(std::sqrt(rounded_squares) - exact_norm));
+      if (exact_norm > 0) norm.allow(Rounding::safety_of_a_number * std::sqrt(along) / exact_norm);
+    }
+    for (const auto& [name, exact] : gradients_) compared_["grad." + name].elements(0, read("grad." + name), exact);
+  }
+
+  /// From the run's own gradient, which has been compared: Adam divides by its size, so that the smallest error of a
+  /// gradient near zero would be as large as the step.
+  void compare_update() {
+    const OptimizerConfig& optimizer = run_.config.optimizer;
+    const std::int64_t step = dump_.index().step;
+    const double rate = reference::learning_rate(run_.config, step);
+    compared_["learning rate"].element(0, result_.lr, rate);
+    compared_["learning rate"].allow(0x1p-50 * rate);
+    const double clip = optimizer.max_grad_norm > 0 && result_.norm > optimizer.max_grad_norm
+                            ? optimizer.max_grad_norm / result_.norm
+                            : 1;
+    const double u = precision_of(accumulator(dtype())).sums;
+    for (const Parameter& parameter : run_.table.all()) {
+      reference::Moments p{read(parameter.name), read("first_moment." + parameter.name),
+                           read("second_moment." + parameter.name)};
+      const Vector before = p.weights, found = read("updated." + parameter.name);
+      reference::adamw(p, read("grad." + parameter.name), optimizer, rate, clip, step,
+                       /*decays=*/parameter.shape.rank() == 2);
+      Compared& updated = compared_["updated." + parameter.name];
+      updated.elements(0, found, p.weights);
+      double largest = 0, moved = 0;
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        largest = std::max(largest, std::abs(p.weights[i]));
+        moved = std::max(moved, std::abs(p.weights[i] - before[i]));
+      }
+      updated.allow(u * (4 * largest + 16 * moved));
+      // What the others have received is what the owner has, rounded as the model wants it: exactly.
+      compared_["gathered." + parameter.name].elements(0, read("gathered." + parameter.name),
+                                                       as_computed(found, dtype()));
+    }
+  }
+
+  /// Returns the results, with places and ranks.
+  std::vector<CheckedTensor> in_order() const {
+    std::vector<CheckedTensor> tensors;
+    const auto add = [&](const std::string& name) { tensors.push_back(compared_.at(name).result(name)); };
+    const std::string last_gradient = "grad." + run_.table.all().back().name;
+    for (const DumpedTensor& tensor : dump_.index().tensors) {
+      const auto found = compared_.find(tensor.name);
+      if (found == compared_.end()) continue;
+      add(tensor.name);
+      if (const Compared::Record* const first = found->second.first_departure()) {
+        tensors.back().departure->place = place_of(dump_.index(), tensor, first->index);
+        tensors.back().departure->rank = dump_.rank_of(tensor, first->index);
+      }
+      if (tensor.name == "nll") add("loss");
+      if (tensor.name == last_gradient) {
+        add("gradient norm");
+        if (compared_.contains("learning rate")) add("learning rate");
+      }
+    }
+    ensure(tensors.size() == compared_.size(), "all that was compared is told");
+    return tensors;
+  }
+
+  const Run& run_;
+  const DumpReader& dump_;
+  const StepResult& result_;
+  const ModelSpec spec_;
+  Tensors weights_, gradients_;
+  std::vector<Rounding> roundings_;
+  std::vector<Tensors> rounded_gradients_;  // by rounding, as the next
+  std::vector<double> rounded_losses_;
+  double denominator_ = 0, loss_sum_ = 0, loss_variance_ = 0;
+  std::map<std::string, Compared> compared_;
+};
+
+}  // namespace
+
+std::vector<CheckedTensor> check_step(const Run& run, const DumpReader& dump, const StepResult& result,
+                                      const std::function<void(std::int64_t done)>& told) {
+  return StepCheck(run, dump, result).run(told);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,37 @@
+// A dumped step held against the reference, tensor by tensor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/dump/dump_reader.h"
+#include "train/run/run.h"
+#include "train/step/training_step.h"
+
+namespace ringtrain {
+
+/// The first element of a tensor that is further from the reference than its bound.
+struct CheckDeparture {
+  std::string place;  // "sequence 3, position 17, column 5", or "element [2, 0]"; "" of a number of the whole step
+  int rank = -1;      // that wrote it; -1: all
+  double run = 0, reference = 0;
+};
+
+struct CheckedTensor {
+  std::string name;
+  double bound = 0;    // of |run - reference|
+  double largest = 0;  // |run - reference|
+  double size = 0;     // the largest |reference|
+  std::optional<CheckDeparture> departure;
+};
+
+/// Returns all that is compared, in the order of the step: inputs, activations, nll, the loss, gradients, their norm,
+/// the learning rate, weights after the step. result: what the step told. told: called with the number of sequences
+/// done. Throws Error(data) if the dump is not whole.
+std::vector<CheckedTensor> check_step(const Run& run, const DumpReader& dump, const StepResult& result,
+                                      const std::function<void(std::int64_t done)>& told = {});
+
+}  // namespace ringtrain

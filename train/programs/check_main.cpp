@@ -1,0 +1,132 @@
+// The program `check`: is this run right? One step of a user's own config, held against the reference in double.
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/token_manifest.h"
+#include "framework/config/read_config.h"
+#include "framework/output/output_file.h"
+#include "framework/profile/hash_progress.h"
+#include "framework/profile/progress.h"
+#include "framework/standard_streams.h"
+#include "layers/check_model.h"
+#include "train/check/check_report.h"
+#include "train/models/model_source.h"
+#include "train/programs/command_line.h"
+#include "train/programs/program.h"
+#include "train/run/run_folder.h"
+
+using namespace ringtrain;
+
+namespace {
+
+constexpr const char* writer = "ringtrain check";
+
+int run(int argc, char** argv, Launcher& launcher) {
+  CommandLine app{
+      "Is this run right? Does one step of a config as it is, on its own mesh, device, data and weights, and holds it\n"
+      "against a reference in double: inputs, every layer's tensors, nll, loss, gradients, and the weights after the\n"
+      "step. Names the first tensor that departs by more than rounding can explain, with rank, place and both values.\n"
+      "Ends with 0 if the run is right, with 5 if it is wrong.",
+      "check"};
+  std::string config_path, output;
+  std::vector<std::string> settings;
+  CheckOptions options;
+  options.train.dump.step = 1;
+  bool overwrite = false, of_properties = false;
+  app.add_option("--config", config_path, "the YAML config of the run")->required()->type_name("FILE");
+  app.add_option("--set", settings, "change one key of the config, as of train; may be repeated")
+      ->type_name("KEY.PATH=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--init-from", options.train.start.init_from, "begin with these weights, as of train")
+      ->type_name("PATH");
+  app.add_option("--tokens", options.tokens, "cut the sequences to N tokens: the reference's time grows with N^2")
+      ->check(at_least(1))
+      ->type_name("N");
+  app.add_option("--layers", options.layers, "cut the model to its first K layers")->check(at_least(1))->type_name("K");
+  app.add_option("--steps", options.train.dump.step, "do N steps, and check the last of them")
+      ->capture_default_str()
+      ->check(at_least(1))
+      ->type_name("N");
+  app.add_flag("--properties", of_properties,
+               "instead of the reference, at full length: what a changed token, layout, ring or mask must not change");
+  app.add_option("--dump", options.train.dump.folder,
+                 "the folder for the step's tensors, which all ranks must see; a former dump in it is replaced "
+                 "(default: <config's name>.check)")
+      ->type_name("DIR");
+  app.add_flag("--keep", options.keep, "keep the dump of a right run, too, for scripts/compare-dumps");
+  auto* const output_option =
+      app.add_option("--output", output, "write what was found to FILE as well; replaces a former one")
+          ->type_name("FILE.json");
+  app.add_flag("--overwrite", overwrite, "let --output replace any file that this run does not use")
+      ->needs(output_option);
+  if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
+  if (output_option->count() > 0 && output.empty()) fail(ExitCode::usage, "--output is empty; name a file");
+
+  const Log log = [&](const std::string& line) {
+    if (launcher.is_rank_zero()) write_message(stderr, fmt::format("check: {}\n", line));
+  };
+  const ModelReader model_at = [&](const std::string& path) {
+    const ModelSource source = open_model(path);
+    for (const std::string& line : source.logs) log(line);
+    return source.model;
+  };
+  TrainOptions& train = options.train;
+  train.config = read_config(config_path, settings, ConfigUse::run, check_model, model_at);
+  train.output = train.config.name + ".check.run";  // never made
+  if (train.dump.folder.empty()) train.dump.folder = train.config.name + ".check";
+  std::optional<OutputFile> file;
+  if (!output.empty() && launcher.is_rank_zero()) {
+    const auto inputs = [&] {
+      std::vector<std::string> files{config_path};
+      for (const DataSource& source : train.config.data.train) {
+        files.insert(files.end(), {source.path, manifest_path(source.path)});
+      }
+      if (!train.start.init_from.empty()) {
+        const std::vector<std::string> weights = files_of_model(train.start.init_from);
+        files.insert(files.end(), weights.begin(), weights.end());
+      }
+      return files;
+    };
+    file.emplace(output,
+                 OutputRules({"a check's findings", "--output"}, OutputMark::json(writer), OutputInputs::of(inputs),
+                             overwrite ? Overwrite::yes : Overwrite::no),
+                 ExitCode::usage);
+  }
+  std::optional<Progress> progress;
+  options.told = [&](std::int64_t done, std::int64_t total) {
+    if (!progress) progress.emplace("check", total);
+    progress->update(done, "sequences of the reference", 0);
+  };
+  std::optional<HashProgress> hashing;  // of data and checkpoints, before the run begins
+  if (launcher.is_rank_zero()) hashing.emplace("check");
+  bool right = true;
+  std::string text;
+  nlohmann::ordered_json json;
+  if (of_properties) {
+    const std::vector<Property> properties = check_properties(options, log, launcher);
+    right = all_hold(properties);
+    text = properties_report(properties);
+    json = properties_json(properties);
+  } else {
+    const CheckReport report = check_run(options, log, launcher);
+    progress.reset();
+    right = report.first() == nullptr;
+    text = check_report(report);
+    json = check_json(report);
+  }
+  if (!launcher.is_rank_zero()) return 0;
+  print_result(text);
+  if (file) {
+    file->file().write(marked_json(writer, json.dump(2)) + "\n");
+    file->publish();
+  }
+  return right ? 0 : static_cast<int>(ExitCode::numeric);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_rank_program("check", [&](Launcher& launcher) { return run(argc, argv, launcher); });
+}
