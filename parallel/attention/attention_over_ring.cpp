@@ -155,13 +155,13 @@ struct AttentionOverRing::State {
     ranks->set_stream(stream);
     const std::int64_t longest = largest_anywhere(*host_ranks, T);
     const DType sums = accumulator(dtype);
-    ring.emplace(allocator, ranks.get(), ranks->size(),
-                 RingCapacity{.tokens = B * longest,
-                              .gradient_tokens = backward ? B * longest : 0,
-                              .G = G,
-                              .D = D,
-                              .dtype = dtype,
-                              .backward = backward});
+    ring = std::make_unique<Ring>(allocator, ranks.get(), ranks->size(),
+                                  RingCapacity{.tokens = B * longest,
+                                               .gradient_tokens = backward ? B * longest : 0,
+                                               .G = G,
+                                               .D = D,
+                                               .dtype = dtype,
+                                               .backward = backward});
     shape = {.B = B,
              .H = H,
              .G = G,
@@ -210,7 +210,7 @@ struct AttentionOverRing::State {
   std::unique_ptr<Communicator> gpus;   // null: the caller's communicator carries GPU memory, or there is none
   std::unique_ptr<Communicator> ranks;  // of the ring
   std::unique_ptr<Communicator> host_ranks;
-  std::optional<Ring> ring;
+  std::unique_ptr<Ring> ring;
   AttentionShape shape;
   Tensor key_value, documents, row_sum, wide, key_value_gradient, delta, workspace;
   std::vector<SegmentList> segments;  // by rank; none before set_tokens
