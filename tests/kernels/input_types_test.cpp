@@ -90,7 +90,7 @@ TEST(InputTypes, WhatDoesNotFitSaysWhatItIsAndWhatIsWanted) {
   std::vector<float> values(12);
   const TensorView x = host_view(values.data(), {2, 3}), w = host_view(values.data(), {3, 4});
   try {
-    linear_forward(stream, host_view(values.data(), {2, 4}), x, w);
+    linear_forward(stream, host_view(values.data(), {2, 4}), x, w, /*bias=*/{});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::internal);
