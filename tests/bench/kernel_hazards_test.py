@@ -34,8 +34,9 @@ class Hazards(unittest.TestCase):
         self.assertIn(words, printed)
 
     def test_what_is_right_passes(self):
-        self.expect(0, "no findings", FIRST, SECOND, WAIT_ONE, "FADD R0, R24, R31", WAIT_ALL, "FADD R0, R40, R47", "EXIT")
-        self.expect(0, "no findings", FIRST, FIRST, WAIT_ALL, "STS.128 [R2], R24", "EXIT")  # a chain adds to its own sums
+        self.expect(0, "no findings", FIRST, SECOND, WAIT_ONE, "FADD R0, R24, R31", WAIT_ALL, "FADD R0, R40, R47",
+                    "EXIT")
+        self.expect(0, "no findings", FIRST, FIRST, WAIT_ALL, "STS.128 [R2], R24", "EXIT")  # a chain of the same sums
         self.expect(0, "no findings", FIRST, "FADD R0, R4, R7", WAIT_ALL, "EXIT")  # reading the operand is harmless
 
     def test_sums_are_not_touched_before_their_wait(self):
@@ -49,7 +50,8 @@ class Hazards(unittest.TestCase):
         self.expect(1, "touches sums of", FIRST, "@P0 BRA 0x30", WAIT_ALL, "FADD R0, R24, R1", "EXIT")
         loop = ("FADD R0, R24, R1", WAIT_ALL, FIRST, "@P0 BRA 0x0", WAIT_ALL, "EXIT")  # the second turn reads too early
         self.expect(1, "touches sums of", *loop)
-        called = (FIRST, "CALL.REL.NOINC 0x50", WAIT_ALL, "FADD R0, R24, R1", "EXIT", "MOV R1, R25", "RET.REL.NODEC R2 0x0")
+        called = (FIRST, "CALL.REL.NOINC 0x50", WAIT_ALL, "FADD R0, R24, R1", "EXIT", "MOV R1, R25",
+                  "RET.REL.NODEC R2 0x0")
         self.expect(1, "MOV R1, R25", *called)
 
     def test_operands_are_not_overwritten(self):
