@@ -64,9 +64,10 @@ void expect_flat(const std::vector<Sample>& samples) {
   };
   const auto middle = sorted(third, &Sample::resident), last = sorted(2 * third, &Sample::resident);
   const auto open = sorted(third, &Sample::descriptors), open_later = sorted(2 * third, &Sample::descriptors);
-  std::printf("resident: median %.2f MiB, later %.2f; most %.2f, later %.2f; descriptors: %.0f, later %.0f; %zu samples\n",
-              middle[third / 2] / (1 << 20), last[third / 2] / (1 << 20), middle.back() / (1 << 20),
-              last.back() / (1 << 20), open.back(), open_later.back(), samples.size());
+  std::printf(
+      "resident: median %.2f MiB, later %.2f; most %.2f, later %.2f; descriptors: %.0f, later %.0f; %zu samples\n",
+      middle[third / 2] / (1 << 20), last[third / 2] / (1 << 20), middle.back() / (1 << 20), last.back() / (1 << 20),
+      open.back(), open_later.back(), samples.size());
   EXPECT_LE(last[third / 2], 1.01 * middle[third / 2]);
   EXPECT_LE(last.back(), 1.05 * middle.back());
   // A save has a file or two open, and a sample may or may not meet it; a leak would be one a save or a step.
