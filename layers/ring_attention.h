@@ -4,7 +4,7 @@
 #pragma once
 
 #include "layers/activations.h"
-#include "layers/attention_audit.h"
+#include "layers/audit/attention_audit.h"
 #include "layers/device_batch.h"
 #include "layers/key_value_cache.h"
 #include "layers/linear.h"

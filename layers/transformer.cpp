@@ -27,6 +27,18 @@ RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, b
           .documents = shape.documents};
 }
 
+AuditShape audit_shape(const ModelSpec& spec, const ExecutionShape& shape) {
+  return {.rows = shape.audit_rows,
+          .layers = spec.num_hidden_layers(),
+          .H = spec.num_attention_heads,
+          .G = spec.num_key_value_heads,
+          .D = spec.head_dim,
+          .mask = spec.layers[0].mask,
+          .dtype = shape.dtype,
+          .max_ring_tokens = shape.max_ring_tokens,
+          .documents = shape.documents};
+}
+
 /// Returns the bucket with which backward ends: the lowest with something to train, or the table's last.
 int last_bucket_of_backward(const ParameterStore& parameters) {
   const ParameterTable& table = parameters.table();
@@ -50,7 +62,7 @@ struct Transformer::State {
         activations(allocator, spec, shape, spec.num_hidden_layers() - first_trained, parameters.has_gradients()),
         batch(allocator, spec, shape, Activations::max_batch_tokens(shape)),
         ring(allocator, sequence_group, shape.ring_size, ring_capacity(spec, shape, parameters.has_gradients())),
-        audit(allocator, spec, shape),
+        audit(allocator, audit_shape(spec, shape)),
         attention_workspace(
             allocator.make(Tag::workspace, "attention workspace", DType::uint8,
                            {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream, spec, shape))})),

@@ -10,7 +10,7 @@
 
 #include "data/batch.h"
 #include "framework/stream.h"
-#include "layers/attention_audit.h"
+#include "layers/audit/attention_audit.h"
 #include "layers/execution_shape.h"
 #include "layers/key_value_cache.h"
 #include "layers/model_spec.h"

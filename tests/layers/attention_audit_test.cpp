@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "layers/audited_row.h"
+#include "layers/audit/audited_row.h"
 #include "tests/layers/audit_case.h"
 
 namespace ringtrain::testing {

@@ -1,4 +1,4 @@
-// What the audit of a step (layers/attention_audit.h) comes to over all ranks.
+// What the audit of a step (layers/audit/attention_audit.h) comes to over all ranks.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "layers/attention_audit.h"
+#include "layers/audit/attention_audit.h"
 #include "train/engine/rank_state.h"
 #include "train/run/run.h"
 

@@ -1,4 +1,4 @@
-#include "layers/attention_audit.h"
+#include "layers/audit/attention_audit.h"
 
 #include <algorithm>
 #include <cmath>
@@ -45,15 +45,11 @@ const char* name_of(AuditedTensor tensor) {
   return "?";
 }
 
-AttentionAudit::AttentionAudit(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape)
-    : layers_(spec.num_hidden_layers()),
-      H_(spec.num_attention_heads),
-      G_(spec.num_key_value_heads),
-      D_(spec.head_dim),
-      mask_(spec.layers[0].mask) {
-  if (shape.audit_rows == 0) return;
+AttentionAudit::AttentionAudit(Allocator& allocator, const AuditShape& shape)
+    : layers_(shape.layers), H_(shape.H), G_(shape.G), D_(shape.D), mask_(shape.mask) {
+  if (shape.rows == 0) return;
   Allocator& host = allocator.host();
-  memory_ = host.make(Tag::workspace, "audited rows", DType::float64, {shape.audit_rows, AuditedRow::doubles(D_)});
+  memory_ = host.make(Tag::workspace, "audited rows", DType::float64, {shape.rows, AuditedRow::doubles(D_)});
   if (!allocator.device().is_cpu()) {
     const std::int64_t tokens = std::min(piece, shape.max_ring_tokens);
     keys_ = host.make(Tag::workspace, "audited keys", shape.dtype, {tokens, G_, D_});
@@ -62,7 +58,7 @@ AttentionAudit::AttentionAudit(Allocator& allocator, const ModelSpec& spec, cons
     row_ = host.make(Tag::workspace, "audited row of the device", DType::uint8, {8 * D_});
   }
   read_.resize(static_cast<std::size_t>(D_));
-  rows_.resize(static_cast<std::size_t>(shape.audit_rows));
+  rows_.resize(static_cast<std::size_t>(shape.rows));
   if (allocator.planning()) return;
   const double scale = 1.0 / std::sqrt(static_cast<double>(D_));
   const auto each = static_cast<std::size_t>(AuditedRow::doubles(D_));

@@ -16,21 +16,26 @@
 #include "data/batch.h"
 #include "framework/allocator.h"
 #include "framework/stream.h"
-#include "layers/audited_row.h"
-#include "layers/execution_shape.h"
-#include "layers/model_spec.h"
+#include "layers/audit/audited_row.h"
 #include "parallel/ring/ring_block.h"
 
 namespace ringtrain {
-
-/// The most rows of a rank in a step.
-inline constexpr std::int64_t max_audit_rows = 64;
 
 /// What of a row is held against its double.
 enum class AuditedTensor { attention, logsumexp, query_gradient };
 inline constexpr int audited_tensors = 3;
 /// Returns its name in dumps and messages.
 const char* name_of(AuditedTensor tensor);
+
+/// What fixes the audit's sizes, and the attention that it computes again.
+struct AuditShape {
+  std::int64_t rows = 0;  // of a step, at most; 0: there is no audit
+  std::int64_t layers = 1, H = 1, G = 1, D = 1;
+  AttentionMask mask;
+  DType dtype = DType::float32;
+  std::int64_t max_ring_tokens = 0;  // T of the largest shard
+  bool documents = true;
+};
 
 /// One query of one head.
 struct AuditPlace {
@@ -59,14 +64,15 @@ struct AuditReport {
 
 class AttentionAudit {
  public:
-  /// Makes, under Tag::workspace on the host, shape.audit_rows * AuditedRow::doubles(D) float64, and where the device
+  /// Makes, under Tag::workspace on the host, shape.rows * AuditedRow::doubles(D) float64, and where the device
   /// is a GPU what a piece of a block is copied into: 2 * p * G * D elements, p int32 with documents, p = min(piece,
   /// the ring's tokens), and 8 * D bytes for a row. Nothing if there are no rows.
-  AttentionAudit(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape);
+  AttentionAudit(Allocator& allocator, const AuditShape& shape);
   static constexpr std::int64_t piece = 1024;  // tokens
 
   /// Draws the rows of a step by (seed, step, rank), uniformly over layers, heads, micro-batches and this rank's tokens
-  /// of them. sequences, tokens: B and T of its micro-batches. rank is below 2^26, step below 2^30.
+  /// of them. sequences, tokens: B and T of its micro-batches. rank is below 2^26, step below
+  /// 2^30, rows below 2^8.
   void begin_step(std::uint64_t seed, std::int64_t step, int rank, std::int64_t micro_batches, std::int64_t sequences,
                   std::int64_t tokens);
   /// The micro-batch that follows. host must live as long as it is trained on.
@@ -115,8 +121,8 @@ class AttentionAudit {
   void compare(Stream& stream, Row& row, AuditedTensor tensor, const TensorView& x, std::int64_t begin,
                std::span<const double> exact, double bound);
 
-  std::int64_t layers_, H_, G_, D_;
-  AttentionMask mask_;
+  const std::int64_t layers_, H_, G_, D_;
+  const AttentionMask mask_;
   Tensor memory_;                           // float64 [rows, AuditedRow::doubles(D)]
   Tensor keys_, values_, documents_, row_;  // on the host, of a GPU's: a piece of a block, a row
   std::vector<Row> rows_;

@@ -1,4 +1,4 @@
-#include "layers/audited_row.h"
+#include "layers/audit/audited_row.h"
 
 #include <algorithm>
 #include <bit>
