@@ -66,10 +66,10 @@ TEST_F(CheckedRun, OfShortDocumentsIsRight) {  // they end inside of tiles whose
   EXPECT_EQ(wrong(check(config)), "");
 }
 
-TEST_F(CheckedRun, OfBlocksInPartsIsRight) {  // 2 x 128 tokens a rank, times 64 heads: two parts, a sequence each
-  EXPECT_EQ(wrong(check(ring({"training.seq_len=512", "training.micro_batch_size=2", "model.num_hidden_layers=2",
-                              "model.num_attention_heads=64", "model.num_key_value_heads=64", "model.head_dim=2",
-                              "model.sliding_window=140", "mesh.layout=contiguous"}))),
+TEST_F(CheckedRun, OfBlocksInPartsIsRight) {  // 2 x 256 tokens a rank: two parts, a sequence each
+  EXPECT_EQ(wrong(check(ring({"mesh.sequence=2", "training.seq_len=512", "training.micro_batch_size=2",
+                              "model.num_attention_heads=32", "model.num_key_value_heads=32", "model.head_dim=2",
+                              "mesh.layout=contiguous"}))),
             "");
 }
 
