@@ -1,17 +1,17 @@
 // One row of attention (one query of one head) and its dq in plain double, key after key as they pass by, and how far
 // rounding may take a run's own row from it. It shares no code with the kernels.
 //
-//   s_j = scale q.k_j,  p_j = exp(s_j - LSE),  O = sum p_j v_j,  dP_j = dO.v_j,  delta = dO.O,
-//   dS_j = p_j (dP_j - delta),  dq = scale sum dS_j k_j.
+//   s[j] = scale q.k[j],  p[j] = exp(s[j] - LSE),  O = sum p[j] v[j],  dP[j] = dO.v[j],  delta = dO.O,
+//   dS[j] = p[j] (dP[j] - delta),  dq = scale sum dS[j] k[j].
 //
 // The bounds. Let u be the unit roundoff of a run's sums (2^-24; float64: 2^-53) and w that of what it stores (float32
 // as u; bfloat16 2^-8, to which tensor cores also round P and dS before a product). A dot product of n elements is off
 // by u sqrt(n) times the norm of its products (Higham and Mary, 2019: rounding errors as random numbers). So a key's
 // share of O changes by the relative
 //
-//   e_j = u (sqrt(D) scale |q * k_j| + 4 |s_j| + 4) + r,   |q * k| the norm of the products, r = w in bfloat16, else 0
+//   e[j] = u (sqrt(D) scale |q * k[j]| + 4 |s[j]| + 4) + r,   |q * k| the norm of the products, r = w in bfloat16, else 0
 //
-// and its share of dq by u (sqrt(D) |dO * v_j| + |dP_j| + |delta|) p_j more. Roundings of different keys are
+// and its share of dq by u (sqrt(D) |dO * v[j]| + |dP[j]| + |delta|) p[j] more. Roundings of different keys are
 // independent, those of like keys are alike. So keys whose scores round alike fall into one of 64 classes, by a hash:
 // shares of a class add up, classes add as squares. Adding n keys up, one after the other, is off by u sqrt(n) times
 // the largest sum on the way. The bound of a row is 8 times all this, the largest over its D elements, and what moves
@@ -70,7 +70,7 @@ class AuditedRow {
   double* class_sums() const { return class_shares(classes); }
   /// Returns the class of a key of this score.
   std::int64_t class_of(double score) const;
-  /// Returns e_j but for r.
+  /// Returns e[j] but for r.
   double relative_error(double score, double products) const;
   /// Returns the largest over the elements of the root of the classes' squares.
   double largest_of_classes() const;
