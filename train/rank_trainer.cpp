@@ -74,6 +74,13 @@ void RankTrainer::end_with(const SharedError& error) {
   fail(error.code(), "{}; {}", error.what(), saver_.what_is_saved());
 }
 
+/// All ranks come here in the same step. A save under way is of a state that was good, as far as anyone knows.
+void RankTrainer::end_with_audit(const StepAudit& audit) {
+  saver_.finish();
+  if (metrics_) metrics_->flush();
+  fail(ExitCode::numeric, "{}; {}", audit.sentence, saver_.what_is_saved());
+}
+
 ExitCode RankTrainer::run_steps() {
   std::int64_t done = run_.start.step;
   int signal = signal_anywhere();  // one that came during the start has nothing to save
@@ -83,6 +90,7 @@ ExitCode RankTrainer::run_steps() {
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = step_.run(step);
     record(step, result, seconds_since(start));
+    if (result.audit && result.audit->ends_run) end_with_audit(*result.audit);
     require_no_allocation("a step");
     signal = result.signal;
 
@@ -157,6 +165,7 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.samples = run_.sample_indices(step);
   line.peak = peaks;
   line.ring = result.ring;
+  line.audit = result.audit;
   if (result.ring) ring_.add(*result.ring, seconds);
   metrics_->write(metrics_line(line));
   if (!result.loss_spike.empty()) log(fmt::format("warning: step {}: a loss spike: {}", step, result.loss_spike));

@@ -41,6 +41,7 @@ class RankTrainer {
  private:
   ExitCode run_steps();
   [[noreturn]] void end_with(const SharedError& error);
+  [[noreturn]] void end_with_audit(const StepAudit& audit);
   void load_state();
   void record(std::int64_t step, const StepResult& result, double seconds);
   /// Returns the signal that broke it off, 0 if none did.

@@ -49,6 +49,7 @@ std::string metrics_line(const StepRecord& record) {
   json["samples"] = record.samples;
   for (const MemoryUse& peak : record.peak) json["peak_bytes"].push_back(peak_json(peak));
   if (record.ring) json["ring"] = to_json(*record.ring);
+  if (record.audit) json["audit"] = to_json(*record.audit);
   return fmt::format(R"({{"kind":"train","step":{},"time":"{}","tokens":{},"loss":{},"grad_norm":{},"lr":{},{})",
                      record.step, time_text(record.time), record.tokens, all_digits(record.loss),
                      all_digits(record.grad_norm), all_digits(record.lr), json.dump().substr(1));
