@@ -85,7 +85,8 @@ ExitCode RankTrainer::run_steps() {
   std::int64_t done = run_.start.step;
   int signal = signal_anywhere();  // one that came during the start has nothing to save
   if (signal == 0 && run_.evaluates_first) signal = evaluate(run_.start.step);
-  for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0; ++step) {
+  bool stopped = false;
+  for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0 && !stopped; ++step) {
     trace_step(step);
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = step_.run(step);
@@ -97,9 +98,14 @@ ExitCode RankTrainer::run_steps() {
     // A signal breaks an evaluation off, or leaves it out: saving comes first, and a resumed run makes up for it.
     if (run_.targets && step % run_.config.evaluation.interval == 0 && signal == 0) signal = evaluate(step);
     done = step;
-    save(step, signal != 0, result.unfinished_saves);
+    stopped = stop_wanted(step);
+    save(step, signal != 0 || stopped, result.unfinished_saves);
     log_grace(/*again=*/false);
     require_no_allocation("a save");
+  }
+  if (stopped && signal == 0) {
+    log(fmt::format("stopped by its program after step {} of {}; --resume goes on from here", done,
+                    run_.config.training.steps));
   }
   if (signal != 0) {
     log(fmt::format("stopped by {} after step {} of {}; --resume goes on from here",
@@ -174,6 +180,14 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
                                  : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", result.loss, result.norm,
                                                result.lr, line.mfu ? fmt::format(" mfu={:.1f}%", 100 * *line.mfu) : ""),
                     static_cast<double>(line.tokens - run_.start.tokens));
+  if (run_.callbacks.step) {
+    run_.callbacks.step({.step = step,
+                         .tokens = line.tokens,
+                         .loss = line.loss,
+                         .grad_norm = line.grad_norm,
+                         .lr = line.lr,
+                         .seconds = seconds});
+  }
 }
 
 int RankTrainer::signal_anywhere() {
@@ -181,6 +195,13 @@ int RankTrainer::signal_anywhere() {
   std::array<std::int64_t, 2> any{own == SIGINT, own != 0 && own != SIGINT};
   all_reduce_max(world_, any, {"signals"});
   return any[1] ? SIGTERM : any[0] ? SIGINT : 0;
+}
+
+bool RankTrainer::stop_wanted(std::int64_t step) {
+  if (!run_.callbacks.stop) return false;
+  std::array<std::int64_t, 1> wanted{state_.rank == 0 && run_.callbacks.stop(step)};
+  all_reduce_max(world_, wanted, {"whether the program stops"});
+  return wanted[0] != 0;
 }
 
 int RankTrainer::evaluate(std::int64_t step) {
@@ -212,6 +233,7 @@ int RankTrainer::evaluate(std::int64_t step) {
   }
   text.pop_back();
   log(text);
+  if (run_.callbacks.evaluation) run_.callbacks.evaluation(step, *results);
   return 0;
 }
 

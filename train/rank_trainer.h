@@ -48,6 +48,8 @@ class RankTrainer {
   int evaluate(std::int64_t step);
   void save(std::int64_t step, bool stopped, double unfinished);
   void log_grace(bool again);
+  /// Collective where the run asks for it. Returns whether rank 0's program wants the run to end after this step.
+  bool stop_wanted(std::int64_t step);
   CheckpointManifest manifest_at(std::int64_t step) const;
   std::vector<MemoryUse> gather_peaks();
   /// Collective. Returns SIGTERM or SIGINT if any rank has seen one, else 0.

@@ -274,7 +274,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
   if (!options.dump.folder.empty() && launcher.is_rank_zero()) check_dump_folder(options.dump.folder);
   const FolderContent content = folder.look();
   check_folder(options.start, folder, content, config);  // before the data is hashed: it may take long
-  Corpus corpus = open_corpus(config.data, config.model.vocab_size);
+  Corpus corpus = open_corpus(config.data, config.model.vocab_size, options.open_tokens);
   if (config.data.packing == Packing::whole) corpus.cut_at_documents(config.training.seq_len);
   std::string hash = corpus.hash();
   Sampler sampler = make_sampler(corpus, config, log);
@@ -325,7 +325,8 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
           .evaluates_first = evaluates_first,
           .before_forward = {},
           .trace = trace,
-          .dump = options.dump};
+          .dump = options.dump,
+          .callbacks = options.callbacks};
 }
 
 std::string dry_run_report(const Run& run, const Launcher& launcher) {
