@@ -89,7 +89,7 @@ Disturbance::SlowLink read_slow_link(const std::string& given) {
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, the time of every hop, what the ring\n"
+      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, the time of every hop, what the ring "
       "hides, step time, tokens/s, MFU and hours. Nothing is trained, and no data is read. E.g.:\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1B",
       "plan"};
@@ -113,7 +113,7 @@ int run(int argc, char** argv) {
       "--search", searching, "rank meshes, layouts, recompute, offload and micro-batches; plan the best of them");
   app.add_option("--devices", devices, "with --search: ranks (default: the mesh's)")
       ->needs(search_flag)
-      ->check(CLI::Range(std::int64_t{1}, max_ranks))
+      ->check(within(1, max_ranks))
       ->type_name("N");
   app.add_real("--documents", request.mean_document, RealRange::above(0),
                "mean tokens of a document, with data.packing documents (default: one document a sequence)")
