@@ -19,6 +19,8 @@ struct TrainOptions {
   std::int64_t stop_after = 0;  // 0: after training.steps
   TraceRequest trace = {};
   DumpRequest dump = {};
+  std::string build = {};  // which ringtrain this is
+  bool dry_run = false;    // it is only planned: a folder that would refuse it is told, and no reason to end
 };
 
 /// Opens and verifies data and checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong. Of ranks

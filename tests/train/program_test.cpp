@@ -139,6 +139,74 @@ TEST_F(Programs, TrainStopResumeEvaluate) {
   }
 }
 
+TEST_F(Programs, HelpIsInWordsAndFitsATerminal) {
+  for (const std::string program :
+       {"train", "evaluate", "generate", "prepare", "export", "plan", "report", "compare_dumps"}) {
+    const ChildResult help = run_child(program, {"--help"}, folder);
+    EXPECT_EQ(help.code, 0) << help.err;
+    // What the library that reads command lines would say of its own.
+    for (const char* inside : {"value in", "->", ":INT", " INT", "TEXT:", "POSITIVE", "Needs:", "Excludes:", "REQUIRED",
+                               "Option Group", "\x1f", ":{"}) {
+      EXPECT_EQ(help.out.find(inside), std::string::npos) << program << ": " << inside << "\n" << help.out;
+    }
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 110U) << program << ": " << line;
+  }
+  const std::string help = run_child("evaluate", {"--help"}, folder).out;
+  for (const char* part : {"  --layout contiguous|striped|zigzag\n                              how a sequence is cut",
+                           "  --threads-per-rank N        0: cores / ranks (0 to 1024) (default: 0)\n",
+                           "  --data FILE                 the token file (required)\n", "  -h,--help  "}) {
+    EXPECT_NE(help.find(part), std::string::npos) << part << "\n" << help;
+  }
+  expect_refused(
+      run_child("evaluate", {"--checkpoint", "r", "--data", data, "--context-lengths", "16", "--layout", "2"}, folder),
+      2, {"--layout: 2 is none of contiguous, striped, zigzag"});
+}
+
+TEST_F(Programs, NumbersOfTokensMayBeWrittenWithK) {
+  const ChildResult plain = train_with({"--dry-run", "--set", "training.seq_len=1024", "--set",
+                                        "training.loss_chunk=2048", "--set", "evaluation.context_lengths=[1024,2048]"}),
+                    short_form = train_with({"--dry-run", "--set", "training.seq_len=1K", "--set",
+                                             "training.loss_chunk=2k", "--set", "evaluation.context_lengths=[1k,2K]"});
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  const auto fixed = [](const std::string& text) { return text.substr(0, text.rfind("available")); };
+  EXPECT_EQ(fixed(short_form.out), fixed(plain.out)) << short_form.err;
+  expect_refused(train_with({"--set", "training.seq_len=1KiB"}), 2, {"1KiB", "must be an integer from 1"});
+  expect_refused(train_with({"--set", "training.seq_len=9999999999M"}), 2, {"9999999999M"});
+  expect_refused(train_with({"--set", "training.steps=1K"}), 2, {"training.steps", "1K"});  // steps are no tokens
+  expect_refused(run_child("evaluate", {"--checkpoint", "r", "--data", data, "--context-lengths", "4k,1K"}, folder), 2,
+                 {"ascend", "1024"});
+  expect_refused(run_child("evaluate", {"--checkpoint", "r", "--data", data, "--context-lengths", "4Q"}, folder), 2,
+                 {"4Q"});
+}
+
+TEST_F(Programs, ADryRunPlansWhereARunIs) {
+  const ChildResult before = train_with({"--dry-run"});
+  EXPECT_EQ(before.code, 0) << before.err;
+  ASSERT_EQ(train_with({"--stop-after", "1"}).code, 0);
+  const std::string metrics_before = content_of(at("runs/run/metrics.jsonl"));
+  const ChildResult after = train_with({"--dry-run"});
+  EXPECT_EQ(after.code, 0) << after.err;
+  EXPECT_NE(
+      after.err.find("train: this is the plan of a new run, which would not start here: runs/run: already holds a "
+                     "run; continue it with --resume"),
+      std::string::npos)
+      << after.err;
+  const auto fixed = [](const std::string& text) { return text.substr(0, text.rfind("available")); };
+  EXPECT_EQ(fixed(after.out), fixed(before.out));
+  EXPECT_EQ(content_of(at("runs/run/metrics.jsonl")), metrics_before);
+  EXPECT_EQ(train_with({}).code, 2);  // a run still does not start there
+}
+
+TEST_F(Programs, TasksOfSrunThatCannotFindEachOtherAreRefused) {
+  ::setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+  expect_refused(train_with({}), 2, {"srun started 4 tasks, but without PMI", "--mpi=pmix"});
+  EXPECT_FALSE(fs::exists(at("runs")));
+  ::setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+  EXPECT_EQ(train_with({"--dry-run"}).code, 0);
+  ::unsetenv("SLURM_STEP_NUM_TASKS");
+}
+
 TEST_F(Programs, HelpAndUsage) {
   for (const std::string program : {"train", "evaluate"}) {
     const ChildResult help = run_child(program, {"--help"}, folder);
@@ -266,7 +334,7 @@ TEST_F(Programs, ALossThatIsNoNumberIsCodeFiveAndTouchesNothing) {
   }
 }
 
-TEST_F(Programs, ASignalSavesAndASecondOneEndsAtOnce) {
+TEST_F(Programs, ASignalSaves) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const std::string output = signal == SIGINT ? "interrupted" : "terminated";
     Child child("train",
@@ -287,6 +355,33 @@ TEST_F(Programs, ASignalSavesAndASecondOneEndsAtOnce) {
               0);
     EXPECT_EQ(metrics(output).size(), lines.size() + 1);
   }
+}
+
+TEST_F(Programs, ASignalSaysWhatItDoesAndASecondOneEndsAtOnceUnsaved) {
+  ::setenv("RINGTRAIN_FAULT", "1:ring keys and values:300:slow", 1);  // from some step on a step takes seconds
+  Child child("train",
+              {"--config", "run.yaml", "--output", "slow", "--set", "training.steps=1000", "--set", "mesh.sequence=2",
+               "--set", "training.global_batch_size=24"},
+              folder);
+  ::unsetenv("RINGTRAIN_FAULT");
+  const auto wait_for = [&](const std::string& words) {
+    for (int i = 0; i < 6000 && content_of(at("stderr.txt")).find(words) == std::string::npos; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  };
+  wait_for("slow");
+  ::kill(child.id(), SIGINT);
+  wait_for("SIGINT");
+  ::kill(child.id(), SIGTERM);
+  const ChildResult result = child.wait();
+  EXPECT_EQ(result.code, 8) << result.err;
+  const std::size_t steps = metrics("slow").size();
+  EXPECT_TRUE(std::regex_search(
+      result.err, std::regex(fmt::format("\ntrain: SIGINT: finishing step {} and saving: up to [0-9.]+s, and the first "
+                                         "save; a second SIGINT or SIGTERM ends at once, unsaved\n"
+                                         "train: SIGTERM: ended at once, unsaved; nothing was saved yet\n$",
+                                         steps + 1))))
+      << result.err;
 }
 
 TEST_F(Programs, AFolderTakesOneRunAtATime) {

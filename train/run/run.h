@@ -51,6 +51,7 @@ struct Run {
   std::function<void(RankState& state, std::int64_t step)> before_forward;
   TraceRequest trace = {};
   DumpRequest dump = {};
+  std::string build = {}, ranks = {};  // of this program, and what its ranks are; for the metrics
 
   /// Returns which of a step's sequences is the first of a data rank's micro-batch.
   std::int64_t sequence_in_step(int data_rank, std::int64_t micro) const;
