@@ -6,9 +6,12 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "framework/config/read_config.h"
 #include "framework/standard_streams.h"
@@ -241,6 +244,63 @@ TEST_F(Programs, EvaluateTakesTheCheckpointsTargetsWhereNoFlagSaysOtherwise) {
   with_flags.insert(with_flags.end(), {"--target-tokens", "8", "--target-blocks", "5"});
   result = run_child("evaluate", with_flags, folder);
   EXPECT_NE(result.out.find("40 target tokens in 5 blocks"), std::string::npos) << result.out << result.err;
+}
+
+// Everybody can compute an evaluation's numbers again, from the scores of its tokens.
+TEST_F(Programs, AnEvaluationIsTheMeanOfTheTokensItLists) {
+  ASSERT_EQ(train_with({"--stop-after", "1"}).code, 0);
+  const auto evaluate = [&](const std::string& mesh, const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"--checkpoint", "runs/run", "--data",       data,          "--mesh",
+                                       mesh,           "--output", name + ".json", "--per-token", name + ".jsonl"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ChildResult result = run_child("evaluate", arguments, folder);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  };
+  struct Sums {
+    double nll = 0, weight = 0;
+  };
+  const std::vector<std::string> blocks{"--context-lengths", "16,128", "--target-tokens", "8", "--target-blocks", "20"},
+      strided{"--context-lengths", "16,32", "--stride", "8"};
+  for (const auto& [more, stride] : {std::pair{blocks, false}, std::pair{strided, true}}) {
+    std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, double> of_one;
+    for (const std::string mesh : {"1x1", "2x2"}) {
+      const std::string told = evaluate(mesh, "of" + mesh + (stride ? "s" : ""), more);
+      const std::string name = at("of" + mesh + (stride ? "s" : ""));
+      const auto json = nlohmann::json::parse(content_of(name + ".json"));
+      std::set<std::pair<std::int64_t, std::int64_t>> scored;  // document, index
+      for (const auto& block : json.at("scored")) {
+        for (std::int64_t i = 0; i < (stride ? 1 : 8); ++i)
+          scored.emplace(block.at(0), block.at(1).get<std::int64_t>() - i);
+      }
+      EXPECT_EQ(told.find("other longest contexts score other documents") != std::string::npos, !stride) << told;
+      std::map<std::int64_t, Sums> sums;
+      std::istringstream lines(content_of(name + ".jsonl"));
+      std::string line;
+      std::getline(lines, line);
+      EXPECT_EQ(nlohmann::json::parse(line).at("target_hash"), json.at("target_hash"));
+      std::size_t tokens = 0;
+      for (; std::getline(lines, line); ++tokens) {
+        const auto one = nlohmann::json::parse(line);
+        const std::int64_t length = one.at("context_length"), document = one.at("document"), index = one.at("index");
+        const double nll = one.at("nll");
+        sums[length].nll += one.at("weight").get<double>() * nll;
+        sums[length].weight += one.at("weight").get<double>();
+        EXPECT_TRUE(stride || scored.contains({document, index})) << line;
+        if (mesh == "1x1") {
+          EXPECT_TRUE(of_one.emplace(std::tuple{length, document, index}, nll).second) << line;
+        } else {
+          EXPECT_NEAR(of_one.at({length, document, index}), nll, 1e-10) << line;
+        }
+      }
+      EXPECT_EQ(tokens, of_one.size());
+      EXPECT_EQ(tokens, 2 * json.at("target_tokens").get<std::size_t>());
+      for (const auto& result : json.at("results")) {
+        const Sums& sum = sums.at(result.at("context_length"));
+        EXPECT_NEAR(sum.nll / sum.weight, result.at("nll").get<double>(), 1e-12);
+      }
+    }
+  }
 }
 
 TEST_F(Programs, DryRunPrintsThePlanAndWritesNothing) {

@@ -1,6 +1,7 @@
 // The program `evaluate`: perplexity of a checkpoint at several context lengths, on the same target tokens.
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ namespace {
 
 constexpr std::int64_t max_ranks = 1024, max_threads = 1024;  // as in a config
 constexpr const char* writer = "ringtrain evaluate";
+constexpr std::string_view per_token_head = "{\"written_by\":\"ringtrain evaluate --per-token\",";
 
 /// Reads "DATAxSEQUENCE" into the mesh.
 void read_mesh(std::string_view text, MeshConfig& mesh) {
@@ -38,16 +40,25 @@ void read_mesh(std::string_view text, MeshConfig& mesh) {
 }
 
 /// Returns what `--output` may replace.
-OutputRules output_rules(const EvaluationOptions& options, bool overwrite) {
+OutputRules output_rules(const EvaluationOptions& options, OutputKind kind, OutputMark mark, bool overwrite) {
   const auto inputs = [options] {
     std::vector<std::string> files = files_of_model(options.checkpoint);
     files.insert(files.end(), {options.data, manifest_path(options.data)});
     return files;
   };
-  return {{"the results of an evaluation", "--output"},
-          OutputMark::json(writer),
-          OutputInputs::of(inputs),
-          overwrite ? Overwrite::yes : Overwrite::no};
+  return {std::move(kind), std::move(mark), OutputInputs::of(inputs), overwrite ? Overwrite::yes : Overwrite::no};
+}
+
+/// Returns the scores as lines of JSON; the first one says what they are.
+std::string token_lines(const EvaluationSummary& summary, const std::vector<TokenScore>& tokens) {
+  const nlohmann::json data = summary.data, checkpoint = summary.checkpoint;
+  std::string text = fmt::format("{}\"data\":{},\"checkpoint\":{},\"target_hash\":\"{}\"}}\n", per_token_head,
+                                 data.dump(), checkpoint.dump(), summary.target_hash);
+  for (const TokenScore& one : tokens) {
+    text += fmt::format("{{\"context_length\":{},\"document\":{},\"index\":{},\"weight\":{},\"nll\":{:.17g}}}\n",
+                        one.context_length, one.document, one.index, one.weight, one.nll);
+  }
+  return text;
 }
 
 int run(int argc, char** argv, Launcher& launcher) {
@@ -59,7 +70,7 @@ int run(int argc, char** argv, Launcher& launcher) {
       "evaluate"};
   EvaluationOptions options;
   options.request.target_tokens = options.request.target_blocks = EvaluationOptions::of_the_checkpoint;
-  std::string mesh = "1x1", output;
+  std::string mesh = "1x1", output, per_token;
   bool overwrite = false;
   app.add_option("--checkpoint", options.checkpoint,
                  "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
@@ -124,25 +135,44 @@ int run(int argc, char** argv, Launcher& launcher) {
   auto* output_option =
       app.add_option("--output", output, "write the results as JSON, too; replaces those of a former evaluation")
           ->type_name("FILE.json");
-  app.add_flag("--overwrite", overwrite, "let --output replace any file that this evaluation does not read")
-      ->needs(output_option);
+  auto* per_token_option =
+      app.add_option("--per-token", per_token,
+                     "write the score of every token, a line of JSON each; replaces a former file of this kind")
+          ->type_name("FILE.jsonl");
+  app.add_flag("--overwrite", overwrite,
+               "let --output and --per-token replace any file that this evaluation does not read");
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
 
   read_mesh(mesh, options.mesh);
   if (layout_option->count() > 0) options.layout = layout;
   check_context_lengths(options.request.context_lengths, "--context-lengths");
-  std::optional<OutputFile> file;
+  std::optional<OutputFile> file, token_file;
   if (output_option->count() > 0 && launcher.is_rank_zero()) {
-    file.emplace(output, output_rules(options, overwrite), ExitCode::usage);
+    file.emplace(
+        output,
+        output_rules(options, {"the results of an evaluation", "--output"}, OutputMark::json(writer), overwrite),
+        ExitCode::usage);
+  }
+  const bool wants_tokens = per_token_option->count() > 0;
+  if (wants_tokens && launcher.is_rank_zero()) {
+    token_file.emplace(per_token,
+                       output_rules(options, {"the scores of an evaluation's tokens", "--per-token"},
+                                    OutputMark::begins(per_token_head), overwrite),
+                       ExitCode::usage);
   }
   std::optional<HashProgress> hashing;
   if (launcher.is_rank_zero()) hashing.emplace("evaluate");
-  const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
+  std::vector<TokenScore> tokens;
+  const EvaluationSummary summary = evaluate_checkpoint(options, launcher, wants_tokens ? &tokens : nullptr);
   if (!launcher.is_rank_zero()) return 0;
   print_result(evaluation_table(summary));
   if (file) {
     file->file().write(marked_json(writer, evaluation_json(summary).dump(2)) + "\n");
     file->publish();
+  }
+  if (token_file) {
+    token_file->file().write(token_lines(summary, tokens));
+    token_file->publish();
   }
   return 0;
 }
