@@ -144,7 +144,7 @@ TEST_F(Programs, TrainStopResumeEvaluate) {
 
 TEST_F(Programs, HelpIsInWordsAndFitsATerminal) {
   for (const std::string program :
-       {"train", "evaluate", "generate", "prepare", "export", "plan", "report", "compare_dumps"}) {
+       {"train", "evaluate", "generate", "prepare", "export", "check", "plan", "report", "compare_dumps"}) {
     const ChildResult help = run_child(program, {"--help"}, folder);
     EXPECT_EQ(help.code, 0) << help.err;
     // What the library that reads command lines would say of its own.
