@@ -175,6 +175,7 @@ std::vector<Fact> facts_of(const Run& run) {
   facts.push_back({"the evaluation targets' hash", run.targets ? run.targets->hash : "none"});
   facts.push_back({"the checkpoint to begin with", run.start.source ? run.start.source->identity : "none"});
   facts.push_back({"the last step", std::to_string(run.last_step)});
+  facts.push_back({"the timeline's file (--trace)", run.trace.path.empty() ? "none" : run.trace.path});
   facts.push_back({"the step to dump", run.dump.folder.empty() ? "none" : std::to_string(run.dump.step)});
   facts.push_back({"an evaluation to make up for", run.evaluates_first ? "yes" : "no"});
   return facts;
@@ -257,11 +258,15 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
     const Device device = device_of(run.config.training, world.rank(), here);
     require_carrier(run.config.mesh.backend, world, device, launcher.ranks_are_processes());
     run_on_rank_zero(world, first);
-    ThreadPool pool(compute_threads(run.config.mesh, launcher));
-    RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
-    trainer.load();  // what does not open or does not fit has changed nothing
-    if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
-    body(trainer, world);
+    timeline.begin(world);
+    {
+      ThreadPool pool(compute_threads(run.config.mesh, launcher));
+      RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
+      trainer.load();  // what does not open or does not fit has changed nothing
+      if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
+      body(trainer, world);
+    }
+    timeline.gather(world);
   });
 }
 
@@ -274,7 +279,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
   const RunFolder folder(options.output);
   if (launcher.is_rank_zero()) folder.check_writable();  // no other process writes into it
   const TraceRequest trace = traced(options);
-  if (!trace.path.empty()) check_output(trace_path(trace, launcher), trace_rules(trace), ExitCode::usage);
+  check_trace(trace, launcher);
   if (!options.dump.folder.empty() && launcher.is_rank_zero()) check_dump_folder(options.dump.folder);
   FolderContent content = folder.look();
   const auto refusal = caught([&] { check_folder(options.start, folder, content, config); });  // before data is hashed

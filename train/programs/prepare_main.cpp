@@ -98,7 +98,7 @@ bool parse(Arguments& arguments, int argc, char** argv) {
                  "JSONL with conversations: written as the tokenizer's chat template does, if it is known here; in "
                  "ChatML; as plain lines of role and content")
       ->type_name("template|chatml|plain")
-      ->check(CLI::IsMember({"template", "chatml", "plain"}))
+      ->check(one_of({"template", "chatml", "plain"}))
       ->capture_default_str();
   app.add_flag("--skip-broken-lines", arguments.skip_broken_lines, "JSONL: leave broken lines out, and count them");
   app.add_option("--threads", arguments.threads, "That tokenize (default: one a core)")
