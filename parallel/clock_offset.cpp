@@ -5,7 +5,9 @@ namespace ringtrain {
 namespace {
 
 constexpr CallSite site{"reading the clocks of all ranks"};
-constexpr int round_trips = 32;
+/// Round trips go on, where the machine is busy, until one was fast, or so long.
+constexpr int least_round_trips = 32;
+constexpr std::int64_t fast = 100'000, longest = 500'000'000;  // nanoseconds
 
 void send(Communicator& world, std::int64_t value, int to) {
   world.wait(world.exchange(host_view(&value, {1}), to, {}, no_peer, site));
@@ -22,8 +24,8 @@ std::int64_t receive(Communicator& world, int from) {
 ClockPair read_clocks(Communicator& world, const std::function<std::int64_t()>& now) {
   if (world.rank() == 0) {
     for (int rank = 1; rank < world.size(); ++rank) {
-      for (int i = 0; i < round_trips; ++i) {
-        receive(world, rank);
+      for (bool asks_again = true; asks_again;) {
+        asks_again = receive(world, rank) != 0;
         send(world, now(), rank);
       }
     }
@@ -31,14 +33,18 @@ ClockPair read_clocks(Communicator& world, const std::function<std::int64_t()>& 
     return {moment, moment, 0};
   }
   ClockPair best{.error = INT64_MAX};
-  for (int i = 0; i < round_trips; ++i) {
-    const std::int64_t asked = now();
-    send(world, asked, 0);
+  const std::int64_t begin = now();
+  std::int64_t asked = begin;
+  for (int i = 1; i <= least_round_trips || (best.error > fast && asked - begin < longest); ++i) {
+    asked = now();
+    send(world, 1, 0);
     const std::int64_t answer = receive(world, 0), answered = now();
     // Rank 0 looked at its clock between the two: half a nanosecond, too, is lost by whole numbers.
     const std::int64_t error = (answered - asked) / 2 + 1;
     if (error < best.error) best = {asked + (answered - asked) / 2, answer, error};
   }
+  send(world, 0, 0);
+  receive(world, 0);
   return best;
 }
 

@@ -10,8 +10,9 @@
 
 namespace ringtrain {
 
-/// Collective. Returns one moment by this rank's clock and by that of rank 0, from 32 round trips between the two. Its
-/// error is half of the fastest one. now: the rank's clock, in nanoseconds since any beginning; never backwards.
+/// Collective. Returns one moment by this rank's clock and by that of rank 0, from round trips between the two: 32, and
+/// more on a busy machine, for half a second at most. Its error is half of the fastest one. now: the rank's clock, in
+/// nanoseconds since any beginning; never backwards.
 ClockPair read_clocks(Communicator& world, const std::function<std::int64_t()>& now);
 
 }  // namespace ringtrain

@@ -7,7 +7,8 @@
 
 namespace ringtrain {
 
-/// One moment by two clocks, in nanoseconds: the own clock's time, and the reference's, which is off by `error` at most.
+/// One moment by two clocks, in nanoseconds: the own clock's time, and the reference's, which is off by `error` at
+/// most.
 struct ClockPair {
   std::int64_t own = 0, reference = 0, error = 0;
 };

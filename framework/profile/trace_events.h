@@ -1,5 +1,5 @@
-// The text of a timeline's file: its beginning, the events of each rank, its end. Each process makes the text of its own
-// ranks, by the one clock of the file.
+// The text of a timeline's file: its beginning, the events of each rank, its end. Each process makes the text of its
+// own ranks, by the one clock of the file.
 #pragma once
 
 #include <cstddef>
