@@ -23,6 +23,8 @@ struct TrainOptions {
   /// (data/tokens_in_memory.h). All processes of a run must answer alike.
   TokenFileOpener open_tokens = TokenFile::open;
   RunCallbacks callbacks = {};
+  std::string build = {};  // which ringtrain this is
+  bool dry_run = false;    // it is only planned: a folder that would refuse it is told, and no reason to end
 };
 
 /// Opens and verifies data and checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong. Of ranks

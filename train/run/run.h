@@ -53,6 +53,7 @@ struct Run {
   TraceRequest trace = {};
   DumpRequest dump = {};
   RunCallbacks callbacks = {};
+  std::string build = {}, ranks = {};  // of this program, and what its ranks are; for the metrics
 
   /// Returns which of a step's sequences is the first of a data rank's micro-batch.
   std::int64_t sequence_in_step(int data_rank, std::int64_t micro) const;
