@@ -142,7 +142,6 @@ StepResult TrainingStep::run(std::int64_t step) {
     return result;
   }
   skipped_in_a_row_ = 0;
-  if (loss_spike_.is_spike(result.loss)) result.loss_spike = loss_spike_.last_spike();
   {
     const Span update(track, "optimizer");
     // The optimizer counts its own updates: a skipped step has left no trace in it.

@@ -12,7 +12,6 @@
 #include "train/engine/step_dump.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
-#include "train/step/loss_spike.h"
 #include "train/step/ring_report.h"
 #include "train/step/step_audit.h"
 
@@ -24,7 +23,6 @@ struct StepResult {
   double visible_pairs = 0;      // of queries and keys, over all sequences
   bool empty = false;            // no sequence has a target: nothing was computed
   int signal = 0;                // SIGTERM or SIGINT, if any rank has seen one
-  std::string loss_spike;        // what the loss jumped to, and from what; empty: it did not
   double unfinished_saves = 0;   // ranks that still write
   double ring_wait_seconds = 0;  // of this rank
   std::optional<RingReport> ring;
@@ -77,7 +75,6 @@ class TrainingStep {
   const Log log_;
   std::int64_t skipped_;               // this and the next: the same on every rank
   std::int64_t skipped_in_a_row_ = 0;  // of them: with numbers that are not finite
-  LossSpike loss_spike_;
 };
 
 }  // namespace ringtrain
