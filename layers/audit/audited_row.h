@@ -9,7 +9,7 @@
 // by u sqrt(n) times the norm of its products (Higham and Mary, 2019: rounding errors as random numbers). So a key's
 // share of O changes by the relative
 //
-//   e[j] = u (sqrt(D) scale |q * k[j]| + 4 |s[j]| + 4) + r,   |q * k| the norm of the products, r = w in bfloat16, else 0
+//   e[j] = u (sqrt(D) scale |q * k[j]| + 4 |s[j]| + 4) + r,   |q * k| the norm of the products, r = w in bfloat16 or 0
 //
 // and its share of dq by u (sqrt(D) |dO * v[j]| + |dP[j]| + |delta|) p[j] more. Roundings of different keys are
 // independent, those of like keys are alike. So keys whose scores round alike fall into one of 64 classes, by a hash:
