@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "framework/language.h"
+
 namespace ringtrain {
 
 enum class ExitCode : int {

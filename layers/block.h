@@ -11,11 +11,11 @@ namespace ringtrain {
 
 class Block {
  public:
-  Block(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, Ring& ring,
+  Block(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, Ring& ring, AttentionAudit& audit,
         const TensorView& attention_workspace, const FeedforwardWorkspace& feedforward_workspace, bool deterministic)
       : parameters_(&parameters),
         bucket_(ids.bucket),
-        attention_(spec, parameters, ids, ids.bucket - 1, ring, attention_workspace, deterministic),
+        attention_(spec, parameters, ids, ids.bucket - 1, ring, audit, attention_workspace, deterministic),
         feedforward_(spec, parameters, ids, feedforward_workspace) {}
 
   /// Returns the bucket whose gradients backward completes.

@@ -77,25 +77,39 @@ void RankTrainer::end_with(const SharedError& error) {
   fail(error.code(), "{}; {}", error.what(), saver_.what_is_saved());
 }
 
+/// All ranks come here in the same step. A save under way is of a state that was good, as far as anyone knows.
+void RankTrainer::end_with_audit(const StepAudit& audit) {
+  saver_.finish();
+  if (metrics_) metrics_->flush();
+  fail(ExitCode::numeric, "{}; {}", audit.sentence, saver_.what_is_saved());
+}
+
 ExitCode RankTrainer::run_steps() {
   std::int64_t done = run_.start.step;
   int signal = signal_anywhere();  // one that came during the start has nothing to save
   if (signal == 0 && run_.evaluates_first) signal = evaluate(run_.start.step);
-  for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0; ++step) {
+  bool stopped = false;
+  for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0 && !stopped; ++step) {
     trace_step(step);
     announce(fmt::format("finishing step {} and saving{}", step, grace_.bound()));
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = step_.run(step);
     record(step, result, seconds_since(start));
+    if (result.audit && result.audit->ends_run) end_with_audit(*result.audit);
     require_no_allocation("a step");
     signal = result.signal;
 
     // A signal breaks an evaluation off, or leaves it out: saving comes first, and a resumed run makes up for it.
     if (run_.targets && step % run_.config.evaluation.interval == 0 && signal == 0) signal = evaluate(step);
     done = step;
-    save(step, signal != 0, result.unfinished_saves);
+    stopped = stop_wanted(step);
+    save(step, signal != 0 || stopped, result.unfinished_saves);
     log_grace(/*again=*/false);
     require_no_allocation("a save");
+  }
+  if (stopped && signal == 0) {
+    log(fmt::format("stopped by its program after step {} of {}; --resume goes on from here", done,
+                    run_.config.training.steps));
   }
   if (signal != 0) {
     log(fmt::format("stopped by {} after step {} of {}; --resume goes on from here",
@@ -167,6 +181,7 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.samples = run_.sample_indices(step);
   line.peak = peaks;
   line.ring = result.ring;
+  line.audit = result.audit;
   if (first) {
     line.started = {.build = run_.build,
                     .host = host_name(),
@@ -183,6 +198,14 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
                                  : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", result.loss, result.norm,
                                                result.lr, line.mfu ? fmt::format(" mfu={:.1f}%", 100 * *line.mfu) : ""),
                     static_cast<double>(line.tokens - run_.start.tokens));
+  if (run_.callbacks.step) {
+    run_.callbacks.step({.step = step,
+                         .tokens = line.tokens,
+                         .loss = line.loss,
+                         .grad_norm = line.grad_norm,
+                         .lr = line.lr,
+                         .seconds = seconds});
+  }
 }
 
 int RankTrainer::signal_anywhere() {
@@ -190,6 +213,13 @@ int RankTrainer::signal_anywhere() {
   std::array<std::int64_t, 2> any{own == SIGINT, own != 0 && own != SIGINT};
   all_reduce_max(world_, any, {"signals"});
   return any[1] ? SIGTERM : any[0] ? SIGINT : 0;
+}
+
+bool RankTrainer::stop_wanted(std::int64_t step) {
+  if (!run_.callbacks.stop) return false;
+  std::array<std::int64_t, 1> wanted{state_.rank == 0 && run_.callbacks.stop(step)};
+  all_reduce_max(world_, wanted, {"whether the program stops"});
+  return wanted[0] != 0;
 }
 
 int RankTrainer::evaluate(std::int64_t step) {
@@ -222,6 +252,7 @@ int RankTrainer::evaluate(std::int64_t step) {
   }
   text.pop_back();
   log(text);
+  if (run_.callbacks.evaluation) run_.callbacks.evaluation(step, *results);
   return 0;
 }
 

@@ -44,12 +44,15 @@ class RankTrainer {
  private:
   ExitCode run_steps();
   [[noreturn]] void end_with(const SharedError& error);
+  [[noreturn]] void end_with_audit(const StepAudit& audit);
   void load_state();
   void record(std::int64_t step, const StepResult& result, double seconds);
   /// Returns the signal that broke it off, 0 if none did.
   int evaluate(std::int64_t step);
   void save(std::int64_t step, bool stopped, double unfinished);
   void log_grace(bool again);
+  /// Collective where the run asks for it. Returns whether rank 0's program wants the run to end after this step.
+  bool stop_wanted(std::int64_t step);
   void announce(const std::string& first, bool saved = false) const;
   CheckpointManifest manifest_at(std::int64_t step) const;
   std::vector<MemoryUse> gather_peaks();

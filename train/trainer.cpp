@@ -288,7 +288,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
     log(fmt::format("this is the plan of a new run, which would not start here: {}", refusal->what()));
     content = {};
   }
-  Corpus corpus = open_corpus(config.data, config.model.vocab_size);
+  Corpus corpus = open_corpus(config.data, config.model.vocab_size, options.open_tokens);
   if (config.data.packing == Packing::whole) corpus.cut_at_documents(config.training.seq_len);
   std::string hash = corpus.hash();
   Sampler sampler = make_sampler(corpus, config, log);
@@ -340,6 +340,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
           .before_forward = {},
           .trace = trace,
           .dump = options.dump,
+          .callbacks = options.callbacks,
           .build = options.build,
           .ranks = launcher.description()};
 }

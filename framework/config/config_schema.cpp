@@ -354,6 +354,12 @@ std::vector<ConfigKey> make_table() {
            "stop | skip: what a loss or gradient that is NaN or infinite does; weights and moments stay as they are"),
       integer("training.max_skipped_steps", MEMBER(training.max_skipped_steps), {0, 1'000'000'000},
               "with on_nonfinite skip: as many in a row at most, one more ends the run"),
+      integer("training.audit.interval", MEMBER(training.audit.interval), {0, 1'000'000'000},
+              "steps between audits: rows of attention, drawn at random, are computed again in double and compared; 0: "
+              "never"),
+      integer("training.audit.rows", MEMBER(training.audit.rows), {1, 64}, "rows that each rank audits in such a step"),
+      word("training.audit.on_failure", MEMBER(training.audit.on_failure), on_failure_names,
+           "stop | warn: a row that departs ends the run before the step's update, or is logged and passed over"),
 
       word("optimizer.name", MEMBER(optimizer.name), optimizer_names,
            "adamw, decoupled decay, none on norms and biases"),

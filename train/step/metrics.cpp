@@ -59,6 +59,7 @@ std::string metrics_line(const StepRecord& record) {
   json["samples"] = record.samples;
   for (const MemoryUse& peak : record.peak) json["peak_bytes"].push_back(peak_json(peak));
   if (record.ring) json["ring"] = to_json(*record.ring);
+  if (record.audit) json["audit"] = to_json(*record.audit);
   if (record.started) json["started"] = start_json(*record.started);
   return fmt::format(R"({{"kind":"train","step":{},"time":"{}","tokens":{},"loss":{},"grad_norm":{},"lr":{},{})",
                      record.step, time_text(record.time), record.tokens, all_digits(record.loss),

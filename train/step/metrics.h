@@ -15,6 +15,7 @@
 #include "train/evaluation/evaluation_report.h"
 #include "train/report/tensorboard_file.h"
 #include "train/step/ring_report.h"
+#include "train/step/step_audit.h"
 
 namespace ringtrain {
 
@@ -47,6 +48,7 @@ struct StepRecord {
   std::vector<std::int64_t> samples;                    // global indices of the step's sequences
   std::vector<MemoryUse> peak;                          // by rank; none: unchanged since the last line that has it
   std::optional<RingReport> ring;                       // none: a ring of one
+  std::optional<StepAudit> audit;                       // none: the step was not audited
   std::optional<ProcessStart> started;                  // in the first line of a process
 };
 
