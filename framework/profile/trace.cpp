@@ -1,9 +1,6 @@
 #include "framework/profile/trace.h"
 
 #include <algorithm>
-#include <string_view>
-
-#include "framework/profile/trace_events.h"
 
 namespace ringtrain {
 
@@ -42,23 +39,6 @@ std::size_t Trace::dropped() const {
     sum += rank->device_work.dropped() + rank->device_communication.dropped();
   }
   return sum;
-}
-
-OutputMark Trace::mark() {
-  return OutputMark::begins(trace_file_head);
-}
-
-void Trace::write(OutputFile& output) const {
-  write_events(output.file());
-  output.publish();
-}
-
-void Trace::write_events(File& file) const {
-  file.write(trace_file_head);
-  TraceEvents events([&](std::string_view piece) { file.write(piece); });
-  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) events.add(*ranks_[rank], {rank, sequence_});
-  events.flush();
-  file.write(trace_file_end(dropped(), {}));
 }
 
 std::vector<int> rows_without_overlap(const std::vector<const TraceEntry*>& spans) {

@@ -120,4 +120,23 @@ void TraceEvents::span(const TraceEntry& entry, std::int64_t begin, std::int64_t
   if (text_.size() > piece) flush();
 }
 
+// The file of ranks that share one clock.
+
+OutputMark Trace::mark() {
+  return OutputMark::begins(trace_file_head);
+}
+
+void Trace::write(OutputFile& output) const {
+  write_events(output.file());
+  output.publish();
+}
+
+void Trace::write_events(File& file) const {
+  file.write(trace_file_head);
+  TraceEvents events([&](std::string_view piece) { file.write(piece); });
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) events.add(*ranks_[rank], {rank, sequence_});
+  events.flush();
+  file.write(trace_file_end(dropped(), {}));
+}
+
 }  // namespace ringtrain
