@@ -1,6 +1,7 @@
 #include "layers/model_spec.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -72,6 +73,7 @@ ModelSpec model_spec(const ModelConfig& config) {
   spec.initializer_range = config.initializer_range;
   spec.layers.assign(config.num_hidden_layers,
                      {.mask = attention_mask(config), .rope = spec.positions == Positions::rope});
+  spec.lora = config.lora;
   check_spec(spec);
   return spec;
 }
@@ -152,6 +154,21 @@ void check_bias_keys(const ModelSpec& traits, const ModelConfig& model, ConfigPr
   check("model.mlp_bias", model.mlp_bias, traits.optional_biases.feedforward);
 }
 
+/// An adapter stands beside a matrix of a layer.
+void check_lora(const ModelConfig& model, ConfigProblems& problems) {
+  if (!model.lora.on() || !problems.clean({"lora.targets"}) || problems.count() > 0) return;
+  const std::vector<std::string> names = projections_of(model_spec(model));
+  if (model.lora.targets.empty()) problems.add("lora.targets", "is empty, but lora.rank asks for adapters");
+  for (const std::string& target : model.lora.targets) {
+    if (std::ranges::count(model.lora.targets, target) > 1) {
+      return problems.add("lora.targets", fmt::format("names {} twice", target));
+    }
+    if (std::ranges::find(names, target) != names.end()) continue;
+    problems.add("lora.targets", fmt::format("{} is no projection of this model's layers, which are {}", target,
+                                             fmt::join(names, ", ")));
+  }
+}
+
 /// A pattern that means nothing would leave the user with another model than he thinks.
 void check_trainable(const Config& config, ConfigProblems& problems) {
   const std::vector<std::string>& patterns = config.training.trainable;
@@ -173,6 +190,7 @@ void check_model(const Config& config, ConfigProblems& problems) {
   check_rope_keys(traits, config.model, problems);
   check_table_keys(traits, config, problems);
   check_bias_keys(traits, config.model, problems);
+  check_lora(config.model, problems);
   check_trainable(config, problems);
 }
 
