@@ -1,17 +1,20 @@
 // A model that lies somewhere, recognized by what stands at its path: a run's folder (its newest checkpoint), a
-// checkpoint, a Hugging Face folder (config.json beside safetensors), or a GGUF file. Wherever a program takes a
-// checkpoint it takes each of them. Reading holds a slice of a tensor at a time, never a whole model.
+// checkpoint, a Hugging Face folder (config.json beside safetensors), a PEFT folder of adapters, or a GGUF file.
+// Wherever a program takes a checkpoint it takes each of them. Reading holds a slice of a tensor at a time, never a
+// whole model.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "framework/config/config.h"
 #include "train/checkpoint/checkpoint_folder.h"
+#include "train/models/placed_weights.h"
 #include "train/models/weight_source.h"
 
 namespace ringtrain {
@@ -28,14 +31,19 @@ struct ModelSource {
   std::string tokenizer;                    // a folder that may hold one, or a GGUF file; "": there is none
   std::vector<std::string> logs;            // what a person should know of it, a sentence each
   std::optional<Checkpoint> checkpoint;     // none of a model from elsewhere
+  std::shared_ptr<const ModelSource> base;  // of adapters (model.lora): the model beside whose weights they stand
+  std::set<std::string> own;                // of adapters: the parameters that are not the base's
   /// Returns the folder beside a run's checkpoints where the files of its tokenizer are kept.
   static std::string tokenizer_folder(const std::string& run_folder) { return run_folder + "/tokenizer"; }
   /// Returns a reader of its own for each rank that calls, from any thread.
   std::function<std::unique_ptr<WeightSource>()> open_weights;
+  /// Returns a hash of the content of all files of weights. Reads them whole, but for a checkpoint's.
+  std::function<std::string()> hash_weights;
 
   /// Lets a run delete the checkpoint again: all of it has been read.
   void release() const {
     if (checkpoint) checkpoint->release();
+    if (base) base->release();
   }
 };
 
@@ -43,6 +51,10 @@ struct ModelSource {
 /// Throws Error(checkpoint) that names file and tensor: there is none, it is damaged or hostile, it lacks a tensor, has
 /// one of another shape or one that its model does not know, or asks for what no layer here computes.
 ModelSource open_model(const std::string& path);
+
+/// Returns the source of a model whose path and config are set, with the parameters of the table in these files. Throws
+/// Error(checkpoint) as check_placed_model() does.
+ModelSource with_weights(ModelSource source, PlacedModel placed, const ParameterTable& table);
 
 /// Returns the model of a checkpoint that is open.
 ModelSource model_of(Checkpoint checkpoint);
