@@ -1,14 +1,12 @@
 #include "layers/model_spec.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "framework/config/config.h"
 #include "framework/config/config_problems.h"
 #include "framework/error.h"
-#include "layers/model_parameters.h"
 
 namespace ringtrain {
 
@@ -154,44 +152,14 @@ void check_bias_keys(const ModelSpec& traits, const ModelConfig& model, ConfigPr
   check("model.mlp_bias", model.mlp_bias, traits.optional_biases.feedforward);
 }
 
-/// An adapter stands beside a matrix of a layer.
-void check_lora(const ModelConfig& model, ConfigProblems& problems) {
-  if (!model.lora.on() || !problems.clean({"lora.targets"}) || problems.count() > 0) return;
-  const std::vector<std::string> names = projections_of(model_spec(model));
-  if (model.lora.targets.empty()) problems.add("lora.targets", "is empty, but lora.rank asks for adapters");
-  for (const std::string& target : model.lora.targets) {
-    if (std::ranges::count(model.lora.targets, target) > 1) {
-      return problems.add("lora.targets", fmt::format("names {} twice", target));
-    }
-    if (std::ranges::find(names, target) != names.end()) continue;
-    problems.add("lora.targets", fmt::format("{} is no projection of this model's layers, which are {}", target,
-                                             fmt::join(names, ", ")));
-  }
-}
-
-/// A pattern that means nothing would leave the user with another model than he thinks.
-void check_trainable(const Config& config, ConfigProblems& problems) {
-  const std::vector<std::string>& patterns = config.training.trainable;
-  if (patterns.empty() || !problems.clean({"training.trainable"}) || problems.count() > 0) return;
-  const ParameterTable table = make_parameter_table(config);
-  for (const std::string& pattern : patterns) {
-    const auto means_it = [&](const Parameter& parameter) { return matches(pattern, parameter.name); };
-    if (std::ranges::any_of(table.all(), means_it)) continue;
-    problems.add("training.trainable", fmt::format("\"{}\" is the name of no parameter; names are such as {} and {}",
-                                                   pattern, table[0].name, table[1].name));
-  }
-}
-
 }  // namespace
 
-void check_model(const Config& config, ConfigProblems& problems) {
+void check_model_keys(const Config& config, ConfigProblems& problems) {
   if (!problems.clean({"model.architecture"})) return;
   const ModelSpec traits = traits_of(config.model);
   check_rope_keys(traits, config.model, problems);
   check_table_keys(traits, config, problems);
   check_bias_keys(traits, config.model, problems);
-  check_lora(config.model, problems);
-  check_trainable(config, problems);
 }
 
 }  // namespace ringtrain

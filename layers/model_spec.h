@@ -68,8 +68,8 @@ ModelSpec model_spec(const ModelConfig& config);
 /// Throws Error(usage), one sentence, if the layers cannot compute this combination of traits.
 void check_spec(const ModelSpec& spec);
 
-/// Adds a problem for every key of a config that its architecture cannot use, and for what names no parameter of the
-/// model: the reader's rule for this floor, see read_config. Keys that already have a problem are left alone.
-void check_model(const Config& config, ConfigProblems& problems);
+/// Adds a problem for every key of a config that its architecture cannot use. Keys that already have a problem are left
+/// alone.
+void check_model_keys(const Config& config, ConfigProblems& problems);
 
 }  // namespace ringtrain

@@ -5,6 +5,11 @@ build release train_tests train
 RINGTRAIN_TORTURE=1 RINGTRAIN_TORTURE_KILLS=200 RINGTRAIN_TORTURE_MPI_KILLS=100 RINGTRAIN_TORTURE_SEED=$RANDOM \
   build/release/bin/train_tests --gtest_filter='*EveryCall.*:ResumeFaults.*:Killed.*:Saver.*:*Nonfinite.*:BadState.*' --gtest_brief=1
 
+say "The same with sharded weights, fewer kills"
+RINGTRAIN_TORTURE_SHARD=weights RINGTRAIN_TORTURE_KILLS=50 RINGTRAIN_TORTURE_MPI_KILLS=50 \
+  RINGTRAIN_TORTURE_SEED=$RANDOM build/release/bin/train_tests --gtest_brief=1 \
+  --gtest_filter='ResumeFaults.*:Killed.*:Saver.*:*Nonfinite.*:BadState.*'
+
 say "Damage, under AddressSanitizer and UndefinedBehaviorSanitizer"
 configure asan -DRINGTRAIN_TESTS=ON
 build asan train_tests framework_tests train

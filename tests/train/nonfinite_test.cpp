@@ -17,7 +17,7 @@ namespace {
 struct Injection {
   const char* name;
   double value;
-  bool in_loss;  // else in one element of the last parameter's gradient
+  bool in_loss;  // else in one element of the gradients that the rank sums
 };
 
 class Nonfinite : public TrainTest, public ::testing::WithParamInterface<Injection> {
@@ -50,9 +50,8 @@ class Nonfinite : public TrainTest, public ::testing::WithParamInterface<Injecti
         state.batch.weights().as<double>()[0] = injection.value;
         state.batch.labels().as<std::int32_t>()[0] = 1;
       } else {
-        const int last = static_cast<int>(state.parameters.table().all().size()) - 1;
         // Of a step's two micro-batches the first sets the gradient, and the second adds to it: to this, too.
-        state.parameters.gradient(last).as<double>()[0] = injection.value;
+        state.parameters.gradients(state.parameters.slices().back()).as<double>()[0] = injection.value;
       }
     };
     outcome.code = train(prepared, log);

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "framework/config/read_config.h"
+#include "layers/check_model.h"
 #include "layers/model_parameters.h"
-#include "layers/model_spec.h"
 #include "parallel/launch/launcher.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"

@@ -10,8 +10,8 @@
 
 #include "framework/config/read_config.h"
 #include "framework/error.h"
+#include "layers/check_model.h"
 #include "layers/model_parameters.h"
-#include "layers/model_spec.h"
 #include "train/checkpoint/state_files.h"
 #include "train/engine/update_rule.h"
 

@@ -17,7 +17,7 @@
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/strict_json.h"
-#include "layers/model_spec.h"
+#include "layers/check_model.h"
 #include "train/models/hugging_face_rope.h"
 #include "train/models/json_keys.h"
 

@@ -10,7 +10,7 @@
 #include "framework/config/read_config.h"
 #include "framework/output/output_file.h"
 #include "framework/standard_streams.h"
-#include "layers/model_spec.h"
+#include "layers/check_model.h"
 #include "train/planning/measure.h"
 #include "train/planning/plan.h"
 #include "train/planning/plan_report.h"

@@ -7,7 +7,7 @@
 #include "framework/config/read_config.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/standard_streams.h"
-#include "layers/model_spec.h"
+#include "layers/check_model.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/models/model_source.h"
 #include "train/programs/command_line.h"

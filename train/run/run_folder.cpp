@@ -5,7 +5,7 @@
 
 #include "framework/config/read_config.h"
 #include "framework/error.h"
-#include "layers/model_spec.h"
+#include "layers/check_model.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/model_source.h"

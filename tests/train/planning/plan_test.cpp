@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/config/read_config.h"
+#include "layers/check_model.h"
 #include "layers/model_parameters.h"
-#include "layers/model_spec.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
 #include "tests/support/paths.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "framework/config/read_config.h"
-#include "layers/model_spec.h"
+#include "layers/check_model.h"
 #include "tests/support/error_of.h"
 #include "tests/support/paths.h"
 

@@ -11,7 +11,7 @@
 
 #include "framework/config/read_config.h"
 #include "framework/cores.h"
-#include "layers/model_spec.h"
+#include "layers/check_model.h"
 #include "tests/support/folder_test.h"
 #include "tests/support/paths.h"
 #include "train/planning/step_simulation.h"

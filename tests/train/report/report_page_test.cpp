@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/config/read_config.h"
+#include "layers/check_model.h"
 #include "layers/model_parameters.h"
-#include "layers/model_spec.h"
 #include "tests/support/folder_test.h"
 #include "tests/support/paths.h"
 #include "tests/train/report/strict_markup.h"
