@@ -118,8 +118,10 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
   Config theirs = source.checkpoint ? source.checkpoint->config : config;
   theirs.model = source.model;
   theirs.training.seq_len = source.context_length;
+  Config ours = config;
+  for (Config* const either : {&theirs, &ours}) std::ranges::sort(either->model.lora.targets);  // in any order
   std::vector<std::string> refused;
-  for (const ConfigDifference& difference : differences(theirs, config)) {
+  for (const ConfigDifference& difference : differences(theirs, ours)) {
     const bool of_adapters = source.model.lora.on() && config.model.lora.on() && is_or_below(difference.key, "lora");
     if (of_adapters) {
       refused.push_back(change(difference));
