@@ -27,7 +27,7 @@ struct Parameter {
   std::uint64_t stream = 0;  // of the random numbers of its initial values
   bool adapter = false;      // a factor of what is added to a weight (layers/lora.h)
   bool saved = true;         // false: frozen, and held by the files of the base that a checkpoint of adapters names
-  std::int64_t offset = 0;  // elements from the start of its part's flat buffer; set by ParameterTable
+  std::int64_t offset = 0;   // elements from the start of its part's flat buffer; set by ParameterTable
 };
 
 class ParameterTable {

@@ -25,9 +25,9 @@ struct RunStart {
   std::int64_t step = 0;              // done before this run begins
   std::int64_t samples = 0;           // sequences consumed
   std::int64_t tokens = 0;
-  std::int64_t skipped_steps = 0;  // of the steps done: without an update
+  std::int64_t skipped_steps = 0;      // of the steps done: without an update
   std::optional<BaseModel> base = {};  // with lora: whose weights stay as they are, and in their own files
-  std::string run = {};            // of the checkpoint that the run goes on from; "": a new run, or it does not say
+  std::string run = {};                // of the checkpoint that the run goes on from; "": a new run, or it does not say
 };
 
 using Log = std::function<void(const std::string&)>;
