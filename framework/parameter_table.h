@@ -24,7 +24,10 @@ struct Parameter {
   double init_value = 0;  // where init_stddev is 0
   double init_stddev = 0;
   Part part = Part::trainable;
-  std::int64_t offset = 0;  // elements from the start of its part's flat buffer; set by ParameterTable
+  std::uint64_t stream = 0;  // of the random numbers of its initial values
+  bool adapter = false;      // a factor of what is added to a weight (layers/lora.h)
+  bool saved = true;         // false: frozen, and held by the files of the base that a checkpoint of adapters names
+  std::int64_t offset = 0;   // elements from the start of its part's flat buffer; set by ParameterTable
 };
 
 class ParameterTable {

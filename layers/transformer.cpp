@@ -57,11 +57,12 @@ struct Transformer::State {
             allocator.make(Tag::workspace, "attention workspace", DType::uint8,
                            {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream, spec, shape))})),
         feedforward_workspace(allocator, spec, shape, activations.saved(), parameters.has_gradients()),
+        lora_workspace(allocator, spec, shape),
         embedding(parameters, ids),
         head(allocator, spec, shape, Activations::max_batch_tokens(shape), parameters, ids) {
     for (const BlockIds& block : ids.blocks) {
       blocks.emplace_back(spec, parameters, block, ring, attention_workspace.view(), feedforward_workspace,
-                          shape.deterministic);
+                          lora_workspace, shape.deterministic);
     }
   }
 
@@ -103,6 +104,7 @@ struct Transformer::State {
   Ring ring;
   Tensor attention_workspace;
   FeedforwardWorkspace feedforward_workspace;
+  LoraWorkspace lora_workspace;
   Embedding embedding;
   std::vector<Block> blocks;
   Head head;
@@ -123,7 +125,7 @@ void Transformer::initialise(std::uint64_t seed) {
   State& s = *state_;
   s.parameters.clear_weights();  // the padding too
   for (const ParameterSlice& slice : s.parameters.held()) {
-    initialise_parameter(s.stream, s.parameters.table(), slice.parameter, seed, slice.begin,
+    initialise_parameter(s.stream, s.parameters.table()[slice.parameter], seed, slice.begin,
                          s.parameters.weights(slice));
   }
 }

@@ -115,7 +115,7 @@ void RankTrainer::load_state() {
   const Span span(state_.stream.trace(), "weights");
   const RunStart& start = run_.start;
   if (start.source) {
-    load_weights(state_, *start.source);
+    load_weights(state_, *start.source, run_.config.training.seed);
   } else {
     state_.model.initialise(run_.config.training.seed);
     state_.optimizer->initialise_weights(run_.config.training.seed);
@@ -243,6 +243,7 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   manifest.run = run_.id;
   manifest.tokenizer_hash = run_.corpus.tokenizer_hash();
   manifest.dtype = name_of(run_.config.training.dtype);
+  manifest.base = run_.start.base;
   manifest.model = {name_of(run_.config.model.architecture), run_.table.count()};
   return manifest;
 }

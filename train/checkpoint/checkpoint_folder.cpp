@@ -184,7 +184,7 @@ void check_state(const Checkpoint& checkpoint) {
   const ParameterTable table = make_parameter_table(checkpoint.config);
   for (const std::string& kind : kinds_of(make_update_rule(checkpoint.config.optimizer)->state_names())) {
     for (const Parameter& parameter : table.all()) {
-      if (kind != weights_kind && parameter.part == Part::frozen) continue;  // which has no state
+      if (kind == weights_kind ? !parameter.saved : parameter.part == Part::frozen) continue;  // which has no state
       files.whole_tensor(kind, parameter, accumulator(checkpoint.config.training.dtype));
     }
   }
