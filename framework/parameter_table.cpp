@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::int64_t alignment = 16;  // elements
 
-std::size_t index_of(Part part) {
-  return static_cast<std::size_t>(part);
-}
-
 }  // namespace
 
 int ParameterTable::add(Parameter parameter) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ namespace ringtrain {
 
 enum class Part { trainable, frozen };
 inline constexpr std::array both_parts{Part::trainable, Part::frozen};
+inline constexpr std::size_t index_of(Part part) {
+  return static_cast<std::size_t>(part);
+}
 
 struct Parameter {
   std::string name;  // e.g. "model.layers.0.self_attn.q_proj.weight"

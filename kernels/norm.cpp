@@ -18,22 +18,27 @@ struct Sizes {
   std::int64_t T, C;
 };
 
-/// w: in x's dtype a weight, in its accumulator a weight's gradient.
-Sizes check_call(const ConstTensorView& x, const ConstTensorView& y, const ConstTensorView& w, DType w_dtype,
+/// w: a weight, [C] in x's dtype.
+Sizes check_call(const ConstTensorView& x, const ConstTensorView& y, const ConstTensorView& w,
                  const ConstTensorView& rstd) {
   ensure(x.shape.rank() == 2, "a norm's x is [T, C]");
   const std::int64_t T = x.dim(0), C = x.dim(1);
   check_tensor(y, x.shape, x.dtype, "a norm's x, y, dx and dy are [T, C]");
-  if (!w.empty()) check_tensor(w, {C}, w_dtype, "a norm's w, b, dw and db are [C]");
+  check_tensor(w, {C}, x.dtype, "a norm's w and b are [C]");
   check_tensor(rstd, {T}, accumulator(x.dtype), "a norm's rstd and mean are [T]");
   return {T, C};
+}
+
+/// dw: of w, in the accumulator of its dtype; empty where w is frozen.
+void check_gradient(const ConstTensorView& dw, const ConstTensorView& w) {
+  if (!dw.empty()) check_tensor(dw, w.shape, accumulator(w.dtype), "a norm's dw and db are [C]");
 }
 
 }  // namespace
 
 void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
                      const ConstTensorView& w, double eps) {
-  const auto [T, C] = check_call(x, y, w, x.dtype, rstd);
+  const auto [T, C] = check_call(x, y, w, rstd);
   if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R *const y_data = y.as<R>(), *const rstd_data = rstd.as<R>();
@@ -56,8 +61,9 @@ void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd
 void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd,
                       bool accumulate) {
-  const auto [T, C] = check_call(x, dx, w, x.dtype, rstd);
-  check_call(x, dy, dw, accumulator(x.dtype), rstd);
+  const auto [T, C] = check_call(x, dx, w, rstd);
+  check_call(x, dy, w, rstd);
+  check_gradient(dw, w);
   if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R *const dx_data = dx.as<R>(), *const dw_data = dw.empty() ? nullptr : dw.as<R>();
@@ -85,8 +91,8 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
 
 void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
                        const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps) {
-  const auto [T, C] = check_call(x, y, w, x.dtype, rstd);
-  check_call(x, y, b, x.dtype, mean);
+  const auto [T, C] = check_call(x, y, w, rstd);
+  check_call(x, y, b, mean);
   if (stream.on_cuda()) return cuda::layernorm_forward(stream, y, mean, rstd, x, w, b, eps);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R *const y_data = y.as<R>(), *const mean_data = mean.as<R>(), *const rstd_data = rstd.as<R>();
@@ -113,9 +119,10 @@ void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& me
 void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
                         const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
                         const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate) {
-  const auto [T, C] = check_call(x, dx, w, x.dtype, rstd);
-  check_call(x, dy, dw, accumulator(x.dtype), mean);
-  check_call(x, dy, db, accumulator(x.dtype), rstd);
+  const auto [T, C] = check_call(x, dx, w, rstd);
+  check_call(x, dy, w, mean);
+  check_gradient(dw, w);
+  check_gradient(db, w);
   if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
     R* const dx_data = dx.as<R>();

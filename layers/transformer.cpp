@@ -27,17 +27,13 @@ RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, b
           .documents = shape.documents};
 }
 
-/// Returns the lowest bucket with something to train; the table's last if there is none.
-int lowest_trained_bucket(const ParameterTable& table) {
+/// Returns the bucket with which backward ends: the lowest with something to train, or the table's last.
+int last_bucket_of_backward(const ParameterStore& parameters) {
+  const ParameterTable& table = parameters.table();
   int bucket = 0;
+  if (!parameters.has_gradients()) return bucket;
   while (bucket + 1 < table.buckets() && table.bucket_size(bucket, Part::trainable) == 0) ++bucket;
   return bucket;
-}
-
-/// Returns the lowest layer that backward goes through, or the last where it ends in the head.
-std::int64_t first_trained_layer(const ParameterStore& parameters, const ModelSpec& spec) {
-  if (!parameters.has_gradients()) return 0;
-  return std::clamp<std::int64_t>(lowest_trained_bucket(parameters.table()) - 1, 0, spec.num_hidden_layers() - 1);
 }
 
 }  // namespace
@@ -49,7 +45,8 @@ struct Transformer::State {
         parameters(model_parameters),
         stream(model_stream),
         ids(describe_parameters(spec).ids),
-        first_trained(first_trained_layer(parameters, spec)),
+        lowest(last_bucket_of_backward(parameters)),
+        first_trained(std::clamp<std::int64_t>(lowest - 1, 0, spec.num_hidden_layers() - 1)),
         activations(allocator, spec, shape, spec.num_hidden_layers() - first_trained, parameters.has_gradients()),
         batch(allocator, spec, shape, Activations::max_batch_tokens(shape)),
         ring(allocator, sequence_group, shape.ring_size, ring_capacity(spec, shape, parameters.has_gradients())),
@@ -98,7 +95,8 @@ struct Transformer::State {
   ParameterStore& parameters;
   Stream& stream;
   const ModelIds ids;
-  const std::int64_t first_trained;  // the lowest layer that backward goes through
+  const int lowest;                  // the bucket with which backward ends
+  const std::int64_t first_trained;  // the lowest layer that backward goes through; the last if it ends in the head
   Activations activations;
   DeviceBatch batch;
   Ring ring;
@@ -138,15 +136,13 @@ void Transformer::train_step(const Batch& batch, double denominator, bool last) 
   const TensorView gradient = s.tensors(s.blocks.size() - 1, true).residual_gradient;
   s.head.train(s.stream, s.batch, output, gradient, denominator);
   s.parameters.finish(s.ids.head_bucket);
-  // Backward ends with the lowest layer that has something to train.
-  const int lowest = lowest_trained_bucket(s.parameters.table());
-  for (std::size_t layer = s.blocks.size(); layer-- > 0 && s.blocks[layer].bucket() >= lowest;) {
-    if (s.blocks[layer].bucket() > std::max(lowest, 1)) s.parameters.prefetch(s.blocks[layer].bucket() - 1);
+  for (std::size_t layer = s.blocks.size(); layer-- > 0 && s.blocks[layer].bucket() >= s.lowest;) {
+    if (s.blocks[layer].bucket() > std::max(s.lowest, 1)) s.parameters.prefetch(s.blocks[layer].bucket() - 1);
     s.activations.before_backward(s.kept(layer));
     s.blocks[layer].backward(s.stream, s.batch, s.tensors(layer, true), s.activations.saved());
     s.parameters.finish(s.blocks[layer].bucket());
   }
-  if (lowest == 0) {
+  if (s.lowest == 0) {
     s.embedding.backward(s.stream, s.batch, gradient);
     s.parameters.finish(0);
   }

@@ -7,14 +7,6 @@
 
 namespace ringtrain {
 
-namespace {
-
-std::size_t index_of(Part part) {
-  return static_cast<std::size_t>(part);
-}
-
-}  // namespace
-
 ParameterStore::ParameterStore(Allocator& allocator, const ParameterTable& table, Stream& stream,
                                const StoreOptions& options, Communicator* world)
     : table_(&table),
@@ -129,11 +121,9 @@ void ParameterStore::prefetch(int bucket) {
   for (const Part part : both_parts) {
     if (table_->bucket_size(bucket, part) == 0) continue;
     const TensorView gathered = place_weights(bucket, part);
-    const Slice own = slice_of(gathered.numel(), options_.ranks, options_.rank);
-    const std::int64_t begin = shard_offsets_[index_of(part)][bucket];
+    const Slice own = owned(bucket, part);
     if (own.count() > 0) {
-      copy_in_order(*stream_, gathered.flat(own.begin, own.end),
-                    weights_[index_of(part)].view().flat(begin, begin + own.count()));
+      copy_in_order(*stream_, gathered.flat(own.begin, own.end), own_part(weights_[index_of(part)], bucket, part));
     }
     place.gathers[index_of(part)].start(*communicator_, gathered,
                                         {.operation = "gathering the weights of a bucket", .layer = bucket});
@@ -272,15 +262,14 @@ void ParameterStore::finish_reduction(Reduction& reduction) {
   const int bucket = std::exchange(reduction.bucket, none);
   reduction.scatter.finish(*stream_);
   if (!shards_gradients()) return;
-  const TensorView flat = bucket_gradients(bucket);
-  const Slice own = slice_of(flat.numel(), options_.ranks, options_.rank);
+  const Slice own = owned(bucket, Part::trainable);
   if (own.count() == 0) return;
-  const std::int64_t begin = shard_offsets_[0][bucket];
-  const TensorView sum = gradients_.view().flat(begin, begin + own.count());
+  const TensorView reduced = bucket_gradients(bucket).flat(own.begin, own.end);
+  const TensorView sum = own_part(gradients_, bucket, Part::trainable);
   if (has_sum_[bucket]) {
-    add(*stream_, sum, flat.flat(own.begin, own.end));
+    add(*stream_, sum, reduced);
   } else {
-    copy_in_order(*stream_, sum, flat.flat(own.begin, own.end));
+    copy_in_order(*stream_, sum, reduced);
   }
   has_sum_[bucket] = true;
 }
@@ -309,11 +298,22 @@ std::vector<ParameterSlice> ParameterStore::held() const {
   return held;
 }
 
+/// Returns this rank's slice of a bucket's part, within the bucket.
+Slice ParameterStore::owned(int bucket, Part part) const {
+  return slice_of(table_->bucket_size(bucket, part), options_.ranks, options_.rank);
+}
+
+/// Returns where that slice is in a buffer of this rank's slices alone.
+TensorView ParameterStore::own_part(const Tensor& shard, int bucket, Part part) const {
+  const std::int64_t begin = shard_offsets_[index_of(part)][bucket];
+  return shard.view().flat(begin, begin + owned(bucket, part).count());
+}
+
 /// Returns where a slice begins in this rank's slices, padding included.
 std::int64_t ParameterStore::place_in_shard(const ParameterSlice& slice) const {
   const Parameter& parameter = (*table_)[slice.parameter];
   const int bucket = parameter.bucket;
-  const Slice own = slice_of(table_->bucket_size(bucket, parameter.part), options_.ranks, options_.rank);
+  const Slice own = owned(bucket, parameter.part);
   return shard_offsets_[index_of(parameter.part)][bucket] +
          (parameter.offset - table_->bucket_begin(bucket, parameter.part)) + slice.begin - own.begin;
 }

@@ -115,6 +115,8 @@ class ParameterStore {
   std::size_t staging_of(int bucket) const;
   void make_places(Allocator& allocator);
   void make_stagings(Allocator& allocator);
+  Slice owned(int bucket, Part part) const;
+  TensorView own_part(const Tensor& shard, int bucket, Part part) const;
   std::int64_t place_in_shard(const ParameterSlice& slice) const;
   TensorView place_weights(int bucket, Part part) const;
   TensorView bucket_gradients(int bucket) const;

@@ -134,7 +134,8 @@ class Writer {
         chatml(message);
         continue;
       }
-      std::string_view content = message.content, reasoning = message.reasoning ? *message.reasoning : "";
+      std::string_view content = message.content, reasoning;
+      if (message.reasoning) reasoning = *message.reasoning;
       constexpr std::string_view begin = "<think>", end = "</think>";
       if (const std::size_t first = content.find(end); !message.reasoning && first != std::string_view::npos) {
         reasoning = without_line_feeds(content.substr(0, first), false, true);

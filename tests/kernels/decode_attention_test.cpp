@@ -6,8 +6,8 @@
 #include <limits>
 #include <string>
 
-#include "tests/support/kernel_harness.h"
 #include "reference/attention.h"
+#include "tests/support/kernel_harness.h"
 
 namespace ringtrain {
 namespace {

@@ -179,7 +179,7 @@ TEST_P(ParameterStoreTest, IssuesTwoBucketsBeforeItWaitsForAny) {
   });
 }
 
-TEST_P(ParameterStoreTest, WhatNoLayerWroteAndWhatPadsIsZero) {
+TEST_P(ParameterStoreTest, WhatNoLayerWroteIsZero) {
   const ParameterTable table = make_table();
   testing::run_ranks({.ranks = 2}, [&](Communicator& world) {
     Rank rank(world, table, GetParam());
@@ -192,11 +192,31 @@ TEST_P(ParameterStoreTest, WhatNoLayerWroteAndWhatPadsIsZero) {
       }
       rank.store.finish_step();
     }
-    const std::vector<ParameterSlice>& slices = rank.store.slices();
-    for (std::size_t first = 0; first < slices.size(); ++first) {
-      const bool joined = first + 1 < slices.size() && rank.store.follows(slices[first + 1], slices[first]);
-      const TensorView sums = rank.store.gradients(slices[first], slices[joined ? first + 1 : first]);
+    for (const ParameterSlice& slice : rank.store.slices()) {
+      const TensorView sums = rank.store.gradients(slice);
       for (std::int64_t i = 0; i < sums.numel(); ++i) ASSERT_EQ(sums.as<float>()[i], 0.0F);
+    }
+  });
+}
+
+TEST_P(ParameterStoreTest, PaddingIsZeroWhereAnotherBucketWasBefore) {
+  const ParameterTable table = make_table();
+  testing::run_ranks({.ranks = 2}, [&](Communicator& world) {
+    Rank rank(world, table, GetParam());
+    for (int step = 0; step < 2; ++step) {
+      rank.store.begin_step();
+      rank.backward(step, 0, true);
+      rank.store.finish_step();
+      const std::vector<ParameterSlice>& slices = rank.store.slices();
+      std::int64_t padding = 0;
+      for (std::size_t next = 1; next < slices.size(); ++next) {
+        if (!rank.store.follows(slices[next], slices[next - 1])) continue;
+        const TensorView both = rank.store.gradients(slices[next - 1], slices[next]);
+        for (std::int64_t i = slices[next - 1].count(); i < both.numel() - slices[next].count(); ++i, ++padding) {
+          ASSERT_EQ(both.as<float>()[i], 0.0F) << "behind " << table[slices[next - 1].parameter].name;
+        }
+      }
+      EXPECT_GT(padding, 0);
     }
   });
 }

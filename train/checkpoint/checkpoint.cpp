@@ -150,10 +150,7 @@ std::string nonfinite_weights(RankState& state) {
     const TensorView values = live_values(state, /*kind=*/0, slice);
     bool finite = true;
     in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
-      const TensorView staging = state.staging.view().prefix({end - begin});
-      copy(state.stream, staging, values.flat(begin, end));
-      state.stream.synchronize();
-      finite = finite && first_not_finite(staging) < 0;
+      finite = finite && first_not_finite(as_saved(state, values.flat(begin, end))) < 0;
     });
     if (!finite)
       return dataset_of(weights_kind, state.parameters.table()[slice.parameter], slice, state.state_dtype()).name;

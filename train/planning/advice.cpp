@@ -38,7 +38,7 @@ std::string what_lacks(const MemoryNeed& need, const Hardware& hardware) {
 
 /// Returns what a rank still holds on the longest ring, by tag: what is more than a twentieth of it.
 std::string what_stays(const Config& longest) {
-  const ParameterTable table = make_parameter_table(longest.model);
+  const ParameterTable table = make_parameter_table(longest);
   const std::vector<RankPlan> plans = plan_ranks(longest, table, training_purpose(longest));
   const MemoryUse& held = plans.front().peak;
   std::vector<std::string> tags;

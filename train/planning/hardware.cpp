@@ -180,6 +180,15 @@ const LinkLevel& Hardware::level_between(std::int64_t a, std::int64_t b) const {
   return levels.back();
 }
 
+const LinkLevel& Hardware::slowest_of_ring(std::int64_t ranks) const {
+  const LinkLevel* slowest = &levels.front();
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const LinkLevel& level = level_between(rank, (rank + 1) % ranks);
+    if (level.bandwidth < slowest->bandwidth) slowest = &level;
+  }
+  return *slowest;
+}
+
 std::int64_t Hardware::ranks_of_machine(std::int64_t world) const {
   return levels.size() > 1 ? std::min(world, levels.front().ranks) : world;
 }

@@ -64,6 +64,8 @@ struct Hardware {
   double attention_share(double tokens) const;
   /// Returns the level that joins two ranks of the world.
   const LinkLevel& level_between(std::int64_t a, std::int64_t b) const;
+  /// Returns the slowest link between neighbours of a ring of the first `ranks` ranks.
+  const LinkLevel& slowest_of_ring(std::int64_t ranks) const;
   /// Returns how many ranks share a machine: those of the first level, or all if there is one level alone.
   std::int64_t ranks_of_machine(std::int64_t world) const;
   /// Returns how many of a world's ranks share a node.

@@ -31,16 +31,6 @@ void check_mesh(const Config& config) {
   }
 }
 
-/// Returns the slowest link between neighbours of the first ring.
-LinkLevel slowest_link(const Hardware& hardware, std::int64_t ranks) {
-  LinkLevel slowest = hardware.levels.front();
-  for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    const LinkLevel& level = hardware.level_between(rank, (rank + 1) % ranks);
-    if (level.bandwidth < slowest.bandwidth) slowest = level;
-  }
-  return slowest;
-}
-
 std::vector<HopTime> hop_times(const RingWork& work, const PassCosts& costs, const LinkLevel& link) {
   const int N = work.ranks(), hops = std::min(N, max_hops);
   std::vector<HopTime> times;
@@ -68,7 +58,7 @@ HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates
   plan.tokens = static_cast<double>(work.tokens(0));
   if (N == 1) return plan;
   const PassCosts forward = pass_costs(config, rates, false), backward = pass_costs(config, rates, true);
-  const LinkLevel link = slowest_link(hardware, N);
+  const LinkLevel link = hardware.slowest_of_ring(N);
   plan.forward = hop_times(work, forward, link);
   plan.backward = hop_times(work, backward, link);
   double pairs = 0, blocks = 0;

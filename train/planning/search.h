@@ -1,5 +1,5 @@
-// Which mesh, layout, recompute policy, offload, sharding, batch and micro-batch to run a config with on so many devices:
-// all of them are planned, and ranked by their tokens a second among those that fit. Pure.
+// Which mesh, layout, recompute policy, offload, sharding, batch and micro-batch to run a config with on so many
+// devices: all of them are planned, and ranked by their tokens a second among those that fit. Pure.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,8 @@ class StepSimulation {
         layer_(layer_work(config_.model, config_.training)),
         work_(ring_work(config_, step.mean_document, step.disturbance.seed)),
         S_(static_cast<int>(config_.mesh.sequence)),
-        world_(config_.mesh.data * config_.mesh.sequence) {
+        world_(config_.mesh.data * config_.mesh.sequence),
+        slowest_(step.hardware.slowest_of_ring(S_)) {
     // Rings that nothing tells apart are one: those that lie alike in the hardware's groups, undisturbed.
     const std::int64_t group = step.hardware.levels.front().ranks;
     const bool alike = step.disturbance.none() && (group % S_ == 0 || S_ % group == 0 || world_ <= group);
@@ -263,14 +264,9 @@ class StepSimulation {
   /// Returns how long the links of a rank are busy with the messages of a pass of the ring.
   double ring_messages_seconds(const PassCosts& costs) const {
     if (S_ == 1) return 0;
-    LinkLevel slowest = step_.hardware.levels.front();
-    for (int rank = 0; rank < S_; ++rank) {
-      const LinkLevel& level = step_.hardware.level_between(rank, (rank + 1) % S_);
-      if (level.bandwidth < slowest.bandwidth) slowest = level;
-    }
     const auto tokens = static_cast<double>(work_.tokens(0));
     const double blocks = (S_ - 1) * costs.key_value_bytes + S_ * costs.gradient_bytes;
-    return tokens * blocks / slowest.bandwidth;
+    return tokens * blocks / slowest_.bandwidth;
   }
   /// Begins an exchange of bytes among all ranks, behind those under way. Returns when it is done, in network time.
   double transfer(double bytes) {
@@ -335,6 +331,7 @@ class StepSimulation {
   const RingWork work_;
   const int S_;
   const std::int64_t world_;
+  const LinkLevel& slowest_;  // of a ring
   std::vector<std::unique_ptr<RingSimulation>> rings_;
   std::vector<std::vector<double>> clocks_;  // [ring][rank]
   std::int64_t layers_ = 1;                  // that are simulated
