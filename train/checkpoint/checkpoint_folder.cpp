@@ -80,7 +80,9 @@ void require_counts(const Checkpoint& checkpoint) {
 /// Returns the checkpoint in a folder; nothing if the run that it belongs to deletes it meanwhile.
 std::optional<Checkpoint> open_folder(const std::string& folder) {
   try {
-    Checkpoint checkpoint{folder, {}, {}, std::make_shared<File>()};
+    Checkpoint checkpoint;
+    checkpoint.path = folder;
+    checkpoint.hold = std::make_shared<File>();
     const std::string manifest_path = folder + "/manifest.json";
     if (path_exists(manifest_path, ExitCode::checkpoint)) {
       *checkpoint.hold = File::open(manifest_path, ExitCode::checkpoint);
