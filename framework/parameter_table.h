@@ -52,6 +52,8 @@ class ParameterTable {
   /// Returns the number of parameters proper (no padding), of both parts or of one.
   std::int64_t count() const;
   std::int64_t count(Part part) const;
+  /// Returns the lowest bucket with something to train, with which backward ends; the last one if none has.
+  int lowest_trained() const;
 
   /// Whether the last bucket is used while the first is (a head that is tied to the embedding).
   bool ends_together = false;

@@ -27,15 +27,6 @@ RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, b
           .documents = shape.documents};
 }
 
-/// Returns the bucket with which backward ends: the lowest with something to train, or the table's last.
-int last_bucket_of_backward(const ParameterStore& parameters) {
-  const ParameterTable& table = parameters.table();
-  int bucket = 0;
-  if (!parameters.has_gradients()) return bucket;
-  while (bucket + 1 < table.buckets() && table.bucket_size(bucket, Part::trainable) == 0) ++bucket;
-  return bucket;
-}
-
 }  // namespace
 
 struct Transformer::State {
@@ -45,7 +36,7 @@ struct Transformer::State {
         parameters(model_parameters),
         stream(model_stream),
         ids(describe_parameters(spec).ids),
-        lowest(last_bucket_of_backward(parameters)),
+        lowest(parameters.has_gradients() ? parameters.table().lowest_trained() : 0),
         first_trained(std::clamp<std::int64_t>(lowest - 1, 0, spec.num_hidden_layers() - 1)),
         activations(allocator, spec, shape, spec.num_hidden_layers() - first_trained, parameters.has_gradients()),
         batch(allocator, spec, shape, Activations::max_batch_tokens(shape)),
