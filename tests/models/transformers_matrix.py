@@ -139,10 +139,11 @@ def their_nll(folder, tokens, wrap=lambda model: model):
     import transformers
     loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
     state = {name: tensor.clone() for name, tensor in loaded.state_dict().items()}
-    with double_for_single(), torch.no_grad():
-        model = type(loaded)(loaded.config).double().eval()  # anew: the first one's frequencies are of float32
+    with double_for_single():
+        model = type(loaded)(loaded.config).double()  # anew: the first one's frequencies are of float32
         model.load_state_dict(state)
-        model = wrap(model).double().eval()
+    model = wrap(model).double().eval()  # outside: what it reads from files may be float32
+    with double_for_single(), torch.no_grad():
         values = []
         for length in LENGTHS:
             part = torch.tensor(tokens[-length - 1:])
