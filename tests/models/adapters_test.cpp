@@ -139,9 +139,11 @@ TEST_F(Adapters, GoOnToTheBit) {
 TEST_F(Adapters, NeedTheirVeryBase) {
   run(config(lora()), "run", from(base()), 4);
   const double before = nll(at("run"));
+  const Config again = config(lora());
   fs::rename(base(), at("elsewhere"));
   const std::string missing = error_of(ExitCode::checkpoint, [&] { open_model(at("run")); });
   EXPECT_NE(missing.find("not there; bring it back"), std::string::npos) << missing;
+  EXPECT_EQ(error_of(ExitCode::checkpoint, [&] { run(again, "run", resumed()); }), missing);
   fs::copy(at("elsewhere"), base());
   EXPECT_EQ(nll(at("run")), before);
 
@@ -150,7 +152,8 @@ TEST_F(Adapters, NeedTheirVeryBase) {
   weights.put('\1');
   weights.close();
   for (const auto& use :
-       std::vector<std::function<void()>>{[&] { nll(at("run")); }, [&] { run(config(lora()), "run", resumed()); }}) {
+       std::vector<std::function<void()>>{[&] { nll(at("run")); }, [&] { run(config(lora()), "run", resumed()); },
+                                          [&] { run(config(lora()), "next", from(at("run"))); }}) {
     const std::string other = error_of(ExitCode::checkpoint, use);
     EXPECT_NE(other.find("another model, or it was changed"), std::string::npos) << other;
   }
@@ -167,6 +170,24 @@ TEST_F(Adapters, AreRefusedWhereTheyCannotBeMeant) {
         error_of(ExitCode::checkpoint, [&] { run(other, start.resume ? "run" : "other", start); });
     EXPECT_NE(error.find("lora.alpha was 6, is 12"), std::string::npos) << error;
   }
+  for (const auto& [settings, key] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {lora({"training.trainable=[\"*norm*\"]"}), "training.trainable"},
+           {{"lora.rank=2", "lora.alpha=6", "lora.targets=[q_proj, v_proj, down_proj]"}, "lora.rank was 3, is 2"},
+           {{"lora.rank=3", "lora.alpha=6", "lora.targets=[q_proj, v_proj]"}, "lora.targets"},
+           {{}, "lora.rank was 3, is 0"}}) {
+    const std::string error =
+        error_of(ExitCode::checkpoint, [&, &with = settings] { run(config(with), "run", resumed()); });
+    EXPECT_NE(error.find(key), std::string::npos) << error;
+  }
+}
+
+TEST_F(Adapters, GoOnWithAnotherShardAndMesh) {
+  run(config(lora()), "whole", from(base()));
+  run(config(lora()), "parts", from(base()), 4);
+  run(config(lora({"mesh.data=2", "training.shard=weights"})), "parts", resumed(), 8);
+  run(config(lora({"mesh.sequence=3", "training.shard=gradients"})), "parts", resumed());
+  EXPECT_LT(relative_difference(losses("parts"), losses("whole")), 1e-9);
+  expect_same_state(state(checkpoint("parts", 12)), state(checkpoint("whole", 12)), "weights/", 1e-9);
 }
 
 TEST_F(Adapters, TakeAlongWhatWasTrainedBesideThem) {
@@ -203,6 +224,22 @@ TEST_F(Adapters, BecomeAPeftFolderAndComeBack) {
   fs::copy(at("moved/base"), base());
   run(norms, "next", from(at("moved/peft")), 1);
   EXPECT_LT(losses("next").front(), losses("run").front());
+}
+
+TEST_F(Adapters, AreAllocatedAsPlannedWithEachShard) {
+  for (const std::string shard : {"optimizer", "gradients", "weights"}) {
+    const Config one = config(lora({"mesh.sequence=2", "training.shard=" + shard, "training.recompute=full"}));
+    run(one, shard, from(base()), 1);
+    const auto peaks = metrics(shard).at(0).at("peak_bytes");
+    for (const RankPlan& plan : plan_ranks(one, make_parameter_table(one), training_purpose(one))) {
+      for (const int rank : plan.ranks) {
+        for (int tag = 0; tag < tag_count; ++tag) {
+          EXPECT_EQ(peaks[rank].at(name_of(static_cast<Tag>(tag))).get<std::size_t>(), plan.peak[static_cast<Tag>(tag)])
+              << shard << " " << name_of(static_cast<Tag>(tag));
+        }
+      }
+    }
+  }
 }
 
 TEST_F(Adapters, MergeWithTheirBaseRoundedOnce) {
