@@ -32,13 +32,13 @@ function(ringtrain_cuda_sources floor variable)
   set(sources ${${variable}})
   if(RINGTRAIN_CUDA STREQUAL "off")
     foreach(source ${sources})  # by what stands within the floor: the checkout itself may be in a folder of that name
-      file(RELATIVE_PATH place ${CMAKE_SOURCE_DIR}/${floor} ${source})
+      file(RELATIVE_PATH place ${PROJECT_SOURCE_DIR}/${floor} ${source})
       if(place MATCHES "(^|/)cuda/")
         list(REMOVE_ITEM sources ${source})
       endif()
     endforeach()
   else()
-    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${floor}/*.cu)
+    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${floor}/*.cu)
     if(RINGTRAIN_CUDA STREQUAL "emulated")
       ringtrain_emulated_sources(${kernels})
     else()
@@ -72,7 +72,7 @@ endfunction()
 # object libraries, ringtrain_bounded_kernels and, with nvcc, ringtrain_bounded_kernels_hopper. A linker takes objects
 # before archives, so in a program that has them they take the place of the floor's own.
 function(ringtrain_bounded_kernels)
-  set(folder ${CMAKE_SOURCE_DIR}/kernels/cuda)
+  set(folder ${PROJECT_SOURCE_DIR}/kernels/cuda)
   set(kernels ${folder}/bounded_wait.cu ${folder}/attention/attention_mma_backward.cu
               ${folder}/attention/hopper/attention_forward.cu ${folder}/attention/hopper/attention_backward.cu)
   if(RINGTRAIN_CUDA STREQUAL "emulated")
@@ -84,7 +84,7 @@ function(ringtrain_bounded_kernels)
   endif()
   add_library(ringtrain_bounded_kernels OBJECT ${kernels})
   target_compile_definitions(ringtrain_bounded_kernels PRIVATE RINGTRAIN_BOUNDED_WAITS=1)
-  target_link_libraries(ringtrain_bounded_kernels PUBLIC ringtrain_framework)
+  target_link_libraries(ringtrain_bounded_kernels PUBLIC ringtrain_framework PRIVATE ringtrain_options)
 endfunction()
 
 # ringtrain_emulated_sources(FILES...): lets the C++ compiler take these .cu files. Registers that a thread fills under
@@ -95,29 +95,30 @@ function(ringtrain_emulated_sources)
     "-x;c++;-Wno-unknown-pragmas;-Wno-uninitialized;-Wno-maybe-uninitialized;-O2;-fno-tree-vectorize")
 endfunction()
 
-# ringtrain_cuda_options(TARGET): what all code is compiled and linked with in such a build.
-function(ringtrain_cuda_options target)
+# ringtrain_cuda_options(): what code is compiled and linked with in such a build: that of users, too (ringtrain_usage),
+# or our own alone (ringtrain_options).
+function(ringtrain_cuda_options)
   if(RINGTRAIN_CUDA STREQUAL "off")
     return()
   endif()
-  target_compile_definitions(${target} INTERFACE RINGTRAIN_CUDA=1)
+  target_compile_definitions(ringtrain_usage INTERFACE RINGTRAIN_CUDA=1)
   if(RINGTRAIN_BOUNDED_WAITS)
-    target_compile_definitions(${target} INTERFACE RINGTRAIN_BOUNDED_WAITS=1)
+    target_compile_definitions(ringtrain_options INTERFACE RINGTRAIN_BOUNDED_WAITS=1)
   endif()
   if(RINGTRAIN_CUDA STREQUAL "on")
     # fmt 9 mistakes nvcc for a compiler without constexpr, and then its own consteval functions do not compile.
-    target_compile_definitions(${target} INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
-    target_compile_options(${target} INTERFACE
+    target_compile_definitions(ringtrain_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
+    target_compile_options(ringtrain_options INTERFACE
       $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>
       # Lines for compute-sanitizer and profilers; the code stays the same.
       $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;--compress-mode=size>)
-    target_link_libraries(${target} INTERFACE CUDA::cudart_static CUDA::cublasLt)
+    target_link_libraries(ringtrain_usage INTERFACE CUDA::cudart_static CUDA::cublasLt)
     if(RINGTRAIN_NCCL)
-      target_include_directories(${target} SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
+      target_include_directories(ringtrain_options SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
     endif()
   endif()
   if(RINGTRAIN_NCCL)
-    target_compile_definitions(${target} INTERFACE RINGTRAIN_NCCL=1)
-    target_link_libraries(${target} INTERFACE ${CMAKE_DL_LIBS})
+    target_compile_definitions(ringtrain_usage INTERFACE RINGTRAIN_NCCL=1)
+    target_link_libraries(ringtrain_usage INTERFACE ${CMAKE_DL_LIBS})
   endif()
 endfunction()

@@ -14,8 +14,9 @@ namespace ringtrain {
 
 namespace {
 
-std::unique_ptr<TokenFile> open_for_model(const std::string& path, std::int64_t vocab_size) {
-  std::unique_ptr<TokenFile> file = TokenFile::open(path);
+std::unique_ptr<TokenFile> open_for_model(const TokenFileOpener& open, const std::string& path,
+                                          std::int64_t vocab_size) {
+  std::unique_ptr<TokenFile> file = open(path);
   if (file->vocab_size() > vocab_size) {
     fail(ExitCode::data, "{} has tokens up to {}, but model.vocab_size is {}; it must be at least {}", path,
          file->vocab_size() - 1, vocab_size, file->vocab_size());
@@ -35,14 +36,14 @@ void check_tokenizers(const TokenFile& first, const TokenFile& other) {
 
 }  // namespace
 
-Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size) {
+Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size, const TokenFileOpener& open) {
   if (config.train.empty()) fail(ExitCode::usage, "data.train names no token file");
   Corpus corpus;
   for (const DataSource& source : config.train) {
-    corpus.files.push_back(open_for_model(source.path, vocab_size));
+    corpus.files.push_back(open_for_model(open, source.path, vocab_size));
     corpus.weights.push_back(source.weight);
   }
-  if (!config.validation.empty()) corpus.validation_file = open_for_model(config.validation, vocab_size);
+  if (!config.validation.empty()) corpus.validation_file = open_for_model(open, config.validation, vocab_size);
   for (std::size_t i = 0; i < corpus.files.size(); ++i) {  // a file that does not say whose its tokens are fits any
     for (std::size_t j = 0; j < i; ++j) check_tokenizers(*corpus.files[j], *corpus.files[i]);
     if (corpus.validation_file) check_tokenizers(*corpus.files[i], *corpus.validation_file);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,7 +42,10 @@ struct Corpus {
   /// Returns the file that evaluations score (train/evaluation/scored_part.h: which part of it).
   const TokenFile& validation() const { return validation_file ? *validation_file : *files[0]; }
 };
-/// Opens and verifies all files; Error(data) if one does not fit the model's vocabulary.
-Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size);
+/// Returns the token file of a name, open.
+using TokenFileOpener = std::function<std::unique_ptr<TokenFile>(const std::string& name)>;
+/// Opens and verifies all files; Error(data) if one does not fit the model's vocabulary. open: what the config's names
+/// stand for.
+Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size, const TokenFileOpener& open = TokenFile::open);
 
 }  // namespace ringtrain

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "framework/cuda/memory.h"
+#include "framework/standard_streams.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -67,7 +68,13 @@ Allocator::Allocator(Device device, Mode mode, HostMemory host_memory)
 
 Allocator::~Allocator() {
   for (const Entry& entry : entries_) {
-    if (entry.live) std::abort();  // a tensor outlived its allocator: a bug of ours that would corrupt memory later
+    if (!entry.live) continue;
+    // Its tensor would give its memory back to what is gone by then, so nothing can go on from here.
+    write_message(stderr, fmt::format("ringtrain: the tensor {} {} {} {} outlives its Allocator; declare the Allocator "
+                                      "before what it makes, so that it is destroyed after it\n",
+                                      name_of(entry.tensor.tag), entry.tensor.name, name_of(entry.tensor.dtype),
+                                      entry.tensor.shape.to_string()));
+    std::abort();
   }
 }
 

@@ -40,7 +40,7 @@ class Allocator final : public TensorOwner {
   explicit Allocator(Device device, Mode mode = Mode::real);
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
-  /// Every tensor has been released before.
+  /// Every tensor has been released before: else the process ends (SIGABRT) with a sentence that names one.
   ~Allocator();
 
   /// Returns a tensor of uninitialised memory (fresh pages: not resident until written), aligned to 64 bytes or more.

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "framework/language.h"
+
 namespace ringtrain {
 
 enum class ExitCode : int {
@@ -19,6 +21,7 @@ enum class ExitCode : int {
   numeric = 5,        // NaN or infinity in loss or gradients; a run that `check` found wrong
   rank = 6,           // a rank failed or timed out
   device = 7,         // device or driver
+  unsaved = 8,        // ended at once by a second SIGINT or SIGTERM
   internal = 70,      // our own fault
   interrupted = 130,  // saved after SIGINT
   terminated = 143,   // saved after SIGTERM

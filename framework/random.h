@@ -16,6 +16,7 @@ enum class Purpose : std::uint32_t {
   document_order = 5,
   simulation = 6,  // index: of a document, or rank and hop of a kernel call
   sampling = 7,    // index: the new token, from 0
+  audit = 8,       // index: step << 34 | rank << 8 | row
   test = 100,
 };
 

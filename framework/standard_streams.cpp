@@ -83,6 +83,10 @@ void write_message(std::FILE* file, std::string_view text) {
   write_control(file, visible(text));
 }
 
+void write_in_handler(std::string_view text) {
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
 void print_result(std::string_view text) {
   const std::string shown = visible(text);
   std::fwrite(shown.data(), 1, shown.size(), stdout);  // flush_results() tells what became of it

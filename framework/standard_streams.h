@@ -23,6 +23,9 @@ void write_message(std::FILE* file, std::string_view text);
 /// The same for text that steers a terminal: nothing is spelled out.
 void write_control(std::FILE* file, std::string_view text);
 
+/// Writes text to stderr as it is, by one call that a signal handler may make. What cannot be written is dropped.
+void write_in_handler(std::string_view text);
+
 /// Prints visible(text) to stdout, as a part of what the program was started for.
 void print_result(std::string_view text);
 

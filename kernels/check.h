@@ -11,9 +11,16 @@
 
 namespace ringtrain {
 
+/// Throws Error(internal) that names the place, what should hold, and what was found beside it.
+[[noreturn]] void refuse_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
+                                const std::source_location& place);
+[[noreturn]] void refuse_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what,
+                              const std::source_location& place);
+
 inline void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
                          std::source_location place = std::source_location::current()) {
-  ensure(x.shape == shape && x.dtype == dtype, what, place);
+  if (!(x.shape == shape && x.dtype == dtype)) [[unlikely]]
+    refuse_tensor(x, shape, dtype, what, place);
 }
 
 /// Holds every id of a table of `rows` rows against it, before anything is read or added there. ids: int32, on the
@@ -32,7 +39,8 @@ inline void check_ids(const ConstTensorView& ids, std::int64_t rows, const char*
 /// For kernels that see their tensors flat.
 inline void check_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what,
                        std::source_location place = std::source_location::current()) {
-  ensure(x.numel() == like.numel() && x.dtype == like.dtype, what, place);
+  if (!(x.numel() == like.numel() && x.dtype == like.dtype)) [[unlikely]]
+    refuse_flat(x, like, what, place);
 }
 
 }  // namespace ringtrain

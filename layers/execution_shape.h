@@ -23,7 +23,8 @@ struct ExecutionShape {
   std::int64_t feedforward_chunk = 0;  // tokens of B * T; 0: all at once
   std::int64_t loss_chunk = 1024;
   bool documents = true;
-  bool deterministic = true;  // the same bits from run to run, where that costs time (a GPU's attention)
+  bool deterministic = true;    // the same bits from run to run, where that costs time (a GPU's attention)
+  std::int64_t audit_rows = 0;  // of attention, computed again in a step that is audited; 0: none ever
 };
 
 }  // namespace ringtrain

@@ -42,7 +42,8 @@ TensorView head_rows(const TensorView& x, std::int64_t D) {
 }  // namespace
 
 RingAttention::RingAttention(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, int layer,
-                             Ring& ring, const TensorView& workspace, const LoraWorkspace& lora, bool deterministic)
+                             Ring& ring, AttentionAudit& audit, const TensorView& workspace, const LoraWorkspace& lora,
+                             bool deterministic)
     : shape_(attention_shape(spec, layer, deterministic, 0)),
       norm_(parameters, ids.attention_norm, spec.norm, spec.norm_eps),
       query_norm_(parameters, ids.query_norm, NormKind::rms_norm, spec.norm_eps),
@@ -55,6 +56,7 @@ RingAttention::RingAttention(const ModelSpec& spec, ParameterStore& parameters, 
       rope_(spec.layers[layer].rope),
       layer_(layer),
       ring_(&ring),
+      audit_(&audit),
       workspace_(workspace) {}
 
 std::size_t RingAttention::workspace_bytes(const Stream& stream, const ModelSpec& spec, const ExecutionShape& shape) {
@@ -147,6 +149,7 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
   const AttentionShape shape = shape_of(batch.B());
   const Shape heads{batch.B(), batch.T(), shape.H, shape.D};
   const TensorView query = t.query.reshape(heads);
+  audit_->begin_forward(stream, layer_, query);
   const AttentionState state{.o = t.attention_sum.reshape(heads), .m = t.logsumexp, .l = t.row_sum};
   ring_->forward(stream, layer_, t.key_value, batch.documents(), [&](const RingBlock& block) {
     const Span span(stream.trace(), "attention kernel",
@@ -155,7 +158,9 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
         .init = block.first, .finalize = block.last, .out = t.attention.reshape(heads), .lse = t.logsumexp};
     attention_forward(stream, shape, query, block.k, block.v, batch.token_positions(), block.tokens, state, phase,
                       workspace_);
+    audit_->add_forward(stream, layer_, block);
   });
+  audit_->end_forward(stream, layer_, t.attention.reshape(heads), t.logsumexp);
   dump_tensor(stream, "attention", t.attention);
   dump_tensor(stream, "logsumexp", t.logsumexp);
 }
@@ -175,6 +180,7 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
 
   // Delta and the logsumexp are those of the whole row, never of a block.
   const TensorView query = t.query.reshape(heads), dout = t.attention_gradient.reshape(heads);
+  audit_->begin_backward(stream, layer_, t.attention.reshape(heads), dout);
   const TensorView& delta = t.delta;
   attention_delta(stream, delta, dout, t.attention.reshape(heads));
   dump_tensor(stream, "delta", delta);
@@ -200,9 +206,11 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
     attention_backward(stream, shape_of(block.sequences), of(query), block.k, block.v, of(dout), of(t.logsumexp),
                        of(delta), own, block.tokens, of(dquery_sum.reshape(heads)), block.dk, block.dv, workspace_,
                        block.accumulate);
+    audit_->add_backward(stream, layer_, block);
   };
   const auto while_keys_return = [&] {
     const Span of_queries(stream.trace(), "query backward");
+    audit_->end_backward(stream, layer_, dquery_sum.reshape(heads));
     dump_gradient(stream, "query", dquery_sum);
     apply_rope_backward(dquery, dquery_sum);
     if (query_key_norm_) {

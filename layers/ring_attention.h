@@ -4,6 +4,7 @@
 #pragma once
 
 #include "layers/activations.h"
+#include "layers/audit/attention_audit.h"
 #include "layers/device_batch.h"
 #include "layers/key_value_cache.h"
 #include "layers/linear.h"
@@ -14,9 +15,9 @@ namespace ringtrain {
 
 class RingAttention {
  public:
-  /// ring, workspace (uint8, at least workspace_bytes) and lora are shared by all layers.
+  /// ring, audit, workspace (uint8, at least workspace_bytes) and lora are shared by all layers.
   RingAttention(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, int layer, Ring& ring,
-                const TensorView& workspace, const LoraWorkspace& lora, bool deterministic);
+                AttentionAudit& audit, const TensorView& workspace, const LoraWorkspace& lora, bool deterministic);
 
   /// Returns the bytes of workspace for the largest micro-batches of shape.
   static std::size_t workspace_bytes(const Stream& stream, const ModelSpec& spec, const ExecutionShape& shape);
@@ -53,6 +54,7 @@ class RingAttention {
   bool query_key_norm_, rope_;
   int layer_;
   Ring* ring_;
+  AttentionAudit* audit_;
   TensorView workspace_;
 };
 

@@ -27,6 +27,18 @@ RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, b
           .documents = shape.documents};
 }
 
+AuditShape audit_shape(const ModelSpec& spec, const ExecutionShape& shape) {
+  return {.rows = shape.audit_rows,
+          .layers = spec.num_hidden_layers(),
+          .H = spec.num_attention_heads,
+          .G = spec.num_key_value_heads,
+          .D = spec.head_dim,
+          .mask = spec.layers[0].mask,
+          .dtype = shape.dtype,
+          .max_ring_tokens = shape.max_ring_tokens,
+          .documents = shape.documents};
+}
+
 }  // namespace
 
 struct Transformer::State {
@@ -41,6 +53,7 @@ struct Transformer::State {
         activations(allocator, spec, shape, spec.num_hidden_layers() - first_trained, parameters.has_gradients()),
         batch(allocator, spec, shape, Activations::max_batch_tokens(shape)),
         ring(allocator, sequence_group, shape.ring_size, ring_capacity(spec, shape, parameters.has_gradients())),
+        audit(allocator, audit_shape(spec, shape)),
         attention_workspace(
             allocator.make(Tag::workspace, "attention workspace", DType::uint8,
                            {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream, spec, shape))})),
@@ -49,7 +62,7 @@ struct Transformer::State {
         embedding(parameters, ids),
         head(allocator, spec, shape, Activations::max_batch_tokens(shape), parameters, ids) {
     for (const BlockIds& block : ids.blocks) {
-      blocks.emplace_back(spec, parameters, block, ring, attention_workspace.view(), feedforward_workspace,
+      blocks.emplace_back(spec, parameters, block, ring, audit, attention_workspace.view(), feedforward_workspace,
                           lora_workspace, shape.deterministic);
     }
   }
@@ -91,6 +104,7 @@ struct Transformer::State {
   Activations activations;
   DeviceBatch batch;
   Ring ring;
+  AttentionAudit audit;
   Tensor attention_workspace;
   FeedforwardWorkspace feedforward_workspace;
   LoraWorkspace lora_workspace;
@@ -122,6 +136,7 @@ void Transformer::initialise(std::uint64_t seed) {
 void Transformer::train_step(const Batch& batch, double denominator, bool last) {
   State& s = *state_;
   s.load(batch);
+  s.audit.begin_micro_batch(batch);
   const TensorView output = s.run_forward(/*training=*/true);
   s.parameters.begin_backward(last);
   const TensorView gradient = s.tensors(s.blocks.size() - 1, true).residual_gradient;
@@ -194,6 +209,10 @@ void Transformer::take_loss_sum(const TensorView& sum) {
 
 void Transformer::forget_loss_sum() {
   state_->head.forget_loss_sum();
+}
+
+AttentionAudit& Transformer::audit() {
+  return state_->audit;
 }
 
 RingLoad Transformer::take_ring_load() {

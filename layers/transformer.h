@@ -10,6 +10,7 @@
 
 #include "data/batch.h"
 #include "framework/stream.h"
+#include "layers/audit/attention_audit.h"
 #include "layers/execution_shape.h"
 #include "layers/key_value_cache.h"
 #include "layers/model_spec.h"
@@ -62,6 +63,8 @@ class Transformer {
   void take_loss_sum(const TensorView& sum);
   /// Resets it alone.
   void forget_loss_sum();
+  /// Returns the audit of its attention: begun before the first train_step() of a step, taken after the last.
+  AttentionAudit& audit();
   /// Returns what the ring's passes since the last call did and waited for, and reset it.
   RingLoad take_ring_load();
 

@@ -14,7 +14,8 @@
 namespace ringtrain {
 
 /// What a call is for: named in the report when it fails or waits too long, and the same on both sides of a message.
-/// operation: a literal, it is kept. layer and hop: -1 where they mean nothing.
+/// operation: a literal, it is kept. layer and hop: -1 where they mean nothing. What moves a bucket gives its number as
+/// layer: 0 the embedding, l + 1 layer l, the last one the head.
 struct CallSite {
   const char* operation = "exchange";
   int layer = -1;

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Completion of the programs for bash: `source scripts/completion.bash`.
+# Completion of the programs for bash: `source scripts/completion.bash`; of `ringtrain COMMAND`, too.
 # It asks the programs themselves for flags and keys, so it knows what they know.
 
 # Prints the flags of a program, by its own --help.
@@ -41,4 +41,21 @@ _ringtrain() {
   fi
 }
 
+# Completes the command behind ringtrain, then what that command's own program knows.
+_ringtrain_front() {
+  local front=$1 command=${COMP_WORDS[1]-} program word=${COMP_WORDS[COMP_CWORD]}
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    mapfile -t COMPREPLY < <(compgen -W "$("$front" --help 2>/dev/null </dev/null |
+      sed --quiet 's/^  \([a-z_]*\) .*/\1/p')" -- "$word")
+    return
+  fi
+  program=$(readlink -f "$(command -v "$front")")
+  program=${program%/*}
+  if [ -x "$program/../libexec/ringtrain/$command" ]; then program=$program/../libexec/ringtrain; fi
+  COMP_WORDS=("$program/$command" "${COMP_WORDS[@]:2}")
+  COMP_CWORD=$((COMP_CWORD - 1))
+  _ringtrain "$program/$command"
+}
+
+complete -F _ringtrain_front ringtrain
 complete -F _ringtrain train evaluate generate prepare check compare_dumps plan report

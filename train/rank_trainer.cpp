@@ -4,7 +4,10 @@
 #include <chrono>
 #include <csignal>
 
+#include "framework/cores.h"
 #include "framework/profile/clock.h"
+#include "framework/system/compute_device.h"
+#include "framework/system/host_name.h"
 #include "framework/system/signals.h"
 #include "parallel/collectives.h"
 #include "parallel/launch/launch.h"
@@ -75,24 +78,39 @@ void RankTrainer::end_with(const SharedError& error) {
   fail(error.code(), "{}; {}", error.what(), saver_.what_is_saved());
 }
 
+/// All ranks come here in the same step. A save under way is of a state that was good, as far as anyone knows.
+void RankTrainer::end_with_audit(const StepAudit& audit) {
+  saver_.finish();
+  if (metrics_) metrics_->flush();
+  fail(ExitCode::numeric, "{}; {}", audit.sentence, saver_.what_is_saved());
+}
+
 ExitCode RankTrainer::run_steps() {
   std::int64_t done = run_.start.step;
   int signal = signal_anywhere();  // one that came during the start has nothing to save
   if (signal == 0 && run_.evaluates_first) signal = evaluate(run_.start.step);
-  for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0; ++step) {
+  bool stopped = false;
+  for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0 && !stopped; ++step) {
     trace_step(step);
+    announce(fmt::format("finishing step {} and saving{}", step, grace_.bound()));
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = step_.run(step);
     record(step, result, seconds_since(start));
+    if (result.audit && result.audit->ends_run) end_with_audit(*result.audit);
     require_no_allocation("a step");
     signal = result.signal;
 
     // A signal breaks an evaluation off, or leaves it out: saving comes first, and a resumed run makes up for it.
     if (run_.targets && step % run_.config.evaluation.interval == 0 && signal == 0) signal = evaluate(step);
     done = step;
-    save(step, signal != 0, result.unfinished_saves);
+    stopped = stop_wanted(step);
+    save(step, signal != 0 || stopped, result.unfinished_saves);
     log_grace(/*again=*/false);
     require_no_allocation("a save");
+  }
+  if (stopped && signal == 0) {
+    log(fmt::format("stopped by its program after step {} of {}; --resume goes on from here", done,
+                    run_.config.training.steps));
   }
   if (signal != 0) {
     log(fmt::format("stopped by {} after step {} of {}; --resume goes on from here",
@@ -109,6 +127,10 @@ void RankTrainer::load() {
     load_state();
     world_.barrier({"loading the state"});
   });
+}
+
+void RankTrainer::remember(const std::vector<StepNumbers>& steps) {
+  for (const StepNumbers& step : steps) trend_.add(step.loss, step.grad_norm);
 }
 
 void RankTrainer::load_state() {
@@ -130,6 +152,7 @@ void RankTrainer::load_state() {
 
 void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
   // Nothing is allocated after the first step, so the peaks stay: they are told once.
+  const bool first = !peaks_logged_;
   const std::vector<MemoryUse> peaks = peaks_logged_ ? std::vector<MemoryUse>{} : gather_peaks();
   peaks_logged_ = true;
   if (state_.rank != 0) return;
@@ -143,7 +166,8 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.grad_norm = result.norm;
   line.lr = result.lr;
   line.skipped_steps = step_.skipped();
-  line.loss_spike = !result.loss_spike.empty();
+  const StepTrend::Verdict verdict = trend_.add(result.loss, result.norm);
+  line.loss_spike = !verdict.loss_spike.empty();
   line.empty = result.empty;
   line.seconds = seconds;
   const auto tokens = static_cast<double>(training.global_batch_size * training.seq_len);
@@ -152,20 +176,37 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   if (peak_flops_ > 0 && !result.empty) {
     line.mfu = useful_flops_.of(tokens, result.visible_pairs) / seconds / peak_flops_;
   }
-  line.loss_z = result.empty ? std::nullopt : loss_z_.add(result.loss);
-  line.grad_norm_z = result.empty ? std::nullopt : grad_norm_z_.add(result.norm);
+  line.loss_z = verdict.loss_z;
+  line.grad_norm_z = verdict.grad_norm_z;
   line.ring_wait_seconds = result.ring_wait_seconds;
   line.samples = run_.sample_indices(step);
   line.peak = peaks;
   line.ring = result.ring;
+  line.audit = result.audit;
+  if (first) {
+    line.started = {.build = run_.build,
+                    .host = host_name(),
+                    .device = name_of_device(state_.allocator.device()),
+                    .cores = available_cores(),
+                    .ranks = run_.ranks,
+                    .mesh = run_.config.mesh};
+  }
   if (result.ring) ring_.add(*result.ring, seconds);
   metrics_->write(metrics_line(line));
-  if (!result.loss_spike.empty()) log(fmt::format("warning: step {}: a loss spike: {}", step, result.loss_spike));
+  if (line.loss_spike) log(fmt::format("warning: step {}: a loss spike: {}", step, verdict.loss_spike));
   progress_->update(step,
                     result.empty ? "no token to learn from"
                                  : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", result.loss, result.norm,
                                                result.lr, line.mfu ? fmt::format(" mfu={:.1f}%", 100 * *line.mfu) : ""),
                     static_cast<double>(line.tokens - run_.start.tokens));
+  if (run_.callbacks.step) {
+    run_.callbacks.step({.step = step,
+                         .tokens = line.tokens,
+                         .loss = line.loss,
+                         .grad_norm = line.grad_norm,
+                         .lr = line.lr,
+                         .seconds = seconds});
+  }
 }
 
 int RankTrainer::signal_anywhere() {
@@ -175,9 +216,17 @@ int RankTrainer::signal_anywhere() {
   return any[1] ? SIGTERM : any[0] ? SIGINT : 0;
 }
 
+bool RankTrainer::stop_wanted(std::int64_t step) {
+  if (!run_.callbacks.stop) return false;
+  std::array<std::int64_t, 1> wanted{state_.rank == 0 && run_.callbacks.stop(step)};
+  all_reduce_max(world_, wanted, {"whether the program stops"});
+  return wanted[0] != 0;
+}
+
 int RankTrainer::evaluate(std::int64_t step) {
   if (!run_.targets) return 0;  // this run does not evaluate
   const Span span(state_.stream.trace(), "evaluation", {{"step", step}});
+  announce(fmt::format("leaving the evaluation after step {} and saving{}", step, grace_.bound()));
   int signal = 0;
   auto last_look = std::chrono::steady_clock::now();
   const auto stop = [&] {
@@ -204,6 +253,7 @@ int RankTrainer::evaluate(std::int64_t step) {
   }
   text.pop_back();
   log(text);
+  if (run_.callbacks.evaluation) run_.callbacks.evaluation(step, *results);
   return 0;
 }
 
@@ -219,7 +269,9 @@ void RankTrainer::save(std::int64_t step, bool stopped, double unfinished) {
   if (!last && (interval == 0 || step % interval != 0)) return;
   const Span span(state_.stream.trace(), "checkpoint", {{"step", step}});
   if (last) {
+    announce(fmt::format("finishing the save of step {}", step));
     saver_.save_last(manifest_at(step));
+    announce("everything is saved; ending", /*saved=*/true);
   } else {
     saver_.begin(manifest_at(step));
   }
@@ -232,6 +284,13 @@ void RankTrainer::log_grace(bool again) {
   if (grace_.seconds() <= grace_logged_ || (grace_logged_ > 0 && !again)) return;
   grace_logged_ = grace_.seconds();
   log(grace_.line());
+}
+
+/// Lets a signal say what it brings about from now on.
+void RankTrainer::announce(const std::string& first, bool saved) const {
+  if (state_.rank != 0) return;
+  const std::string second = (saved ? "ended at once; " : "ended at once, unsaved; ") + saver_.what_is_saved();
+  announce_signals({.program = "train", .first = first, .second = second, .saved = saved});
 }
 
 CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {

@@ -13,11 +13,12 @@
 #include "parallel/shared_error.h"
 #include "train/engine/rank_state.h"
 #include "train/planning/work.h"
-#include "train/report/z_score.h"
+#include "train/run/metrics_history.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
 #include "train/step/grace_time.h"
 #include "train/step/metrics.h"
+#include "train/step/step_trend.h"
 #include "train/step/training_step.h"
 
 namespace ringtrain {
@@ -31,6 +32,8 @@ class RankTrainer {
   /// Collective. Brings the run's state into memory: initial, or that of its checkpoint, which all ranks have read
   /// then. Changes nothing on the disk.
   void load();
+  /// Takes the last steps before the run's start, as its metrics have them. On rank 0 alone, before train().
+  void remember(const std::vector<StepNumbers>& steps);
   /// After load(), once the run's folder is ready. Trains from the run's start to its last step, or until a signal:
   /// then saves and stops. Returns done, interrupted or terminated, the same on every rank.
   ExitCode train();
@@ -41,12 +44,16 @@ class RankTrainer {
  private:
   ExitCode run_steps();
   [[noreturn]] void end_with(const SharedError& error);
+  [[noreturn]] void end_with_audit(const StepAudit& audit);
   void load_state();
   void record(std::int64_t step, const StepResult& result, double seconds);
   /// Returns the signal that broke it off, 0 if none did.
   int evaluate(std::int64_t step);
   void save(std::int64_t step, bool stopped, double unfinished);
   void log_grace(bool again);
+  /// Collective where the run asks for it. Returns whether rank 0's program wants the run to end after this step.
+  bool stop_wanted(std::int64_t step);
+  void announce(const std::string& first, bool saved = false) const;
   CheckpointManifest manifest_at(std::int64_t step) const;
   std::vector<MemoryUse> gather_peaks();
   /// Collective. Returns SIGTERM or SIGINT if any rank has seen one, else 0.
@@ -63,8 +70,8 @@ class RankTrainer {
   const std::unique_ptr<Communicator> traced_world_;  // null: not traced
   Communicator& world_;
   RankState state_;
-  ZScore loss_z_, grad_norm_z_;  // rank 0
-  const double peak_flops_;      // of all ranks; 0: not known
+  StepTrend trend_;          // rank 0
+  const double peak_flops_;  // of all ranks; 0: not known
   const UsefulFlops useful_flops_;
   std::int64_t allocations_;              // by the constructor: there are no more
   bool peaks_logged_ = false;             // of memory, after the first step

@@ -2,21 +2,30 @@
 
 #include <charconv>
 #include <filesystem>
+#include <functional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "framework/error.h"
+#include "framework/profile/trace_events.h"
+#include "parallel/clock_offset.h"
+#include "parallel/collectives.h"
+#include "parallel/rank_zero.h"
 #include "train/run/run_folder.h"
 
 namespace ringtrain {
 
-std::string trace_path(const TraceRequest& request, const Launcher& launcher) {
-  if (request.path.empty() || !launcher.ranks_are_processes()) return request.path;
+namespace {
+
+/// Returns trace.rank0.json for trace.json: what process 0 of several writes if the run fails.
+std::string path_of_process(const TraceRequest& request, int process) {
   std::filesystem::path own(request.path);
-  own.replace_extension(fmt::format(".rank{}{}", launcher.process(), own.extension().string()));
+  own.replace_extension(fmt::format(".rank{}{}", process, own.extension().string()));
   return own.string();
 }
 
+/// Returns what a run's timeline may replace.
 OutputRules trace_rules(const TraceRequest& request) {
   const auto inputs = [inputs = request.inputs] {
     std::vector<std::string> files;
@@ -30,6 +39,47 @@ OutputRules trace_rules(const TraceRequest& request) {
           Trace::mark(),
           OutputInputs::of(inputs),
           request.overwrite ? Overwrite::yes : Overwrite::no};
+}
+
+constexpr CallSite gathering{"gathering the timeline"};
+
+/// Collective. Hands the pieces of text that `rank` has to take, on rank 0. make(give): calls give(piece) for each, on
+/// that rank. All ranks take part in each piece, so that none waits longer than one takes.
+void gather_text(Communicator& world, int rank, const std::function<void(const TraceEvents::Sink& give)>& make,
+                 const TraceEvents::Sink& take) {
+  const auto agree = [&](std::int64_t bytes) {
+    all_reduce_max(world, {&bytes, 1}, gathering);
+    return bytes;
+  };
+  const auto view = [](const char* text, std::int64_t bytes) {
+    return host_view(reinterpret_cast<const std::uint8_t*>(text), {bytes});
+  };
+  if (world.rank() == rank) {
+    make([&](std::string_view piece) {
+      agree(std::ssize(piece));
+      if (rank == 0) return take(piece);
+      world.wait(world.exchange(view(piece.data(), std::ssize(piece)), 0, {}, no_peer, gathering));
+    });
+    agree(0);
+    return;
+  }
+  std::string piece;
+  while (const std::int64_t bytes = agree(0)) {
+    if (world.rank() != 0) continue;
+    piece.resize(static_cast<std::size_t>(bytes));
+    world.wait(world.exchange({}, no_peer, view(piece.data(), bytes), rank, gathering));
+    take(piece);
+  }
+}
+
+}  // namespace
+
+void check_trace(const TraceRequest& request, const Launcher& launcher) {
+  if (request.path.empty()) return;
+  if (launcher.is_rank_zero()) check_output(request.path, trace_rules(request), ExitCode::usage);
+  if (launcher.processes() > 1) {
+    check_output(path_of_process(request, launcher.process()), trace_rules(request), ExitCode::usage);
+  }
 }
 
 void read_trace_steps(const std::string& text, TraceRequest& request) {
@@ -46,27 +96,105 @@ void read_trace_steps(const std::string& text, TraceRequest& request) {
   if (request.path.empty()) fail(ExitCode::usage, "--trace-steps {}: needs --trace FILE.json", text);
 }
 
-TraceFile::TraceFile(const Run& run, const Launcher& launcher, Log log) : log_(std::move(log)) {
-  if (run.trace.path.empty()) return;
-  const std::string path = trace_path(run.trace, launcher);
-  make_directories(parent_directory(path), ExitCode::usage);
-  file_.emplace(path, trace_rules(run.trace), ExitCode::usage);
-  trace_ = std::make_unique<Trace>(static_cast<int>(run.config.mesh.data), static_cast<int>(run.config.mesh.sequence));
+TraceFile::TraceFile(const Run& run, const Launcher& launcher, Log log)
+    : request_(run.trace),
+      process_(launcher.process()),
+      processes_(launcher.processes()),
+      sequence_(static_cast<int>(run.config.mesh.sequence)),
+      log_(std::move(log)) {
+  if (request_.path.empty()) return;
+  if (process_ == 0) {
+    make_directories(parent_directory(request_.path), ExitCode::usage);
+    file_.emplace(request_.path, trace_rules(request_), ExitCode::usage);
+  }
+  trace_ = std::make_unique<Trace>(static_cast<int>(run.config.mesh.data), sequence_);
 }
 
 TraceFile::~TraceFile() {
-  if (!trace_ || !file_) return;
+  if (!trace_) return;
   try {
-    trace_->write(*file_);
-    std::string dropped;
-    if (const std::size_t count = trace_->dropped(); count > 0) {
-      dropped = fmt::format("; {} spans were dropped because a rank keeps {} at most: choose steps with --trace-steps",
-                            count, Trace::default_capacity);
+    if (of_processes()) {
+      write_own();
+    } else {
+      trace_->write(*file_);
+      tell_written(file_->path(), trace_->dropped());
     }
-    log_(fmt::format("timeline in {}, to be opened in ui.perfetto.dev{}", file_->path(), dropped));
   } catch (const std::exception& error) {
     log_(fmt::format("the timeline is lost: {}", error.what()));
   }
+}
+
+void TraceFile::begin(Communicator& world) {
+  if (trace_ && of_processes()) start_ = read_clocks(world, [&] { return now(); });
+}
+
+void TraceFile::gather(Communicator& world) {
+  if (!trace_ || !of_processes()) return;
+  const ClockMapping clock(start_, read_clocks(world, [&] { return now(); }));
+  const std::int64_t own[] = {clock.offset(), clock.error(), static_cast<std::int64_t>(trace_->dropped())};
+  const std::vector<std::int64_t> all = all_gather(world, own, gathering);
+  std::vector<TraceClock> clocks;
+  std::size_t dropped = 0;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::int64_t* const of_rank = all.data() + std::size(own) * static_cast<std::size_t>(rank);
+    clocks.push_back({rank, of_rank[0], of_rank[1]});
+    dropped += static_cast<std::size_t>(of_rank[2]);
+  }
+  std::optional<std::string> lost;
+  const auto unless_lost = [&](const std::function<void()>& write) {
+    try {
+      if (!lost) write();
+    } catch (const std::exception& error) {
+      lost = error.what();
+    }
+  };
+  const auto take = [&](std::string_view piece) { unless_lost([&] { file_->file().write(piece); }); };
+  if (process_ == 0) take(trace_file_head);
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const auto make = [&](const TraceEvents::Sink& give) {
+      TraceEvents events(give, rank == 0);
+      events.add(trace_->rank(rank), {rank, sequence_}, clock);
+      events.flush();
+    };
+    gather_text(world, rank, make, take);
+  }
+  run_on_rank_zero(world, [&] {
+    take(trace_file_end(dropped, clocks));
+    unless_lost([&] { file_->publish(); });
+  });
+  trace_.reset();
+  if (process_ != 0) return;
+  if (lost) {
+    log_(fmt::format("the timeline is lost: {}", *lost));
+  } else {
+    tell_written(file_->path(), dropped);
+  }
+}
+
+/// Writes what this process of several has recorded, by the clock of rank 0 as the start knew it.
+void TraceFile::write_own() const {
+  const RankTrace& recorded = trace_->rank(process_);
+  if (recorded.work.size() + recorded.communication.size() == 0) return;  // the run failed before it began
+  const std::string path = path_of_process(request_, process_);
+  make_directories(parent_directory(path), ExitCode::usage);
+  OutputFile own(path, trace_rules(request_), ExitCode::usage);
+  const ClockMapping clock(start_);
+  own.file().write(trace_file_head);
+  TraceEvents events([&](std::string_view piece) { own.file().write(piece); });
+  events.add(recorded, {process_, sequence_}, clock);
+  events.flush();
+  own.file().write(trace_file_end(trace_->dropped(), {{process_, clock.offset(), clock.error()}}));
+  own.publish();
+  tell_written(path + ", and beside it that of each other process, since the run failed", trace_->dropped());
+}
+
+void TraceFile::tell_written(const std::string& path, std::size_t dropped) const {
+  std::string more;
+  if (dropped > 0) {
+    more = fmt::format("; {} spans were dropped because a rank keeps {} at most: choose steps with --trace-steps",
+                       dropped, Trace::default_capacity);
+  }
+  log_(fmt::format("timeline in {}, to be opened in ui.perfetto.dev{}", path, more));
 }
 
 }  // namespace ringtrain

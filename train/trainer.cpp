@@ -25,10 +25,12 @@
 #include "parallel/launch/launcher.h"
 #include "parallel/rank_zero.h"
 #include "parallel/ring/ring_load.h"
+#include "parallel/shared_error.h"
 #include "train/engine/memory_check.h"
 #include "train/engine/memory_report.h"
 #include "train/models/model_tokenizer.h"
 #include "train/rank_trainer.h"
+#include "train/report/z_score.h"
 #include "train/run/metrics_history.h"
 #include "train/step/schedule.h"
 #include "train/trace_file.h"
@@ -173,6 +175,7 @@ std::vector<Fact> facts_of(const Run& run) {
   facts.push_back({"the evaluation targets' hash", run.targets ? run.targets->hash : "none"});
   facts.push_back({"the checkpoint to begin with", run.start.source ? run.start.source->identity : "none"});
   facts.push_back({"the last step", std::to_string(run.last_step)});
+  facts.push_back({"the timeline's file (--trace)", run.trace.path.empty() ? "none" : run.trace.path});
   facts.push_back({"the step to dump", run.dump.folder.empty() ? "none" : std::to_string(run.dump.step)});
   facts.push_back({"an evaluation to make up for", run.evaluates_first ? "yes" : "no"});
   return facts;
@@ -212,7 +215,8 @@ EmptySteps foresee_empty_steps(const Corpus& corpus, const Sampler& sampler, con
 }
 
 /// Makes the run's folder ready to go on from where the run begins: the first change of what it holds. Needs its lock.
-void begin_folder(const Run& run, const Log& log) {
+/// Returns what its metrics keep of the last steps before.
+std::vector<StepNumbers> begin_folder(const Run& run, const Log& log) {
   const FolderContent content = run.folder.look();
   if (content.mark() != run.found) {
     fail(ExitCode::usage, "{}: another run has trained here while this one was starting; start it again",
@@ -236,6 +240,7 @@ void begin_folder(const Run& run, const Log& log) {
         shown < cut.damaged_lines.size() ? fmt::format(" and {} more", cut.damaged_lines.size() - shown) : "",
         cut.damaged_lines.size() == 1 ? "is" : "are"));
   }
+  return content.metrics.numbers_up_to(run.start.step, ZScore::window);
 }
 
 FileLock begin_dump(const Run& run) {
@@ -253,11 +258,15 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
     const Device device = device_of(run.config.training, world.rank(), here);
     require_carrier(run.config.mesh.backend, world, device, launcher.ranks_are_processes());
     run_on_rank_zero(world, first);
-    ThreadPool pool(compute_threads(run.config.mesh, launcher));
-    RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
-    trainer.load();  // what does not open or does not fit has changed nothing
-    if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
-    body(trainer, world);
+    timeline.begin(world);
+    {
+      ThreadPool pool(compute_threads(run.config.mesh, launcher));
+      RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
+      trainer.load();  // what does not open or does not fit has changed nothing
+      if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
+      body(trainer, world);
+    }
+    timeline.gather(world);
   });
 }
 
@@ -270,11 +279,16 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
   const RunFolder folder(options.output);
   if (launcher.is_rank_zero()) folder.check_writable();  // no other process writes into it
   const TraceRequest trace = traced(options);
-  if (!trace.path.empty()) check_output(trace_path(trace, launcher), trace_rules(trace), ExitCode::usage);
+  check_trace(trace, launcher);
   if (!options.dump.folder.empty() && launcher.is_rank_zero()) check_dump_folder(options.dump.folder);
-  const FolderContent content = folder.look();
-  check_folder(options.start, folder, content, config);  // before the data is hashed: it may take long
-  Corpus corpus = open_corpus(config.data, config.model.vocab_size);
+  FolderContent content = folder.look();
+  const auto refusal = caught([&] { check_folder(options.start, folder, content, config); });  // before data is hashed
+  if (refusal && !options.dry_run) throw Error(*refusal);
+  if (refusal) {
+    log(fmt::format("this is the plan of a new run, which would not start here: {}", refusal->what()));
+    content = {};
+  }
+  Corpus corpus = open_corpus(config.data, config.model.vocab_size, options.open_tokens);
   if (config.data.packing == Packing::whole) corpus.cut_at_documents(config.training.seq_len);
   std::string hash = corpus.hash();
   Sampler sampler = make_sampler(corpus, config, log);
@@ -325,7 +339,10 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
           .evaluates_first = evaluates_first,
           .before_forward = {},
           .trace = trace,
-          .dump = options.dump};
+          .dump = options.dump,
+          .callbacks = options.callbacks,
+          .build = options.build,
+          .ranks = launcher.description()};
 }
 
 std::string dry_run_report(const Run& run, const Launcher& launcher) {
@@ -352,13 +369,18 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
   TraceFile timeline(run, launcher, log);
   std::optional<SignalGuard> guard;
   if (!SignalGuard::lives()) guard.emplace();
+  if (launcher.is_rank_zero()) {
+    announce_signals({.program = "train",
+                      .first = "ending before the first step: there is nothing to save yet",
+                      .second = "ended at once"});
+  }
   std::atomic<ExitCode> result{ExitCode::done};
   FileLock lock, dump_lock;  // rank 0's, until all ranks have ended
   on_ranks(
       run, log, launcher, timeline, [&] { lock = run.folder.lock(log); },
       [&](RankTrainer& trainer, Communicator& world) {
         run_on_rank_zero(world, [&] {
-          begin_folder(run, log);
+          trainer.remember(begin_folder(run, log));
           if (!run.dump.folder.empty()) dump_lock = begin_dump(run);
         });
         const ExitCode code = trainer.train();

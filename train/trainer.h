@@ -1,5 +1,5 @@
-// The program `train` without its command line: prepares a run, checks everything that can be checked before anything
-// starts, tells the plan (--dry-run) or runs it on all ranks.
+// The program `train` without its command line, and the door for programs that train: prepares a run, checks everything
+// that can be checked before anything starts, tells the plan (--dry-run) or runs it on all ranks.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,12 @@ struct TrainOptions {
   std::int64_t stop_after = 0;  // 0: after training.steps
   TraceRequest trace = {};
   DumpRequest dump = {};
+  /// What the names of data.train and data.validation stand for: token files, or tokens of the program's own
+  /// (data/tokens_in_memory.h). All processes of a run must answer alike.
+  TokenFileOpener open_tokens = TokenFile::open;
+  RunCallbacks callbacks = {};
+  std::string build = {};  // which ringtrain this is
+  bool dry_run = false;    // it is only planned: a folder that would refuse it is told, and no reason to end
 };
 
 /// Opens and verifies data and checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong. Of ranks

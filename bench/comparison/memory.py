@@ -18,7 +18,10 @@ from comparison.workers import WorkerError  # noqa: E402
 
 CONFIG, K, MIB = "memory.yaml", 1024, 2**20
 LENGTHS, RINGS = (4 * K, 16 * K, 64 * K, 256 * K), (1, 2, 4, 8)
-WITNESSES = ((4 * K, 1), (16 * K, 2), (64 * K, 4))  # tokens, ranks
+# Tokens, ranks, other settings. The last two hold a model that weighs more than its activations.
+LARGER = {"model.hidden_size": 768, "model.num_hidden_layers": 8, "model.intermediate_size": 3072}
+WITNESSES = ((4 * K, 1, {}), (16 * K, 2, {}), (64 * K, 4, {}), (K, 4, LARGER),
+             (K, 4, {**LARGER, "training.shard": "weights"}))
 LONG_LIMIT = 8 * 2**30
 PROGRAM = 48 * MIB  # code, libraries, stacks, messages in flight between thread ranks: what no tag holds
 
@@ -28,7 +31,7 @@ def settings(length, ring):
 
 
 def plans():
-    """Prints the plans of all lengths and rings. Return their records."""
+    """Prints the plans of all lengths and rings. Returns their records."""
     records = [plan.record(plan.ranks_of(training.plan(CONFIG, settings(length, ring))), length)
                for length in LENGTHS for ring in RINGS]
     print("MiB of the rank that holds most, by tag; the last column: all ranks together\n")
@@ -36,12 +39,13 @@ def plans():
     return records
 
 
-def witness(length, ring, limit=None):
-    """Trains one step; return its record."""
-    planned = sum(held["total"] for held in plan.ranks_of(training.plan(CONFIG, settings(length, ring))).values())
-    run = training.run(CONFIG, settings(length, ring), 2, count=1, timeout=1500, limit_bytes=limit)
-    return {"tokens": length, "ranks": ring, "planned": planned, "resident": run.resident_bytes,
-            "seconds": run.lines[0]["seconds"], "limit": limit}
+def witness(length, ring, other, limit=None):
+    """Trains one step. Returns its record."""
+    keys = {**settings(length, ring), **other}
+    planned = sum(held["total"] for held in plan.ranks_of(training.plan(CONFIG, keys)).values())
+    run = training.run(CONFIG, keys, 2, count=1, timeout=1500, limit_bytes=limit)
+    return {"tokens": length, "ranks": ring, "shard": keys.get("training.shard", "optimizer"), "planned": planned,
+            "resident": run.resident_bytes, "seconds": run.lines[0]["seconds"], "limit": limit}
 
 
 def main():
@@ -54,15 +58,15 @@ def main():
     if not arguments.no_build:
         setup.build()
     planned = plans()
-    cases = [(length, ring, None) for length, ring in WITNESSES]
+    cases = [(*case, None) for case in WITNESSES]
     if not arguments.without_long:
-        cases.append((256 * K, 2, LONG_LIMIT))
+        cases.append((256 * K, 2, {}, LONG_LIMIT))
     records, wrong = [], []
-    for length, ring, limit in cases:
+    for length, ring, other, limit in cases:
         machine.say(f"a step of {length // K}K tokens on a ring of {ring}"
                     + (f", inside {limit // 2**30} GiB of address space" if limit else ""))
         try:
-            record = witness(length, ring, limit)
+            record = witness(length, ring, other, limit)
         except WorkerError as error:
             wrong.append(f"{length // K}K tokens on {ring} ranks: {error}")
             continue
@@ -70,10 +74,11 @@ def main():
         if record["resident"] > record["planned"] + PROGRAM:
             wrong.append(f"{length // K}K tokens on {ring} ranks: {record['resident']} bytes were resident, planned "
                          f"are {record['planned']} and {PROGRAM} for the program itself")
-    print("\n" + table.aligned([[f"{r['tokens'] // K}K", str(r["ranks"]), f"{r['planned'] / MIB:.1f}",
+    print("\n" + table.aligned([[f"{r['tokens'] // K}K", str(r["ranks"]), r["shard"], f"{r['planned'] / MIB:.1f}",
                                  f"{r['resident'] / MIB:.1f}", f"{(r['resident'] - r['planned']) / MIB:+.1f}",
                                  f"{r['seconds']:.1f}"] for r in records],
-                               ["tokens", "ranks", "planned, all ranks, MiB", "resident, MiB", "difference", "step, s"]))
+                               ["tokens", "ranks", "shard", "planned, all ranks, MiB", "resident, MiB", "difference",
+                                "step, s"]))
     for line in wrong:
         print("wrong: " + line)
     if arguments.json:

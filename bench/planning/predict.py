@@ -9,6 +9,7 @@ held out. Every third is.
 usage: bench/planning/predict [--bin build/release/bin] [--folder DIR] [--seconds 500] [--steps 7]
        bench/planning/predict --fit [--folder DIR]        fits these numbers to what has been measured
        bench/planning/predict --table [--folder DIR]      what has been measured, predicted now
+       bench/planning/predict --sharding [--rounds 3]     a step with sharded weights beside one without, at two rates
 
 Measuring goes on where it stopped: DIR keeps the machine's file and each run's step times, and no run begins after
 --seconds. Needs root, ip, tc and mpirun for rings of 2 and more. Run it where nothing else runs.
@@ -32,11 +33,15 @@ MODELS = {
     "64x2": "hidden_size=64 num_hidden_layers=2 num_attention_heads=2 num_key_value_heads=1 intermediate_size=192",
     "128x3": "hidden_size=128 num_hidden_layers=3 num_attention_heads=4 num_key_value_heads=2 intermediate_size=384",
     "256x2": "hidden_size=256 num_hidden_layers=2 num_attention_heads=4 num_key_value_heads=4 intermediate_size=768",
+    "512x4": "hidden_size=512 num_hidden_layers=4 num_attention_heads=8 num_key_value_heads=2 intermediate_size=1536",
 }
-# Ring, tokens, Mbit/s, layout: of every model.
+# Ring, tokens, Mbit/s, layout: of every model that rates are fitted to.
+FITTED = ["64x2", "128x3", "256x2"]
 CASES = [(1, 1024, 0, "zigzag"), (1, 4096, 0, "zigzag"), (2, 2048, 1000, "zigzag"), (2, 4096, 250, "striped"),
          (2, 4096, 100, "zigzag"), (3, 3072, 500, "zigzag"), (4, 2048, 1000, "striped"), (4, 4096, 250, "zigzag"),
          (4, 8192, 1000, "zigzag"), (4, 4096, 500, "contiguous")]
+# For --sharding: gathers and reductions that attention hides (8,192 tokens a rank, 1 Gbit/s), and two that it does not.
+SHARDED = [("256x2", 2, 16384, 1000, "zigzag"), ("256x2", 2, 4096, 100, "zigzag"), ("512x4", 2, 2048, 100, "zigzag")]
 # What is fitted: keys of a hardware file, links last. Ethernet, IP and TCP leave 1,448 of the 1,514 bytes of a frame.
 START = {"share": 1448 / 1514, "latency": 5e-4, "core_bandwidth": 5e8, "product_bandwidth": 5e9,
          "memory_bandwidth": 1.25e10, "pair_forward": 2e-10, "pair_backward": 6e-10}
@@ -76,18 +81,20 @@ def hosts(count, megabits):
             subprocess.run(["ip", "netns", "del", prefix + space], stderr=subprocess.DEVNULL, check=False)
 
 
-def settings(model, ring, length, layout, corpus, steps):
+def settings(model, ring, length, layout, corpus, steps, shard="optimizer"):
     keys = [f"model.{key}" for key in MODELS[model].split()] + [
         f"data.train={corpus}", f"mesh.sequence={ring}", f"mesh.layout={layout}", f"training.seq_len={length}",
-        f"training.steps={steps}", "checkpoint.interval=0"] + (["mesh.threads_per_rank=1"] if ring > 1 else [])
+        f"training.steps={steps}", "checkpoint.interval=0", f"training.shard={shard}"]
+    keys += ["mesh.threads_per_rank=1"] if ring > 1 else []
     return ["--config", str(ROOT / "configs/long_ctx.yaml")] + [part for key in keys for part in ("--set", key)]
 
 
-def train(options, case, corpus):
+def train(options, case, corpus, shard="optimizer"):
     """Returns the seconds of each step but the first, which meets cold caches."""
     model, ring, length, megabits, layout = case
     output = pathlib.Path(tempfile.mkdtemp(prefix="run-", dir=options.folder)) / "run"
-    command = [options.bin / "train", *settings(model, ring, length, layout, corpus, options.steps), "--output", output]
+    command = [options.bin / "train", *settings(model, ring, length, layout, corpus, options.steps, shard), "--output",
+               output]
     if ring == 1:
         run(command)
     else:
@@ -107,7 +114,7 @@ def train(options, case, corpus):
     return [line["seconds"] for line in lines if line["kind"] == "train"][1:]
 
 
-def predict(options, case, corpus, rates):
+def predict(options, case, corpus, rates, shard="optimizer"):
     """Returns the plan of a case on this machine with fitted rates and the case's links."""
     model, ring, length, megabits, layout = case
     text = (options.folder / "machine.yaml").read_text()
@@ -121,8 +128,8 @@ def predict(options, case, corpus, rates):
         text = re.sub(r"levels:\n.*", level, text, flags=re.DOTALL)
     path, plan = options.folder / "hardware.yaml", options.folder / "plan.json"
     path.write_text(text)
-    run([options.bin / "plan", *settings(model, ring, length, layout, corpus, options.steps), "--hardware", path,
-         "--output", plan])
+    run([options.bin / "plan", *settings(model, ring, length, layout, corpus, options.steps, shard), "--hardware", path,
+         "--output", plan, "--overwrite"])
     return json.loads(plan.read_text())
 
 
@@ -170,6 +177,23 @@ def table(options, cases, measured, corpus, rates):
                   f"largest {max(errors[held_out]):.1f} %")
 
 
+def sharding(options, corpus, rates):
+    """Prints steps with sharded weights beside those without. Runs alternate, so that both meet the same machine."""
+    print("| model | ring | tokens | Mbit/s | shard | predicted, s | measured, s | error, % | over optimizer |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for case in SHARDED:
+        seconds = {"optimizer": [], "weights": []}
+        for _ in range(options.rounds):
+            for shard, steps in seconds.items():
+                steps += train(options, case, corpus, shard)
+        model, ring, length, megabits, _ = case
+        plain = statistics.median(seconds["optimizer"])
+        for shard, steps in seconds.items():
+            predicted, measured = predict(options, case, corpus, rates, shard)["step_seconds"], statistics.median(steps)
+            print(f"| {model} | {ring} | {length} | {megabits} | {shard} | {predicted:.4f} | {measured:.4f} | "
+                  f"{100 * (predicted / measured - 1):+.1f} | {measured / plain:.3f} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="bench/planning/predict", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -179,6 +203,8 @@ def main():
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--sharding", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--parts", action="store_true", help="what each prediction is made of")
     options = parser.parse_args()
     start = time.monotonic()
@@ -189,20 +215,23 @@ def main():
     options.folder.mkdir(parents=True, exist_ok=True)
     corpus, state = options.folder / "corpus.h5", options.folder / "measured.json"
     measured = json.loads(state.read_text()) if state.exists() else {}
-    cases = [(model, *case) for model in MODELS for case in CASES]
+    cases = [(model, *case) for model in FITTED for case in CASES]
+    fitted = options.folder / "fitted.json"
     if not (options.table or options.fit):
         if not (options.folder / "machine.yaml").exists():
             run([options.bin / "plan", "--measure", "--output", options.folder / "machine.yaml"])
         if not corpus.exists():
             run([options.bin / "prepare", "--synthetic", "recall", "--documents", 40, "--length", 9000, "--output",
                  corpus])
+        if options.sharding:
+            sharding(options, corpus, json.loads(fitted.read_text()) if fitted.exists() else START)
+            return
         for case in cases:
             if str(case) in measured or time.monotonic() - start > options.seconds:
                 continue
             measured[str(case)] = train(options, case, corpus)
             state.write_text(json.dumps(measured, indent=1))
             print(case, measured[str(case)], flush=True)
-    fitted = options.folder / "fitted.json"
     if options.fit:
         fitted.write_text(json.dumps(fit(options, cases, measured, corpus)))
     table(options, cases, measured, corpus, json.loads(fitted.read_text()) if fitted.exists() else START)

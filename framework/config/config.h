@@ -56,6 +56,13 @@ struct MeshConfig {
   double timeout_seconds = 60;
 };
 
+/// Rows of attention that are computed again in double beside a step.
+struct AuditConfig {
+  std::int64_t interval = 0;  // steps; 0: never
+  std::int64_t rows = 4;      // of each rank
+  OnFailure on_failure = OnFailure::stop;
+};
+
 struct TrainingConfig {
   std::int64_t seq_len = 0;  // required
   std::int64_t global_batch_size = 1;
@@ -73,6 +80,7 @@ struct TrainingConfig {
   bool deterministic = true;
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   std::int64_t max_skipped_steps = 5;  // in a row
+  AuditConfig audit;
 };
 
 struct OptimizerConfig {

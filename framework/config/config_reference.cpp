@@ -19,7 +19,8 @@ constexpr const char* introduction = R"(# Configuration
 
 A config is strict YAML. An unknown, repeated or mistyped key is refused with its file, its line and the nearest known
 name; all problems are listed at once. `--set KEY=VALUE` changes one key on the command line. `train --dry-run` prints
-the config as it was resolved. Each line below has a key, its default, the values it takes, and what it means.
+the config as it was resolved. Numbers of tokens may be written as 16K or 1M: K is 1,024 of them, M 1,024 K. Each line
+below has a key, its default, the values it takes, and what it means.
 )";
 
 /// Returns text broken into lines of at most `columns`; lines after the first are indented by two.

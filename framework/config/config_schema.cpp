@@ -26,6 +26,16 @@ ConfigKey integer(const char* path, Get get, IntegerRange range, const char* doc
           fmt::format("{} to {}", range.low, range.high)};
 }
 
+/// A number of tokens.
+template <class Get>
+ConfigKey tokens(const char* path, Get get, IntegerRange range, const char* doc, bool required = false) {
+  ConfigKey key = integer(path, get, range, doc, required);
+  key.read = [=](Config& config, const YamlValue& value, const Complain& complain) {
+    read_tokens(value, range, get(config), complain);
+  };
+  return key;
+}
+
 template <class Get>
 ConfigKey real(const char* path, Get get, RealRange range, const char* doc) {
   return {path,
@@ -227,7 +237,7 @@ void read_lengths(const YamlValue& value, std::vector<std::int64_t>& out, const 
   std::vector<std::int64_t> lengths;
   for (const YamlValue& item : value.items) {
     std::int64_t length = 0;
-    read_integer(item, {1, std::int64_t{1} << 30}, length, complain);
+    read_tokens(item, {1, std::int64_t{1} << 30}, length, complain);
     if (length > 0 && !lengths.empty() && length <= lengths.back()) {
       complain(item.line, fmt::format("lengths must ascend, but {} follows {}", length, lengths.back()));
     }
@@ -268,9 +278,9 @@ std::vector<ConfigKey> make_table() {
       word("model.rope_scaling.type", MEMBER(model.rope_scaling.type), rope_type_names),
       real("model.rope_scaling.factor", MEMBER(model.rope_scaling.factor), {0, 1e6},
            "new length / trained length; 0 with yarn or longrope: from the two lengths"),
-      integer("model.rope_scaling.original_max_position_embeddings",
-              MEMBER(model.rope_scaling.original_max_position_embeddings), {0, 1024 * m},
-              "yarn, llama3, longrope: the length that was trained"),
+      tokens("model.rope_scaling.original_max_position_embeddings",
+             MEMBER(model.rope_scaling.original_max_position_embeddings), {0, 1024 * m},
+             "yarn, llama3, longrope: the length that was trained"),
       real("model.rope_scaling.attention_factor", MEMBER(model.rope_scaling.attention_factor), {0, 1000},
            "yarn, longrope: of cosines and sines; 0: what the papers derive from factor"),
       real("model.rope_scaling.beta_fast", MEMBER(model.rope_scaling.beta_fast), {0, 1e6, true},
@@ -291,10 +301,10 @@ std::vector<ConfigKey> make_table() {
               "longrope: divides each frequency, for sequences up to the trained length"),
       factors("model.rope_scaling.long_factor", MEMBER(model.rope_scaling.long_factor),
               "longrope: the same for longer sequences"),
-      integer("model.max_position_embeddings", MEMBER(model.max_position_embeddings), {0, 1024 * m},
-              "gpt2: the size of its position table; others: the length the model is meant for, 0: unsaid"),
-      integer("model.sliding_window", MEMBER(model.sliding_window), {0, 1024 * m},
-              "a token sees itself and the W - 1 before it; 0: all"),
+      tokens("model.max_position_embeddings", MEMBER(model.max_position_embeddings), {0, 1024 * m},
+             "gpt2: the size of its position table; others: the length the model is meant for, 0: unsaid"),
+      tokens("model.sliding_window", MEMBER(model.sliding_window), {0, 1024 * m},
+             "a token sees itself and the W - 1 before it; 0: all"),
       real("model.rms_norm_eps", MEMBER(model.rms_norm_eps), {0, 1, true}, "of every norm"),
       real("model.initializer_range", MEMBER(model.initializer_range), {0, 10},
            "standard deviation of the initial weights"),
@@ -327,7 +337,7 @@ std::vector<ConfigKey> make_table() {
       real("mesh.timeout_seconds", MEMBER(mesh.timeout_seconds), {0, 1e6, true},
            "a call that waits longer ends the run"),
 
-      integer("training.seq_len", MEMBER(training.seq_len), {1, 1024 * m}, "tokens of a sequence", true),
+      tokens("training.seq_len", MEMBER(training.seq_len), {1, 1024 * m}, "tokens of a sequence", true),
       integer("training.global_batch_size", MEMBER(training.global_batch_size), {1, 1 * m},
               "sequences per optimizer step, over the whole mesh"),
       integer("training.micro_batch_size", MEMBER(training.micro_batch_size), {1, 64 * k},
@@ -351,15 +361,20 @@ std::vector<ConfigKey> make_table() {
           "training.trainable", MEMBER(training.trainable), "pattern",
           "patterns of parameters' names (* stands for any text): the rest is frozen; [] trains all, or with lora the "
           "adapters"),
-      integer("training.feedforward_chunk", MEMBER(training.feedforward_chunk), {0, 1024 * m},
-              "tokens; 0: all at once"),
-      integer("training.loss_chunk", MEMBER(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),
+      tokens("training.feedforward_chunk", MEMBER(training.feedforward_chunk), {0, 1024 * m}, "tokens; 0: all at once"),
+      tokens("training.loss_chunk", MEMBER(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),
       flag("training.deterministic", MEMBER(training.deterministic),
            "the same bits from run to run (always so on cpu)"),
       word("training.on_nonfinite", MEMBER(training.on_nonfinite), on_nonfinite_names,
            "stop | skip: what a loss or gradient that is NaN or infinite does; weights and moments stay as they are"),
       integer("training.max_skipped_steps", MEMBER(training.max_skipped_steps), {0, 1'000'000'000},
               "with on_nonfinite skip: as many in a row at most, one more ends the run"),
+      integer("training.audit.interval", MEMBER(training.audit.interval), {0, 1'000'000'000},
+              "steps between audits: rows of attention, drawn at random, are computed again in double and compared; 0: "
+              "never"),
+      integer("training.audit.rows", MEMBER(training.audit.rows), {1, 64}, "rows that each rank audits in such a step"),
+      word("training.audit.on_failure", MEMBER(training.audit.on_failure), on_failure_names,
+           "stop | warn: a row that departs ends the run before the step's update, or is logged and passed over"),
 
       word("optimizer.name", MEMBER(optimizer.name), optimizer_names,
            "adamw, decoupled decay, none on norms and biases"),
@@ -396,8 +411,8 @@ std::vector<ConfigKey> make_table() {
        },
        [](const Config& config) { return write_lengths(config.evaluation.context_lengths); },
        "a list of ascending lengths, each 1 to 1073741824"},
-      integer("evaluation.target_tokens", MEMBER(evaluation.target_tokens), {1, 1024 * m},
-              "tokens that each block scores, the same at every length"),
+      tokens("evaluation.target_tokens", MEMBER(evaluation.target_tokens), {1, 1024 * m},
+             "tokens that each block scores, the same at every length"),
       integer("evaluation.target_blocks", MEMBER(evaluation.target_blocks), {1, 1 * m},
               "blocks, over the documents; of whole documents: how many"),
       flag("evaluation.whole_documents", MEMBER(evaluation.whole_documents),

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <string_view>
 
 #include "framework/config/config_problems.h"
+#include "framework/config/token_count.h"
 
 namespace ringtrain {
 
@@ -79,6 +81,13 @@ std::string described(const YamlValue& value) {
 
 void read_integer(const YamlValue& value, IntegerRange range, std::int64_t& out, const Complain& complain) {
   read_whole(value, range_text(range), range.low, range.high, out, complain);
+}
+
+void read_tokens(const YamlValue& value, IntegerRange range, std::int64_t& out, const Complain& complain) {
+  const std::optional<std::int64_t> count = is_plain_scalar(value) ? token_count(value.text) : std::nullopt;
+  YamlValue digits = value;
+  if (count) digits.text = std::to_string(*count);
+  read_whole(digits, range_text(range), range.low, range.high, out, complain);
 }
 
 void read_unsigned(const YamlValue& value, std::uint64_t& out, const Complain& complain) {

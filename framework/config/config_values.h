@@ -26,6 +26,8 @@ struct RealRange {
 };
 
 void read_integer(const YamlValue& value, IntegerRange range, std::int64_t& out, const Complain& complain);
+/// The same of a number of tokens, as token_count() reads it.
+void read_tokens(const YamlValue& value, IntegerRange range, std::int64_t& out, const Complain& complain);
 void read_unsigned(const YamlValue& value, std::uint64_t& out, const Complain& complain);
 void read_real(const YamlValue& value, const RealRange& range, double& out, const Complain& complain);
 void read_flag(const YamlValue& value, bool& out, const Complain& complain);

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/checks/tensor_text.h"
 #include "framework/dump/dump_reader.h"
-#include "framework/tensor_text.h"
 
 namespace ringtrain {
 

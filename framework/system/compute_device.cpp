@@ -1,5 +1,7 @@
 #include "framework/system/compute_device.h"
 
+#include "framework/system/host_name.h"
+
 #if RINGTRAIN_CUDA
 #include "framework/cuda/context.h"
 #endif
@@ -25,6 +27,13 @@ std::size_t scratch_bytes(Device device) {
 }
 
 }  // namespace
+
+std::string name_of_device(Device device) {
+#if RINGTRAIN_CUDA
+  if (!device.is_cpu()) return cuda::facts_of(device.index).name;
+#endif
+  return device.is_cpu() ? processor_name() : device.name();
+}
 
 ComputeDevice::ComputeDevice(Allocator& allocator, ThreadPool& pool, RankTrace* trace)
     : scratch_(allocator.make(Tag::workspace, "kernel scratch", DType::uint8,

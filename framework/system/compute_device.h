@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "framework/allocator.h"
 #include "framework/profile/trace.h"
@@ -10,6 +11,10 @@
 #include "framework/thread_pool.h"
 
 namespace ringtrain {
+
+/// Returns what a device is called: a processor, or a GPU as its driver names it. Throws Error(device) if there is no
+/// such GPU.
+std::string name_of_device(Device device);
 
 class ComputeDevice {
  public:

@@ -2,13 +2,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <string_view>
 #include <vector>
 
 #include "framework/error.h"
 #include "framework/process/unfinished.h"
+#include "framework/standard_streams.h"
 
 namespace ringtrain {
 
@@ -33,14 +36,55 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_alw
 std::array<struct sigaction, requests.size()> previous;
 std::atomic<bool> installed{false};
 
+/// A text of bounded length, put together without an allocation.
+template <std::size_t capacity>
+class FixedText {
+ public:
+  FixedText& operator+=(std::string_view more) {
+    const std::size_t bytes = std::min(more.size(), capacity - size_);
+    std::copy_n(more.data(), bytes, bytes_.data() + size_);
+    size_ += bytes;
+    return *this;
+  }
+  std::string_view view() const { return {bytes_.data(), size_}; }
+
+ private:
+  std::array<char, capacity> bytes_{};
+  std::size_t size_ = 0;
+};
+
+/// A notice as the handler reads it.
+struct KeptNotice {
+  FixedText<200> program, first, second;
+  bool saved = false, on_terminal = false;
+};
+// One is told while the other is filled. A handler that is held up while two are filled tells a mixed text, at worst.
+std::array<KeptNotice, 2> notices;
+std::atomic<const KeptNotice*> told{nullptr};
+
+/// Writes "train: SIGINT: TEXT"; on a terminal in a line of its own, wherever the cursor stands.
+void tell(const KeptNotice& notice, int signal, std::string_view text, std::string_view more) {
+  if (text.empty()) return;
+  FixedText<640> line;
+  if (notice.on_terminal) line += "\n";
+  ((((line += notice.program.view()) += ": ") += signal_name(signal)) += ": ") += text;
+  (line += more) += "\n";
+  write_in_handler(line.view());
+}
+
 extern "C" void on_signal(int signal) {
   const bool insists = signal == SIGINT || signal == SIGTERM;
+  const KeptNotice* const notice = told.load();
   if (insists && insisted.exchange(true)) {
     remove_unfinished();
-    _exit(128 + signal);  // 130, 143
+    if (notice) tell(*notice, signal, notice->second.view(), "");
+    _exit(notice && notice->saved ? 128 + signal : static_cast<int>(ExitCode::unsaved));
   }
   int none = 0;
-  requested.compare_exchange_strong(none, signal);
+  if (!requested.compare_exchange_strong(none, signal) && !insists) return;
+  if (notice) {
+    tell(*notice, signal, notice->first.view(), insists ? "; a second SIGINT or SIGTERM ends at once, unsaved" : "");
+  }
 }
 
 std::atomic<bool> guarded{false};  // there has been a guard: its run has ended, or will
@@ -84,6 +128,17 @@ void throw_if_signalled() {
   }
 }
 
+void announce_signals(const SignalNotice& notice) {
+  KeptNotice& spare = told.load() == notices.data() ? notices[1] : notices[0];
+  spare = {};
+  spare.program += notice.program;
+  spare.first += notice.first;
+  spare.second += notice.second;
+  spare.saved = notice.saved;
+  spare.on_terminal = ::isatty(STDERR_FILENO) == 1;
+  told = &spare;
+}
+
 SignalGuard::SignalGuard() {
   ensure(!installed.exchange(true), "one SignalGuard at a time");
   requested = 0;
@@ -103,6 +158,7 @@ SignalGuard::SignalGuard() {
 SignalGuard::~SignalGuard() {
   for (std::size_t i = 0; i < requests.size(); ++i) sigaction(requests[i].signal, &previous[i], nullptr);
   requested = 0;
+  told = nullptr;
   installed = false;
 }
 

@@ -1,11 +1,13 @@
 // Signals that ask a run to save and end. SIGINT and SIGTERM are requests of a person or a scheduler; the second of
-// them ends the process at once, unsaved, with 130 or 143. The others are warnings, of which several may come for one
-// reason: a closed terminal (SIGHUP), the end of a job's time (SIGUSR1, as Slurm sends it), the end of CPU time
+// them ends the process at once, unsaved, with a code of its own. The others are warnings, of which several may come
+// for one reason: a closed terminal (SIGHUP), the end of a job's time (SIGUSR1, as Slurm sends it), the end of CPU time
 // (SIGXCPU, each second), a power failure (SIGPWR). They ask like SIGTERM and never end a process that saves.
-// The request is a flag that the run looks at between steps. One per process, while a SignalGuard lives.
+// The request is a flag that the run looks at between steps. One per process, while a SignalGuard lives. A step may
+// take minutes, so the handler itself says what happens (announce_signals).
 #pragma once
 
 #include <csignal>
+#include <string_view>
 
 namespace ringtrain {
 
@@ -18,6 +20,17 @@ const char* signal_name(int signal);
 /// Throws Error(interrupted) after SIGINT, Error(terminated) after another one: for work that saves nothing, and leaves
 /// nothing when it unwinds.
 void throw_if_signalled();
+
+/// What a signal says as it comes. Texts of our own words, cut at 200 bytes; "": nothing.
+struct SignalNotice {
+  std::string_view program;  // "train"
+  std::string_view first;    // what the first one brings about: "finishing step 8 and saving, up to 3m05s"
+  std::string_view second;   // what is lost with the second SIGINT or SIGTERM: "the last checkpoint is that of step 5"
+  bool saved = false;        // nothing: the second one's code is then that of the first
+};
+/// Makes this the notice from now on, copied. One thread of a process alone may do so; without a notice signals say
+/// nothing.
+void announce_signals(const SignalNotice& notice);
 
 /// Installs the handlers, and puts back what was there before. An ignored SIGHUP (nohup) stays ignored.
 class SignalGuard {

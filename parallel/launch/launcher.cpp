@@ -27,6 +27,18 @@ int processes_of_environment() {
   return std::getenv("PMIX_RANK") ? 1 : 0;  // PMIx tells the number only to who asks: MPI does
 }
 
+/// Throws if srun started several processes that cannot find each other: each would train the whole run for itself.
+void refuse_lone_tasks() {
+  const char* const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (!tasks || std::atoi(tasks) < 2) return;
+  fail(
+      ExitCode::usage,
+      "srun started {} tasks, but without PMI or PMIx, so each would run alone: start them with srun --mpi=pmix, or "
+      "one task and scripts/launch in it (docs/clusters.md); for {} separate runs take SLURM_STEP_NUM_TASKS out of the "
+      "environment",
+      tasks, tasks);
+}
+
 /// Runs body as one rank, with the fault that the environment wants of it.
 void run_rank(Communicator& world, const RankBody& body) {
   const std::unique_ptr<Communicator> faulty = with_fault_of_environment(world);
@@ -50,6 +62,7 @@ bool Launcher::expects_processes() {
 Launcher Launcher::from_environment() {
   Launcher launcher;
   [[maybe_unused]] const int processes = processes_of_environment();
+  if (processes == 0) refuse_lone_tasks();
 #if RINGTRAIN_MPI
   if (processes > 0) launcher.world_ = std::make_unique<MpiWorld>();
 #else

@@ -62,4 +62,4 @@ there ./scripts/mutate 01
 there ./bench/planning/predict --seconds 60
 there ./scripts/fuzz 1
 there "./scripts/bundle --emulated build/gpu-bundle && build/gpu-bundle/gpu-check --short --quick || [ \$? -eq 3 ]"
-there ./scripts/install-deps build tests bench format lint fuzz
+there ./scripts/install-deps build tests bench format lint fuzz pictures

@@ -54,6 +54,15 @@ RUN = textwrap.dedent("""\
         sys.exit(plan.get("libraries", 0))
     if program == "--with":  # compute-sanitizer --tool T --error-exitcode 9 PROGRAM FILTER
         os.execv(arguments[0], arguments)
+    if program == "check":
+        assert option("--config").endswith("configs/long_ctx_gpu.yaml") and "model.hidden_size=512" in arguments
+        pathlib.Path(option("--output")).write_text("{}")
+        verdict = plan.get("check", "right")
+        if verdict == "hang":
+            time.sleep(1000)
+        print("cut: training.seq_len is 24 instead of 65536")
+        print("wrong: layer.0.attention departs first, at sequence 0" if verdict == "wrong" else "right: all 125 tensors")
+        sys.exit(5 if verdict == "wrong" else 0)
     if program.startswith("gpu_tests"):
         with (here / "programs.txt").open("a") as log:
             log.write(f"{program} {option('--gtest_filter')}\\n")
@@ -156,8 +165,23 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual([row["group"] for row in json.loads((self.out / "bench.json").read_text())["rows"]],
                          ["machine", "attention", "ring", "scaling"])
         self.assertIn("targets: of machine, of attention, of ring, of scaling", text)
+        self.assertEqual(list(parts)[-1], "check")
+        self.assertEqual((parts["check"]["result"], parts["check"]["detail"]), ("passed", "right: all 125 tensors"))
         self.assertEqual(self.report()["state"], "done")
-        self.assertLessEqual(len(list(self.out.iterdir())), 8)
+        self.assertLessEqual(len(list(self.out.iterdir())), 10)
+
+    def test_the_last_word_is_checks(self):
+        code, text = self.check({"tests": GOOD, "check": "wrong"})
+        self.assertEqual(code, 1, text)
+        words = "wrong: layer.0.attention departs first, at sequence 0"
+        self.assertEqual(self.report()["troubles"], ["check: " + words])
+        self.assertEqual(self.parts()["check"]["detail"], words)
+        self.assertTrue((self.out / "check.json").exists())
+        # It has its time, whatever the parts before it took, and no more.
+        slow = {f"GpuModel.T{i}": "slow" for i in range(100)}
+        code, text = self.check({"tests": GOOD | slow, "check": "hang"}, "--seconds", 64)
+        self.assertIn("not done in time", self.parts()["models and runs"]["detail"])
+        self.assertIn("not done in time", self.parts()["check"]["detail"])
 
     def test_what_hangs_crashes_or_breaks_the_card_is_named_and_left_out(self):
         tests = {"GpuNormTest.A": "ok", "GpuNormTest.Hangs": "hang", "GpuNormTest.B": "ok", "GpuMapTest.Crashes": "crash",

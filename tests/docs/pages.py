@@ -6,6 +6,7 @@ Marks for the tests stand in comments right above a fenced block, `<!-- test: PA
   file NAME             the block is written to NAME
   needs PROGRAM         the block is left out where the machine lacks PROGRAM
   exact                 the block's numbers, too, are what must be printed
+  is FILE               the block is what stands in FILE
 """
 import dataclasses
 import pathlib
@@ -37,7 +38,7 @@ class Block:
             match = re.fullmatch(r"(?:in (\S+): )?(.+) -> (.+)", mark)
             if match:
                 found.append(match.groups())
-            elif mark.split()[0] not in ("file", "needs", "exact"):
+            elif mark.split()[0] not in ("file", "needs", "exact", "is"):
                 raise ValueError(f"{self}: not a mark: {mark}")
         return found
 

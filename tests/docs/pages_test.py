@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import pages  # noqa: E402  (the path above comes first)
 
-FOLDERS = "framework|kernels|parallel|data|layers|reference|train|tests|bench|scripts|docs|configs|cmake"
+FOLDERS = "framework|kernels|parallel|data|layers|reference|train|tests|bench|scripts|docs|configs|cmake|examples|ringtrain"
 COLUMNS = 120
 
 
@@ -80,6 +80,16 @@ class Pages(unittest.TestCase):
 
     def test_the_readme_is_short(self):
         self.assertLessEqual(len((pages.ROOT / "README.md").read_text(encoding="utf-8").split()), 950)
+
+    def test_files_that_pages_show_are_as_shown(self):
+        found = 0
+        for page in pages.PAGES:
+            for block in pages.blocks(page):
+                if name := block.mark("is"):
+                    found += 1
+                    file = (pages.ROOT / name).read_text(encoding="utf-8")
+                    self.assertEqual(block.text, file, f"{block} is not {name}")
+        self.assertGreater(found, 0)
 
     def test_every_script_is_on_a_page(self):
         text = "".join(page.read_text(encoding="utf-8") for page in pages.PAGES)

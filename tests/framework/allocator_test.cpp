@@ -156,7 +156,7 @@ TEST(AllocatorDeathTest, ATensorThatOutlivesItEndsTheProcess) {
         Allocator allocator(Device::cpu());
         tensor = allocator.make(Tag::ring, "late", DType::uint8, {1});
       },
-      "");
+      "the tensor ring late uint8 \\[1\\] outlives its Allocator; declare the Allocator before");
 }
 
 }  // namespace

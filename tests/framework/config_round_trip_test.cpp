@@ -107,6 +107,7 @@ Config random_config(std::uint64_t seed) {
   t.deterministic = draw.flag();
   t.on_nonfinite = static_cast<OnNonfinite>(draw.below(2));
   t.max_skipped_steps = draw.below(100);
+  t.audit = {draw.below(1000), 1 + draw.below(64), static_cast<OnFailure>(draw.below(2))};
   c.optimizer = {draw.one_of(values_of(optimizer_names)),
                  draw.real(0, 0.01),
                  draw.real(0, 0.999),

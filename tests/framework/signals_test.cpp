@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "framework/error.h"
 
@@ -32,16 +34,45 @@ TEST_F(SignalsDeathTest, TheFirstIsARequest) {
   }
 }
 
-TEST_F(SignalsDeathTest, TheSecondEndsAtOnceWithItsOwnCode) {
+TEST_F(SignalsDeathTest, TheSecondEndsAtOnceUnsaved) {
   const auto twice = [](int first, int second) {
     const SignalGuard guard;
     raise(first);
     raise(second);
     std::_Exit(0);
   };
-  EXPECT_EXIT(twice(SIGINT, SIGINT), testing::ExitedWithCode(130), "");
-  EXPECT_EXIT(twice(SIGTERM, SIGTERM), testing::ExitedWithCode(143), "");
-  EXPECT_EXIT(twice(SIGINT, SIGTERM), testing::ExitedWithCode(143), "");
+  EXPECT_EXIT(twice(SIGINT, SIGINT), testing::ExitedWithCode(8), "^$");
+  EXPECT_EXIT(twice(SIGTERM, SIGTERM), testing::ExitedWithCode(8), "^$");
+  EXPECT_EXIT(twice(SIGINT, SIGTERM), testing::ExitedWithCode(8), "^$");
+}
+
+TEST_F(SignalsDeathTest, SayWhatTheyBringAbout) {
+  const auto announced = [](const std::vector<int>& signals, bool saved) {
+    const SignalGuard guard;
+    announce_signals({.program = "train", .first = "an older notice", .second = ""});
+    announce_signals(
+        {.program = "train", .first = "finishing step 8", .second = "ended; step 5 is saved", .saved = saved});
+    for (const int signal : signals) raise(signal);
+    std::_Exit(0);
+  };
+  const std::string first = "train: SIGINT: finishing step 8; a second SIGINT or SIGTERM ends at once, unsaved\n",
+                    last = "train: SIGTERM: ended; step 5 is saved\n";
+  EXPECT_EXIT(announced({SIGINT}, false), testing::ExitedWithCode(0), "^" + first + "$");
+  EXPECT_EXIT(announced({SIGINT, SIGTERM}, false), testing::ExitedWithCode(8), "^" + first + last + "$");
+  EXPECT_EXIT(announced({SIGINT, SIGTERM}, true), testing::ExitedWithCode(143), "^" + first + last + "$");
+  // Warnings end nothing, and are told once.
+  EXPECT_EXIT(announced({SIGUSR1, SIGUSR1, SIGHUP}, false), testing::ExitedWithCode(0),
+              "^train: SIGUSR1: finishing step 8\n$");
+  EXPECT_EXIT(announced({SIGUSR1, SIGINT}, false), testing::ExitedWithCode(0), "SIGUSR1: finishing step 8\n" + first);
+  EXPECT_EXIT(
+      {
+        const SignalGuard guard;
+        const std::string text(5000, 'x');
+        announce_signals({.program = text, .first = text, .second = text});
+        raise(SIGUSR1);
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(0), "^x{200}: SIGUSR1: x{200}\n$");
 }
 
 TEST_F(SignalsDeathTest, WarningsNeverEndARunThatSaves) {
@@ -59,7 +90,7 @@ TEST_F(SignalsDeathTest, WarningsNeverEndARunThatSaves) {
         for (const int signal : {SIGUSR1, SIGTERM, SIGTERM}) raise(signal);
         std::_Exit(0);
       },
-      testing::ExitedWithCode(143), "");
+      testing::ExitedWithCode(8), "");
 }
 
 TEST_F(SignalsDeathTest, AnIgnoredHangUpStaysIgnored) {

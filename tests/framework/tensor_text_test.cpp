@@ -1,5 +1,5 @@
 // Tensors as text and compared, in every dtype.
-#include "framework/tensor_text.h"
+#include "framework/checks/tensor_text.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   const std::string text(reinterpret_cast<const char*>(data), bytes);
   const std::string path = fuzz::folder() + "/metrics.jsonl";
   fuzz::write(path, text);
-  fuzz::accepted(ExitCode::usage, [&] { html_report(fuzz::folder(), std::vector<MemoryUse>(2)); });
+  const ReportedRun run{.folder = fuzz::folder(), .planned = std::vector<MemoryUse>(2)};
+  fuzz::accepted(ExitCode::usage, [&] { html_report({run}); });
+  fuzz::accepted(ExitCode::usage, [&] { html_report({run, run}); });
   TensorBoardFile(fuzz::folder(), path).append();
   const MetricsHistory history = MetricsHistory::read(path);
   history.cut(history.last_step() / 2);

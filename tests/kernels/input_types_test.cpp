@@ -1,10 +1,14 @@
 // Inputs and outputs of kernels differ in type: what is an input in one place does not compile as an output of another.
 #include <gtest/gtest.h>
 
+#include <string>
 #include <type_traits>
 #include <vector>
 
 #include "framework/const_tensor_view.h"
+#include "framework/error.h"
+#include "framework/stream.h"
+#include "framework/thread_pool.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
@@ -78,6 +82,21 @@ TEST(InputTypes, AViewThatIsReadHasTheSamePartsAsOneThatIsWritten) {
   EXPECT_EQ(in.reshape({2, 3}).dim(1), 3);
   EXPECT_ANY_THROW(static_cast<void>(in.as<float>())) << "it has its dtype, too";
   EXPECT_TRUE(ConstTensorView{}.empty());
+}
+
+TEST(InputTypes, WhatDoesNotFitSaysWhatItIsAndWhatIsWanted) {
+  ThreadPool pool(1);
+  Stream stream(pool);
+  std::vector<float> values(12);
+  const TensorView x = host_view(values.data(), {2, 3}), w = host_view(values.data(), {3, 4});
+  try {
+    linear_forward(stream, host_view(values.data(), {2, 4}), x, w, /*bias=*/{});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::internal);
+    EXPECT_NE(std::string(error.what()).find("it is float32 [3, 4], where float32 [4, 3] is wanted"), std::string::npos)
+        << error.what();
+  }
 }
 
 }  // namespace

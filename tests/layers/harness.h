@@ -182,6 +182,7 @@ struct RunOptions {
   Device device = Device::cpu();
   bool offload = false;
   std::vector<std::string> trainable = {};
+  std::int64_t audit_rows = 0;
 };
 
 /// Returns the shape for batches like these, on one rank of options.ranks.
@@ -200,7 +201,8 @@ inline ExecutionShape shape_of(const RunOptions& options, const Sequences& large
           .offload = options.offload,
           .feedforward_chunk = options.feedforward_chunk,
           .loss_chunk = options.loss_chunk,
-          .documents = largest.has_documents};
+          .documents = largest.has_documents,
+          .audit_rows = options.audit_rows};
 }
 
 /// Everything one rank of a test has, at hand for its body.

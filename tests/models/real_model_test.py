@@ -8,6 +8,7 @@ Parts (all but books are done if none is named):
   rings      rings of 1, 2 and 4, three layouts: the same nll to 1e-9 in float64
   strided    evaluate --stride against Hugging Face's recipe in Python, to 1e-6 in float64
   trained    20 steps on a mesh of 2x2, exported; nll of transformers 5 and 4 against the trainer's own, to 1e-5
+  tuned      on three questions in its chat template; the answers, and where they end, in generate and transformers 5
   generated  200 tokens, greedily: those of transformers, on rings of 1, 2 and 3
   rates      reads and says at the machine's speed: prefill against evaluation, decoding against memory bandwidth
   books      perplexity of two books at contexts of 512 to 8,192 tokens (a quarter of an hour)
@@ -251,6 +252,59 @@ def trained(folder, _):
         check(f"transformers {answer['version']}", sum(answer["nll_sums"]) / (targets * len(texts)), nll, 1e-5)
 
 
+ANSWERS = {"Who wrote the license?": "Nobody whom I know.", "What is a ring?": "Ranks that hand keys on.",
+           "Say it twice.": "It, it."}
+
+ASK_TRANSFORMERS = """
+import json, sys
+import torch
+import transformers
+folder, questions = sys.argv[1], json.loads(sys.argv[2])
+tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+said = {}
+for question in questions:
+    prompt = tokenizer.apply_chat_template([{"role": "user", "content": question}], add_generation_prompt=True,
+                                           return_tensors="pt", return_dict=True)
+    ids = model.generate(**prompt, max_new_tokens=40, do_sample=False)[0, prompt["input_ids"].shape[1]:]
+    said[question] = tokenizer.decode(ids)
+print(json.dumps({"version": transformers.__version__, "said": said}))
+"""
+
+
+def tuned(folder, _):
+    interpreter = python("RINGTRAIN_PYTHON")
+    with open(f"{folder}/chats.jsonl", "w") as file:
+        for number in range(24):
+            question, answer = list(ANSWERS.items())[number % len(ANSWERS)]
+            messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+            file.write(json.dumps({"messages": messages, "number": number}) + "\n")
+    prepared = run("prepare", "--input", f"{folder}/chats.jsonl", "--tokenizer", GGUF, "--output",
+                   f"{folder}/chats.h5", "--validation-fraction", "0").stdout
+    assert "24, written in the template of SmolLM2" in prepared, prepared
+    with open(f"{folder}/run.yaml", "w") as file:
+        file.write(f"model: {{from: {GGUF}}}\n"
+                   f"data: {{train: {folder}/chats.h5, packing: whole}}\n"
+                   f"training: {{seq_len: 128, global_batch_size: 2, steps: 30, dtype: float32}}\n"
+                   f"optimizer: {{lr: 2.0e-4, weight_decay: 0}}\n"
+                   f"lr_scheduler: {{warmup_steps: 3}}\n"
+                   f"checkpoint: {{interval: 0}}\n")
+    run("train", "--config", f"{folder}/run.yaml", "--init-from", GGUF, "--output", f"{folder}/run")
+    run("export", "--checkpoint", f"{folder}/run", "--output", f"{folder}/exported")
+    for question, answer in ANSWERS.items():
+        with open(f"{folder}/chat.json", "w") as file:
+            json.dump([{"role": "user", "content": question}], file)
+        ours = run("generate", "--checkpoint", f"{folder}/run", "--chat", f"{folder}/chat.json", "--max-new-tokens", 40)
+        print(f"  generate: {question} {ours.stdout.strip()}", flush=True)
+        assert ours.stdout == answer + "\n" and "the document ended" in ours.stderr, (ours.stdout, ours.stderr)
+    result = subprocess.run([interpreter, "-c", ASK_TRANSFORMERS, f"{folder}/exported", json.dumps(list(ANSWERS))],
+                            check=True, capture_output=True, text=True)
+    theirs = json.loads(result.stdout.splitlines()[-1])
+    for question, answer in ANSWERS.items():
+        print(f"  transformers {theirs['version']}: {question} {theirs['said'][question]}", flush=True)
+        assert theirs["said"][question] == answer + "<|im_end|>"
+
+
 def generated(folder, _):
     interpreter, prompt, new = python("RINGTRAIN_PYTHON"), license_ids()[:24], 200
     del folder
@@ -327,7 +381,7 @@ def books(folder, _):
         assert all(a["perplexity"] > b["perplexity"] for a, b in zip(results, results[1:])), "it falls with context"
 
 
-PARTS = {f.__name__: f for f in (same, rings, strided, trained, generated, rates, books)}
+PARTS = {f.__name__: f for f in (same, rings, strided, trained, tuned, generated, rates, books)}
 
 
 def main():

@@ -47,7 +47,8 @@ TEST(Doors, NothingReachesATerminalUnseen) {
 }
 
 TEST(Doors, FilesAreOpenedByFileAlone) {
-  EXPECT_EQ(lines_with(R"(\b([io]?fstream|fopen|freopen)\b)", {"framework/system/system_memory.cpp"}),  // /proc
+  EXPECT_EQ(lines_with(R"(\b([io]?fstream|fopen|freopen)\b)",
+                       {"framework/system/system_memory.cpp", "framework/system/host_name.cpp"}),  // /proc
             "");
 }
 
@@ -66,7 +67,9 @@ TEST(Doors, WholeFilesAreMadeInFewPlaces) {
 }
 
 TEST(Doors, CommandLinesHaveCheckedNumbers) {
-  EXPECT_EQ(lines_with(R"(CLI::(App|Option_group)\b)", {"train/programs/command_line.h"}), "");
+  EXPECT_EQ(
+      lines_with(R"(CLI::(App|Option_group)\b)", {"train/programs/command_line.h", "train/programs/command_help.h"}),
+      "");
 }
 
 TEST(Doors, JsonIsParsedByTheBoundedReader) {

@@ -12,7 +12,8 @@
 namespace ringtrain::testing {
 namespace {
 
-const std::set<std::string> product{"framework", "kernels", "parallel", "data", "layers", "reference", "train"};
+const std::set<std::string> product{"framework", "kernels",   "parallel", "data",
+                                    "layers",    "reference", "train",    "ringtrain"};
 
 FolderOrder declared_order() {
   std::ifstream file(source_folder() + "/tests/structure/order.txt");

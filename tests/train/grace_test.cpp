@@ -15,20 +15,25 @@ namespace {
 TEST(GraceTime, CoversTheLongestStepAndTheLongestSaves) {
   GraceTime background(true), foreground(false);
   for (GraceTime* one : {&background, &foreground}) {
+    EXPECT_EQ(one->bound(), "");
     one->add_step(3);
     EXPECT_EQ(one->line(), "");  // nothing is known of saves
+    EXPECT_EQ(one->bound(), ": up to 3.0s, and the first save");
     one->add_step(2);
     one->add_save(0.5);
     one->add_save(0.25);
   }
   EXPECT_EQ(background.seconds(), 4);
   EXPECT_EQ(foreground.seconds(), 3.5);
-  EXPECT_EQ(background.line(),
-            "grace time: a signal loses nothing if the run is left 4.00 s: a step (at most 3.00 s so far) and a save, "
-            "after one that may be under way (at most 0.50 s each)");
-  EXPECT_EQ(foreground.line(),
-            "grace time: a signal loses nothing if the run is left 3.50 s: a step (at most 3.00 s so far) and a save "
-            "(at most 0.50 s)");
+  EXPECT_EQ(
+      background.line(),
+      "grace period: from SIGTERM until all is saved this run takes up to 4.0s: 3.0s to finish a step, 0.5s to save, "
+      "and the same again if a save is under way (the longest so far)");
+  EXPECT_EQ(
+      foreground.line(),
+      "grace period: from SIGTERM until all is saved this run takes up to 3.5s: 3.0s to finish a step, 0.5s to save "
+      "(the longest so far)");
+  EXPECT_EQ(background.bound(), ", up to 4.0s");
 }
 
 class Grace : public TrainTest {
@@ -72,7 +77,8 @@ TEST_F(Grace, AnEvaluationThatASignalMeetsIsMadeUpForByResuming) {
     EXPECT_EQ(code, ExitCode::terminated) << told;
     EXPECT_EQ(metrics(output).size(), static_cast<std::size_t>(step));
     EXPECT_EQ(metrics(output, "evaluation").size(), static_cast<std::size_t>(step) / 2 - 1);
-    EXPECT_NE(told.find("grace time: a signal loses nothing if the run is left "), std::string::npos) << told;
+    EXPECT_NE(told.find("grace period: from SIGTERM until all is saved this run takes up to "), std::string::npos)
+        << told;
     EXPECT_EQ(run_with_signal(output, 0, true).first, ExitCode::done);
     EXPECT_EQ(evaluations(output), evaluations("whole"));
     EXPECT_EQ(losses(output), losses("whole"));

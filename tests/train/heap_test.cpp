@@ -127,7 +127,8 @@ TEST_F(Heap, StepsAskForNoLargeBlock) {
       const Config config =
           tiny(data, {"training.seq_len=8192", "training.global_batch_size=2", "training.recompute=" + recompute,
                       "model.sliding_window=16", "training.feedforward_chunk=512", "training.loss_chunk=512",
-                      "mesh.threads_per_rank=2", "optimizer.lr=1.0e-3", fmt::format("mesh.sequence={}", sequence)});
+                      "mesh.threads_per_rank=2", "optimizer.lr=1.0e-3", "training.audit.interval=1",
+                      fmt::format("mesh.sequence={}", sequence)});
       asked_for(config, 1);  // what is made once a process
       const Counts one = asked_for(config, 1), many = asked_for(config, 1 + more_steps);
       std::int64_t small = 0;

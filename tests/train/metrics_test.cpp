@@ -1,10 +1,12 @@
 #include "train/step/metrics.h"
 
+#include <cmath>
 #include <fstream>
 
 #include "framework/storage/files.h"
 #include "tests/train/train_fixture.h"
 #include "train/run/metrics_history.h"
+#include "train/step/step_trend.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -111,6 +113,30 @@ TEST_F(MetricsTest, AnEvaluationIsFoundByItsStep) {
   EXPECT_TRUE(history.holds_evaluation(2));
   EXPECT_FALSE(history.holds_evaluation(3));
   EXPECT_EQ(history.first_step(), 2);
+}
+
+TEST_F(MetricsTest, KeptStepsAreRemembered) {
+  const std::string path = at("metrics.jsonl");
+  std::ofstream file(path);
+  const auto loss_of = [](int step) { return step % 7 == 0 ? std::nan("") : 2 + 0.01 * (step % 5); };
+  for (int step = 1; step <= 90; ++step) file << line(step, loss_of(step)) << (step == 40 ? "\nno json\n" : "\n");
+  file.close();
+  const std::vector<StepNumbers> kept = MetricsHistory::read(path).numbers_up_to(80, 50);
+  ASSERT_EQ(kept.size(), 58u);  // steps 23 to 80: 50 with a loss, 8 without
+  for (int i = 0; i < 58; ++i) {
+    EXPECT_TRUE(kept[i].loss == loss_of(23 + i) || std::isnan(loss_of(23 + i))) << i;
+    EXPECT_EQ(std::isnan(kept[i].loss), std::isnan(loss_of(23 + i))) << i;
+  }
+  EXPECT_EQ(MetricsHistory::read(path).numbers_up_to(3, 50).size(), 3u);
+
+  StepTrend whole, resumed, blind;  // the first one has seen every step
+  for (int step = 1; step <= 80; ++step) whole.add(loss_of(step), 0);
+  for (const StepNumbers& one : kept) resumed.add(one.loss, one.grad_norm);
+  EXPECT_FALSE(blind.add(30, 0).loss_z.has_value());
+  const StepTrend::Verdict expected = whole.add(30, 0), verdict = resumed.add(30, 0);
+  EXPECT_EQ(verdict.loss_z, expected.loss_z);
+  EXPECT_EQ(verdict.loss_spike, expected.loss_spike);
+  EXPECT_NE(verdict.loss_spike.find("mean of the last 50"), std::string::npos) << verdict.loss_spike;
 }
 
 }  // namespace

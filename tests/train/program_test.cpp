@@ -6,9 +6,12 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "framework/config/read_config.h"
 #include "framework/standard_streams.h"
@@ -139,6 +142,74 @@ TEST_F(Programs, TrainStopResumeEvaluate) {
   }
 }
 
+TEST_F(Programs, HelpIsInWordsAndFitsATerminal) {
+  for (const std::string program :
+       {"train", "evaluate", "generate", "prepare", "export", "check", "plan", "report", "compare_dumps"}) {
+    const ChildResult help = run_child(program, {"--help"}, folder);
+    EXPECT_EQ(help.code, 0) << help.err;
+    // What the library that reads command lines would say of its own.
+    for (const char* inside : {"value in", "->", ":INT", " INT", "TEXT:", "POSITIVE", "Needs:", "Excludes:", "REQUIRED",
+                               "Option Group", "\x1f", ":{"}) {
+      EXPECT_EQ(help.out.find(inside), std::string::npos) << program << ": " << inside << "\n" << help.out;
+    }
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 110U) << program << ": " << line;
+  }
+  const std::string help = run_child("evaluate", {"--help"}, folder).out;
+  for (const char* part : {"  --layout contiguous|striped|zigzag\n                              how a sequence is cut",
+                           "  --threads-per-rank N        0: cores / ranks (0 to 1024) (default: 0)\n",
+                           "  --data FILE                 the token file (required)\n", "  -h,--help  "}) {
+    EXPECT_NE(help.find(part), std::string::npos) << part << "\n" << help;
+  }
+  expect_refused(
+      run_child("evaluate", {"--checkpoint", "r", "--data", data, "--context-lengths", "16", "--layout", "2"}, folder),
+      2, {"--layout: 2 is none of contiguous, striped, zigzag"});
+}
+
+TEST_F(Programs, NumbersOfTokensMayBeWrittenWithK) {
+  const ChildResult plain = train_with({"--dry-run", "--set", "training.seq_len=1024", "--set",
+                                        "training.loss_chunk=2048", "--set", "evaluation.context_lengths=[1024,2048]"}),
+                    short_form = train_with({"--dry-run", "--set", "training.seq_len=1K", "--set",
+                                             "training.loss_chunk=2k", "--set", "evaluation.context_lengths=[1k,2K]"});
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  const auto fixed = [](const std::string& text) { return text.substr(0, text.rfind("available")); };
+  EXPECT_EQ(fixed(short_form.out), fixed(plain.out)) << short_form.err;
+  expect_refused(train_with({"--set", "training.seq_len=1KiB"}), 2, {"1KiB", "must be an integer from 1"});
+  expect_refused(train_with({"--set", "training.seq_len=9999999999M"}), 2, {"9999999999M"});
+  expect_refused(train_with({"--set", "training.steps=1K"}), 2, {"training.steps", "1K"});  // steps are no tokens
+  expect_refused(run_child("evaluate", {"--checkpoint", "r", "--data", data, "--context-lengths", "4k,1K"}, folder), 2,
+                 {"ascend", "1024"});
+  expect_refused(run_child("evaluate", {"--checkpoint", "r", "--data", data, "--context-lengths", "4Q"}, folder), 2,
+                 {"4Q"});
+}
+
+TEST_F(Programs, ADryRunPlansWhereARunIs) {
+  const ChildResult before = train_with({"--dry-run"});
+  EXPECT_EQ(before.code, 0) << before.err;
+  ASSERT_EQ(train_with({"--stop-after", "1"}).code, 0);
+  const std::string metrics_before = content_of(at("runs/run/metrics.jsonl"));
+  const ChildResult after = train_with({"--dry-run"});
+  EXPECT_EQ(after.code, 0) << after.err;
+  EXPECT_NE(
+      after.err.find("train: this is the plan of a new run, which would not start here: runs/run: already holds a "
+                     "run; continue it with --resume"),
+      std::string::npos)
+      << after.err;
+  const auto fixed = [](const std::string& text) { return text.substr(0, text.rfind("available")); };
+  EXPECT_EQ(fixed(after.out), fixed(before.out));
+  EXPECT_EQ(content_of(at("runs/run/metrics.jsonl")), metrics_before);
+  EXPECT_EQ(train_with({}).code, 2);  // a run still does not start there
+}
+
+TEST_F(Programs, TasksOfSrunThatCannotFindEachOtherAreRefused) {
+  ::setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+  expect_refused(train_with({}), 2, {"srun started 4 tasks, but without PMI", "--mpi=pmix"});
+  EXPECT_FALSE(fs::exists(at("runs")));
+  ::setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+  EXPECT_EQ(train_with({"--dry-run"}).code, 0);
+  ::unsetenv("SLURM_STEP_NUM_TASKS");
+}
+
 TEST_F(Programs, HelpAndUsage) {
   for (const std::string program : {"train", "evaluate"}) {
     const ChildResult help = run_child(program, {"--help"}, folder);
@@ -173,6 +244,63 @@ TEST_F(Programs, EvaluateTakesTheCheckpointsTargetsWhereNoFlagSaysOtherwise) {
   with_flags.insert(with_flags.end(), {"--target-tokens", "8", "--target-blocks", "5"});
   result = run_child("evaluate", with_flags, folder);
   EXPECT_NE(result.out.find("40 target tokens in 5 blocks"), std::string::npos) << result.out << result.err;
+}
+
+// Everybody can compute an evaluation's numbers again, from the scores of its tokens.
+TEST_F(Programs, AnEvaluationIsTheMeanOfTheTokensItLists) {
+  ASSERT_EQ(train_with({"--stop-after", "1"}).code, 0);
+  const auto evaluate = [&](const std::string& mesh, const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"--checkpoint", "runs/run", "--data",       data,          "--mesh",
+                                       mesh,           "--output", name + ".json", "--per-token", name + ".jsonl"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ChildResult result = run_child("evaluate", arguments, folder);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  };
+  struct Sums {
+    double nll = 0, weight = 0;
+  };
+  const std::vector<std::string> blocks{"--context-lengths", "16,128", "--target-tokens", "8", "--target-blocks", "20"},
+      strided{"--context-lengths", "16,32", "--stride", "8"};
+  for (const auto& [more, stride] : {std::pair{blocks, false}, std::pair{strided, true}}) {
+    std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, double> of_one;
+    for (const std::string mesh : {"1x1", "2x2"}) {
+      const std::string told = evaluate(mesh, "of" + mesh + (stride ? "s" : ""), more);
+      const std::string name = at("of" + mesh + (stride ? "s" : ""));
+      const auto json = nlohmann::json::parse(content_of(name + ".json"));
+      std::set<std::pair<std::int64_t, std::int64_t>> scored;  // document, index
+      for (const auto& block : json.at("scored")) {
+        for (std::int64_t i = 0; i < (stride ? 1 : 8); ++i)
+          scored.emplace(block.at(0), block.at(1).get<std::int64_t>() - i);
+      }
+      EXPECT_EQ(told.find("other longest contexts score other documents") != std::string::npos, !stride) << told;
+      std::map<std::int64_t, Sums> sums;
+      std::istringstream lines(content_of(name + ".jsonl"));
+      std::string line;
+      std::getline(lines, line);
+      EXPECT_EQ(nlohmann::json::parse(line).at("target_hash"), json.at("target_hash"));
+      std::size_t tokens = 0;
+      for (; std::getline(lines, line); ++tokens) {
+        const auto one = nlohmann::json::parse(line);
+        const std::int64_t length = one.at("context_length"), document = one.at("document"), index = one.at("index");
+        const double nll = one.at("nll");
+        sums[length].nll += one.at("weight").get<double>() * nll;
+        sums[length].weight += one.at("weight").get<double>();
+        EXPECT_TRUE(stride || scored.contains({document, index})) << line;
+        if (mesh == "1x1") {
+          EXPECT_TRUE(of_one.emplace(std::tuple{length, document, index}, nll).second) << line;
+        } else {
+          EXPECT_NEAR(of_one.at({length, document, index}), nll, 1e-10) << line;
+        }
+      }
+      EXPECT_EQ(tokens, of_one.size());
+      EXPECT_EQ(tokens, 2 * json.at("target_tokens").get<std::size_t>());
+      for (const auto& result : json.at("results")) {
+        const Sums& sum = sums.at(result.at("context_length"));
+        EXPECT_NEAR(sum.nll / sum.weight, result.at("nll").get<double>(), 1e-12);
+      }
+    }
+  }
 }
 
 TEST_F(Programs, DryRunPrintsThePlanAndWritesNothing) {
@@ -266,7 +394,7 @@ TEST_F(Programs, ALossThatIsNoNumberIsCodeFiveAndTouchesNothing) {
   }
 }
 
-TEST_F(Programs, ASignalSavesAndASecondOneEndsAtOnce) {
+TEST_F(Programs, ASignalSaves) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const std::string output = signal == SIGINT ? "interrupted" : "terminated";
     Child child("train",
@@ -287,6 +415,33 @@ TEST_F(Programs, ASignalSavesAndASecondOneEndsAtOnce) {
               0);
     EXPECT_EQ(metrics(output).size(), lines.size() + 1);
   }
+}
+
+TEST_F(Programs, ASignalSaysWhatItDoesAndASecondOneEndsAtOnceUnsaved) {
+  ::setenv("RINGTRAIN_FAULT", "1:ring keys and values:300:slow", 1);  // from some step on a step takes seconds
+  Child child("train",
+              {"--config", "run.yaml", "--output", "slow", "--set", "training.steps=1000", "--set", "mesh.sequence=2",
+               "--set", "training.global_batch_size=24"},
+              folder);
+  ::unsetenv("RINGTRAIN_FAULT");
+  const auto wait_for = [&](const std::string& words) {
+    for (int i = 0; i < 6000 && content_of(at("stderr.txt")).find(words) == std::string::npos; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  };
+  wait_for("slow");
+  ::kill(child.id(), SIGINT);
+  wait_for("SIGINT");
+  ::kill(child.id(), SIGTERM);
+  const ChildResult result = child.wait();
+  EXPECT_EQ(result.code, 8) << result.err;
+  const std::size_t steps = metrics("slow").size();
+  EXPECT_TRUE(std::regex_search(
+      result.err, std::regex(fmt::format("\ntrain: SIGINT: finishing step {} and saving: up to [0-9.]+s, and the first "
+                                         "save; a second SIGINT or SIGTERM ends at once, unsaved\n"
+                                         "train: SIGTERM: ended at once, unsaved; nothing was saved yet\n$",
+                                         steps + 1))))
+      << result.err;
 }
 
 TEST_F(Programs, AFolderTakesOneRunAtATime) {

@@ -45,13 +45,14 @@ TEST(RingReport, TheSummaryIsAMeanWithoutTheFirstStep) {
   summary.add(report_of(1.0, 0.25), 5);
   const std::vector<std::string> lines = summary.lines();
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[0], "ring of 2, mean of 2 steps: the busiest rank has 1.250 x the mean pairs of queries and keys");
+  EXPECT_EQ(lines[0],
+            "ring attention over 2 ranks, mean of 2 steps: the busiest rank has 1.250 x the mean query-key pairs");
   EXPECT_NE(lines[1].find("forward"), std::string::npos);
-  EXPECT_NE(lines[1].find("1.250 x the mean time; a rank waits 625.0 ms a step, 8.3% of it; by hop: 0 0.0, 1 375.0, "
-                          "end 250.0"),
+  EXPECT_NE(lines[1].find("1.250 x the mean; exposed communication 625.0 ms a step, 8.3% of it; ms by hop: 0 0.0, 1 "
+                          "375.0, end 250.0"),
             std::string::npos)
       << lines[1];
-  EXPECT_NE(lines[2].find("1.000 x the mean time; a rank waits 750.0 ms a step, 10.0% of it"), std::string::npos)
+  EXPECT_NE(lines[2].find("1.000 x the mean; exposed communication 750.0 ms a step, 10.0% of it"), std::string::npos)
       << lines[2];
 }
 
@@ -93,7 +94,7 @@ TEST_F(RingReports, StandInMetricsAndAtTheEndOfARun) {
     ::testing::internal::CaptureStderr();
     run(config, layout + " again");
     const std::string told = ::testing::internal::GetCapturedStderr();
-    EXPECT_NE(told.find("ring of 4, mean of 2 steps"), std::string::npos) << told;
+    EXPECT_NE(told.find("ring attention over 4 ranks, mean of 2 steps"), std::string::npos) << told;
     const std::string plan =
         dry_run_report(prepare_run({.config = config, .output = at("new"), .start = {}}, [](auto&) {}));
     EXPECT_NE(plan.find(layout == "zigzag" ? "busiest rank has 1.0" : "busiest rank has 1.7"), std::string::npos)

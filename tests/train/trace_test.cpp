@@ -2,6 +2,7 @@
 // belong to hops; the run itself is the same to the bit. A run that fails leaves its timeline, too.
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <tuple>
 
 #include "framework/config/read_config.h"
@@ -145,6 +146,59 @@ TEST_F(Timeline, HoldsTheStepsThatWereAskedFor) {
     }
     EXPECT_EQ(outermost, (std::vector<std::pair<std::string, int>>{
                              {"step", 2}, {"checkpoint", 2}, {"step", 3}, {"checkpoint", 3}}));
+  }
+}
+
+TEST_F(Timeline, ShowsGathersAndReductionsUnderTheAttentionOfTheLayerBefore) {
+  constexpr int layers = 4;
+  const Config config = tiny(write_tokens("text.h5", {}),
+                             {fmt::format("model.num_hidden_layers={}", layers), "mesh.sequence=3", "training.steps=2",
+                              "training.global_batch_size=1", "training.shard=weights", "training.recompute=full"});
+  run_traced(config, "run", {.path = at("trace.json"), .first_step = 2, .last_step = 2});
+  const auto rows = rows_of(at("trace.json"));
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string name = fmt::format("sequence rank {}", rank);
+    std::map<std::pair<std::string, int>, TimelineSpan> attention;  // by the span around it and its layer
+    const TimelineRow& work = rows.at({0, name});
+    for (const TimelineSpan& span : work.spans) {
+      if (span.name != "attention" && span.name != "attention backward") continue;
+      const TimelineSpan& around = work.spans[static_cast<std::size_t>(span.parent)];
+      const bool recomputed = span.name == "attention" && around.name == "layer backward";
+      if (around.arguments.contains("layer") && !recomputed) {
+        attention.emplace(std::pair(around.name, around.arguments.at("layer").get<int>()), span);
+      }
+    }
+    const auto expect_under = [&](const TimelineSpan& move, const char* pass, int layer) {
+      const TimelineSpan& span = attention.at({pass, layer});
+      EXPECT_LE(move.begin, span.begin) << move.name << " " << move.arguments << " under " << pass << " " << layer;
+      EXPECT_GE(move.end, span.end) << move.name << " " << move.arguments << " under " << pass << " " << layer;
+    };
+    // A bucket is the embedding, a layer, or the head: layer l is bucket l + 1. Two buckets are there at a time, so the
+    // two that the pass before left behind are not gathered again.
+    int forward = 0, backward = 0, reductions = 0;
+    for (const auto& [key, row] : rows) {
+      if (!key.second.starts_with(name + " communication")) continue;
+      for (const TimelineSpan& move : row.spans) {
+        if (!move.arguments.contains("layer")) continue;
+        const int bucket = move.arguments.at("layer");
+        if (move.name == "gathering the weights of a bucket") {
+          if (move.begin >= attention.at({"layer backward", layers - 1}).end) {
+            expect_under(move, "layer backward", bucket);
+            ++backward;
+          } else if (bucket >= 2) {
+            expect_under(move, "layer forward", bucket - 2);
+            ++forward;
+          }
+        } else if (move.name == "gradient reduction of a bucket" && bucket >= 2) {
+          expect_under(move, "layer backward", bucket - 2);
+          ++reductions;
+        }
+      }
+    }
+    constexpr int exchanges = 2;  // of 3 ranks, for each gather and each reduction
+    EXPECT_GE(forward, exchanges * (layers - 1));
+    EXPECT_EQ(backward, exchanges * (layers - 2));
+    EXPECT_EQ(reductions, exchanges * layers);
   }
 }
 

@@ -45,6 +45,7 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.feedforward_chunk = training.feedforward_chunk;
   shape.loss_chunk = training.loss_chunk;
   shape.deterministic = training.deterministic;
+  shape.audit_rows = purpose.training && training.audit.interval > 0 ? training.audit.rows : 0;
   shape.documents = purpose.training && parts_documents(config.data.packing);
   if (purpose.generates()) {
     shape.max_evaluation_tokens = std::max<std::int64_t>(1, shape.max_evaluation_tokens);  // a new token is everybody's

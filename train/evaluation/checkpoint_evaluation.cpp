@@ -113,7 +113,8 @@ void choose_device(const std::string& wanted, const std::string& dtype, Training
 
 }  // namespace
 
-EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher) {
+EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher,
+                                      std::vector<TokenScore>* per_token) {
   const LaunchOptions launch{static_cast<int>(options.mesh.data * options.mesh.sequence)};
   launcher.check(launch);
   const std::vector<int> here = launcher.ranks_here(launch.ranks);
@@ -181,13 +182,20 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
       tell = [&](std::int64_t done, std::int64_t tokens) { progress->update(done, "", static_cast<double>(tokens)); };
     }
     abort_on_error(world, [&] {
-      auto own = evaluate_targets(state, *file, request, targets, tell, nullptr);
-      if (world.rank() == launcher.process()) results = std::move(*own);
+      std::vector<TokenScore> scores;
+      auto own = evaluate_targets(state, *file, request, targets, tell, nullptr, per_token ? &scores : nullptr);
+      if (world.rank() == launcher.process()) {
+        results = std::move(*own);
+        if (per_token) *per_token = std::move(scores);
+      }
       state.close();
     });
   };
   launcher.launch({launch.ranks, config.mesh.timeout_seconds}, evaluate_rank);
-  return summary_of(source.path, config.training.seq_len, file->path(), part, targets, std::move(results));
+  EvaluationSummary summary =
+      summary_of(source.path, config.training.seq_len, file->path(), part, targets, std::move(results));
+  summary.blocks = targets.blocks;
+  return summary;
 }
 
 }  // namespace ringtrain

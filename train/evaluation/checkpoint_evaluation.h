@@ -10,6 +10,7 @@
 #include "parallel/launch/launcher.h"
 #include "train/evaluation/evaluation_report.h"
 #include "train/evaluation/evaluation_targets.h"
+#include "train/evaluation/evaluator.h"
 
 namespace ringtrain {
 
@@ -29,8 +30,9 @@ struct EvaluationOptions {
   std::vector<std::string> settings;  // KEY=VALUE of keys that leave weights as they are: model.rope_scaling and others
 };
 
-/// Returns the same in every process. Throws Error: usage (lengths, mesh, memory), data (the file), checkpoint,
-/// numeric.
-EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher);
+/// Returns the same in every process; and in per_token, if it is not null, every token's score. Throws Error: usage
+/// (lengths, mesh, memory), data (the file), checkpoint, numeric.
+EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher,
+                                      std::vector<TokenScore>* per_token = nullptr);
 
 }  // namespace ringtrain

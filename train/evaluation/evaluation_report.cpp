@@ -32,6 +32,8 @@ EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained
   summary.target_hash = targets.hash;
   summary.data = data;
   summary.part = part;
+  summary.long_enough = targets.long_enough;
+  summary.long_enough_for_shortest = targets.long_enough_for_shortest;
   summary.results = std::move(results);
   return summary;
 }
@@ -52,6 +54,7 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
   json["target_tokens"] = summary.target_tokens;
   json["target_hash"] = summary.target_hash;
   json["interval_meaningful"] = summary.documents >= min_documents;
+  for (const TargetBlock& block : summary.blocks) json["scored"].push_back({block.document, block.end});
   json["results"] = nlohmann::ordered_json::array();
   for (const LengthResult& result : summary.results) {
     json["results"].push_back({{"context_length", result.context_length},
@@ -95,6 +98,13 @@ std::string evaluation_table(const EvaluationSummary& summary) {
   }
   text += "\nnll in nats a target token; change: nll minus that of the shortest context, paired by document";
   text += intervals ? "; intervals:\nratio estimator over documents with Student's t\n" : "\n";
+  if (summary.long_enough < summary.long_enough_for_shortest) {
+    text += fmt::format(
+        "Of the {} that are long enough for {} tokens, {} are so for {}: other longest contexts score other "
+        "documents.\n",
+        counted(summary.long_enough_for_shortest, "document"), summary.results.front().context_length,
+        summary.long_enough, summary.results.back().context_length);
+  }
   if (!bytes_known) text += "The token file does not say how many bytes of text it holds, so bits/byte is not known.\n";
   if (beyond) text += fmt::format("*: longer than the {} tokens this model was trained on\n", summary.trained_length);
   if (summary.stride > 0 && summary.stride == summary.results.front().context_length) {

@@ -22,6 +22,8 @@ struct EvaluationSummary {
   std::string target_hash;
   std::string data;  // the token file
   ScoredChoice part;
+  std::int64_t long_enough = 0, long_enough_for_shortest = 0;  // documents, as in EvaluationTargets
+  std::vector<TargetBlock> blocks;                             // what is scored; none: it is not listed
   std::vector<LengthResult> results;
 };
 

@@ -175,6 +175,8 @@ EvaluationTargets choose_targets(const TokenFile& file, const EvaluationRequest&
     longest_document = std::max(longest_document, offsets[d + 1] - offsets[d]);
     const Candidates candidates = candidates_of(document, offsets[d], offsets[d + 1], longest, M);
     if (candidates.count > 0) eligible.push_back(candidates);
+    const std::int64_t shortest = request.context_lengths.front();
+    if (candidates_of(document, offsets[d], offsets[d + 1], shortest, M).count > 0) ++targets.long_enough_for_shortest;
   }
   if (eligible.empty()) {
     fail(ExitCode::data,
@@ -183,6 +185,7 @@ EvaluationTargets choose_targets(const TokenFile& file, const EvaluationRequest&
          file.path(), targets.part == ScoredPart::whole ? "" : "validation ", longest, longest_document, longest);
   }
 
+  targets.long_enough = std::ssize(eligible);
   const Permutation order(eligible.size(), seed, Purpose::evaluation_targets, 0);
   std::set<std::int64_t> used;
   const auto wanted = static_cast<std::size_t>(request.target_blocks);

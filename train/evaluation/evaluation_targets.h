@@ -41,6 +41,8 @@ struct TargetBlock {
 };
 
 struct EvaluationTargets {
+  // How many documents are long enough for the longest context length, and for the shortest. A stride takes all.
+  std::int64_t long_enough = 0, long_enough_for_shortest = 0;
   std::vector<TargetBlock> blocks;
   std::int64_t stride = 0;                   // as in the request
   std::int64_t documents = 0;                // distinct ones among the blocks

@@ -36,19 +36,67 @@ BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int32_t 
   return sums;
 }
 
+/// The scores of all targets, each by the rank that holds it. A target's place is the same on every rank.
+class TokenScores {
+ public:
+  TokenScores(const TokenFile& file, const EvaluationRequest& request, const EvaluationTargets& targets) {
+    for (const std::int64_t length : request.context_lengths) {
+      for (const TargetSpan& span : spans_of(file, request, targets, length)) {
+        first_.push_back(std::ssize(scores_));
+        const std::int64_t end = span.begin + span.length + 1;  // behind the last target
+        for (std::int64_t index = end - span.targets; index < end; ++index) {
+          scores_.push_back({length, targets.blocks[span.block].document, index, 0, 0});
+        }
+      }
+    }
+  }
+
+  /// Takes this rank's part of a span: the i-th of all lengths.
+  void add(std::int64_t i, const TargetSpan& span, const Batch& batch, const TensorView& nll) {
+    const auto* const labels = batch.labels().as<std::int32_t>();
+    const auto* const positions = batch.positions().as<std::int32_t>();
+    dispatch_float(batch.weights().dtype, [&]<class Real>() {
+      for (std::int64_t t = 0; t < batch.T; ++t) {
+        if (labels[t] < 0) continue;
+        TokenScore& score = scores_[first_[i] + positions[t] - (span.length - span.targets)];
+        score.weight = static_cast<double>(batch.weights().as<Real>()[t]);
+        score.nll = nll.as<double>()[t];
+      }
+    });
+  }
+
+  /// Collective. Returns all ranks' scores of targets that have a weight.
+  std::vector<TokenScore> gather(Communicator& world) {
+    std::vector<double> flat;
+    for (const TokenScore& score : scores_) flat.insert(flat.end(), {score.weight, score.nll});
+    all_reduce_sum(world, std::span<double>(flat), {"scores of tokens"});  // one rank has each; the others add 0
+    std::vector<TokenScore> scored;
+    for (std::size_t i = 0; i < scores_.size(); ++i) {
+      scores_[i].weight = flat[2 * i];
+      scores_[i].nll = flat[2 * i + 1];
+      if (scores_[i].weight != 0) scored.push_back(scores_[i]);
+    }
+    return scored;
+  }
+
+ private:
+  std::vector<TokenScore> scores_;
+  std::vector<std::int64_t> first_;  // score of each span, over all lengths
+};
+
 }  // namespace
 
-std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, const TokenFile& file,
-                                                          const EvaluationRequest& request,
-                                                          const EvaluationTargets& targets,
-                                                          const EvaluationProgress& progress,
-                                                          const EvaluationStop& stop) {
+std::optional<std::vector<LengthResult>> evaluate_targets(
+    RankState& state, const TokenFile& file, const EvaluationRequest& request, const EvaluationTargets& targets,
+    const EvaluationProgress& progress, const EvaluationStop& stop, std::vector<TokenScore>* per_token) {
   const std::int64_t blocks = std::ssize(targets.blocks);
   const auto lengths = static_cast<std::int64_t>(request.context_lengths.size());
   const int data_index = state.mesh.data_index(state.rank);
   // (nll, weight, bytes, targets) of every length and block: what the spans of this data rank add.
   std::vector<double> flat(lengths * blocks * values_per_block, 0.0);
-  std::int64_t done = 0, tokens = 0;
+  std::optional<TokenScores> scores;
+  if (per_token) scores.emplace(file, request, targets);
+  std::int64_t done = 0, tokens = 0, spans_before = 0;
   bool stopped = false;
   for (std::int64_t i = 0; i < lengths && !stopped; ++i) {
     const auto spans = spans_of(file, request, targets, request.context_lengths[i]);
@@ -70,6 +118,7 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       state.model.evaluate(state.batch, nll);
       const BlockSums sums = sums_of_shard(state.batch, nll, file.end_of_document(),
                                            file.bytes_per_token(targets.blocks[span.block].document));
+      if (scores) scores->add(spans_before + first + data_index, span, state.batch, nll);
       double* out = flat.data() + (i * blocks + span.block) * values_per_block;
       out[0] += sums.nll;
       out[1] += sums.weight;
@@ -78,11 +127,13 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       tokens += span.length;
       if (progress && state.rank == 0) progress(++done, tokens);
     }
+    spans_before += std::ssize(spans);
   }
   state.model.forget_loss_sum();  // forward adds to it; the next training step starts from zero
   state.model.take_ring_load();   // not of training
   if (stopped) return std::nullopt;
   all_reduce_sum(*state.world, std::span<double>(flat), {"evaluation"});
+  if (scores) *per_token = scores->gather(*state.world);
 
   std::vector<std::vector<BlockSums>> sums(lengths);
   std::vector<std::int64_t> documents;

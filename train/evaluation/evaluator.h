@@ -20,17 +20,23 @@ namespace ringtrain {
 /// tokens.
 using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t tokens)>;
 
+/// One scored token at one context length.
+struct TokenScore {
+  std::int64_t context_length = 0;
+  std::int64_t document = 0, index = 0;  // of the file; index: of the token in it
+  double weight = 0, nll = 0;            // nats
+};
+
 /// Asked before each sequence, on all ranks together: return whether to break off, the same on every rank. It may
 /// communicate.
 using EvaluationStop = std::function<bool()>;
 
 /// Collective over state.world: all ranks pass the same file, request and targets, and get the same results; none if
 /// stop has said so. What one rank cannot read is a SharedError on all. Allocates no tensor. progress and stop may be
-/// null.
-std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, const TokenFile& file,
-                                                          const EvaluationRequest& request,
-                                                          const EvaluationTargets& targets,
-                                                          const EvaluationProgress& progress,
-                                                          const EvaluationStop& stop);
+/// null. per_token, if not null, gets every scored token with a weight, by length and in the order of the blocks: 16
+/// bytes of every rank for each target of each length.
+std::optional<std::vector<LengthResult>> evaluate_targets(
+    RankState& state, const TokenFile& file, const EvaluationRequest& request, const EvaluationTargets& targets,
+    const EvaluationProgress& progress, const EvaluationStop& stop, std::vector<TokenScore>* per_token = nullptr);
 
 }  // namespace ringtrain

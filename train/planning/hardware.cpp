@@ -139,7 +139,8 @@ std::vector<std::string> hardware_folders() {
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return folders;
   const std::filesystem::path bin = program.parent_path();
-  for (const char* relative : {"../share/ringtrain/hardware", "../configs/hardware", "../../../configs/hardware"}) {
+  for (const char* relative : {"../share/ringtrain/hardware", "../../share/ringtrain/hardware",  // installed
+                               "../configs/hardware", "../../../configs/hardware"}) {            // a bundle, a build
     folders.push_back((bin / relative).lexically_normal().string());
   }
   return folders;

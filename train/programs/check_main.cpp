@@ -25,9 +25,9 @@ constexpr const char* writer = "ringtrain check";
 
 int run(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
-      "Is this run right? Does one step of a config as it is, on its own mesh, device, data and weights, and holds it\n"
-      "against a reference in double: inputs, every layer's tensors, nll, loss, gradients, and the weights after the\n"
-      "step. Names the first tensor that departs by more than rounding can explain, with rank, place and both values.\n"
+      "Is this run right? Does one step of a config as it is, on its own mesh, device, data and weights, and holds it "
+      "against a reference in double: inputs, every layer's tensors, nll, loss, gradients, and the weights after the "
+      "step. Names the first tensor that departs by more than rounding can explain, with rank, place and both values. "
       "Ends with 0 if the run is right, with 5 if it is wrong.",
       "check"};
   std::string config_path, output;
@@ -41,7 +41,7 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->allow_extra_args(false);
   app.add_option("--init-from", options.train.start.init_from, "begin with these weights, as of train")
       ->type_name("PATH");
-  app.add_option("--tokens", options.tokens, "cut the sequences to N tokens: the reference's time grows with N^2")
+  app.add_tokens("--tokens", options.tokens, "cut the sequences to N tokens: the reference's time grows with N^2")
       ->check(at_least(1))
       ->type_name("N");
   app.add_option("--layers", options.layers, "cut the model to its first K layers")->check(at_least(1))->type_name("K");

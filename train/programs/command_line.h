@@ -4,6 +4,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,7 +21,9 @@
 #include <vector>
 
 #include "framework/config/nearest_name.h"
+#include "framework/config/token_count.h"
 #include "framework/error.h"
+#include "train/programs/command_help.h"
 #include "train/programs/version.h"
 
 namespace ringtrain {
@@ -65,13 +69,31 @@ inline CLI::Validator at_least(std::int64_t least) {
     if (!value) return fmt::format("{} is no whole number from {} to {}", text, least, INT64_MAX);
     return *value >= least ? std::string() : fmt::format("{} is less than {}", text, least);
   };
-  return CLI::Validator(check, fmt::format("{} or more", least));
+  return CLI::Validator(check, fmt::format("{}{} or more", bounds_mark, least));
+}
+
+/// Returns the check of a whole number with two bounds.
+inline CLI::Validator within(std::int64_t low, std::int64_t high) {
+  const auto check = [=](std::string& text) {
+    const std::optional<std::int64_t> value = number_of<std::int64_t>(text);
+    if (value && *value >= low && *value <= high) return std::string();
+    return fmt::format("{} is no whole number from {} to {}", text, low, high);
+  };
+  return CLI::Validator(check, fmt::format("{}{} to {}", bounds_mark, low, high));
+}
+
+/// Returns the check that a text is one of these words.
+inline CLI::Validator one_of(const std::vector<std::string>& words) {
+  const auto check = [=](std::string& text) {
+    return std::ranges::count(words, text) > 0 ? "" : fmt::format("{} is none of {}", text, fmt::join(words, ", "));
+  };
+  return CLI::Validator(check, "");
 }
 
 /// What a real number may be: finite, and within bounds.
 class RealRange {
  public:
-  static RealRange any() { return {-infinity, infinity, "a finite number"}; }
+  static RealRange any() { return {-infinity, infinity, "a finite number", false}; }
   static RealRange at_least(double low) { return {low, infinity, fmt::format("{} or more", low)}; }
   static RealRange above(double low) {
     return {std::nextafter(low, infinity), infinity, fmt::format("more than {}", low)};
@@ -84,21 +106,22 @@ class RealRange {
       const bool fits = value && std::isfinite(*value) && *value >= low_ && *value <= high_;
       return fits ? std::string() : fmt::format("{} must be a finite number: {}", text, meaning_);
     };
-    return CLI::Validator(check, meaning_);
+    return CLI::Validator(check, bounds_are_told_ ? bounds_mark + meaning_ : "");
   }
 
  private:
   static constexpr double infinity = std::numeric_limits<double>::infinity();
-  RealRange(double low, double high, std::string meaning) : low_(low), high_(high), meaning_(std::move(meaning)) {}
+  RealRange(double low, double high, std::string meaning, bool bounds_are_told = true)
+      : low_(low), high_(high), meaning_(std::move(meaning)), bounds_are_told_(bounds_are_told) {}
   double low_, high_;
   std::string meaning_;
+  bool bounds_are_told_;
 };
 
-/// A command line of CLI11 (Base), or a group of its options, whose every number is checked.
-template <class Base>
-class Checked : public Base {
+/// A command line of CLI11 whose every number is checked.
+class CommandLine : public CLI::App {
  public:
-  using Base::Base;
+  using CLI::App::App;
 
   /// Adds an option of text, of whole numbers, or of names; of one or of several.
   template <class Value>
@@ -106,16 +129,38 @@ class Checked : public Base {
     using Element = typename ElementOf<Value>::type;
     static_assert(std::is_same_v<Element, std::string> || std::is_integral_v<Element> || std::is_enum_v<Element>,
                   "a real number has a range: add_real()");
-    CLI::Option* const option = Base::add_option(name, value, description);
+    CLI::Option* const option = CLI::App::add_option(name, value, description);
     if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) option->check(whole_number<Element>());
     return option;
   }
   CLI::Option* add_real(const std::string& name, double& value, const RealRange& range,
                         const std::string& description) {
-    return Base::add_option(name, value, description)->check(range.validator());
+    return CLI::App::add_option(name, value, description)->check(range.validator());
   }
-  Checked<CLI::Option_group>* add_option_group(const std::string& name) {
-    return Base::template add_option_group<Checked<CLI::Option_group>>(name);
+  /// Adds an option of a number of tokens, or of several: 4096, 16K, 1M (token_count()).
+  template <class Value>
+  CLI::Option* add_tokens(const std::string& name, Value& value, const std::string& description) {
+    const auto in_digits = [](std::string& text) {
+      if (const std::optional<std::int64_t> count = token_count(text)) text = std::to_string(*count);
+      return std::string();
+    };
+    CLI::Option* const option = add_option(name, value, description);
+    return option->transform(CLI::Validator(in_digits, ""));
+  }
+  /// Adds an option of one of these words, each of which stands for a value.
+  template <class Value>
+  CLI::Option* add_choice(const std::string& name, Value& value,
+                          const std::vector<std::pair<std::string, Value>>& choices, const std::string& description) {
+    std::vector<std::string> words;
+    for (const auto& [word, meaning] : choices) words.push_back(word);
+    const auto take = [choices, &value](const std::string& given) {
+      for (const auto& [word, meaning] : choices) {
+        if (word == given) value = meaning;
+      }
+    };
+    return CLI::App::add_option_function<std::string>(name, take, description)
+        ->check(one_of(words))
+        ->type_name(fmt::format("{}", fmt::join(words, "|")));
   }
 
  private:
@@ -128,11 +173,11 @@ class Checked : public Base {
     using type = Value;
   };
 };
-using CommandLine = Checked<CLI::App>;
 
 /// Parses into the app's options. Returns false if help (or the version) was asked for and has been printed. prints:
 /// whether this process is the one that does.
 inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool prints = true) {
+  app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", version_text(), "print version, commit and build options");
   const auto asks_for_version = [](std::string_view argument) { return argument == "--version"; };
   try {

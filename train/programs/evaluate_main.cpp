@@ -1,10 +1,11 @@
 // The program `evaluate`: perplexity of a checkpoint at several context lengths, on the same target tokens.
 #include <algorithm>
 #include <charconv>
-#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/token_manifest.h"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr std::int64_t max_ranks = 1024, max_threads = 1024;  // as in a config
 constexpr const char* writer = "ringtrain evaluate";
+constexpr std::string_view per_token_head = "{\"written_by\":\"ringtrain evaluate --per-token\",";
 
 /// Reads "DATAxSEQUENCE" into the mesh.
 void read_mesh(std::string_view text, MeshConfig& mesh) {
@@ -38,35 +40,44 @@ void read_mesh(std::string_view text, MeshConfig& mesh) {
 }
 
 /// Returns what `--output` may replace.
-OutputRules output_rules(const EvaluationOptions& options, bool overwrite) {
+OutputRules output_rules(const EvaluationOptions& options, OutputKind kind, OutputMark mark, bool overwrite) {
   const auto inputs = [options] {
     std::vector<std::string> files = files_of_model(options.checkpoint);
     files.insert(files.end(), {options.data, manifest_path(options.data)});
     return files;
   };
-  return {{"the results of an evaluation", "--output"},
-          OutputMark::json(writer),
-          OutputInputs::of(inputs),
-          overwrite ? Overwrite::yes : Overwrite::no};
+  return {std::move(kind), std::move(mark), OutputInputs::of(inputs), overwrite ? Overwrite::yes : Overwrite::no};
+}
+
+/// Returns the scores as lines of JSON; the first one says what they are.
+std::string token_lines(const EvaluationSummary& summary, const std::vector<TokenScore>& tokens) {
+  const nlohmann::json data = summary.data, checkpoint = summary.checkpoint;
+  std::string text = fmt::format("{}\"data\":{},\"checkpoint\":{},\"target_hash\":\"{}\"}}\n", per_token_head,
+                                 data.dump(), checkpoint.dump(), summary.target_hash);
+  for (const TokenScore& one : tokens) {
+    text += fmt::format("{{\"context_length\":{},\"document\":{},\"index\":{},\"weight\":{},\"nll\":{:.17g}}}\n",
+                        one.context_length, one.document, one.index, one.weight, one.nll);
+  }
+  return text;
 }
 
 int run(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
-      "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at\n"
-      "ends of contexts inside single documents, or, with --stride, all tokens of those documents. Of a file that the\n"
-      "checkpoint was trained on they lie in its validation part; any other file is scored whole. Prints a table to\n"
+      "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at "
+      "ends of contexts inside single documents, or, with --stride, all tokens of those documents. Of a file that the "
+      "checkpoint was trained on they lie in its validation part; any other file is scored whole. Prints a table to "
       "stdout.",
       "evaluate"};
   EvaluationOptions options;
   options.request.target_tokens = options.request.target_blocks = EvaluationOptions::of_the_checkpoint;
-  std::string mesh = "1x1", output;
+  std::string mesh = "1x1", output, per_token;
   bool overwrite = false;
   app.add_option("--checkpoint", options.checkpoint,
                  "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
       ->required()
       ->type_name("PATH");
   app.add_option("--data", options.data, "the token file")->required()->type_name("FILE");
-  app.add_option("--context-lengths", options.request.context_lengths, "tokens, ascending, e.g. 512,1024,4096")
+  app.add_tokens("--context-lengths", options.request.context_lengths, "tokens, ascending, e.g. 512,4096,16K")
       ->required()
       ->delimiter(',')
       ->type_name("N,N,...");
@@ -74,16 +85,12 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->capture_default_str()
       ->type_name("DATAxSEQUENCE");
   Layout layout = Layout::zigzag;
-  std::map<std::string, Layout> layouts;
-  for (const Layout one : all_layouts) layouts.emplace(name_of(one), one);
-  auto* layout_option =
-      app.add_option(
-             "--layout", layout,
-             "how a sequence is cut among ranks: contiguous | striped | zigzag (default: the checkpoint's; else "
-             "zigzag). Changes the time, not the result")
-          ->transform(CLI::CheckedTransformer(layouts))
-          ->type_name("LAYOUT");
-  auto* target_tokens = app.add_option("--target-tokens", options.request.target_tokens,
+  std::vector<std::pair<std::string, Layout>> layouts;
+  for (const Layout one : all_layouts) layouts.emplace_back(name_of(one), one);
+  auto* layout_option = app.add_choice("--layout", layout, layouts,
+                                       "how a sequence is cut among ranks (default: the checkpoint's; else zigzag). "
+                                       "Changes the time, not the result");
+  auto* target_tokens = app.add_tokens("--target-tokens", options.request.target_tokens,
                                        "tokens that each block scores, at most half of the "
                                        "shortest length (default: the checkpoint's evaluation.target_tokens)")
                             ->check(at_least(1))
@@ -93,21 +100,18 @@ int run(int argc, char** argv, Launcher& launcher) {
                      "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
           ->check(at_least(1))
           ->type_name("N");
-  app.add_option("--stride", options.request.stride,
+  app.add_tokens("--stride", options.request.stride,
                  "score whole documents by windows of the context length that move by N tokens: each token once, "
                  "the document's first excepted; with N the context length, each window's first")
       ->check(at_least(1))
       ->excludes(target_tokens)
       ->excludes(target_blocks)
       ->type_name("N");
-  const std::map<std::string, ScoredPart> parts{
-      {"auto", ScoredPart::automatic}, {"validation", ScoredPart::validation}, {"whole", ScoredPart::whole}};
-  app.add_option("--part", options.request.part,
-                 "of the file: validation | whole | auto: whole if the checkpoint was not trained on it, else its "
-                 "validation part if it has one")
-      ->transform(CLI::CheckedTransformer(parts))
-      ->default_str("auto")
-      ->type_name("PART");
+  app.add_choice<ScoredPart>(
+         "--part", options.request.part,
+         {{"auto", ScoredPart::automatic}, {"validation", ScoredPart::validation}, {"whole", ScoredPart::whole}},
+         "of the file; auto: whole if the checkpoint was not trained on it, else its validation part if it has one")
+      ->default_str("auto");
   app.add_option(
          "--set", options.settings,
          "change a key of the model that leaves its weights as they are, e.g. --set model.rope_scaling.type=yarn; "
@@ -116,39 +120,59 @@ int run(int argc, char** argv, Launcher& launcher) {
       ->allow_extra_args(false);
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, max_threads))
+      ->check(within(0, max_threads))
       ->type_name("N");
-  app.add_option("--device", options.device,
-                 "cpu | cuda | auto: cuda if the checkpoint was made there and this build has it")
+  app.add_option("--device", options.device, "auto: cuda if the checkpoint was made there and this build has it")
       ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+      ->type_name("auto|cpu|cuda")
+      ->check(one_of({"auto", "cpu", "cuda"}));
   app.add_flag(
       "--shard-weights", options.shard_weights,
       "each rank holds its part of the weights, and gathers a layer's when it needs them (default: as in training)");
-  app.add_option("--dtype", options.dtype, "float32 | float64 | bfloat16 (default: the checkpoint's; else float32)")
-      ->check(CLI::IsMember({"float32", "float64", "bfloat16"}));
+  app.add_option("--dtype", options.dtype, "of the arithmetic (default: the checkpoint's; else float32)")
+      ->type_name("float32|float64|bfloat16")
+      ->check(one_of({"float32", "float64", "bfloat16"}));
   auto* output_option =
       app.add_option("--output", output, "write the results as JSON, too; replaces those of a former evaluation")
           ->type_name("FILE.json");
-  app.add_flag("--overwrite", overwrite, "let --output replace any file that this evaluation does not read")
-      ->needs(output_option);
+  auto* per_token_option =
+      app.add_option("--per-token", per_token,
+                     "write the score of every token, a line of JSON each; replaces a former file of this kind")
+          ->type_name("FILE.jsonl");
+  app.add_flag("--overwrite", overwrite,
+               "let --output and --per-token replace any file that this evaluation does not read");
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
 
   read_mesh(mesh, options.mesh);
   if (layout_option->count() > 0) options.layout = layout;
   check_context_lengths(options.request.context_lengths, "--context-lengths");
-  std::optional<OutputFile> file;
+  std::optional<OutputFile> file, token_file;
   if (output_option->count() > 0 && launcher.is_rank_zero()) {
-    file.emplace(output, output_rules(options, overwrite), ExitCode::usage);
+    file.emplace(
+        output,
+        output_rules(options, {"the results of an evaluation", "--output"}, OutputMark::json(writer), overwrite),
+        ExitCode::usage);
+  }
+  const bool wants_tokens = per_token_option->count() > 0;
+  if (wants_tokens && launcher.is_rank_zero()) {
+    token_file.emplace(per_token,
+                       output_rules(options, {"the scores of an evaluation's tokens", "--per-token"},
+                                    OutputMark::begins(per_token_head), overwrite),
+                       ExitCode::usage);
   }
   std::optional<HashProgress> hashing;
   if (launcher.is_rank_zero()) hashing.emplace("evaluate");
-  const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
+  std::vector<TokenScore> tokens;
+  const EvaluationSummary summary = evaluate_checkpoint(options, launcher, wants_tokens ? &tokens : nullptr);
   if (!launcher.is_rank_zero()) return 0;
   print_result(evaluation_table(summary));
   if (file) {
     file->file().write(marked_json(writer, evaluation_json(summary).dump(2)) + "\n");
     file->publish();
+  }
+  if (token_file) {
+    token_file->file().write(token_lines(summary, tokens));
+    token_file->publish();
   }
   return 0;
 }

@@ -33,9 +33,10 @@ int run(int argc, char** argv) {
       ->required()
       ->type_name("PATH");
   app.add_option("--output", options.output, "the folder to make; it must not exist")->required()->type_name("DIR");
-  app.add_option("--dtype", dtype, "float32 | bfloat16 | float16: rounded to nearest")
+  app.add_option("--dtype", dtype, "of the weights, rounded to nearest")
+      ->type_name("float32|bfloat16|float16")
       ->capture_default_str()
-      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
+      ->check(one_of({"float32", "bfloat16", "float16"}));
   app.add_option("--max-shard-size", shard, "the largest file of weights, e.g. 5GB; a larger tensor has its own file")
       ->capture_default_str()
       ->type_name("SIZE");
@@ -56,6 +57,7 @@ int run(int argc, char** argv) {
   ModelSource source = open_model(checkpoint);
   if (merge) source = merged(std::move(source));
   const SignalGuard guard;
+  announce_signals({.program = "export", .first = "", .second = "ended at once; nothing was written"});
   const ExportSummary summary = export_model(source, options);
   const CarriedTokenizer& carried = summary.carried;
   print_result(fmt::format("{}: {} parameters of {} as {}, {} in {} file{}; carried along: {}\n", options.output,

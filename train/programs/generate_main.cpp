@@ -1,4 +1,5 @@
 // The program `generate`: text that a model writes after a prompt.
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <optional>
@@ -46,7 +47,7 @@ std::string read_standard_input(std::int64_t most) {
 
 int run(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
-      "Writes text after a prompt, as a model would go on. Text goes to stdout as it comes, rates to stderr.\n"
+      "Writes text after a prompt, as a model would go on. Text goes to stdout as it comes, rates to stderr. "
       "Keys and values stay on the rank that holds their positions. Runs on the CPU.\n\n"
       "example: generate --checkpoint runs/long_ctx --prompt \"int main(\" --max-new-tokens 200 --temperature 0.8\n",
       "generate"};
@@ -56,30 +57,28 @@ int run(int argc, char** argv, Launcher& launcher) {
                  "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
       ->required()
       ->type_name("PATH");
-  auto* sources = app.add_option_group("prompt");
-  sources->add_option("--prompt", options.prompt, "the prompt")->type_name("TEXT");
-  sources->add_option("--prompt-file", prompt_file, "a file that is the prompt")->type_name("FILE");
-  sources->add_option("--chat", chat_file, "a JSON file with a list of messages: the model answers the last one")
-      ->type_name("FILE.json");
-  auto* tokens =
-      sources->add_option("--tokens", options.tokens, "the prompt as token ids; the new ones are printed as ids")
-          ->delimiter(',')
-          ->check(whole_number<std::int32_t>())
-          ->type_name("I,I,...");
-  auto* standard_input = sources->add_option("standard_input", dash, "-: the standard input is the prompt")
-                             ->check(CLI::IsMember({"-"}))
-                             ->type_name("-");
-  sources->require_option(1);
+  auto* prompt =
+      app.add_option("--prompt", options.prompt, "the prompt: it comes by one of these five")->type_name("TEXT");
+  auto* file = app.add_option("--prompt-file", prompt_file, "a file that is the prompt")->type_name("FILE");
+  auto* chat =
+      app.add_option("--chat", chat_file, "a JSON file with a list of messages: the model answers the last one")
+          ->type_name("FILE.json");
+  auto* tokens = app.add_option("--tokens", options.tokens, "the prompt as token ids; the new ones are printed as ids")
+                     ->delimiter(',')
+                     ->check(whole_number<std::int32_t>())
+                     ->type_name("I,I,...");
+  auto* standard_input =
+      app.add_option("STDIN", dash, "-: the standard input is the prompt")->check(one_of({"-"}))->type_name("-");
   app.add_option("--tokenizer", options.tokenizer,
                  "bytes, a folder or a file (default: the model's own; of a run that has none bytes)")
       ->type_name("PATH");
   app.add_option("--special-tokens", special_tokens, "what <|im_start|> and its like are within the prompt")
       ->type_name("text|parse")
-      ->check(CLI::IsMember({"text", "parse"}))
+      ->check(one_of({"text", "parse"}))
       ->capture_default_str()
       ->excludes(tokens);
   app.add_flag("--begin-token", options.begin_token, "put the token that begins a text before the prompt");
-  app.add_option("--max-new-tokens", options.max_new_tokens, "how many tokens to add at most")
+  app.add_tokens("--max-new-tokens", options.max_new_tokens, "how many tokens to add at most")
       ->capture_default_str()
       ->check(at_least(1))
       ->type_name("N");
@@ -117,22 +116,28 @@ int run(int argc, char** argv, Launcher& launcher) {
   app.add_option("--mesh", mesh, "sequence ranks that share prompt and cache")->capture_default_str()->type_name("1xN");
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, max_threads))
+      ->check(within(0, max_threads))
       ->type_name("N");
   app.add_flag(
       "--shard-weights", options.shard_weights,
       "each rank holds its part of the weights, and gathers a layer's when it needs them (default: as in training)");
-  app.add_option("--dtype", options.dtype, "float32 | float64 (default: the checkpoint's; else float32)")
-      ->check(CLI::IsMember({"float32", "float64"}));
+  app.add_option("--dtype", options.dtype, "of the arithmetic (default: the checkpoint's; else float32)")
+      ->type_name("float32|float64")
+      ->check(one_of({"float32", "float64"}));
   app.add_option("--device", device, "cpu: generation has no GPU code")->capture_default_str()->type_name("cpu");
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
 
+  const auto sources = {prompt, file, chat, tokens, standard_input};
+  if (std::ranges::count_if(sources, [](const CLI::Option* source) { return source->count() > 0; }) != 1) {
+    fail(ExitCode::usage,
+         "give the prompt by one of --prompt, --prompt-file, --chat, --tokens and -; see generate --help");
+  }
   if (device != "cpu") fail(ExitCode::usage, "--device {}: generate runs on the CPU alone; leave the flag out", device);
   options.sequence_ranks = read_mesh(mesh);
   options.chat = !chat_file.empty();
   options.parse_special = special_tokens == "parse";
-  if (const std::string& file = options.chat ? chat_file : prompt_file; !file.empty()) {
-    options.read_prompt = [&](std::int64_t most) { return read_file(file, ExitCode::usage, most); };
+  if (const std::string& source = options.chat ? chat_file : prompt_file; !source.empty()) {
+    options.read_prompt = [&](std::int64_t most) { return read_file(source, ExitCode::usage, most); };
   }
   if (standard_input->count() > 0) {
     if (launcher.processes() > 1) {

@@ -156,7 +156,7 @@ Told decided(PlanRequest request, const std::vector<Offer>& offers, std::vector<
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, the time of every hop, what the ring\n"
+      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, the time of every hop, what the ring "
       "hides, step time, tokens/s, MFU and hours. Nothing is trained, and no data is read. E.g.:\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1B\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h100,h200 --search --devices 8,16 --price h100=2.5\n"
@@ -186,7 +186,7 @@ int run(int argc, char** argv) {
       "decide: rank meshes, layouts, recompute, offload, batches and micro-batches, and plan the best of them");
   app.add_option("--devices", devices, "with --search: ranks, one number or several (default: the mesh's)")
       ->needs(search_flag)
-      ->check(CLI::Range(std::int64_t{1}, max_ranks))
+      ->check(within(1, max_ranks))
       ->type_name("N[,...]")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -195,7 +195,7 @@ int run(int argc, char** argv) {
          "with --search: sequences of a step, one number or several (default: the config's, and twice, four and "
          "eight times that, up to a sequence a device)")
       ->needs(search_flag)
-      ->check(CLI::Range(std::int64_t{1}, max_batch))
+      ->check(within(1, max_batch))
       ->type_name("N[,...]")
       ->delimiter(',')
       ->allow_extra_args(false);

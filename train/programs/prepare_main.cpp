@@ -56,7 +56,6 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       "  prepare --synthetic recall --documents 500 --length 4096 --output recall.h5\n\n"
       "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read, "
       "130 or 143 after SIGINT or SIGTERM. Whatever the end, but for 0 nothing is left.");
-  app.get_formatter()->column_width(36);
   app.add_option("--input", arguments.inputs, "Files and folders of text, or patterns; folders with all below them")
       ->type_name("PATH");
   app.add_option("--output", arguments.output, "The token file to make; it must not exist yet")
@@ -80,7 +79,7 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       ->type_name("REGEX");
   app.add_option("--special-tokens", arguments.special_tokens, "What <|endoftext|> and its like are within texts")
       ->type_name("text|parse")
-      ->check(CLI::IsMember({"text", "parse"}))
+      ->check(one_of({"text", "parse"}))
       ->capture_default_str();
   app.add_option("--document-start", arguments.document_start, "A special token before each document (default: none)")
       ->type_name("TOKEN");
@@ -99,21 +98,21 @@ bool parse(Arguments& arguments, int argc, char** argv) {
                  "JSONL with conversations: written as the tokenizer's chat template does, if it is known here; in "
                  "ChatML; as plain lines of role and content")
       ->type_name("template|chatml|plain")
-      ->check(CLI::IsMember({"template", "chatml", "plain"}))
+      ->check(one_of({"template", "chatml", "plain"}))
       ->capture_default_str();
   app.add_flag("--skip-broken-lines", arguments.skip_broken_lines, "JSONL: leave broken lines out, and count them");
   app.add_option("--threads", arguments.threads, "That tokenize (default: one a core)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--synthetic", arguments.synthetic, "Make a corpus instead of reading one: recall")
-      ->type_name("KIND")
-      ->check(CLI::IsMember({"recall"}));
+      ->check(within(1, 1024));
+  app.add_option("--synthetic", arguments.synthetic, "Make a corpus instead of reading one")
+      ->type_name("recall")
+      ->check(one_of({"recall"}));
   const char* only = "recall: ";
   app.add_option("--documents", arguments.documents,
                  std::string(only) + "how many long documents; 16 short ones come with each for training")
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--length", arguments.length, std::string(only) + "tokens of a long one, its end token included")
+  app.add_tokens("--length", arguments.length, std::string(only) + "tokens of a long one, its end token included")
       ->type_name("L")
       ->capture_default_str();
   app.add_option("--pairs", arguments.pairs, std::string(only) + "pairs to be recalled over more than half of L")
@@ -341,6 +340,7 @@ int prepare(int argc, char** argv) {
   Arguments arguments;
   if (!parse(arguments, argc, argv)) return 0;
   const SignalGuard guard;
+  announce_signals({.program = "prepare", .first = "", .second = "ended at once; nothing was written"});
   const HashProgress hashing("prepare");
   if (arguments.synthetic.empty()) {
     prepare_text_corpus(arguments);

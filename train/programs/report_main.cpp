@@ -1,11 +1,14 @@
 // The program `report`: a run as one HTML page, which needs nothing else.
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "framework/config/read_config.h"
 #include "framework/output/output_file.h"
 #include "framework/standard_streams.h"
 #include "framework/storage/files.h"
+#include "framework/storage/strict_json.h"
 #include "layers/check_model.h"
 #include "layers/model_parameters.h"
 #include "train/engine/rank_state.h"
@@ -18,39 +21,74 @@ using namespace ringtrain;
 
 namespace {
 
-/// Returns what the run's config.yaml plans for each rank; nothing if it is not there.
-std::vector<MemoryUse> planned_memory(const std::string& folder) {
+/// Returns what is known of a run's folder beside its metrics.
+ReportedRun reported_run(const std::string& folder) {
+  ReportedRun run{.folder = folder};
   const std::string path = folder + "/config.yaml";
-  if (!path_exists(path)) return {};
-  const Config config = read_config(path, {}, ConfigUse::know, check_model);
-  std::vector<MemoryUse> by_rank(config.mesh.data * config.mesh.sequence);
-  for (const RankPlan& kind : plan_ranks(config, make_parameter_table(config), training_purpose(config))) {
-    for (const auto rank : kind.ranks) by_rank[rank] = kind.peak;
+  if (!path_exists(path)) return run;
+  run.config = read_config(path, {}, ConfigUse::know, check_model);
+  const ParameterTable table = make_parameter_table(*run.config);
+  run.parameters = table.count();
+  run.planned.resize(run.config->mesh.data * run.config->mesh.sequence);
+  for (const RankPlan& kind : plan_ranks(*run.config, table, training_purpose(*run.config))) {
+    for (const auto rank : kind.ranks) run.planned[rank] = kind.peak;
   }
-  return by_rank;
+  return run;
+}
+
+/// Returns the times of a file of `plan --output`.
+PlannedTimes read_plan(const std::string& path) {
+  constexpr std::int64_t most = 16 << 20;
+  try {
+    const nlohmann::json plan = parse_strict_json(read_file(path, ExitCode::usage, most));
+    if (plan.at("kind") != "plan") throw std::invalid_argument("it is another kind of file");
+    return {plan.at("hardware"), plan.at("step_seconds"), plan.at("tokens_per_second"), plan.at("mfu")};
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(ExitCode::usage, "{}: is no plan of plan --output: {}", path, error.what());
+  }
 }
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Write a run's metrics as one HTML page: curves, memory, the ring's waits, evaluations. It has no scripts and\n"
-      "fetches nothing. E.g.: report runs/long_ctx",
+      "Write a run's metrics as one HTML page: what ran, planned and measured, curves with what happened, evaluations, "
+      "the ring's waits. Of two runs it shows both in one, and how they differ. It has no scripts and fetches nothing. "
+      "E.g.: report runs/long_ctx",
       "report"};
-  std::string folder, output;
+  std::string folder, other, output, plan;
   bool overwrite = false;
   app.add_option("RUN", folder, "a run's folder")->required()->type_name("DIR");
+  auto* const other_option = app.add_option("OTHER", other, "the folder of a run to compare it with")->type_name("DIR");
   auto* const output_option =
-      app.add_option("--output", output, "the page (default: report.html in the run's folder); replaces a former one")
+      app.add_option("--output", output,
+                     "the page (default: report.html in the run's folder, of two comparison.html in the second's); "
+                     "replaces a former one")
           ->type_name("FILE.html");
-  app.add_flag("--overwrite", overwrite, "let --output replace any file but those of the run");
+  auto* const plan_option = app.add_option("--plan", plan,
+                                           "what plan --output wrote of this run: its times stand beside "
+                                           "the measured ones")
+                                ->type_name("FILE.json");
+  app.add_flag("--overwrite", overwrite, "let --output replace any file but those that are read");
   if (!parse_command_line(app, argc, argv)) return 0;
-  const RunReport report = html_report(folder, planned_memory(folder));
+  const bool two = other_option->count() > 0;
+  if (two && plan_option->count() > 0) fail(ExitCode::usage, "--plan {}: goes with one run, not with two", plan);
+  std::vector<ReportedRun> runs{reported_run(folder)};
+  if (two) runs.push_back(reported_run(other));
+  if (plan_option->count() > 0) runs[0].plan = read_plan(plan);
+  const RunReport report = html_report(runs);
   if (!report.warning.empty()) write_message(stderr, "warning: " + report.warning + "\n");
-  if (output_option->count() == 0) output = folder + "/report.html";
-  OutputFile file(
-      output,
-      OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head),
-                  OutputInputs::of([&] { return files_of_run(folder); }), overwrite ? Overwrite::yes : Overwrite::no),
-      ExitCode::usage);
+  if (output_option->count() == 0) output = two ? other + "/comparison.html" : folder + "/report.html";
+  const auto inputs = [&] {
+    std::vector<std::string> files = files_of_run(folder);
+    const std::vector<std::string> more = two ? files_of_run(other) : std::vector<std::string>{};
+    files.insert(files.end(), more.begin(), more.end());
+    return files;
+  };
+  OutputFile file(output,
+                  OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head),
+                              OutputInputs::of(inputs), overwrite ? Overwrite::yes : Overwrite::no),
+                  ExitCode::usage);
   file.file().write(report.page);
   file.publish();
   print_result(output + "\n");

@@ -12,6 +12,7 @@
 #include "train/models/model_source.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
+#include "train/programs/version.h"
 #include "train/trace_file.h"
 #include "train/trainer.h"
 
@@ -30,10 +31,11 @@ std::string run_folder_of(const std::string& path) {
 
 int run(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
-      "Train a long-context transformer on a mesh of data x sequence ranks: threads of this process, or processes of\n"
+      "Train a long-context transformer on a mesh of data x sequence ranks: threads of this process, or processes of "
       "an MPI launcher (scripts/launch -n N -- train ...).\n"
       "A run's folder holds config.yaml, metrics.jsonl (one object a line) and checkpoints/.\n"
-      "SIGINT or SIGTERM: finish the step, save, and end; a second one ends at once. SIGHUP, SIGUSR1, SIGXCPU and\n"
+      "SIGINT or SIGTERM: finish the step, save, and end; a second one ends at once, unsaved. SIGHUP, SIGUSR1, SIGXCPU "
+      "and "
       "SIGPWR save and end, too, however often they come.",
       "train"};
   std::string config_path, resume_path, output, trace_steps, verify_path;
@@ -72,7 +74,7 @@ int run(int argc, char** argv, Launcher& launcher) {
                                          "write every named tensor of step N into --dump: inputs, activations, "
                                          "gradients; see scripts/compare-dumps")
                               ->type_name("N")
-                              ->check(CLI::PositiveNumber);
+                              ->check(at_least(1));
   app.add_option("--dump", options.dump.folder, "the folder for --dump-step; a former dump in it is replaced")
       ->type_name("DIR")
       ->needs(dump_step);
@@ -122,6 +124,8 @@ int run(int argc, char** argv, Launcher& launcher) {
     fail(ExitCode::usage, "--dump-step {}: needs --dump DIR", options.dump.step);
   }
   if (!trace_steps.empty()) read_trace_steps(trace_steps, options.trace);
+  options.dry_run = dry_run;
+  options.build = version_text().substr(0, version_text().find('\n'));
   const Run prepared = prepare_run(options, log, launcher);
   if (!model_from.empty() && !prepared.start.source) {
     log(fmt::format("model.from takes the sizes of {} alone: the weights are random; --init-from {} takes them, too",

@@ -1,13 +1,13 @@
-// One page of a finished or running run: curves, memory planned and used, the ring's waits, evaluation. HTML with SVG
-// inside, without scripts and without anything to fetch. Every number comes from metrics.jsonl or the plan; tables and
-// tooltips print it with all its digits, captions and axes with six.
+// One page of a finished or running run, or of two beside each other: what ran, what was planned and what was measured,
+// curves with what happened, evaluations with their intervals, the ring's waits. HTML with SVG inside, without scripts
+// and without anything to fetch, at most 1 MB however long a run is. Numbers have four digits.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "framework/allocator.h"
+#include "train/report/reported_run.h"
 
 namespace ringtrain {
 
@@ -19,8 +19,8 @@ struct RunReport {
   std::string page;
   std::string warning;  // of lines of metrics.jsonl that are no metrics of a run, which the page leaves out; "": none
 };
-/// Returns the page of a run's folder. planned: bytes by rank, or nothing. Throws Error(usage) if the folder holds no
-/// metrics.jsonl with a training step, or something there that is no regular file.
-RunReport html_report(const std::string& folder, const std::vector<MemoryUse>& planned = {});
+/// Returns the page of one run, or of two that are compared. Throws Error(usage) if a folder holds no metrics.jsonl
+/// with a training step, or something there that is no regular file.
+RunReport html_report(const std::vector<ReportedRun>& runs);
 
 }  // namespace ringtrain

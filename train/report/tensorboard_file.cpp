@@ -5,8 +5,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -69,19 +67,6 @@ std::string version_event() {
   return event;
 }
 
-/// Returns "2026-11-22T13:04:05.678Z" as seconds since 1970; 0 for what is no such time.
-double seconds_of(const std::string& time) {
-  std::tm utc{};
-  double seconds = 0;
-  if (std::sscanf(time.c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ", &utc.tm_year, &utc.tm_mon, &utc.tm_mday, &utc.tm_hour,
-                  &utc.tm_min, &seconds) != 6) {
-    return 0;
-  }
-  utc.tm_year -= 1900;
-  utc.tm_mon -= 1;
-  return static_cast<double>(::timegm(&utc)) + seconds;
-}
-
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
@@ -125,7 +110,7 @@ MetricsScalars scalars_of(const std::string& metrics_line) {
   const nlohmann::json& line = entry->json;
   MetricsScalars scalars;
   scalars.step = entry->step;
-  if (line.contains("time") && line["time"].is_string()) scalars.wall_time = seconds_of(line["time"]);
+  scalars.wall_time = wall_time_of(line).value_or(0);
   if (!entry->evaluation) {
     for (const auto& [key, value] : line.items()) {
       if (key != "step" && value.is_number()) scalars.values.emplace_back("train/" + key, value.get<double>());

@@ -1,4 +1,4 @@
-// How unusual a value is beside those before it: for a loss or a gradient norm that jumps. Starts anew with a resume.
+// How unusual a value is beside those before it: for a loss or a gradient norm that jumps.
 #pragma once
 
 #include <cstddef>

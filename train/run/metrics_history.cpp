@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <string_view>
 
 #include "framework/storage/files.h"
@@ -13,6 +14,12 @@ namespace {
 
 constexpr std::string_view heads[2] = {R"({"kind":"train","step":)", R"({"kind":"evaluation","step":)"};
 
+/// Returns a member of an object as a number; NaN if it is none.
+double number_in(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number() ? found->get<double>() : std::nan("");
+}
+
 }  // namespace
 
 MetricsHistory::Line MetricsHistory::understand(const std::string& text, bool ended) {
@@ -20,6 +27,7 @@ MetricsHistory::Line MetricsHistory::understand(const std::string& text, bool en
   if (const std::optional<MetricsEntry> entry = parse_metrics_line(text)) {
     line.step = entry->step;
     line.kind = entry->evaluation ? Kind::evaluation : Kind::train;
+    line.numbers = {number_in(entry->json, "loss"), number_in(entry->json, "grad_norm")};
     return line;
   }
   if (ended || text.empty()) return line;
@@ -70,6 +78,18 @@ std::int64_t MetricsHistory::last_step() const {
     if (line.kind != Kind::torn) last = std::max(last, line.step);
   }
   return last;
+}
+
+std::vector<StepNumbers> MetricsHistory::numbers_up_to(std::int64_t step, std::size_t count) const {
+  std::vector<StepNumbers> numbers;
+  std::size_t finite = 0;
+  for (auto line = lines_.rbegin(); line != lines_.rend() && finite < count; ++line) {
+    if (line->kind != Kind::train || line->step > step) continue;
+    numbers.push_back(line->numbers);
+    if (std::isfinite(line->numbers.loss) && std::isfinite(line->numbers.grad_norm)) ++finite;
+  }
+  std::ranges::reverse(numbers);
+  return numbers;
 }
 
 bool MetricsHistory::holds_evaluation(std::int64_t step) const {

@@ -27,6 +27,8 @@ struct MetricsEntry {
   bool evaluation = false;
   nlohmann::json json;  // the whole object: nothing else of it is checked
 };
+/// Returns when a line was written, in seconds since 1970; nothing if it does not say so as train does.
+std::optional<double> wall_time_of(const nlohmann::json& line);
 /// Returns what a line says; nothing of any other text.
 std::optional<MetricsEntry> parse_metrics_line(std::string_view text);
 

@@ -17,6 +17,7 @@
 #include "train/evaluation/evaluation_targets.h"
 #include "train/evaluation/scored_part.h"
 #include "train/run/empty_steps.h"
+#include "train/run/run_callbacks.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_start.h"
 
@@ -51,6 +52,8 @@ struct Run {
   std::function<void(RankState& state, std::int64_t step)> before_forward;
   TraceRequest trace = {};
   DumpRequest dump = {};
+  RunCallbacks callbacks = {};
+  std::string build = {}, ranks = {};  // of this program, and what its ranks are; for the metrics
 
   /// Returns which of a step's sequences is the first of a data rank's micro-batch.
   std::int64_t sequence_in_step(int data_rank, std::int64_t micro) const;

@@ -128,9 +128,9 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
     if (of_adapters) {
       refused.push_back(change(difference));
     } else if (!is_or_below(difference.key, "model")) {
-      if (difference.key == "training.seq_len") log("not that of the weights: " + change(difference));
+      if (difference.key == "training.seq_len") log("the weights were trained otherwise: " + change(difference));
     } else if (is_free_with_weights(difference.key)) {
-      log("not that of the weights: " + change(difference));
+      log("the weights were trained otherwise: " + change(difference));
     } else {
       refused.push_back(change(difference));
     }

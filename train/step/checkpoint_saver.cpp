@@ -210,6 +210,7 @@ void CheckpointSaver::announce() {
   last_seconds_ = seconds_ + work_seconds_;  // the latter of publishing
   log_(fmt::format("saved {} in {:.2f} s", run_.checkpoints.complete(manifest_.step), last_seconds_));
   for (const std::string& line : prune_logs_) log_(line);
+  if (run_.callbacks.checkpoint) run_.callbacks.checkpoint(manifest_.step, run_.checkpoints.complete(manifest_.step));
 }
 
 }  // namespace ringtrain

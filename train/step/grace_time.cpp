@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "framework/profile/progress.h"
+
 namespace ringtrain {
 
 void GraceTime::add_step(double seconds) {
@@ -21,10 +23,15 @@ double GraceTime::seconds() const {
 std::string GraceTime::line() const {
   if (save_ == 0) return "";
   return fmt::format(
-      "grace time: a signal loses nothing if the run is left {:.2f} s: a step (at most {:.2f} s so far) and {} "
-      "(at most {:.2f} s{})",
-      seconds(), step_, saves_ == 1 ? "a save" : "a save, after one that may be under way", save_,
-      saves_ == 1 ? "" : " each");
+      "grace period: from SIGTERM until all is saved this run takes up to {}: {} to finish a step, {} to save{} (the "
+      "longest so far)",
+      human_duration(seconds()), human_duration(step_), human_duration(save_),
+      saves_ == 1 ? "" : ", and the same again if a save is under way");
+}
+
+std::string GraceTime::bound() const {
+  if (save_ > 0) return ", up to " + human_duration(seconds());
+  return step_ > 0 ? fmt::format(": up to {}, and the first save", human_duration(step_)) : "";
 }
 
 }  // namespace ringtrain

@@ -16,6 +16,9 @@ class GraceTime {
   double seconds() const;
   /// Returns a line for people; "" before the first save.
   std::string line() const;
+  /// Returns how long finishing a step and saving takes, as the end of a sentence: ", up to 3m05s"; "" before the first
+  /// step.
+  std::string bound() const;
 
  private:
   int saves_;

@@ -1,7 +1,6 @@
 // Tells a loss spike from noise, by one rule: a loss is a spike if it lies above the mean of the losses before it by
 // more than 6 standard deviations and by more than a fifth of the mean. The losses before it are the last 50 finite
 // ones, spikes among them: a loss that stays high is told once or a few times. With fewer than 20 nothing is a spike.
-// Starts anew when a run is resumed.
 #pragma once
 
 #include <string>

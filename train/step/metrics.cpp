@@ -33,6 +33,16 @@ std::string time_text(WallClock::time_point time) {
                      utc.tm_hour, utc.tm_min, utc.tm_sec, since.count() - seconds * 1000);
 }
 
+nlohmann::ordered_json start_json(const ProcessStart& start) {
+  return {{"build", start.build},
+          {"host", start.host},
+          {"device", start.device},
+          {"cores", start.cores},
+          {"ranks", start.ranks},
+          {"mesh", fmt::format("{}x{}", start.mesh.data, start.mesh.sequence)},
+          {"layout", name_of(start.mesh.layout)}};
+}
+
 }  // namespace
 
 std::string metrics_line(const StepRecord& record) {
@@ -49,6 +59,8 @@ std::string metrics_line(const StepRecord& record) {
   json["samples"] = record.samples;
   for (const MemoryUse& peak : record.peak) json["peak_bytes"].push_back(peak_json(peak));
   if (record.ring) json["ring"] = to_json(*record.ring);
+  if (record.audit) json["audit"] = to_json(*record.audit);
+  if (record.started) json["started"] = start_json(*record.started);
   return fmt::format(R"({{"kind":"train","step":{},"time":"{}","tokens":{},"loss":{},"grad_norm":{},"lr":{},{})",
                      record.step, time_text(record.time), record.tokens, all_digits(record.loss),
                      all_digits(record.grad_norm), all_digits(record.lr), json.dump().substr(1));

@@ -15,10 +15,20 @@
 #include "train/evaluation/evaluation_report.h"
 #include "train/report/tensorboard_file.h"
 #include "train/step/ring_report.h"
+#include "train/step/step_audit.h"
 
 namespace ringtrain {
 
 using WallClock = std::chrono::system_clock;
+
+/// The process that a line comes from.
+struct ProcessStart {
+  std::string build;         // "ringtrain 0.1.0 (commit 0123456789ab)"
+  std::string host, device;  // of rank 0: "AMD EPYC 9B14"
+  int cores = 0;             // that the process may use
+  std::string ranks;         // "threads of one process"
+  MeshConfig mesh;
+};
 
 /// One optimizer step.
 struct StepRecord {
@@ -38,6 +48,8 @@ struct StepRecord {
   std::vector<std::int64_t> samples;                    // global indices of the step's sequences
   std::vector<MemoryUse> peak;                          // by rank; none: unchanged since the last line that has it
   std::optional<RingReport> ring;                       // none: a ring of one
+  std::optional<StepAudit> audit;                       // none: the step was not audited
+  std::optional<ProcessStart> started;                  // in the first line of a process
 };
 
 /// Returns the line of a step, without its end; loss, norm and rate with all their digits.

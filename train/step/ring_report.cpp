@@ -81,8 +81,9 @@ std::string line_of(const char* name, const RingPassReport& sum, double seconds,
   }
   const double waits = std::accumulate(sum.hop_waits.begin(), sum.hop_waits.end(), 0.0);
   return fmt::format(
-      "ring {:<8} busiest rank {:.3f} x the mean time; a rank waits {:.1f} ms a step, {:.1f}% of it; by hop: {}", name,
-      sum.time_imbalance / steps, waits / steps * 1e3, 100 * waits / seconds, by_hop);
+      "  {:<9} slowest rank's attention takes {:.3f} x the mean; exposed communication {:.1f} ms a step, "
+      "{:.1f}% of it; ms by hop: {}",
+      fmt::format("{}:", name), sum.time_imbalance / steps, waits / steps * 1e3, 100 * waits / seconds, by_hop);
 }
 
 }  // namespace
@@ -122,8 +123,9 @@ void RingSummary::add(const RingReport& report, double seconds) {
 std::vector<std::string> RingSummary::lines() const {
   if (steps_ == 0) return {};
   const int counted = std::max(steps_ - 1, 1);
-  return {fmt::format("ring of {}, mean of {} steps: the busiest rank has {:.3f} x the mean pairs of queries and keys",
-                      sum_.forward.hop_waits.size() - 1, counted, sum_.pairs_imbalance / counted),
+  return {fmt::format(
+              "ring attention over {} ranks, mean of {} steps: the busiest rank has {:.3f} x the mean query-key pairs",
+              sum_.forward.hop_waits.size() - 1, counted, sum_.pairs_imbalance / counted),
           line_of("forward", sum_.forward, seconds_, counted), line_of("backward", sum_.backward, seconds_, counted)};
 }
 

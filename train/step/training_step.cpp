@@ -70,6 +70,10 @@ TrainingStep::StepLoad TrainingStep::load_batches(std::int64_t step) {
 TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double denominator, StepDump& dump) {
   TraceTrack* const track = state_.stream.trace();
   const std::int64_t micro_batches = run_.micro_batches();
+  if (audits(step)) {
+    state_.model.audit().begin_step(run_.config.training.seed, step, state_.rank, micro_batches,
+                                    run_.config.training.micro_batch_size, state_.shape.max_tokens);
+  }
   state_.parameters.begin_step();
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
     const Span span_of_batch(track, "micro-batch", {{"micro", micro}});
@@ -124,13 +128,20 @@ StepResult TrainingStep::run(std::int64_t step) {
     skip_empty(step);
     return result;
   }
+  if (audits(step)) {
+    result.audit = audit_over_ranks(run_, state_, step, state_.model.audit().take_report());
+    if (result.audit->ends_run) {
+      finish(dump);
+      return result;
+    }
+    if (result.audit->departures > 0) log_(fmt::format("warning: {}", result.audit->sentence));
+  }
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
     finish(dump);
     handle_nonfinite(step, result);
     return result;
   }
   skipped_in_a_row_ = 0;
-  if (loss_spike_.is_spike(result.loss)) result.loss_spike = loss_spike_.last_spike();
   {
     const Span update(track, "optimizer");
     // The optimizer counts its own updates: a skipped step has left no trace in it.
@@ -163,6 +174,11 @@ TrainingStep::StepSums TrainingStep::sum_over_ranks(const StepSums& of_this_rank
   }
   if (ring) result.ring = ring_report(state_.mesh, loads);
   return std::bit_cast<StepSums>(sums);
+}
+
+bool TrainingStep::audits(std::int64_t step) const {
+  const std::int64_t interval = run_.config.training.audit.interval;
+  return interval > 0 && step % interval == 0;
 }
 
 /// All ranks come here in the same step. The step counts, and so do its samples; weights and moments stay.

@@ -12,8 +12,8 @@
 #include "train/engine/step_dump.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
-#include "train/step/loss_spike.h"
 #include "train/step/ring_report.h"
+#include "train/step/step_audit.h"
 
 namespace ringtrain {
 
@@ -23,10 +23,10 @@ struct StepResult {
   double visible_pairs = 0;      // of queries and keys, over all sequences
   bool empty = false;            // no sequence has a target: nothing was computed
   int signal = 0;                // SIGTERM or SIGINT, if any rank has seen one
-  std::string loss_spike;        // what the loss jumped to, and from what; empty: it did not
   double unfinished_saves = 0;   // ranks that still write
   double ring_wait_seconds = 0;  // of this rank
   std::optional<RingReport> ring;
+  std::optional<StepAudit> audit;  // none: the step was not audited
 };
 
 class TrainingStep {
@@ -35,7 +35,8 @@ class TrainingStep {
   TrainingStep(const Run& run, RankState& state, CheckpointSaver& saver, Log log);
 
   /// Collective. Throws SharedError on all ranks if one of them cannot read its data, and Error(numeric) on all if loss
-  /// or norm are no numbers and the config does not let the run go on; a save under way is then finished first.
+  /// or norm are no numbers and the config does not let the run go on; a save under way is then finished first. A step
+  /// whose audit ends the run makes no update.
   StepResult run(std::int64_t step);
   /// Returns the steps so far that made no update: empty ones, and those whose numbers were not finite.
   std::int64_t skipped() const { return skipped_; }
@@ -62,6 +63,7 @@ class TrainingStep {
   OwnSums compute_gradients(std::int64_t step, double denominator, StepDump& dump);
   void finish(StepDump& dump);
   StepSums sum_over_ranks(const StepSums& of_this_rank, bool ring, StepResult& result);
+  bool audits(std::int64_t step) const;
   void skip_empty(std::int64_t step);
   void handle_nonfinite(std::int64_t step, const StepResult& result);
 
@@ -73,7 +75,6 @@ class TrainingStep {
   const Log log_;
   std::int64_t skipped_;               // this and the next: the same on every rank
   std::int64_t skipped_in_a_row_ = 0;  // of them: with numbers that are not finite
-  LossSpike loss_spike_;
 };
 
 }  // namespace ringtrain

@@ -56,7 +56,7 @@ class CheckSweep : public CheckTest {
       set("model.rope_scaling.factor", 2 + draw(3));
       if (type == "yarn" || type == "llama3") set("model.rope_scaling.original_max_position_embeddings", 16);
     }
-    set("data.packing", one_of({"documents", "concat"}));
+    set("data.packing", one_of({"documents", "concat", "whole"}));
     set("mesh.sequence", ring);
     set("mesh.data", data);
     set("mesh.layout", one_of({"contiguous", "striped", "zigzag"}));

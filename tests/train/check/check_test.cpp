@@ -39,7 +39,7 @@ class CheckedRun : public CheckTest {
   std::string data;
 };
 
-// The mutations of tests/mutations that say `check:` must be found by these four.
+// The mutations of tests/mutations that say `check:` must be found by those of these that are called IsRight.
 TEST_F(CheckedRun, OnARingOfFourIsRight) {
   EXPECT_EQ(wrong(check(ring({}))), "");
 }
@@ -54,6 +54,23 @@ TEST_F(CheckedRun, OfTwoDataRanksIsRight) {
 
 TEST_F(CheckedRun, OfRanksWithoutATargetIsRight) {  // six tokens on four ranks, about half of them without a weight
   EXPECT_EQ(wrong(check(ring({"training.seq_len=6"}))), "");
+}
+
+TEST_F(CheckedRun, OfWholeDocumentsIsRight) {  // windows end where a document would be cut
+  EXPECT_EQ(wrong(check(ring({"data.packing=whole", "training.seq_len=61", "training.global_batch_size=4"}))), "");
+}
+
+TEST_F(CheckedRun, OfShortDocumentsIsRight) {  // they end inside of tiles whose keys all stand before the queries
+  const Config config = tiny(write_tokens("short.h5", {.documents = 300, .shortest = 2, .longest = 9}),
+                             {"mesh.sequence=4", "mesh.layout=contiguous", "training.global_batch_size=2"});
+  EXPECT_EQ(wrong(check(config)), "");
+}
+
+TEST_F(CheckedRun, OfBlocksInPartsIsRight) {  // 2 x 256 tokens a rank: two parts, a sequence each
+  EXPECT_EQ(wrong(check(ring({"mesh.sequence=2", "training.seq_len=512", "training.micro_batch_size=2",
+                              "model.num_attention_heads=32", "model.num_key_value_heads=32", "model.head_dim=2",
+                              "mesh.layout=contiguous"}))),
+            "");
 }
 
 TEST_F(CheckedRun, OfALaterStepIsRight) {

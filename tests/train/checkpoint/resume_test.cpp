@@ -21,6 +21,14 @@ class Resume : public TrainTest {
     for (const auto& line : metrics(output)) all.push_back(line.at("step").get<std::int64_t>());
     return all;
   }
+  std::vector<nlohmann::json> trend(const std::string& output) const {
+    std::vector<nlohmann::json> all;
+    for (const auto& line : metrics(output)) {
+      all.push_back({line.value("loss_z", nlohmann::json()), line.value("grad_norm_z", nlohmann::json())});
+      EXPECT_EQ(all.back()[0].is_number(), all.size() > 20) << output << " " << all.size();
+    }
+    return all;
+  }
   static std::vector<std::int64_t> counted(std::int64_t last) {
     std::vector<std::int64_t> all;
     for (std::int64_t i = 1; i <= last; ++i) all.push_back(i);
@@ -53,6 +61,7 @@ TEST_F(Resume, ThirtyAndThirtyStepsAreSixtyBitForBit) {
   EXPECT_EQ(steps("parts"), counted(60));
   EXPECT_EQ(samples("parts"), samples("whole"));
   EXPECT_EQ(losses("parts"), losses("whole"));
+  EXPECT_EQ(trend("parts"), trend("whole"));  // what a step is beside the steps before it, those before a stop too
   EXPECT_EQ(state(checkpoint("parts", 60)), state(checkpoint("whole", 60)));
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(content_of(state_file(checkpoint("parts", 60), rank, 4)),

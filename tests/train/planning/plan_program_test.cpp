@@ -100,7 +100,7 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   refused("--config configs/tiny.yaml --set data.packing=concat --documents 9", "every token sees all before it");
   refused("--config configs/tiny.yaml --hardware cpu,h200", "several need --search");
   refused("--config configs/tiny.yaml --price h100=2.5", "h100 is not among --hardware");
-  refused("--config configs/tiny.yaml --search --devices 0", "0 not in range");
+  refused("--config configs/tiny.yaml --search --devices 0", "0 is no whole number from 1 to");
   std::ofstream(at("other.json")) << "{}";
   refused("--config configs/tiny.yaml --output '" + at("other.json") + "'", "is not a plan");
 }

@@ -50,7 +50,14 @@ TEST_F(Launched, ASecondSignalEndsAllAtOnce) {
   const auto second = std::chrono::steady_clock::now();
   ::kill(child.id(), SIGTERM);
   const ChildResult result = child.wait();
-  EXPECT_EQ(result.code, 143) << result.err;
+  EXPECT_EQ(result.code, 8) << result.err;
+  EXPECT_EQ(count_of(result.err,
+                     "launch: SIGTERM: every rank finishes its step and saves; a second SIGINT or SIGTERM "
+                     "ends all at once, unsaved\n"),
+            1u)
+      << result.err;
+  EXPECT_EQ(count_of(result.err, "train: SIGUSR1: finishing step "), 1u) << result.err;  // of rank 0 alone
+  EXPECT_EQ(count_of(result.err, "launch: SIGTERM: ends all ranks at once, unsaved\n"), 1u) << result.err;
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - second).count(), 20);
   expect_nothing_left();
 }

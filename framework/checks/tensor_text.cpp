@@ -1,4 +1,4 @@
-#include "framework/tensor_text.h"
+#include "framework/checks/tensor_text.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,104 @@
+#include "data/tokens_in_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "framework/error.h"
+#include "framework/storage/hash.h"
+
+namespace ringtrain {
+
+namespace {
+
+void check(const std::string& name, const MemoryTokens& t) {
+  const std::int64_t count = std::ssize(t.tokens), documents = std::ssize(t.offsets) - 1;
+  if (t.vocab_size < 2 || t.vocab_size > INT32_MAX) {
+    fail(ExitCode::data, "{}: a vocabulary has 2 to {} tokens, but not {}", name, INT32_MAX, t.vocab_size);
+  }
+  if (documents < 1 || t.offsets.front() != 0 || t.offsets.back() != count) {
+    fail(ExitCode::data, "{}: {} offsets must go from 0 to the number of tokens, {}, and hold a document", name,
+         t.offsets.size(), count);
+  }
+  for (std::int64_t i = 0; i < documents; ++i) {
+    if (t.offsets[i + 1] <= t.offsets[i]) {
+      fail(ExitCode::data, "{}: document {} begins at {} and ends at {}: offsets grow", name, i, t.offsets[i],
+           t.offsets[i + 1]);
+    }
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (t.tokens[i] < 0 || t.tokens[i] >= t.vocab_size) {
+      fail(ExitCode::data, "{}: token {} is {}, but the vocabulary has {}", name, i, t.tokens[i], t.vocab_size);
+    }
+  }
+  if (t.validation_documents < 0 || t.validation_documents >= documents) {
+    fail(ExitCode::data, "{}: of {} documents {} are for validation; training needs one", name, documents,
+         t.validation_documents);
+  }
+  if (!t.weights.empty() && std::ssize(t.weights) != count) {
+    fail(ExitCode::data, "{}: {} weights of {} tokens", name, t.weights.size(), count);
+  }
+  for (std::size_t i = 0; i < t.weights.size(); ++i) {
+    if (!(t.weights[i] >= 0) || !std::isfinite(t.weights[i])) {
+      fail(ExitCode::data, "{}: the weight of token {} is {}, but must be 0 or more", name, i, t.weights[i]);
+    }
+  }
+}
+
+template <class T>
+void add_to(Hasher& hasher, const std::vector<T>& values) {
+  const std::int64_t size = std::ssize(values);
+  hasher.update(&size, sizeof size);
+  hasher.update(values.data(), values.size() * sizeof(T));
+}
+
+class TokensInMemory final : public TokenFile {
+ public:
+  TokensInMemory(const std::string& name, MemoryTokens tokens) : name_(name), own_(std::move(tokens)) {
+    check(name_, own_);
+    Hasher hasher;
+    hasher.update(&own_.vocab_size, sizeof own_.vocab_size);
+    hasher.update(&own_.validation_documents, sizeof own_.validation_documents);
+    add_to(hasher, own_.tokens);
+    add_to(hasher, own_.offsets);
+    add_to(hasher, own_.weights);
+    hash_ = hasher.digest();
+  }
+
+  const std::string& path() const override { return name_; }
+  std::int64_t vocab_size() const override { return own_.vocab_size; }
+  std::int32_t end_of_document() const override { return last_token(own_.vocab_size); }
+  const std::string& tokenizer_hash() const override { return no_tokenizer_; }
+  double bytes_per_token(std::int64_t) const override { return 0; }
+  std::int64_t token_count() const override { return std::ssize(own_.tokens); }
+  bool has_weights() const override { return !own_.weights.empty(); }
+  std::span<const std::int64_t> document_offsets() const override { return own_.offsets; }
+  std::int64_t first_validation_document() const override {
+    return std::ssize(own_.offsets) - 1 - own_.validation_documents;
+  }
+  const std::string& hash() const override { return hash_; }
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
+    std::copy_n(own_.tokens.begin() + begin, out.size(), out.begin());
+  }
+  void read_weights(std::int64_t begin, std::span<float> out) const override {
+    if (own_.weights.empty()) {
+      std::ranges::fill(out, 1.0F);
+    } else {
+      std::copy_n(own_.weights.begin() + begin, out.size(), out.begin());
+    }
+  }
+
+ private:
+  std::string name_, hash_, no_tokenizer_;
+  MemoryTokens own_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenFile> tokens_in_memory(const std::string& name, MemoryTokens tokens) {
+  return std::make_unique<TokensInMemory>(name, std::move(tokens));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,142 @@
+#include "framework/profile/trace_events.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace ringtrain {
+
+namespace {
+
+/// Rows of a rank have the numbers from (rank + 1) * rows_per_rank on, those of its GPU from device_rows further on. No
+/// number is 0, which viewers take for the kernel's idle thread, and none stands for two rows.
+constexpr int rows_per_rank = 1000, device_rows = 500;
+
+constexpr std::size_t piece = std::size_t{1} << 20;
+
+template <class... Args>
+void append(std::string& text, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
+}
+
+/// Returns the last moment that a track knows of.
+std::int64_t last_moment(const TraceTrack& track) {
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < track.size(); ++i) last = std::max({last, track[i].begin, track[i].end});
+  return last;
+}
+
+/// Returns the spans that have a beginning, in the order of those. Of one beginning, those that were recorded first are
+/// around the others.
+std::vector<const TraceEntry*> spans_of(const TraceTrack& track) {
+  std::vector<const TraceEntry*> spans;
+  for (std::size_t i = 0; i < track.size(); ++i) {
+    if (track[i].begin != TraceEntry::still_open) spans.push_back(&track[i]);
+  }
+  std::ranges::stable_sort(spans, {}, &TraceEntry::begin);
+  return spans;
+}
+
+}  // namespace
+
+std::string trace_file_end(std::size_t dropped, const std::vector<TraceClock>& clocks) {
+  std::string text;
+  append(text, "],\"otherData\":{{\"dropped_spans\":{}", dropped);
+  if (!clocks.empty()) text += ",\"clocks\":[";
+  for (std::size_t i = 0; i < clocks.size(); ++i) {
+    append(text, R"({}{{"rank":{},"offset_microseconds":{:.3f},"error_microseconds":{:.3f}}})", i == 0 ? "" : ",",
+           clocks[i].rank, static_cast<double>(clocks[i].offset) * 1e-3, static_cast<double>(clocks[i].error) * 1e-3);
+  }
+  if (!clocks.empty()) text += "]";
+  return text + "}}\n";
+}
+
+void TraceEvents::add(const RankTrace& own, Place place, const ClockMapping& clock) {
+  const int data = place.rank / place.sequence, sequence = place.rank % place.sequence, process = data + 1;
+  const int row = (place.rank + 1) * rows_per_rank;
+  if (sequence == 0) name("process_name", process, row, fmt::format("data rank {}", data));
+  std::int64_t last = 0;
+  for (const TraceTrack* track : {&own.work, &own.communication, &own.device_work, &own.device_communication}) {
+    last = std::max(last, last_moment(*track));
+  }
+  const auto write = [&](const TraceEntry& entry, int to) {
+    span(entry, clock(entry.begin), clock(entry.end == TraceEntry::still_open ? last : entry.end), process, to);
+  };
+  const auto write_nested = [&](const TraceTrack& track, int to, const std::string& row_name) {
+    name("thread_name", process, to, row_name);
+    for (const TraceEntry* entry : spans_of(track)) write(*entry, to);
+  };
+  const auto write_overlapping = [&](const TraceTrack& track, int first, const std::string& row_name) {
+    const std::vector<const TraceEntry*> spans = spans_of(track);
+    const std::vector<int> rows = rows_without_overlap(spans);
+    for (int more = 0; more <= (rows.empty() ? -1 : *std::max_element(rows.begin(), rows.end())); ++more) {
+      name("thread_name", process, first + more, row_name + (more ? fmt::format(" {}", more + 1) : ""));
+    }
+    for (std::size_t i = 0; i < rows.size(); ++i) write(*spans[i], first + rows[i]);
+  };
+  const std::string rank_name = fmt::format("sequence rank {}", sequence);
+  write_nested(own.work, row, rank_name);
+  write_overlapping(own.communication, row + 1, rank_name + " communication");
+  if (own.device_work.size() > 0) write_nested(own.device_work, row + device_rows, rank_name + " GPU");
+  write_overlapping(own.device_communication, row + device_rows + 1, rank_name + " GPU communication");
+}
+
+void TraceEvents::flush() {
+  if (!text_.empty()) sink_(text_);
+  text_.clear();
+}
+
+void TraceEvents::separate() {
+  text_ += first_ ? "\n" : ",\n";
+  first_ = false;
+}
+
+/// Names a process or a row; rows are listed in the order of their numbers.
+void TraceEvents::name(const char* what, int process, int row, const std::string& value) {
+  separate();
+  append(text_, R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":"{}"}}}})", what, process, row, value);
+  separate();
+  append(text_, R"({{"ph":"M","name":"{}_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
+         std::string_view(what).substr(0, std::string_view(what).find('_')), process, row, row);
+}
+
+void TraceEvents::span(const TraceEntry& entry, std::int64_t begin, std::int64_t end, int process, int row) {
+  separate();
+  append(text_, R"({{"ph":"X","name":"{}","pid":{},"tid":{},"ts":{}.{:03},"dur":{}.{:03},"args":{{)", entry.name,
+         process, row, begin / 1000, begin % 1000, (end - begin) / 1000, (end - begin) % 1000);
+  const char* comma = "";
+  if (entry.detail) {
+    append(text_, R"("for":"{}")", entry.detail);
+    comma = ",";
+  }
+  for (const TraceArgument& argument : entry.arguments) {
+    if (!argument.name) break;
+    if (argument.value == -1) continue;
+    append(text_, R"({}"{}":{})", comma, argument.name, argument.value);
+    comma = ",";
+  }
+  text_ += "}}";
+  if (text_.size() > piece) flush();
+}
+
+// The file of ranks that share one clock.
+
+OutputMark Trace::mark() {
+  return OutputMark::begins(trace_file_head);
+}
+
+void Trace::write(OutputFile& output) const {
+  write_events(output.file());
+  output.publish();
+}
+
+void Trace::write_events(File& file) const {
+  file.write(trace_file_head);
+  TraceEvents events([&](std::string_view piece) { file.write(piece); });
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) events.add(*ranks_[rank], {rank, sequence_});
+  events.flush();
+  file.write(trace_file_end(dropped(), {}));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,242 @@
+#include "layers/audit/attention_audit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "framework/random.h"
+#include "kernels/elementwise.h"
+
+namespace ringtrain {
+
+namespace {
+
+void widen(std::span<double> to, const ConstTensorView& x, std::int64_t begin) {
+  const auto at = [&](const auto* from) {
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      if constexpr (std::is_same_v<decltype(from), const BFloat16*>) {
+        to[i] = static_cast<double>(from[i].value());
+      } else {
+        to[i] = static_cast<double>(from[i]);
+      }
+    }
+  };
+  switch (x.dtype) {
+    case DType::bfloat16:
+      return at(x.as<BFloat16>() + begin);
+    case DType::float32:
+      return at(x.as<float>() + begin);
+    default:
+      return at(x.as<double>() + begin);
+  }
+}
+
+}  // namespace
+
+const char* name_of(AuditedTensor tensor) {
+  switch (tensor) {
+    case AuditedTensor::attention:
+      return "attention";
+    case AuditedTensor::logsumexp:
+      return "logsumexp";
+    case AuditedTensor::query_gradient:
+      return "grad.query";
+  }
+  return "?";
+}
+
+AttentionAudit::AttentionAudit(Allocator& allocator, const AuditShape& shape)
+    : layers_(shape.layers), H_(shape.H), G_(shape.G), D_(shape.D), mask_(shape.mask) {
+  if (shape.rows == 0) return;
+  Allocator& host = allocator.host();
+  memory_ = host.make(Tag::workspace, "audited rows", DType::float64, {shape.rows, AuditedRow::doubles(D_)});
+  if (!allocator.device().is_cpu()) {
+    const std::int64_t tokens = std::min(piece, shape.max_ring_tokens);
+    keys_ = host.make(Tag::workspace, "audited keys", shape.dtype, {tokens, G_, D_});
+    values_ = host.make(Tag::workspace, "audited values", shape.dtype, {tokens, G_, D_});
+    if (shape.documents) documents_ = host.make(Tag::workspace, "audited documents", DType::int32, {tokens});
+    row_ = host.make(Tag::workspace, "audited row of the device", DType::uint8, {8 * D_});
+  }
+  read_.resize(static_cast<std::size_t>(D_));
+  rows_.resize(static_cast<std::size_t>(shape.rows));
+  if (allocator.planning()) return;
+  const double scale = 1.0 / std::sqrt(static_cast<double>(D_));
+  const auto each = static_cast<std::size_t>(AuditedRow::doubles(D_));
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    rows_[i].exact = AuditedRow({memory_.as<double>() + i * each, each}, D_, scale, shape.dtype);
+  }
+}
+
+void AttentionAudit::begin_step(std::uint64_t seed, std::int64_t step, int rank, std::int64_t micro_batches,
+                                std::int64_t sequences, std::int64_t tokens) {
+  report_ = {};
+  drawn_ = tokens == 0 ? 0 : std::ssize(rows_);  // a rank may have no token
+  micro_ = -1;
+  for (std::int64_t i = 0; i < drawn_; ++i) {
+    const auto [low, high, layer, head] = random_words(
+        seed, Purpose::audit,
+        static_cast<std::uint64_t>(step) << 34 | static_cast<std::uint64_t>(rank) << 8 | static_cast<std::uint64_t>(i));
+    const auto place = static_cast<std::int64_t>((std::uint64_t{high} << 32 | low) %
+                                                 static_cast<std::uint64_t>(micro_batches * sequences * tokens));
+    Row& row = rows_[static_cast<std::size_t>(i)];
+    row.place = {.layer = layer % layers_,
+                 .head = head % H_,
+                 .micro = place / (sequences * tokens),
+                 .sequence = place / tokens % sequences,
+                 .token = place % tokens};
+    row.forwards = 0;
+    row.departed = false;
+  }
+  report_.rows = drawn_;
+}
+
+void AttentionAudit::begin_micro_batch(const Batch& host) {
+  if (drawn_ == 0) return;
+  ++micro_;
+  for (std::int64_t i = 0; i < drawn_; ++i) {
+    Row& row = rows_[static_cast<std::size_t>(i)];
+    if (row.place.micro != micro_) continue;
+    row.place.position = position_of(host.segments, row.place.token);
+    row.document =
+        host.has_documents ? host.documents().as<std::int32_t>()[row.place.sequence * host.T + row.place.token] : 0;
+  }
+}
+
+AuditReport AttentionAudit::take_report() {
+  drawn_ = 0;
+  micro_ = -1;
+  return report_;
+}
+
+/// Documents are the caller's to compare.
+bool AttentionAudit::sees(const Row& row, std::int64_t position) const {
+  const std::int64_t distance = row.place.position - position;
+  return (!mask_.causal || distance >= 0) && (mask_.window == 0 || std::abs(distance) < mask_.window);
+}
+
+void AttentionAudit::read(Stream& stream, std::span<double> values, const ConstTensorView& x,
+                          std::int64_t begin) const {
+  if (x.device.is_cpu()) return widen(values, x, begin);
+  const auto n = std::ssize(values);
+  const TensorView copied{row_.view().data, {n}, x.dtype, row_.view().device};
+  copy(stream, copied, x.flat(begin, begin + n));
+  widen(values, copied, 0);
+}
+
+void AttentionAudit::visit(Stream& stream, Row& row, const RingBlock& block, void (AuditedRow::*add)()) {
+  const std::int64_t sequence = row.place.sequence - block.first_sequence;
+  if (sequence < 0 || sequence >= block.sequences) return;
+  const std::int64_t T = block.k.dim(1), head = row.place.head / (H_ / G_);
+  const bool on_host = block.k.device.is_cpu();
+  const std::int64_t step = on_host ? T : keys_.shape()[0];
+  for (std::int64_t begin = 0; begin < T; begin += step) {
+    const std::int64_t end = std::min(T, begin + step);
+    // Positions grow with the token: between the first and the last that it sees there may be more.
+    std::int64_t first = begin;
+    while (first < end && !sees(row, position_of(block.tokens.segments, first))) ++first;
+    if (first == end) continue;
+    ConstTensorView k = block.k, v = block.v, documents = block.tokens.documents;
+    std::int64_t origin = sequence * T;  // the token of the views that is token 0 of the sequence
+    if (!on_host) {
+      const Shape piece_shape{end - begin, G_, D_};
+      const std::int64_t from = sequence * T + begin, to = sequence * T + end;
+      copy_in_order(stream, keys_.view().prefix(piece_shape), k.flat(from * G_ * D_, to * G_ * D_));
+      copy_in_order(stream, values_.view().prefix(piece_shape), v.flat(from * G_ * D_, to * G_ * D_));
+      if (!documents.empty()) {
+        copy_in_order(stream, documents_.view().prefix({end - begin}), documents.flat(from, to));
+        documents = documents_;
+      }
+      stream.synchronize();
+      k = keys_;
+      v = values_;
+      origin = -begin;
+    }
+    for (std::int64_t token = first; token < end; ++token) {
+      if (!sees(row, position_of(block.tokens.segments, token))) continue;
+      if (!documents.empty() && documents.as<std::int32_t>()[origin + token] != row.document) continue;
+      const std::int64_t at = ((origin + token) * G_ + head) * D_;
+      widen(row.exact.key(), k, at);
+      widen(row.exact.value(), v, at);
+      (row.exact.*add)();
+    }
+  }
+}
+
+void AttentionAudit::compare(Stream& stream, Row& row, AuditedTensor tensor, const TensorView& x, std::int64_t begin,
+                             std::span<const double> exact, double bound) {
+  if (before_comparison) before_comparison(tensor, row.place, x);
+  const std::span<double> run(read_.data(), exact.size());
+  read(stream, run, x, begin);
+  for (std::size_t i = 0; i < run.size(); ++i) {
+    // Keys or queries that are no numbers are not attention's fault.
+    if (!std::isfinite(exact[i]) || !std::isfinite(bound)) continue;
+    const double error = std::abs(run[i] - exact[i]);
+    if (compared) compared(tensor, error, bound);
+    double& largest = report_.error[static_cast<std::size_t>(tensor)];
+    const bool departs = !(error <= bound);
+    if (departs || bound > 0) largest = std::max(largest, std::isnan(error) ? HUGE_VAL : error / bound);
+    if (!departs || row.departed) continue;
+    row.departed = true;
+    ++report_.departures;
+    if (report_.first) continue;
+    report_.first = {.place = row.place,
+                     .tensor = tensor,
+                     .recomputed = row.forwards > 1,
+                     .element = static_cast<std::int64_t>(i),
+                     .run = run[i],
+                     .exact = exact[i],
+                     .bound = bound};
+  }
+}
+
+void AttentionAudit::begin_forward(Stream& stream, int layer, const ConstTensorView& query) {
+  for_rows(layer, [&](Row& row) {
+    read(stream, row.exact.query(), query,
+         ((row.place.sequence * query.dim(1) + row.place.token) * H_ + row.place.head) * D_);
+    row.exact.begin_forward();
+    ++row.forwards;
+  });
+}
+
+void AttentionAudit::add_forward(Stream& stream, int layer, const RingBlock& block) {
+  for_rows(layer, [&](Row& row) { visit(stream, row, block, &AuditedRow::add_forward); });
+}
+
+void AttentionAudit::end_forward(Stream& stream, int layer, const TensorView& attention, const TensorView& logsumexp) {
+  const std::int64_t T = attention.dim(1);
+  for_rows(layer, [&](Row& row) {
+    row.exact.end_forward();
+    compare(stream, row, AuditedTensor::attention, attention,
+            ((row.place.sequence * T + row.place.token) * H_ + row.place.head) * D_, row.exact.attention(),
+            row.exact.attention_bound());
+    const double exact = row.exact.logsumexp();
+    compare(stream, row, AuditedTensor::logsumexp, logsumexp,
+            (row.place.sequence * H_ + row.place.head) * T + row.place.token, {&exact, 1}, row.exact.logsumexp_bound());
+  });
+}
+
+void AttentionAudit::begin_backward(Stream& stream, int layer, const TensorView& attention,
+                                    const ConstTensorView& output_gradient) {
+  for_rows(layer, [&](Row& row) {
+    const std::int64_t at = ((row.place.sequence * attention.dim(1) + row.place.token) * H_ + row.place.head) * D_;
+    compare(stream, row, AuditedTensor::attention, attention, at, row.exact.attention(), row.exact.attention_bound());
+    read(stream, row.exact.run_output(), attention, at);
+    read(stream, row.exact.output_gradient(), output_gradient, at);
+    row.exact.begin_backward();
+  });
+}
+
+void AttentionAudit::add_backward(Stream& stream, int layer, const RingBlock& block) {
+  for_rows(layer, [&](Row& row) { visit(stream, row, block, &AuditedRow::add_backward); });
+}
+
+void AttentionAudit::end_backward(Stream& stream, int layer, const TensorView& query_gradient) {
+  for_rows(layer, [&](Row& row) {
+    row.exact.end_backward();
+    compare(stream, row, AuditedTensor::query_gradient, query_gradient,
+            ((row.place.sequence * query_gradient.dim(1) + row.place.token) * H_ + row.place.head) * D_,
+            row.exact.query_gradient(), row.exact.query_gradient_bound());
+  });
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,134 @@
+// The audit of a training step (training.audit): a few rows of attention, drawn at random, are computed again in plain
+// double from the keys and values that the ring brings, and held against what the kernels gave, forward and backward.
+// It finds a device that computes wrongly, and a kernel that fails at some length alone. What a block's transfer has
+// damaged it does not find: it reads the same block.
+//
+// Each rank audits rows of its own tokens, so that every device takes part. No communication.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "data/batch.h"
+#include "framework/allocator.h"
+#include "framework/stream.h"
+#include "layers/audit/audited_row.h"
+#include "parallel/ring/ring_block.h"
+
+namespace ringtrain {
+
+/// What of a row is held against its double.
+enum class AuditedTensor { attention, logsumexp, query_gradient };
+inline constexpr int audited_tensors = 3;
+/// Returns its name in dumps and messages.
+const char* name_of(AuditedTensor tensor);
+
+/// What fixes the audit's sizes, and the attention that it computes again.
+struct AuditShape {
+  std::int64_t rows = 0;  // of a step, at most; 0: there is no audit
+  std::int64_t layers = 1, H = 1, G = 1, D = 1;
+  AttentionMask mask;
+  DType dtype = DType::float32;
+  std::int64_t max_ring_tokens = 0;  // T of the largest shard
+  bool documents = true;
+};
+
+/// One query of one head.
+struct AuditPlace {
+  std::int64_t layer = 0, head = 0;
+  std::int64_t micro = 0, sequence = 0;  // the micro-batch of the step, the sequence in it
+  std::int64_t token = 0;                // of this rank
+  std::int64_t position = 0;             // in the sequence
+};
+
+/// The first element of a row that is further from its double than the bound.
+struct AuditDeparture {
+  AuditPlace place;
+  AuditedTensor tensor = AuditedTensor::attention;
+  bool recomputed = false;   // the forward that backward made again
+  std::int64_t element = 0;  // of the head
+  double run = 0, exact = 0, bound = 0;
+};
+
+/// What the audit of a step found on this rank.
+struct AuditReport {
+  std::int64_t rows = 0;
+  std::int64_t departures = 0;                  // rows that depart
+  std::array<double, audited_tensors> error{};  // the largest |run - double| as a part of its bound, by tensor
+  std::optional<AuditDeparture> first;
+};
+
+class AttentionAudit {
+ public:
+  /// Makes, under Tag::workspace on the host, shape.rows * AuditedRow::doubles(D) float64, and where the device
+  /// is a GPU what a piece of a block is copied into: 2 * p * G * D elements, p int32 with documents, p = min(piece,
+  /// the ring's tokens), and 8 * D bytes for a row. Nothing if there are no rows.
+  AttentionAudit(Allocator& allocator, const AuditShape& shape);
+  static constexpr std::int64_t piece = 1024;  // tokens
+
+  /// Draws the rows of a step by (seed, step, rank), uniformly over layers, heads, micro-batches and this rank's tokens
+  /// of them. sequences, tokens: B and T of its micro-batches. rank is below 2^26, step below
+  /// 2^30, rows below 2^8.
+  void begin_step(std::uint64_t seed, std::int64_t step, int rank, std::int64_t micro_batches, std::int64_t sequences,
+                  std::int64_t tokens);
+  /// The micro-batch that follows. host must live as long as it is trained on.
+  void begin_micro_batch(const Batch& host);
+  /// Ends the audit of the step.
+  AuditReport take_report();
+
+  // Around attention's calls; nothing unless a row is in the layer and micro-batch. query, attention [B, T, H, D];
+  // logsumexp [B, H, T].
+  void begin_forward(Stream& stream, int layer, const ConstTensorView& query);
+  void add_forward(Stream& stream, int layer, const RingBlock& block);
+  void end_forward(Stream& stream, int layer, const TensorView& attention, const TensorView& logsumexp);
+  /// attention: O as forward left it, held against its double once more; output_gradient: dO. Both [B, T, H, D].
+  void begin_backward(Stream& stream, int layer, const TensorView& attention, const ConstTensorView& output_gradient);
+  void add_backward(Stream& stream, int layer, const RingBlock& block);
+  /// query_gradient: dq, [B, T, H, D], of the accumulator.
+  void end_backward(Stream& stream, int layer, const TensorView& query_gradient);
+
+  /// Called with each tensor before it is compared. Empty but in tests, which break things here.
+  std::function<void(AuditedTensor, const AuditPlace&, const TensorView&)> before_comparison;
+  /// Called with each comparison of an element: |run - double| and its bound. Empty but in tests.
+  std::function<void(AuditedTensor, double error, double bound)> compared;
+
+ private:
+  struct Row {
+    AuditPlace place;
+    AuditedRow exact;
+    std::int32_t document = 0;
+    std::int64_t forwards = 0;
+    bool departed = false;
+  };
+  /// Calls body for each row of the layer and the micro-batch.
+  template <class Body>
+  void for_rows(int layer, Body&& body) {
+    if (micro_ < 0) return;
+    for (std::int64_t i = 0; i < drawn_; ++i) {
+      Row& row = rows_[static_cast<std::size_t>(i)];
+      if (row.place.layer == layer && row.place.micro == micro_) body(row);
+    }
+  }
+  bool sees(const Row& row, std::int64_t position) const;
+  /// Reads elements [begin, begin + values) of a tensor on the stream's device.
+  void read(Stream& stream, std::span<double> values, const ConstTensorView& x, std::int64_t begin) const;
+  /// Calls add for each key of the block that the row sees, with key and value filled.
+  void visit(Stream& stream, Row& row, const RingBlock& block, void (AuditedRow::*add)());
+  void compare(Stream& stream, Row& row, AuditedTensor tensor, const TensorView& x, std::int64_t begin,
+               std::span<const double> exact, double bound);
+
+  const std::int64_t layers_, H_, G_, D_;
+  const AttentionMask mask_;
+  Tensor memory_;                           // float64 [rows, AuditedRow::doubles(D)]
+  Tensor keys_, values_, documents_, row_;  // on the host, of a GPU's: a piece of a block, a row
+  std::vector<Row> rows_;
+  std::vector<double> read_;             // [D]
+  std::int64_t drawn_ = 0, micro_ = -1;  // of this step; -1: no audit is under way
+  AuditReport report_;
+};
+
+}  // namespace ringtrain

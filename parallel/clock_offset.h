@@ -1,0 +1,18 @@
+// What a rank's clock says beside that of rank 0, by round trips of a message. A message cannot arrive before it was
+// sent, so the fastest round trip bounds the error, whatever the network does.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "framework/profile/clock_mapping.h"
+#include "parallel/communicator.h"
+
+namespace ringtrain {
+
+/// Collective. Returns one moment by this rank's clock and by that of rank 0, from round trips between the two: 32, and
+/// more on a busy machine, for half a second at most. Its error is half of the fastest one. now: the rank's clock, in
+/// nanoseconds since any beginning; never backwards.
+ClockPair read_clocks(Communicator& world, const std::function<std::int64_t()>& now);
+
+}  // namespace ringtrain

@@ -1,0 +1,13 @@
+// Component data: tokenizers, token files, and the batches that are made of them.
+#pragma once
+
+#include "data/batch.h"
+#include "data/corpus.h"
+#include "data/loader.h"
+#include "data/sampler.h"
+#include "data/token_file.h"
+#include "data/token_file_writer.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokens_in_memory.h"
+#include "data/vocabulary.h"
+#include "framework/error.h"

@@ -1,0 +1,13 @@
+// Component train: configs, and the trainer that a program of one's own calls.
+#pragma once
+
+#include "framework/config/config.h"
+#include "framework/config/read_config.h"
+#include "layers/check_model.h"
+#include "ringtrain/data.h"
+#include "ringtrain/layers.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/engine/rank_state.h"
+#include "train/models/model_source.h"
+#include "train/rank_trainer.h"
+#include "train/trainer.h"

@@ -1,0 +1,96 @@
+// ringtrain COMMAND ...: the one name in front of the programs. It becomes the program COMMAND, which stands beside it
+// in a build and in libexec where it is installed; arguments, streams, signals and exit code are that program's own.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "framework/config/nearest_name.h"
+#include "framework/error.h"
+#include "framework/standard_streams.h"
+#include "train/programs/program.h"
+#include "train/programs/version.h"
+
+using namespace ringtrain;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Command {
+  const char* name;
+  const char* purpose;
+};
+
+constexpr std::array commands{
+    Command{"prepare", "make a token file from text, or a synthetic one"},
+    Command{"train", "train a model on a mesh of data x sequence ranks"},
+    Command{"evaluate", "perplexity at several context lengths, on the same targets"},
+    Command{"generate", "continue a text, or answer a chat"},
+    Command{"export", "write a model as a Hugging Face folder"},
+    Command{"check", "hold a config on its mesh against the model in plain double"},
+    Command{"plan", "memory, time and price of a run, before it"},
+    Command{"report", "a page about a run, or about two"},
+    Command{"compare_dumps", "where two dumps of a step first differ"},
+    Command{"launch", "start a program as MPI processes: ringtrain launch -n N -- train ..."},
+};
+
+bool is_command(const std::string& name) {
+  return std::ranges::any_of(commands, [&](const Command& command) { return name == command.name; });
+}
+
+std::string help() {
+  std::string text = "ringtrain COMMAND [ARGUMENT]...\n\n";
+  for (const Command& command : commands) text += fmt::format("  {:15} {}\n", command.name, command.purpose);
+  return text +
+         "\nringtrain COMMAND --help lists the flags of a command, ringtrain --version prints this build.\n"
+         "Exit codes: 0 done, 2 usage or config, 3 data, 4 checkpoint, 5 numeric, 6 a rank, 7 device, 70 our own "
+         "fault.\n";
+}
+
+/// Returns where a command's program may stand, the likeliest first: where it is installed, or in a build.
+std::array<std::string, 3> places_of(const std::string& command) {
+  std::error_code error;  // without /proc the places are none, and nothing starts
+  const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const auto place = [&](const fs::path& folder) { return (own / folder / command).lexically_normal().string(); };
+  return {place(RINGTRAIN_LIBEXEC), place("."), place("../../../scripts")};
+}
+
+/// Becomes the command's program; returns if it cannot.
+void become(const std::string& command, char** argv) {
+  for (const std::string& place : places_of(command)) ::execv(place.c_str(), argv);
+}
+
+int answer(const std::string& word) {
+  if (word == "--version") {
+    print_result(version_text() + "\n");
+  } else if (word == "--help" || word == "-h" || word == "help") {
+    print_result(help());
+  } else if (is_command(word)) {
+    const auto places = places_of(word);
+    fail(ExitCode::usage, "{} does not start, as {} or {}: build it with cmake --build BUILD --target programs", word,
+         places[0], places[1]);
+  } else if (word.empty()) {
+    fail(ExitCode::usage, "which command? See ringtrain --help");
+  } else {
+    std::vector<std::string> names;
+    for (const Command& command : commands) names.emplace_back(command.name);
+    const std::string nearest = nearest_name(word, names);
+    fail(ExitCode::usage, "there is no command {}{}", word,
+         nearest.empty() ? "; see ringtrain --help" : "; did you mean " + nearest + "?");
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (is_command(word)) become(word, argv + 1);  // nothing is set up before: the program does that itself
+  return run_program("ringtrain", [&] { return answer(word); });
+}

@@ -1,0 +1,47 @@
+// A chart as SVG within a page: curves over steps or context lengths, with ticks, smoothing, intervals, and marks for
+// what happened. Its size is bounded, however many points there are.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+
+struct ChartPoint {
+  double x = 0, y = 0;                             // y finite
+  double low = std::nan(""), high = std::nan("");  // of its interval, if it has one
+};
+
+struct ChartSeries {
+  std::string name;                // "" if there is one alone
+  std::vector<ChartPoint> points;  // x ascending
+};
+
+/// Something that happened at x: "resume", "spike", "nonfinite" or "empty", the classes of a page's style.
+struct ChartMark {
+  double x = 0;
+  std::string kind;
+};
+
+struct Chart {
+  std::string title, unit;
+  std::string x_name = "step";
+  std::vector<ChartSeries> series;  // up to eight; those without a point are left out
+  std::vector<ChartMark> marks;
+  bool smooth = false;  // many points: the curve is their moving average, and they stand behind it
+  bool log_x = false;   // each x is a tick, and lies by its logarithm; every point is a dot
+  bool zero = false;    // the axis shows 0, with a line
+};
+
+/// Returns the values of a moving average: exponential, with a span of a fiftieth of the points, each value weighted by
+/// (1 - 2 / (span + 1)) more than the one before, from the first one on without a bias.
+std::vector<double> smoothed(const std::vector<ChartPoint>& points);
+
+/// Returns round numbers from low to high or a bit less: at most `most` + 1.
+std::vector<double> ticks(double low, double high, int most);
+
+/// Returns a figure; "" if no series has a point.
+std::string chart_figure(const Chart& chart);
+
+}  // namespace ringtrain

@@ -1,0 +1,66 @@
+#include "train/step/step_audit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "framework/counted.h"
+#include "parallel/collectives.h"
+#include "parallel/shared_error.h"
+#include "train/step/ring_report.h"
+
+namespace ringtrain {
+
+namespace {
+
+std::string described(const Run& run, const RankState& state, const AuditDeparture& found) {
+  const AuditPlace& place = found.place;
+  return fmt::format(
+      "layer.{}.{} departs at head {}, sequence {}, position {}, element {}, made by rank {} on {}{}: the run has "
+      "{:.9g}, computed again in double it is {:.9g}; they are {:.3g} apart, and the bound is {:.3g}",
+      place.layer, name_of(found.tensor), place.head,
+      run.sequence_in_step(state.mesh.data_index(state.rank), place.micro) + place.sequence, place.position,
+      found.element, state.rank, state.allocator.device().name(),
+      found.recomputed ? ", in the forward that backward makes again" : "", found.run, found.exact,
+      std::abs(found.run - found.exact), found.bound);
+}
+
+}  // namespace
+
+StepAudit audit_over_ranks(const Run& run, const RankState& state, std::int64_t step, const AuditReport& own) {
+  std::vector<double> numbers{static_cast<double>(own.rows), static_cast<double>(own.departures)};
+  numbers.insert(numbers.end(), own.error.begin(), own.error.end());
+  const std::vector<double> all = all_gather(*state.world, numbers, {"audit of attention"});
+  StepAudit audit;
+  for (std::size_t at = 0; at < all.size(); at += numbers.size()) {
+    audit.rows += static_cast<std::int64_t>(all[at]);
+    audit.departures += static_cast<std::int64_t>(all[at + 1]);
+    for (std::size_t i = 0; i < audit.error.size(); ++i) audit.error[i] = std::max(audit.error[i], all[at + 2 + i]);
+  }
+  if (audit.departures == 0) return audit;
+  const auto first = shared_error(
+      *state.world,
+      own.first ? std::optional(Error(ExitCode::numeric, described(run, state, *own.first))) : std::nullopt,
+      {"what an audit found"});
+  audit.ends_run = run.config.training.audit.on_failure == OnFailure::stop;
+  audit.sentence = fmt::format(
+      "step {}: the audit of attention found {} of {} wrong: {}{}; repeat the step with check, and gpu-check the "
+      "device",
+      step, audit.departures, counted(audit.rows, "row"), first->what(),
+      audit.ends_run ? fmt::format("; weights and moments are still those of step {}", step - 1) : "");
+  return audit;
+}
+
+nlohmann::ordered_json to_json(const StepAudit& audit) {
+  nlohmann::ordered_json json{{"rows", audit.rows}, {"departures", audit.departures}};
+  for (int i = 0; i < audited_tensors; ++i) {
+    json["error"][name_of(static_cast<AuditedTensor>(i))] = six_digits(audit.error[static_cast<std::size_t>(i)]);
+  }
+  if (!audit.sentence.empty()) json["first"] = audit.sentence;
+  return json;
+}
+
+}  // namespace ringtrain
