@@ -44,4 +44,10 @@ std::int64_t ParameterTable::count(Part part) const {
   return sum;
 }
 
+int ParameterTable::lowest_trained() const {
+  int bucket = 0;
+  while (bucket + 1 < buckets() && bucket_size(bucket, Part::trainable) == 0) ++bucket;
+  return bucket;
+}
+
 }  // namespace ringtrain

@@ -28,7 +28,10 @@ struct Parameter {
   double init_value = 0;  // where init_stddev is 0
   double init_stddev = 0;
   Part part = Part::trainable;
-  std::int64_t offset = 0;  // elements from the start of its part's flat buffer; set by ParameterTable
+  std::uint64_t stream = 0;  // of the random numbers of its initial values
+  bool adapter = false;      // a factor of what is added to a weight (layers/lora.h)
+  bool saved = true;         // false: frozen, and held by the files of the base that a checkpoint of adapters names
+  std::int64_t offset = 0;   // elements from the start of its part's flat buffer; set by ParameterTable
 };
 
 class ParameterTable {
@@ -49,6 +52,8 @@ class ParameterTable {
   /// Returns the number of parameters proper (no padding), of both parts or of one.
   std::int64_t count() const;
   std::int64_t count(Part part) const;
+  /// Returns the lowest bucket with something to train, with which backward ends; the last one if none has.
+  int lowest_trained() const;
 
   /// Whether the last bucket is used while the first is (a head that is tied to the embedding).
   bool ends_together = false;

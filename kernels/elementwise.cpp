@@ -46,6 +46,15 @@ void convert(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   copy(stream, y, x);
 }
 
+void scale(Stream& stream, const TensorView& x, double factor) {
+  if (stream.on_cuda()) return cuda::scale(stream, x, factor);
+  dispatch_float(x.dtype, [&]<class T>() {
+    T* const data = x.as<T>();
+    const T by = static_cast<T>(factor);
+    cpu::map<T>(stream.pool(), x.numel(), [=](auto at) { at.put(data, at(data) * by); });
+  });
+}
+
 void add(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   check_flat(x, y, "add joins tensors of one size and dtype");
   if (stream.on_cuda()) return cuda::add(stream, y, x);

@@ -18,6 +18,8 @@ void copy_in_order(Stream& stream, const TensorView& y, const ConstTensorView& x
 /// y = x rounded to y's dtype, or x as it is: float32 and bfloat16 on CUDA; on a CPU the dtypes are the same. Nothing
 /// happens if y is x.
 void convert(Stream& stream, const TensorView& y, const ConstTensorView& x);
+/// x *= factor.
+void scale(Stream& stream, const TensorView& x, double factor);
 /// y += x.
 void add(Stream& stream, const TensorView& y, const ConstTensorView& x);
 /// result[1] (float64) = or += sum of x^2, accumulated in double over a fixed tree.

@@ -42,15 +42,16 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
   check_bias(bias, sizes, x.dtype);
   if (!residual.empty()) {
     check_tensor(residual, y.shape, y.dtype, "a linear layer's residual is of y's shape");
-    ensure(residual.data != y.data, "a linear layer's residual is not its y");
+    ensure(residual.data != y.data || bias.empty(), "y that is added to has its bias already");
   }
+  const bool adds = !residual.empty() && residual.data == y.data;
   if (stream.on_cuda()) return cuda::linear_forward(stream, y, x, w, bias, residual);
   dispatch_float(x.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class R>() {
     const R* const b = bias.empty() ? nullptr : bias.as<R>();
     const auto start = [=](R* to, std::int64_t column, std::int64_t columns) {
       if (b != nullptr) {
         std::copy_n(b + column, columns, to);
-      } else {
+      } else if (!adds) {
         std::fill_n(to, columns, R{0});
       }
     };
@@ -60,7 +61,7 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
       cpu::gemm::multiply<R>(stream, T, O, I, {x.as<R>(), I}, {w.as<R>(), I, true}, y.as<R>(), start);
     }
   });
-  if (!residual.empty()) add(stream, y, residual);
+  if (!residual.empty() && !adds) add(stream, y, residual);
 }
 
 void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,

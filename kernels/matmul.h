@@ -15,8 +15,9 @@
 
 namespace ringtrain {
 
-/// y[T, O] = x[T, I] w[O, I]^T + bias[O] + residual[T, O]. bias and residual may be empty. Overwrites y, which may not
-/// be residual. (A CPU adds the residual to the rounded product; CUDA rounds once.)
+/// y[T, O] = x[T, I] w[O, I]^T + bias[O] + residual[T, O]. bias and residual may be empty. Overwrites y. (A CPU
+/// adds the residual to the rounded product; CUDA rounds once.) Without a bias y may be residual: the product is added
+/// to what is there.
 void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
                     const ConstTensorView& bias, const ConstTensorView& residual = {});
 

@@ -12,11 +12,12 @@ namespace ringtrain {
 class Block {
  public:
   Block(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, Ring& ring, AttentionAudit& audit,
-        const TensorView& attention_workspace, const FeedforwardWorkspace& feedforward_workspace, bool deterministic)
+        const TensorView& attention_workspace, const FeedforwardWorkspace& feedforward_workspace,
+        const LoraWorkspace& lora, bool deterministic)
       : parameters_(&parameters),
         bucket_(ids.bucket),
-        attention_(spec, parameters, ids, ids.bucket - 1, ring, audit, attention_workspace, deterministic),
-        feedforward_(spec, parameters, ids, feedforward_workspace) {}
+        attention_(spec, parameters, ids, ids.bucket - 1, ring, audit, attention_workspace, lora, deterministic),
+        feedforward_(spec, parameters, ids, feedforward_workspace, lora) {}
 
   /// Returns the bucket whose gradients backward completes.
   int bucket() const { return bucket_; }

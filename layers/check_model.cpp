@@ -1,6 +1,7 @@
 #include "layers/check_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -14,6 +15,21 @@
 namespace ringtrain {
 
 namespace {
+
+/// An adapter stands beside a matrix of a layer.
+void check_lora(const ModelConfig& model, ConfigProblems& problems) {
+  if (!model.lora.on() || !problems.clean({"lora.targets"}) || problems.count() > 0) return;
+  const std::vector<std::string> names = projections_of(model_spec(model));
+  if (model.lora.targets.empty()) problems.add("lora.targets", "is empty, but lora.rank asks for adapters");
+  for (const std::string& target : model.lora.targets) {
+    if (std::ranges::count(model.lora.targets, target) > 1) {
+      return problems.add("lora.targets", fmt::format("names {} twice", target));
+    }
+    if (std::ranges::find(names, target) != names.end()) continue;
+    problems.add("lora.targets", fmt::format("{} is no projection of this model's layers, which are {}", target,
+                                             fmt::join(names, ", ")));
+  }
+}
 
 /// A pattern that means nothing would leave the user with another model than he thinks.
 void check_trainable(const Config& config, ConfigProblems& problems) {
@@ -32,6 +48,7 @@ void check_trainable(const Config& config, ConfigProblems& problems) {
 
 void check_model(const Config& config, ConfigProblems& problems) {
   check_model_keys(config, problems);
+  check_lora(config.model, problems);
   check_trainable(config, problems);
 }
 

@@ -29,13 +29,13 @@ FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelSpec
 }
 
 Feedforward::Feedforward(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids,
-                         const FeedforwardWorkspace& workspace)
+                         const FeedforwardWorkspace& workspace, const LoraWorkspace& lora)
     : layer_(ids.bucket - 1),
       gated_(spec.gated_feedforward),
       norm_(parameters, ids.feedforward_norm, spec.norm, spec.norm_eps),
-      gate_(parameters, ids.gate),
-      up_(parameters, ids.up),
-      down_(parameters, ids.down),
+      gate_(parameters, ids.gate, &lora),
+      up_(parameters, ids.up, &lora),
+      down_(parameters, ids.down, &lora),
       workspace_(&workspace) {}
 
 Feedforward::Chunk Feedforward::chunk_of(const BlockTensors& t, std::int64_t begin, std::int64_t end) const {

@@ -33,7 +33,7 @@ class FeedforwardWorkspace {
 class Feedforward {
  public:
   Feedforward(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids,
-              const FeedforwardWorkspace& workspace);
+              const FeedforwardWorkspace& workspace, const LoraWorkspace& lora);
 
   /// Fills t.output from t.after_attention; the two may not be the same memory.
   void forward(Stream& stream, const BlockTensors& t) const;

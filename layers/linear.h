@@ -1,27 +1,33 @@
-// y = x W^T + b: a linear layer's weights and their gradients, found by id. Keeps nothing.
+// y = x W^T + b, and what an adapter adds: a linear layer's weights and their gradients, found by id. Keeps nothing.
 #pragma once
 
 #include "kernels/matmul.h"
-#include "layers/model_parameters.h"
+#include "layers/lora.h"
 
 namespace ringtrain {
 
 class Linear {
  public:
-  Linear(ParameterStore& parameters, const LinearIds& ids) : parameters_(&parameters), ids_(ids) {}
+  /// workspace: of its adapter; null where a layer never has one.
+  Linear(ParameterStore& parameters, const LinearIds& ids, const LoraWorkspace* workspace = nullptr)
+      : parameters_(&parameters), ids_(ids), lora_(parameters, ids, workspace) {}
 
   /// y[n, O] = x[n, I] W^T + b + residual[n, O], which may be empty and may not be y.
   void forward(Stream& stream, const TensorView& y, const ConstTensorView& x,
                const ConstTensorView& residual = {}) const {
     linear_forward(stream, y, x, parameters_->weight(ids_.weight),
                    ids_.bias >= 0 ? parameters_->weight(ids_.bias) : TensorView{}, residual);
+    lora_.forward(stream, y, x);
   }
   /// dx[n, I] = dy[n, O] W, or += if accumulate.
   void backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, bool accumulate) const {
     linear_backward_input(stream, dx, dy, parameters_->weight(ids_.weight), accumulate);
+    lora_.backward_input(stream, dx, dy);
   }
-  /// Adds dy^T x to W's gradient and the sum of dy to b's, where they are trained; the first call of a step sets them.
+  /// Adds dy^T x to W's gradient and the sum of dy to b's, where they are trained, and to those of an adapter; the
+  /// first call of a step sets them.
   void backward_weight(Stream& stream, const ConstTensorView& dy, const ConstTensorView& x) const {
+    lora_.backward_weight(stream, dy, x);
     const bool trains_bias = ids_.bias >= 0 && parameters_->trains(ids_.bias);
     const bool trains_weight = parameters_->trains(ids_.weight);
     if (!trains_weight && !trains_bias) return;
@@ -34,6 +40,7 @@ class Linear {
  private:
   ParameterStore* parameters_;
   LinearIds ids_;
+  Lora lora_;
 };
 
 }  // namespace ringtrain

@@ -19,6 +19,7 @@ class TableWriter {
   TableWriter(const ModelSpec& spec, const std::vector<std::string>& trainable, ParameterTable& table)
       : table_(table),
         trainable_(trainable),
+        lora_(spec.lora),
         norm_bias_(spec.norm == NormKind::layer_norm),
         stddev_(spec.initializer_range) {}
 
@@ -34,6 +35,12 @@ class TableWriter {
     LinearIds ids;
     ids.weight = matrix(name, out, in, stddev_ * factor);
     if (bias) ids.bias = vector(name + ".bias", out, 0.0);
+    if (lora_.on() && std::ranges::find(lora_.targets, projection_of(name + ".weight")) != lora_.targets.end()) {
+      // A has the variance of PEFT's kaiming_uniform_(a=sqrt(5)), which is uniform; B is zero.
+      const double stddev_a = 1.0 / std::sqrt(3.0 * static_cast<double>(in));
+      ids.lora_a = add_adapter({.name = name + ".lora_A.weight", .shape = {lora_.rank, in}, .init_stddev = stddev_a});
+      ids.lora_b = add_adapter({.name = name + ".lora_B.weight", .shape = {out, lora_.rank}});
+    }
     return ids;
   }
   NormIds rms_norm(const std::string& name, std::int64_t width) {
@@ -52,14 +59,28 @@ class TableWriter {
   int add(Parameter parameter) {
     const auto means_it = [&](const std::string& pattern) { return matches(pattern, parameter.name); };
     parameter.bucket = bucket_;
-    if (!trainable_.empty() && std::ranges::none_of(trainable_, means_it)) parameter.part = Part::frozen;
+    parameter.stream = count_++;
+    const bool all = trainable_.empty() && !lora_.on();
+    if (!all && std::ranges::none_of(trainable_, means_it)) {
+      parameter.part = Part::frozen;
+      parameter.saved = !lora_.on();
+    }
+    return table_.add(std::move(parameter));
+  }
+  int add_adapter(Parameter parameter) {
+    constexpr std::uint64_t first_stream = std::uint64_t{1} << 20;  // more than a base has parameters
+    parameter.bucket = bucket_;
+    parameter.adapter = true;
+    parameter.stream = first_stream + adapters_++;
     return table_.add(std::move(parameter));
   }
   ParameterTable& table_;
   const std::vector<std::string>& trainable_;
+  const LoraConfig& lora_;
   bool norm_bias_;
   double stddev_;
   int bucket_ = 0;
+  std::uint64_t count_ = 0, adapters_ = 0;  // parameters so far, of the base and beside it
 };
 
 BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t layer) {
@@ -129,14 +150,28 @@ bool matches(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-void initialise_parameter(Stream& stream, const ParameterTable& table, int id, std::uint64_t seed, std::int64_t begin,
+std::string projection_of(const std::string& name) {
+  const std::string path = name.substr(0, name.rfind('.'));
+  return path.substr(path.rfind('.') + 1);  // npos + 1 is 0
+}
+
+std::vector<std::string> projections_of(const ModelSpec& spec) {
+  std::vector<std::string> names;
+  const ParameterTable table = make_parameter_table(spec);
+  for (const Parameter& parameter : table.all()) {
+    const bool matrix = parameter.shape.rank() == 2 && !parameter.adapter;
+    if (parameter.bucket == 1 && matrix) names.push_back(projection_of(parameter.name));
+  }
+  return names;
+}
+
+void initialise_parameter(Stream& stream, const Parameter& parameter, std::uint64_t seed, std::int64_t begin,
                           const TensorView& part) {
-  const Parameter& parameter = table[id];
   if (parameter.init_stddev == 0) {
     fill(stream, part, parameter.init_value);
   } else {
     fill_normal(stream, part, parameter.init_stddev, seed,
-                (static_cast<std::uint64_t>(id) << 40) + static_cast<std::uint64_t>(begin));
+                (parameter.stream << 40) + static_cast<std::uint64_t>(begin));
   }
 }
 

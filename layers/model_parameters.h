@@ -17,6 +17,8 @@ namespace ringtrain {
 struct LinearIds {
   int weight = -1;  // [O, I]
   int bias = -1;    // [O]
+  int lora_a = -1;  // [r, I], of an adapter
+  int lora_b = -1;  // [O, r]
 };
 struct NormIds {
   int weight = -1;  // [C]
@@ -49,7 +51,8 @@ struct ModelParameters {
 
 /// Returns table and ids of a model. Names are those of a Hugging Face Llama checkpoint, with .bias where a projection
 /// or norm has one, and model.embed_positions.weight where positions are learned. trainable: patterns (fnmatch) of the
-/// names that are trained, the rest is frozen; none: all are trained.
+/// names that are trained, the rest is frozen; none: all are trained. Adapters, NAME.lora_A.weight and
+/// NAME.lora_B.weight as PEFT has them, are trained, and beside them what patterns name.
 ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable = {});
 
 /// Returns the table alone: of a model, all of it trained, or as a config says.
@@ -60,9 +63,15 @@ ParameterTable make_parameter_table(const Config& config);
 /// Returns whether a pattern of training.trainable means a parameter.
 bool matches(const std::string& pattern, const std::string& name);
 
-/// Sets elements [begin, begin + part.numel()) of parameter `id` to what a new model has there: a pure function of
-/// seed, id and index, rounded to part's dtype.
-void initialise_parameter(Stream& stream, const ParameterTable& table, int id, std::uint64_t seed, std::int64_t begin,
+/// Returns the name that lora.targets has for a matrix: "q_proj" of "model.layers.0.self_attn.q_proj.weight".
+std::string projection_of(const std::string& name);
+
+/// Returns all such names of a model's layers.
+std::vector<std::string> projections_of(const ModelSpec& spec);
+
+/// Sets elements [begin, begin + part.numel()) of a parameter to what a new model has there: a pure function of
+/// seed, parameter and index, rounded to part's dtype. The same of a base, with adapters and without.
+void initialise_parameter(Stream& stream, const Parameter& parameter, std::uint64_t seed, std::int64_t begin,
                           const TensorView& part);
 
 }  // namespace ringtrain

@@ -71,6 +71,7 @@ ModelSpec model_spec(const ModelConfig& config) {
   spec.initializer_range = config.initializer_range;
   spec.layers.assign(config.num_hidden_layers,
                      {.mask = attention_mask(config), .rope = spec.positions == Positions::rope});
+  spec.lora = config.lora;
   check_spec(spec);
   return spec;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/config/lora_config.h"
 #include "framework/config/rope_scaling.h"
 #include "framework/sequence/visibility.h"
 
@@ -53,6 +54,7 @@ struct ModelSpec {
   double initializer_range = 0;
   bool scaled_residual_init = false;  // what adds to the residual stream starts smaller by sqrt(2 * layers)
   std::vector<LayerSpec> layers;
+  LoraConfig lora;  // adapters beside frozen weights
 
   std::int64_t num_hidden_layers() const { return std::ssize(layers); }
 };

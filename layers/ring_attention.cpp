@@ -42,15 +42,16 @@ TensorView head_rows(const TensorView& x, std::int64_t D) {
 }  // namespace
 
 RingAttention::RingAttention(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, int layer,
-                             Ring& ring, AttentionAudit& audit, const TensorView& workspace, bool deterministic)
+                             Ring& ring, AttentionAudit& audit, const TensorView& workspace, const LoraWorkspace& lora,
+                             bool deterministic)
     : shape_(attention_shape(spec, layer, deterministic, 0)),
       norm_(parameters, ids.attention_norm, spec.norm, spec.norm_eps),
       query_norm_(parameters, ids.query_norm, NormKind::rms_norm, spec.norm_eps),
       key_norm_(parameters, ids.key_norm, NormKind::rms_norm, spec.norm_eps),
-      query_(parameters, ids.query),
-      key_(parameters, ids.key),
-      value_(parameters, ids.value),
-      output_(parameters, ids.attention_output),
+      query_(parameters, ids.query, &lora),
+      key_(parameters, ids.key, &lora),
+      value_(parameters, ids.value, &lora),
+      output_(parameters, ids.attention_output, &lora),
       query_key_norm_(spec.query_key_norm),
       rope_(spec.layers[layer].rope),
       layer_(layer),

@@ -15,9 +15,9 @@ namespace ringtrain {
 
 class RingAttention {
  public:
-  /// ring, audit and workspace (uint8, at least workspace_bytes) are shared by all layers.
+  /// ring, audit, workspace (uint8, at least workspace_bytes) and lora are shared by all layers.
   RingAttention(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, int layer, Ring& ring,
-                AttentionAudit& audit, const TensorView& workspace, bool deterministic);
+                AttentionAudit& audit, const TensorView& workspace, const LoraWorkspace& lora, bool deterministic);
 
   /// Returns the bytes of workspace for the largest micro-batches of shape.
   static std::size_t workspace_bytes(const Stream& stream, const ModelSpec& spec, const ExecutionShape& shape);

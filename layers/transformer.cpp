@@ -39,15 +39,6 @@ AuditShape audit_shape(const ModelSpec& spec, const ExecutionShape& shape) {
           .documents = shape.documents};
 }
 
-/// Returns the bucket with which backward ends: the lowest with something to train, or the table's last.
-int last_bucket_of_backward(const ParameterStore& parameters) {
-  const ParameterTable& table = parameters.table();
-  int bucket = 0;
-  if (!parameters.has_gradients()) return bucket;
-  while (bucket + 1 < table.buckets() && table.bucket_size(bucket, Part::trainable) == 0) ++bucket;
-  return bucket;
-}
-
 }  // namespace
 
 struct Transformer::State {
@@ -57,7 +48,7 @@ struct Transformer::State {
         parameters(model_parameters),
         stream(model_stream),
         ids(describe_parameters(spec).ids),
-        lowest(last_bucket_of_backward(parameters)),
+        lowest(parameters.has_gradients() ? parameters.table().lowest_trained() : 0),
         first_trained(std::clamp<std::int64_t>(lowest - 1, 0, spec.num_hidden_layers() - 1)),
         activations(allocator, spec, shape, spec.num_hidden_layers() - first_trained, parameters.has_gradients()),
         batch(allocator, spec, shape, Activations::max_batch_tokens(shape)),
@@ -67,11 +58,12 @@ struct Transformer::State {
             allocator.make(Tag::workspace, "attention workspace", DType::uint8,
                            {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream, spec, shape))})),
         feedforward_workspace(allocator, spec, shape, activations.saved(), parameters.has_gradients()),
+        lora_workspace(allocator, spec, shape),
         embedding(parameters, ids),
         head(allocator, spec, shape, Activations::max_batch_tokens(shape), parameters, ids) {
     for (const BlockIds& block : ids.blocks) {
       blocks.emplace_back(spec, parameters, block, ring, audit, attention_workspace.view(), feedforward_workspace,
-                          shape.deterministic);
+                          lora_workspace, shape.deterministic);
     }
   }
 
@@ -115,6 +107,7 @@ struct Transformer::State {
   AttentionAudit audit;
   Tensor attention_workspace;
   FeedforwardWorkspace feedforward_workspace;
+  LoraWorkspace lora_workspace;
   Embedding embedding;
   std::vector<Block> blocks;
   Head head;
@@ -135,7 +128,7 @@ void Transformer::initialise(std::uint64_t seed) {
   State& s = *state_;
   s.parameters.clear_weights();  // the padding too
   for (const ParameterSlice& slice : s.parameters.held()) {
-    initialise_parameter(s.stream, s.parameters.table(), slice.parameter, seed, slice.begin,
+    initialise_parameter(s.stream, s.parameters.table()[slice.parameter], seed, slice.begin,
                          s.parameters.weights(slice));
   }
 }

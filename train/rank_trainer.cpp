@@ -26,7 +26,7 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
       world_(trace ? *traced_world_ : world),
       state_(run.config, run.table, training_purpose(run.config), world.rank(), device, pool, &world_, trace),
       peak_flops_(run.config.metrics.peak_flops * static_cast<double>(state_.mesh.size())),
-      useful_flops_(useful_flops(run.config.model)),
+      useful_flops_(useful_flops(run.config.model, run.config.training)),
       allocations_(state_.allocator.allocation_count()),
       grace_(!state_.snapshot.empty()),
       saver_(
@@ -45,8 +45,9 @@ ExitCode RankTrainer::train() {
           run_.folder.metrics_path(), run_.config.checkpoint.on_failure, [this](const std::string& line) { log(line); },
           run_.config.metrics.tensorboard ? run_.folder.path() : "");
       if (peak_flops_ > 0) {
-        log(fmt::format("mfu: {}, {:.4g} FLOP/s on all ranks; N = {}", mfu_formula, peak_flops_,
-                        multiplied_parameters(run_.config.model)));
+        const TrainedParts parts = trained_parts(run_.config.model, run_.config.training);
+        log(fmt::format("mfu: {}, {:.4g} FLOP/s on all ranks; {}", mfu_formula(parts), peak_flops_,
+                        mfu_numbers(parts)));
       }
     }
     try {
@@ -137,7 +138,7 @@ void RankTrainer::load_state() {
   const Span span(state_.stream.trace(), "weights");
   const RunStart& start = run_.start;
   if (start.source) {
-    load_weights(state_, *start.source);
+    load_weights(state_, *start.source, run_.config.training.seed);
   } else {
     state_.model.initialise(run_.config.training.seed);
     state_.optimizer->initialise_weights(run_.config.training.seed);
@@ -302,6 +303,7 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   manifest.run = run_.id;
   manifest.tokenizer_hash = run_.corpus.tokenizer_hash();
   manifest.dtype = name_of(run_.config.training.dtype);
+  manifest.base = run_.start.base;
   manifest.model = {name_of(run_.config.model.architecture), run_.table.count()};
   return manifest;
 }

@@ -282,10 +282,10 @@ class Scaling {
     };
     add("step", seconds, "s", how);
     add("tokens", static_cast<double>(context) / seconds, "/s", how);
+    const TrainedParts parts = trained_parts(model_, choice.config.training);
     add("MFU", 100 * model_flops(choice.config) / seconds / peak_flops, "%",
-        fmt::format("{}, of {:.0f} TFLOP/s dense; N = {}, L = {}, C = {}; {}", mfu_formula, peak_flops * 1e-12,
-                    multiplied_parameters(model_), model_.num_hidden_layers,
-                    model_.num_attention_heads * model_.head_dim, how));
+        fmt::format("{}, of {:.0f} TFLOP/s dense; {}, L = {}, C = {}; {}", mfu_formula(parts), peak_flops * 1e-12,
+                    mfu_numbers(parts), model_.num_hidden_layers, model_.num_attention_heads * model_.head_dim, how));
   }
 
   Results& results_;

@@ -50,7 +50,7 @@ Config synthetic_config(const ModelConfig& model, std::int64_t context) {
 
 double model_flops(const Config& config) {
   const auto T = static_cast<double>(config.training.seq_len);
-  return useful_flops(config.model).of(T, T * (T + 1) / 2);
+  return useful_flops(config.model, config.training).of(T, T * (T + 1) / 2);
 }
 
 SyntheticRank::SyntheticRank(const Config& config, const ParameterTable& table, ThreadPool& pool, Communicator& world)

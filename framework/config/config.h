@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/config/choices.h"
+#include "framework/config/lora_config.h"
 #include "framework/config/rope_scaling.h"
 #include "framework/device.h"
 #include "framework/dtype.h"
@@ -32,6 +33,7 @@ struct ModelConfig {
   bool tie_word_embeddings = true;
   bool attention_bias = false;  // of q, k, v and o: llama, qwen3
   bool mlp_bias = false;        // of gate, up and down: llama
+  LoraConfig lora;              // the section lora
 };
 
 struct DataSource {

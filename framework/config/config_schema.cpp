@@ -120,6 +120,37 @@ ConfigKey factors(const char* path, Get get, const char* doc) {
           "list of numbers above 0"};
 }
 
+void read_words(const YamlValue& value, const char* what, std::vector<std::string>& out, const Complain& complain) {
+  if (value.kind != YamlValue::Kind::list) {
+    return complain(value.line, fmt::format("is {}, but must be a list of {}s", described(value), what));
+  }
+  out.clear();
+  for (const YamlValue& item : value.items) {
+    if (item.kind != YamlValue::Kind::scalar || item.text.empty()) {
+      complain(item.line, fmt::format("is {}, but a {} is a word", described(item), what));
+    } else {
+      out.push_back(item.text);
+    }
+  }
+}
+
+/// A list of words. what: one of them, for messages.
+template <class Get>
+ConfigKey words(const char* path, Get get, const char* what, const char* doc) {
+  return {path,
+          doc,
+          false,
+          [=](Config& config, const YamlValue& value, const Complain& complain) {
+            read_words(value, what, get(config), complain);
+          },
+          [=](const Config& config) {
+            std::vector<std::string> list;
+            for (const std::string& word : get(config)) list.push_back(quoted_yaml(word));
+            return fmt::format("[{}]", fmt::join(list, ", "));
+          },
+          fmt::format("list of {}s", what)};
+}
+
 /// The key that names a model for the others of its section to come from. The reader acts on it.
 ConfigKey source_of_model() {
   return {
@@ -221,26 +252,6 @@ std::string write_lengths(const std::vector<std::int64_t>& lengths) {
   return "[" + list + "]";
 }
 
-void read_patterns(const YamlValue& value, std::vector<std::string>& out, const Complain& complain) {
-  if (value.kind != YamlValue::Kind::list) {
-    return complain(value.line, fmt::format("is {}, but must be a list of patterns", described(value)));
-  }
-  out.clear();
-  for (const YamlValue& item : value.items) {
-    if (item.kind != YamlValue::Kind::scalar || item.text.empty()) {
-      complain(item.line, fmt::format("is {}, but a pattern is a word such as \"*norm*\"", described(item)));
-    } else {
-      out.push_back(item.text);
-    }
-  }
-}
-
-std::string write_patterns(const std::vector<std::string>& patterns) {
-  std::string list;
-  for (const std::string& pattern : patterns) list += (list.empty() ? "" : ", ") + quoted_yaml(pattern);
-  return "[" + list + "]";
-}
-
 // NOLINTBEGIN(bugprone-macro-parentheses): a member's path is no expression
 #define MEMBER(path)          \
   [](auto& config) -> auto& { \
@@ -301,6 +312,12 @@ std::vector<ConfigKey> make_table() {
       flag("model.attention_bias", MEMBER(model.attention_bias), "llama, qwen3: q, k, v and o projections have biases"),
       flag("model.mlp_bias", MEMBER(model.mlp_bias), "llama: gate, up and down projections have biases"),
 
+      integer("lora.rank", MEMBER(model.lora.rank), {0, 4 * k},
+              "of the adapters that are trained beside a base (--init-from), which stays as it is; 0: none"),
+      real("lora.alpha", MEMBER(model.lora.alpha), {0, 1e6, true}, "what adapters add is scaled by alpha / rank"),
+      words("lora.targets", MEMBER(model.lora.targets), "projection",
+            "which of a layer have one: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"),
+
       {"data.train", "a path, or a list of {path, weight}", true,
        [](Config& config, const YamlValue& value, const Complain& complain) {
          read_sources(value, config.data.train, complain);
@@ -340,12 +357,10 @@ std::vector<ConfigKey> make_table() {
            "none | activations | activations+optimizer: what waits for its use in host memory (cuda)"),
       word("training.shard", MEMBER(training.shard), shard_names,
            "optimizer | gradients | weights: what all ranks share out, each with what stands before it"),
-      {"training.trainable", "patterns of parameters' names (* stands for any text): the rest is frozen; [] trains all",
-       false,
-       [](Config& config, const YamlValue& value, const Complain& complain) {
-         read_patterns(value, config.training.trainable, complain);
-       },
-       [](const Config& config) { return write_patterns(config.training.trainable); }, "list of patterns"},
+      words(
+          "training.trainable", MEMBER(training.trainable), "pattern",
+          "patterns of parameters' names (* stands for any text): the rest is frozen; [] trains all, or with lora the "
+          "adapters"),
       tokens("training.feedforward_chunk", MEMBER(training.feedforward_chunk), {0, 1024 * m}, "tokens; 0: all at once"),
       tokens("training.loss_chunk", MEMBER(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),
       flag("training.deterministic", MEMBER(training.deterministic),

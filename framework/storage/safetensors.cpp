@@ -203,13 +203,16 @@ std::vector<StoredTensor> read_safetensors_file(const std::string& path) {
   return read_file_header(File::open(path, ExitCode::checkpoint));
 }
 
+StoredTensors read_safetensors_of_folder(const std::string& folder, const std::string& file) {
+  StoredTensors all;
+  add_file(all, folder, file, nullptr);
+  return all;
+}
+
 StoredTensors read_safetensors_folder(const std::string& folder) {
   StoredTensors all;
   const std::string single = folder + "/" + single_file, index = folder + "/" + index_file;
-  if (path_exists(single, ExitCode::checkpoint)) {
-    add_file(all, folder, single_file, nullptr);
-    return all;
-  }
+  if (path_exists(single, ExitCode::checkpoint)) return read_safetensors_of_folder(folder, single_file);
   if (!path_exists(index, ExitCode::checkpoint)) {
     fail(ExitCode::checkpoint, "{}: has neither {} nor {}; weights in another format (pytorch_model.bin) are not read",
          folder, single_file, index_file);

@@ -48,6 +48,11 @@ class JsonReader {
   void optional_hash(const char* name, std::string& to) {
     if (object_.contains(name)) hash(name, to);
   }
+  /// Reads a member that may be missing.
+  template <class T>
+  void optional(const char* name, std::optional<T>& to) {
+    if (object_.contains(name)) (*this)(name, to.emplace());
+  }
   /// Throws if the object has a member that nobody asked for.
   void finish() const;
 
@@ -83,6 +88,10 @@ class JsonWriter {
   void hash(const char* name, const std::string& value) { json[name] = value; }
   void optional_hash(const char* name, const std::string& value) {
     if (!value.empty()) json[name] = value;
+  }
+  template <class T>
+  void optional(const char* name, const std::optional<T>& value) {
+    if (value) (*this)(name, *value);
   }
 
  private:

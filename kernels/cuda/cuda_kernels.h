@@ -36,6 +36,7 @@ struct KernelNotBuilt<Result(Arguments...)> {
 RINGTRAIN_GPU_KERNEL(fill);
 RINGTRAIN_GPU_KERNEL(copy_in_order);
 RINGTRAIN_GPU_KERNEL(convert);
+RINGTRAIN_GPU_KERNEL(scale);
 RINGTRAIN_GPU_KERNEL(add);
 RINGTRAIN_GPU_KERNEL(sum_of_squares);
 RINGTRAIN_GPU_KERNEL(fill_normal);

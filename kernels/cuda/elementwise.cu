@@ -16,6 +16,12 @@ struct Fill {
   __device__ void operator()(const C (&)[1], C (&out)[1]) const { out[0] = value; }
 };
 
+template <class C>
+struct Scale {
+  C factor;
+  __device__ void operator()(const C (&in)[1], C (&out)[1]) const { out[0] = in[0] * factor; }
+};
+
 struct Convert {
   __device__ void operator()(const float (&in)[1], float (&out)[1]) const { out[0] = in[0]; }
 };
@@ -69,6 +75,13 @@ void convert(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   dispatch_storage(y.dtype, [&]<class To>() {
     using From = std::conditional_t<std::is_same_v<To, float>, bf16, float>;
     map(stream.cuda(), x.numel(), Convert{}, MapTensors<To, From, 1, 1>{{y.as<To>()}, {x.as<From>()}});
+  });
+}
+
+void scale(Stream& stream, const TensorView& x, double factor) {
+  dispatch_storage(x.dtype, [&]<class T>() {
+    using C = Compute<T>;
+    map(stream.cuda(), x.numel(), Scale<C>{static_cast<C>(factor)}, MapTensors<T, T, 1, 1>{{x.as<T>()}, {x.as<T>()}});
   });
 }
 

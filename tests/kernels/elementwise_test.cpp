@@ -15,18 +15,20 @@ class ElementwiseTest : public ::testing::Test {};
 using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(ElementwiseTest, Types);
 
-TYPED_TEST(ElementwiseTest, FillsCopiesAndAdds) {
+TYPED_TEST(ElementwiseTest, FillsCopiesScalesAndAdds) {
   using R = TypeParam;
   CpuStream stream(3);
   for (std::int64_t n : sizes) {
     const auto x = random_vector<R>(n, 1), y0 = random_vector<R>(n, 2);
-    auto filled = y0, copied = y0, sum = y0;
+    auto filled = y0, copied = y0, sum = y0, scaled = y0;
     fill(stream, view_of(filled), 1.5);
     copy(stream, view_of(copied), view_of(x));
     add(stream, view_of(sum), view_of(x));
+    scale(stream, view_of(scaled), -2.625);
     EXPECT_EQ(filled, std::vector<R>(x.size(), R(1.5)));
     EXPECT_EQ(copied, x);
     for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(sum[i], y0[i] + x[i]);
+    for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(scaled[i], y0[i] * R(-2.625));
   }
 }
 

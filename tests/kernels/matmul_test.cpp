@@ -64,6 +64,11 @@ TYPED_TEST(MatmulTest, AgreesWithPlainLoops) {
       for (std::size_t i = 0; i < y.size(); ++i) y[i] += dy[i];
       EXPECT_EQ(added, y);  // to the bit
     }
+    {
+      auto y = dy;  // a product is added to what is there
+      linear_forward(stream, view_of(y, {T, O}), view_of(x, {T, I}), view_of(w, {O, I}), {}, view_of(y, {T, O}));
+      EXPECT_LE(relative_difference(y, product(converted<double>(dy), T, O, I, xa, wt)), tolerance<R>);
+    }
     for (bool accumulate : {false, true}) {
       auto dx = dx0;
       linear_backward_input(stream, view_of(dx, {T, I}), view_of(dy, {T, O}), view_of(w, {O, I}), accumulate);

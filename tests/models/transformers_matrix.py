@@ -133,15 +133,17 @@ def save(kind, options, dtype, shards, folder, seed):
     model.save_pretrained(folder, max_shard_size=size if shards == 1 else size * 2 // (2 * shards - 1))
 
 
-def their_nll(folder, tokens):
-    """What transformers computes from the folder, in float64."""
+def their_nll(folder, tokens, wrap=lambda model: model):
+    """What transformers computes from the folder, in float64, with what wrap puts around the model."""
     import torch
     import transformers
     loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
     state = {name: tensor.clone() for name, tensor in loaded.state_dict().items()}
-    with double_for_single(), torch.no_grad():
-        model = type(loaded)(loaded.config).double().eval()  # anew: the first one's frequencies are of float32
+    with double_for_single():
+        model = type(loaded)(loaded.config).double()  # anew: the first one's frequencies are of float32
         model.load_state_dict(state)
+    model = wrap(model).double().eval()  # outside: what it reads from files may be float32
+    with double_for_single(), torch.no_grad():
         values = []
         for length in LENGTHS:
             part = torch.tensor(tokens[-length - 1:])

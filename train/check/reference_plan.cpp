@@ -29,7 +29,10 @@ ReferencePlan plan_reference(const Config& config, const ParameterTable& table) 
   // Weights, twice while a model has them; gradients, exact and of each try; the head's transpose and its logits.
   plan.fixed_bytes = element * ((3 + Rounding::tries) * table.count() + spec.vocab_size * (C + 4));
   const auto S = static_cast<double>(config.training.seq_len);
-  plan.flops = (1 + Rounding::tries) * (step_flops(config.model, config.training, S * (S + 1) / 2).total());
+  Config whole = config;  // the reference knows of nothing frozen, and has adapters within its weights
+  whole.model.lora = {};
+  whole.training.trainable.clear();
+  plan.flops = (1 + Rounding::tries) * (step_flops(whole.model, whole.training, S * (S + 1) / 2).total());
   return plan;
 }
 

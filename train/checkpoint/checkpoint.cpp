@@ -123,6 +123,7 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
     }
     if (kind > 0) continue;  // what is frozen has weights alone
     for (const ParameterSlice& slice : state.parameters.frozen_slices()) {
+      if (!table[slice.parameter].saved) continue;
       datasets.push_back(dataset_of(kinds[kind], table[slice.parameter], slice, dtype));
       sources.emplace_back(kind, slice);
     }

@@ -80,7 +80,9 @@ void require_counts(const Checkpoint& checkpoint) {
 /// Returns the checkpoint in a folder; nothing if the run that it belongs to deletes it meanwhile.
 std::optional<Checkpoint> open_folder(const std::string& folder) {
   try {
-    Checkpoint checkpoint{folder, {}, {}, std::make_shared<File>()};
+    Checkpoint checkpoint;
+    checkpoint.path = folder;
+    checkpoint.hold = std::make_shared<File>();
     const std::string manifest_path = folder + "/manifest.json";
     if (path_exists(manifest_path, ExitCode::checkpoint)) {
       *checkpoint.hold = File::open(manifest_path, ExitCode::checkpoint);
@@ -184,7 +186,7 @@ void check_state(const Checkpoint& checkpoint) {
   const ParameterTable table = make_parameter_table(checkpoint.config);
   for (const std::string& kind : kinds_of(make_update_rule(checkpoint.config.optimizer)->state_names())) {
     for (const Parameter& parameter : table.all()) {
-      if (kind != weights_kind && parameter.part == Part::frozen) continue;  // which has no state
+      if (kind == weights_kind ? !parameter.saved : parameter.part == Part::frozen) continue;  // which has no state
       files.whole_tensor(kind, parameter, accumulator(checkpoint.config.training.dtype));
     }
   }

@@ -25,6 +25,18 @@ struct CheckpointFile {
   }
 };
 
+/// A model that lies elsewhere: the base that adapters stand beside.
+struct BaseModel {
+  std::string path;  // from the root on
+  std::string hash;  // of its files of weights
+
+  template <class Self, class Visit>
+  static void visit_members(Self& self, Visit& visit) {
+    visit("path", self.path);
+    visit.hash("xxh3_128", self.hash);
+  }
+};
+
 struct CheckpointManifest {
   std::int64_t step = 0;            // optimizer steps done, at least one
   std::int64_t samples = 0;         // sequences consumed: the sampler's cursor; as many in every step
@@ -44,7 +56,8 @@ struct CheckpointManifest {
       visit("parameters", self.parameters);
     }
   } model;
-  std::int64_t ranks = 0;  // of the run that made it: as many state files
+  std::optional<BaseModel> base = {};  // of a run with lora, whose files hold what is trained alone
+  std::int64_t ranks = 0;              // of the run that made it: as many state files
   std::vector<CheckpointFile> files;
 
   template <class Self, class Visit>
@@ -58,6 +71,7 @@ struct CheckpointManifest {
     visit.optional_hash("tokenizer_hash", self.tokenizer_hash);
     visit.optional_hash("run", self.run);
     visit("model", self.model);
+    visit.optional("base", self.base);
     visit("ranks", self.ranks);
     visit("files", self.files);
   }

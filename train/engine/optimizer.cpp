@@ -47,7 +47,7 @@ void Optimizer::reset() {
 void Optimizer::initialise_weights(std::uint64_t seed) {
   if (!has_master_weights()) return;
   for (const ParameterSlice& slice : slices()) {
-    initialise_parameter(*stream_, parameters_->table(), slice.parameter, seed, slice.begin, weights(slice));
+    initialise_parameter(*stream_, parameters_->table()[slice.parameter], seed, slice.begin, weights(slice));
   }
 }
 

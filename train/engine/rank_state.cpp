@@ -130,7 +130,7 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
     if (config.checkpoint.background && config.checkpoint.interval > 0) {
       snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(),
                                        {1 + std::ssize(optimizer->state_names()), optimizer->elements()});
-      if (!device.is_cpu() && !parameters.frozen_slices().empty()) {
+      if (!device.is_cpu() && !parameters.frozen_slices().empty() && !config.model.lora.on()) {
         const ParameterSlice& last = parameters.frozen_slices().back();
         frozen_snapshot = allocator.host().make(Tag::checkpoint, "snapshot of frozen weights", parameters.dtype(),
                                                 {last.offset + last.count()});

@@ -31,6 +31,10 @@ StepDump::StepDump(RankState& state, const Config& config, const DumpRequest& re
   dump_ = std::make_unique<TensorDump>(folder_, state.rank);
   if (request.wanted) dump_->choose(request.wanted);
   write_own("", [&](const ParameterSlice& slice) { return state.optimizer->weights(slice); });
+  const std::vector<ParameterSlice> frozen = state.parameters.frozen_slices();
+  write_parameters(
+      Part::frozen, "", [&](int) -> const std::vector<ParameterSlice>& { return frozen; },
+      [&](const ParameterSlice& slice) { return state_.parameters.weights(slice); });
   const std::vector<std::string>& kept = state.optimizer->state_names();
   for (std::size_t i = 0; update_ && i < kept.size(); ++i) {
     write_own(kept[i] + ".", [&](const ParameterSlice& slice) { return state.optimizer->state(i, slice); });
@@ -43,10 +47,11 @@ StepDump::~StepDump() {
 }
 
 template <class Slices, class View>
-void StepDump::write_parameters(const std::string& prefix, const Slices& slices_of, const View& view_of) {
+void StepDump::write_parameters(Part part, const std::string& prefix, const Slices& slices_of, const View& view_of) {
   const ParameterTable& table = state_.parameters.table();
   const TensorView nothing = host_view(static_cast<float*>(nullptr), {0});
   for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
+    if (table[id].part != part) continue;
     const std::vector<ParameterSlice>& slices = slices_of(id);
     // A rank has one slice of a parameter at most.
     const auto slice = std::ranges::lower_bound(slices, id, {}, &ParameterSlice::parameter);
@@ -93,7 +98,7 @@ void StepDump::end_of_update() {
     const int further = ranks == 1 ? 0 : 1 + id % (ranks - 1);  // never its own
     return slices[(state_.rank + further) % ranks];
   };
-  write_parameters("gathered.", of_another, [&](const ParameterSlice& slice) {
+  write_parameters(Part::trainable, "gathered.", of_another, [&](const ParameterSlice& slice) {
     return state_.parameters.weight(slice.parameter).flat(slice.begin, slice.end);
   });
 }

@@ -46,14 +46,14 @@ class StepDump {
   std::string finish(Communicator& world);
 
  private:
-  /// Dumps this rank's part of one tensor a parameter: view_of(slice) of the slice that slices_of(parameter's id) holds
-  /// of it, if any.
+  /// Dumps this rank's part of one tensor for each parameter that is trained, or frozen: view_of(slice) of the slice
+  /// that slices_of(parameter's id) holds of it, if any.
   template <class Slices, class View>
-  void write_parameters(const std::string& prefix, const Slices& slices_of, const View& view_of);
+  void write_parameters(Part part, const std::string& prefix, const Slices& slices_of, const View& view_of);
   template <class View>
   void write_own(const std::string& prefix, const View& view_of) {
     const auto own = [this](int) -> const std::vector<ParameterSlice>& { return state_.optimizer->slices(); };
-    write_parameters(prefix, own, view_of);
+    write_parameters(Part::trainable, prefix, own, view_of);
   }
 
   RankState& state_;

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include "framework/system/signals.h"
 #include "layers/model_parameters.h"
 #include "train/checkpoint/checkpoint_folder.h"
+#include "train/models/adapters/peft_folder.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
 #include "train/models/model_tokenizer.h"
@@ -56,6 +58,17 @@ std::vector<Export> tensors_of(const ModelConfig& model, const ParameterTable& t
     } else {
       same->parts.push_back(parameter);
     }
+  }
+  return tensors;
+}
+
+/// Returns the tensors of a PEFT folder.
+std::vector<Export> adapter_tensors_of(const ModelSource& source, const ParameterTable& table) {
+  std::vector<Export> tensors;
+  const std::set<std::string> modules = modules_to_save(source);
+  for (const Parameter& parameter : table.all()) {
+    if (!in_peft_folder(parameter, modules)) continue;
+    tensors.push_back({peft_name(parameter), shape_of(parameter), false, {&parameter}});
   }
   return tensors;
 }
@@ -157,14 +170,15 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
                    ExportSummary& summary) {
   const std::string& folder = output.content();
   const ParameterTable table = make_parameter_table(source.model);
-  const std::vector<Export> tensors = tensors_of(source.model, table);
+  const bool adapters = source.model.lora.on();
+  const std::vector<Export> tensors = adapters ? adapter_tensors_of(source, table) : tensors_of(source.model, table);
   std::vector<std::int64_t> bytes;
   for (const Export& tensor : tensors) {
     bytes.push_back(stored_bytes(options.dtype, tensor.elements()));
     summary.parameters += tensor.elements();
     summary.bytes += bytes.back();
   }
-  const auto shards = split_into_shards(bytes, options.max_shard_bytes);
+  const auto shards = split_into_shards(bytes, adapters ? INT64_MAX : options.max_shard_bytes);
   std::int64_t largest = 0;
   for (const std::vector<std::size_t>& shard : shards) {
     std::int64_t size = 0;
@@ -176,7 +190,7 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
   TensorCopy copy(*weights, options.dtype, summary.parameters);
   std::map<std::string, std::string> file_of;
   for (std::size_t shard = 0; shard < shards.size(); ++shard) {
-    summary.files.push_back(shard_name(shard, shards.size()));
+    summary.files.push_back(adapters ? adapter_weights_file : shard_name(shard, shards.size()));
     std::vector<SafetensorsWriter::Entry> entries;
     std::map<std::string_view, const Export*> by_name;
     for (const std::size_t i : shards[shard]) {
@@ -263,16 +277,20 @@ void check_export(const std::string& source, const ExportOptions& options) {
 
 ExportSummary export_model(const ModelSource& source, const ExportOptions& options) {
   const std::string& like = options.like.empty() ? source.tokenizer : options.like;
-  const std::string config = write_hugging_face_config(
-      source.model,
-      {.dtype = torch_name(options.dtype), .context_length = source.context_length, .ends = source.ends()});
+  const bool adapters = source.model.lora.on();
+  const std::string config = adapters
+                                 ? write_adapter_config(source)
+                                 : write_hugging_face_config(source.model, {.dtype = torch_name(options.dtype),
+                                                                            .context_length = source.context_length,
+                                                                            .ends = source.ends()});
   check_export(source.path, options);
   ExportSummary summary;
   OutputFolder output(options.output, ExitCode::usage);
   summary.carried = carry_tokenizer(like, output.content(), source.ends(), OwnGeneration::kept,
                                     ExitCode::checkpoint);  // first: it may be refused
   write_weights(source, options, output, summary);
-  write_file(output.content() + "/config.json", config, ExitCode::checkpoint);
+  write_file(output.content() + (adapters ? std::string("/") + adapter_config_file : "/config.json"), config,
+             ExitCode::checkpoint);
   throw_if_signalled();
   output.publish();
   return summary;

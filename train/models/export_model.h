@@ -1,7 +1,7 @@
 // A model as a Hugging Face folder: config.json, safetensors as transformers writes them, one file or shards with an
 // index, and the files of the tokenizer beside them. The bytes depend on the model alone, not on the mesh that trained
-// it. The folder is written under a name of its own and renamed when it is whole; config.json, without which nothing
-// loads a folder, is written last.
+// it. Adapters become a PEFT folder in the same way, without their base. The folder is written under a name of its own
+// and renamed when it is whole; config.json, without which nothing loads a folder, is written last.
 #pragma once
 
 #include <cstdint>

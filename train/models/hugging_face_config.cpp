@@ -282,10 +282,8 @@ void settle_other_keys(JsonKeys& keys, std::vector<std::string>& logs) {
   }
   for (const std::string_view key : harmless) keys.names(std::string(key));
   for (const std::string& key : keys.unasked()) {
-    // A key that says null, false or nothing asks for nothing.
     const nlohmann::json& value = keys.at(key);
-    const bool no_text = value.is_string() && value.get_ref<const std::string&>().empty();
-    if (value.is_null() || value == false || no_text || (value.is_structured() && value.empty())) continue;
+    if (asks_for_nothing(value)) continue;
     keys.refuse(key, fmt::format("{} is not known here, and may change what the model computes; if it does not, remove "
                                  "it from the file",
                                  shown(value)));

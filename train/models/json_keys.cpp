@@ -12,6 +12,11 @@ std::string shown(const nlohmann::json& value) {
   return excerpt(value.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace));
 }
 
+bool asks_for_nothing(const nlohmann::json& value) {
+  const bool no_text = value.is_string() && value.get_ref<const std::string&>().empty();
+  return value.is_null() || value == false || no_text || (value.is_structured() && value.empty());
+}
+
 JsonKeys::JsonKeys(const nlohmann::json& object, std::string path, std::string prefix)
     : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {
   ensure(object.is_object(), "keys are those of an object");

@@ -48,6 +48,9 @@ class JsonKeys {
   std::set<std::string> asked_;
 };
 
+/// Returns whether a key's value asks for nothing: null, false, no text, nothing in it.
+bool asks_for_nothing(const nlohmann::json& value);
+
 /// Returns a value as a message shows it: on one line, and not too long.
 std::string shown(const nlohmann::json& value);
 

@@ -6,6 +6,7 @@
 #include "framework/error.h"
 #include "framework/profile/progress.h"
 #include "kernels/elementwise.h"
+#include "layers/model_parameters.h"
 #include "train/engine/finite.h"
 
 namespace ringtrain {
@@ -25,8 +26,8 @@ void require_finite(const TensorView& values, const Parameter& parameter, std::i
 
 class Loader {
  public:
-  Loader(RankState& state, const ModelSource& source, const std::vector<ParameterSlice>& held)
-      : state_(state), source_(source), weights_(source.open_weights()) {
+  Loader(RankState& state, const ModelSource& source, std::uint64_t seed, const std::vector<ParameterSlice>& held)
+      : state_(state), source_(source), seed_(seed), weights_(source.open_weights()) {
     std::int64_t total = 0;
     for (const ParameterSlice& slice : held) total += slice.count();
     if (state.rank == 0 && total >= large_model) progress_ = std::make_unique<Progress>("load", total);
@@ -35,6 +36,9 @@ class Loader {
   /// Reads elements [begin, begin + target.numel()) of a tensor into host or device memory, rounded if the target is
   /// bfloat16.
   void read(const Parameter& parameter, std::int64_t begin, const TensorView& target) {
+    if (parameter.adapter && !source_.model.lora.on()) {
+      return initialise_parameter(state_.stream, parameter, seed_, begin, target);
+    }
     const std::int64_t end = begin + target.numel();
     const bool staged = !target.device.is_cpu() || target.dtype != state_.staging.view().dtype;
     for (std::int64_t from = begin; from < end; from += RankState::staging_elements) {
@@ -67,6 +71,7 @@ class Loader {
 
   RankState& state_;
   const ModelSource& source_;
+  std::uint64_t seed_;
   std::unique_ptr<WeightSource> weights_;
   std::unique_ptr<Progress> progress_;
   std::int64_t done_ = 0;  // parameters
@@ -74,9 +79,9 @@ class Loader {
 
 }  // namespace
 
-void load_weights(RankState& state, const ModelSource& source) {
+void load_weights(RankState& state, const ModelSource& source, std::uint64_t seed) {
   const std::vector<ParameterSlice> held = state.parameters.held();
-  Loader loader(state, source, held);
+  Loader loader(state, source, seed, held);
   const ParameterTable& table = state.parameters.table();
   if (state.optimizer && state.optimizer->has_master_weights()) {
     for (const ParameterSlice& slice : state.optimizer->slices()) {

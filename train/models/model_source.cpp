@@ -12,6 +12,8 @@
 #include "framework/storage/safetensors.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
+#include "train/models/adapters/adapted_model.h"
+#include "train/models/adapters/peft_folder.h"
 #include "train/models/carried_tokenizer.h"
 #include "train/models/checkpoint_weights.h"
 #include "train/models/gguf_model.h"
@@ -67,17 +69,6 @@ void add_generation_ends(ModelSource& source, const std::string& folder) {
   add_ends(source, folder + "/generation_config.json: ", read_generation_config(folder));
 }
 
-/// Returns the source of a model whose files are open and whose path, config and length are set.
-ModelSource with_weights(ModelSource source, PlacedModel placed) {
-  placed.source = source.path;
-  check_placed_model(placed, make_parameter_table(source.model));
-  source.identity = identity_of(placed.stored);
-  source.open_weights = [model = std::make_shared<const PlacedModel>(std::move(placed))] {
-    return read_placed_weights(model);
-  };
-  return source;
-}
-
 ModelSource open_hugging_face_folder(const std::string& folder) {
   ModelSource source;
   source.path = source.tokenizer = folder;
@@ -94,7 +85,8 @@ ModelSource open_hugging_face_folder(const std::string& folder) {
   placed.places = hugging_face_places(source.model, prefixed);
   placed.is_constant = is_constant_buffer;
   if (source.model.tie_word_embeddings) placed.tied_head = "lm_head.weight";
-  return with_weights(std::move(source), std::move(placed));
+  const ParameterTable table = make_parameter_table(source.model);
+  return with_weights(std::move(source), std::move(placed), table);
 }
 
 ModelSource open_gguf_file(const std::string& path) {
@@ -113,7 +105,8 @@ ModelSource open_gguf_file(const std::string& path) {
   placed.stored = file.tensors();
   placed.places = gguf_places(source.model);
   placed.is_constant = [](std::string_view) { return false; };
-  return with_weights(std::move(source), std::move(placed));
+  const ParameterTable table = make_parameter_table(source.model);
+  return with_weights(std::move(source), std::move(placed), table);
 }
 
 }  // namespace
@@ -125,6 +118,22 @@ std::optional<std::string> beyond_context(const ModelSource& source, std::int64_
       "set "
       "model.rope_scaling (type yarn, factor, original_max_position_embeddings) or model.rope_theta",
       what, length, source.context_length, source.path);
+}
+
+ModelSource with_weights(ModelSource source, PlacedModel placed, const ParameterTable& table) {
+  placed.source = source.path;
+  check_placed_model(placed, table);
+  source.identity = identity_of(placed.stored);
+  const auto model = std::make_shared<const PlacedModel>(std::move(placed));
+  source.open_weights = [model] { return read_placed_weights(model); };
+  source.hash_weights = [model] {
+    std::string hashes;
+    for (std::size_t i = 0; i < model->stored.files.size(); ++i) {
+      hashes += hash_file(model->stored.open(i), nullptr) + "\n";
+    }
+    return hash_bytes(hashes);
+  };
+  return source;
 }
 
 ModelSource model_of(Checkpoint checkpoint) {
@@ -144,11 +153,28 @@ ModelSource model_of(Checkpoint checkpoint) {
     add_generation_ends(source, tokenizer);
   }
   source.open_weights = [checkpoint] { return read_checkpoint_weights(checkpoint); };
+  source.hash_weights = [files = checkpoint.manifest.files] {
+    std::string hashes;
+    for (const CheckpointFile& file : files) hashes += file.name == config_file_name ? "" : file.hash + "\n";
+    return hash_bytes(hashes);
+  };
+  if (source.model.lora.on()) {
+    if (!checkpoint.manifest.base) {
+      fail(ExitCode::checkpoint, "{}: holds adapters, but its manifest names no base", checkpoint.path);
+    }
+    std::set<std::string> own;
+    const ParameterTable table = make_parameter_table(checkpoint.config);
+    for (const Parameter& parameter : table.all()) {
+      if (parameter.saved) own.insert(parameter.name);
+    }
+    source = beside(open_base(*checkpoint.manifest.base, checkpoint.path), std::move(source), std::move(own));
+  }
   source.checkpoint = std::move(checkpoint);
   return source;
 }
 
 ModelSource open_model(const std::string& path) {
+  if (is_peft_folder(path)) return open_peft_folder(path);
   if (is_hugging_face_folder(path)) return open_hugging_face_folder(path);
   if (is_directory(path, ExitCode::checkpoint) && holds_safetensors(path)) {
     fail(ExitCode::checkpoint, "{}: has safetensors but no config.json, which says what model they are", path);

@@ -1,12 +1,14 @@
 // A model that lies somewhere, recognized by what stands at its path: a run's folder (its newest checkpoint), a
-// checkpoint, a Hugging Face folder (config.json beside safetensors), or a GGUF file. Wherever a program takes a
-// checkpoint it takes each of them. Reading holds a slice of a tensor at a time, never a whole model.
+// checkpoint, a Hugging Face folder (config.json beside safetensors), a PEFT folder of adapters, or a GGUF file.
+// Wherever a program takes a checkpoint it takes each of them. Reading holds a slice of a tensor at a time, never a
+// whole model.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "framework/config/read_config.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/hugging_face_config.h"
+#include "train/models/placed_weights.h"
 #include "train/models/weight_source.h"
 
 namespace ringtrain {
@@ -30,10 +33,14 @@ struct ModelSource {
   std::string tokenizer;                    // a folder that may hold one, or a GGUF file; "": there is none
   std::vector<std::string> logs;            // what a person should know of it, a sentence each
   std::optional<Checkpoint> checkpoint;     // none of a model from elsewhere
+  std::shared_ptr<const ModelSource> base;  // of adapters (model.lora): the model beside whose weights they stand
+  std::set<std::string> own;                // of adapters: the parameters that are not the base's
   /// Returns the folder beside a run's checkpoints where the files of its tokenizer are kept.
   static std::string tokenizer_folder(const std::string& run_folder) { return run_folder + "/tokenizer"; }
   /// Returns a reader of its own for each rank that calls, from any thread.
   std::function<std::unique_ptr<WeightSource>()> open_weights;
+  /// Returns a hash of the content of all files of weights. Reads them whole, but for a checkpoint's.
+  std::function<std::string()> hash_weights;
 
   /// Returns the tokens that begin and end a text.
   EndIds ends() const {
@@ -44,6 +51,7 @@ struct ModelSource {
   /// Lets a run delete the checkpoint again: all of it has been read.
   void release() const {
     if (checkpoint) checkpoint->release();
+    if (base) base->release();
   }
 };
 
@@ -58,6 +66,10 @@ ModelSource open_model(const std::string& path);
 
 /// Returns the reader of a config's model.from, for read_config: open_model(), whose logs go to log.
 ModelReader model_reader(const std::function<void(const std::string&)>& log);
+
+/// Returns the source of a model whose path and config are set, with the parameters of the table in these files. Throws
+/// Error(checkpoint) as check_placed_model() does.
+ModelSource with_weights(ModelSource source, PlacedModel placed, const ParameterTable& table);
 
 /// Returns the model of a checkpoint that is open.
 ModelSource model_of(Checkpoint checkpoint);

@@ -57,7 +57,8 @@ HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates
   const int N = work.ranks();
   plan.tokens = static_cast<double>(work.tokens(0));
   if (N == 1) return plan;
-  const PassCosts forward = pass_costs(config, rates, false), backward = pass_costs(config, rates, true);
+  const LayerWork layer = layer_work(config.model, config.training);
+  const PassCosts forward = pass_costs(config, rates, layer, false), backward = pass_costs(config, rates, layer, true);
   const LinkLevel link = hardware.slowest_of_ring(N);
   plan.forward = hop_times(work, forward, link);
   plan.backward = hop_times(work, backward, link);
@@ -115,7 +116,7 @@ void check_disturbance(const Disturbance& disturbance, std::int64_t world, std::
 
 double useful_step_flops(const PlanRequest& request) {
   const auto batch = static_cast<double>(request.config.training.global_batch_size);
-  return useful_flops(request.config.model)
+  return useful_flops(request.config.model, request.config.training)
       .of(batch * static_cast<double>(request.config.training.seq_len), batch * sequence_pairs(request));
 }
 
@@ -156,9 +157,9 @@ MemoryNeed memory_need(const Config& config, const Hardware& hardware, const std
 OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>& plans) {
   if (config.training.offload == Offload::none) return {};
   const MemoryUse& host = plans.front().host;
-  return {
-      .of_a_layer = static_cast<double>(host[Tag::activations]) / static_cast<double>(config.model.num_hidden_layers),
-      .of_update = 2 * static_cast<double>(host[Tag::optimizer])};
+  const auto layers = static_cast<double>(trained_parts(config.model, config.training).layers);
+  return {.of_a_layer = layers > 0 ? static_cast<double>(host[Tag::activations]) / layers : 0,
+          .of_update = 2 * static_cast<double>(host[Tag::optimizer])};
 }
 
 std::int64_t model_limit(const Config& config) {

@@ -29,6 +29,7 @@ constexpr std::array flops_parts{Part{"projections", "projections", &StepFlops::
                                  Part{"attention_backward", "attention backward", &StepFlops::attention_backward},
                                  Part{"feedforward", "feedforward", &StepFlops::feedforward},
                                  Part{"head", "head and loss", &StepFlops::head},
+                                 Part{"adapters", "adapters", &StepFlops::adapters},
                                  Part{"recompute", "recompute", &StepFlops::recompute}};
 constexpr std::array time_parts{Part{"products", "matrix products", &StepTimes::products},
                                 Part{"attention_forward", "attention forward", &StepTimes::attention_forward},
@@ -83,6 +84,7 @@ std::string flops_lines(const Plan& plan) {
   std::string text = fmt::format("FLOPs of a step: {}\n", flops_text(total));
   for (const auto& [key, name, value] : flops_parts) {
     const double flops = plan.flops.*value;
+    if (flops == 0) continue;  // no adapters, nothing computed again
     text += fmt::format("  {:<20} {:>14}  {:5.1f} %\n", name, flops_text(flops), 100 * flops / total);
   }
   return text;
@@ -174,8 +176,9 @@ std::string plan_report(const Plan& plan) {
                         limited ? ", the model's own limit (model.max_position_embeddings)" : "");
   }
   text += flops_lines(plan) + hop_lines(plan) + time_lines(plan);
-  text += fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s a rank\n", plan.tokens_per_second,
-                      100 * plan.mfu, mfu_formula, plan.rates.peak * 1e-12);
+  text +=
+      fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s a rank\n", plan.tokens_per_second,
+                  100 * plan.mfu, mfu_formula(trained_parts(config.model, config.training)), plan.rates.peak * 1e-12);
   return text + (plan.fits ? hours_text(plan) : "");
 }
 

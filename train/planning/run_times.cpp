@@ -27,15 +27,17 @@ double evaluation_seconds(const StepCase& step) {
   return seconds;
 }
 
-/// Adds saves: weights and both moments of all parameters, each rank its share.
+/// Adds saves: weights, and both moments of those that are trained, each rank its share.
 void add_saves(const StepCase& step, RunTimes& times) {
   const CheckpointConfig& checkpoint = step.config.checkpoint;
   if (checkpoint.interval < 0) return;
   const Hardware& hardware = step.hardware;
   const std::int64_t world = step.config.mesh.data * step.config.mesh.sequence;
   const auto ranks = static_cast<double>(world);
-  const double bytes = 3 * static_cast<double>(step.table.count()) *
-                       static_cast<double>(size_of(accumulator(step.config.training.dtype)));
+  std::int64_t numbers = 2 * step.table.count(Part::trainable);
+  for (const Parameter& parameter : step.table.all()) numbers += parameter.saved ? parameter.shape.numel() : 0;
+  const double bytes =
+      static_cast<double>(numbers) * static_cast<double>(size_of(accumulator(step.config.training.dtype)));
   const double of_a_node = bytes * static_cast<double>(hardware.ranks_of_node(world)) / ranks;
   const double write = hardware.node_storage_bandwidth > 0 ? of_a_node / hardware.node_storage_bandwidth : 0;
   const double copy =

@@ -21,6 +21,7 @@ constexpr double silent_seconds = 10;
 
 constexpr double kernels_forward = 14,
                  kernels_backward = 24;  // calls in a layer besides attention, per chunk of tokens
+constexpr double adapter_kernels_forward = 3, adapter_kernels_backward = 9;  // the same of each adapter
 
 double mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -67,7 +68,7 @@ class StepSimulation {
   StepTimes run() {
     if (step_.forward_alone) {
       forward();
-      head(head_flops(config_.model) / 3);
+      head(/*products=*/1);
       times_.step_seconds = checked_seconds(latest());
       return times_;
     }
@@ -136,7 +137,7 @@ class StepSimulation {
     times_.memory_passes += passes / simulated;
   }
   void attention(bool backward) {
-    const PassCosts costs = pass_costs(config_, rates_, backward);
+    const PassCosts costs = pass_costs(config_, rates_, layer_, backward);
     double compute = 0, wait = 0;
     for (std::size_t ring = 0; ring < rings_.size(); ++ring) {
       const PassTimes pass = ring_pass(ring, costs);
@@ -173,18 +174,18 @@ class StepSimulation {
     return chunk > 0 ? std::max(1.0, static_cast<double>(work_.tokens(0)) / static_cast<double>(chunk)) : 1;
   }
 
-  /// Does of each layer what body does, as far as layers are simulated; the others are like the last one.
+  /// Does of each of so many layers what body does, as far as layers are simulated; the others are like the last one.
   template <class Body>
-  void over_layers(const Body& body) {
-    const std::int64_t more = config_.model.num_hidden_layers - layers_;
+  void over_layers(std::int64_t layers, double offloaded_bytes, const Body& body) {
+    const std::int64_t simulated = std::min(layers, layers_);
     Mark before = mark();
-    for (std::int64_t layer = 0; layer < layers_; ++layer) {
+    for (std::int64_t layer = 0; layer < simulated; ++layer) {
       before = mark();
       const double begin = latest();
       body();
-      copy(step_.offload.of_a_layer, latest() - begin);
+      copy(offloaded_bytes, latest() - begin);
     }
-    if (more > 0) again(before, static_cast<double>(more));
+    if (layers > simulated) again(before, static_cast<double>(layers - simulated));
   }
   static constexpr int none = -1;
   bool gathers() const { return config_.training.shard == Shard::weights && world_ > 1; }
@@ -204,34 +205,37 @@ class StepSimulation {
     need(1);
     local(0, 0, 2 * static_cast<double>(config_.model.hidden_size) * e, 2);  // embedding
     int group = 0;
-    over_layers([&] {
+    const auto layer = [&] {
       need(std::min(++group + 1, step_.table.buckets() - 1));
-      local(layer_.forward_flops, layer_.forward_product_bytes, layer_.forward_bytes, kernels_forward * chunks());
+      local(layer_.forward_flops, layer_.forward_product_bytes, layer_.forward_bytes,
+            (kernels_forward + adapter_kernels_forward * layer_.adapters) * chunks());
       attention(false);
-    });
+    };
+    over_layers(config_.model.num_hidden_layers - layer_.backward_layers, 0, layer);
+    over_layers(layer_.backward_layers, step_.offload.of_a_layer, layer);
     need(none);
   }
   /// The logits are made, read for the maximum and the sum, and turned into their gradient.
-  void head(double flops) {
+  void head(double products) {
     const auto V = static_cast<double>(config_.model.vocab_size);
-    local(flops, head_product_bytes(config_.model, config_.training.dtype),
+    local(products * head_flops(config_.model), products * head_product_bytes(config_.model, config_.training.dtype),
           4 * V * static_cast<double>(size_of(accumulator(config_.training.dtype))), 8);
   }
   void micro_batch(bool last) {
     forward();
-    head(head_flops(config_.model));
-    const int groups = step_.table.buckets();
+    head(head_products(config_.model, config_.training));
+    const int groups = step_.table.buckets(), lowest = std::max(1, step_.table.lowest_trained());
     const bool reduces = last || config_.training.shard != Shard::optimizer;
     if (reduces) bucket(groups - 1);
     int group = groups - 1;
-    over_layers([&] {
+    over_layers(layer_.backward_layers, step_.offload.of_a_layer, [&] {
       --group;  // the last two layers' weights are still here
-      if (gathers() && group == groups - 3 && group > 1) coming_ = transfer(weight_bytes(group - 1));
-      if (group < groups - 3) need(group > 1 ? group - 1 : none);
+      if (gathers() && group == groups - 3 && group > lowest) coming_ = transfer(weight_bytes(group - 1));
+      if (group < groups - 3) need(group > lowest ? group - 1 : none);
       local(layer_.recompute_flops, layer_.recompute_product_bytes, 0, 0);
       if (layer_.attention_again) attention(false);
       local(layer_.backward_flops - layer_.overlap_flops, layer_.backward_product_bytes - layer_.overlap_product_bytes,
-            layer_.backward_bytes, kernels_backward * chunks());
+            layer_.backward_bytes, (kernels_backward + adapter_kernels_backward * layer_.adapters) * chunks());
       attention(true);
       if (reduces) bucket(group);
     });
@@ -288,7 +292,7 @@ class StepSimulation {
 
   /// A group's gradients are complete: the bucket before the last one is waited for, and this one starts.
   void bucket(int group) {
-    if (world_ == 1) return;
+    if (world_ == 1 || gradient_bytes(group) == 0) return;
     if (under_way_.size() == 2) wait_for_bucket();
     const double bytes = gradient_bytes(group);
     // The rank adds every other's part of its slice.
@@ -315,7 +319,8 @@ class StepSimulation {
     double gather = 0;  // after the update; sharded weights come when they are needed
     if (world_ > 1 && config_.training.shard != Shard::weights) {
       for (int group = 0; group < step_.table.buckets(); ++group) {
-        gather += exchange_seconds(step_.hardware, world_, gradient_bytes(group) * e / state);
+        const double bytes = gradient_bytes(group) * e / state;
+        if (bytes > 0) gather += exchange_seconds(step_.hardware, world_, bytes);
       }
     }
     copy(step_.offload.of_update, 0);
@@ -379,7 +384,7 @@ RingWork ring_work(const Config& config, double mean_document, std::uint64_t see
                    .min_part = default_min_part(device, config.model.num_key_value_heads)});
 }
 
-PassCosts pass_costs(const Config& config, const RankRates& rates, bool backward) {
+PassCosts pass_costs(const Config& config, const RankRates& rates, const LayerWork& work, bool backward) {
   const auto HD = static_cast<double>(config.model.num_attention_heads * config.model.head_dim);
   const DType dtype = config.training.dtype;
   const double ids = parts_documents(config.data.packing) ? 4 : 0;
@@ -394,7 +399,6 @@ PassCosts pass_costs(const Config& config, const RankRates& rates, bool backward
   if (backward) {
     const double tokens = static_cast<double>(config.training.micro_batch_size * config.training.seq_len) /
                           static_cast<double>(config.mesh.sequence);
-    const LayerWork work = layer_work(config.model, config.training);
     costs.overlap_seconds =
         tokens * (work.overlap_flops / rates.matmul + work.overlap_product_bytes * rates.product_byte_seconds);
   }

@@ -59,8 +59,8 @@ StepTimes simulate_step(const StepCase& step);
 double simulating_seconds(std::int64_t ranks, std::int64_t parts);
 /// Returns the schedule's ring of a config's micro-batch. mean_document counts with packing documents alone.
 RingWork ring_work(const Config& config, double mean_document, std::uint64_t seed);
-/// Returns the costs of a forward or a backward pass of one layer.
-PassCosts pass_costs(const Config& config, const RankRates& rates, bool backward);
+/// Returns the costs of a forward or a backward pass of one layer, whose work this is.
+PassCosts pass_costs(const Config& config, const RankRates& rates, const LayerWork& work, bool backward);
 /// Returns the seconds that each of `ranks` needs to exchange its share of `bytes` with all others (a reduce-scatter,
 /// or an all-gather: the same bytes), over the levels of the hardware.
 double exchange_seconds(const Hardware& hardware, std::int64_t ranks, double bytes);

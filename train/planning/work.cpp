@@ -1,5 +1,9 @@
 #include "train/planning/work.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 
@@ -31,37 +35,121 @@ struct Widths {
   bool gated;
 };
 
+/// Returns the name of the matrix beside which an adapter's NAME.lora_A.weight or NAME.lora_B.weight stands.
+std::string adapted_weight(const std::string& name) {
+  return name.substr(0, name.rfind(".lora_")) + ".weight";
+}
+
+/// What products cost a token that not every layer and every run has: sums over the layers.
+struct Parts {
+  double flops = 0, bytes = 0;
+  void add(double of_flops, double of_bytes) {
+    flops += of_flops;
+    bytes += of_bytes;
+  }
+};
+struct LayerSums {
+  LayerSums(const ModelConfig& model, const TrainingConfig& training) {
+    const ModelSpec spec = model_spec(model);
+    const ParameterTable table = describe_parameters(spec, training.trainable).table;
+    const auto layers = static_cast<int>(spec.num_hidden_layers());
+    backward_layers = layers - std::clamp(table.lowest_trained() - 1, 0, layers);
+    const double e = static_cast<double>(size_of(training.dtype));
+    for (const Parameter& parameter : table.all()) {
+      if (parameter.bucket < 1 || parameter.bucket > layers || parameter.shape.rank() != 2) continue;
+      const double product = 2 * real(parameter.shape.numel());
+      const std::string projection = projection_of(parameter.adapter ? adapted_weight(parameter.name) : parameter.name);
+      const bool query = projection == "q_proj";
+      if (!parameter.adapter) {
+        if (parameter.part == Part::frozen) continue;
+        const double rows = e * real(parameter.shape[0] + parameter.shape[1]);
+        (parameter.name.find(".mlp.") == std::string::npos ? projections : feedforward).add(product, rows);
+        if (query) query_backward.add(product, rows);
+        continue;
+      }
+      // Of A [r, I] and B [O, r]: forward; then in backward the input's gradient, x A^T again, both own gradients, and
+      // dy B for each of A's and the input's. What is r wide is scaled in a pass of its own.
+      const bool is_a = parameter.name.ends_with(".lora_A.weight");
+      const double r = real(model.lora.rank), width = real(parameter.shape[is_a ? 1 : 0]);
+      ++adapters;
+      const double forward_rows = e * (is_a ? width + 3 * r : 2 * width + r);
+      const double backward_rows = e * (is_a ? 4 * width + 5 * r : 3 * width + 7 * r);
+      adapter_forward.add(product, forward_rows);
+      adapter_backward.add(3 * product, backward_rows);
+      if (projection != "down_proj") adapter_recompute.add(product, forward_rows);
+      if (query) query_backward.add(3 * product, backward_rows);
+    }
+    adapters /= 2;
+  }
+  double of_backward(double sum) const { return backward_layers > 0 ? sum / real(backward_layers) : 0; }
+
+  std::int64_t backward_layers = 0;
+  double adapters = 0;
+  Parts projections, feedforward;  // gradients of weights that are trained
+  Parts adapter_forward, adapter_backward, adapter_recompute;
+  Parts query_backward;  // of the query projection's weights and adapter
+};
+
 }  // namespace
+
+TrainedParts trained_parts(const ModelConfig& model, const TrainingConfig& training) {
+  const auto [table, ids] = describe_parameters(model_spec(model), training.trainable);
+  const int lowest = table.lowest_trained();
+  TrainedParts parts;
+  parts.layers = LayerSums(model, training).backward_layers;
+  for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
+    const Parameter& parameter = table[id];
+    const bool is_head = id == ids.head.weight;
+    if (id == ids.position_embedding || (id == ids.token_embedding && !is_head)) continue;
+    const std::int64_t count = parameter.shape.numel();
+    parts.multiplied += count;
+    if (is_head || parameter.bucket >= lowest) parts.passed += count;
+    if (parameter.part == Part::trainable) parts.trained += count;
+  }
+  return parts;
+}
 
 StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, double pairs) {
   const Widths w(model);
+  const LayerSums sums(model, training);
   const double sequences = real(training.global_batch_size), tokens = sequences * real(training.seq_len);
-  const double forward_pairs = 4 * w.HD * pairs * sequences * w.L;
+  const double layer_pairs = 4 * w.HD * pairs * sequences, backward = real(sums.backward_layers);
   const LayerWork layer = layer_work(model, training);
-  return {.projections = 3 * w.projections() * w.L * tokens,
-          .feedforward = 3 * w.feedforward() * w.L * tokens,
-          .head = 3 * w.head() * tokens,
-          .attention_forward = forward_pairs,
-          .attention_backward = 2.5 * forward_pairs,
-          .recompute = layer.recompute_flops * w.L * tokens + (layer.attention_again ? forward_pairs : 0)};
+  return {.projections = tokens * (w.projections() * (w.L + backward) + sums.projections.flops),
+          .feedforward = tokens * (w.feedforward() * (w.L + backward) + sums.feedforward.flops),
+          .head = tokens * head_products(model, training) * w.head(),
+          .adapters = tokens * (sums.adapter_forward.flops + sums.adapter_backward.flops),
+          .attention_forward = layer_pairs * w.L,
+          .attention_backward = 2.5 * layer_pairs * backward,
+          .recompute = backward * (layer.recompute_flops * tokens + (layer.attention_again ? layer_pairs : 0))};
 }
 
 LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
   const Widths w(model);
+  const LayerSums sums(model, training);
+  const auto mean = [&](double sum) { return sums.of_backward(sum); };
   const double e = static_cast<double>(size_of(training.dtype));
   const double accumulator_bytes = static_cast<double>(size_of(accumulator(training.dtype)));
+  const double input_products = w.projections() + w.feedforward();
   LayerWork work;
-  work.forward_flops = w.projections() + w.feedforward();
-  work.backward_flops = 2 * work.forward_flops;
-  if (training.recompute != Recompute::none) work.recompute_flops = w.projections() + w.expand();
+  work.backward_layers = sums.backward_layers;
+  work.adapters = sums.adapters / w.L;
+  work.forward_flops = input_products + sums.adapter_forward.flops / w.L;
+  work.backward_flops =
+      input_products + mean(sums.projections.flops + sums.feedforward.flops + sums.adapter_backward.flops);
   work.attention_again = training.recompute == Recompute::full;
-  work.overlap_flops = 4 * w.C * w.HD;
+  work.overlap_flops = 2 * w.C * w.HD + mean(sums.query_backward.flops);
   // A product reads a row of its input and writes one of its output; both of its backward products do the like.
   const double projected = 4 * w.C + 2 * w.HD + 2 * w.GD, expanded = (w.gated ? 2 : 1) * (w.C + w.F);
-  work.forward_product_bytes = e * (projected + expanded + w.F + w.C);
-  work.backward_product_bytes = 2 * work.forward_product_bytes;
-  if (training.recompute != Recompute::none) work.recompute_product_bytes = e * (projected + expanded);
-  work.overlap_product_bytes = 2 * e * (w.C + w.HD);
+  const double input_rows = e * (projected + expanded + w.F + w.C);
+  work.forward_product_bytes = input_rows + sums.adapter_forward.bytes / w.L;
+  work.backward_product_bytes =
+      input_rows + mean(sums.projections.bytes + sums.feedforward.bytes + sums.adapter_backward.bytes);
+  if (training.recompute != Recompute::none) {
+    work.recompute_flops = w.projections() + w.expand() + mean(sums.adapter_recompute.flops);
+    work.recompute_product_bytes = e * (projected + expanded) + mean(sums.adapter_recompute.bytes);
+  }
+  work.overlap_product_bytes = e * (w.C + w.HD) + mean(sums.query_backward.bytes);
   // Each tensor once for each time that a kernel reads or writes it: two norms (read, write), RoPE in place, the
   // activation (its operands and its product), two residual sums (two read, one written).
   const double norms = 4 * w.C, rope = 2 * (w.HD + w.GD), activation = (w.gated ? 3 : 2) * w.F, residuals = 6 * w.C;
@@ -73,25 +161,35 @@ LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
   return work;
 }
 
+double head_products(const ModelConfig& model, const TrainingConfig& training) {
+  const auto [table, ids] = describe_parameters(model_spec(model), training.trainable);
+  return table[ids.head.weight].part == Part::trainable ? 3 : 2;
+}
+
 double head_flops(const ModelConfig& model) {
-  return 3 * Widths(model).head();
+  return Widths(model).head();
 }
 
 double head_product_bytes(const ModelConfig& model, DType dtype) {
-  return 3 * static_cast<double>(size_of(dtype)) * real(model.hidden_size + model.vocab_size);
+  return static_cast<double>(size_of(dtype)) * real(model.hidden_size + model.vocab_size);
 }
 
-std::int64_t multiplied_parameters(const ModelConfig& model) {
-  const auto [table, ids] = describe_parameters(model_spec(model));
-  std::int64_t count = table.count();
-  if (ids.position_embedding >= 0) count -= table[ids.position_embedding].shape.numel();
-  if (!ids.tied) count -= table[ids.token_embedding].shape.numel();
-  return count;
-}
-
-UsefulFlops useful_flops(const ModelConfig& model) {
+UsefulFlops useful_flops(const ModelConfig& model, const TrainingConfig& training) {
   const Widths w(model);
-  return {.of_a_token = 6 * real(multiplied_parameters(model)), .of_a_pair = 12 * w.L * w.HD};
+  const TrainedParts parts = trained_parts(model, training);
+  return {.of_a_token = 2 * real(parts.multiplied + parts.passed + parts.trained),
+          .of_a_pair = 4 * (w.L + 2 * real(parts.layers)) * w.HD};
+}
+
+std::string mfu_formula(const TrainedParts& parts) {
+  return parts.all() ? "6 N FLOPs a token and 12 L C a visible pair, over the dense peak"
+                     : "2 (N + N_b + N_t) FLOPs a token and 4 (L + 2 L_b) C a visible pair, over the dense peak";
+}
+
+std::string mfu_numbers(const TrainedParts& parts) {
+  const std::string all = fmt::format("N = {}", parts.multiplied);
+  return parts.all() ? all
+                     : fmt::format("{}, N_b = {}, N_t = {}, L_b = {}", all, parts.passed, parts.trained, parts.layers);
 }
 
 double key_value_bytes(const ModelConfig& model, DType dtype) {

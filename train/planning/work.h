@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "framework/config/config.h"
 #include "framework/sequence/segments.h"
@@ -13,14 +14,32 @@ namespace ringtrain {
 /// is 4 D H forward and 10 D H backward (attention keeps no scores: it computes them again).
 struct StepFlops {
   double projections = 0, feedforward = 0, head = 0;  // forward and backward
+  double adapters = 0;                                // the same, and x A^T again in backward
   double attention_forward = 0, attention_backward = 0;
   double recompute = 0;  // what the policy does again in backward
-  double total() const { return projections + feedforward + head + attention_forward + attention_backward + recompute; }
+  double total() const {
+    return projections + feedforward + head + adapters + attention_forward + attention_backward + recompute;
+  }
 };
+
+/// What of a model is trained, and how far backward goes for it: no weight gradient of what is frozen, and nothing
+/// below the lowest layer with something to train.
+struct TrainedParts {
+  std::int64_t layers = 0;  // those that backward goes through
+  // Parameters that every token is multiplied with: all but a position table, and but an input embedding beside a head
+  // of its own; one that is the head, too, counts once.
+  std::int64_t multiplied = 0;  // N
+  std::int64_t passed = 0;      // N_b: those of the head and of layers that backward goes through
+  std::int64_t trained = 0;     // N_t: those that are trained
+  bool all() const { return trained == multiplied; }
+};
+TrainedParts trained_parts(const ModelConfig& model, const TrainingConfig& training);
 
 /// What one token costs a rank, of one layer.
 struct LayerWork {
-  double forward_flops = 0;                      // products: projections and feedforward
+  std::int64_t backward_layers = 0;              // that have a backward; where they differ, it is that of their mean
+  double adapters = 0;                           // how many it has
+  double forward_flops = 0;                      // products: projections, feedforward, adapters
   double backward_flops = 0;                     // their backward
   double recompute_flops = 0;                    // of products, in backward
   bool attention_again = false;                  // the ring forward, too, in backward (recompute full)
@@ -34,24 +53,24 @@ struct LayerWork {
 StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, double pairs);
 /// Returns what a token of a rank costs in one layer.
 LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training);
-/// Returns the FLOPs of the head and the loss for one token, forward and backward.
+/// Returns how many products of the head's size a step has: forward, its input's gradient, and its weights' if they
+/// are trained.
+double head_products(const ModelConfig& model, const TrainingConfig& training);
+/// Returns the FLOPs of one of them for one token, and what it reads and writes.
 double head_flops(const ModelConfig& model);
-/// Returns what its products read and write for one token.
 double head_product_bytes(const ModelConfig& model, DType dtype);
 
-/// Returns N: the parameters that every token is multiplied with. All but a position table, and but an input embedding
-/// beside a head of its own; one that is the head, too, counts once.
-std::int64_t multiplied_parameters(const ModelConfig& model);
-
-/// The FLOPs that count as useful: 6 N a token and 12 L C a visible pair of a query and a key, L layers, C = heads x
-/// head size (Chowdhery et al., "PaLM", 2022, appendix B, which counts T pairs a token: no mask).
+/// The FLOPs that count as useful: 2 (N + N_b + N_t) a token and 4 (L + 2 L_b) C a visible pair of a query and a key, L
+/// layers, L_b those that backward goes through, C = heads x head size. With all trained these are 6 N and 12 L C
+/// (Chowdhery et al., "PaLM", 2022, appendix B, which counts T pairs a token: no mask).
 struct UsefulFlops {
   double of_a_token = 0, of_a_pair = 0;
   double of(double tokens, double pairs) const { return of_a_token * tokens + of_a_pair * pairs; }
 };
-UsefulFlops useful_flops(const ModelConfig& model);
-/// What MFU divides by what, as text.
-inline constexpr const char* mfu_formula = "6 N FLOPs a token and 12 L C a visible pair, over the dense peak";
+UsefulFlops useful_flops(const ModelConfig& model, const TrainingConfig& training);
+/// Returns what MFU divides by what, as text, and the numbers in it.
+std::string mfu_formula(const TrainedParts& parts);
+std::string mfu_numbers(const TrainedParts& parts);
 
 /// Returns the bytes of keys and values of one token, as the ring sends them, and of their gradients.
 double key_value_bytes(const ModelConfig& model, DType dtype);

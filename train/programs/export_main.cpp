@@ -2,11 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <string>
+#include <utility>
 
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
 #include "framework/system/signals.h"
+#include "train/models/adapters/adapted_model.h"
 #include "train/models/export_model.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
@@ -27,7 +29,7 @@ int run(int argc, char** argv) {
   ExportOptions options;
   std::string checkpoint, dtype = "float32", shard = "50GB";
   app.add_option("--checkpoint", checkpoint,
-                 "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
+                 "a run (its newest checkpoint), a checkpoint, a Hugging Face or PEFT folder, or a GGUF file")
       ->required()
       ->type_name("PATH");
   app.add_option("--output", options.output, "the folder to make; it must not exist")->required()->type_name("DIR");
@@ -43,13 +45,17 @@ int run(int argc, char** argv) {
                  "those of "
                  "the model, or of the one that the run began with)")
       ->type_name("PATH");
+  bool merge = false;
+  app.add_flag("--merge", merge,
+               "adapters (lora) and their base as one model, without which adapters are a PEFT folder");
   if (!parse_command_line(app, argc, argv)) return 0;
 
   options.dtype = dtype_of(dtype);
   options.max_shard_bytes = parse_byte_count(shard, "--max-shard-size");
   check_export(checkpoint, options);
   const HashProgress hashing("export");
-  const ModelSource source = open_model(checkpoint);
+  ModelSource source = open_model(checkpoint);
+  if (merge) source = merged(std::move(source));
   const SignalGuard guard;
   announce_signals({.program = "export", .first = "", .second = "ended at once; nothing was written"});
   const ExportSummary summary = export_model(source, options);

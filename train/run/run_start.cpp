@@ -9,6 +9,8 @@
 #include "framework/config/model_keys.h"
 #include "framework/config/read_config.h"
 #include "framework/error.h"
+#include "layers/model_parameters.h"
+#include "train/models/adapters/adapted_model.h"
 
 namespace ringtrain {
 
@@ -16,9 +18,9 @@ namespace {
 
 /// Keys, or sections of keys, that a resume must keep: they change what the weights, the moments or the data's order
 /// mean.
-constexpr std::array<std::string_view, 8> kept_on_resume{
+constexpr std::array<std::string_view, 9> kept_on_resume{
     "model",        "training.seq_len", "training.global_batch_size", "training.seed", "training.dtype",
-    "data.packing", "optimizer.name",   "training.trainable"};
+    "data.packing", "optimizer.name",   "training.trainable",         "lora"};
 
 bool is_or_below(std::string_view key, std::string_view section) {
   return key == section || (key.starts_with(section) && key[section.size()] == '.');
@@ -84,6 +86,7 @@ RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string&
   start.samples = manifest.samples;
   start.tokens = manifest.tokens;
   start.skipped_steps = manifest.skipped_steps;
+  start.base = manifest.base;
   start.run = manifest.run;
   log(fmt::format("resuming from {}: {} steps, {} tokens done", start.source->path, start.step, start.tokens));
   return start;
@@ -115,17 +118,28 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
   Config theirs = source.checkpoint ? source.checkpoint->config : config;
   theirs.model = source.model;
   theirs.training.seq_len = source.context_length;
+  Config ours = config;
+  for (Config* const either : {&theirs, &ours}) std::ranges::sort(either->model.lora.targets);  // in any order
   std::vector<std::string> refused;
   bool rescaled = false;
-  for (const ConfigDifference& difference : differences(theirs, config)) {
+  for (const ConfigDifference& difference : differences(theirs, ours)) {
     rescaled |= difference.key == "model.rope_theta" || is_or_below(difference.key, "model.rope_scaling");
-    if (!is_or_below(difference.key, "model")) {
+    const bool of_adapters = source.model.lora.on() && config.model.lora.on() && is_or_below(difference.key, "lora");
+    if (of_adapters) {
+      refused.push_back(change(difference));
+    } else if (!is_or_below(difference.key, "model")) {
       if (difference.key == "training.seq_len") log("the weights were trained otherwise: " + change(difference));
     } else if (is_free_with_weights(difference.key)) {
       log("the weights were trained otherwise: " + change(difference));
     } else {
       refused.push_back(change(difference));
     }
+  }
+  const ParameterTable table = make_parameter_table(config);
+  for (const Parameter& parameter : table.all()) {  // no file would have what is neither a base's nor saved
+    if (parameter.saved || !source.own.contains(parameter.name)) continue;
+    refused.push_back(parameter.name + " was trained beside the adapters, and training.trainable leaves it out");
+    break;
   }
   if (!refused.empty()) {
     fail(ExitCode::checkpoint, "{}: holds the weights of another model: {}", source.path, joined(refused));
@@ -182,7 +196,16 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
     std::int64_t& layers = start.source->model.num_hidden_layers;
     if (request.layers > 0) layers = std::min(layers, request.layers);
     check_weights_fit(*start.source, config, log);
+    if (config.model.lora.on()) {
+      start.base = base_of(*start.source);
+    } else if (start.source->model.lora.on()) {
+      start.source = merged(*std::move(start.source));
+    }
     log(fmt::format("starting with the weights of {}", start.source->path));
+  } else if (config.model.lora.on()) {
+    fail(ExitCode::usage,
+         "lora.rank is {}: adapters are trained beside a model that stays as it is; name it by --init-from",
+         config.model.lora.rank);
   }
   return start;
 }

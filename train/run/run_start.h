@@ -26,8 +26,9 @@ struct RunStart {
   std::int64_t step = 0;              // done before this run begins
   std::int64_t samples = 0;           // sequences consumed
   std::int64_t tokens = 0;
-  std::int64_t skipped_steps = 0;  // of the steps done: without an update
-  std::string run = {};            // of the checkpoint that the run goes on from; "": a new run, or it does not say
+  std::int64_t skipped_steps = 0;      // of the steps done: without an update
+  std::optional<BaseModel> base = {};  // with lora: whose weights stay as they are, and in their own files
+  std::string run = {};                // of the checkpoint that the run goes on from; "": a new run, or it does not say
 };
 
 using Log = std::function<void(const std::string&)>;
@@ -47,7 +48,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
 /// Throws Error(checkpoint) if a key differs that a resume must keep; logs each that differs and may.
 void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log);
 /// Throws Error(checkpoint) if the weights belong to another model; rope scaling and theta, window, and everything
-/// outside model may differ.
+/// outside model may differ, but for the adapters that both have.
 void check_weights_fit(const ModelSource& source, const Config& config, const Log& log);
 
 }  // namespace ringtrain

@@ -14,19 +14,22 @@ class GpuElementwiseTest : public GpuKernelTest {};
 constexpr DType all_types[] = {DType::float32, DType::bfloat16, DType::float64};
 constexpr std::int64_t sizes[] = {0, 1, 7, 8, 257, 4099, 9001};
 
-TEST_F(GpuElementwiseTest, FillAndAdd) {
+TEST_F(GpuElementwiseTest, FillScaleAndAdd) {
   for (DType dtype : all_types) {
     for (std::int64_t n : sizes) {
       for (std::int64_t skip : {0, 1, 4}) {
         const std::string what = fmt::format("{} elements of {}, {} skipped", n, name_of(dtype), skip);
         const Both filled = output({n}, dtype, skip);
         const Both y = random({n}, dtype, 1, 1, skip), x = random({n}, dtype, 2, 1, skip / 2);
+        const Both scaled = random({n}, dtype, 3, 1, skip);
         on_both([&](Stream& stream, auto at) {
           fill(stream, at(filled), -2.625);
           add(stream, at(y), at(x));
+          scale(stream, at(scaled), 0.375);
         });
         EXPECT_EQ(on_host(filled.gpu), std::vector<double>(static_cast<std::size_t>(n), -2.625)) << what;
         expect_agrees(y, what);
+        expect_agrees(scaled, what + ", scaled");
       }
     }
   }

@@ -22,6 +22,7 @@ class GpuMatmulTest : public GpuKernelTest {
     const Both dy = random({T, O}, dtype, 3, 1, skip);
     const Both bias = with_bias ? random({O}, dtype, 4, 1, skip) : Both{};
     const Both residual = random({T, O}, dtype, 8, 1, skip);
+    const Both grown = random({T, O}, dtype, 9, 1, skip);
     const Both y = output({T, O}, dtype, skip), added = output({T, O}, dtype, skip), dx = output({T, I}, dtype, skip);
     const Both sum = random({T, I}, dtype, 5, 1, skip), dw = random({O, I}, DType::float32, 6, 1, skip);
     const Both dbias = with_bias ? random({O}, DType::float32, 7, 1, skip) : Both{};
@@ -30,6 +31,7 @@ class GpuMatmulTest : public GpuKernelTest {
     on_both([&](Stream& stream, auto at) {
       linear_forward(stream, at(y), at(x), at(w), at(bias));
       linear_forward(stream, at(added), at(x), at(w), at(bias), at(residual));
+      linear_forward(stream, at(grown), at(x), at(w), {}, at(grown));
       linear_backward_input(stream, at(dx), at(dy), at(w), false);
       linear_backward_input(stream, at(sum), at(dy), at(w), true);
       linear_backward_weight(stream, at(dw), at(dbias), at(dy), at(x), true);
@@ -38,6 +40,7 @@ class GpuMatmulTest : public GpuKernelTest {
     expect_agrees(y, what + ": y");
     // A bias that cuBLASLt does not take is rounded with the residual first: few elements may all be off twice.
     if (!with_bias || T * O > 64) expect_agrees(added, what + ": y added to a residual");
+    expect_agrees(grown, what + ": a product added to y");
     expect_agrees(dx, what + ": dx");
     expect_agrees(sum, what + ": dx added");
     expect_agrees(dw, what + ": dw", dw_tolerance);

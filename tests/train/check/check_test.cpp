@@ -79,6 +79,39 @@ TEST_F(CheckedRun, OfALaterStepIsRight) {
   EXPECT_EQ(wrong(check_run(options, [](const std::string&) {})), "");
 }
 
+TEST_F(CheckedRun, OfWhichAPartIsFrozenIsRight) {
+  for (const std::string trainable : {"*.1.mlp.*", "model.norm.weight", "model.embed_tokens.weight"}) {
+    const CheckReport report = check(ring({"training.trainable=[\"" + trainable + "\"]"}));
+    EXPECT_EQ(wrong(report), "") << trainable;
+    const auto compared = [&](const std::string& name) {
+      return std::ranges::find(report.tensors, name, &CheckedTensor::name) != report.tensors.end();
+    };
+    EXPECT_TRUE(compared("layer.0.output")) << trainable;
+    EXPECT_EQ(compared("grad.layer.0.output"), trainable == "model.embed_tokens.weight");
+    EXPECT_EQ(compared("grad.model.layers.1.mlp.up_proj.weight"), trainable == "*.1.mlp.*");
+    EXPECT_EQ(compared("updated.model.norm.weight"), trainable == "model.norm.weight");
+  }
+}
+
+TEST_F(CheckedRun, OfAdaptersIsRight) {
+  run(ring({"training.steps=1"}), "base");
+  CheckOptions options =
+      options_of(ring({"lora.rank=3", "lora.alpha=6", "lora.targets=[q_proj, k_proj, v_proj, o_proj, down_proj]",
+                       "training.trainable=[\"*norm*\"]", "training.shard=weights", "optimizer.lr=0.02"}));
+  options.train.start.init_from = at("base");
+  options.train.dump.step = 3;  // B is zero before the first
+  const CheckReport report = check_run(options, [](const std::string&) {});
+  EXPECT_EQ(wrong(report), "");
+  std::size_t adapters = 0;
+  for (const CheckedTensor& tensor : report.tensors) {
+    if (!tensor.name.starts_with("grad.") || tensor.name.find(".lora_") == std::string::npos) continue;
+    ++adapters;
+    EXPECT_GT(tensor.size, 0) << tensor.name;
+    EXPECT_LT(tensor.bound, 1e-6 * tensor.size) << tensor.name;
+  }
+  EXPECT_EQ(adapters, 2u * 2 * 5);
+}
+
 TEST_F(CheckedRun, IsCutByTokensAndLayers) {
   CheckOptions options = options_of(ring({"model.num_hidden_layers=3"}));
   options.tokens = 11;

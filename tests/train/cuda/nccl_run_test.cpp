@@ -5,8 +5,10 @@
 #include "layers/model_parameters.h"
 #include "parallel/collectives.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
+#include "tests/support/paths.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"
+#include "train/models/model_source.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -117,6 +119,41 @@ TEST_F(NcclRun, ShardingChangesNoBit) {
       const std::string name = run_by(shard);
       EXPECT_EQ(losses(name), losses(whole)) << name;
       EXPECT_EQ(state(checkpoint(name, 2)), state(checkpoint(whole, 2))) << name;
+    }
+  }
+}
+
+// Adapters beside a base, with everything that a GPU's run shards, recomputes and moves to the host.
+TEST_F(NcclRun, ShardingAndOffloadingAdaptersChangeNoBit) {
+  const std::string base = source_folder() + "/tests/models/folders/llama";
+  const auto run_by = [&](std::vector<std::string> settings, const std::string& name) {
+    settings.insert(settings.end(), {"lora.rank=3", "lora.targets=[q_proj, v_proj, o_proj, up_proj, down_proj]"});
+    Config adapted = config(settings);
+    const LoraConfig lora = adapted.model.lora;
+    adapted.model = open_model(base).model;
+    adapted.model.lora = lora;
+    StartRequest start;
+    start.init_from = base;
+    run(adapted, name, start);
+  };
+  const std::vector<std::vector<std::string>> meshes{
+      {},
+      {"mesh.sequence=2", "mesh.backend=nccl", "training.micro_batch_size=2", "training.recompute=full"},
+      {"mesh.sequence=3", "mesh.backend=threads", "training.micro_batch_size=2"},
+      {"mesh.data=2", "mesh.sequence=2", "mesh.backend=nccl", "training.recompute=none"}};
+  for (std::size_t i = 0; i < meshes.size(); ++i) {
+    const std::string whole = fmt::format("{}", i);
+    run_by(meshes[i], whole);
+    const auto expected = state(checkpoint(whole, 2));
+    EXPECT_GT(expected.size(), 10u);
+    for (const auto& [name, values] : expected) EXPECT_NE(name.find(".lora_"), std::string::npos) << name;
+    for (const std::string offload : {"none", "activations", "activations+optimizer"}) {
+      std::vector<std::string> settings = meshes[i];
+      settings.insert(settings.end(), {"training.shard=weights", "training.offload=" + offload});
+      const std::string name = whole + "-" + offload;
+      run_by(settings, name);
+      EXPECT_EQ(losses(name), losses(whole)) << name;
+      EXPECT_EQ(state(checkpoint(name, 2)), expected) << name;
     }
   }
 }

@@ -40,6 +40,17 @@ class GenerationTest : public TrainTest {
     config.mesh.layout = layout;
     return config;
   }
+  /// Gives a rank a random model, whose adapters do something.
+  static void initialise(RankState& state) {
+    state.model.initialise(3);
+    const ParameterTable& table = state.parameters.table();
+    for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
+      Parameter parameter = table[id];
+      if (!parameter.adapter) continue;
+      parameter.init_stddev = 0.4;
+      initialise_parameter(state.stream, parameter, 3, 0, state.parameters.weight(id));
+    }
+  }
   /// Generates with a random model. Returns the new tokens.
   static Tokens generated(const Config& config, const GenerationRequest& request,
                           const TokenObserver& observer = nullptr) {
@@ -51,7 +62,7 @@ class GenerationTest : public TrainTest {
     launch_threads({static_cast<int>(config.mesh.sequence), 60}, [&](Communicator& world) {
       ThreadPool pool(1);
       RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world);
-      state.model.initialise(3);
+      initialise(state);
       const std::int64_t allocations = state.allocator.allocation_count();
       const GenerationRates rates = generate(state, request, [&](std::int32_t token) {
         tokens.push_back(token);
@@ -78,7 +89,7 @@ class GenerationTest : public TrainTest {
       ThreadPool pool(2);
       RankState state(config, table, {.training = false, .evaluation_lengths = {length}}, 0, Device::cpu(), pool,
                       &world);
-      state.model.initialise(3);
+      initialise(state);
       for (std::int32_t v = 0; v < 23; ++v) {
         load_sequence(state.batch, text, state.shard);
         std::fill_n(state.batch.labels().as<std::int32_t>(), length, v);
@@ -109,6 +120,7 @@ const std::vector<std::pair<const char*, std::vector<std::string>>> models{
       "model.rope_scaling.original_max_position_embeddings=64"}},
     {"a window", {"model.architecture=mistral", "model.sliding_window=7"}},
     {"gpt2", {"model.architecture=gpt2", "model.max_position_embeddings=300", "model.num_key_value_heads=4"}},
+    {"adapters", {"lora.rank=3", "lora.targets=[q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj]"}},
     {"qwen2", {"model.architecture=qwen2"}},
     {"qwen3", {"model.architecture=qwen3", "model.head_dim=12"}}};
 

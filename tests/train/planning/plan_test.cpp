@@ -52,12 +52,78 @@ TEST(Plan, CountsFlopsByPart) {
   EXPECT_DOUBLE_EQ(plan.useful_flops, 6 * static_cast<double>(plan.parameters) * tokens + 12 * 2 * 32 * pairs);
 }
 
+TEST(Plan, WhatIsFrozenHasNoWeightGradientAndNothingBelowTheLowestTrainedLayerABackward) {
+  // tiny, tied: a layer has 3,072 of projections, 6,144 of the feedforward and 64 of norms; the head 257 x 32.
+  const double tokens = 24 * 64, pairs = 24 * 64 * 65 / 2.0, head = 257 * 32, N = 2 * 9280 + 32 + head;
+  const auto plan_of = [](const std::vector<std::string>& settings) {
+    std::vector<std::string> all{"training.recompute=full", "data.packing=concat"};
+    all.insert(all.end(), settings.begin(), settings.end());
+    return make_plan(request_of(all));
+  };
+  const Plan upper = plan_of({"training.trainable=[model.layers.1.mlp.*]"});
+  EXPECT_DOUBLE_EQ(upper.flops.projections, 2 * tokens * 3072 * (2 + 1));
+  EXPECT_DOUBLE_EQ(upper.flops.feedforward, 2 * tokens * 6144 * (2 + 1 + 1));
+  EXPECT_DOUBLE_EQ(upper.flops.head, 2 * 2 * tokens * head);
+  EXPECT_DOUBLE_EQ(upper.flops.attention_forward, 4 * 32 * pairs * 2);
+  EXPECT_DOUBLE_EQ(upper.flops.attention_backward, 10 * 32 * pairs);
+  EXPECT_DOUBLE_EQ(upper.flops.recompute, 2 * tokens * (3072 + 4096) + 4 * 32 * pairs);
+  EXPECT_DOUBLE_EQ(upper.useful_flops, 2 * (N + 9280 + 32 + head + 6144) * tokens + 4 * (2 + 2) * 32 * pairs);
+
+  const Plan norm = plan_of({"training.trainable=[model.norm.weight]"});
+  EXPECT_EQ(norm.flops.attention_backward + norm.flops.recompute + norm.times.attention_backward, 0);
+  EXPECT_DOUBLE_EQ(norm.flops.projections, 2 * tokens * 3072 * 2);
+  EXPECT_DOUBLE_EQ(norm.useful_flops, 2 * (N + 32 + head + 32) * tokens + 4 * 2 * 32 * pairs);
+
+  // An embedding beside a head of its own is read alone, but backward comes down to it.
+  const Plan embedding = plan_of({"training.trainable=[model.embed_tokens.weight]", "model.tie_word_embeddings=false"});
+  EXPECT_DOUBLE_EQ(embedding.useful_flops, 2 * 2 * N * tokens + 12 * 2 * 32 * pairs);
+
+  // A [4, in] and B [out, 4] of q, v and down: 128 + 128, 128 + 64 and 256 + 128 a layer.
+  const Plan lora = plan_of({"lora.rank=4", "lora.targets=[q_proj, v_proj, down_proj]"});
+  const double adapters = 2 * (256 + 192 + 384);
+  EXPECT_DOUBLE_EQ(lora.flops.projections, 2 * 2 * tokens * 3072 * 2);
+  EXPECT_DOUBLE_EQ(lora.flops.feedforward, 2 * 2 * tokens * 6144 * 2);
+  EXPECT_DOUBLE_EQ(lora.flops.adapters, 8 * tokens * adapters);
+  EXPECT_DOUBLE_EQ(lora.flops.recompute, 2 * tokens * 2 * (3072 + 4096 + 256 + 192) + 4 * 32 * pairs * 2);
+  EXPECT_DOUBLE_EQ(lora.useful_flops, 2 * (2 * (N + adapters) + adapters) * tokens + 12 * 2 * 32 * pairs);
+  EXPECT_EQ(lora.parameters, static_cast<std::int64_t>(N + adapters));
+
+  for (const Plan& plan : {upper, norm, embedding, lora}) {  // a step is its work over its rates
+    const StepFlops& f = plan.flops;
+    const double again = f.attention_backward / 2.5;
+    EXPECT_NEAR(plan.times.products,
+                (f.projections + f.feedforward + f.head + f.adapters + f.recompute - again) / 0.5e9, 1e-9);
+    EXPECT_NEAR(plan.times.attention_forward, (f.attention_forward + again) / 0.25e9, 1e-9);
+    EXPECT_NEAR(plan.times.attention_backward, f.attention_backward / 0.125e9, 1e-9);
+    EXPECT_LT(plan.useful_flops, 6 * (N + adapters) * tokens + 12 * 2 * 32 * pairs);
+  }
+}
+
+TEST(Plan, WhatIsFrozenHasNoGradientNoMomentsAndNoExchange) {
+  const auto plan_of = [](std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"mesh.data=2", "data.packing=concat", "checkpoint.background=false"});
+    return make_plan(request_of(settings));
+  };
+  const Plan all = plan_of({}), lora = plan_of({"lora.rank=4", "lora.targets=[q_proj]"});
+  const auto bytes = [](const Plan& plan, Tag tag) { return static_cast<std::int64_t>(plan.memory[0].peak[tag]); };
+  // Of the hand-made table: 2 layers of A and B with 128 each, float32; all sizes are multiples of what they align to.
+  const std::int64_t adapters = 2 * (128 + 128) * 4;
+  EXPECT_EQ(bytes(lora, Tag::weights), bytes(all, Tag::weights) + adapters);
+  EXPECT_EQ(bytes(lora, Tag::gradients), adapters);
+  EXPECT_EQ(bytes(lora, Tag::optimizer), 2 * adapters / 2);
+  EXPECT_EQ(bytes(lora, Tag::activations), bytes(all, Tag::activations));
+  // Two buckets each way over the link of 1e9 B/s and 1e-3 s: half of their bytes.
+  EXPECT_NEAR(lora.times.gather, 2 * (1e-3 + adapters / 2 / 2.0 / 1e9), 1e-12);
+  EXPECT_GT(all.times.gather, 1.5 * lora.times.gather);
+  EXPECT_LT(lora.run.last_save_seconds, 0.05 * all.run.last_save_seconds);  // it holds adapters alone
+}
+
 TEST(Plan, UsefulFlopsCountWhatTokensAreMultipliedWith) {
   // tiny: V 257, C 32. An embedding is read, not multiplied with, unless it is the head, too; a position table never
   // is.
   const auto parameters = [](const std::vector<std::string>& settings) {
     const ModelConfig model = config_of(settings).model;
-    return std::pair(make_parameter_table(model).count(), multiplied_parameters(model));
+    return std::pair(make_parameter_table(model).count(), trained_parts(model, {}).multiplied);
   };
   const auto [tied, tied_n] = parameters({});
   EXPECT_EQ(tied_n, tied);

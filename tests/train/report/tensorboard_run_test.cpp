@@ -102,6 +102,22 @@ TEST_F(TensorBoardRun, HoldsWhatTheMetricsHoldAlsoAfterAResume) {
   EXPECT_NE(told.find("mfu: 6 N FLOPs a token and 12 L C a visible pair"), std::string::npos);
 }
 
+TEST_F(TensorBoardRun, MfuOfWhatIsFrozenIsThePlans) {
+  run("prepare", "--synthetic recall --documents 40 --length 400 --output corpus.h5");
+  run("train", "--config '" + source_folder() +
+                   "/configs/tiny.yaml' --output run --set metrics.tensorboard=true --set metrics.peak_flops=2e9 "
+                   "--set training.steps=3 --set 'training.trainable=[model.layers.1.*]'");
+  const json last = lines().back();
+  const double pairs = last.at("visible_pairs").get<double>();
+  const double of_a_token = 2 * (26816 + (9280 + 32 + 257 * 32) + 9280);
+  const double flops = of_a_token * 24 * 64 + 4 * (2 + 2 * 1) * 32 * pairs;
+  EXPECT_NEAR(last.at("mfu").get<double>(), flops / last.at("seconds").get<double>() / 2e9, 1e-4);
+  std::ifstream log(at("log"));
+  const std::string told(std::istreambuf_iterator<char>(log), {});
+  EXPECT_NE(told.find("mfu: 2 (N + N_b + N_t) FLOPs a token and 4 (L + 2 L_b) C a visible pair"), std::string::npos);
+  EXPECT_NE(told.find("N = 26816, N_b = 17536, N_t = 9280, L_b = 1"), std::string::npos);
+}
+
 TEST_F(TensorBoardRun, HoldsAllAfterADiskThatWasFullForAWhile) {
   RINGTRAIN_NEEDS_FAULTY_DISK();
   run("prepare", "--synthetic recall --documents 40 --length 400 --output corpus.h5");

@@ -1,0 +1,302 @@
+// Runs with lora beside a Hugging Face folder: what they train, save, resume and refuse; adapters as a PEFT folder and
+// merged with their base.
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "layers/model_parameters.h"
+#include "tests/support/paths.h"
+#include "tests/train/train_fixture.h"
+#include "train/evaluation/checkpoint_evaluation.h"
+#include "train/models/adapters/adapted_model.h"
+#include "train/models/export_model.h"
+#include "train/models/model_source.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Values = std::map<std::string, std::vector<double>>;
+
+/// Returns all parameters that a model's table has.
+Values weights_of(const ModelSource& source) {
+  Values values;
+  const auto weights = source.open_weights();
+  const ParameterTable table = make_parameter_table(source.model);
+  for (const Parameter& parameter : table.all()) {
+    std::vector<double>& to = values[parameter.name];
+    to.resize(parameter.shape.numel());
+    weights->read(parameter, 0, host_view(to.data(), {std::ssize(to)}));
+  }
+  return values;
+}
+
+bool is_adapter(const std::string& name) {
+  return name.find(".lora_") != std::string::npos;
+}
+
+class Adapters : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    fs::copy(source_folder() + "/tests/models/folders/llama", base());
+    data_ = write_tokens("text.h5", {.validation_documents = 20});
+  }
+  std::string base() const { return at("base"); }
+
+  /// Returns a config of 12 steps of adapters beside the base.
+  Config config(const std::vector<std::string>& settings = {}) const {
+    std::vector<std::string> all{"training.steps=12", "training.global_batch_size=4", "checkpoint.interval=4",
+                                 "optimizer.lr=0.02"};
+    all.insert(all.end(), settings.begin(), settings.end());
+    Config config = tiny(data_, all);
+    const LoraConfig lora = config.model.lora;
+    config.model = open_model(base()).model;
+    config.model.lora = lora;
+    return config;
+  }
+  static std::vector<std::string> lora(std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"lora.rank=3", "lora.alpha=6", "lora.targets=[q_proj, v_proj, down_proj]"});
+    return more;
+  }
+  static StartRequest from(const std::string& path) {
+    StartRequest start;
+    start.init_from = path;
+    return start;
+  }
+  static StartRequest resumed() {
+    StartRequest start;
+    start.resume = true;
+    return start;
+  }
+  double nll(const std::string& model) const {
+    EvaluationOptions options;
+    options.checkpoint = model;
+    options.data = data_;
+    options.request = {.context_lengths = {32}, .target_tokens = 8, .target_blocks = 8, .part = ScoredPart::whole};
+    options.dtype = "float64";
+    Launcher threads;
+    return evaluate_checkpoint(options, threads).results.at(0).nll.value;
+  }
+
+  std::string data_;
+};
+
+TEST_F(Adapters, AreAllThatIsTrainedAndSaved) {
+  const Values before = weights_of(open_model(base()));
+  TrainOptions options;
+  options.config = config(lora({"training.trainable=[\"*norm*\"]"}));
+  options.output = at("run");
+  options.start.init_from = base();
+  const Log log = [](const std::string&) {};
+  ringtrain::Run prepared = prepare_run(options, log);
+  std::map<std::int64_t, Values> frozen;  // by step
+  prepared.before_forward = [&](RankState& state, std::int64_t step) {
+    for (const ParameterSlice& slice : state.parameters.frozen_slices()) {
+      const TensorView values = state.parameters.weights(slice);
+      frozen[step][state.parameters.table()[slice.parameter].name].assign(values.as<double>(),
+                                                                          values.as<double>() + values.numel());
+    }
+  };
+  train(prepared, log);
+  EXPECT_GT(frozen.at(1).size(), 5u);
+  for (const auto& [name, values] : frozen.at(1)) {
+    EXPECT_EQ(values, before.at(name)) << name;
+    EXPECT_EQ(frozen.at(12).at(name), values) << name;
+  }
+  EXPECT_LT(losses("run").back(), losses("run").front());
+
+  for (const auto& [name, values] : state(checkpoint("run", 12))) {
+    EXPECT_TRUE(is_adapter(name) || name.find("norm") != std::string::npos) << name;
+  }
+  const Values after = weights_of(open_model(at("run")));
+  EXPECT_GT(after.size(), before.size());
+  for (const auto& [name, values] : before) {
+    EXPECT_EQ(after.at(name) == values, name.find("norm") == std::string::npos) << name;
+  }
+  verify_checkpoints(at("run"), log);
+}
+
+TEST_F(Adapters, GoOnToTheBit) {
+  const StartRequest begin = from(base()), resume = resumed();
+  run(config(lora()), "whole", begin);
+  for (const std::string shard : {"optimizer", "weights"}) {
+    const Config one = config(lora({"training.shard=" + shard}));
+    run(one, shard, begin, 4);
+    run(one, shard, resume);
+    EXPECT_EQ(losses(shard), losses("whole"));
+    expect_same_state(state(checkpoint(shard, 12)), state(checkpoint("whole", 12)), "", 0);
+    const Config two = config(lora({"mesh.sequence=2", "training.shard=" + shard}));
+    run(two, "ring-" + shard, begin);
+    run(two, "cut-" + shard, begin, 4);
+    run(two, "cut-" + shard, resume);
+    EXPECT_EQ(losses("cut-" + shard), losses("ring-" + shard));
+    expect_same_state(state(checkpoint("cut-" + shard, 12)), state(checkpoint("ring-" + shard, 12)), "", 0);
+    EXPECT_LT(relative_difference(losses("ring-" + shard), losses("whole")), 1e-9);
+  }
+}
+
+TEST_F(Adapters, NeedTheirVeryBase) {
+  run(config(lora()), "run", from(base()), 4);
+  const double before = nll(at("run"));
+  const Config again = config(lora());
+  fs::rename(base(), at("elsewhere"));
+  const std::string missing = error_of(ExitCode::checkpoint, [&] { open_model(at("run")); });
+  EXPECT_NE(missing.find("not there; bring it back"), std::string::npos) << missing;
+  EXPECT_EQ(error_of(ExitCode::checkpoint, [&] { run(again, "run", resumed()); }), missing);
+  fs::copy(at("elsewhere"), base());
+  EXPECT_EQ(nll(at("run")), before);
+
+  std::fstream weights(base() + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  weights.seekp(-3, std::ios::end);
+  weights.put('\1');
+  weights.close();
+  for (const auto& use :
+       std::vector<std::function<void()>>{[&] { nll(at("run")); }, [&] { run(config(lora()), "run", resumed()); },
+                                          [&] { run(config(lora()), "next", from(at("run"))); }}) {
+    const std::string other = error_of(ExitCode::checkpoint, use);
+    EXPECT_NE(other.find("another model, or it was changed"), std::string::npos) << other;
+  }
+}
+
+TEST_F(Adapters, AreRefusedWhereTheyCannotBeMeant) {
+  const std::string alone = error_of(ExitCode::usage, [&] { run(config(lora()), "alone"); });
+  EXPECT_NE(alone.find("--init-from"), std::string::npos) << alone;
+  run(config(lora()), "run", from(base()), 4);
+  Config other = config(lora());
+  other.model.lora.alpha = 12;
+  for (const StartRequest& start : {resumed(), from(at("run"))}) {
+    const std::string error =
+        error_of(ExitCode::checkpoint, [&] { run(other, start.resume ? "run" : "other", start); });
+    EXPECT_NE(error.find("lora.alpha was 6, is 12"), std::string::npos) << error;
+  }
+  for (const auto& [settings, key] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {lora({"training.trainable=[\"*norm*\"]"}), "training.trainable"},
+           {{"lora.rank=2", "lora.alpha=6", "lora.targets=[q_proj, v_proj, down_proj]"}, "lora.rank was 3, is 2"},
+           {{"lora.rank=3", "lora.alpha=6", "lora.targets=[q_proj, v_proj]"}, "lora.targets"},
+           {{}, "lora.rank was 3, is 0"}}) {
+    const std::string error =
+        error_of(ExitCode::checkpoint, [&, &with = settings] { run(config(with), "run", resumed()); });
+    EXPECT_NE(error.find(key), std::string::npos) << error;
+  }
+}
+
+TEST_F(Adapters, GoOnWithAnotherShardAndMesh) {
+  run(config(lora()), "whole", from(base()));
+  run(config(lora()), "parts", from(base()), 4);
+  run(config(lora({"mesh.data=2", "training.shard=weights"})), "parts", resumed(), 8);
+  run(config(lora({"mesh.sequence=3", "training.shard=gradients"})), "parts", resumed());
+  EXPECT_LT(relative_difference(losses("parts"), losses("whole")), 1e-9);
+  expect_same_state(state(checkpoint("parts", 12)), state(checkpoint("whole", 12)), "weights/", 1e-9);
+}
+
+TEST_F(Adapters, TakeAlongWhatWasTrainedBesideThem) {
+  const Config norms = config(lora({"training.trainable=[\"*norm*\"]"}));
+  run(norms, "norms", from(base()), 1);
+  const std::string error = error_of(ExitCode::checkpoint, [&] { run(config(lora()), "none", from(at("norms"))); });
+  EXPECT_NE(error.find("layernorm.weight was trained beside the adapters"), std::string::npos) << error;
+  EXPECT_EQ(run(norms, "same", from(at("norms")), 1).code, ExitCode::done);
+}
+
+TEST_F(Adapters, BecomeAPeftFolderAndComeBack) {
+  const Config norms = config(lora({"training.trainable=[\"*norm*\"]"}));
+  run(norms, "run", from(base()));
+  const ModelSource trained = open_model(at("run"));
+  export_model(trained, {.output = at("peft")});
+  const ModelSource back = open_model(at("peft"));
+  EXPECT_EQ(back.model.lora.rank, 3);
+  EXPECT_EQ(back.model.lora.alpha, 6);
+  const Values expected = weights_of(trained), found = weights_of(back);
+  for (const auto& [name, values] : expected) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      EXPECT_EQ(found.at(name)[i], static_cast<double>(static_cast<float>(values[i]))) << name;
+    }
+  }
+  EXPECT_NEAR(nll(at("peft")), nll(at("run")), 1e-6);
+  export_model(back, {.output = at("again")});
+  EXPECT_EQ(content_of(at("again/adapter_model.safetensors")), content_of(at("peft/adapter_model.safetensors")));
+
+  // The base is found beside the folder, too, and a run begins with what the folder holds.
+  fs::create_directory(at("moved"));
+  fs::rename(base(), at("moved/base"));
+  fs::rename(at("peft"), at("moved/peft"));
+  EXPECT_EQ(weights_of(open_model(at("moved/peft"))), found);
+  fs::copy(at("moved/base"), base());
+  run(norms, "next", from(at("moved/peft")), 1);
+  EXPECT_LT(losses("next").front(), losses("run").front());
+}
+
+TEST_F(Adapters, AreAllocatedAsPlannedWithEachShard) {
+  for (const std::string shard : {"optimizer", "gradients", "weights"}) {
+    const Config one = config(lora({"mesh.sequence=2", "training.shard=" + shard, "training.recompute=full"}));
+    run(one, shard, from(base()), 1);
+    const auto peaks = metrics(shard).at(0).at("peak_bytes");
+    for (const RankPlan& plan : plan_ranks(one, make_parameter_table(one), training_purpose(one))) {
+      for (const int rank : plan.ranks) {
+        for (int tag = 0; tag < tag_count; ++tag) {
+          EXPECT_EQ(peaks[rank].at(name_of(static_cast<Tag>(tag))).get<std::size_t>(), plan.peak[static_cast<Tag>(tag)])
+              << shard << " " << name_of(static_cast<Tag>(tag));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Adapters, MergeWithTheirBaseRoundedOnce) {
+  run(config(lora()), "run", from(base()));
+  const ModelSource trained = open_model(at("run"));
+  const Values parts = weights_of(trained);
+  export_model(merged(trained), {.output = at("merged")});
+  const ModelSource whole = open_model(at("merged"));
+  EXPECT_FALSE(whole.model.lora.on());
+  const Values found = weights_of(whole);
+  int adapted = 0;
+  for (const auto& [name, values] : found) {
+    const std::string stem = name.substr(0, name.size() - std::string(".weight").size());
+    std::vector<double> expected = parts.at(name);
+    if (parts.contains(stem + ".lora_A.weight")) {
+      ++adapted;
+      const std::vector<double>&a = parts.at(stem + ".lora_A.weight"), &b = parts.at(stem + ".lora_B.weight");
+      const std::int64_t in = std::ssize(a) / 3;
+      for (std::int64_t i = 0; i < std::ssize(expected); ++i) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < 3; ++k) sum += b[i / in * 3 + k] * a[k * in + i % in];
+        expected[i] += 2 * sum;
+      }
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], static_cast<float>(expected[i])) << name;
+  }
+  EXPECT_EQ(adapted, 3 * 2);
+  EXPECT_NEAR(nll(at("merged")), nll(at("run")), 1e-6);
+  error_of(ExitCode::usage, [&] { merged(whole); });
+
+  run(config(), "full", from(at("run")), 1);  // without lora: a run of the sum
+  run(config(), "sum", from(at("merged")), 1);
+  EXPECT_LT(relative_difference(losses("full"), losses("sum")), 1e-6);
+}
+
+TEST_F(Adapters, OfOtherKindsAreRefusedByName) {
+  run(config(lora()), "run", from(base()), 1);
+  export_model(open_model(at("run")), {.output = at("peft")});
+  const auto text = nlohmann::json::parse(content_of(at("peft/adapter_config.json")));
+  const auto refused = [&](const std::string& key, const nlohmann::json& value) {
+    nlohmann::json changed = text;
+    changed[key] = value;
+    std::ofstream(at("peft/adapter_config.json")) << changed.dump();
+    const std::string error = error_of(ExitCode::checkpoint, [&] { open_model(at("peft")); });
+    EXPECT_NE(error.find(key), std::string::npos) << error;
+  };
+  refused("use_dora", true);
+  refused("peft_type", "IA3");
+  refused("bias", "all");
+  refused("r", 0);
+  refused("lora_alpha", -1);
+  refused("rank_pattern", {{"q_proj", 4}});
+  refused("target_modules", "all-linear");
+  refused("target_modules", {"c_attn"});
+  refused("init_lora_weights", "pissa");
+  refused("base_model_name_or_path", "someone/model");
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

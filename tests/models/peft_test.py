@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Holds adapters against PEFT, both ways, for every class whose adapters it can hold.
+
+usage: tests/models/peft_test.py [--golden]
+
+PEFT makes adapters beside a tiny random model, and `evaluate` of its folder must give the nll that PEFT computes. Then
+`train` makes adapters, and PEFT must compute from the exported folder what `evaluate` does of the run: to 1e-9, in
+float64. transformers must compute from `export --merge` the logits of PEFT to 1e-5, in float32. --golden writes
+tests/models/folders/llama_lora anew. Without PyTorch, transformers and PEFT it tries to install them into
+build/models/venv; where that fails it ends with 77 (skipped) and says so."""
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import transformers_matrix as matrix
+
+FOLDERS = os.path.join(matrix.ROOT, "tests", "models", "folders")
+TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+matrix.NEEDED.append("peft")
+CONFIG = """
+model: {{from: {base}}}
+lora: {{rank: 3, alpha: 5, targets: [{targets}]}}
+data: {{train: {data}, packing: concat}}
+training: {{seq_len: 32, global_batch_size: 2, steps: 6, trainable: ["*layernorm*", "model.norm.weight"]}}
+optimizer: {{lr: 0.02}}
+"""
+
+
+def adapted(folder):
+    """Returns what puts a folder's adapters beside a model."""
+    import peft
+    return lambda model: peft.PeftModel.from_pretrained(model, folder)
+
+
+def make_adapters(base, folder, seed):
+    """Saves random adapters, of which B is not zero, and other final norms."""
+    import peft
+    import torch
+    import transformers
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_pretrained(base)
+    options = {"r": 4, "lora_alpha": 6, "target_modules": TARGETS, "modules_to_save": ["model.norm"]}
+    model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", use_rslora=seed % 2 == 1, **options))
+    for name, parameter in model.named_parameters():
+        if "lora_" in name or "modules_to_save" in name:
+            parameter.data = torch.randn(parameter.shape) * 0.2
+    model.save_pretrained(folder)
+
+
+def logits(base, tokens, wrap):
+    """Returns the logits of a folder's model in float32."""
+    import torch
+    import transformers
+    model = wrap(transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)).eval()
+    with torch.no_grad():
+        return model(torch.tensor(tokens)[None], use_cache=False).logits
+
+
+def difference(ours, theirs):
+    return max(abs(a / b - 1) for a, b in zip(ours, theirs))
+
+
+def check(kind, seed, folder):
+    draw = random.Random(seed).randrange
+    options = matrix.options_of(kind, "default", True, draw)
+    base, made, run, ours, merged, data = (os.path.join(folder, name) for name in
+                                           ("base", "made", "run", "ours", "merged", "tokens.h5"))
+    matrix.save(kind, options, "float32", 1, base, seed)
+    tokens = [draw(options["vocab_size"]) for _ in range(matrix.LENGTHS[-1] + 1)]
+    matrix.write_tokens(data, tokens, options["vocab_size"])
+    make_adapters(base, made, seed)
+    found = {"made by PEFT": (difference(matrix.our_nll(made, data, folder, ["1x1", "1x2"][seed % 2]),
+                                         matrix.their_nll(base, tokens, adapted(made))), 1e-9)}
+    with open(os.path.join(folder, "run.yaml"), "w") as file:
+        file.write(CONFIG.format(base=base, data=data, targets=", ".join(TARGETS)))
+    with open(os.path.join(base, "model.safetensors"), "rb") as file:
+        before = file.read()
+    matrix.program("train", "--config", os.path.join(folder, "run.yaml"), "--init-from", base, "--output", run)
+    matrix.program("export", "--checkpoint", run, "--output", ours)
+    matrix.program("export", "--checkpoint", run, "--merge", "--output", merged)
+    with open(os.path.join(base, "model.safetensors"), "rb") as file:
+        assert file.read() == before, "the base was written to"
+    found["trained"] = (difference(matrix.our_nll(run, data, folder, "1x1"),
+                                   matrix.their_nll(base, tokens, adapted(ours))), 1e-9)
+    expected = logits(base, tokens, adapted(ours))
+    change = (expected - logits(base, tokens, lambda model: model)).abs().max().item()
+    assert change > 0.01, f"adapters change logits by {change} alone"
+    found["merged"] = ((logits(merged, tokens, lambda model: model) - expected).abs().max().item()
+                       / expected.abs().max().item(), 1e-5)
+    return found
+
+
+def write_golden():
+    base, folder = os.path.join(FOLDERS, "llama"), os.path.join(FOLDERS, "llama_lora")
+    shutil.rmtree(folder, ignore_errors=True)
+    make_adapters(base, folder, 5)
+    os.remove(os.path.join(folder, "README.md"))
+    path = os.path.join(folder, "adapter_config.json")
+    with open(path) as file:
+        config = json.load(file)
+    config["base_model_name_or_path"] = "somewhere/llama"  # found beside the folder
+    config["target_modules"] = sorted(config["target_modules"])
+    with open(path, "w") as file:
+        file.write(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    with open(os.path.join(base, "expected.json")) as file:
+        expected = json.load(file)
+    expected["nll"] = matrix.their_nll(base, expected["tokens"], adapted(folder))
+    with open(os.path.join(folder, "expected.json"), "w") as file:
+        file.write(json.dumps(expected) + "\n")
+
+
+def main():
+    python = matrix.environment()
+    if python is None:
+        return 77
+    if python != sys.executable:
+        return subprocess.run([python, os.path.abspath(__file__), *sys.argv[1:]], check=False).returncode
+    import peft
+    import transformers
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    if sys.argv[1:] == ["--golden"]:
+        write_golden()
+        return 0
+    failed = 0
+    for seed, kind in enumerate(("Llama", "Mistral", "Qwen2", "Qwen3")):
+        with tempfile.TemporaryDirectory(prefix="peft-") as folder:
+            for name, (value, allowed) in check(kind, seed, folder).items():
+                failed += not value <= allowed
+                print(f"{kind} {name}: {value:.1e} (allowed {allowed})")
+    print(f"peft {peft.__version__}, transformers {transformers.__version__}: {failed} above what is allowed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+#include "train/check/reference_adapters.h"
+
+#include <utility>
+
+namespace ringtrain {
+
+namespace {
+
+using reference::Vector;
+
+std::string stem_of(const std::string& name) {  // NAME of NAME.lora_A.weight
+  return name.substr(0, name.rfind(".lora_"));
+}
+
+/// Calls body(o, k, i) for each product of an element of B [O, r] and one of A [r, I].
+template <class Body>
+void over_products(const Vector& a, const Vector& b, std::int64_t r, const Body& body) {
+  const std::int64_t I = std::ssize(a) / r, O = std::ssize(b) / r;
+  for (std::int64_t o = 0; o < O; ++o) {
+    for (std::int64_t k = 0; k < r; ++k) {
+      for (std::int64_t i = 0; i < I; ++i) body(o * I + i, o * r + k, k * I + i);
+    }
+  }
+}
+
+}  // namespace
+
+ReferenceAdapters::ReferenceAdapters(double scale, const ParameterTable& table, reference::Tensors& weights)
+    : scale_(scale), table_(table) {
+  for (const Parameter& parameter : table.all()) {
+    if (!parameter.adapter) continue;
+    factors_[parameter.name] = std::move(weights.at(parameter.name));
+    weights.erase(parameter.name);
+    if (!parameter.name.ends_with(".lora_B.weight")) continue;  // B comes after A
+    const std::string stem = stem_of(parameter.name);
+    const Vector &a = factors_.at(stem + ".lora_A.weight"), &b = factors_.at(parameter.name);
+    Vector& w = weights.at(stem + ".weight");
+    over_products(a, b, parameter.shape[1], [&](auto oi, auto ok, auto ki) { w[oi] += scale_ * b[ok] * a[ki]; });
+  }
+}
+
+reference::Tensors ReferenceAdapters::of_trained(reference::Tensors gradients) const {
+  reference::Tensors trained;
+  for (const Parameter& parameter : table_.all()) {
+    if (parameter.part == Part::frozen) continue;
+    if (!parameter.adapter) {
+      trained[parameter.name] = gradients.at(parameter.name);
+      continue;
+    }
+    if (!parameter.name.ends_with(".lora_B.weight")) continue;
+    const std::string stem = stem_of(parameter.name), a_name = stem + ".lora_A.weight";
+    const Vector &a = factors_.at(a_name), &b = factors_.at(parameter.name), &dw = gradients.at(stem + ".weight");
+    Vector da(a.size()), db(b.size());
+    over_products(a, b, parameter.shape[1], [&](auto oi, auto ok, auto ki) {
+      da[ki] += scale_ * b[ok] * dw[oi];
+      db[ok] += scale_ * dw[oi] * a[ki];
+    });
+    trained[a_name] = std::move(da);
+    trained[parameter.name] = std::move(db);
+  }
+  return trained;
+}
+
+}  // namespace ringtrain

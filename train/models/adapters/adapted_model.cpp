@@ -1,0 +1,128 @@
+#include "train/models/adapters/adapted_model.h"
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "framework/error.h"
+#include "framework/storage/files.h"
+#include "framework/storage/plain_text.h"
+#include "layers/model_parameters.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Each parameter from the files that have it.
+class JoinedWeights final : public WeightSource {
+ public:
+  JoinedWeights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> adapters, std::set<std::string> own)
+      : base_(std::move(base)), adapters_(std::move(adapters)), own_(std::move(own)) {}
+
+  void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) override {
+    (own_.contains(parameter.name) ? adapters_ : base_)->read(parameter, begin, to);
+  }
+
+ private:
+  std::unique_ptr<WeightSource> base_, adapters_;
+  std::set<std::string> own_;
+};
+
+/// The sums of weights and what stands beside them.
+class MergedWeights final : public WeightSource {
+ public:
+  MergedWeights(std::unique_ptr<WeightSource> weights, const ModelConfig& model)
+      : weights_(std::move(weights)), scale_(model.lora.scale()), table_(make_parameter_table(model)) {
+    for (const Parameter& parameter : table_.all()) by_name_[parameter.name] = &parameter;
+  }
+
+  void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) override {
+    constexpr std::string_view end = ".weight";
+    const std::string stem = parameter.name.substr(0, parameter.name.size() - end.size());
+    const auto a = by_name_.find(stem + ".lora_A.weight");
+    if (!parameter.name.ends_with(end) || a == by_name_.end()) return weights_->read(parameter, begin, to);
+    if (stem != stem_) {
+      a_ = whole(*a->second);
+      b_ = whole(*by_name_.at(stem + ".lora_B.weight"));
+      stem_ = stem;
+    }
+    sums_.resize(to.numel());
+    weights_->read(parameter, begin, host_view(sums_.data(), {to.numel()}));
+    const std::int64_t columns = parameter.shape[1], rank = a->second->shape[0];
+    for (std::int64_t i = 0; i < to.numel(); ++i) {
+      const std::int64_t row = (begin + i) / columns, column = (begin + i) % columns;
+      double product = 0;
+      for (std::int64_t k = 0; k < rank; ++k) product += b_[row * rank + k] * a_[k * columns + column];
+      sums_[i] += scale_ * product;
+    }
+    dispatch_float(to.dtype, [&]<class Real>() {
+      for (std::int64_t i = 0; i < to.numel(); ++i) to.as<Real>()[i] = static_cast<Real>(sums_[i]);
+    });
+  }
+
+ private:
+  std::vector<double> whole(const Parameter& parameter) {
+    std::vector<double> values(parameter.shape.numel());
+    weights_->read(parameter, 0, host_view(values.data(), {std::ssize(values)}));
+    return values;
+  }
+
+  std::unique_ptr<WeightSource> weights_;
+  double scale_;
+  ParameterTable table_;
+  std::map<std::string, const Parameter*> by_name_;
+  std::string stem_;           // of the adapter that was read last
+  std::vector<double> a_, b_;  // [r, I], [O, r]
+  std::vector<double> sums_;
+};
+
+}  // namespace
+
+std::string base_path(const ModelSource& source) {
+  return std::filesystem::absolute(source.base ? source.base->path : source.path).lexically_normal().string();
+}
+
+BaseModel base_of(const ModelSource& source) {
+  return {base_path(source), (source.base ? *source.base : source).hash_weights()};
+}
+
+ModelSource open_base(const BaseModel& base, const std::string& of) {
+  if (!path_exists(base.path, ExitCode::checkpoint)) {
+    fail(ExitCode::checkpoint, "{}: its adapters stand beside the model {}, which is not there; bring it back", of,
+         plain_text(base.path));
+  }
+  ModelSource source = open_model(base.path);
+  if (const std::string hash = source.hash_weights(); hash != base.hash) {
+    fail(ExitCode::checkpoint,
+         "{}: its adapters stand beside the model {} with hash {}, but what is there now has {}: another model, or it "
+         "was changed; bring that one back",
+         of, plain_text(base.path), base.hash, hash);
+  }
+  return source;
+}
+
+ModelSource beside(ModelSource base, ModelSource adapters, std::set<std::string> own) {
+  ModelSource both = std::move(adapters);
+  both.own = std::move(own);
+  both.base = std::make_shared<const ModelSource>(std::move(base));
+  both.open_weights = [base = both.base, adapters = both.open_weights, own = both.own]() {
+    return std::make_unique<JoinedWeights>(base->open_weights(), adapters(), own);
+  };
+  return both;
+}
+
+ModelSource merged(ModelSource source) {
+  if (!source.model.lora.on()) {
+    fail(ExitCode::usage, "{}: has no adapters that could be merged with a base", source.path);
+  }
+  source.open_weights = [open = source.open_weights, model = source.model] {
+    return std::make_unique<MergedWeights>(open(), model);
+  };
+  source.model.lora = {};
+  source.own.clear();
+  return source;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,31 @@
+// Adapters and the base beside which they stand, as one model: a base is named by path and hash, found again, and its
+// weights and those of the adapters are read together, as two or as their sum.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "train/checkpoint/checkpoint_manifest.h"
+#include "train/models/model_source.h"
+
+namespace ringtrain {
+
+/// Returns the path, from the root on, of the base of adapters, or of a model that has none.
+std::string base_path(const ModelSource& source);
+/// Returns how a checkpoint names the base of adapters that begin with this model: itself, or what it stands beside.
+/// Reads all of its weights.
+BaseModel base_of(const ModelSource& source);
+
+/// Opens the base that something, which `of` names, stands beside. Throws Error(checkpoint) if it is not there, or its
+/// weights are not those that the hash was made of.
+ModelSource open_base(const BaseModel& base, const std::string& of);
+
+/// Returns adapters (whose path, model and reader are set) with their base. own: the parameters that `adapters` holds;
+/// all others are the base's.
+ModelSource beside(ModelSource base, ModelSource adapters, std::set<std::string> own);
+
+/// Returns the model without adapters, whose weights are W + (alpha / r) B A: in double, rounded once where they are
+/// read. Throws Error(usage) if it has none.
+ModelSource merged(ModelSource source);
+
+}  // namespace ringtrain

@@ -1,0 +1,206 @@
+#include "train/models/adapters/peft_folder.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "framework/config/config_problems.h"
+#include "framework/error.h"
+#include "framework/storage/folder_file.h"
+#include "framework/storage/safetensors.h"
+#include "framework/storage/strict_json.h"
+#include "layers/model_parameters.h"
+#include "train/models/adapters/adapted_model.h"
+#include "train/models/hugging_face_config.h"
+#include "train/models/json_keys.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t largest_config = 1 << 20, largest_rank = 4096;
+
+/// Keys that change nothing here: how training or merging goes, or what PEFT says of itself.
+constexpr std::array<const char*, 16> harmless{
+    "auto_mapping",      "base_model_class",  "bias",           "corda_config", "ensure_weight_tying", "eva_config",
+    "inference_mode",    "init_lora_weights", "loftq_config",   "lora_dropout", "megatron_core",       "peft_version",
+    "qalora_group_size", "revision",          "runtime_config", "task_type"};
+
+std::string module_of(const std::string& parameter) {
+  return parameter.substr(0, parameter.rfind('.'));
+}
+
+/// What adapter_config.json says.
+struct AdapterConfig {
+  LoraConfig lora;
+  std::string base;
+  std::vector<std::string> modules;  // ends of their names
+};
+
+AdapterConfig parse_adapter_config(const std::string& text, const std::string& path) {
+  nlohmann::json json;
+  try {
+    json = parse_strict_json(text);
+  } catch (const std::exception& error) {
+    fail(ExitCode::checkpoint, "{}: is no JSON: {}", path, error.what());
+  }
+  if (!json.is_object()) fail(ExitCode::checkpoint, "{}: is {}, but must be an object", path, shown(json));
+  JsonKeys keys(json, path);
+  if (const std::string type = keys.text("peft_type", ""); type != "LORA") {
+    keys.refuse("peft_type", fmt::format("is \"{}\"; LORA alone is computed here", excerpt(type)));
+  }
+  if (const std::string bias = keys.text("bias", "none"); bias != "none") {
+    keys.refuse("bias", fmt::format("is \"{}\"; biases beside adapters are not read", excerpt(bias)));
+  }
+  AdapterConfig config;
+  if (keys.has("init_lora_weights") && keys.at("init_lora_weights").is_string() &&
+      keys.text("init_lora_weights", "") != "gaussian") {
+    keys.refuse("init_lora_weights", "may have changed the base; convert these adapters with PEFT first");
+  }
+  config.base = keys.text("base_model_name_or_path", "");
+  config.lora.rank = keys.integer("r", 8);
+  config.lora.alpha = keys.real("lora_alpha", 8);
+  if (config.lora.rank < 1 || config.lora.rank > largest_rank) {
+    keys.refuse("r", fmt::format("is {}, but must be from 1 to {}", config.lora.rank, largest_rank));
+  }
+  if (!(config.lora.alpha > 0 && config.lora.alpha <= 1e6)) keys.refuse("lora_alpha", "must be above 0, at most 1e6");
+  if (keys.has("use_rslora") && keys.flag("use_rslora", false)) {
+    config.lora.alpha *= std::sqrt(static_cast<double>(config.lora.rank));
+  }
+  if (!keys.has("target_modules") || !keys.at("target_modules").is_array()) {
+    keys.refuse("target_modules", "must be a list of projections, such as [\"q_proj\", \"v_proj\"]");
+  }
+  config.lora.targets = keys.texts("target_modules");
+  std::ranges::sort(config.lora.targets);
+  if (keys.has("modules_to_save")) config.modules = keys.texts("modules_to_save");
+  for (const char* const key : harmless) keys.names(key);
+  for (const std::string& key : keys.unasked()) {
+    if (!asks_for_nothing(keys.at(key))) {
+      keys.refuse(key, fmt::format("is {}, which is not computed here", shown(keys.at(key))));
+    }
+  }
+  return config;
+}
+
+/// Opens the model that a folder's config names.
+ModelSource open_named_base(const std::string& folder, const std::string& name) {
+  const std::string beside = parent_directory(folder) + "/" + file_name(name);
+  for (const std::string& path : {name, beside}) {
+    if (!path.empty() && path_exists(path, ExitCode::checkpoint)) return open_model(path);
+  }
+  fail(ExitCode::checkpoint,
+       "{}/{}: base_model_name_or_path is \"{}\", and neither that nor {} is there; bring the base to one of them",
+       folder, adapter_config_file, excerpt(name), excerpt(beside));
+}
+
+bool ends_with_any(const std::string& module, const std::vector<std::string>& ends) {
+  return std::ranges::any_of(ends, [&](const std::string& end) { return module.ends_with(end); });
+}
+
+}  // namespace
+
+bool is_peft_folder(const std::string& folder) {
+  return is_directory(folder, ExitCode::checkpoint) &&
+         path_exists(folder + "/" + adapter_config_file, ExitCode::checkpoint);
+}
+
+ModelSource open_peft_folder(const std::string& folder) {
+  const std::string path = folder + "/" + adapter_config_file;
+  const AdapterConfig config =
+      parse_adapter_config(read_in_folder(folder, adapter_config_file, ExitCode::checkpoint, largest_config), path);
+  ModelSource base = open_named_base(folder, config.base);
+  ModelSource source = base;
+  source.path = folder;
+  source.checkpoint.reset();
+  if (base.model.lora.on()) fail(ExitCode::checkpoint, "{}: its base {} has adapters itself", path, base.path);
+  const std::vector<std::string> projections = projections_of(model_spec(base.model));
+  for (const std::string& target : config.lora.targets) {
+    if (base.model.architecture != Architecture::gpt2 && std::ranges::count(projections, target) == 1) continue;
+    fail(ExitCode::checkpoint, "{}: target_modules: {} is no projection that can be read, which are {}", path,
+         excerpt(target),
+         base.model.architecture == Architecture::gpt2 ? "none of GPT-2's"
+                                                       : fmt::format("{}", fmt::join(projections, ", ")));
+  }
+  source.model.lora = config.lora;
+  ParameterTable table;
+  std::set<std::string> own;
+  const ParameterTable all = make_parameter_table(source.model);
+  for (const Parameter& parameter : all.all()) {
+    if (!parameter.adapter && !ends_with_any(module_of(parameter.name), config.modules)) continue;
+    if (source.model.tie_word_embeddings && parameter.name == all[0].name) {
+      fail(ExitCode::checkpoint, "{}: modules_to_save has one of two matrices that this model ties", path);
+    }
+    own.insert(parameter.name);
+    table.add(parameter);
+  }
+  PlacedModel placed;
+  placed.stored = read_safetensors_of_folder(folder, adapter_weights_file);
+  placed.places = [](const Parameter& parameter) {
+    return TensorPlace{.name = peft_name(parameter), .shape = shape_of(parameter)};
+  };
+  placed.is_constant = [](std::string_view) { return false; };
+  source = with_weights(std::move(source), std::move(placed), table);
+  source.identity += base.identity;
+  return beside(std::move(base), std::move(source), std::move(own));
+}
+
+std::set<std::string> modules_to_save(const ModelSource& source) {
+  const auto refuse = [&](const std::string& why) {
+    fail(ExitCode::usage, "{}: PEFT cannot hold these adapters: {}; export them --merge'd with their base", source.path,
+         why);
+  };
+  if (source.model.architecture == Architecture::gpt2) refuse("GPT-2's projections are one tensor there");
+  std::set<std::string> modules, adapted;
+  const ParameterTable table = make_parameter_table(source.model);
+  for (const Parameter& parameter : table.all()) {
+    const std::string module = module_of(parameter.name);
+    if (parameter.adapter) {
+      adapted.insert(module_of(module));
+    } else if (source.own.contains(parameter.name)) {
+      modules.insert(module);
+    }
+  }
+  for (const std::string& module : modules) {
+    if (adapted.contains(module)) refuse(module + " is trained beside its adapter");
+    if (source.model.tie_word_embeddings && module == module_of(table[0].name)) {
+      refuse("the embedding, which is trained, is the head as well");
+    }
+  }
+  return modules;
+}
+
+bool in_peft_folder(const Parameter& parameter, const std::set<std::string>& modules) {
+  return parameter.adapter || modules.contains(module_of(parameter.name));
+}
+
+std::string peft_name(const Parameter& parameter) {
+  return "base_model.model." + parameter.name;
+}
+
+std::string write_adapter_config(const ModelSource& source) {
+  const LoraConfig& lora = source.model.lora;
+  const std::set<std::string> modules = modules_to_save(source);
+  nlohmann::ordered_json json;
+  json["base_model_name_or_path"] = base_path(source);
+  json["bias"] = "none";
+  json["fan_in_fan_out"] = false;
+  json["inference_mode"] = true;
+  json["init_lora_weights"] = true;
+  json["lora_alpha"] = lora.alpha;
+  json["lora_dropout"] = 0.0;
+  json["modules_to_save"] = modules.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(modules);
+  json["peft_type"] = "LORA";
+  json["r"] = lora.rank;
+  json["target_modules"] = lora.targets;
+  json["task_type"] = "CAUSAL_LM";
+  json["use_dora"] = false;
+  json["use_rslora"] = false;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace ringtrain
