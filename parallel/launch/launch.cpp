@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -18,6 +19,14 @@
 namespace ringtrain {
 
 namespace {
+
+/// Returns the error that a rank ends with which something else than an Error has ended.
+Error error_of_rank(int rank, const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return {ExitCode::rank, fmt::format("rank {}: there is no more memory, or ulimit -v leaves none", rank)};
+  }
+  return {ExitCode::internal, fmt::format("rank {}: {}", rank, error.what())};
+}
 
 /// Keeps the first error and ends all ranks with it.
 class FirstError {
@@ -72,7 +81,7 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
     } catch (const Error& error) {
       first.keep(error, own);
     } catch (const std::exception& error) {
-      first.keep(Error(ExitCode::internal, fmt::format("rank {}: {}", own.rank(), error.what())), own);
+      first.keep(error_of_rank(own.rank(), error), own);
     } catch (...) {
       first.keep(Error(ExitCode::internal, fmt::format("rank {} threw what is no exception", own.rank())), own);
     }
@@ -101,7 +110,7 @@ void abort_on_error(Communicator& world, const std::function<void()>& body) {
     world.abort(error);
     throw;
   } catch (const std::exception& error) {
-    const Error own(ExitCode::internal, fmt::format("rank {}: {}", world.rank(), error.what()));
+    const Error own = error_of_rank(world.rank(), error);
     world.abort(own);
     throw Error(own);
   }
