@@ -133,7 +133,7 @@ void Trace::write(OutputFile& output) const {
 
 void Trace::write_events(File& file) const {
   file.write(trace_file_head);
-  TraceEvents events([&](std::string_view piece) { file.write(piece); });
+  TraceEvents events([&](std::string_view text) { file.write(text); });
   for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) events.add(*ranks_[rank], {rank, sequence_});
   events.flush();
   file.write(trace_file_end(dropped(), {}));
