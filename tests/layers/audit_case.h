@@ -104,7 +104,9 @@ inline void expect_no_alarm(Device device, std::span<const DType> dtypes, std::i
       const double error = audits.error[static_cast<std::size_t>(i)];
       fmt::print(" {:.3f} of the bound of {}{}", error, name_of(static_cast<AuditedTensor>(i)),
                  i + 1 < audited_tensors ? "," : "\n");
-      EXPECT_GT(error, 1.0 / 30) << name_of(static_cast<AuditedTensor>(i)) << " of " << name_of(dtype);
+      // Tiles of tensor cores have shorter sums, and an emulator has few rows: both stay further below their bounds.
+      EXPECT_GT(error, device.is_cpu() ? 1.0 / 30 : 1.0 / 60)
+          << name_of(static_cast<AuditedTensor>(i)) << " of " << name_of(dtype);
     }
   }
 }
