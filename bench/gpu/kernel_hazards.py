@@ -9,10 +9,12 @@ Usage: bench/gpu/kernel_hazards.py [--cuobjdump PROGRAM] FILE...    cubins, obje
 """
 import argparse
 import collections
+import os
 import re
 import shutil
-import subprocess
 import sys
+
+from kernel_resources import dump
 
 LINE = re.compile(r"^\s*/\*([0-9a-f]{4,6})\*/\s+(.*?)\s*;\s*(?:/\*|$)")
 GUARD = re.compile(r"^@!?U?P\w+\s+")
@@ -236,8 +238,7 @@ def main():
         if head == b"\x7fELF":
             if not arguments.cuobjdump:
                 parser.error("there is no cuobjdump here; name one with --cuobjdump")
-            text = subprocess.run([arguments.cuobjdump, "--dump-sass", path], capture_output=True, text=True,
-                                  check=True).stdout
+            text = dump(os.path.abspath(arguments.cuobjdump), "--dump-sass", path)
         else:
             with open(path, encoding="utf-8") as file:
                 text = file.read()
