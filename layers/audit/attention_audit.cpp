@@ -31,6 +31,11 @@ void widen(std::span<double> to, const ConstTensorView& x, std::int64_t begin) {
   }
 }
 
+/// Returns where a row begins in x [B, T, H, D].
+std::int64_t begin_of(const AuditPlace& place, const ConstTensorView& x) {
+  return ((place.sequence * x.dim(1) + place.token) * x.dim(2) + place.head) * x.dim(3);
+}
+
 }  // namespace
 
 const char* name_of(AuditedTensor tensor) {
@@ -191,8 +196,7 @@ void AttentionAudit::compare(Stream& stream, Row& row, AuditedTensor tensor, con
 
 void AttentionAudit::begin_forward(Stream& stream, int layer, const ConstTensorView& query) {
   for_rows(layer, [&](Row& row) {
-    read(stream, row.exact.query(), query,
-         ((row.place.sequence * query.dim(1) + row.place.token) * H_ + row.place.head) * D_);
+    read(stream, row.exact.query(), query, begin_of(row.place, query));
     row.exact.begin_forward();
     ++row.forwards;
   });
@@ -206,8 +210,7 @@ void AttentionAudit::end_forward(Stream& stream, int layer, const TensorView& at
   const std::int64_t T = attention.dim(1);
   for_rows(layer, [&](Row& row) {
     row.exact.end_forward();
-    compare(stream, row, AuditedTensor::attention, attention,
-            ((row.place.sequence * T + row.place.token) * H_ + row.place.head) * D_, row.exact.attention(),
+    compare(stream, row, AuditedTensor::attention, attention, begin_of(row.place, attention), row.exact.attention(),
             row.exact.attention_bound());
     const double exact = row.exact.logsumexp();
     compare(stream, row, AuditedTensor::logsumexp, logsumexp,
@@ -218,7 +221,7 @@ void AttentionAudit::end_forward(Stream& stream, int layer, const TensorView& at
 void AttentionAudit::begin_backward(Stream& stream, int layer, const TensorView& attention,
                                     const ConstTensorView& output_gradient) {
   for_rows(layer, [&](Row& row) {
-    const std::int64_t at = ((row.place.sequence * attention.dim(1) + row.place.token) * H_ + row.place.head) * D_;
+    const std::int64_t at = begin_of(row.place, attention);
     compare(stream, row, AuditedTensor::attention, attention, at, row.exact.attention(), row.exact.attention_bound());
     read(stream, row.exact.run_output(), attention, at);
     read(stream, row.exact.output_gradient(), output_gradient, at);
@@ -233,8 +236,7 @@ void AttentionAudit::add_backward(Stream& stream, int layer, const RingBlock& bl
 void AttentionAudit::end_backward(Stream& stream, int layer, const TensorView& query_gradient) {
   for_rows(layer, [&](Row& row) {
     row.exact.end_backward();
-    compare(stream, row, AuditedTensor::query_gradient, query_gradient,
-            ((row.place.sequence * query_gradient.dim(1) + row.place.token) * H_ + row.place.head) * D_,
+    compare(stream, row, AuditedTensor::query_gradient, query_gradient, begin_of(row.place, query_gradient),
             row.exact.query_gradient(), row.exact.query_gradient_bound());
   });
 }
