@@ -38,8 +38,9 @@ class TableWriter {
     if (lora_.on() && std::ranges::find(lora_.targets, projection_of(name + ".weight")) != lora_.targets.end()) {
       // A has the variance of PEFT's kaiming_uniform_(a=sqrt(5)), which is uniform; B is zero.
       const double stddev_a = 1.0 / std::sqrt(3.0 * static_cast<double>(in));
-      ids.lora_a = add_adapter({.name = name + ".lora_A.weight", .shape = {lora_.rank, in}, .init_stddev = stddev_a});
-      ids.lora_b = add_adapter({.name = name + ".lora_B.weight", .shape = {out, lora_.rank}});
+      const auto [a, b] = lora_names(name + ".weight");
+      ids.lora_a = add_adapter({.name = a, .shape = {lora_.rank, in}, .init_stddev = stddev_a});
+      ids.lora_b = add_adapter({.name = b, .shape = {out, lora_.rank}});
     }
     return ids;
   }
@@ -148,6 +149,15 @@ ParameterTable make_parameter_table(const Config& config) {
 
 bool matches(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+LoraNames lora_names(const std::string& weight) {
+  const std::string name = weight.substr(0, weight.rfind(".weight"));
+  return {name + ".lora_A.weight", name + ".lora_B.weight"};
+}
+
+std::string adapted_weight(const std::string& factor) {
+  return factor.substr(0, factor.rfind(".lora_")) + ".weight";
 }
 
 std::string projection_of(const std::string& name) {

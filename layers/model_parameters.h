@@ -63,6 +63,14 @@ ParameterTable make_parameter_table(const Config& config);
 /// Returns whether a pattern of training.trainable means a parameter.
 bool matches(const std::string& pattern, const std::string& name);
 
+/// The names of an adapter's factors: NAME.lora_A.weight and NAME.lora_B.weight beside NAME.weight.
+struct LoraNames {
+  std::string a, b;
+};
+LoraNames lora_names(const std::string& weight);
+/// Returns the name of the weight beside which a factor stands.
+std::string adapted_weight(const std::string& factor);
+
 /// Returns the name that lora.targets has for a matrix: "q_proj" of "model.layers.0.self_attn.q_proj.weight".
 std::string projection_of(const std::string& name);
 

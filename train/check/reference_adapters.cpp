@@ -2,14 +2,17 @@
 
 #include <utility>
 
+#include "layers/model_parameters.h"
+
 namespace ringtrain {
 
 namespace {
 
 using reference::Vector;
 
-std::string stem_of(const std::string& name) {  // NAME of NAME.lora_A.weight
-  return name.substr(0, name.rfind(".lora_"));
+/// Returns whether a parameter is the second factor of an adapter: the table has A before it.
+bool is_second_factor(const Parameter& parameter) {
+  return parameter.adapter && parameter.name == lora_names(adapted_weight(parameter.name)).b;
 }
 
 /// Calls body(o, k, i) for each product of an element of B [O, r] and one of A [r, I].
@@ -31,10 +34,10 @@ ReferenceAdapters::ReferenceAdapters(double scale, const ParameterTable& table, 
     if (!parameter.adapter) continue;
     factors_[parameter.name] = std::move(weights.at(parameter.name));
     weights.erase(parameter.name);
-    if (!parameter.name.ends_with(".lora_B.weight")) continue;  // B comes after A
-    const std::string stem = stem_of(parameter.name);
-    const Vector &a = factors_.at(stem + ".lora_A.weight"), &b = factors_.at(parameter.name);
-    Vector& w = weights.at(stem + ".weight");
+    if (!is_second_factor(parameter)) continue;
+    const std::string weight = adapted_weight(parameter.name);
+    const Vector &a = factors_.at(lora_names(weight).a), &b = factors_.at(parameter.name);
+    Vector& w = weights.at(weight);
     over_products(a, b, parameter.shape[1], [&](auto oi, auto ok, auto ki) { w[oi] += scale_ * b[ok] * a[ki]; });
   }
 }
@@ -47,9 +50,9 @@ reference::Tensors ReferenceAdapters::of_trained(reference::Tensors gradients) c
       trained[parameter.name] = gradients.at(parameter.name);
       continue;
     }
-    if (!parameter.name.ends_with(".lora_B.weight")) continue;
-    const std::string stem = stem_of(parameter.name), a_name = stem + ".lora_A.weight";
-    const Vector &a = factors_.at(a_name), &b = factors_.at(parameter.name), &dw = gradients.at(stem + ".weight");
+    if (!is_second_factor(parameter)) continue;
+    const std::string weight = adapted_weight(parameter.name), a_name = lora_names(weight).a;
+    const Vector &a = factors_.at(a_name), &b = factors_.at(parameter.name), &dw = gradients.at(weight);
     Vector da(a.size()), db(b.size());
     over_products(a, b, parameter.shape[1], [&](auto oi, auto ok, auto ki) {
       da[ki] += scale_ * b[ok] * dw[oi];

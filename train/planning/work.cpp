@@ -35,9 +35,9 @@ struct Widths {
   bool gated;
 };
 
-/// Returns the name of the matrix beside which an adapter's NAME.lora_A.weight or NAME.lora_B.weight stands.
-std::string adapted_weight(const std::string& name) {
-  return name.substr(0, name.rfind(".lora_")) + ".weight";
+/// Returns how many of the model's layers backward goes through.
+std::int64_t backward_layers_of(const ParameterTable& table, std::int64_t layers) {
+  return layers - std::clamp<std::int64_t>(table.lowest_trained() - 1, 0, layers);
 }
 
 /// What products cost a token that not every layer and every run has: sums over the layers.
@@ -51,9 +51,10 @@ struct Parts {
 struct LayerSums {
   LayerSums(const ModelConfig& model, const TrainingConfig& training) {
     const ModelSpec spec = model_spec(model);
-    const ParameterTable table = describe_parameters(spec, training.trainable).table;
-    const auto layers = static_cast<int>(spec.num_hidden_layers());
-    backward_layers = layers - std::clamp(table.lowest_trained() - 1, 0, layers);
+    const auto [table, ids] = describe_parameters(spec, training.trainable);
+    const std::int64_t layers = spec.num_hidden_layers();
+    backward_layers = backward_layers_of(table, layers);
+    head_products = table[ids.head.weight].part == Part::trainable ? 3 : 2;
     const double e = static_cast<double>(size_of(training.dtype));
     for (const Parameter& parameter : table.all()) {
       if (parameter.bucket < 1 || parameter.bucket > layers || parameter.shape.rank() != 2) continue;
@@ -69,7 +70,7 @@ struct LayerSums {
       }
       // Of A [r, I] and B [O, r]: forward; then in backward the input's gradient, x A^T again, both own gradients, and
       // dy B for each of A's and the input's. What is r wide is scaled in a pass of its own.
-      const bool is_a = parameter.name.ends_with(".lora_A.weight");
+      const bool is_a = parameter.name == lora_names(adapted_weight(parameter.name)).a;
       const double r = real(model.lora.rank), width = real(parameter.shape[is_a ? 1 : 0]);
       ++adapters;
       const double forward_rows = e * (is_a ? width + 3 * r : 2 * width + r);
@@ -84,49 +85,14 @@ struct LayerSums {
   double of_backward(double sum) const { return backward_layers > 0 ? sum / real(backward_layers) : 0; }
 
   std::int64_t backward_layers = 0;
+  double head_products = 0;
   double adapters = 0;
   Parts projections, feedforward;  // gradients of weights that are trained
   Parts adapter_forward, adapter_backward, adapter_recompute;
   Parts query_backward;  // of the query projection's weights and adapter
 };
 
-}  // namespace
-
-TrainedParts trained_parts(const ModelConfig& model, const TrainingConfig& training) {
-  const auto [table, ids] = describe_parameters(model_spec(model), training.trainable);
-  const int lowest = table.lowest_trained();
-  TrainedParts parts;
-  parts.layers = LayerSums(model, training).backward_layers;
-  for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
-    const Parameter& parameter = table[id];
-    const bool is_head = id == ids.head.weight;
-    if (id == ids.position_embedding || (id == ids.token_embedding && !is_head)) continue;
-    const std::int64_t count = parameter.shape.numel();
-    parts.multiplied += count;
-    if (is_head || parameter.bucket >= lowest) parts.passed += count;
-    if (parameter.part == Part::trainable) parts.trained += count;
-  }
-  return parts;
-}
-
-StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, double pairs) {
-  const Widths w(model);
-  const LayerSums sums(model, training);
-  const double sequences = real(training.global_batch_size), tokens = sequences * real(training.seq_len);
-  const double layer_pairs = 4 * w.HD * pairs * sequences, backward = real(sums.backward_layers);
-  const LayerWork layer = layer_work(model, training);
-  return {.projections = tokens * (w.projections() * (w.L + backward) + sums.projections.flops),
-          .feedforward = tokens * (w.feedforward() * (w.L + backward) + sums.feedforward.flops),
-          .head = tokens * head_products(model, training) * w.head(),
-          .adapters = tokens * (sums.adapter_forward.flops + sums.adapter_backward.flops),
-          .attention_forward = layer_pairs * w.L,
-          .attention_backward = 2.5 * layer_pairs * backward,
-          .recompute = backward * (layer.recompute_flops * tokens + (layer.attention_again ? layer_pairs : 0))};
-}
-
-LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
-  const Widths w(model);
-  const LayerSums sums(model, training);
+LayerWork layer_work_of(const Widths& w, const LayerSums& sums, const TrainingConfig& training) {
   const auto mean = [&](double sum) { return sums.of_backward(sum); };
   const double e = static_cast<double>(size_of(training.dtype));
   const double accumulator_bytes = static_cast<double>(size_of(accumulator(training.dtype)));
@@ -161,9 +127,46 @@ LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
   return work;
 }
 
-double head_products(const ModelConfig& model, const TrainingConfig& training) {
+}  // namespace
+
+TrainedParts trained_parts(const ModelConfig& model, const TrainingConfig& training) {
   const auto [table, ids] = describe_parameters(model_spec(model), training.trainable);
-  return table[ids.head.weight].part == Part::trainable ? 3 : 2;
+  const int lowest = table.lowest_trained();
+  TrainedParts parts;
+  parts.layers = backward_layers_of(table, model.num_hidden_layers);
+  for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
+    const Parameter& parameter = table[id];
+    const bool is_head = id == ids.head.weight;
+    if (id == ids.position_embedding || (id == ids.token_embedding && !is_head)) continue;
+    const std::int64_t count = parameter.shape.numel();
+    parts.multiplied += count;
+    if (is_head || parameter.bucket >= lowest) parts.passed += count;
+    if (parameter.part == Part::trainable) parts.trained += count;
+  }
+  return parts;
+}
+
+StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, double pairs) {
+  const Widths w(model);
+  const LayerSums sums(model, training);
+  const double sequences = real(training.global_batch_size), tokens = sequences * real(training.seq_len);
+  const double layer_pairs = 4 * w.HD * pairs * sequences, backward = real(sums.backward_layers);
+  const LayerWork layer = layer_work_of(w, sums, training);
+  return {.projections = tokens * (w.projections() * (w.L + backward) + sums.projections.flops),
+          .feedforward = tokens * (w.feedforward() * (w.L + backward) + sums.feedforward.flops),
+          .head = tokens * sums.head_products * w.head(),
+          .adapters = tokens * (sums.adapter_forward.flops + sums.adapter_backward.flops),
+          .attention_forward = layer_pairs * w.L,
+          .attention_backward = 2.5 * layer_pairs * backward,
+          .recompute = backward * (layer.recompute_flops * tokens + (layer.attention_again ? layer_pairs : 0))};
+}
+
+LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
+  return layer_work_of(Widths(model), LayerSums(model, training), training);
+}
+
+double head_products(const ModelConfig& model, const TrainingConfig& training) {
+  return LayerSums(model, training).head_products;
 }
 
 double head_flops(const ModelConfig& model) {

@@ -39,14 +39,13 @@ class MergedWeights final : public WeightSource {
   }
 
   void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) override {
-    constexpr std::string_view end = ".weight";
-    const std::string stem = parameter.name.substr(0, parameter.name.size() - end.size());
-    const auto a = by_name_.find(stem + ".lora_A.weight");
-    if (!parameter.name.ends_with(end) || a == by_name_.end()) return weights_->read(parameter, begin, to);
-    if (stem != stem_) {
+    const LoraNames names = lora_names(parameter.name);
+    const auto a = by_name_.find(names.a);
+    if (a == by_name_.end()) return weights_->read(parameter, begin, to);
+    if (parameter.name != adapted_) {
       a_ = whole(*a->second);
-      b_ = whole(*by_name_.at(stem + ".lora_B.weight"));
-      stem_ = stem;
+      b_ = whole(*by_name_.at(names.b));
+      adapted_ = parameter.name;
     }
     sums_.resize(to.numel());
     weights_->read(parameter, begin, host_view(sums_.data(), {to.numel()}));
@@ -73,7 +72,7 @@ class MergedWeights final : public WeightSource {
   double scale_;
   ParameterTable table_;
   std::map<std::string, const Parameter*> by_name_;
-  std::string stem_;           // of the adapter that was read last
+  std::string adapted_;        // the weight whose adapter was read last
   std::vector<double> a_, b_;  // [r, I], [O, r]
   std::vector<double> sums_;
 };
