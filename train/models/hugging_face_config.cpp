@@ -306,18 +306,6 @@ EndIds read_ends(JsonKeys& keys) {
   return ids;
 }
 
-/// Returns the object that is a file's whole text.
-nlohmann::json parse_object(const std::string& text, const std::string& path) {
-  nlohmann::json json;
-  try {
-    json = parse_strict_json(text);
-  } catch (const std::exception& error) {
-    fail(ExitCode::checkpoint, "{}: is no JSON: {}", path, error.what());
-  }
-  if (!json.is_object()) fail(ExitCode::checkpoint, "{}: is {}, but must be an object", path, shown(json));
-  return json;
-}
-
 }  // namespace
 
 void EndIds::add(const EndIds& other) {

@@ -12,6 +12,17 @@ std::string shown(const nlohmann::json& value) {
   return excerpt(value.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace));
 }
 
+nlohmann::json parse_object(const std::string& text, const std::string& path) {
+  nlohmann::json json;
+  try {
+    json = parse_strict_json(text);
+  } catch (const std::exception& error) {
+    fail(ExitCode::checkpoint, "{}: is no JSON: {}", path, error.what());
+  }
+  if (!json.is_object()) fail(ExitCode::checkpoint, "{}: is {}, but must be an object", path, shown(json));
+  return json;
+}
+
 bool asks_for_nothing(const nlohmann::json& value) {
   const bool no_text = value.is_string() && value.get_ref<const std::string&>().empty();
   return value.is_null() || value == false || no_text || (value.is_structured() && value.empty());

@@ -54,4 +54,7 @@ bool asks_for_nothing(const nlohmann::json& value);
 /// Returns a value as a message shows it: on one line, and not too long.
 std::string shown(const nlohmann::json& value);
 
+/// Returns the object that is a file's whole text. Throws Error(checkpoint) that names the file.
+nlohmann::json parse_object(const std::string& text, const std::string& path);
+
 }  // namespace ringtrain

@@ -13,7 +13,6 @@
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/safetensors.h"
-#include "framework/storage/strict_json.h"
 #include "layers/model_parameters.h"
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/hugging_face_config.h"
@@ -43,13 +42,7 @@ struct AdapterConfig {
 };
 
 AdapterConfig parse_adapter_config(const std::string& text, const std::string& path) {
-  nlohmann::json json;
-  try {
-    json = parse_strict_json(text);
-  } catch (const std::exception& error) {
-    fail(ExitCode::checkpoint, "{}: is no JSON: {}", path, error.what());
-  }
-  if (!json.is_object()) fail(ExitCode::checkpoint, "{}: is {}, but must be an object", path, shown(json));
+  const nlohmann::json json = parse_object(text, path);
   JsonKeys keys(json, path);
   if (const std::string type = keys.text("peft_type", ""); type != "LORA") {
     keys.refuse("peft_type", fmt::format("is \"{}\"; LORA alone is computed here", excerpt(type)));
@@ -160,7 +153,7 @@ std::set<std::string> modules_to_save(const ModelSource& source) {
   for (const Parameter& parameter : table.all()) {
     const std::string module = module_of(parameter.name);
     if (parameter.adapter) {
-      adapted.insert(module_of(module));
+      adapted.insert(module_of(adapted_weight(parameter.name)));
     } else if (source.own.contains(parameter.name)) {
       modules.insert(module);
     }
