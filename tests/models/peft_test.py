@@ -12,7 +12,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -114,11 +113,8 @@ def write_golden():
 
 
 def main():
-    python = matrix.environment()
-    if python is None:
-        return 77
-    if python != sys.executable:
-        return subprocess.run([python, os.path.abspath(__file__), *sys.argv[1:]], check=False).returncode
+    if (code := matrix.run_elsewhere(__file__)) is not None:
+        return code
     import peft
     import transformers
     transformers.logging.set_verbosity_error()

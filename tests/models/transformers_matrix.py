@@ -86,6 +86,17 @@ def environment():
         return None
 
 
+def run_elsewhere(script):
+    """Runs a script again in the interpreter that has what it needs. Returns its exit code, 77 if there is none, or None
+    if that interpreter is this one."""
+    python = environment()
+    if python is None:
+        return 77
+    if python != sys.executable:
+        return subprocess.run([python, os.path.abspath(script), *sys.argv[1:]], check=False).returncode
+    return None
+
+
 def write_tokens(path, tokens, vocabulary):
     """A token file of one document: docs/data.md."""
     import h5py
@@ -196,11 +207,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", help="leave the folder of each model that differs here")
     arguments = parser.parse_args()
-    python = environment()
-    if python is None:
-        return 77
-    if python != sys.executable:
-        return subprocess.run([python, os.path.abspath(__file__), *sys.argv[1:]], check=False).returncode
+    if (code := run_elsewhere(__file__)) is not None:
+        return code
     import transformers
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

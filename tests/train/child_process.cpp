@@ -77,4 +77,11 @@ ChildResult Child::wait() {
   return result;
 }
 
+void prepare_for_mpirun(const std::string& folder) {
+  ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+  ::setenv("TMPDIR", folder.c_str(), 1);
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+}
+
 }  // namespace ringtrain::testing

@@ -33,6 +33,10 @@ class Child {
   pid_t id_ = -1;
 };
 
+/// Sets what children of mpirun read: memory that MPI libraries keep is no leak, each test has a TMPDIR of its own
+/// (mpiruns that share one may trip over each other), and root may start it. Who calls it unsets TMPDIR in the end.
+void prepare_for_mpirun(const std::string& folder);
+
 inline ChildResult run_child(const std::string& program, const std::vector<std::string>& arguments,
                              const std::string& folder, const std::function<void()>& before_start = {}) {
   return Child(program, arguments, folder, before_start).wait();

@@ -17,10 +17,7 @@ class MpiRuns : public TrainTest {
  protected:
   void SetUp() override {
     TrainTest::SetUp();
-    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // of the children: MPI libraries keep memory
-    ::setenv("TMPDIR", folder.c_str(), 1);          // mpiruns that share one may trip over each other
-    ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-    ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    prepare_for_mpirun(folder);
     data = write_split_tokens();
     std::ofstream(at("run.yaml")) << to_yaml(tiny(
         data, {"training.steps=6", "checkpoint.interval=3", "evaluation.interval=3",

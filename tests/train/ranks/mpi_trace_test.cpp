@@ -19,10 +19,7 @@ class MpiTimeline : public TimelineTest {
  protected:
   void SetUp() override {
     TrainTest::SetUp();
-    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // of the children: MPI libraries keep memory
-    ::setenv("TMPDIR", folder.c_str(), 1);          // mpiruns that share one may trip over each other
-    ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-    ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    prepare_for_mpirun(folder);
     config = to_yaml(tiny(write_tokens("text.h5", {}), {"training.steps=4", "training.global_batch_size=2"}));
   }
   void TearDown() override {
