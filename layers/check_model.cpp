@@ -32,10 +32,11 @@ void check_lora(const ModelConfig& model, ConfigProblems& problems) {
 }
 
 /// A pattern that means nothing would leave the user with another model than he thinks.
-void check_trainable(const Config& config, ConfigProblems& problems) {
+void check_trainable(const Config& config, ConfigProblems& problems,
+                     const std::function<ParameterTable()>& make_table) {
   const std::vector<std::string>& patterns = config.training.trainable;
   if (patterns.empty() || !problems.clean({"training.trainable"}) || problems.count() > 0) return;
-  const ParameterTable table = make_parameter_table(config);
+  const ParameterTable table = make_table();
   for (const std::string& pattern : patterns) {
     const auto means_it = [&](const Parameter& parameter) { return matches(pattern, parameter.name); };
     if (std::ranges::any_of(table.all(), means_it)) continue;
@@ -47,9 +48,13 @@ void check_trainable(const Config& config, ConfigProblems& problems) {
 }  // namespace
 
 void check_model(const Config& config, ConfigProblems& problems) {
+  check_model_with(config, problems, [&] { return make_parameter_table(config.model); });
+}
+
+void check_model_with(const Config& config, ConfigProblems& problems, const std::function<ParameterTable()>& table) {
   check_model_keys(config, problems);
   check_lora(config.model, problems);
-  check_trainable(config, problems);
+  check_trainable(config, problems, table);
 }
 
 void check_model_of_file(ModelConfig& model, const std::string& path) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "framework/config/config.h"
+#include "framework/error.h"
 #include "kernels/elementwise.h"
 
 namespace ringtrain {
@@ -52,15 +53,32 @@ class TableWriter {
     if (norm_bias_) ids.bias = vector(name + ".bias", width, 0.0);
     return ids;
   }
+  /// Adds a parameter of a layer of a program's own.
+  int insert(Parameter parameter) {
+    constexpr std::uint64_t first_stream = std::uint64_t{1} << 21;  // behind those of adapters
+    parameter.stream = first_stream + inserted_++;
+    return add_to_bucket(std::move(parameter));
+  }
 
  private:
   int vector(const std::string& name, std::int64_t size, double value) {
     return add({.name = name, .shape = {size}, .decay = false, .init_value = value});
   }
   int add(Parameter parameter) {
+    parameter.stream = count_++;
+    return add_to_bucket(std::move(parameter));
+  }
+  void check_name(const Parameter& parameter) const {
+    const auto has_name = [&](const Parameter& other) { return other.name == parameter.name; };
+    if (parameter.name.empty() || std::ranges::any_of(table_.all(), has_name)) {
+      fail(ExitCode::usage, "a layer of the program's own has a parameter \"{}\", {}; give it a name of its own",
+           parameter.name, parameter.name.empty() ? "which is no name" : "and the model has one of that name already");
+    }
+  }
+  int add_to_bucket(Parameter parameter) {
+    if (inserted_ > 0) check_name(parameter);
     const auto means_it = [&](const std::string& pattern) { return matches(pattern, parameter.name); };
     parameter.bucket = bucket_;
-    parameter.stream = count_++;
     const bool all = trainable_.empty() && !lora_.on();
     if (!all && std::ranges::none_of(trainable_, means_it)) {
       parameter.part = Part::frozen;
@@ -81,7 +99,7 @@ class TableWriter {
   bool norm_bias_;
   double stddev_;
   int bucket_ = 0;
-  std::uint64_t count_ = 0, adapters_ = 0;  // parameters so far, of the base and beside it
+  std::uint64_t count_ = 0, adapters_ = 0, inserted_ = 0;  // parameters so far, of the base and beside it
 };
 
 BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t layer) {
@@ -112,12 +130,30 @@ BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t
   return ids;
 }
 
+void check_inserted(const ModelSpec& spec, const std::vector<InsertedParameters>& inserted) {
+  if (inserted.empty()) return;
+  if (spec.lora.on()) {
+    fail(ExitCode::usage,
+         "lora.rank is {}: the model has layers of its program's own, and no base of adapters has them; set lora.rank "
+         "to 0, or name by training.trainable what is trained",
+         spec.lora.rank);
+  }
+  for (const InsertedParameters& layer : inserted) {
+    if (layer.behind >= 0 && layer.behind < spec.num_hidden_layers()) continue;
+    fail(ExitCode::usage, "a layer of the program's own stands behind block {}, but the model has blocks 0 to {}",
+         layer.behind, spec.num_hidden_layers() - 1);
+  }
+}
+
 }  // namespace
 
-ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable) {
+ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable,
+                                    const std::vector<InsertedParameters>& inserted) {
+  check_inserted(spec, inserted);
   const std::int64_t C = spec.hidden_size, V = spec.vocab_size;
   ModelParameters model;
   ModelIds& ids = model.ids;
+  ids.inserted.resize(inserted.size());
   TableWriter writer(spec, trainable, model.table);
   writer.begin_bucket(0);
   ids.token_embedding = writer.matrix("model.embed_tokens", V, C);
@@ -126,6 +162,10 @@ ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std
   }
   for (std::int64_t layer = 0; layer < spec.num_hidden_layers(); ++layer) {
     ids.blocks.push_back(describe_block(writer, spec, layer));
+    for (std::size_t i = 0; i < inserted.size(); ++i) {
+      if (inserted[i].behind != layer) continue;
+      for (const Parameter& parameter : inserted[i].parameters) ids.inserted[i].push_back(writer.insert(parameter));
+    }
   }
   ids.head_bucket = static_cast<int>(spec.num_hidden_layers()) + 1;
   ids.tied = model.table.ends_together = spec.tied_head;
@@ -182,6 +222,13 @@ void initialise_parameter(Stream& stream, const Parameter& parameter, std::uint6
   } else {
     fill_normal(stream, part, parameter.init_stddev, seed,
                 (parameter.stream << 40) + static_cast<std::uint64_t>(begin));
+  }
+}
+
+void initialise_weights(Stream& stream, ParameterStore& parameters, std::uint64_t seed) {
+  parameters.clear_weights();
+  for (const ParameterSlice& slice : parameters.held()) {
+    initialise_parameter(stream, parameters.table()[slice.parameter], seed, slice.begin, parameters.weights(slice));
   }
 }
 

@@ -38,10 +38,17 @@ struct ModelIds {
   int token_embedding = -1;     // [V, C]
   int position_embedding = -1;  // [max_position_embeddings, C], where positions are learned
   std::vector<BlockIds> blocks;
+  std::vector<std::vector<int>> inserted;  // of each layer of a program's own, in their order
   NormIds final_norm;
   LinearIds head;  // tied: the token embedding's id
   int head_bucket = 0;
   bool tied = false;
+};
+
+/// The parameters of a layer of a program's own (layers/model/inserted_layer.h). They belong to the bucket of a block.
+struct InsertedParameters {
+  std::int64_t behind = 0;  // the block, from 0
+  std::vector<Parameter> parameters;
 };
 
 struct ModelParameters {
@@ -52,8 +59,11 @@ struct ModelParameters {
 /// Returns table and ids of a model. Names are those of a Hugging Face Llama checkpoint, with .bias where a projection
 /// or norm has one, and model.embed_positions.weight where positions are learned. trainable: patterns (fnmatch) of the
 /// names that are trained, the rest is frozen; none: all are trained. Adapters, NAME.lora_A.weight and
-/// NAME.lora_B.weight as PEFT has them, are trained, and beside them what patterns name.
-ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable = {});
+/// NAME.lora_B.weight as PEFT has them, are trained, and beside them what patterns name. inserted: what layers of a
+/// program's own add; all else begins as without them. Throws Error(usage) for such layers behind a block that does not
+/// exist, with a name that is taken, or beside adapters.
+ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable = {},
+                                    const std::vector<InsertedParameters>& inserted = {});
 
 /// Returns the table alone: of a model, all of it trained, or as a config says.
 ParameterTable make_parameter_table(const ModelSpec& spec);
@@ -81,5 +91,7 @@ std::vector<std::string> projections_of(const ModelSpec& spec);
 /// seed, parameter and index, rounded to part's dtype. The same of a base, with adapters and without.
 void initialise_parameter(Stream& stream, const Parameter& parameter, std::uint64_t seed, std::int64_t begin,
                           const TensorView& part);
+/// Sets all weights that a rank holds to those of a new model, their padding to zero.
+void initialise_weights(Stream& stream, ParameterStore& parameters, std::uint64_t seed);
 
 }  // namespace ringtrain

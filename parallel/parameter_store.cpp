@@ -27,6 +27,7 @@ ParameterStore::ParameterStore(Allocator& allocator, const ParameterTable& table
   for (int bucket = 0; bucket < table.buckets(); ++bucket) {
     buckets_to_finish_ += table.bucket_size(bucket, Part::trainable) > 0 ? 1 : 0;
   }
+  to_finish_ = trained_below(table.buckets());
   if (has_gradients()) {
     const std::int64_t size = shards_gradients() ? shard_offsets_[0].back() : table.flat_size();
     gradients_ = allocator.make(Tag::gradients, "gradients", accumulator(options.dtype), {size});
@@ -183,10 +184,27 @@ void ParameterStore::begin_step() {
   padding_is_zero_ = true;
   has_gradient_.assign(table_->all().size(), false);
   has_sum_.assign(table_->buckets(), false);
+  to_finish_ = trained_below(table_->buckets());
+}
+
+void ParameterStore::begin_backward(bool last) {
+  last_ = last;
+  to_finish_ = trained_below(table_->buckets());
+}
+
+int ParameterStore::trained_below(int bucket) const {
+  while (--bucket >= 0 && table_->bucket_size(bucket, Part::trainable) == 0) continue;
+  return bucket;
 }
 
 bool ParameterStore::begin_gradient(int id) {
   ensure(trains(id), "a frozen parameter has no gradient");
+  if (const Parameter& parameter = (*table_)[id]; parameter.bucket > to_finish_) [[unlikely]] {
+    fail(ExitCode::usage,
+         "begin_gradient: the gradient of {} is written after its bucket {} was finished in this micro-batch, so it "
+         "would be lost; write it before finish, and call begin_backward once a micro-batch",
+         parameter.name, parameter.bucket);
+  }
   if (shards_gradients()) {
     const std::size_t place = place_of((*table_)[id].bucket);
     for (Reduction& reduction : reductions_) {  // of what was there before, which another rank may still read
@@ -235,14 +253,29 @@ void ParameterStore::zero_padding(int bucket) {
   zero_until(flat.numel());
 }
 
-void ParameterStore::finish(int bucket) {
+void ParameterStore::finish(int bucket, bool all_written) {
   ensure(bucket >= 0 && bucket < table_->buckets(), "a bucket that exists");
   if (table_->bucket_size(bucket, Part::trainable) == 0) return;
+  if (bucket != to_finish_) {
+    fail(ExitCode::usage,
+         "finish: bucket {} is finished {}; backward finishes each bucket once a micro-batch, from the last to the "
+         "first",
+         bucket, to_finish_ == none ? "after all were" : fmt::format("where bucket {} comes next", to_finish_));
+  }
   for (std::size_t id = 0; id < table_->all().size(); ++id) {
     if (table_->all()[id].bucket != bucket || !trains(static_cast<int>(id))) continue;
-    if (!has_gradient_[id]) gradient_to_add_to(static_cast<int>(id));
+    if (!has_gradient_[id]) {
+      if (all_written) {
+        fail(ExitCode::usage,
+             "finish: backward wrote no gradient of {}; it calls begin_gradient for each parameter of the layer that "
+             "trains, and writes what begin_gradient announced",
+             table_->all()[id].name);
+      }
+      gradient_to_add_to(static_cast<int>(id));
+    }
     if (shards_gradients()) has_gradient_[id] = false;  // the next micro-batch begins anew: sums are in the slice
   }
+  to_finish_ = trained_below(bucket);
   if (last_) ++finished_;
   if (options_.ranks == 1) return;
   if (shards_gradients()) zero_padding(bucket);
@@ -275,7 +308,12 @@ void ParameterStore::finish_reduction(Reduction& reduction) {
 }
 
 void ParameterStore::finish_step() {
-  ensure(finished_ == buckets_to_finish_, "every bucket is reduced once a step");
+  if (finished_ != buckets_to_finish_) {
+    fail(ExitCode::usage,
+         "finish_step: of {} buckets with something to train {} were finished in the step's last micro-batch, the one "
+         "that begin_backward(true) begins; backward finishes each of them",
+         buckets_to_finish_, finished_);
+  }
   finished_ = 0;
   for (Reduction& reduction : reductions_) {
     if (reduction.bucket != none) finish_reduction(reduction);

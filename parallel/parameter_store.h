@@ -61,18 +61,21 @@ class ParameterStore {
   /// until backward writes it. (Without a call, gradients are there, to be added to.)
   void begin_step();
   /// Begins backward of a micro-batch. last: of a step, after which the sums over all ranks are complete.
-  void begin_backward(bool last) { last_ = last; }
+  void begin_backward(bool last);
   /// Returns whether backward is to compute this parameter's gradient.
   bool trains(int id) const { return (*table_)[id].part == Part::trainable; }
-  /// Says that backward writes id's gradient now. Returns whether it adds: false for the first write.
+  /// Says that backward writes id's gradient now. Returns whether it adds: false for the first write. Error(usage) if
+  /// its bucket is finished already.
   bool begin_gradient(int id);
   TensorView gradient(int id) const;
   /// Returns the gradient of id, to be added to: zero if there is no term of it yet. For what can only add.
   TensorView gradient_to_add_to(int id);
-  /// Says that a bucket's gradients of a micro-batch are complete (once a micro-batch, in one order on all ranks). What
-  /// no layer wrote of them is zero. Begins their reduction where one is due.
-  void finish(int bucket);
-  /// Finishes what is under way: this rank's slices are the sums over all ranks and micro-batches.
+  /// Says that a bucket's gradients of a micro-batch are complete: once a micro-batch, from the last bucket to the
+  /// first, else Error(usage). (One with nothing to train may be left out.) Begins their reduction where one is due.
+  /// What no layer wrote of them is zero; all_written: that is a mistake, an Error(usage) that names the parameter.
+  void finish(int bucket, bool all_written = false);
+  /// Finishes what is under way: this rank's slices are the sums over all ranks and micro-batches. Error(usage) if a
+  /// bucket of the last one is not finished.
   void finish_step();
 
   // ---- Slices ------------------------------------------------------------------------------------------------------
@@ -121,6 +124,8 @@ class ParameterStore {
   TensorView place_weights(int bucket, Part part) const;
   TensorView bucket_gradients(int bucket) const;
   void finish_gathers(Place& place);
+  /// Returns the next bucket below one that has something to train; -1: none.
+  int trained_below(int bucket) const;
   void zero_padding(int bucket);
   void reduce(int bucket);
   void finish_reduction(Reduction& reduction);
@@ -139,6 +144,7 @@ class ParameterStore {
   bool last_ = true;
   bool padding_is_zero_ = false;
   int finished_ = 0, buckets_to_finish_ = 0;    // of a step
+  int to_finish_ = none;                        // the next bucket to finish in this micro-batch; none: all are
   std::unique_ptr<Communicator> communicator_;  // goes first: it takes back what an exception left under way
 };
 

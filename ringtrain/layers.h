@@ -9,6 +9,6 @@
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "layers/norm.h"
-#include "layers/transformer.h"
+#include "layers/model/transformer.h"
 #include "parallel/parameter_store.h"
 #include "ringtrain/ring.h"

@@ -8,6 +8,7 @@
 #include "ringtrain/layers.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/engine/rank_state.h"
+#include "train/evaluation/checkpoint_evaluation.h"
 #include "train/models/model_source.h"
 #include "train/rank_trainer.h"
 #include "train/trainer.h"

@@ -24,8 +24,11 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
       trace_(trace),
       traced_world_(trace ? traced(world, *trace) : nullptr),
       world_(trace ? *traced_world_ : world),
-      state_(run.config, run.table, training_purpose(run.config), world.rank(), device, pool, &world_, trace),
-      peak_flops_(run.config.metrics.peak_flops * static_cast<double>(state_.mesh.size())),
+      state_(run.config, run.table, training_purpose(run.config), world.rank(), device, pool, &world_, trace,
+             run.model),
+      // Only the transformer's FLOPs are known.
+      peak_flops_(run.model.is_transformer() ? run.config.metrics.peak_flops * static_cast<double>(state_.mesh.size())
+                                             : 0),
       useful_flops_(useful_flops(run.config.model, run.config.training)),
       allocations_(state_.allocator.allocation_count()),
       grace_(!state_.snapshot.empty()),
@@ -140,7 +143,7 @@ void RankTrainer::load_state() {
   if (start.source) {
     load_weights(state_, *start.source, run_.config.training.seed);
   } else {
-    state_.model.initialise(run_.config.training.seed);
+    state_.model->initialise(run_.config.training.seed);
     state_.optimizer->initialise_weights(run_.config.training.seed);
   }
   if (start.source && start.source->checkpoint && !start.weights_only) {
@@ -305,6 +308,7 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   manifest.dtype = name_of(run_.config.training.dtype);
   manifest.base = run_.start.base;
   manifest.model = {name_of(run_.config.model.architecture), run_.table.count()};
+  if (!run_.model.is_transformer()) manifest.model.definition = run_.model.name;
   return manifest;
 }
 

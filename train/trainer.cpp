@@ -18,7 +18,6 @@
 #include "framework/storage/files.h"
 #include "framework/storage/hash.h"
 #include "framework/system/signals.h"
-#include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
@@ -171,6 +170,7 @@ std::vector<Fact> facts_of(const Run& run) {
   for (const ConfigDifference& difference : differences(Config{}, run.config)) {
     facts.push_back({difference.key, difference.after});
   }
+  facts.push_back({"the model's definition", run.model.name});
   facts.push_back({"the data's hash", run.data_hash});
   facts.push_back({"the evaluation targets' hash", run.targets ? run.targets->hash : "none"});
   facts.push_back({"the checkpoint to begin with", run.start.source ? run.start.source->identity : "none"});
@@ -274,6 +274,7 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
 
 Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& launcher) {
   const Config& config = options.config;
+  check_definition(options.model);
   launcher.check(launch_options(config.mesh));
   check_ring(config);
   const RunFolder folder(options.output);
@@ -306,7 +307,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
     log(fmt::format("evaluation: scores {}", part_text(corpus.validation().path(), scored)));
     targets = choose_targets(corpus.validation(), request);
   }
-  RunStart start = choose_start(options.start, folder, content, config, hash, log);
+  RunStart start = choose_start(options.start, folder, content, config, hash, log, options.model);
   if (start.source && start.weights_only) {  // else the data are the checkpoint's own
     for (const auto& file : corpus.files) {
       if (const auto remark = check_tokens(*start.source, *file)) log(*remark);
@@ -322,7 +323,8 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
                                start.step % config.evaluation.interval == 0 &&
                                !content.metrics.holds_evaluation(start.step);
   return {.config = config,
-          .table = make_parameter_table(config),
+          .model = options.model,
+          .table = options.model.table(config),
           .corpus = std::move(corpus),
           .data_hash = std::move(hash),
           .id = std::move(id),
@@ -346,7 +348,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
 }
 
 std::string dry_run_report(const Run& run, const Launcher& launcher) {
-  const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config));
+  const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config), run.model);
   std::string text = to_yaml(run.config) + "\n";
   text += fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(),
                       human_count(static_cast<double>(run.table.count())), run.table.all().size());
@@ -355,7 +357,7 @@ std::string dry_run_report(const Run& run, const Launcher& launcher) {
 }
 
 void check_plan_memory(const Run& run, const Launcher& launcher) {
-  const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config));
+  const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config), run.model);
   check_memory(run.config, plans, local_ranks(run.config.mesh, launcher));
 }
 

@@ -23,6 +23,8 @@ struct TrainOptions {
   /// (data/tokens_in_memory.h). All processes of a run must answer alike.
   TokenFileOpener open_tokens = TokenFile::open;
   RunCallbacks callbacks = {};
+  /// What is trained: the programs' transformer, or a model of the program's own.
+  ModelDefinition model = transformer_definition();
   std::string build = {};  // which ringtrain this is
   bool dry_run = false;    // it is only planned: a folder that would refuse it is told, and no reason to end
 };

@@ -55,7 +55,7 @@ RingTimes time_model(const Config& config, const ParameterTable& table, const Re
     ThreadPool pool(1);
     SyntheticRank rank(config, table, pool, world);
     const auto pass = seconds_of(world, rank.state().stream, repeat, [&] { rank.pass(); });
-    rank.state().model.take_loss_sum();
+    rank.state().model->take_loss_sum();
     const auto step = seconds_of(world, rank.state().stream, repeat, [&] { rank.step(); });
     if (world.rank() == 0) times = {summary(pass), summary(step)};
   });

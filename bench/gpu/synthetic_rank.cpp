@@ -111,14 +111,14 @@ void SyntheticRank::fill_batch() {
 
 void SyntheticRank::pass() {
   state_.parameters.begin_step();
-  state_.model.train_step(state_.batch, denominator_, /*last=*/false);
+  state_.model->train_step(state_.batch, denominator_, /*last=*/false);
 }
 
 double SyntheticRank::step() {
   state_.parameters.begin_step();
-  state_.model.train_step(state_.batch, denominator_, /*last=*/true);
+  state_.model->train_step(state_.batch, denominator_, /*last=*/true);
   state_.parameters.finish_step();
-  const double loss = state_.model.take_loss_sum() / std::max(1.0, state_.batch.weight_sum);
+  const double loss = state_.model->take_loss_sum() / std::max(1.0, state_.batch.weight_sum);
   // On one rank this is the whole norm; on several each clips by its own share, which costs what the sum would.
   const double norm = std::sqrt(state_.optimizer->sum_of_squares());
   state_.optimizer->update(config_.optimizer.lr, ++steps_, clip_factor(norm, config_.optimizer.max_grad_norm));

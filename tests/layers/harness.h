@@ -15,7 +15,7 @@
 #include "framework/system/compute_device.h"
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
-#include "layers/transformer.h"
+#include "layers/model/transformer.h"
 #include "parallel/launch/launch.h"
 #include "tests/support/flat_store.h"
 

@@ -98,7 +98,7 @@ TEST_F(Grace, AnEvaluationBrokenOffLeavesNothingOfItself) {
   launch_threads({.ranks = 4, .timeout_seconds = 60}, [&](Communicator& world) {
     ThreadPool pool(1);
     RankState state(settings, table, purpose, world.rank(), Device::cpu(), pool, &world);
-    state.model.initialise(3);
+    state.model->initialise(3);
     const auto evaluate = [&](int looks) {
       return evaluate_targets(state, *file, request, targets, nullptr, [&] { return --looks < 0; });
     };
@@ -110,7 +110,7 @@ TEST_F(Grace, AnEvaluationBrokenOffLeavesNothingOfItself) {
       ASSERT_TRUE(again.has_value());
       for (std::size_t i = 0; i < again->size(); ++i) EXPECT_EQ((*again)[i].nll.value, (*expected)[i].nll.value);
     }
-    EXPECT_EQ(state.model.take_loss_sum(), 0);
+    EXPECT_EQ(state.model->take_loss_sum(), 0);
   });
 }
 

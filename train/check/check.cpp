@@ -37,6 +37,12 @@ std::string run_text(const Config& config, std::int64_t step) {
 
 TrainOptions checked_run(const CheckOptions& options, std::vector<std::string>& cuts) {
   TrainOptions run = options.train;
+  if (!run.model.is_transformer()) {
+    fail(ExitCode::usage,
+         "check: the reference is of the transformer alone, and not of the model \"{}\"; hold its "
+         "layers against finite differences (check_gradient)",
+         run.model.name);
+  }
   for (const std::string& clause :
        {cut("--tokens", "training.seq_len", options.tokens, run.config.training.seq_len),
         cut("--layers", "model.num_hidden_layers", options.layers, run.config.model.num_hidden_layers)}) {

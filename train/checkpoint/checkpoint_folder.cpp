@@ -11,8 +11,7 @@
 #include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
-#include "layers/check_model.h"
-#include "layers/model_parameters.h"
+#include "framework/storage/plain_text.h"
 #include "train/checkpoint/state_files.h"
 #include "train/engine/update_rule.h"
 
@@ -77,8 +76,26 @@ void require_counts(const Checkpoint& checkpoint) {
           fmt::format("{} x {}", mesh.data, mesh.sequence));
 }
 
+/// A checkpoint that is whole, and of another model than the one that is asked for: no older one would be of that.
+class OtherModel : public Error {
+ public:
+  using Error::Error;
+};
+
+void require_model(const std::string& folder, const CheckpointManifest& manifest, const ModelDefinition& model) {
+  const std::string found = manifest.model.definition.value_or(std::string(ModelDefinition::transformer));
+  if (found == model.name) return;
+  const auto described = [](const std::string& name) {
+    return name == ModelDefinition::transformer ? std::string("ringtrain's own transformer")
+                                                : fmt::format("the model \"{}\" of a program of its own", name);
+  };
+  throw OtherModel(ExitCode::checkpoint,
+                   fmt::format("{}: holds {}, and this program reads {}; use it with the program that made it",
+                               plain_text(folder), described(plain_text(found)), described(model.name)));
+}
+
 /// Returns the checkpoint in a folder; nothing if the run that it belongs to deletes it meanwhile.
-std::optional<Checkpoint> open_folder(const std::string& folder) {
+std::optional<Checkpoint> open_folder(const std::string& folder, const ModelDefinition& model) {
   try {
     Checkpoint checkpoint;
     checkpoint.path = folder;
@@ -90,16 +107,17 @@ std::optional<Checkpoint> open_folder(const std::string& folder) {
     }
     checkpoint.manifest = verify_checkpoint(folder);
     require_name(folder, checkpoint.manifest);
+    require_model(folder, checkpoint.manifest, model);
     const std::string config_path = folder + "/" + config_file_name;
     try {
-      checkpoint.config = read_config(config_path, {}, ConfigUse::know, check_model);
+      checkpoint.config = read_config(config_path, {}, ConfigUse::know, rule_of(model));
     } catch (const Error& error) {
       fail(ExitCode::checkpoint, "{}: its config cannot be used: {}", folder, error.what());
     }
     const auto config = std::ranges::find(checkpoint.manifest.files, config_file_name, &CheckpointFile::name);
     require_unchanged(File::open(config_path, ExitCode::checkpoint), config->stamp.value());  // since it was hashed
     require_counts(checkpoint);
-    check_state(checkpoint);
+    check_state(checkpoint, model);
     return checkpoint;
   } catch (const Error&) {
     if (!path_exists(folder, ExitCode::checkpoint)) return std::nullopt;
@@ -164,7 +182,7 @@ void refuse_among_checkpoints(const std::string& path, const std::string& flag) 
   }
 }
 
-Checkpoint open_checkpoint(const std::string& path) {
+Checkpoint open_checkpoint(const std::string& path, const ModelDefinition& model) {
   const bool run = is_run_folder(path);
   const CheckpointFolder checkpoints(path + "/checkpoints");
   return retry_while_deleted(path, [&] {
@@ -177,13 +195,13 @@ Checkpoint open_checkpoint(const std::string& path) {
     } else if (!path_exists(path, ExitCode::checkpoint)) {
       fail(ExitCode::checkpoint, "{}: there is no such checkpoint", path);
     }
-    return open_folder(folder);
+    return open_folder(folder, model);
   });
 }
 
-void check_state(const Checkpoint& checkpoint) {
+void check_state(const Checkpoint& checkpoint, const ModelDefinition& model) {
   const StateFiles files(checkpoint.path, checkpoint.manifest);
-  const ParameterTable table = make_parameter_table(checkpoint.config);
+  const ParameterTable table = model.table(checkpoint.config);
   for (const std::string& kind : kinds_of(make_update_rule(checkpoint.config.optimizer)->state_names())) {
     for (const Parameter& parameter : table.all()) {
       if (kind == weights_kind ? !parameter.saved : parameter.part == Part::frozen) continue;  // which has no state
@@ -192,12 +210,13 @@ void check_state(const Checkpoint& checkpoint) {
   }
 }
 
-void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& report) {
+void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& report,
+                        const ModelDefinition& model) {
   std::optional<Error> first;
   int good = 0;
   const auto verify = [&](const std::string& folder) {
     try {
-      const std::optional<Checkpoint> checkpoint = open_folder(folder);
+      const std::optional<Checkpoint> checkpoint = open_folder(folder, model);
       if (!checkpoint) return;
       ++good;
       std::int64_t bytes = 0;
@@ -272,7 +291,7 @@ void CheckpointFolder::say_nothing_saved() const {
   sync_directory(path_, ExitCode::usage);
 }
 
-std::optional<Checkpoint> CheckpointFolder::newest_intact(const Warn& warn) const {
+std::optional<Checkpoint> CheckpointFolder::newest_intact(const Warn& warn, const ModelDefinition& model) const {
   std::set<std::int64_t> told;
   using Found = std::optional<Checkpoint>;
   Found found = retry_while_deleted(path_, [&]() -> std::optional<Found> {
@@ -280,9 +299,11 @@ std::optional<Checkpoint> CheckpointFolder::newest_intact(const Warn& warn) cons
     std::string last_problem;
     for (auto step = all.rbegin(); step != all.rend(); ++step) {
       try {
-        Found checkpoint = open_folder(complete(*step));
+        Found checkpoint = open_folder(complete(*step), model);
         if (!checkpoint) return std::nullopt;
         return checkpoint;
+      } catch (const OtherModel&) {
+        throw;
       } catch (const Error& error) {
         last_problem = error.what();
         if (told.insert(*step).second) warn(fmt::format("{}; trying the one before it", last_problem));

@@ -16,6 +16,7 @@
 
 #include "framework/config/config.h"
 #include "framework/storage/files.h"
+#include "layers/model/model_definition.h"
 #include "train/checkpoint/checkpoint_manifest.h"
 
 namespace ringtrain {
@@ -34,8 +35,9 @@ struct Checkpoint {
 };
 
 /// Verifies, describes and holds the checkpoint at path: a checkpoint's folder, or a run's folder, whose newest one is
-/// taken, also if that run deletes others meanwhile. Throws Error(checkpoint) that names what is wrong.
-Checkpoint open_checkpoint(const std::string& path);
+/// taken, also if that run deletes others meanwhile. Throws Error(checkpoint) that names what is wrong, another model
+/// than `model` included.
+Checkpoint open_checkpoint(const std::string& path, const ModelDefinition& model = transformer_definition());
 /// Returns whether path is a run's folder, and no checkpoint.
 bool is_run_folder(const std::string& path);
 /// Throws Error(usage) if path lies in a run's folder of checkpoints, where names are the run's own and what has them
@@ -43,11 +45,12 @@ bool is_run_folder(const std::string& path);
 void refuse_among_checkpoints(const std::string& path, const std::string& flag);
 /// Throws Error(checkpoint) unless the files hold each element of the state of the checkpoint's model once, and are of
 /// its step. (An opened checkpoint has been checked.)
-void check_state(const Checkpoint& checkpoint);
+void check_state(const Checkpoint& checkpoint, const ModelDefinition& model = transformer_definition());
 /// Verifies a checkpoint, or all complete ones of a run's folder, but for those that the run deletes meanwhile: every
 /// hash, config, and state. Tells each that is good or damaged. Throws Error(checkpoint) if there is none, or if one is
 /// damaged, with the first one's sentence.
-void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& report);
+void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& report,
+                        const ModelDefinition& model = transformer_definition());
 
 class CheckpointFolder {
  public:
@@ -67,8 +70,10 @@ class CheckpointFolder {
   /// Says so. Needs the folder.
   void say_nothing_saved() const;
   /// Returns the newest checkpoint that opens, nothing if there are none at all. Each damaged or misnamed one is told.
-  /// Throws Error(checkpoint) if all are damaged: a run that has lost everything should not start afresh unasked.
-  std::optional<Checkpoint> newest_intact(const Warn& warn) const;
+  /// Throws Error(checkpoint) if all are damaged: a run that has lost everything should not start afresh unasked; or if
+  /// one is of another model.
+  std::optional<Checkpoint> newest_intact(const Warn& warn,
+                                          const ModelDefinition& model = transformer_definition()) const;
   /// Makes the folder ready for a run that continues from `step`: removes what a killed run left half-done,
   /// moves later ones aside (told). Deletes none. Nobody else may write into it.
   void continue_from(std::int64_t step, const Warn& warn) const;

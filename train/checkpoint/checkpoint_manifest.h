@@ -46,14 +46,16 @@ struct CheckpointManifest {
   std::string tokenizer_hash = {};  // whose tokens these data are (data/tokenizer/tokenizer.h); "": they do not say
   std::string run = {};             // which run made it, the same for all of its checkpoints; "": it does not say
   std::string dtype;                // of weights and moments
-  struct Model {                    // for people: the model in short
+  struct Model {                    // the model in short
     std::string architecture;
     std::int64_t parameters = 0;
+    std::optional<std::string> definition = {};  // of a model of a program's own: its name; none: the transformer
 
     template <class Self, class Visit>
     static void visit_members(Self& self, Visit& visit) {
       visit("architecture", self.architecture);
       visit("parameters", self.parameters);
+      visit.optional("definition", self.definition);
     }
   } model;
   std::optional<BaseModel> base = {};  // of a run with lora, whose files hold what is trained alone

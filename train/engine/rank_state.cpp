@@ -85,7 +85,8 @@ RankPurpose training_purpose(const Config& config) {
 }
 
 RankState::RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank_index,
-                     Device device, ThreadPool& pool, Communicator* world_communicator, RankTrace* trace)
+                     Device device, ThreadPool& pool, Communicator* world_communicator, RankTrace* trace,
+                     const ModelDefinition& definition)
     : mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)},
       rank(rank_index),
       shard{config.mesh.layout, mesh.sequence, mesh.sequence_index(rank_index)},
@@ -106,8 +107,14 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
                       config, world ? gpus != nullptr : nccl_is_planned(config.mesh.backend, device, mesh.size()))},
                  gpus ? gpus.get() : world),
       shape(execution_shape(config, purpose, shard.ring_rank)),
-      model(config.model, shape, allocator, parameters, stream, sequence_group.get()),
+      model(definition.make({.config = config,
+                             .shape = shape,
+                             .allocator = allocator,
+                             .parameters = parameters,
+                             .stream = stream,
+                             .sequence_group = sequence_group.get()})),
       batch(allocator.host(), shape.max_sequences, batch_tokens(shape), config.training.dtype) {
+  if (!model) fail(ExitCode::usage, "the model \"{}\" was not made: make returned none", definition.name);
   const std::int64_t evaluated = shape.max_evaluation_tokens;
   if (evaluated > 0 && !purpose.generates()) {
     evaluation_nll = allocator.host().make(Tag::workspace, "evaluation nll", DType::float64, {evaluated});
@@ -156,7 +163,8 @@ Device device_of(const TrainingConfig& config, int rank, std::span<const int> he
   return device_at(config, static_cast<int>(std::find(here.begin(), here.end(), rank) - here.begin()));
 }
 
-std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose) {
+std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose,
+                                 const ModelDefinition& definition) {
   const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
   // All in which execution_shape(), the store and the optimizer tell one rank from another.
   using Kind = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
@@ -177,7 +185,7 @@ std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& tab
     const Kind kind{tokens[place], evaluated[place], owned[rank], shard(Part::trainable), shard(Part::frozen)};
     const auto [known, fresh] = kinds.emplace(kind, plans.size());
     if (fresh) {
-      const RankState state(config, table, purpose, rank, planned_device(config), pool, nullptr);
+      const RankState state(config, table, purpose, rank, planned_device(config), pool, nullptr, nullptr, definition);
       plans.push_back({{},
                        state.allocator.live(),
                        state.allocator.peak(),

@@ -16,7 +16,7 @@
 #include "framework/sequence/mesh.h"
 #include "framework/system/compute_device.h"
 #include "layers/key_value_cache.h"
-#include "layers/transformer.h"
+#include "layers/model/model_definition.h"
 #include "parallel/communicator.h"
 #include "parallel/parameter_store.h"
 #include "train/engine/optimizer.h"
@@ -40,9 +40,11 @@ class RankState {
  public:
   /// Collective over world: it splits the ring's and the store's communicators off it. world null: planning only.
   /// table, pool, world and trace (null: nothing is recorded) must outlive it.
-  /// device: that on which the rank computes, of the kind that the config says.
+  /// device: that on which the rank computes, of the kind that the config says. definition: of the model, which has the
+  /// parameters of table.
   RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank, Device device,
-            ThreadPool& pool, Communicator* world, RankTrace* trace = nullptr);
+            ThreadPool& pool, Communicator* world, RankTrace* trace = nullptr,
+            const ModelDefinition& definition = transformer_definition());
 
   const Mesh mesh;
   const int rank;
@@ -56,7 +58,7 @@ class RankState {
   std::unique_ptr<Communicator> sequence_group;
   ParameterStore parameters;
   const ExecutionShape shape;
-  Transformer model;
+  const std::unique_ptr<Model> model;
   Batch batch;                       // of the first micro-batch, and of evaluation
   std::vector<Batch> later_batches;  // of the other micro-batches: none is filled while the device may still copy it
   Tensor evaluation_nll;             // float64 [T of evaluation], on the host
@@ -97,6 +99,7 @@ struct RankPlan {
 
 /// Returns the plans of the config's mesh: one for each kind of rank, in the order of the first rank of each. What
 /// makes a kind are its tokens and its share of the optimizer's state; a mesh of a million ranks has a few.
-std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose);
+std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose,
+                                 const ModelDefinition& definition = transformer_definition());
 
 }  // namespace ringtrain

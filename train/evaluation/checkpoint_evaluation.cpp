@@ -14,7 +14,6 @@
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
 #include "layers/check_model.h"
-#include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
@@ -51,8 +50,9 @@ void check_lengths(const EvaluationOptions& options, const EvaluationRequest& re
   }
 }
 
-std::unique_ptr<TokenFile> open_data(const std::string& path, const Config& config) {
-  auto file = TokenFile::open(path);
+std::unique_ptr<TokenFile> open_data(const EvaluationOptions& options, const Config& config) {
+  const std::string& path = options.data;
+  auto file = options.open_tokens(path);
   if (file->vocab_size() > config.model.vocab_size) {
     fail(ExitCode::data, "{} has tokens up to {}, but the checkpoint's model.vocab_size is {}", path,
          file->vocab_size() - 1, config.model.vocab_size);
@@ -120,7 +120,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const std::vector<int> here = launcher.ranks_here(launch.ranks);
   const int threads = threads_per_rank(options.threads_per_rank, static_cast<int>(here.size()));
   require_runnable(std::ssize(here), threads);
-  const ModelSource source = open_model(options.checkpoint);
+  const ModelSource source = open_model(options.checkpoint, options.model);
   Config config = config_of(source);
   apply_settings(config, options.settings);
   config.mesh.data = options.mesh.data;
@@ -132,7 +132,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   if (options.shard_weights) config.training.shard = Shard::weights;
   EvaluationRequest request = resolved(options.request, config.evaluation);
   check_lengths(options, request, config);
-  const auto file = open_data(options.data, config);
+  const auto file = open_data(options, config);
   if (const auto remark = check_tokens(source, *file); remark && launcher.is_rank_zero()) {
     write_message(stderr, fmt::format("evaluate: {}\n", *remark));
   }
@@ -152,8 +152,9 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const EvaluationTargets targets = choose_targets(*file, request);
 
   const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
-  const ParameterTable table = make_parameter_table(config.model);
-  check_memory(config, plan_ranks(config, table, purpose), {here, launcher.ranks_of_process(launch.ranks)});
+  const ParameterTable table = options.model.table(config.model);
+  check_memory(config, plan_ranks(config, table, purpose, options.model),
+               {here, launcher.ranks_of_process(launch.ranks)});
 
   std::vector<LengthResult> results;
   const auto evaluate_rank = [&](Communicator& world) {
@@ -169,7 +170,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
     ThreadPool pool(threads);
     const Device device = device_of(config.training, world.rank(), here);
     require_carrier(config.mesh.backend, world, device, launcher.ranks_are_processes());
-    RankState state(config, table, purpose, world.rank(), device, pool, &world);
+    RankState state(config, table, purpose, world.rank(), device, pool, &world, nullptr, options.model);
     load_weights(state, source);
     EvaluationProgress tell;
     std::unique_ptr<Progress> progress;

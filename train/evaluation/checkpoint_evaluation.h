@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "data/corpus.h"
 #include "framework/config/config.h"
+#include "layers/model/model_definition.h"
 #include "parallel/launch/launcher.h"
 #include "train/evaluation/evaluation_report.h"
 #include "train/evaluation/evaluation_targets.h"
@@ -18,8 +20,10 @@ struct EvaluationOptions {
   /// As target_tokens or target_blocks: what the checkpoint's config says.
   static constexpr std::int64_t of_the_checkpoint = 0;
 
-  std::string checkpoint;        // whatever open_model() takes
-  std::string data;              // a token file
+  std::string checkpoint;  // whatever open_model() takes
+  ModelDefinition model = transformer_definition();
+  std::string data;  // a token file; or what open_tokens makes of it
+  TokenFileOpener open_tokens = TokenFile::open;
   EvaluationRequest request;     // part automatic: all of a file that the checkpoint's run was not trained on
   MeshConfig mesh;               // data and sequence; the timeout is the checkpoint's, the backend is the launcher's
   std::optional<Layout> layout;  // nothing: the checkpoint's

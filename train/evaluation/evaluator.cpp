@@ -111,11 +111,11 @@ std::optional<std::vector<LengthResult>> evaluate_targets(
       if (const auto shared = shared_error(*state.world, problem, {"data of an evaluation"}))
         throw SharedError(*shared);
       if (!has_span) {
-        state.model.evaluate_nothing();
+        state.model->evaluate_nothing();
         continue;
       }
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
-      state.model.evaluate(state.batch, nll);
+      state.model->evaluate(state.batch, nll);
       const BlockSums sums = sums_of_shard(state.batch, nll, file.end_of_document(),
                                            file.bytes_per_token(targets.blocks[span.block].document));
       if (scores) scores->add(spans_before + first + data_index, span, state.batch, nll);
@@ -129,8 +129,8 @@ std::optional<std::vector<LengthResult>> evaluate_targets(
     }
     spans_before += std::ssize(spans);
   }
-  state.model.forget_loss_sum();  // forward adds to it; the next training step starts from zero
-  state.model.take_ring_load();   // not of training
+  state.model->forget_loss_sum();  // forward adds to it; the next training step starts from zero
+  state.model->take_ring_load();   // not of training
   if (stopped) return std::nullopt;
   all_reduce_sum(*state.world, std::span<double>(flat), {"evaluation"});
   if (scores) *per_token = scores->gather(*state.world);

@@ -41,12 +41,12 @@ GenerationRates generate(RankState& state, const GenerationRequest& request, con
   const std::span<const std::int32_t> before{request.prompt.data(), request.prompt.size() - 1};
   load_sequence(state.batch, before, state.shard);
   state.cache->begin(state.batch.segments);
-  if (!before.empty()) state.model.prefill(state.batch, *state.cache);
+  if (!before.empty()) state.model->prefill(state.batch, *state.cache);
 
   Choice choice{request.prompt.back()};
   for (std::int64_t step = 0; step < request.new_tokens && choice.goes_on; ++step) {
     load_token(state.batch, choice.token, std::ssize(before) + step, state.shard);
-    const TensorView logits = state.model.decode(state.batch, *state.cache, /*wants_logits=*/is_rank_zero);
+    const TensorView logits = state.model->decode(state.batch, *state.cache, /*wants_logits=*/is_rank_zero);
     if (is_rank_zero) {
       choice.token = sampler.sample(logits, static_cast<std::uint64_t>(step));
       sampler.add(choice.token);

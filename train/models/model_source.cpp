@@ -173,7 +173,16 @@ ModelSource model_of(Checkpoint checkpoint) {
   return source;
 }
 
-ModelSource open_model(const std::string& path) {
+ModelSource open_model(const std::string& path, const ModelDefinition& definition) {
+  if (!definition.is_transformer()) {
+    if (path_exists(path, ExitCode::checkpoint) &&
+        (is_peft_folder(path) || is_hugging_face_folder(path) || is_gguf_file(path))) {
+      fail(ExitCode::checkpoint,
+           "{}: holds no weights of the model \"{}\" of this program, which are in the checkpoints of its runs alone",
+           path, definition.name);
+    }
+    return model_of(open_checkpoint(path, definition));
+  }
   if (is_peft_folder(path)) return open_peft_folder(path);
   if (is_hugging_face_folder(path)) return open_hugging_face_folder(path);
   if (is_directory(path, ExitCode::checkpoint) && holds_safetensors(path)) {

@@ -14,6 +14,7 @@
 
 #include "framework/config/config.h"
 #include "framework/config/read_config.h"
+#include "layers/model/model_definition.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/placed_weights.h"
@@ -61,8 +62,9 @@ std::optional<std::string> beyond_context(const ModelSource& source, std::int64_
 
 /// Opens what stands at path: reads its config, and where each tensor lies; of a checkpoint also verifies every file.
 /// Throws Error(checkpoint) that names file and tensor: there is none, it is damaged or hostile, it lacks a tensor, has
-/// one of another shape or one that its model does not know, or asks for what no layer here computes.
-ModelSource open_model(const std::string& path);
+/// one of another shape or one that its model does not know, or asks for what no layer here computes. definition: of a
+/// model of a program's own, which is read from its checkpoints alone.
+ModelSource open_model(const std::string& path, const ModelDefinition& definition = transformer_definition());
 
 /// Returns the reader of a config's model.from, for read_config: open_model(), whose logs go to log.
 ModelReader model_reader(const std::function<void(const std::string&)>& log);

@@ -12,6 +12,7 @@
 #include "data/sampler.h"
 #include "framework/config/config.h"
 #include "framework/parameter_table.h"
+#include "layers/model/model_definition.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/step_dump.h"
 #include "train/evaluation/evaluation_targets.h"
@@ -33,6 +34,7 @@ struct TraceRequest {
 
 struct Run {
   Config config;
+  ModelDefinition model = transformer_definition();
   ParameterTable table;
   Corpus corpus;
   std::string data_hash;

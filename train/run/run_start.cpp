@@ -9,7 +9,6 @@
 #include "framework/config/model_keys.h"
 #include "framework/config/read_config.h"
 #include "framework/error.h"
-#include "layers/model_parameters.h"
 #include "train/models/adapters/adapted_model.h"
 
 namespace ringtrain {
@@ -56,9 +55,9 @@ std::string differing(const FolderContent& content, const Config& config) {
 }
 
 /// Returns the checkpoint that --resume names.
-Checkpoint open_named(const std::string& path, const Log& log) {
-  if (!is_run_folder(path)) return open_checkpoint(path);
-  std::optional<Checkpoint> newest = CheckpointFolder(path + "/checkpoints").newest_intact(log);
+Checkpoint open_named(const std::string& path, const Log& log, const ModelDefinition& model) {
+  if (!is_run_folder(path)) return open_checkpoint(path, model);
+  std::optional<Checkpoint> newest = CheckpointFolder(path + "/checkpoints").newest_intact(log, model);
   if (!newest) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
   return *std::move(newest);
 }
@@ -114,7 +113,7 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
   }
 }
 
-void check_weights_fit(const ModelSource& source, const Config& config, const Log& log) {
+void check_weights_fit(const ModelSource& source, const Config& config, const Log& log, const ModelDefinition& model) {
   Config theirs = source.checkpoint ? source.checkpoint->config : config;
   theirs.model = source.model;
   theirs.training.seq_len = source.context_length;
@@ -135,7 +134,7 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
       refused.push_back(change(difference));
     }
   }
-  const ParameterTable table = make_parameter_table(config);
+  const ParameterTable table = model.table(config);
   for (const Parameter& parameter : table.all()) {  // no file would have what is neither a base's nor saved
     if (parameter.saved || !source.own.contains(parameter.name)) continue;
     refused.push_back(parameter.name + " was trained beside the adapters, and training.trainable leaves it out");
@@ -173,17 +172,18 @@ void check_folder(const StartRequest& request, const RunFolder& folder, const Fo
 }
 
 RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
-                      const Config& config, const std::string& data_hash, const Log& log) {
+                      const Config& config, const std::string& data_hash, const Log& log,
+                      const ModelDefinition& model) {
   if (!request.resume_path.empty() && !request.init_from.empty()) {
     fail(ExitCode::usage, "--resume PATH and --init-from exclude each other");
   }
   if (!request.resume_path.empty() && !same_folder(request.resume_path, folder.path())) {
-    Checkpoint checkpoint = open_named(request.resume_path, log);
+    Checkpoint checkpoint = open_named(request.resume_path, log, model);
     check_same_run(checkpoint, folder, content, config);
     return resumed(std::move(checkpoint), config, data_hash, log);
   }
   if (request.resume) {
-    std::optional<Checkpoint> newest = CheckpointFolder(folder.checkpoints_path()).newest_intact(log);
+    std::optional<Checkpoint> newest = CheckpointFolder(folder.checkpoints_path()).newest_intact(log, model);
     if (newest) return resumed(*std::move(newest), config, data_hash, log);
     log(fmt::format("{}: there is no checkpoint to resume from; starting afresh", folder.path()));
   } else if (!content.empty()) {
@@ -191,11 +191,11 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
   }
   RunStart start;
   if (!request.init_from.empty()) {
-    start.source = open_model(request.init_from);
+    start.source = open_model(request.init_from, model);
     start.weights_only = true;
     std::int64_t& layers = start.source->model.num_hidden_layers;
     if (request.layers > 0) layers = std::min(layers, request.layers);
-    check_weights_fit(*start.source, config, log);
+    check_weights_fit(*start.source, config, log, model);
     if (config.model.lora.on()) {
       start.base = base_of(*start.source);
     } else if (start.source->model.lora.on()) {

@@ -43,12 +43,14 @@ void check_folder(const StartRequest& request, const RunFolder& folder, const Fo
 /// changed keys, a fresh start). Throws Error(usage) if the checkpoint belongs to another run than the folder,
 /// Error(checkpoint) if it is missing, damaged or unlike this config (every differing key with both values).
 RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
-                      const Config& config, const std::string& data_hash, const Log& log);
+                      const Config& config, const std::string& data_hash, const Log& log,
+                      const ModelDefinition& model = transformer_definition());
 
 /// Throws Error(checkpoint) if a key differs that a resume must keep; logs each that differs and may.
 void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log);
 /// Throws Error(checkpoint) if the weights belong to another model; rope scaling and theta, window, and everything
 /// outside model may differ, but for the adapters that both have.
-void check_weights_fit(const ModelSource& source, const Config& config, const Log& log);
+void check_weights_fit(const ModelSource& source, const Config& config, const Log& log,
+                       const ModelDefinition& model = transformer_definition());
 
 }  // namespace ringtrain

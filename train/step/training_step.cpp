@@ -44,7 +44,7 @@ const Batch& TrainingStep::load_batch(std::int64_t step, std::int64_t micro) {
 /// target once; the first rank of a ring counts the pairs of its sequences. What one rank cannot read is a SharedError
 /// on all.
 TrainingStep::StepLoad TrainingStep::load_batches(std::int64_t step) {
-  state_.model.wait_for_batch();  // no wait: the step before was read to its loss
+  state_.model->wait_for_batch();  // no wait: the step before was read to its loss
   const Segment sequence{0, 1, run_.config.training.seq_len};
   StepLoad load;
   const std::optional<Error> problem = caught([&] {
@@ -71,8 +71,8 @@ TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double 
   TraceTrack* const track = state_.stream.trace();
   const std::int64_t micro_batches = run_.micro_batches();
   if (audits(step)) {
-    state_.model.audit().begin_step(run_.config.training.seed, step, state_.rank, micro_batches,
-                                    run_.config.training.micro_batch_size, state_.shape.max_tokens);
+    state_.model->audit().begin_step(run_.config.training.seed, step, state_.rank, micro_batches,
+                                     run_.config.training.micro_batch_size, state_.shape.max_tokens);
   }
   state_.parameters.begin_step();
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
@@ -80,7 +80,7 @@ TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double 
     if (run_.before_forward) run_.before_forward(state_, step);
     const Batch& batch = state_.batch_of(micro);
     dump.begin_micro_batch(batch, run_.sequence_in_step(state_.mesh.data_index(state_.rank), micro));
-    state_.model.train_step(batch, denominator, /*last=*/micro + 1 == micro_batches);
+    state_.model->train_step(batch, denominator, /*last=*/micro + 1 == micro_batches);
   }
   {
     const Span finish(track, "gradient reduction");
@@ -90,7 +90,7 @@ TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double 
 
   // Here the host waits for the device, once a step: all before it was ordered, none of it waited for.
   const TensorView loss_sum = state_.step_sums.view().rows(0, 1), squares = state_.step_sums.view().rows(1, 2);
-  state_.model.take_loss_sum(loss_sum);
+  state_.model->take_loss_sum(loss_sum);
   state_.optimizer->sum_of_squares(squares);
   state_.stream.synchronize();
   return {*loss_sum.as<double>(), *squares.as<double>()};
@@ -129,7 +129,7 @@ StepResult TrainingStep::run(std::int64_t step) {
     return result;
   }
   if (audits(step)) {
-    result.audit = audit_over_ranks(run_, state_, step, state_.model.audit().take_report());
+    result.audit = audit_over_ranks(run_, state_, step, state_.model->audit().take_report());
     if (result.audit->ends_run) {
       finish(dump);
       return result;
@@ -161,7 +161,7 @@ TrainingStep::StepSums TrainingStep::sum_over_ranks(const StepSums& of_this_rank
   auto sums = std::bit_cast<std::array<double, sizeof(StepSums) / sizeof(double)>>(of_this_rank);
   std::vector<double> own(sums.begin(), sums.end());
   if (ring) {
-    const RingLoad load = state_.model.take_ring_load();
+    const RingLoad load = state_.model->take_ring_load();
     result.ring_wait_seconds = load.forward.wait_seconds() + load.backward.wait_seconds();
     append(own, load);
   }

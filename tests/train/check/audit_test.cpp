@@ -31,7 +31,7 @@ class Audit : public TrainTest {
         prepare_run({.config = settings, .output = at(output), .start = {}, .stop_after = 0, .trace = {}}, log);
     prepared.before_forward = [&](RankState& state, std::int64_t) {
       if (state.rank != 3) return;
-      state.model.audit().before_comparison = [=](AuditedTensor now, const AuditPlace& place, const TensorView& x) {
+      state.model->audit().before_comparison = [=](AuditedTensor now, const AuditPlace& place, const TensorView& x) {
         if (now != tensor) return;
         const std::int64_t row = tensor == AuditedTensor::logsumexp
                                      ? (place.sequence * x.dim(1) + place.head) * x.dim(2) + place.token

@@ -42,7 +42,7 @@ class EvaluationTest : public TrainTest {
     }
     return results[0];
   }
-  static void initialise(RankState& state) { state.model.initialise(3); }
+  static void initialise(RankState& state) { state.model->initialise(3); }
 
  private:
   int files_ = 0;
@@ -135,7 +135,7 @@ TEST_F(EvaluationTest, AUniformModelHasThePerplexityOfItsVocabulary) {
 /// Sets the weights at random, with the two projections that add to the residual stream at zero: a model that sees its
 /// own token and nothing else.
 void forget_context(RankState& state) {
-  state.model.initialise(3);
+  state.model->initialise(3);
   const auto& all = state.parameters.table().all();
   for (std::size_t id = 0; id < all.size(); ++id) {
     if (all[id].name.ends_with("o_proj.weight") || all[id].name.ends_with("down_proj.weight")) {
@@ -324,7 +324,7 @@ TEST_F(EvaluationTest, AStrideGivesEachTokenTheContextOfItsWindow) {
         const std::int64_t begin = offsets[d] + window * stride;
         load_spans(state.batch, *file, {&begin, 1}, offsets[d] + token - begin, 1, state.shard);
         const TensorView values = state.evaluation_nll.view().prefix({1, state.batch.T});
-        state.model.evaluate(state.batch, values);
+        state.model->evaluate(state.batch, values);
         float w = 0;
         file->read_weights(offsets[d] + token, {&w, 1});
         nll += static_cast<double>(w) * values.as<double>()[state.batch.T - 1];

@@ -42,7 +42,7 @@ class GenerationTest : public TrainTest {
   }
   /// Gives a rank a random model, whose adapters do something.
   static void initialise(RankState& state) {
-    state.model.initialise(3);
+    state.model->initialise(3);
     const ParameterTable& table = state.parameters.table();
     for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
       Parameter parameter = table[id];
@@ -94,7 +94,7 @@ class GenerationTest : public TrainTest {
         load_sequence(state.batch, text, state.shard);
         std::fill_n(state.batch.labels().as<std::int32_t>(), length, v);
         const TensorView values = state.evaluation_nll.view().prefix({1, length});
-        state.model.evaluate(state.batch, values);
+        state.model->evaluate(state.batch, values);
         nll.emplace_back(values.as<double>(), values.as<double>() + length);
       }
     });

@@ -1,4 +1,4 @@
-#include "layers/transformer.h"
+#include "layers/model/transformer.h"
 
 #include <algorithm>
 #include <vector>
@@ -43,11 +43,11 @@ AuditShape audit_shape(const ModelSpec& spec, const ExecutionShape& shape) {
 
 struct Transformer::State {
   State(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, ParameterStore& model_parameters,
-        Stream& model_stream, Communicator* sequence_group)
+        Stream& model_stream, Communicator* sequence_group, const std::vector<LayerInsertion>& layers)
       : mask(spec.layers[0].mask),
         parameters(model_parameters),
         stream(model_stream),
-        ids(describe_parameters(spec).ids),
+        ids(describe_parameters(spec, {}, parameters_of(layers)).ids),
         lowest(parameters.has_gradients() ? parameters.table().lowest_trained() : 0),
         first_trained(std::clamp<std::int64_t>(lowest - 1, 0, spec.num_hidden_layers() - 1)),
         activations(allocator, spec, shape, spec.num_hidden_layers() - first_trained, parameters.has_gradients()),
@@ -65,6 +65,19 @@ struct Transformer::State {
       blocks.emplace_back(spec, parameters, block, ring, audit, attention_workspace.view(), feedforward_workspace,
                           lora_workspace, shape.deterministic);
     }
+    inserted.resize(blocks.size());
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      auto layer = layers[i].make({.spec = spec,
+                                   .shape = shape,
+                                   .allocator = allocator,
+                                   .parameters = parameters,
+                                   .stream = stream,
+                                   .sequence_group = sequence_group,
+                                   .ids = ids.inserted[i],
+                                   .block = layers[i].behind});
+      if (!layer) fail(ExitCode::usage, "the layer behind block {} was not made: make returned none", layers[i].behind);
+      inserted[static_cast<std::size_t>(layers[i].behind)].push_back(std::move(layer));
+    }
   }
 
   void load(const Batch& host) {
@@ -78,6 +91,19 @@ struct Transformer::State {
     const std::int64_t place = kept(layer);
     return activations.block(std::max<std::int64_t>(0, place), batch.B(), batch.T(), training && place >= 0);
   }
+  /// The layers of a program's own behind a block change the residual stream in place.
+  void run_inserted_forward(std::size_t layer, const TensorView& x, bool training) {
+    if (inserted[layer].empty()) return;
+    const Span span(stream.trace(), "inserted layers", {{"layer", static_cast<std::int64_t>(layer)}});
+    const WeightsGuard weights(parameters, blocks[layer].bucket());
+    for (const auto& own : inserted[layer]) own->forward(stream, batch, x, training);
+  }
+  void run_inserted_backward(std::size_t layer, const TensorView& gradient) {
+    if (inserted[layer].empty()) return;
+    const Span span(stream.trace(), "inserted layers backward", {{"layer", static_cast<std::int64_t>(layer)}});
+    const WeightsGuard weights(parameters, blocks[layer].bucket());
+    for (std::size_t i = inserted[layer].size(); i-- > 0;) inserted[layer][i]->backward(stream, batch, gradient);
+  }
   /// The next bucket's weights come while this layer is computed.
   void prefetch_next(std::size_t layer) { parameters.prefetch(blocks[layer].bucket() + 1); }
   /// Returns the residual stream after the last block.
@@ -90,6 +116,7 @@ struct Transformer::State {
       prefetch_next(layer);
       if (keeps) activations.before_forward(stream, kept(layer));
       blocks[layer].forward(stream, batch, tensors(layer, training), cache);
+      run_inserted_forward(layer, tensors(layer, training).output, keeps);
       if (keeps) activations.after_forward(kept(layer));
     }
     return tensors(blocks.size() - 1, training).output;
@@ -110,27 +137,25 @@ struct Transformer::State {
   LoraWorkspace lora_workspace;
   Embedding embedding;
   std::vector<Block> blocks;
+  std::vector<std::vector<std::unique_ptr<InsertedLayer>>> inserted;  // behind each block
   Head head;
 };
 
 Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
-                         ParameterStore& parameters, Stream& stream, Communicator* sequence_group) {
+                         ParameterStore& parameters, Stream& stream, Communicator* sequence_group,
+                         const std::vector<LayerInsertion>& layers) {
   check_spec(spec);
   ensure(sequence_group ? sequence_group->size() == shape.ring_size : allocator.planning(),
          "the ring's communicator fits ring_size");
-  ensure(parameters.table().count() == make_parameter_table(spec).count(), "parameters of this very model");
-  state_ = std::make_unique<State>(spec, shape, allocator, parameters, stream, sequence_group);
+  ensure(parameters.table().count() == describe_parameters(spec, {}, parameters_of(layers)).table.count(),
+         "parameters of this very model");
+  state_ = std::make_unique<State>(spec, shape, allocator, parameters, stream, sequence_group, layers);
 }
 
 Transformer::~Transformer() = default;
 
 void Transformer::initialise(std::uint64_t seed) {
-  State& s = *state_;
-  s.parameters.clear_weights();  // the padding too
-  for (const ParameterSlice& slice : s.parameters.held()) {
-    initialise_parameter(s.stream, s.parameters.table()[slice.parameter], seed, slice.begin,
-                         s.parameters.weights(slice));
-  }
+  initialise_weights(state_->stream, state_->parameters, seed);
 }
 
 void Transformer::train_step(const Batch& batch, double denominator, bool last) {
@@ -139,18 +164,20 @@ void Transformer::train_step(const Batch& batch, double denominator, bool last) 
   s.audit.begin_micro_batch(batch);
   const TensorView output = s.run_forward(/*training=*/true);
   s.parameters.begin_backward(last);
+  const bool has_tokens = s.batch.tokens() > 0;  // without any, layers write nothing
   const TensorView gradient = s.tensors(s.blocks.size() - 1, true).residual_gradient;
   s.head.train(s.stream, s.batch, output, gradient, denominator);
-  s.parameters.finish(s.ids.head_bucket);
+  s.parameters.finish(s.ids.head_bucket, has_tokens);
   for (std::size_t layer = s.blocks.size(); layer-- > 0 && s.blocks[layer].bucket() >= s.lowest;) {
     if (s.blocks[layer].bucket() > std::max(s.lowest, 1)) s.parameters.prefetch(s.blocks[layer].bucket() - 1);
+    s.run_inserted_backward(layer, gradient);
     s.activations.before_backward(s.kept(layer));
     s.blocks[layer].backward(s.stream, s.batch, s.tensors(layer, true), s.activations.saved());
-    s.parameters.finish(s.blocks[layer].bucket());
+    s.parameters.finish(s.blocks[layer].bucket(), has_tokens);
   }
   if (s.lowest == 0) {
     s.embedding.backward(s.stream, s.batch, gradient);
-    s.parameters.finish(0);
+    s.parameters.finish(0, has_tokens);
   }
 }
 
@@ -178,6 +205,14 @@ void Transformer::evaluate_nothing() {
 
 void Transformer::prefill(const Batch& batch, KeyValueCache& cache) {
   ensure(batch.B == 1 && !batch.has_documents, "a prompt is one sequence of one document");
+  for (std::size_t layer = 0; layer < state_->inserted.size(); ++layer) {
+    for (const auto& own : state_->inserted[layer]) {
+      if (own->works_by_token()) continue;
+      fail(ExitCode::usage,
+           "this model does not generate: its program's layer behind block {} does not say that it works by token",
+           layer);
+    }
+  }
   state_->load(batch);
   state_->run_forward(/*training=*/false, &cache);
 }
@@ -191,6 +226,7 @@ TensorView Transformer::decode(const Batch& batch, KeyValueCache& cache, bool wa
   for (std::size_t layer = 0; layer < s.blocks.size(); ++layer) {
     s.prefetch_next(layer);
     s.blocks[layer].decode(s.stream, s.batch, s.tensors(0, false), cache);
+    s.run_inserted_forward(layer, s.tensors(0, false).output, /*training=*/false);
   }
   if (!wants_logits) {
     s.head.hold_weights();

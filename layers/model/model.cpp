@@ -1,0 +1,20 @@
+#include "layers/model/model.h"
+
+#include "framework/error.h"
+
+namespace ringtrain {
+
+void Model::prefill(const Batch&, KeyValueCache&) {
+  fail(ExitCode::usage, "this model does not generate: its class has no prefill and decode");
+}
+
+TensorView Model::decode(const Batch&, KeyValueCache&, bool) {
+  fail(ExitCode::usage, "this model does not generate: its class has no prefill and decode");
+}
+
+AttentionAudit& Model::audit() {
+  fail(ExitCode::usage,
+       "training.audit: this model has no attention that is audited; set training.audit.interval to 0");
+}
+
+}  // namespace ringtrain

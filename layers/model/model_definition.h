@@ -1,0 +1,64 @@
+// Which model a run trains: its name, its parameters, and how a rank makes it. The trainer, the evaluator, generation
+// and checkpoints take a definition; that of the programs is transformer_definition(). A program's own is the
+// transformer with layers inserted (transformer_with), or any class that derives from Model.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/config/config.h"
+#include "framework/config/read_config.h"
+#include "framework/parameter_table.h"
+#include "layers/model/inserted_layer.h"
+#include "layers/model/model.h"
+
+namespace ringtrain {
+
+/// What a rank's model is made of. All of it outlives the model.
+struct ModelContext {
+  const Config& config;
+  const ExecutionShape& shape;
+  Allocator& allocator;  // planning: without memory
+  ParameterStore& parameters;
+  Stream& stream;
+  Communicator* sequence_group;  // the ranks that share this rank's sequences; null when planning
+};
+
+struct ModelDefinition {
+  /// Kept by checkpoints: one with another name is refused. It says all in which the model differs from others, its own
+  /// sizes included ("gated-64").
+  std::string name;
+  /// Returns the parameters of a model. Pure: all ranks, plans and checkpoints ask it. trainable: training.trainable of
+  /// a config (see describe_parameters).
+  std::function<ParameterTable(const ModelConfig& model, const std::vector<std::string>& trainable)> parameters;
+  /// Makes a rank's model; collective over the sequence group. Allocates all that it needs.
+  std::function<std::unique_ptr<Model>(const ModelContext& context)> make;
+
+  /// Returns the parameters under a config, or of a model that is not trained.
+  ParameterTable table(const Config& config) const { return parameters(config.model, config.training.trainable); }
+  ParameterTable table(const ModelConfig& model) const { return parameters(model, {}); }
+  /// Returns whether this is the model of the programs.
+  bool is_transformer() const { return name == transformer; }
+  static constexpr std::string_view transformer = "transformer";
+};
+
+/// Returns the definition of the programs' model: the transformer that a config describes.
+const ModelDefinition& transformer_definition();
+
+/// Returns the definition of that transformer with layers of one's own behind its blocks. layers: what is inserted into
+/// a model; pure. The blocks' weights begin as without them. Throws Error(usage) for a name that is empty or the
+/// transformer's; the definition does, for a block that does not exist, for a parameter's name that is taken, and for
+/// adapters (lora), whose base has no such layers.
+ModelDefinition transformer_with(std::string name,
+                                 std::function<std::vector<LayerInsertion>(const ModelSpec& spec)> layers);
+
+/// Returns what read_config holds a config of such a model against: check_model with the model's own parameters.
+ConfigRule rule_of(const ModelDefinition& model);
+
+/// Throws Error(usage) unless a definition has a name and both functions.
+void check_definition(const ModelDefinition& model);
+
+}  // namespace ringtrain
