@@ -1,4 +1,4 @@
-// SwiGLU and GELU on the CPU: one pass, a vector at a time. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
+// SwiGLU, GEGLU and GELU on the CPU: one pass, a vector at a time. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
 #include "kernels/activation.h"
 
 #include "kernels/check.h"
@@ -84,6 +84,39 @@ void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& 
       const Vector<T> v = at(x_data);
       const Sigmoid<T> s = cpu::sigmoid<T>(gelu_argument<T>(v));
       at.put(dx_data, at(dy_data) * s.of_x * (1 + v * s.of_minus_x * gelu_argument_slope<T>(v)));
+    });
+  });
+}
+
+void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
+  check_flat(gate, y, "geglu gate is shaped as y");
+  check_flat(up, y, "geglu up is shaped as y");
+  if (stream.on_cuda()) return cuda::geglu_forward(stream, y, gate, up);
+  dispatch_float(y.dtype, [&]<class T>() {
+    T* const y_data = y.as<T>();
+    const T *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
+    cpu::map<T>(stream.pool(), y.numel(), [=](auto at) {
+      const Vector<T> g = at(gate_data);
+      at.put(y_data, g * cpu::sigmoid<T>(gelu_argument<T>(g)).of_x * at(up_data));
+    });
+  });
+}
+
+void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+                    const ConstTensorView& gate, const ConstTensorView& up) {
+  check_flat(dgate, dy, "geglu dgate is shaped as dy");
+  check_flat(dup, dy, "geglu dup is shaped as dy");
+  check_flat(gate, dy, "geglu gate is shaped as dy");
+  check_flat(up, dy, "geglu up is shaped as dy");
+  if (stream.on_cuda()) return cuda::geglu_backward(stream, dgate, dup, dy, gate, up);
+  dispatch_float(dy.dtype, [&]<class T>() {
+    T *const dgate_data = dgate.as<T>(), *const dup_data = dup.as<T>();
+    const T *const dy_data = dy.as<T>(), *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
+    cpu::map<T>(stream.pool(), dy.numel(), [=](auto at) {
+      const Vector<T> g = at(gate_data), u = at(up_data), d = at(dy_data);
+      const Sigmoid<T> s = cpu::sigmoid<T>(gelu_argument<T>(g));
+      at.put(dgate_data, d * u * s.of_x * (1 + g * s.of_minus_x * gelu_argument_slope<T>(g)));
+      at.put(dup_data, d * g * s.of_x);
     });
   });
 }

@@ -151,6 +151,34 @@ ConfigKey words(const char* path, Get get, const char* what, const char* doc) {
           fmt::format("list of {}s", what)};
 }
 
+/// A list of words, each of which stands for a value.
+template <class Get, class Value, std::size_t n>
+ConfigKey choices(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc) {
+  std::vector<std::string> names;
+  names.reserve(n);
+  for (const Named<Value>& word : words) names.emplace_back(word.name);
+  std::string list = fmt::format("list of {}", fmt::join(names, " | "));
+  return {path,
+          doc,
+          false,
+          [=](Config& config, const YamlValue& value, const Complain& complain) {
+            if (value.kind != YamlValue::Kind::list) {
+              return complain(value.line, fmt::format("is {}, but must be a {}", described(value), list));
+            }
+            get(config).clear();
+            for (const YamlValue& item : value.items) {
+              const int index = read_word(item, names, complain);
+              if (index >= 0) get(config).push_back(words[index].value);
+            }
+          },
+          [=](const Config& config) {
+            std::vector<std::string> written;
+            for (const Value value : get(config)) written.emplace_back(name_in(words, value));
+            return fmt::format("[{}]", fmt::join(written, ", "));
+          },
+          list};
+}
+
 /// The key that names a model for the others of its section to come from. The reader acts on it.
 ConfigKey source_of_model() {
   return {
@@ -305,12 +333,20 @@ std::vector<ConfigKey> make_table() {
              "gpt2: the size of its position table; others: the length the model is meant for, 0: unsaid"),
       tokens("model.sliding_window", MEMBER(model.sliding_window), {0, 1024 * m},
              "a token sees itself and the W - 1 before it; 0: all"),
+      choices("model.layer_types", MEMBER(model.layer_types), layer_type_names,
+              "which layers have the window, from the first on; a shorter list repeats; []: all"),
+      choices("model.layer_positions", MEMBER(model.layer_positions), layer_positions_names,
+              "which layers rotate queries and keys, likewise; []: all"),
+      real("model.sliding_rope_theta", MEMBER(model.sliding_rope_theta), {0, 1e15},
+           "rope_theta of layers with the window, which rope_scaling leaves alone; 0: these are as the others"),
+      real("model.query_pre_attn_scalar", MEMBER(model.query_pre_attn_scalar), {0, 1e6},
+           "attention's scores are divided by its root; 0: head_dim"),
       real("model.rms_norm_eps", MEMBER(model.rms_norm_eps), {0, 1, true}, "of every norm"),
       real("model.initializer_range", MEMBER(model.initializer_range), {0, 10},
            "standard deviation of the initial weights"),
       flag("model.tie_word_embeddings", MEMBER(model.tie_word_embeddings), "the head is the embedding's transpose"),
-      flag("model.attention_bias", MEMBER(model.attention_bias), "llama, qwen3: q, k, v and o projections have biases"),
-      flag("model.mlp_bias", MEMBER(model.mlp_bias), "llama: gate, up and down projections have biases"),
+      flag("model.attention_bias", MEMBER(model.attention_bias), "llama, qwen3, smollm3, olmo2, olmo3, gemma3_text: q, k, v and o projections have biases"),
+      flag("model.mlp_bias", MEMBER(model.mlp_bias), "llama, smollm3: gate, up and down projections have biases"),
 
       integer("lora.rank", MEMBER(model.lora.rank), {0, 4 * k},
               "of the adapters that are trained beside a base (--init-from), which stays as it is; 0: none"),

@@ -1,4 +1,4 @@
-// SwiGLU and GELU on the GPU: one pass, bound by memory. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
+// SwiGLU, GEGLU and GELU on the GPU: one pass, bound by memory. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/map.cuh"
 
@@ -51,6 +51,23 @@ struct GeluBackward {
   }
 };
 
+struct GegluForward {
+  __device__ void operator()(const float (&in)[2], float (&out)[1]) const {
+    const float gate = in[0], up = in[1];
+    out[0] = gate * sigmoid(two_root_two_over_pi * gate * (1 + cubic * gate * gate)).of_x * up;
+  }
+};
+
+struct GegluBackward {
+  __device__ void operator()(const float (&in)[3], float (&out)[2]) const {
+    const float dy = in[0], gate = in[1], up = in[2];
+    const Sigmoid s = sigmoid(two_root_two_over_pi * gate * (1 + cubic * gate * gate));
+    const float slope = two_root_two_over_pi * (1 + 3 * cubic * gate * gate);
+    out[0] = dy * up * s.of_x * (1 + gate * s.of_minus_x * slope);
+    out[1] = dy * gate * s.of_x;
+  }
+};
+
 }  // namespace
 
 void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
@@ -63,6 +80,20 @@ void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& 
                      const ConstTensorView& gate, const ConstTensorView& up) {
   dispatch_storage(dy.dtype, [&]<class T>() {
     map(stream.cuda(), dy.numel(), SwigluBackward{},
+        MapTensors<T, T, 2, 3>{{dgate.as<T>(), dup.as<T>()}, {dy.as<T>(), gate.as<T>(), up.as<T>()}});
+  });
+}
+
+void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
+  dispatch_storage(y.dtype, [&]<class T>() {
+    map(stream.cuda(), y.numel(), GegluForward{}, MapTensors<T, T, 1, 2>{{y.as<T>()}, {gate.as<T>(), up.as<T>()}});
+  });
+}
+
+void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+                    const ConstTensorView& gate, const ConstTensorView& up) {
+  dispatch_storage(dy.dtype, [&]<class T>() {
+    map(stream.cuda(), dy.numel(), GegluBackward{},
         MapTensors<T, T, 2, 3>{{dgate.as<T>(), dup.as<T>()}, {dy.as<T>(), gate.as<T>(), up.as<T>()}});
   });
 }
