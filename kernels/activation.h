@@ -1,6 +1,6 @@
 // SwiGLU and GEGLU (Shazeer, "GLU Variants Improve Transformer", 2020, eq. 5, as silu(gate) * up and gelu(gate) * up)
-// and GELU (Hendrycks and Gimpel, 2016, the tanh form of GPT-2). All tensors of a call have one shape and one dtype. Backward overwrites. dgate may be
-// the memory of gate, dup that of up, dx that of x.
+// and GELU (Hendrycks and Gimpel, 2016, the tanh form of GPT-2). All tensors of a call have one shape and one dtype.
+// Backward overwrites. dgate may be the memory of gate, dup that of up, dx that of x.
 #pragma once
 
 #include "framework/const_tensor_view.h"

@@ -24,9 +24,8 @@ KeyValueCache::KeyValueCache(Allocator& allocator, const ModelSpec& spec, DType 
   for (std::int64_t layer = 0; layer < spec.num_hidden_layers(); ++layer) {
     const AttentionMask& mask = spec.layers[layer].mask;
     const std::int64_t places = mask.window > 0 ? std::min(capacity, mask.window) : capacity;
-    layers_.push_back(
-        {mask, allocator.make(Tag::activations, fmt::format("layer {} key and value cache", layer), dtype,
-                              {2, places, shape_.G, shape_.D})});
+    layers_.push_back({mask, allocator.make(Tag::activations, fmt::format("layer {} key and value cache", layer), dtype,
+                                            {2, places, shape_.G, shape_.D})});
   }
   states_ =
       allocator.make(Tag::workspace, "decode attention states", dtype, {ring_size + 1, shape_.H * (shape_.D + 2)});
@@ -124,9 +123,8 @@ void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& que
   };
   const std::int64_t first = first_visible(of.mask);
   int runs = 0;
-  for_runs(of, first, count_, [&](std::int64_t begin, std::int64_t count) {
-    meet(begin, count, runs++ == 0 ? state : second);
-  });
+  for_runs(of, first, count_,
+           [&](std::int64_t begin, std::int64_t count) { meet(begin, count, runs++ == 0 ? state : second); });
   if (runs == 0) meet(0, 0, state);
   if (runs == 2) combine_attention(stream, state, second);
   if (ring_size_ > 1) {

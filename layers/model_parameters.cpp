@@ -105,8 +105,7 @@ BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t
   ids.value = writer.linear(prefix + ".self_attn.v_proj", keys, C, biases.query_key_value);
   ids.attention_output = writer.linear(prefix + ".self_attn.o_proj", C, queries, biases.attention_output, residual);
   if (spec.query_key_norm != QueryKeyNorm::none) {
-    ids.query_norm =
-        writer.rms_norm(prefix + ".self_attn.q_norm", spec.query_key_norm_width(spec.num_attention_heads));
+    ids.query_norm = writer.rms_norm(prefix + ".self_attn.q_norm", spec.query_key_norm_width(spec.num_attention_heads));
     ids.key_norm = writer.rms_norm(prefix + ".self_attn.k_norm", spec.query_key_norm_width(spec.num_key_value_heads));
   }
   if (after) ids.attention_output_norm = writer.norm(prefix + ".post_attention_layernorm", C);

@@ -204,14 +204,15 @@ void check_layer_keys(const ModelSpec& traits, const ModelConfig& model, ConfigP
     problems.add("model.layer_types", "has sliding_attention, which needs model.sliding_window");
   }
   if (!model.layer_types.empty() && !any_sliding && model.sliding_window > 0) {
-    problems.add("model.layer_types",
-                 fmt::format("has no sliding_attention, so model.sliding_window = {} has no effect; leave one of them out",
-                             model.sliding_window));
+    problems.add(
+        "model.layer_types",
+        fmt::format("has no sliding_attention, so model.sliding_window = {} has no effect; leave one of them out",
+                    model.sliding_window));
   }
   const bool rotary = traits.positions == Positions::rope;
   if (!model.layer_positions.empty() && !rotary) {
-    problems.add("model.layer_positions", fmt::format("model.architecture {} has no rotary positions; leave it out",
-                                                      traits.architecture));
+    problems.add("model.layer_positions",
+                 fmt::format("model.architecture {} has no rotary positions; leave it out", traits.architecture));
   }
   if (model.sliding_rope_theta == 0) return;
   if (!rotary || model.sliding_window == 0) {

@@ -56,8 +56,8 @@ struct RopeSpec {
 /// What may differ from layer to layer.
 struct LayerSpec {
   AttentionMask mask;
-  bool rope = false;     // queries and keys are rotated,
-  int frequencies = 0;   // by these of the model's ropes
+  bool rope = false;    // queries and keys are rotated,
+  int frequencies = 0;  // by these of the model's ropes
 };
 
 /// A mask, and the layers that have it, ascending.
@@ -75,7 +75,7 @@ struct ModelSpec {
   NormSpec norm;  // every norm of the model
   NormPlace norm_place = NormPlace::before;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
-  double attention_scale = 0;  // of scores
+  double attention_scale = 0;     // of scores
   bool scaled_embedding = false;  // rows of the token table times sqrt(hidden_size)
   Biases biases;
   Biases optional_biases;         // those that checkpoints of the architecture have or have not, as a config says
@@ -84,7 +84,7 @@ struct ModelSpec {
   Positions positions = Positions::rope;
   std::int64_t max_position_embeddings = 0;  // rows of the table of learned positions
   std::vector<RopeSpec> ropes;               // of rotary positions; layers choose among them
-  bool tied_head = true;  // the head's matrix is the token embedding
+  bool tied_head = true;                     // the head's matrix is the token embedding
   double initializer_range = 0;
   bool scaled_residual_init = false;  // what adds to the residual stream starts smaller by sqrt(2 * layers)
   std::vector<LayerSpec> layers;

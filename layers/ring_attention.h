@@ -1,6 +1,6 @@
-// The first half of a block: y = x + Wo attention(norm(x)), or with a norm of what Wo gives, where attention meets one block of keys and values at a
-// time as the ring brings them (Liu et al., "Ring Attention with Blockwise Transformers", 2023). The ring owns the
-// order and the communication; this file gives it the visitor, forward and backward.
+// The first half of a block: y = x + Wo attention(norm(x)), or with a norm of what Wo gives, where attention meets one
+// block of keys and values at a time as the ring brings them (Liu et al., "Ring Attention with Blockwise Transformers",
+// 2023). The ring owns the order and the communication; this file gives it the visitor, forward and backward.
 #pragma once
 
 #include "layers/activations.h"
@@ -57,7 +57,7 @@ class RingAttention {
   Norm norm_, output_norm_, query_norm_, key_norm_;
   Linear query_, key_, value_, output_;
   bool query_key_norm_, rope_;
-  int frequencies_;                      // which of the model's, where it rotates
+  int frequencies_;                       // which of the model's, where it rotates
   std::int64_t query_width_, key_width_;  // elements that their norms go over
   int layer_;
   RingCall pass_;

@@ -216,8 +216,8 @@ void Model::attention_forward(const Layer& layer, const Row& row, Tensors& t) co
   Vector q = keep(t, layer.tensor + "query_projection", project(name + "q_proj", x, C, HD));
   Vector k = keep(t, layer.tensor + "key_projection", project(name + "k_proj", x, C, GD));
   const Vector& v = keep(t, layer.tensor + "value", project(name + "v_proj", x, C, GD));
-  // Of each head, before it turns (Yang et al., "Qwen3", 2025, section 2), or of all heads together: a norm goes over as
-  // many elements as its weight has.
+  // Of each head, before it turns (Yang et al., "Qwen3", 2025, section 2), or of all heads together: a norm goes over
+  // as many elements as its weight has.
   if (spec_.query_key_norm != QueryKeyNorm::none) {
     q = normed(name + "q_norm", q);
     k = normed(name + "k_norm", k);
@@ -232,8 +232,8 @@ void Model::attention_forward(const Layer& layer, const Row& row, Tensors& t) co
   const Tokens tokens = tokens_of(row);
   Forward heads = reference::forward(attention_of(spec_, layer.index), query, key, v, tokens, tokens);
   const Vector& out = keep(t, layer.tensor + "attention", summed(std::move(heads.out), row.size()));
-  Vector residual = half_output(norms.after_attention, layer.tensor + "attention_output",
-                                project(name + "o_proj", out, HD, C), t);
+  Vector residual =
+      half_output(norms.after_attention, layer.tensor + "attention_output", project(name + "o_proj", out, HD, C), t);
   add(residual, input);
   keep(t, layer.tensor + "attention_residual", std::move(residual));
 }

@@ -345,7 +345,8 @@ std::vector<ConfigKey> make_table() {
       real("model.initializer_range", MEMBER(model.initializer_range), {0, 10},
            "standard deviation of the initial weights"),
       flag("model.tie_word_embeddings", MEMBER(model.tie_word_embeddings), "the head is the embedding's transpose"),
-      flag("model.attention_bias", MEMBER(model.attention_bias), "llama, qwen3, smollm3, olmo2, olmo3, gemma3_text: q, k, v and o projections have biases"),
+      flag("model.attention_bias", MEMBER(model.attention_bias),
+           "llama, qwen3, smollm3, olmo2, olmo3, gemma3_text: q, k, v and o projections have biases"),
       flag("model.mlp_bias", MEMBER(model.mlp_bias), "llama, smollm3: gate, up and down projections have biases"),
 
       integer("lora.rank", MEMBER(model.lora.rank), {0, 4 * k},

@@ -43,15 +43,14 @@ TEST_P(MixedLayers, EqualTheReferenceOnEveryRing) {
     for (const std::int64_t S : {1, 23, 37}) {
       const Sequences sequences = random_sequences(config, 2, S, documents, 5);
       const double denominator = std::max(1.0, sequences.denominator());
-      const ReferencePass pass =
-          reference_pass({model_spec(config), test_weights(table)}, sequences, denominator);
+      const ReferencePass pass = reference_pass({model_spec(config), test_weights(table)}, sequences, denominator);
       for (const int ranks : {1, 2, 3, 4, 5}) {
         for (const Layout layout : all_layouts) {
           SCOPED_TRACE(std::string(name_of(layout)) + " on " + std::to_string(ranks) + ", " + std::to_string(S) +
                        (documents ? " tokens of documents" : " tokens"));
           const Recompute recompute = all_recompute_policies[static_cast<std::size_t>(ranks + S) % 3];
-          const RunResult run = run_training(config, {.ranks = ranks, .layout = layout, .recompute = recompute},
-                                             sequences, denominator);
+          const RunResult run =
+              run_training(config, {.ranks = ranks, .layout = layout, .recompute = recompute}, sequences, denominator);
           EXPECT_NEAR(run.loss_sum, pass.loss_sum, 1e-12 * std::abs(pass.loss_sum));
           for (const Parameter& parameter : table.all()) {
             const auto begin = run.gradients.begin() + parameter.offset;
@@ -166,9 +165,9 @@ TEST(RingOfAWindow, LayersSendWhatTheirMaskNeeds) {
     for (std::int64_t layer = 0; layer < 5; ++layer) gradients += traffic.sent.at({"ring gradients", layer}).second;
     const std::int64_t full_gradients = traffic.sent.at({"ring gradients", 5}).second;
     EXPECT_LE(static_cast<double>(gradients + full_gradients), 0.55 * 6 * static_cast<double>(full_gradients));
-    RecordProperty(std::string(name_of(layout)) + "_gradient_share",
-                   std::to_string(static_cast<double>(gradients + full_gradients) /
-                                  (6 * static_cast<double>(full_gradients))));
+    RecordProperty(
+        std::string(name_of(layout)) + "_gradient_share",
+        std::to_string(static_cast<double>(gradients + full_gradients) / (6 * static_cast<double>(full_gradients))));
   }
 }
 

@@ -177,14 +177,14 @@ TEST(ModelKeys, BiasesAreAChoiceOfSomeArchitectures) {
     return "x.yaml:8: model." + key + ": true has no effect with model.architecture " + name +
            ", whose biases are not a choice; leave it out";
   };
-  for (const auto& [name, attention, mlp] : std::vector<std::tuple<std::string, bool, bool>>{
-           {"llama", true, true},
-           {"mistral", false, false},
-           {"qwen2", false, false},
-           {"qwen3", true, false},
-           {"smollm3", true, true},
-           {"olmo2", true, false},
-           {"gemma3_text", true, false}}) {
+  for (const auto& [name, attention, mlp] :
+       std::vector<std::tuple<std::string, bool, bool>>{{"llama", true, true},
+                                                        {"mistral", false, false},
+                                                        {"qwen2", false, false},
+                                                        {"qwen3", true, false},
+                                                        {"smollm3", true, true},
+                                                        {"olmo2", true, false},
+                                                        {"gemma3_text", true, false}}) {
     const std::string architecture = "architecture: " + name + "\n  ";
     EXPECT_EQ(model_complaint(with("model", architecture + "attention_bias: true")),
               attention ? "" : refused("attention_bias", name));

@@ -36,7 +36,8 @@ struct ReferencePass {
   reference::Tensors gradients;
 };
 
-inline ReferencePass reference_pass(const reference::Model& model, const Sequences& sequences, double denominator, bool backward = true) {
+inline ReferencePass reference_pass(const reference::Model& model, const Sequences& sequences, double denominator,
+                                    bool backward = true) {
   ReferencePass pass;
   for (std::int64_t b = 0; b < sequences.B; ++b) {
     reference::Tensors t;

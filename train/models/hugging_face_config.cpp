@@ -213,14 +213,12 @@ std::vector<LayerPositions> read_positions(JsonKeys& keys, const Family& family,
   if (!family.layer_positions) return positions;
   const std::int64_t interval = keys.integer("no_rope_layer_interval", default_rope_interval);
   if (interval < 1) keys.refuse("no_rope_layer_interval", fmt::format("is {}, but must be at least 1", interval));
-  const std::vector<double> listed =
-      keys.has("no_rope_layers") ? keys.reals("no_rope_layers") : std::vector<double>{};
+  const std::vector<double> listed = keys.has("no_rope_layers") ? keys.reals("no_rope_layers") : std::vector<double>{};
   if (keys.has("no_rope_layers") && std::ssize(listed) < layers) {
     keys.refuse("no_rope_layers", fmt::format("has {} entries for {} layers", listed.size(), layers));
   }
   for (std::size_t layer = 0; layer < positions.size(); ++layer) {
-    const bool rotates =
-        listed.empty() ? (static_cast<std::int64_t>(layer) + 1) % interval != 0 : listed[layer] != 0;
+    const bool rotates = listed.empty() ? (static_cast<std::int64_t>(layer) + 1) % interval != 0 : listed[layer] != 0;
     if (!rotates) positions[layer] = LayerPositions::none;
   }
   return positions;
@@ -255,8 +253,8 @@ void read_layers(JsonKeys& keys, const Family& family, ModelConfig& model) {
   if (keys.has("layer_types")) {
     std::vector<LayerType> listed;
     for (const std::string& name : keys.texts("layer_types")) {
-      const auto* const found = std::ranges::find_if(
-          layer_type_names, [&](const Named<LayerType>& known) { return name == known.name; });
+      const auto* const found =
+          std::ranges::find_if(layer_type_names, [&](const Named<LayerType>& known) { return name == known.name; });
       if (found != layer_type_names.end()) listed.push_back(found->value);
     }
     if (std::ssize(listed) != layers || std::ssize(keys.texts("layer_types")) != layers) {

@@ -13,7 +13,7 @@ namespace ringtrain {
 
 /// How a class says which layers have a sliding window.
 enum class WindowKeys {
-  none,    // it has no window
+  none,       // it has no window
   length,     // sliding_window, of all layers
   layers,     // use_sliding_window and sliding_window, from layer max_window_layers on, or as layer_types says
   unrotated,  // the same, else layers without rotary positions
@@ -39,11 +39,11 @@ struct Family {
   double theta = 10000;             // rope_theta,
   double sliding_theta = 0;  // that of layers with a window, whose rotary keys are then apart; 0: there is one for all
   double eps = 1e-6;
-  bool tied = false;                // tie_word_embeddings
-  double query_scalar = 0;          // query_pre_attn_scalar; 0: the class has no such key
-  bool gelu = false;                // hidden_activation is gelu_pytorch_tanh, not hidden_act silu
-  bool layer_positions = false;     // no_rope_layers: some layers rotate nothing
-  bool rotary = true;  // rotary positions, groups of heads, a gated feedforward; else all as GPT-2 has it
+  bool tied = false;             // tie_word_embeddings
+  double query_scalar = 0;       // query_pre_attn_scalar; 0: the class has no such key
+  bool gelu = false;             // hidden_activation is gelu_pytorch_tanh, not hidden_act silu
+  bool layer_positions = false;  // no_rope_layers: some layers rotate nothing
+  bool rotary = true;            // rotary positions, groups of heads, a gated feedforward; else all as GPT-2 has it
   bool attention_bias = false, mlp_bias = false;  // whether a key says so
   bool any_head_dim = true;                       // not hidden_size / heads alone
 };

@@ -74,11 +74,22 @@ TensorPlace gpt2_place(const Parameter& parameter, const std::string& prefix) {
 }
 
 /// Where a module stands in its class, from first to last; a layer's modules among themselves.
-constexpr std::array<std::string_view, 16> llama_order{
-    "model.embed_tokens", "self_attn.q_proj",         "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-    "self_attn.q_norm",   "self_attn.k_norm",         "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj",
-    "input_layernorm",    "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
-    "model.norm",         "lm_head"};
+constexpr std::array<std::string_view, 16> llama_order{"model.embed_tokens",
+                                                       "self_attn.q_proj",
+                                                       "self_attn.k_proj",
+                                                       "self_attn.v_proj",
+                                                       "self_attn.o_proj",
+                                                       "self_attn.q_norm",
+                                                       "self_attn.k_norm",
+                                                       "mlp.gate_proj",
+                                                       "mlp.up_proj",
+                                                       "mlp.down_proj",
+                                                       "input_layernorm",
+                                                       "post_attention_layernorm",
+                                                       "pre_feedforward_layernorm",
+                                                       "post_feedforward_layernorm",
+                                                       "model.norm",
+                                                       "lm_head"};
 constexpr std::array<std::string_view, 14> gpt2_order{
     "model.embed_tokens", "model.embed_positions", "input_layernorm",  "self_attn.q_proj",
     "self_attn.k_proj",   "self_attn.v_proj",      "self_attn.o_proj", "post_attention_layernorm",

@@ -255,8 +255,9 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
   model.rope_scaling = full.scaling;
   const bool scaled = sliding.scaling.type != RopeType::none && model.sliding_window > 0;
   if (scaled && !(same(sliding.scaling, full.scaling) && sliding.theta == full.theta)) {
-    kinds.refuse("sliding_attention", "scaled positions of layers with a window, unlike those of the others, are not "
-                                      "computed here");
+    kinds.refuse("sliding_attention",
+                 "scaled positions of layers with a window, unlike those of the others, are not "
+                 "computed here");
   }
   if (!scaled) set_sliding(model, sliding);
 }

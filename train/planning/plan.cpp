@@ -214,8 +214,7 @@ Plan make_plan(const PlanRequest& request) {
   plan.memory = plan_ranks(config, table, training_purpose(config));
   plan.need = memory_need(config, request.hardware, plan.memory);
   plan.fits = plan.need.fits(request.hardware);
-  const RingWork work =
-      ring_work(config, widest_mask(config.model), request.mean_document, request.disturbance.seed);
+  const RingWork work = ring_work(config, widest_mask(config.model), request.mean_document, request.disturbance.seed);
   plan.flops = step_flops(config.model, config.training, sequence_pairs(request));
   plan.step_tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
   plan.useful_flops = useful_step_flops(request);

@@ -44,8 +44,8 @@ class StepSimulation {
     for (const MaskedLayers& of : layers_by_mask(config_.model)) {
       Group& group_of = groups_.emplace_back();
       group_of.layers = of.layers;
-      group_of.work = std::make_unique<RingWork>(
-          ring_work(config_, of.mask, step.mean_document, step.disturbance.seed));
+      group_of.work =
+          std::make_unique<RingWork>(ring_work(config_, of.mask, step.mean_document, step.disturbance.seed));
       group_of.blocks = blocks_of_a_rank(*group_of.work);
       for (std::int64_t ring = 0; ring < rings; ++ring) {
         group_of.rings.push_back(std::make_unique<RingSimulation>(*group_of.work, step.hardware, ring * S_,
@@ -290,8 +290,8 @@ class StepSimulation {
   // Gathers and reductions share the links with the ring's messages, which a rank waits for first: they move while the
   // links are idle. Network time is a clock that stands while the ring's messages move.
   double network_time() const { return latest() - ring_busy_; }
-  /// Returns how long the links of a rank are busy with the messages of a pass of the ring: the blocks of others, and of
-  /// gradients those and its own.
+  /// Returns how long the links of a rank are busy with the messages of a pass of the ring: the blocks of others, and
+  /// of gradients those and its own.
   double ring_messages_seconds(const Group& group, const PassCosts& costs) const {
     if (S_ == 1) return 0;
     const auto tokens = static_cast<double>(work().tokens(0));

@@ -124,7 +124,8 @@ LayerWork layer_work_of(const Widths& w, const LayerSums& sums, const TrainingCo
   work.overlap_product_bytes = e * (w.C + w.HD) + mean(sums.query_backward.bytes);
   // Each tensor once for each time that a kernel reads or writes it: norms (read, write), RoPE in place, the
   // activation (its operands and its product), two residual sums (two read, one written).
-  const double norms = (w.before + w.after) * 4 * w.C, rope = 2 * (w.HD + w.GD), activation = (w.gated ? 3 : 2) * w.F, residuals = 6 * w.C;
+  const double norms = (w.before + w.after) * 4 * w.C, rope = 2 * (w.HD + w.GD), activation = (w.gated ? 3 : 2) * w.F,
+               residuals = 6 * w.C;
   const double forward_elements = norms + rope + activation + residuals;
   work.forward_bytes = e * forward_elements;
   // Backward reads what forward read and a gradient besides, and keeps sums of queries, keys and values.
@@ -162,7 +163,8 @@ std::vector<MaskCount> mask_counts(const ModelConfig& model, const TrainingConfi
   return counts;
 }
 
-LayerPairs layer_pairs(const std::vector<MaskCount>& masks, const std::function<double(const AttentionMask&)>& pairs_of) {
+LayerPairs layer_pairs(const std::vector<MaskCount>& masks,
+                       const std::function<double(const AttentionMask&)>& pairs_of) {
   LayerPairs sums;
   for (const MaskCount& of : masks) {
     const double pairs = pairs_of(of.mask);
@@ -184,8 +186,8 @@ StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, c
           .adapters = tokens * (sums.adapter_forward.flops + sums.adapter_backward.flops),
           .attention_forward = of_a_pair * pairs.forward,
           .attention_backward = 2.5 * of_a_pair * pairs.backward,
-          .recompute = backward * layer.recompute_flops * tokens +
-                       (layer.attention_again ? of_a_pair * pairs.backward : 0)};
+          .recompute =
+              backward * layer.recompute_flops * tokens + (layer.attention_again ? of_a_pair * pairs.backward : 0)};
 }
 
 LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
@@ -207,8 +209,7 @@ double head_product_bytes(const ModelConfig& model, DType dtype) {
 UsefulFlops useful_flops(const ModelConfig& model, const TrainingConfig& training) {
   const Widths w(model);
   const TrainedParts parts = trained_parts(model, training);
-  return {.of_a_token = 2 * real(parts.multiplied + parts.passed + parts.trained),
-          .of_a_pair = 4 * w.HD};
+  return {.of_a_token = 2 * real(parts.multiplied + parts.passed + parts.trained), .of_a_pair = 4 * w.HD};
 }
 
 std::string mfu_formula(const TrainedParts& parts) {

@@ -62,7 +62,8 @@ struct MaskCount {
 };
 std::vector<MaskCount> mask_counts(const ModelConfig& model, const TrainingConfig& training);
 /// pairs_of: those of one layer with a mask.
-LayerPairs layer_pairs(const std::vector<MaskCount>& masks, const std::function<double(const AttentionMask&)>& pairs_of);
+LayerPairs layer_pairs(const std::vector<MaskCount>& masks,
+                       const std::function<double(const AttentionMask&)>& pairs_of);
 
 /// Returns the FLOPs of a step. pairs: of one sequence (documents counted).
 StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, const LayerPairs& pairs);

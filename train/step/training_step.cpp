@@ -53,8 +53,7 @@ TrainingStep::StepLoad TrainingStep::load_batches(std::int64_t step) {
       load.weights += batch.weight_sum;
       if (state_.shard.ring_rank > 0) continue;
       const LayerPairs pairs = layer_pairs(masks_, [&](const AttentionMask& mask) {
-        return static_cast<double>(
-            visible_pairs(mask, {&sequence, 1}, {&sequence, 1}, batch.B, batch.document_starts));
+        return static_cast<double>(visible_pairs(mask, {&sequence, 1}, {&sequence, 1}, batch.B, batch.document_starts));
       });
       load.forward_pairs += pairs.forward;
       load.backward_pairs += pairs.backward;

@@ -56,9 +56,9 @@ class TrainingStep {
   const Batch& load_batch(std::int64_t step, std::int64_t micro);
   /// What the batches of a step come to, over dp x sp x accumulation.
   struct StepLoad {
-    double weights = 0;  // of all targets: the step's one denominator
+    double weights = 0;                            // of all targets: the step's one denominator
     double forward_pairs = 0, backward_pairs = 0;  // visible, summed over layers
-    double unreadable = 0;  // ranks that could not read
+    double unreadable = 0;                         // ranks that could not read
   };
   StepLoad load_batches(std::int64_t step);
   OwnSums compute_gradients(std::int64_t step, double denominator, StepDump& dump);

@@ -114,8 +114,7 @@ TEST(HuggingFaceConfigTest, TheWindowOfQwenIsInTheLayersThatTheFileNames) {
   EXPECT_EQ(read(listed).model.sliding_window, 0);
   listed["layer_types"] = {"sliding_attention", "full_attention"};
   EXPECT_EQ(read(listed).model.sliding_window, 9);
-  EXPECT_EQ(read(listed).model.layer_types,
-            (std::vector{LayerType::sliding_attention, LayerType::full_attention}));
+  EXPECT_EQ(read(listed).model.layer_types, (std::vector{LayerType::sliding_attention, LayerType::full_attention}));
   const ModelConfig late =
       read(file("qwen2", R"({"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 1})")).model;
   EXPECT_EQ(late.layer_types, (std::vector{LayerType::full_attention, LayerType::sliding_attention}));
@@ -130,8 +129,8 @@ TEST(HuggingFaceConfigTest, TheWindowOfQwenIsInTheLayersThatTheFileNames) {
 
 TEST(HuggingFaceConfigTest, LayersThatDifferAreThoseOfTheClass) {
   const ModelConfig smollm3 = read(json{{"model_type", "smollm3"}}).model;
-  EXPECT_EQ(smollm3.layer_positions, (std::vector{LayerPositions::rope, LayerPositions::rope, LayerPositions::rope,
-                                                  LayerPositions::none}));
+  EXPECT_EQ(smollm3.layer_positions,
+            (std::vector{LayerPositions::rope, LayerPositions::rope, LayerPositions::rope, LayerPositions::none}));
   EXPECT_EQ(smollm3.rope_theta, 2000000);
   EXPECT_TRUE(smollm3.tie_word_embeddings);
   EXPECT_EQ(smollm3.sliding_window, 0);

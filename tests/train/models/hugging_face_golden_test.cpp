@@ -57,7 +57,8 @@ void expect_gradients(const ModelConfig& model, const RunOptions& options, const
     const auto begin = result.gradients.begin() + parameter.offset;
     const std::vector<double> gradient(begin, begin + parameter.shape.numel());
     const auto layer = static_cast<std::size_t>(parameter.bucket - 1);  // of what is in a layer
-    if (parameter.name.ends_with("k_proj.bias") && !spec.layers[layer].rope) {  // 0, and both sides are rounding: see golden_test.cpp
+    if (parameter.name.ends_with("k_proj.bias") &&
+        !spec.layers[layer].rope) {  // 0, and both sides are rounding: see golden_test.cpp
       for (const double g : gradient) EXPECT_LE(std::abs(g), 1e-14) << parameter.name;
     } else {
       EXPECT_LE(relative_difference(gradient, gradients[id]["values"].get<std::vector<double>>()), tolerance)
@@ -107,8 +108,9 @@ TEST_P(HuggingFaceGolden, ConfigsAreWrittenAsTheyWereRead) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Classes, HuggingFaceGolden, ::testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma3_text",
-                                           "gpt2"),
+INSTANTIATE_TEST_SUITE_P(Classes, HuggingFaceGolden,
+                         ::testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "olmo3",
+                                           "gemma3_text", "gpt2"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
