@@ -89,6 +89,24 @@ TYPED_TEST(NormTest, ForwardAgreesWithTheFormula) {
   EXPECT_LE(relative_difference(offset.y, offset.reference_y()), 100 * tolerance<TypeParam>);
 }
 
+TYPED_TEST(NormTest, AnOffsetIsAWeightThatManyGreater) {
+  using R = TypeParam;
+  CpuStream stream;
+  Norm<R> counted(31, 65, /*is_layer=*/false), plain = counted;
+  for (R& w : plain.w) w += 1;
+  const Shape shape{31, 65};
+  rmsnorm_forward(stream, view_of(counted.y, shape), view_of(counted.rstd), view_of(counted.x, shape),
+                  view_of(counted.w), eps, /*offset=*/1);
+  plain.forward(stream);
+  EXPECT_EQ(counted.y, plain.y);
+  rmsnorm_backward(stream, view_of(counted.dx, shape), view_of(counted.dw), view_of(counted.dy, shape),
+                   view_of(counted.x, shape), view_of(counted.w), view_of(counted.rstd), /*accumulate=*/false,
+                   /*offset=*/1);
+  plain.backward(stream, /*accumulate=*/false);
+  EXPECT_EQ(counted.dx, plain.dx);
+  EXPECT_EQ(counted.dw, plain.dw);
+}
+
 TEST(NormGradientTest, GradientsAgreeWithDifferences) {
   CpuStream stream;
   for (bool layer : {false, true}) {

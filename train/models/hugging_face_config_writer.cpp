@@ -83,7 +83,10 @@ void write_gpt2(const ModelConfig& model, json& out) {
 void write_window(const ModelConfig& model, const Family& family, json& out) {
   const bool window = model.sliding_window > 0;
   if (family.window == WindowKeys::none) return;
-  out["sliding_window"] = window ? json(model.sliding_window) : json(nullptr);
+  // Classes whose layers are listed make the mask of a window even for layers that have none: their default stands.
+  if (window || family.window != WindowKeys::pattern) {
+    out["sliding_window"] = window ? json(model.sliding_window) : json(nullptr);
+  }
   if (family.window == WindowKeys::length) return;
   const std::vector<LayerSpec> layers = model_spec(model).layers;
   std::vector<const char*> types;
@@ -149,6 +152,7 @@ std::string write_hugging_face_config(const ModelConfig& model, const HuggingFac
   out["dtype"] = extras.dtype;
   out["torch_dtype"] = extras.dtype;
   put_ends(extras.ends, out);
+  out["pad_token_id"] = nullptr;  // some classes have a default beyond a small vocabulary
   write_sizes(model, family.keys, extras.context_length, out);
   if (family.rotary) {
     write_rotary(model, family, out);
