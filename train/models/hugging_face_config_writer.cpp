@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "framework/error.h"
@@ -114,8 +115,10 @@ void write_rotary(const ModelConfig& model, const Family& family, json& out) {
     out["hidden_act"] = "silu";
   }
   if (family.query_scalar > 0) {
-    out["query_pre_attn_scalar"] =
+    const double scalar =
         model.query_pre_attn_scalar > 0 ? model.query_pre_attn_scalar : static_cast<double>(model.head_dim);
+    const bool whole = scalar == std::floor(scalar);  // the class takes nothing else
+    out["query_pre_attn_scalar"] = whole ? json(static_cast<std::int64_t>(scalar)) : json(scalar);
   }
   if (family.layer_positions) write_positions(model, out);
   out["attention_dropout"] = 0.0;
