@@ -166,6 +166,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
                               {"--threads-per-rank", std::to_string(options.threads_per_rank)},
                               {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
                               {"--stride", std::to_string(request.stride)},
+                              {"--by-position", request.by_position ? "yes" : "no"},
                               {"the targets' hash", targets.hash}});
     ThreadPool pool(threads);
     const Device device = device_of(config.training, world.rank(), here);
