@@ -63,8 +63,8 @@ const Vector* Model::optional(const std::string& name) const {
   return found == weights_.end() ? nullptr : &found->second;
 }
 
-Vector Model::summed(Vector x, std::int64_t terms) const {
-  if (rounds_) rounds_(x, terms);
+Vector Model::summed(Vector x, std::int64_t terms, Summing summing) const {
+  if (rounds_) rounds_(x, terms, summing);
   return x;
 }
 
@@ -231,7 +231,8 @@ void Model::attention_forward(const Layer& layer, const Row& row, Tensors& t) co
   const Vector& key = keep(t, layer.tensor + "key", std::move(k));
   const Tokens tokens = tokens_of(row);
   Forward heads = reference::forward(attention_of(spec_, layer.index), query, key, v, tokens, tokens);
-  const Vector& out = keep(t, layer.tensor + "attention", summed(std::move(heads.out), row.size()));
+  const Vector& out =
+      keep(t, layer.tensor + "attention", summed(std::move(heads.out), row.size(), Summing::one_by_one));
   Vector residual =
       half_output(norms.after_attention, layer.tensor + "attention_output", project(name + "o_proj", out, HD, C), t);
   add(residual, input);
@@ -354,9 +355,9 @@ Vector Model::attention_backward(const Layer& layer, const Row& row, Vector resi
   Backward heads = reference::backward(attention_of(spec_, layer.index), tensor("query"), tensor("key"),
                                        tensor("value"), tensor("attention"), dattention, tokens, tokens);
   // These stay sums until a run has turned them back.
-  Vector dq = t[layer.gradient("query")] = summed(std::move(heads.dq), T);
-  Vector dk = t[layer.gradient("key")] = summed(std::move(heads.dk), T);
-  const Vector& dv = t[layer.gradient("value")] = summed(std::move(heads.dv), T);
+  Vector dq = t[layer.gradient("query")] = summed(std::move(heads.dq), T, Summing::one_by_one);
+  Vector dk = t[layer.gradient("key")] = summed(std::move(heads.dk), T, Summing::one_by_one);
+  const Vector& dv = t[layer.gradient("value")] = summed(std::move(heads.dv), T, Summing::one_by_one);
   if (spec_.layers[layer.index].rope) {
     const Rotation turn = rotation_of(layer, row);
     rotate(dq, spec_.num_attention_heads, row.positions, turn, /*back=*/true);

@@ -29,10 +29,13 @@ struct Row {
   std::int64_t size() const { return std::ssize(tokens); }
 };
 
+/// How a run takes its sums: products of matrices may be taken in blocks, attention adds token after token.
+enum class Summing { in_blocks, one_by_one };
+
 /// Called where a run rounds, so that a reference can be made that is rounded as well (train/check/rounding.h): with
 /// what sums of `terms` products have made, and, terms being 0, with every tensor that a run stores. Sums over tokens
 /// are told of before they are taken, with what they add.
-using Rounds = std::function<void(Vector& x, std::int64_t terms)>;
+using Rounds = std::function<void(Vector& x, std::int64_t terms, Summing summing)>;
 
 class Model {
  public:
@@ -88,7 +91,7 @@ class Model {
   Vector norm_backward(const std::string& name, const Vector& dy, const Vector& x, Tensors& gradients) const;
   Rotation rotation_of(const Layer& layer, const Row& row) const;
   /// Returns x, whose elements sums of `terms` products have made.
-  Vector summed(Vector x, std::int64_t terms) const;
+  Vector summed(Vector x, std::int64_t terms, Summing summing = Summing::in_blocks) const;
   /// Keeps x under this name, as a run stores it, and returns it.
   const Vector& keep(Tensors& t, const std::string& name, Vector x) const;
   /// Returns dy as the sums over its T tokens take it.

@@ -34,10 +34,11 @@ std::string position_table(const EvaluationSummary& summary) {
     }
   }
   if (rows.empty()) return "";
-  return fmt::format("\nAll predictions of the same windows, by position\n\n{:>9}  {:>15}  {:>9}  {:>8}  {:>18}  {:>9}"
-                     "  {:>20}\n{}\nposition: tokens before the target in its window; cut: nll minus that of the same "
-                     "tokens in the\nwindow of the longest context, paired by document\n",
-                     "context", "position", "targets", "nll", "95% of nll", "cut", "95% of cut", rows);
+  return fmt::format(
+      "\nAll predictions of the same windows, by position\n\n{:>9}  {:>15}  {:>9}  {:>8}  {:>18}  {:>9}"
+      "  {:>20}\n{}\nposition: tokens before the target in its window; cut: nll minus that of the same "
+      "tokens in the\nwindow of the longest context, paired by document\n",
+      "context", "position", "targets", "nll", "95% of nll", "cut", "95% of cut", rows);
 }
 
 }  // namespace

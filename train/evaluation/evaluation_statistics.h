@@ -48,8 +48,8 @@ struct LengthResult {
   std::int64_t targets = 0;  // scored
   Estimate nll;              // nats per target
   double perplexity = 0;
-  double bits_per_byte = 0;  // NaN where the bytes are not known
-  Estimate delta;            // nll minus that of the first (shortest) length
+  double bits_per_byte = 0;                      // NaN where the bytes are not known
+  Estimate delta;                                // nll minus that of the first (shortest) length
   std::vector<PositionResult> by_position = {};  // ascending; empty: it was not asked for
 };
 

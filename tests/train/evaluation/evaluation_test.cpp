@@ -281,8 +281,8 @@ TEST_F(EvaluationTest, ByPositionEachPredictionOfAWindowIsInItsBucket) {
   EvaluationRequest request{{24, 100}, 8, 30};
   request.by_position = true;
   const auto results = evaluate(config, *file, request, initialise);
-  const std::vector<std::pair<std::int64_t, std::int64_t>> bounds{{1, 1},   {2, 2},   {3, 4},   {5, 8},
-                                                                  {9, 16},  {17, 32}, {33, 64}, {65, 100}};
+  const std::vector<std::pair<std::int64_t, std::int64_t>> bounds{{1, 1},  {2, 2},   {3, 4},   {5, 8},
+                                                                  {9, 16}, {17, 32}, {33, 64}, {65, 100}};
   std::map<std::pair<std::int64_t, std::int64_t>, double> nll, longest, weight;  // by length and first position
   const auto first_of = [&](std::int64_t position) {
     return std::ranges::find_if(bounds, [&](const auto& one) { return position <= one.second; })->first;
