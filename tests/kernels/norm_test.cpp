@@ -2,6 +2,7 @@
 // adds, rows of tiny and huge size, and bits that do not depend on threads.
 #include "kernels/norm.h"
 
+#include <cmath>
 #include <string>
 
 #include "reference/operations.h"
