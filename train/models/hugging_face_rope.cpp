@@ -223,6 +223,15 @@ Rope read_one(JsonKeys& keys, double theta, const ModelConfig& model, std::vecto
   return rope;
 }
 
+/// transformers (5.23) looks for yarn's `truncate` beside the sections of a family that has one for each kind of layer,
+/// not in them, and so computes such a model as if it were true.
+constexpr const char* untruncated_elsewhere =
+    "transformers computes this architecture with yarn's truncate as true, whatever its file says";
+
+void refuse_untruncated(JsonKeys& keys, const Family& family, const ModelConfig& model) {
+  if (family.sliding_theta > 0 && !model.rope_scaling.truncate) keys.refuse("truncate", untruncated_elsewhere);
+}
+
 }  // namespace
 
 void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::vector<std::string>& logs) {
@@ -232,6 +241,7 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
     model.rope_theta = rope.theta;
     model.rope_scaling = rope.scaling;
     if (family.sliding_theta == 0) return;
+    refuse_untruncated(keys, family, model);
     // As such files were meant when they were written: Olmo 3's have one base, Gemma 3's two.
     const bool one_base = family.sliding_theta == family.theta;
     const double local = one_base ? rope.theta : keys.real("rope_local_base_freq", family.sliding_theta);
@@ -253,6 +263,7 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
   keys.names("original_max_position_embeddings");
   model.rope_theta = full.theta;
   model.rope_scaling = full.scaling;
+  refuse_untruncated(kinds, family, model);
   const bool scaled = sliding.scaling.type != RopeType::none && model.sliding_window > 0;
   if (scaled && !(same(sliding.scaling, full.scaling) && sliding.theta == full.theta)) {
     kinds.refuse("sliding_attention",
@@ -264,6 +275,9 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
 
 void write_rope(const ModelConfig& model, const Family& family, json& out) {
   const RopeScalingConfig& scaling = model.rope_scaling;
+  if (family.sliding_theta > 0 && !scaling.truncate) {
+    fail(ExitCode::usage, "model.rope_scaling.truncate is false, but {}", untruncated_elsewhere);
+  }
   double theta = model.rope_theta;
   if (scaling.type == RopeType::ntk && model.head_dim > 2) {
     const auto width = static_cast<double>(model.head_dim);

