@@ -28,7 +28,7 @@ Values random_values(const ModelConfig& config) {
     int id = 0;
     for (const char c : parameter.name) id = (id * 31 + c) % 65521;
     for (std::int64_t i = 0; i < parameter.shape.numel(); ++i) {
-      values[parameter.name].push_back(test_weight(id, parameter, i));
+      values[parameter.name].push_back(test_weight(id, parameter.name, i));
     }
   }
   return values;

@@ -13,7 +13,7 @@ inline reference::Tensors test_weights(const ParameterTable& table) {
   reference::Tensors weights;
   for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
     reference::Vector& values = weights[table[id].name];
-    for (std::int64_t i = 0; i < table[id].shape.numel(); ++i) values.push_back(test_weight(id, table[id], i));
+    for (std::int64_t i = 0; i < table[id].shape.numel(); ++i) values.push_back(test_weight(id, table[id].name, i));
   }
   return weights;
 }

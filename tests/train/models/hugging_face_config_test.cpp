@@ -397,6 +397,9 @@ TEST(HuggingFaceConfigTest, WhatIsWrittenIsReadBack) {
         json content = file(type, type == "gpt2" ? "{}" : rope);
         if (type != "gpt2") content.update({{"head_dim", 4}, {"rope_theta", 12345.5}});
         content["tie_word_embeddings"] = tied;
+        if ((type == "olmo3" || type == "gemma3_text") && content.contains("rope_scaling")) {
+          content["rope_scaling"].erase("truncate");  // refused there
+        }
         const ModelConfig model = read(content).model;
         const std::string text =
             write_hugging_face_config(model, {.dtype = "bfloat16", .context_length = 0, .ends = {1, {2, 3}}});
