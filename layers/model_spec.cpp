@@ -108,6 +108,10 @@ std::vector<MaskedLayers> layers_by_mask(const ModelConfig& config) {
   return layers_by_mask(layer_specs(config, Positions::none));
 }
 
+double score_divisor(const ModelConfig& config) {
+  return config.query_pre_attn_scalar > 0 ? config.query_pre_attn_scalar : static_cast<double>(config.head_dim);
+}
+
 ModelSpec model_spec(const ModelConfig& config) {
   ensure(config.head_dim > 0 && config.num_key_value_heads > 0, "a model config is resolved before it is built");
   ModelSpec spec = traits_of(config);
@@ -118,9 +122,7 @@ ModelSpec model_spec(const ModelConfig& config) {
   spec.num_key_value_heads = config.num_key_value_heads;
   spec.head_dim = config.head_dim;
   spec.norm.eps = config.rms_norm_eps;
-  const double scalar =
-      config.query_pre_attn_scalar > 0 ? config.query_pre_attn_scalar : static_cast<double>(config.head_dim);
-  spec.attention_scale = 1.0 / std::sqrt(scalar);
+  spec.attention_scale = 1.0 / std::sqrt(score_divisor(config));
   spec.max_position_embeddings = config.max_position_embeddings;
   if (spec.positions == Positions::rope) {
     spec.ropes.push_back({config.rope_theta, config.rope_scaling});

@@ -103,6 +103,9 @@ struct ModelSpec {
 std::vector<MaskedLayers> layers_by_mask(const std::vector<LayerSpec>& layers);
 std::vector<MaskedLayers> layers_by_mask(const ModelConfig& config);
 
+/// Returns what attention's scores are divided by the root of.
+double score_divisor(const ModelConfig& config);
+
 /// Returns the spec of a resolved config (head_dim and num_key_value_heads set). Calls check_spec.
 ModelSpec model_spec(const ModelConfig& config);
 

@@ -5,8 +5,8 @@ All are bytes of a rank that trains in float32; the plan that `train --dry-run` 
 
 ELEMENT = 4
 
-# What sets the architectures apart: two vectors a norm, norms of a block, a position table, a gate, biases, norms of q's
-# and k's heads, or of all of them together.
+# What sets the architectures apart: two vectors a norm, norms of a block, a position table, a gate, biases, norms of
+# q's and k's heads, or of all of them together.
 LLAMA = {"layer_norm": False, "norms": 2, "table": False, "gated": True, "qkv_bias": False, "bias": False,
          "qk_norm": False, "qk_whole": False}
 TRAITS = {"llama": LLAMA, "mistral": LLAMA,
@@ -55,8 +55,8 @@ def group_sizes(model):
     embeddings = (vocabulary * width, *((model["max_position_embeddings"] * width,) if traits["table"] else ()))
     feedforward = (*linear(inner, width) * (2 if traits["gated"] else 1), *linear(width, inner))
     heads = ((queries, keys) if traits["qk_whole"] else (model["head_dim"],) * 2) if traits["qk_norm"] else ()
-    block = (*norm * traits["norms"], *linear(queries, width, traits["qkv_bias"]), *linear(keys, width, traits["qkv_bias"]) * 2,
-             *linear(width, queries), *heads, *feedforward)
+    block = (*norm * traits["norms"], *linear(queries, width, traits["qkv_bias"]),
+             *linear(keys, width, traits["qkv_bias"]) * 2, *linear(width, queries), *heads, *feedforward)
     return max(padded(*embeddings), padded(*norm, *head)), padded(*block)
 
 

@@ -62,12 +62,18 @@ ConfigKey flag(const char* path, Get get, const char* doc) {
           "true | false"};
 }
 
-/// One of several words, each of which stands for a value of the member. doc: as the words themselves, if "".
-template <class Get, class Value, std::size_t n>
-ConfigKey word(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc = "") {
+template <class Value, std::size_t n>
+std::vector<std::string> names_of(const std::array<Named<Value>, n>& words) {
   std::vector<std::string> names;
   names.reserve(n);
   for (const Named<Value>& word : words) names.emplace_back(word.name);
+  return names;
+}
+
+/// One of several words, each of which stands for a value of the member. doc: as the words themselves, if "".
+template <class Get, class Value, std::size_t n>
+ConfigKey word(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc = "") {
+  const std::vector<std::string> names = names_of(words);
   std::string list = fmt::format("{}", fmt::join(names, " | "));
   return {path,
           *doc ? doc : list,
@@ -100,6 +106,13 @@ ConfigKey text(const char* path, Get get, const char* doc) {
           "text"};
 }
 
+/// Returns whether the value is a list, and complains if not. what: its entries.
+bool is_list_of(std::string_view what, const YamlValue& value, const Complain& complain) {
+  if (value.kind == YamlValue::Kind::list) return true;
+  complain(value.line, fmt::format("is {}, but must be a list of {}", described(value), what));
+  return false;
+}
+
 /// A list of positive numbers.
 template <class Get>
 ConfigKey factors(const char* path, Get get, const char* doc) {
@@ -107,9 +120,7 @@ ConfigKey factors(const char* path, Get get, const char* doc) {
           doc,
           false,
           [=](Config& config, const YamlValue& value, const Complain& complain) {
-            if (value.kind != YamlValue::Kind::list) {
-              return complain(value.line, fmt::format("is {}, but must be a list of numbers", described(value)));
-            }
+            if (!is_list_of("numbers", value, complain)) return;
             std::vector<double> numbers(value.items.size());
             for (std::size_t i = 0; i < numbers.size(); ++i) {
               read_real(value.items[i], {0, 1e9, true}, numbers[i], complain);
@@ -121,9 +132,7 @@ ConfigKey factors(const char* path, Get get, const char* doc) {
 }
 
 void read_words(const YamlValue& value, const char* what, std::vector<std::string>& out, const Complain& complain) {
-  if (value.kind != YamlValue::Kind::list) {
-    return complain(value.line, fmt::format("is {}, but must be a list of {}s", described(value), what));
-  }
+  if (!is_list_of(fmt::format("{}s", what), value, complain)) return;
   out.clear();
   for (const YamlValue& item : value.items) {
     if (item.kind != YamlValue::Kind::scalar || item.text.empty()) {
@@ -154,17 +163,13 @@ ConfigKey words(const char* path, Get get, const char* what, const char* doc) {
 /// A list of words, each of which stands for a value.
 template <class Get, class Value, std::size_t n>
 ConfigKey choices(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc) {
-  std::vector<std::string> names;
-  names.reserve(n);
-  for (const Named<Value>& word : words) names.emplace_back(word.name);
-  std::string list = fmt::format("list of {}", fmt::join(names, " | "));
+  const std::vector<std::string> names = names_of(words);
+  const std::string one_of = fmt::format("{}", fmt::join(names, " | "));
   return {path,
           doc,
           false,
           [=](Config& config, const YamlValue& value, const Complain& complain) {
-            if (value.kind != YamlValue::Kind::list) {
-              return complain(value.line, fmt::format("is {}, but must be a {}", described(value), list));
-            }
+            if (!is_list_of(one_of, value, complain)) return;
             get(config).clear();
             for (const YamlValue& item : value.items) {
               const int index = read_word(item, names, complain);
@@ -176,7 +181,7 @@ ConfigKey choices(const char* path, Get get, const std::array<Named<Value>, n>& 
             for (const Value value : get(config)) written.emplace_back(name_in(words, value));
             return fmt::format("[{}]", fmt::join(written, ", "));
           },
-          list};
+          "list of " + one_of};
 }
 
 /// The key that names a model for the others of its section to come from. The reader acts on it.
@@ -259,9 +264,7 @@ void read_betas(const YamlValue& value, OptimizerConfig& out, const Complain& co
 }
 
 void read_lengths(const YamlValue& value, std::vector<std::int64_t>& out, const Complain& complain) {
-  if (value.kind != YamlValue::Kind::list) {
-    return complain(value.line, fmt::format("is {}, but must be a list of lengths in tokens", described(value)));
-  }
+  if (!is_list_of("lengths in tokens", value, complain)) return;
   std::vector<std::int64_t> lengths;
   for (const YamlValue& item : value.items) {
     std::int64_t length = 0;

@@ -17,20 +17,23 @@ std::string number_text(double value) {
   return std::isfinite(value) ? fmt::format("{:.4f}", value) : "-";
 }
 
+/// Returns a cell; "-" where the documents are too few for an interval.
+std::string interval_text(const EvaluationSummary& summary, const Interval& interval) {
+  if (summary.documents < min_documents) return "-";
+  return fmt::format("[{:.4f}, {:.4f}]", interval.low, interval.high);
+}
+
 /// Returns the table of buckets of positions; "" if there is none.
 std::string position_table(const EvaluationSummary& summary) {
   std::string rows;
-  const bool intervals = summary.documents >= min_documents;
-  const auto interval_text = [&](const Interval& interval) {
-    return intervals ? fmt::format("[{:.4f}, {:.4f}]", interval.low, interval.high) : std::string("-");
-  };
   for (const LengthResult& result : summary.results) {
     for (const PositionResult& bucket : result.by_position) {
       const bool longest = &result == &summary.results.back();
-      rows += fmt::format("{:>9}  {:>15}  {:>9}  {:>8.4f}  {:>18}  {:>9}  {:>20}\n", result.context_length,
-                          fmt::format("{}-{}", bucket.first, bucket.last), bucket.targets, bucket.nll.value,
-                          interval_text(bucket.nll.ci95), longest ? "-" : fmt::format("{:+.4f}", bucket.cut.value),
-                          longest ? "-" : interval_text(bucket.cut.ci95));
+      rows +=
+          fmt::format("{:>9}  {:>15}  {:>9}  {:>8.4f}  {:>18}  {:>9}  {:>20}\n", result.context_length,
+                      fmt::format("{}-{}", bucket.first, bucket.last), bucket.targets, bucket.nll.value,
+                      interval_text(summary, bucket.nll.ci95), longest ? "-" : fmt::format("{:+.4f}", bucket.cut.value),
+                      longest ? "-" : interval_text(summary, bucket.cut.ci95));
     }
   }
   if (rows.empty()) return "";
@@ -104,9 +107,6 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
 
 std::string evaluation_table(const EvaluationSummary& summary) {
   const bool intervals = summary.documents >= min_documents;
-  const auto interval_text = [&](const Interval& interval) {
-    return intervals ? fmt::format("[{:.4f}, {:.4f}]", interval.low, interval.high) : std::string("-");
-  };
   const bool bytes_known = std::ranges::all_of(
       summary.results, [](const LengthResult& result) { return std::isfinite(result.bits_per_byte); });
   const std::string scored =
@@ -124,10 +124,11 @@ std::string evaluation_table(const EvaluationSummary& summary) {
     const bool past = result.context_length > summary.trained_length;
     beyond |= past;
     const bool first = &result == &summary.results.front();
-    text += fmt::format("{:>8}{}  {:>10.4f}  {:>8.4f}  {:>10}  {:>18}  {:>9}  {:>20}\n", result.context_length,
-                        past ? "*" : " ", result.perplexity, result.nll.value, number_text(result.bits_per_byte),
-                        interval_text(result.nll.ci95), first ? "-" : fmt::format("{:+.4f}", result.delta.value),
-                        first ? "-" : interval_text(result.delta.ci95));
+    text +=
+        fmt::format("{:>8}{}  {:>10.4f}  {:>8.4f}  {:>10}  {:>18}  {:>9}  {:>20}\n", result.context_length,
+                    past ? "*" : " ", result.perplexity, result.nll.value, number_text(result.bits_per_byte),
+                    interval_text(summary, result.nll.ci95), first ? "-" : fmt::format("{:+.4f}", result.delta.value),
+                    first ? "-" : interval_text(summary, result.delta.ci95));
   }
   text += "\nnll in nats a target token; change: nll minus that of the shortest context, paired by document";
   text += intervals ? "; intervals:\nratio estimator over documents with Student's t\n" : "\n";

@@ -252,12 +252,13 @@ void read_layers(JsonKeys& keys, const Family& family, ModelConfig& model) {
   std::vector<LayerType> types = default_types(keys, family, window, positions);
   if (keys.has("layer_types")) {
     std::vector<LayerType> listed;
-    for (const std::string& name : keys.texts("layer_types")) {
+    const std::vector<std::string> names = keys.texts("layer_types");
+    for (const std::string& name : names) {
       const auto* const found =
           std::ranges::find_if(layer_type_names, [&](const Named<LayerType>& known) { return name == known.name; });
       if (found != layer_type_names.end()) listed.push_back(found->value);
     }
-    if (std::ssize(listed) != layers || std::ssize(keys.texts("layer_types")) != layers) {
+    if (std::ssize(listed) != layers || std::ssize(names) != layers) {
       keys.refuse("layer_types",
                   fmt::format("must name full_attention or sliding_attention for each of {} layers", layers));
     }

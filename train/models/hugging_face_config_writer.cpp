@@ -36,8 +36,10 @@ const Family& written_as(const ModelConfig& model) {
   if (model.sliding_rope_theta > 0 && family.sliding_theta == 0) {
     refuse(fmt::format("all layers of a {} have one base (model.sliding_rope_theta)", family.name));
   }
-  const double scalar = model.query_pre_attn_scalar;
-  if (scalar > 0 && scalar != static_cast<double>(model.head_dim) && family.query_scalar == 0) {
+  if (!model.rope_scaling.truncate && !family.reads_truncate()) {
+    refuse(fmt::format("{} (model.rope_scaling.truncate)", truncate_is_not_read));
+  }
+  if (score_divisor(model) != static_cast<double>(model.head_dim) && family.query_scalar == 0) {
     refuse(fmt::format("a {} divides scores by the root of head_dim (model.query_pre_attn_scalar)", family.name));
   }
   if (family.rotary && !family.any_head_dim && model.hidden_size % model.num_attention_heads != 0) {
@@ -90,13 +92,16 @@ void write_window(const ModelConfig& model, const Family& family, json& out) {
   }
   if (family.window == WindowKeys::length) return;
   const std::vector<LayerSpec> layers = model_spec(model).layers;
+  const auto slides = [](const LayerSpec& layer) { return layer.mask.window > 0; };
   std::vector<const char*> types;
-  for (const LayerSpec& layer : layers) types.push_back(layer.mask.window > 0 ? "sliding_attention" : "full_attention");
+  for (const LayerSpec& layer : layers) {
+    types.push_back(
+        name_in(layer_type_names, slides(layer) ? LayerType::sliding_attention : LayerType::full_attention));
+  }
   out["layer_types"] = types;
   if (family.window == WindowKeys::pattern) return;
   out["use_sliding_window"] = window;
   if (family.window == WindowKeys::unrotated) return;
-  const auto slides = [](const LayerSpec& layer) { return layer.mask.window > 0; };
   out["max_window_layers"] = std::ranges::find_if(layers, slides) - layers.begin();
 }
 
@@ -115,8 +120,7 @@ void write_rotary(const ModelConfig& model, const Family& family, json& out) {
     out["hidden_act"] = "silu";
   }
   if (family.query_scalar > 0) {
-    const double scalar =
-        model.query_pre_attn_scalar > 0 ? model.query_pre_attn_scalar : static_cast<double>(model.head_dim);
+    const double scalar = score_divisor(model);
     const bool whole = scalar == std::floor(scalar);  // the class takes nothing else
     out["query_pre_attn_scalar"] = whole ? json(static_cast<std::int64_t>(scalar)) : json(scalar);
   }

@@ -46,7 +46,13 @@ struct Family {
   bool rotary = true;            // rotary positions, groups of heads, a gated feedforward; else all as GPT-2 has it
   bool attention_bias = false, mlp_bias = false;  // whether a key says so
   bool any_head_dim = true;                       // not hidden_size / heads alone
+
+  /// Returns whether the class looks for yarn's `truncate` where it stands: transformers (5.23) does so beside the
+  /// sections of a class that has one for each kind of layer, not in them, and computes its model as if it were true.
+  bool reads_truncate() const { return sliding_theta == 0; }
 };
+inline constexpr const char* truncate_is_not_read =
+    "transformers computes this architecture with yarn's truncate as true, whatever its file says";
 
 inline constexpr Family::Keys llama_keys{"hidden_size",       "num_hidden_layers",       "num_attention_heads",
                                          "intermediate_size", "max_position_embeddings", "rms_norm_eps"};

@@ -199,10 +199,6 @@ json section_of(const RopeScalingConfig& scaling) {
   return section;
 }
 
-}  // namespace
-
-namespace {
-
 /// Returns what a file says that has one set of rotary keys, or those of layers without a window in old form.
 Rope read_one(JsonKeys& keys, double theta, const ModelConfig& model, std::vector<std::string>& logs) {
   Rope rope{.theta = keys.has("rope_theta") ? keys.real("rope_theta", theta) : theta, .scaling = {}};
@@ -223,13 +219,8 @@ Rope read_one(JsonKeys& keys, double theta, const ModelConfig& model, std::vecto
   return rope;
 }
 
-/// transformers (5.23) looks for yarn's `truncate` beside the sections of a family that has one for each kind of layer,
-/// not in them, and so computes such a model as if it were true.
-constexpr const char* untruncated_elsewhere =
-    "transformers computes this architecture with yarn's truncate as true, whatever its file says";
-
 void refuse_untruncated(JsonKeys& keys, const Family& family, const ModelConfig& model) {
-  if (family.sliding_theta > 0 && !model.rope_scaling.truncate) keys.refuse("truncate", untruncated_elsewhere);
+  if (!model.rope_scaling.truncate && !family.reads_truncate()) keys.refuse("truncate", truncate_is_not_read);
 }
 
 }  // namespace
@@ -275,9 +266,6 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
 
 void write_rope(const ModelConfig& model, const Family& family, json& out) {
   const RopeScalingConfig& scaling = model.rope_scaling;
-  if (family.sliding_theta > 0 && !scaling.truncate) {
-    fail(ExitCode::usage, "model.rope_scaling.truncate is false, but {}", untruncated_elsewhere);
-  }
   double theta = model.rope_theta;
   if (scaling.type == RopeType::ntk && model.head_dim > 2) {
     const auto width = static_cast<double>(model.head_dim);

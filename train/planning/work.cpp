@@ -23,10 +23,12 @@ struct Widths {
         V(real(model.vocab_size)),
         HD(real(model.num_attention_heads * model.head_dim)),
         GD(real(model.num_key_value_heads * model.head_dim)),
-        L(real(model.num_hidden_layers)),
-        gated(model_spec(model).gated_feedforward),
-        before(norms_before(model_spec(model).norm_place) ? 1 : 0),
-        after(norms_after(model_spec(model).norm_place) ? 1 : 0) {}
+        L(real(model.num_hidden_layers)) {
+    const ModelSpec spec = model_spec(model);
+    gated = spec.gated_feedforward;
+    before = norms_before(spec.norm_place) ? 1 : 0;
+    after = norms_after(spec.norm_place) ? 1 : 0;
+  }
 
   double projections() const { return 2 * (C * HD + 2 * C * GD + HD * C); }  // query, key, value, output
   double expand() const { return 2 * C * F * (gated ? 2 : 1); }              // up, gate
