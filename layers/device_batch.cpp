@@ -39,12 +39,12 @@ DeviceBatch::DeviceBatch(Allocator& allocator, const ModelSpec& spec, const Exec
   positions_ = make("batch positions", DType::int32);
   if (shape.documents) documents_ = make("batch documents", DType::int32);
   weights_ = make("batch weights", accumulator(shape.dtype));
-  if (spec.positions == Positions::rope) {
-    frequencies_ = rope_frequencies(head_dim_, spec.rope_theta, spec.rope_scaling);
-    long_frequencies_ = rope_frequencies(head_dim_, spec.rope_theta, spec.rope_scaling, unbounded);
-    short_length_ =
-        spec.rope_scaling.type == RopeType::longrope ? spec.rope_scaling.original_max_position_embeddings : unbounded;
-    rope_table_ = allocator.make(Tag::activations, "rope table", accumulator(shape.dtype), {tokens, head_dim_});
+  for (const auto& [theta, scaling] : spec.ropes) {
+    ropes_.push_back(
+        {.frequencies = rope_frequencies(head_dim_, theta, scaling),
+         .long_frequencies = rope_frequencies(head_dim_, theta, scaling, unbounded),
+         .short_length = scaling.type == RopeType::longrope ? scaling.original_max_position_embeddings : unbounded,
+         .table = allocator.make(Tag::activations, "rope table", accumulator(shape.dtype), {tokens, head_dim_})});
   }
 }
 
@@ -67,9 +67,11 @@ void DeviceBatch::load(Stream& stream, const Batch& batch) {
   dump(stream, {.name = "input.positions"}, position_ids());
   dump(stream, {.name = "input.weights"}, weights());
   if (batch.has_documents) dump(stream, {.name = "input.documents"}, documents().flat());
-  if (rope_table_.empty()) return;
-  const bool is_long = sequence_length(batch) > short_length_;
-  ringtrain::rope_table(stream, rope_table(), position_ids(), is_long ? long_frequencies_ : frequencies_);
+  for (std::size_t i = 0; i < ropes_.size(); ++i) {
+    const bool is_long = sequence_length(batch) > ropes_[i].short_length;
+    ringtrain::rope_table(stream, rope_table(static_cast<int>(i)), position_ids(),
+                          is_long ? ropes_[i].long_frequencies : ropes_[i].frequencies);
+  }
 }
 
 bool DeviceBatch::has_target(std::int64_t begin, std::int64_t end) const {
@@ -79,10 +81,6 @@ bool DeviceBatch::has_target(std::int64_t begin, std::int64_t end) const {
 
 TensorView DeviceBatch::documents() const {
   return host_->has_documents ? documents_.view().prefix({B_, T_}) : TensorView{};
-}
-
-TensorView DeviceBatch::rope_table() const {
-  return rope_table_.empty() ? TensorView{} : rope_table_.view().prefix({tokens(), head_dim_});
 }
 
 }  // namespace ringtrain

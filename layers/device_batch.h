@@ -1,6 +1,8 @@
-// A micro-batch where the model computes: copies of the host batch's tensors on the stream's device, and the rotary
-// table of its positions, which all layers share.
+// A micro-batch where the model computes: copies of the host batch's tensors on the stream's device, and a rotary table
+// of its positions for each set of frequencies, which all layers share.
 #pragma once
+
+#include <vector>
 
 #include "data/batch.h"
 #include "framework/allocator.h"
@@ -31,19 +33,23 @@ class DeviceBatch {
   TensorView position_ids() const { return positions_.view().prefix({tokens()}); }  // int32 [B * T]
   TensorView weights() const { return weights_.view().prefix({tokens()}); }         // [B * T], of the loss
   TensorView documents() const;                                                     // int32 [B, T], or empty: one
-  /// Returns [B * T, D], or an empty view of a model that rotates nothing.
-  TensorView rope_table() const;
+  /// Returns the table [B * T, D] of one of the model's ropes.
+  TensorView rope_table(int which) const { return ropes_[which].table.view().prefix({tokens(), head_dim_}); }
   /// Returns whether any of tokens [begin, end) has a label.
   bool has_target(std::int64_t begin, std::int64_t end) const;
   /// Returns where this rank's tokens stand.
   AttentionTokens token_positions() const { return {host_->segments, documents()}; }
 
  private:
+  struct Rope {
+    RopeFrequencies frequencies, long_frequencies;  // the second for sequences of more than short_length tokens
+    std::int64_t short_length = 0;
+    Tensor table;
+  };
   std::int64_t head_dim_, vocab_size_;
-  std::int64_t table_positions_;                    // rows of the table of positions; 0: there is none
-  RopeFrequencies frequencies_, long_frequencies_;  // the second for sequences of more than short_length_ tokens
-  std::int64_t short_length_ = 0;
-  Tensor tokens_, labels_, positions_, documents_, weights_, rope_table_;
+  std::int64_t table_positions_;  // rows of the table of positions; 0: there is none
+  std::vector<Rope> ropes_;
+  Tensor tokens_, labels_, positions_, documents_, weights_;
   Event copied_;
   const Batch* host_ = nullptr;
   std::int64_t B_ = 0, T_ = 0;

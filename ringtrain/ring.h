@@ -12,6 +12,7 @@
 #include "framework/stream.h"
 #include "framework/tensor.h"
 #include "framework/thread_pool.h"
+#include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"

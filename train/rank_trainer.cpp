@@ -175,9 +175,9 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.seconds = seconds;
   const auto tokens = static_cast<double>(training.global_batch_size * training.seq_len);
   line.tokens_per_second = tokens / seconds;
-  line.visible_pairs = result.visible_pairs;
+  line.visible_pairs = result.pairs.forward / static_cast<double>(run_.config.model.num_hidden_layers);
   if (peak_flops_ > 0 && !result.empty) {
-    line.mfu = useful_flops_.of(tokens, result.visible_pairs) / seconds / peak_flops_;
+    line.mfu = useful_flops_.of(tokens, result.pairs) / seconds / peak_flops_;
   }
   line.loss_z = verdict.loss_z;
   line.grad_norm_z = verdict.grad_norm_z;

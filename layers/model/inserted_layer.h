@@ -52,7 +52,7 @@ struct LayerInsertion {
   std::int64_t behind = 0;  // the block, from 0; several layers behind one block come in the order of the list
   /// Of each: name, shape, decay, and its initial value. The rest is the table's affair.
   std::vector<Parameter> parameters = {};
-  std::function<std::unique_ptr<InsertedLayer>(const LayerContext&)> make;
+  std::function<std::unique_ptr<InsertedLayer>(const LayerContext&)> make = {};
 };
 
 /// Returns the parameters of layers, and where they stand, for describe_parameters.

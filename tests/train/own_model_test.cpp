@@ -1,7 +1,7 @@
 // A model of a program's own (examples/model/gate.h): its gradients against finite differences; every mesh and policy
 // of sharding against one rank; resume and evaluation on other meshes; its memory as planned; and the refusal of its
 // checkpoints by the transformer, and of the transformer's by it.
-#include <numeric>
+#include <algorithm>
 
 #include "examples/model/gate.h"
 #include "framework/checks/gradient_check.h"
@@ -85,8 +85,8 @@ TEST_F(OwnModel, GradientsAreThoseOfFiniteDifferences) {
             },
             parameters.weight(id), parameters.gradient(id), {.most = own ? 0 : 8});
         EXPECT_LT(check.error, 1e-6) << table[id].name << " element " << check.element;
-        EXPECT_GT(check.looked_at, 0);
-        if (own) EXPECT_EQ(check.looked_at, table[id].shape.numel());
+        const std::int64_t elements = table[id].shape.numel();
+        EXPECT_EQ(check.looked_at, own ? elements : std::min<std::int64_t>(8, elements)) << table[id].name;
       }
     });
   }
@@ -131,7 +131,9 @@ TEST_F(OwnModel, AndTheTransformerRefuseEachOthersCheckpoints) {
   const std::string own = refused([&] { open_model(at("own")); });
   EXPECT_NE(own.find("holds the model \"gated\" of a program of its own"), std::string::npos) << own;
   EXPECT_EQ(own.find('\n'), std::string::npos);
-  EXPECT_NE(refused([&] { run(tiny(data, {"training.steps=4"}), "own", {.resume = true}); }).find("\"gated\""),
+  StartRequest resume;
+  resume.resume = true;
+  EXPECT_NE(refused([&] { run(tiny(data, {"training.steps=4"}), "own", resume); }).find("\"gated\""),
             std::string::npos);
   const std::string other = refused([&] { open_model(at("built-in"), gated_model()); });
   EXPECT_NE(other.find("holds ringtrain's own transformer"), std::string::npos) << other;

@@ -122,7 +122,8 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
   std::vector<std::string> refused;
   bool rescaled = false;
   for (const ConfigDifference& difference : differences(theirs, ours)) {
-    rescaled |= difference.key == "model.rope_theta" || is_or_below(difference.key, "model.rope_scaling");
+    rescaled |= difference.key == "model.rope_theta" || difference.key == "model.sliding_rope_theta" ||
+                is_or_below(difference.key, "model.rope_scaling");
     const bool of_adapters = source.model.lora.on() && config.model.lora.on() && is_or_below(difference.key, "lora");
     if (of_adapters) {
       refused.push_back(change(difference));

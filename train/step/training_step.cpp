@@ -26,7 +26,7 @@ TrainingStep::TrainingStep(const Run& run, RankState& state, CheckpointSaver& sa
     : run_(run),
       state_(state),
       world_(*state.world),
-      mask_(attention_mask(run.config.model)),
+      masks_(mask_counts(run.config.model, run.config.training)),
       saver_(saver),
       log_(std::move(log)),
       skipped_(run.start.skipped_steps) {}
@@ -52,8 +52,11 @@ TrainingStep::StepLoad TrainingStep::load_batches(std::int64_t step) {
       const Batch& batch = load_batch(step, micro);
       load.weights += batch.weight_sum;
       if (state_.shard.ring_rank > 0) continue;
-      load.visible_pairs +=
-          static_cast<double>(visible_pairs(mask_, {&sequence, 1}, {&sequence, 1}, batch.B, batch.document_starts));
+      const LayerPairs pairs = layer_pairs(masks_, [&](const AttentionMask& mask) {
+        return static_cast<double>(visible_pairs(mask, {&sequence, 1}, {&sequence, 1}, batch.B, batch.document_starts));
+      });
+      load.forward_pairs += pairs.forward;
+      load.backward_pairs += pairs.backward;
     }
   });
   if (problem) load = {.unreadable = 1};
@@ -103,9 +106,9 @@ void TrainingStep::finish(StepDump& dump) {
 StepResult TrainingStep::run(std::int64_t step) {
   TraceTrack* const track = state_.stream.trace();
   const Span span(track, "step", {{"step", step}});
-  const auto [denominator, pairs, unreadable] = load_batches(step);
+  const auto [denominator, forward_pairs, backward_pairs, unreadable] = load_batches(step);
   StepResult result;
-  result.visible_pairs = pairs;
+  result.pairs = {.forward = forward_pairs, .backward = backward_pairs};
   result.empty = !(denominator > 0);
   StepDump dump(state_, run_.config, run_.dump, step);
   const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator, dump);

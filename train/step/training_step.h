@@ -10,6 +10,7 @@
 
 #include "train/engine/rank_state.h"
 #include "train/engine/step_dump.h"
+#include "train/planning/work.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
 #include "train/step/ring_report.h"
@@ -20,7 +21,7 @@ namespace ringtrain {
 /// What all ranks know after a step.
 struct StepResult {
   double loss = 0, norm = 0, lr = 0;
-  double visible_pairs = 0;      // of queries and keys, over all sequences
+  LayerPairs pairs;              // over all sequences
   bool empty = false;            // no sequence has a target: nothing was computed
   int signal = 0;                // SIGTERM or SIGINT, if any rank has seen one
   double unfinished_saves = 0;   // ranks that still write
@@ -55,9 +56,9 @@ class TrainingStep {
   const Batch& load_batch(std::int64_t step, std::int64_t micro);
   /// What the batches of a step come to, over dp x sp x accumulation.
   struct StepLoad {
-    double weights = 0;  // of all targets: the step's one denominator
-    double visible_pairs = 0;
-    double unreadable = 0;  // ranks that could not read
+    double weights = 0;                            // of all targets: the step's one denominator
+    double forward_pairs = 0, backward_pairs = 0;  // visible, summed over layers
+    double unreadable = 0;                         // ranks that could not read
   };
   StepLoad load_batches(std::int64_t step);
   OwnSums compute_gradients(std::int64_t step, double denominator, StepDump& dump);
@@ -70,7 +71,7 @@ class TrainingStep {
   const Run& run_;
   RankState& state_;
   Communicator& world_;
-  const AttentionMask mask_;
+  const std::vector<MaskCount> masks_;
   CheckpointSaver& saver_;
   const Log log_;
   std::int64_t skipped_;               // this and the next: the same on every rank
