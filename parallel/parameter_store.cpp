@@ -157,7 +157,13 @@ TensorView ParameterStore::weight(int id) const {
         .reshape(parameter.shape);
   }
   const Place& place = places_[place_of(parameter.bucket)];
-  ensure(place.bucket == parameter.bucket && place.users > 0, "a weight's bucket is acquired before it is used");
+  if (place.bucket != parameter.bucket || place.users == 0) [[unlikely]] {
+    fail(ExitCode::usage,
+         "weight: {} is read while its bucket {} is not acquired, so another may stand in its place; hold a "
+         "WeightsGuard "
+         "of that bucket",
+         parameter.name, parameter.bucket);
+  }
   const std::int64_t begin = parameter.offset - table_->bucket_begin(parameter.bucket, parameter.part);
   return place_weights(parameter.bucket, parameter.part).flat(begin, begin + count).reshape(parameter.shape);
 }
@@ -198,15 +204,18 @@ int ParameterStore::trained_below(int bucket) const {
 }
 
 bool ParameterStore::begin_gradient(int id) {
-  ensure(trains(id), "a frozen parameter has no gradient");
-  if (const Parameter& parameter = (*table_)[id]; parameter.bucket > to_finish_) [[unlikely]] {
+  const Parameter& parameter = (*table_)[id];
+  if (!trains(id)) [[unlikely]] {
+    fail(ExitCode::usage, "begin_gradient: {} is frozen and has no gradient; ask trains(id) before", parameter.name);
+  }
+  if (parameter.bucket > to_finish_) [[unlikely]] {
     fail(ExitCode::usage,
          "begin_gradient: the gradient of {} is written after its bucket {} was finished in this micro-batch, so it "
          "would be lost; write it before finish, and call begin_backward once a micro-batch",
          parameter.name, parameter.bucket);
   }
   if (shards_gradients()) {
-    const std::size_t place = place_of((*table_)[id].bucket);
+    const std::size_t place = place_of(parameter.bucket);
     for (Reduction& reduction : reductions_) {  // of what was there before, which another rank may still read
       if (reduction.bucket != none && place_of(reduction.bucket) == place) finish_reduction(reduction);
     }

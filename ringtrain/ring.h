@@ -6,6 +6,7 @@
 #include "framework/checks/gradient_check.h"
 #include "framework/checks/tensor_text.h"
 #include "framework/const_tensor_view.h"
+#include "framework/dump/tensor_dump.h"
 #include "framework/error.h"
 #include "framework/sequence/mesh.h"
 #include "framework/sequence/segments.h"

@@ -9,6 +9,8 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/engine/rank_state.h"
 #include "train/evaluation/checkpoint_evaluation.h"
+#include "train/generation/checkpoint_generation.h"
 #include "train/models/model_source.h"
+#include "train/planning/plan.h"
 #include "train/rank_trainer.h"
 #include "train/trainer.h"

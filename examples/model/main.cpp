@@ -6,6 +6,7 @@
 using namespace ringtrain;
 
 int main(int argc, char** argv) try {
+  if (argc < 4) fail(ExitCode::usage, "usage: model_example CONFIG FOLDER TOKENS [KEY=VALUE ...]");
   Launcher launcher = Launcher::from_environment();
   const Log log = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   TrainOptions options;
@@ -21,8 +22,9 @@ int main(int argc, char** argv) try {
   evaluation.data = argv[3];
   evaluation.mesh = options.config.mesh;
   evaluation.request.context_lengths = options.config.evaluation.context_lengths;
+  evaluation.request.target_tokens = evaluation.request.target_blocks = EvaluationOptions::of_the_checkpoint;
   const EvaluationSummary summary = evaluate_checkpoint(evaluation, launcher);
-  if (launcher.is_rank_zero()) std::printf("perplexity %.6f\n", summary.results.back().perplexity);
+  if (launcher.is_rank_zero()) std::printf("perplexity %.9f\n", summary.results.back().perplexity);
   launcher.finish(static_cast<int>(code));
   return static_cast<int>(code);
 } catch (const Error& error) {

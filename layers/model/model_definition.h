@@ -27,7 +27,7 @@ struct ModelContext {
   Communicator* sequence_group;  // the ranks that share this rank's sequences; null when planning
 };
 
-struct ModelDefinition {
+struct ModelDefinition {  // a kind of model, as runs, evaluations and checkpoints take it
   /// Kept by checkpoints: one with another name is refused. It says all in which the model differs from others, its own
   /// sizes included ("gated-64").
   std::string name;

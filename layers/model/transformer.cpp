@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "framework/dump/tensor_dump.h"
 #include "kernels/elementwise.h"
 #include "layers/activations.h"
 #include "layers/block.h"
@@ -109,11 +110,13 @@ struct Transformer::State {
     const Span span(stream.trace(), "inserted layers", {{"layer", static_cast<std::int64_t>(layer)}});
     const WeightsGuard weights(parameters, blocks[layer].bucket());
     for (const auto& own : inserted[layer]) own->forward(stream, batch, x, training);
+    dump(stream, {.name = "inserted_output", .layer = static_cast<int>(layer)}, x);
   }
   void run_inserted_backward(std::size_t layer, const TensorView& gradient) {
     if (inserted[layer].empty()) return;
     const Span span(stream.trace(), "inserted layers backward", {{"layer", static_cast<std::int64_t>(layer)}});
     const WeightsGuard weights(parameters, blocks[layer].bucket());
+    dump(stream, {.name = "inserted_output", .layer = static_cast<int>(layer), .gradient = true}, gradient);
     for (std::size_t i = inserted[layer].size(); i-- > 0;) inserted[layer][i]->backward(stream, batch, gradient);
   }
   /// The next bucket's weights come while this layer is computed.

@@ -31,8 +31,8 @@ class Transformer : public Model {
       : Transformer(model_spec(config), shape, allocator, parameters, stream, sequence_group) {}
   ~Transformer() override;
 
+  /// As Model says; train_step communicates over the ring in every layer.
   void initialise(std::uint64_t seed) override;
-  /// Ring communication in every layer.
   void train_step(const Batch& batch, double denominator, bool last) override;
   void wait_for_batch() override;
   void evaluate(const Batch& batch, const TensorView& nll) override;

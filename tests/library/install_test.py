@@ -4,6 +4,7 @@ one program `ringtrain` in front of the others.
 
 RINGTRAIN_BUILD names a build folder in which everything is built, RINGTRAIN_MPI whether it has MPI. --long also takes
 the checkout in by FetchContent, which compiles the library once more."""
+import json
 import os
 import pathlib
 import re
@@ -83,6 +84,39 @@ class Packages(Library):
         again = self.expect(run(example, config, folder), text=f"resuming from {folder}/checkpoints/step-{stopped:08d}")
         self.assertGreater(int(re.search(r"stopped by its program after step (\d+) of 400", again)[1]), stopped)
         self.expect(run(self.prefix / "bin/ringtrain", "report", folder, "--output", self.folder / "report.html"))
+
+    def test_a_model_of_ones_own(self):
+        example, tokens = self.build_example("model"), self.folder / "tokens.h5"
+        self.expect(run(self.prefix / "bin/ringtrain", "prepare", "--synthetic", "recall", "--documents", "60", "--length",
+                        "256", "--pairs", "4", "--validation-fraction", "0.2", "--output", tokens))
+
+        def trained(folder, data, sequence, *settings, before=()):
+            return self.expect(run(*before, example, ROOT / "examples/model/gated.yaml", self.folder / folder, tokens,
+                                   f"data.train={tokens}", f"mesh.data={data}", f"mesh.sequence={sequence}", *settings))
+
+        def losses(folder):
+            lines = (self.folder / folder / "metrics.jsonl").read_text().splitlines()
+            rows = [json.loads(line) for line in lines]
+            return [row["loss"] for row in rows if row["kind"] == "train"]
+
+        alone = trained("alone", 1, 1)
+        self.assertLess(losses("alone")[-1], 0.9 * losses("alone")[0])
+        trained("gated", 2, 2, "training.steps=10")
+        resumed = trained("gated", 1, 3)
+        self.assertIn("resuming from", resumed)
+        self.assertEqual(len(losses("gated")), 20)
+        for found, wanted in zip(losses("gated"), losses("alone")):
+            self.assertAlmostEqual(found, wanted, delta=2e-5 * wanted)
+        perplexities = [float(re.search(r"^perplexity (\S+)$", printed, re.M)[1]) for printed in (alone, resumed)]
+        self.assertAlmostEqual(perplexities[0], perplexities[1], delta=1e-3 * perplexities[0])
+        refused = run(self.prefix / "bin/ringtrain", "evaluate", "--checkpoint", self.folder / "gated", "--data", tokens,
+                      "--context-lengths", "16")
+        self.expect(refused, 4, 'holds the model "gated" of a program of its own')
+        if MPI:
+            trained("threads", 2, 2)
+            trained("processes", 2, 2, before=("mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4"))
+            self.assertEqual(losses("processes"), losses("threads"))
+        self.expect(run(example), 2, "usage: model_example CONFIG FOLDER TOKENS")
 
     def test_nothing_names_the_checkout_or_the_first_folder(self):
         found = 0

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <random>
+#include <string>
 
 #include "parallel/launch/launch.h"
 #include "tests/parallel/run_ranks.h"
@@ -323,6 +324,68 @@ MemoryUse planned(const ParameterTable& table, Shard shard, int ranks, int rank)
   Allocator plan(Device::cpu(), Allocator::Mode::plan);
   const ParameterStore store(plan, table, stream, {DType::float32, true, shard, ranks, rank});
   return plan.current();
+}
+
+/// Expects an Error(usage) with this part of a sentence from one rank's use of a store.
+void expect_refusal(const std::string& part, Shard shard, const std::function<void(Rank&)>& use) {
+  const ParameterTable table = make_table(/*frozen=*/true);
+  testing::run_ranks({.ranks = 1}, [&](Communicator& world) {
+    Rank rank(world, table, shard);
+    rank.store.begin_step();
+    rank.store.begin_backward(/*last=*/true);
+    try {
+      use(rank);
+      ADD_FAILURE() << "no error, where this was wanted: " << part;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage) << error.what();
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  });
+}
+
+TEST(ParameterStoreMisuse, BucketsOutOfTheirOrderAreNamed) {
+  for (const Shard shard : all_shard_policies) {
+    expect_refusal("bucket 1 is finished where bucket 5 comes next", shard, [](Rank& rank) { rank.store.finish(1); });
+    expect_refusal("bucket 5 is finished where bucket 4 comes next", shard, [](Rank& rank) {
+      rank.store.finish(5);
+      rank.store.finish(5);
+    });
+    expect_refusal("bucket 0 is finished after all were", shard, [](Rank& rank) {
+      rank.backward(0, 0, true);
+      rank.store.finish(0);
+    });
+    expect_refusal("of 5 buckets with something to train 2 were finished", shard, [](Rank& rank) {
+      rank.store.finish(5);
+      rank.store.finish(4);
+      rank.store.finish_step();
+    });
+  }
+}
+
+TEST(ParameterStoreMisuse, GradientsThatWouldBeLostAreNamed) {
+  for (const Shard shard : all_shard_policies) {
+    expect_refusal("the gradient of head is written after its bucket 5 was finished", shard, [](Rank& rank) {
+      rank.store.finish(5);
+      rank.store.begin_gradient(7);
+    });
+    expect_refusal("backward wrote no gradient of head", shard,
+                   [](Rank& rank) { rank.store.finish(5, /*all_written=*/true); });
+    expect_refusal("begin_gradient: b is frozen", shard, [](Rank& rank) { rank.store.begin_gradient(2); });
+  }
+}
+
+TEST(ParameterStoreMisuse, WeightsThatAreNotThereAreNamed) {
+  const ParameterTable table = make_table();
+  std::string sentence;
+  try {
+    launch_threads({.ranks = 2, .timeout_seconds = 60}, [&](Communicator& world) {
+      Rank rank(world, table, Shard::weights);
+      rank.store.weight(7);
+    });
+  } catch (const Error& error) {
+    sentence = error.what();
+  }
+  EXPECT_NE(sentence.find("head is read while its bucket 5 is not acquired"), std::string::npos) << sentence;
 }
 
 TEST(ParameterStoreMemory, IsTheNthPartAndPlacesForThreeBuckets) {

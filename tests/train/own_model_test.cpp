@@ -1,13 +1,22 @@
 // A model of a program's own (examples/model/gate.h): its gradients against finite differences; every mesh and policy
-// of sharding against one rank; resume and evaluation on other meshes; its memory as planned; and the refusal of its
-// checkpoints by the transformer, and of the transformer's by it.
+// of sharding against one rank; resume, evaluation and dumps on other meshes; its memory as planned; what it generates;
+// and the refusal of its checkpoints by the transformer, and of the transformer's by it.
 #include <algorithm>
+#include <sstream>
 
+#include "data/loader.h"
 #include "examples/model/gate.h"
 #include "framework/checks/gradient_check.h"
+#include "framework/dump/dump_comparison.h"
+#include "framework/dump/dump_reader.h"
 #include "tests/layers/harness.h"
+#include "tests/support/paths.h"
+#include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/evaluation/checkpoint_evaluation.h"
+#include "train/generation/checkpoint_generation.h"
+#include "train/models/load_weights.h"
+#include "train/planning/plan.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -18,16 +27,23 @@ class OwnModel : public TrainTest {
     TrainTest::SetUp();
     data = write_split_tokens();
   }
-  void train_own(const std::vector<std::string>& settings, const std::string& output, bool resume = false,
-                 std::int64_t stop_after = 0) {
+  TrainOptions options_of(const std::vector<std::string>& settings, const std::string& output) const {
     TrainOptions options;
     options.model = gated_model();
     options.config = tiny(data, settings);
     options.output = at(output);
-    options.start.resume = resume;
-    options.stop_after = stop_after;
+    return options;
+  }
+  static void train_with(const TrainOptions& options) {
     const Log log = [](const std::string&) {};
     EXPECT_EQ(train(prepare_run(options, log), log), ExitCode::done);
+  }
+  void train_own(const std::vector<std::string>& settings, const std::string& output, bool resume = false,
+                 std::int64_t stop_after = 0) {
+    TrainOptions options = options_of(settings, output);
+    options.start.resume = resume;
+    options.stop_after = stop_after;
+    train_with(options);
   }
   void expect_same_run(const std::string& found, const std::string& reference) {
     const auto a = losses(found), b = losses(reference);
@@ -50,45 +66,57 @@ class OwnModel : public TrainTest {
   std::string data;
 };
 
-TEST_F(OwnModel, GradientsAreThoseOfFiniteDifferences) {
-  const ModelConfig config = small_llama();
-  const ModelSpec spec = model_spec(config);
+/// Expects the gradients of all parameters to be those of finite differences to 1e-6: all elements of the gate's own,
+/// so many of the others.
+void expect_gradients(const ModelConfig& config, Recompute recompute, std::int64_t most) {
   const ModelDefinition definition = gated_model();
   const Sequences sequences = random_sequences(config, 2, 11, /*documents=*/true, 3);
+  launch_threads({.ranks = 1, .timeout_seconds = 60}, [&](Communicator& world) {
+    Config whole;
+    whole.model = config;
+    const RunOptions options{.recompute = recompute};
+    const ExecutionShape shape = shape_of(options, sequences, 0);
+    const ParameterTable table = definition.table(config);
+    ThreadPool pool(1);
+    Allocator allocator(Device::cpu());
+    ComputeDevice compute(allocator, pool, nullptr);
+    Stream& stream = compute.stream();
+    ParameterStore parameters(allocator, table, stream, {.dtype = DType::float64, .gradients = true});
+    Batch batch(allocator.host(), sequences.B, sequences.S, DType::float64);
+    const auto model = definition.make({whole, shape, allocator, parameters, stream, &world});
+    set_test_weights(stream, parameters);
+    parameters.begin_step();
+    cut(batch, sequences, Layout::contiguous, 1, 0);
+    const double denominator = sequences.denominator();
+    model->train_step(batch, denominator, true);
+    parameters.finish_step();
+    model->forget_loss_sum();
+    for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
+      const std::int64_t elements = table[id].shape.numel();
+      const bool own = table[id].name.starts_with("model.gate");
+      const GradientCheck check = check_gradient(
+          [&] {
+            model->evaluate(batch, {});
+            return model->take_loss_sum() / denominator;
+          },
+          parameters.weight(id), parameters.gradient(id), {.most = own ? 0 : most});
+      EXPECT_LT(check.error, 1e-6) << table[id].name << " element " << check.element;
+      EXPECT_EQ(check.looked_at, own ? elements : std::min(most, elements)) << table[id].name;
+    }
+  });
+}
+
+TEST_F(OwnModel, GradientsAreThoseOfFiniteDifferences) {
   for (const Recompute recompute : {Recompute::none, Recompute::keep_attention, Recompute::full}) {
-    launch_threads({.ranks = 1, .timeout_seconds = 60}, [&](Communicator& world) {
-      Config whole;
-      whole.model = config;
-      const RunOptions options{.recompute = recompute};
-      const ExecutionShape shape = shape_of(options, sequences, 0);
-      const ParameterTable table = definition.table(config);
-      ThreadPool pool(1);
-      Allocator allocator(Device::cpu());
-      ComputeDevice compute(allocator, pool, nullptr);
-      Stream& stream = compute.stream();
-      ParameterStore parameters(allocator, table, stream, {.dtype = DType::float64, .gradients = true});
-      Batch batch(allocator.host(), sequences.B, sequences.S, DType::float64);
-      const auto model = definition.make({whole, shape, allocator, parameters, stream, &world});
-      set_test_weights(stream, parameters);
-      parameters.begin_step();
-      cut(batch, sequences, Layout::contiguous, 1, 0);
-      const double denominator = sequences.denominator();
-      model->train_step(batch, denominator, true);
-      parameters.finish_step();
-      model->forget_loss_sum();
-      for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
-        const bool own = table[id].name.starts_with("model.gate");
-        const GradientCheck check = check_gradient(
-            [&] {
-              model->evaluate(batch, {});
-              return model->take_loss_sum() / denominator;
-            },
-            parameters.weight(id), parameters.gradient(id), {.most = own ? 0 : 8});
-        EXPECT_LT(check.error, 1e-6) << table[id].name << " element " << check.element;
-        const std::int64_t elements = table[id].shape.numel();
-        EXPECT_EQ(check.looked_at, own ? elements : std::min<std::int64_t>(8, elements)) << table[id].name;
-      }
-    });
+    SCOPED_TRACE(name_of(recompute));
+    expect_gradients(small_llama(), recompute, 8);
+  }
+}
+
+TEST_F(OwnModel, GradientsOfEveryArchitectureGoThroughIt) {
+  for (const Architecture architecture : all_architectures) {
+    SCOPED_TRACE(name_of(architecture));
+    expect_gradients(small_model(architecture), Recompute::none, 2);
   }
 }
 
@@ -124,6 +152,84 @@ TEST_F(OwnModel, AllocatesWhatIsPlanned) {
   EXPECT_GT(plans.front().peak.total, without.front().peak.total);
 }
 
+TEST_F(OwnModel, IsPlannedForHardware) {
+  PlanRequest request;
+  request.config = tiny(data, {"mesh.data=2", "mesh.sequence=2", "training.dtype=float32"});
+  request.hardware = read_hardware(source_folder() + "/configs/hardware/a100.yaml");
+  const Plan without = make_plan(request);
+  request.model = gated_model();
+  const Plan plan = make_plan(request);
+  const std::int64_t own = 2 * request.config.model.hidden_size * request.config.model.hidden_size;
+  EXPECT_EQ(plan.parameters, without.parameters + own);
+  EXPECT_GT(plan.need.device, without.need.device);
+  EXPECT_LE(plan.longest_context, without.longest_context);
+  EXPECT_GT(plan.longest_context, 0);
+}
+
+TEST_F(OwnModel, ADumpIsTheSameOnEveryMesh) {
+  const auto dumped = [&](const std::string& name, const std::vector<std::string>& settings) {
+    TrainOptions options = options_of(settings, name);
+    options.dump = {.folder = at(name) + ".dump", .step = 2};
+    train_with(options);
+    return options.dump.folder;
+  };
+  const DumpReader one(dumped("one", {"training.steps=2"}));
+  const DumpReader four(dumped("four", {"training.steps=2", "mesh.data=2", "mesh.sequence=2"}));
+  for (const char* const name :
+       {"layer.0.inserted_output", "grad.layer.0.inserted_output", "model.gate.weight", "grad.model.gate_up.weight"}) {
+    EXPECT_NE(one.find(name), nullptr) << name;
+  }
+  EXPECT_EQ(one.find("layer.1.inserted_output"), nullptr);
+  const Tolerance tolerance = default_tolerance(one.index(), four.index());
+  const DumpComparison comparison = compare_dumps(one, four, tolerance);
+  EXPECT_TRUE(comparison.agree()) << report(comparison, one, four, tolerance);
+}
+
+// Each greedy token against forward passes that know no cache; and the same text from rings.
+TEST_F(OwnModel, Generates) {
+  train_own({"training.steps=6", "optimizer.lr=0.05"}, "run");
+  const auto generated = [&](std::int64_t ranks) {
+    GenerationOptions options;
+    options.model = gated_model();
+    options.checkpoint = at("run");
+    options.tokens = {3, 1, 4, 1, 5};
+    options.max_new_tokens = 12;
+    options.sampling.temperature = 0;
+    options.sequence_ranks = ranks;
+    std::string text;
+    Launcher launcher;
+    generate_from_checkpoint(options, launcher, [&](std::string_view piece) { text += piece; });
+    return text;
+  };
+  const std::string text = generated(1);
+  EXPECT_EQ(generated(3), text);
+  std::vector<std::int32_t> tokens{3, 1, 4, 1, 5};
+  std::istringstream words(text);
+  for (std::int32_t token = 0; words >> token; words.ignore(1)) tokens.push_back(token);
+  ASSERT_EQ(tokens.size(), 17u) << text;
+  const Config config = tiny(data);
+  const ModelDefinition own = gated_model();
+  const ParameterTable table = own.table(config);
+  const ModelSource source = open_model(at("run"), own);
+  launch_threads({.ranks = 1, .timeout_seconds = 60}, [&](Communicator& world) {
+    ThreadPool pool(1);
+    RankState state(config, table, {.training = false, .evaluation_lengths = {17}}, 0, Device::cpu(), pool, &world,
+                    nullptr, own);
+    load_weights(state, source);
+    std::vector<std::vector<double>> nll;  // of each token after each prefix
+    for (std::int32_t token = 0; token < 23; ++token) {
+      load_sequence(state.batch, tokens, state.shard);
+      std::fill_n(state.batch.labels().as<std::int32_t>(), 17, token);
+      const TensorView values = state.evaluation_nll.view().prefix({1, 17});
+      state.model->evaluate(state.batch, values);
+      nll.emplace_back(values.as<double>(), values.as<double>() + 17);
+    }
+    for (std::size_t t = 4; t < 16; ++t) {
+      for (const std::vector<double>& other : nll) EXPECT_LE(nll[tokens[t + 1]][t], other[t] + 1e-9) << t;
+    }
+  });
+}
+
 TEST_F(OwnModel, AndTheTransformerRefuseEachOthersCheckpoints) {
   train_own({"training.steps=2"}, "own");
   run(tiny(data, {"training.steps=2"}), "built-in");
@@ -138,23 +244,14 @@ TEST_F(OwnModel, AndTheTransformerRefuseEachOthersCheckpoints) {
   const std::string other = refused([&] { open_model(at("built-in"), gated_model()); });
   EXPECT_NE(other.find("holds ringtrain's own transformer"), std::string::npos) << other;
   refused([&] { train_own({"training.steps=4"}, "built-in", true); });
-}
-
-TEST_F(OwnModel, WrongDefinitionsAreNamed) {
-  const auto refused = [&](const std::function<void()>& body) { return error_of(ExitCode::usage, body); };
-  EXPECT_NE(refused([] { transformer_with("", {}); }).find("no name"), std::string::npos);
-  EXPECT_NE(refused([] {
-              transformer_with("transformer", [](const ModelSpec&) { return std::vector<LayerInsertion>{}; });
-            }).find("another name"),
-            std::string::npos);
-  const auto table_with = [](LayerInsertion layer) {
-    transformer_with("wrong", [layer](const ModelSpec&) { return std::vector{layer}; }).table(small_llama());
-  };
-  EXPECT_NE(refused([&] { table_with({.behind = 3}); }).find("behind block 3"), std::string::npos);
-  EXPECT_NE(refused([&] {
-              table_with({.parameters = {{.name = "model.norm.weight", .shape = {2}}}});
-            }).find("one of that name already"),
-            std::string::npos);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"export", "--checkpoint", "own", "--output", "folder"},
+        {"evaluate", "--checkpoint", "own", "--data", "text.h5", "--context-lengths", "16"},
+        {"generate", "--checkpoint", "own", "--tokens", "1", "2"}}) {
+    const ChildResult result = run_child(command[0], {command.begin() + 1, command.end()}, folder);
+    EXPECT_EQ(result.code, 4) << command[0] << ": " << result.err;
+    EXPECT_NE(result.err.find("holds the model \"gated\" of a program of its own"), std::string::npos) << result.err;
+  }
 }
 
 }  // namespace

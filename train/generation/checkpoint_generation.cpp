@@ -246,7 +246,7 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   const std::vector<int> here = launcher.ranks_here(launch.ranks);
   const int threads = threads_per_rank(options.threads_per_rank, static_cast<int>(here.size()));
   require_runnable(std::ssize(here), threads);
-  const ModelSource source = open_model(options.checkpoint);
+  const ModelSource source = open_model(options.checkpoint, options.model);
   const Config config = generation_config(source, options);
   const ModelSpec spec = model_spec(config.model);
 
@@ -258,15 +258,16 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   const GenerationRequest request = request_of(options, source, own, summary.context);
   const RankPurpose purpose{
       .training = false, .prompt_tokens = std::ssize(request.prompt), .new_tokens = request.new_tokens};
-  const ParameterTable table = make_parameter_table(spec);
+  const ParameterTable table = options.model.table(config.model);
   summary.weight_bytes_a_token = weight_bytes(spec, table, config.training.dtype);
-  check_memory(config, plan_ranks(config, table, purpose), {here, launcher.ranks_of_process(launch.ranks)});
+  check_memory(config, plan_ranks(config, table, purpose, options.model),
+               {here, launcher.ranks_of_process(launch.ranks)});
 
   TokenPrinter printer(options, own.tokenizer.get(), print);
   const auto generate_on_rank = [&](Communicator& world) {
     require_agreement(world, facts_of(options, source, request));
     ThreadPool pool(threads);
-    RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world);
+    RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world, nullptr, options.model);
     load_weights(state, source);
     abort_on_error(world, [&] {
       const GenerationRates rates = generate(state, request, [&](std::int32_t token) { return printer.add(token); });

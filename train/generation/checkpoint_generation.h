@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/config/config.h"
+#include "layers/model/model_definition.h"
 #include "parallel/launch/launcher.h"
 #include "train/generation/generator.h"
 
@@ -36,11 +37,14 @@ struct GenerationOptions {
   std::string dtype;               // in which to compute; "": the checkpoint's, of a model from elsewhere float32
   std::int64_t sequence_ranks = 1;
   std::int64_t threads_per_rank = 0;  // 0: cores / ranks
+  /// Of the checkpoint's model. Error(usage) for one that does not generate (Model::prefill).
+  ModelDefinition model = transformer_definition();
 };
 
 /// Why a text ended.
 enum class Ending { max_new_tokens, end_of_document, stop_string, context };
 
+/// What was generated, and how fast.
 struct GenerationSummary {
   GenerationRates rates;
   Ending ending = Ending::max_new_tokens;

@@ -147,8 +147,8 @@ bool MemoryNeed::fits(const Hardware& hardware) const {
   return device <= hardware.memory_bytes && (hardware.node_memory == 0 || host <= hardware.node_memory);
 }
 
-MemoryNeed memory_need(const Config& config, const Hardware& hardware) {
-  return memory_need(config, hardware, plan_ranks(config, make_parameter_table(config), training_purpose(config)));
+MemoryNeed memory_need(const Config& config, const Hardware& hardware, const ModelDefinition& model) {
+  return memory_need(config, hardware, plan_ranks(config, model.table(config), training_purpose(config), model));
 }
 
 MemoryNeed memory_need(const Config& config, const Hardware& hardware, const std::vector<RankPlan>& plans) {
@@ -182,12 +182,12 @@ std::int64_t model_limit(const Config& config) {
   return limit >= config.training.seq_len ? limit : std::int64_t{1} << 30;
 }
 
-std::int64_t longest_context(const Config& config, const Hardware& hardware) {
+std::int64_t longest_context(const Config& config, const Hardware& hardware, const ModelDefinition& model) {
   const std::int64_t unit = 2 * config.mesh.sequence, most = model_limit(config) / unit;
   const auto fits = [&](std::int64_t units) {
     Config other = config;
     other.training.seq_len = units * unit;
-    return memory_need(other, hardware).fits(hardware);
+    return memory_need(other, hardware, model).fits(hardware);
   };
   if (most < 1 || !fits(1)) return 0;
   std::int64_t low = 1, high = 2;  // low fits
@@ -206,12 +206,13 @@ std::int64_t longest_context(const Config& config, const Hardware& hardware) {
 Plan make_plan(const PlanRequest& request) {
   const Config& config = request.config;
   check_mesh(config);
-  const ParameterTable table = make_parameter_table(config);
+  check_definition(request.model);
+  const ParameterTable table = request.model.table(config);
   Plan plan;
   plan.request = request;
   plan.parameters = table.count();
   plan.rates = rank_rates(request.hardware, config, request.mean_document);
-  plan.memory = plan_ranks(config, table, training_purpose(config));
+  plan.memory = plan_ranks(config, table, training_purpose(config), request.model);
   plan.need = memory_need(config, request.hardware, plan.memory);
   plan.fits = plan.need.fits(request.hardware);
   const RingWork work = ring_work(config, widest_mask(config.model), request.mean_document, request.disturbance.seed);
@@ -237,7 +238,7 @@ Plan make_plan(const PlanRequest& request) {
   plan.hours = plan.run.seconds() / 3600;
   plan.device_hours = plan.hours * ranks;
   plan.price = plan.device_hours * request.device_price;
-  if (request.longest_context) plan.longest_context = longest_context(config, request.hardware);
+  if (request.longest_context) plan.longest_context = longest_context(config, request.hardware, request.model);
   return plan;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/config/config.h"
+#include "layers/model/model_definition.h"
 #include "train/engine/rank_state.h"
 #include "train/planning/hardware.h"
 #include "train/planning/rates.h"
@@ -26,6 +27,9 @@ struct PlanRequest {
   double device_price = 0;      // of an hour of a device, in whatever currency; 0: not known
   bool longest_context = true;  // find it, too: it plans some thirty other lengths
   Tell tell = {};
+  /// Memory and messages are those of this model. Its time is that of the transformer that the config describes: what
+  /// layers of a program's own compute is not known.
+  ModelDefinition model = transformer_definition();
 };
 
 /// One hop of the ring's forward (or backward) pass in one layer, as the busiest rank has it.
@@ -57,6 +61,7 @@ struct MemoryNeed {
   bool fits(const Hardware& hardware) const;
 };
 
+/// The answer to a PlanRequest.
 struct Plan {
   PlanRequest request;
   std::int64_t parameters = 0;
@@ -84,7 +89,8 @@ void check_disturbance(const Disturbance& disturbance, std::int64_t world, std::
 /// Returns what the config's ranks hold, by the plans of its kinds of ranks.
 MemoryNeed memory_need(const Config& config, const Hardware& hardware, const std::vector<RankPlan>& plans);
 /// The same, planned here.
-MemoryNeed memory_need(const Config& config, const Hardware& hardware);
+MemoryNeed memory_need(const Config& config, const Hardware& hardware,
+                       const ModelDefinition& model = transformer_definition());
 /// Returns the FLOPs that MFU counts, of a step of the request's config.
 double useful_step_flops(const PlanRequest& request);
 /// Returns what the config's ranks move between their devices and the host in a step.
@@ -94,7 +100,8 @@ OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>
 std::int64_t model_limit(const Config& config);
 /// Returns the longest sequence, in steps of 2 x mesh.sequence tokens up to model_limit(), with which a config's run
 /// fits; 0 if none does.
-std::int64_t longest_context(const Config& config, const Hardware& hardware);
+std::int64_t longest_context(const Config& config, const Hardware& hardware,
+                             const ModelDefinition& model = transformer_definition());
 
 /// Returns the tokens of a rank from which on a hop's computing hides its transfer: the positive root of
 /// seconds_per_pair * visible_share * tokens^2 = seconds_per_token * tokens + latency. With latency 0, 4 d FLOPs a pair

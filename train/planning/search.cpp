@@ -40,7 +40,7 @@ class Search {
   Search(const PlanRequest& request, std::int64_t devices)
       : request_(request),
         devices_(devices),
-        table_(make_parameter_table(request.config)),
+        table_(request.model.table(request.config)),
         useful_flops_of_a_token_(
             useful_step_flops(request) /
             static_cast<double>(request.config.training.global_batch_size * request.config.training.seq_len)) {}
@@ -83,7 +83,7 @@ class Search {
   /// Fills in a candidate's memory, and its time if it fits.
   void plan(Candidate& candidate) const {
     const Config config = config_of(request_.config, candidate);
-    const auto plans = plan_ranks(config, table_, training_purpose(config));
+    const auto plans = plan_ranks(config, table_, training_purpose(config), request_.model);
     candidate.need = memory_need(config, request_.hardware, plans);
     candidate.fits = candidate.need.fits(request_.hardware);
     if (candidate.fits) time(candidate, request_.hardware, plans);
@@ -107,7 +107,7 @@ class Search {
   double seconds_on(const Candidate& candidate, const Hardware& hardware) const {
     const Config config = config_of(request_.config, candidate);
     Candidate other = candidate;
-    time(other, hardware, plan_ranks(config, table_, training_purpose(config)));
+    time(other, hardware, plan_ranks(config, table_, training_purpose(config), request_.model));
     return other.step_seconds;
   }
 
@@ -140,7 +140,7 @@ class Search {
     for (Candidate other : candidates) {
       if (other.fits || !other.need.fits(roomy)) continue;
       const Config config = config_of(request_.config, other);
-      time(other, request_.hardware, plan_ranks(config, table_, training_purpose(config)));
+      time(other, request_.hardware, plan_ranks(config, table_, training_purpose(config), request_.model));
       if (other.tokens_per_second > fastest) {
         fastest = other.tokens_per_second;
         what = fmt::format("twice the memory (then {}, recompute {})", mesh_text(other.mesh), name_of(other.recompute));

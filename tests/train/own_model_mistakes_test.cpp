@@ -1,0 +1,194 @@
+// Wrong uses of a model of a program's own: each ends in a sentence that names the caller's mistake.
+#include "examples/model/gate.h"
+#include "tests/layers/harness.h"
+#include "tests/train/train_fixture.h"
+#include "train/check/check.h"
+#include "train/generation/checkpoint_generation.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class OwnModelMistakes : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    data = write_split_tokens();
+  }
+  /// Trains one step with a layer behind the first block. Its parameters are those of the gate.
+  void train_with(std::function<std::unique_ptr<InsertedLayer>(const LayerContext&)> make,
+                  const std::vector<std::string>& settings = {}, const std::string& output = "run") {
+    std::vector<std::string> all{"training.steps=1", "training.global_batch_size=6"};
+    all.insert(all.end(), settings.begin(), settings.end());
+    TrainOptions options;
+    options.model = transformer_with("wrong", [make](const ModelSpec& spec) {
+      const Shape matrix{spec.hidden_size, spec.hidden_size};
+      LayerInsertion layer;
+      layer.parameters = {{.name = "model.gate.weight", .shape = matrix, .init_stddev = 0.02},
+                          {.name = "model.gate_up.weight", .shape = matrix, .init_stddev = 0.02}};
+      layer.make = make;
+      return std::vector{layer};
+    });
+    options.config = tiny(data, all);
+    options.output = at(output);
+    const Log log = [](const std::string&) {};
+    train(prepare_run(options, log), log);
+  }
+  void expect_sentence(const std::string& part, ExitCode code, const std::function<void()>& body) {
+    const std::string sentence = error_of(code, body);
+    EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
+  }
+  std::string data;
+};
+
+/// A gate that leaves something of its backward out.
+class ForgetfulGate : public Gate {
+ public:
+  using Gate::Gate;
+  void backward(Stream&, const DeviceBatch&, const TensorView&) override {}
+};
+
+/// Has a product with matrices of other shapes than its own.
+class WrongShapes : public Gate {
+ public:
+  explicit WrongShapes(const LayerContext& context)
+      : Gate(context),
+        narrow_(context.allocator.make(Tag::activations, "narrow", context.shape.dtype,
+                                       {Activations::max_batch_tokens(context.shape), 3})),
+        layer_(context.parameters, {.weight = context.ids[0]}) {}
+  void forward(Stream& stream, const DeviceBatch&, const TensorView& x, bool) override {
+    layer_.forward(stream, narrow_.view().prefix({x.dim(0), 3}), x);
+  }
+
+ private:
+  Tensor narrow_;
+  Linear layer_;
+};
+
+/// Reads the head's weights, which are not those of its bucket.
+class Trespasser : public Gate {
+ public:
+  explicit Trespasser(const LayerContext& context)
+      : Gate(context),
+        parameters_(context.parameters),
+        others_(static_cast<int>(parameters_.table().all().size()) - 1) {}
+  void forward(Stream&, const DeviceBatch&, const TensorView&, bool) override { parameters_.weight(others_); }
+
+ private:
+  ParameterStore& parameters_;
+  int others_;
+};
+
+/// Makes a tensor in a step.
+class Hoarder : public Gate {
+ public:
+  explicit Hoarder(const LayerContext& context) : Gate(context), allocator_(context.allocator) {}
+  void forward(Stream& stream, const DeviceBatch& batch, const TensorView& x, bool training) override {
+    const Tensor scratch = allocator_.make(Tag::workspace, "scratch", x.dtype, x.shape);
+    Gate::forward(stream, batch, x, training);
+  }
+
+ private:
+  Allocator& allocator_;
+};
+
+template <class Layer>
+std::unique_ptr<InsertedLayer> make_layer(const LayerContext& context) {
+  return std::make_unique<Layer>(context);
+}
+
+TEST_F(OwnModelMistakes, AForgottenGradientIsNamed) {
+  for (const char* shard : {"optimizer", "gradients", "weights"}) {
+    expect_sentence("backward wrote no gradient of model.gate.weight", ExitCode::usage, [&] {
+      train_with(make_layer<ForgetfulGate>, {"mesh.data=2", "mesh.sequence=2", std::string("training.shard=") + shard},
+                 shard);
+    });
+  }
+}
+
+TEST_F(OwnModelMistakes, AWrongShapeIsNamedBesideTheRightOne) {
+  expect_sentence("float64 [16, 16]", ExitCode::internal, [&] { train_with(make_layer<WrongShapes>); });
+}
+
+TEST_F(OwnModelMistakes, WeightsOfAnotherBucketAreNamed) {
+  expect_sentence("lm_head.weight is read while its bucket 3 is not acquired", ExitCode::usage, [&] {
+    train_with(make_layer<Trespasser>, {"mesh.data=2", "training.shard=weights", "model.tie_word_embeddings=false"});
+  });
+}
+
+TEST_F(OwnModelMistakes, ATensorThatIsMadeInAStepIsNoticed) {
+  expect_sentence("allocated", ExitCode::internal, [&] { train_with(make_layer<Hoarder>, {"training.steps=3"}); });
+}
+
+TEST_F(OwnModelMistakes, ALayerThatIsNotMadeIsNamed) {
+  expect_sentence("the layer behind block 0 was not made", ExitCode::usage,
+                  [&] { train_with([](const LayerContext&) { return std::unique_ptr<InsertedLayer>(); }); });
+}
+
+TEST_F(OwnModelMistakes, ALayerThatDoesNotWorkByTokenDoesNotGenerate) {
+  class Silent : public Gate {
+   public:
+    using Gate::Gate;
+    bool works_by_token() const override { return false; }
+  };
+  train_with(make_layer<Silent>);
+  GenerationOptions options;
+  options.model = transformer_with("wrong", [](const ModelSpec& spec) {
+    auto layers = std::vector<LayerInsertion>(1);
+    const Shape matrix{spec.hidden_size, spec.hidden_size};
+    layers[0].parameters = {{.name = "model.gate.weight", .shape = matrix},
+                            {.name = "model.gate_up.weight", .shape = matrix}};
+    layers[0].make = make_layer<Silent>;
+    return layers;
+  });
+  options.checkpoint = at("run");
+  options.tokens = {1, 2};
+  Launcher launcher;
+  expect_sentence("layer behind block 0 does not say that it works by token", ExitCode::usage,
+                  [&] { generate_from_checkpoint(options, launcher, [](std::string_view) {}); });
+}
+
+TEST_F(OwnModelMistakes, TheReferenceOfAnotherModelIsNotOffered) {
+  CheckOptions options;
+  options.train.model = gated_model();
+  options.train.config = tiny(data, {"training.steps=1"});
+  options.train.output = at("checked");
+  Launcher launcher;
+  expect_sentence("the reference is of the transformer alone", ExitCode::usage, [&] {
+    check_run(
+        options, [](const std::string&) {}, launcher);
+  });
+}
+
+TEST_F(OwnModelMistakes, AdaptersOfABaseWithoutTheLayersAreRefused) {
+  expect_sentence("no base of adapters has them", ExitCode::usage, [&] {
+    gated_model().table(tiny(data, {"lora.rank=2", "lora.targets=[q_proj]"}));
+  });
+}
+
+TEST_F(OwnModelMistakes, WrongDefinitionsAreNamed) {
+  const auto refused = [&](const std::function<void()>& body) { return error_of(ExitCode::usage, body); };
+  EXPECT_NE(refused([] { transformer_with("", {}); }).find("no name"), std::string::npos);
+  EXPECT_NE(refused([] {
+              transformer_with("transformer", [](const ModelSpec&) { return std::vector<LayerInsertion>{}; });
+            }).find("another name"),
+            std::string::npos);
+  const auto table_with = [](LayerInsertion layer) {
+    transformer_with("wrong", [layer](const ModelSpec&) { return std::vector{layer}; }).table(small_llama());
+  };
+  EXPECT_NE(refused([&] { table_with({.behind = 3}); }).find("behind block 3"), std::string::npos);
+  EXPECT_NE(refused([&] {
+              table_with({.parameters = {{.name = "model.norm.weight", .shape = {2}}}});
+            }).find("one of that name already"),
+            std::string::npos);
+  EXPECT_NE(refused([&] { table_with({.parameters = {{.name = "", .shape = {2}}}}); }).find("which is no name"),
+            std::string::npos);
+  EXPECT_NE(refused([] {
+              ModelDefinition half;
+              half.name = "half";
+              check_definition(half);
+            }).find("the model \"half\" lacks parameters"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
