@@ -17,7 +17,8 @@ KeyValueCache::KeyValueCache(Allocator& allocator, const ModelSpec& spec, DType 
              .G = spec.num_key_value_heads,
              .D = spec.head_dim,
              .scale = spec.attention_scale,
-             .mask = {}},
+             .mask = {},
+             .softcap = spec.attention_softcap},
       capacity_(capacity),
       ring_size_(ring_size),
       ring_(ring) {
@@ -105,8 +106,8 @@ std::int64_t KeyValueCache::first_visible(const AttentionMask& mask) const {
   return first;
 }
 
-void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& query, const ConstTensorView& key_value,
-                           const TensorView& out) {
+TensorView KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& query,
+                                 const ConstTensorView& key_value, const TensorView& out) {
   const Span span(stream.trace(), "decode attention");
   const Layer& of = layers_[static_cast<std::size_t>(layer)];
   const Shape own{1, shape_.G, shape_.D};
@@ -137,6 +138,7 @@ void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& que
   }
   const AttentionState all = state_of(0);
   attention_finalize(stream, all, out.reshape({1, 1, shape_.H, shape_.D}), all.m);
+  return all.m;
 }
 
 }  // namespace ringtrain

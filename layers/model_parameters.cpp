@@ -53,11 +53,11 @@ class TableWriter {
     if (norm_bias_) ids.bias = vector(name + ".bias", width, 0.0);
     return ids;
   }
-
- private:
   int vector(const std::string& name, std::int64_t size, double value) {
     return add({.name = name, .shape = {size}, .decay = false, .init_value = value});
   }
+
+ private:
   int add(Parameter parameter) {
     const auto means_it = [&](const std::string& pattern) { return matches(pattern, parameter.name); };
     parameter.bucket = bucket_;
@@ -108,6 +108,7 @@ BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t
     ids.query_norm = writer.rms_norm(prefix + ".self_attn.q_norm", spec.query_key_norm_width(spec.num_attention_heads));
     ids.key_norm = writer.rms_norm(prefix + ".self_attn.k_norm", spec.query_key_norm_width(spec.num_key_value_heads));
   }
+  if (spec.attention_sinks) ids.sinks = writer.vector(prefix + ".self_attn.sinks", spec.num_attention_heads, 0.0);
   if (after) ids.attention_output_norm = writer.norm(prefix + ".post_attention_layernorm", C);
   if (before) {
     ids.feedforward_norm =

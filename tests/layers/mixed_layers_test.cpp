@@ -21,7 +21,8 @@
 namespace ringtrain::testing {
 namespace {
 
-/// A model with all that layers may differ in: windows, none; two bases, a scaling; no rotation.
+/// A model with all that layers may differ in: windows, none; two bases, a scaling; no rotation; and what attention of
+/// some architectures has besides, softcaps and sinks.
 ModelConfig mixed_model(Architecture architecture) {
   ModelConfig config = small_model(architecture);
   config.num_hidden_layers = 4;
@@ -31,6 +32,8 @@ ModelConfig mixed_model(Architecture architecture) {
   config.sliding_rope_theta = 30;
   config.rope_scaling.type = RopeType::linear;
   config.rope_scaling.factor = 3;
+  config.attention_sinks = architecture != Architecture::llama && architecture != Architecture::olmo3;
+  if (architecture == Architecture::qwen3) config.attention_softcap = 2.5;
   return config;
 }
 
@@ -54,6 +57,7 @@ TEST_P(MixedLayers, EqualTheReferenceOnEveryRing) {
           EXPECT_NEAR(run.loss_sum, pass.loss_sum, 1e-12 * std::abs(pass.loss_sum));
           for (const Parameter& parameter : table.all()) {
             const auto begin = run.gradients.begin() + parameter.offset;
+            ASSERT_EQ(std::ssize(pass.gradients.at(parameter.name)), parameter.shape.numel());
             EXPECT_LE(relative_difference({begin, begin + parameter.shape.numel()}, pass.gradients.at(parameter.name)),
                       1e-11)
                 << parameter.name;
@@ -65,7 +69,7 @@ TEST_P(MixedLayers, EqualTheReferenceOnEveryRing) {
 }
 INSTANTIATE_TEST_SUITE_P(Models, MixedLayers,
                          ::testing::Values(Architecture::llama, Architecture::qwen3, Architecture::olmo3,
-                                           Architecture::gemma3_text),
+                                           Architecture::gemma2, Architecture::gemma3_text, Architecture::granite),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 /// Returns how many blocks of others each rank meets in a pass.
@@ -211,7 +215,8 @@ std::vector<double> decoded_nll(const ModelConfig& config, int ranks, const Sequ
 }
 
 TEST(CacheOfAWindow, KeepsTheWindowAndDecodesWhatTheReferenceComputes) {
-  for (const Architecture architecture : {Architecture::llama, Architecture::olmo3, Architecture::gemma3_text}) {
+  for (const Architecture architecture :
+       {Architecture::llama, Architecture::olmo3, Architecture::gemma2, Architecture::gemma3_text}) {
     const ModelConfig config = mixed_model(architecture);
     Sequences text = random_sequences(config, 1, 61, /*documents=*/false, 6);
     for (std::int64_t t = 0; t < text.S; ++t) {
