@@ -60,6 +60,8 @@ def make_config(kind, rope, tied, layers):
     if kind == "phi3":  # whose heads divide the width
         del options["head_dim"]
         options["sliding_window"] = window
+        if rope != "default":  # beside the section, where this class has a default
+            options["original_max_position_embeddings"] = ROPES[rope]["original_max_position_embeddings"]
         for name in ("short_factor", "long_factor"):
             if name in options["rope_parameters"]:
                 options["rope_parameters"][name] = options["rope_parameters"][name][:C // H // 2]

@@ -64,6 +64,8 @@ def options_of(kind, rope, tied, draw):
         pairs = [1, 2, 3][draw(3)]
         options.update(hidden_size=2 * H * pairs, sliding_window=window)
         del options["head_dim"]
+        if rope == "longrope":
+            options["original_max_position_embeddings"] = 32
         for name in ("short_factor", "long_factor"):
             if name in options["rope_parameters"]:
                 options["rope_parameters"][name] = options["rope_parameters"][name][:pairs]
