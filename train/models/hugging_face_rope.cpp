@@ -291,6 +291,9 @@ void write_rope(const ModelConfig& model, const Family& family, json& out) {
   section["rope_theta"] = theta;
   out["rope_parameters"] = section;
   out["rope_theta"] = theta;
+  if (family.trained_length > 0 && !plain) {  // else the class's own goes before the section's
+    out["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+  }
   if (family.sliding_theta == 0) return;
   json sliding = section;
   if (model.sliding_rope_theta > 0 || model.sliding_window == 0) {
