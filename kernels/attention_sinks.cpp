@@ -9,34 +9,30 @@
 
 namespace ringtrain {
 
-namespace {
-
-/// Returns log(e^x + e^y), y finite.
-template <class T>
-T log_of_both(T x, T y) {
-  const T largest = std::max(x, y);
-  return largest + std::log(std::exp(x - largest) + std::exp(y - largest));
-}
-
-}  // namespace
-
-void attention_sinks_forward(Stream& stream, const TensorView& out, const TensorView& lse,
-                             const ConstTensorView& sinks) {
+void attention_sinks_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse,
+                              const ConstTensorView& sinks) {
   ensure(out.shape.rank() == 4, "attention out is [B, T, H, D]");
   const std::int64_t B = out.dim(0), T = out.dim(1), H = out.dim(2), D = out.dim(3);
-  check_tensor(lse, {B, H, T}, accumulator(out.dtype), "attention lse is [B, H, T]");
+  const DType sums = accumulator(out.dtype);
+  check_tensor(state.o, out.shape, sums, "attention state o is shaped as out");
+  check_tensor(state.m, {B, H, T}, sums, "attention state m is [B, H, T]");
+  check_tensor(state.l, {B, H, T}, sums, "attention state l is [B, H, T]");
+  check_tensor(lse, {B, H, T}, sums, "attention lse is [B, H, T]");
   check_tensor(sinks, {H}, out.dtype, "attention sinks are [H]");
-  if (stream.on_cuda()) return cuda::attention_sinks_forward(stream, out, lse, sinks);
+  if (stream.on_cuda()) return cuda::attention_sinks_finalize(stream, state, out, lse, sinks);
   dispatch_float(out.dtype, [&]<class E>() {
-    E *const o = out.as<E>(), *const l = lse.as<E>();
+    const E *const o = state.o.as<E>(), *const m = state.m.as<E>(), *const l = state.l.as<E>();
     const E* const sink = sinks.as<E>();
+    E *const finished = out.as<E>(), *const logsumexps = lse.as<E>();
     cpu::for_rows(stream.pool(), B * T, H * D, [=](std::int64_t token) {
       const std::int64_t b = token / T, t = token % T;
       for (std::int64_t h = 0; h < H; ++h) {
-        E& row = l[(b * H + h) * T + t];
-        const E all = log_of_both(row, sink[h]), factor = std::exp(row - all);
-        row = all;
-        cpu::for_vectors<E>((token * H + h) * D, (token * H + h + 1) * D, [=](auto at) { at.put(o, at(o) * factor); });
+        const std::int64_t row = (b * H + h) * T + t;
+        const E largest = std::max(m[row], sink[h]), shrink = std::exp(m[row] - largest);
+        const E sum = l[row] * shrink + std::exp(sink[h] - largest), factor = shrink / sum;
+        logsumexps[row] = largest + std::log(sum);
+        cpu::for_vectors<E>((token * H + h) * D, (token * H + h + 1) * D,
+                            [=](auto at) { at.put(finished, at(o) * factor); });
       }
     });
   });

@@ -8,15 +8,14 @@
 // has L = -inf: O' = 0, L' = s. No communication: each row is of one rank, and gradients are summed as all are.
 #pragma once
 
-#include "framework/const_tensor_view.h"
-#include "framework/stream.h"
-#include "framework/tensor.h"
+#include "kernels/attention.h"
 
 namespace ringtrain {
 
-/// Brings finished rows, out[B, T, H, D] and lse[B, H, T], to O' and L'.
-void attention_sinks_forward(Stream& stream, const TensorView& out, const TensorView& lse,
-                             const ConstTensorView& sinks);
+/// Finishes rows as attention_finalize does, with their sinks: out[B, T, H, D] = O', lse[B, H, T] = L'. Of a state
+/// whose last block has been added; out may be o's memory if it has its dtype, lse may be m's.
+void attention_sinks_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse,
+                              const ConstTensorView& sinks);
 
 /// dsinks[H] += the gradient, from L' and delta'[B, H, T].
 void attention_sinks_backward(Stream& stream, const TensorView& dsinks, const ConstTensorView& lse,

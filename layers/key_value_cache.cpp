@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "framework/profile/trace.h"
+#include "kernels/attention_sinks.h"
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
 
@@ -106,8 +107,8 @@ std::int64_t KeyValueCache::first_visible(const AttentionMask& mask) const {
   return first;
 }
 
-TensorView KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& query,
-                                 const ConstTensorView& key_value, const TensorView& out) {
+void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& query, const ConstTensorView& key_value,
+                           const ConstTensorView& sinks, const TensorView& out) {
   const Span span(stream.trace(), "decode attention");
   const Layer& of = layers_[static_cast<std::size_t>(layer)];
   const Shape own{1, shape_.G, shape_.D};
@@ -137,8 +138,9 @@ TensorView KeyValueCache::attend(Stream& stream, int layer, const ConstTensorVie
     }
   }
   const AttentionState all = state_of(0);
-  attention_finalize(stream, all, out.reshape({1, 1, shape_.H, shape_.D}), all.m);
-  return all.m;
+  const TensorView heads = out.reshape({1, 1, shape_.H, shape_.D});
+  if (sinks.empty()) return attention_finalize(stream, all, heads, all.m);
+  attention_sinks_finalize(stream, all, heads, all.m, sinks);
 }
 
 }  // namespace ringtrain

@@ -96,8 +96,7 @@ void RingAttention::decode(Stream& stream, const DeviceBatch& batch, const Block
   const Span span(stream.trace(), "attention");
   normalise(stream, t);
   project(stream, batch, t);
-  const TensorView lse = cache.attend(stream, layer_, t.query, t.key_value, t.attention);
-  attend_sinks(stream, t.attention.reshape({1, 1, shape_.H, shape_.D}), lse);
+  cache.attend(stream, layer_, t.query, t.key_value, sinks(), t.attention);
   add_to_residual(stream, t);
 }
 
@@ -177,21 +176,22 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
   ring_->forward(stream, pass_, t.key_value, batch.documents(), [&](const RingBlock& block) {
     const Span span(stream.trace(), "attention kernel",
                     {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/2)}});
-    const AttentionPhase phase{
-        .init = block.first, .finalize = block.last, .out = t.attention.reshape(heads), .lse = t.logsumexp};
+    const AttentionPhase phase{.init = block.first,
+                               .finalize = block.last && sinks_ < 0,
+                               .out = t.attention.reshape(heads),
+                               .lse = t.logsumexp};
     attention_forward(stream, shape, query, block.k, block.v, batch.token_positions(), block.tokens, state, phase,
                       workspace_);
     audit_->add_forward(stream, layer_, block);
   });
-  attend_sinks(stream, t.attention.reshape(heads), t.logsumexp);
-  audit_->end_forward(stream, layer_, t.attention.reshape(heads), t.logsumexp,
-                      sinks_ >= 0 ? parameters_->weight(sinks_) : TensorView{});
+  if (sinks_ >= 0) attention_sinks_finalize(stream, state, t.attention.reshape(heads), t.logsumexp, sinks());
+  audit_->end_forward(stream, layer_, t.attention.reshape(heads), t.logsumexp, sinks());
   dump_tensor(stream, "attention", t.attention);
   dump_tensor(stream, "logsumexp", t.logsumexp);
 }
 
-void RingAttention::attend_sinks(Stream& stream, const TensorView& out, const TensorView& lse) const {
-  if (sinks_ >= 0) attention_sinks_forward(stream, out, lse, parameters_->weight(sinks_));
+TensorView RingAttention::sinks() const {
+  return sinks_ >= 0 ? parameters_->weight(sinks_) : TensorView{};
 }
 
 void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const {
@@ -243,8 +243,7 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   attention_delta(stream, delta, dout, t.attention.reshape(heads));
   dump_tensor(stream, "delta", delta);
   if (sinks_ >= 0 && parameters_->trains(sinks_)) {
-    attention_sinks_backward(stream, parameters_->gradient_to_add_to(sinks_), t.logsumexp, delta,
-                             parameters_->weight(sinks_));
+    attention_sinks_backward(stream, parameters_->gradient_to_add_to(sinks_), t.logsumexp, delta, sinks());
   }
   const TensorView& dquery = t.attention;  // O is not needed any more
   const TensorView& dquery_sum = t.attention_sum;

@@ -45,9 +45,8 @@ class RingAttention {
   /// Makes queries and keys of their projections: norm and rotation, where the layer has them.
   void finish_heads(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
   void attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
-  /// Gives the sinks, if there are any, their share of rows whose last key has been met: out [B, T, H, D], lse
-  /// [B, H, T].
-  void attend_sinks(Stream& stream, const TensorView& out, const TensorView& lse) const;
+  /// Returns the sinks, or nothing.
+  TensorView sinks() const;
   /// Returns the floating point operations of so many matrix products over the pairs: forward has two, backward five.
   std::int64_t flops(std::int64_t pairs, std::int64_t products) const;
   /// Returns the shape of a call on so many sequences.

@@ -1,5 +1,5 @@
-// Attention sinks: rows that were finished without them come to what the reference computes with them, whose gradients
-// backward gives; held against it in double, on blocks that came one after the other, and for rows without a key.
+// Attention sinks: rows that are finished with them are what the reference computes with them, whose gradients backward
+// gives; held against it in double, on blocks that came one after the other, and for rows without a key.
 #include "kernels/attention_sinks.h"
 
 #include "tests/kernels/attention_case.h"
@@ -9,6 +9,14 @@ namespace ringtrain {
 namespace {
 
 using namespace ringtrain::testing;
+
+/// Returns the running sums of rows that were finished: their out and logsumexp are o and m of a state.
+template <class T>
+std::vector<T> sums_of(const std::vector<T>& logsumexps) {
+  std::vector<T> l;
+  for (const T logsumexp : logsumexps) l.push_back(std::isinf(logsumexp) ? T{0} : T{1});
+  return l;
+}
 
 template <class T>
 void check_sinks(const AttentionCase& c, const std::vector<double>& sinks, double tolerance) {
@@ -23,7 +31,8 @@ void check_sinks(const AttentionCase& c, const std::vector<double>& sinks, doubl
   std::vector<T> scores(sinks.begin(), sinks.end()), dsinks(sinks.size(), T{3});
   const TensorView out = host_view(run.out.data(), by_token), lse = host_view(run.lse.data(), by_row);
   const TensorView dout = host_view(run.dout.data(), by_token), delta = host_view(run.delta.data(), by_row);
-  attention_sinks_forward(stream, out, lse, view_of(scores));
+  std::vector<T> l = sums_of(run.lse);
+  attention_sinks_finalize(stream, {out, lse, host_view(l.data(), by_row)}, out, lse, view_of(scores));
   attention_delta(stream, delta, dout, out);
   attention_sinks_backward(stream, view_of(dsinks), lse, delta, view_of(scores));
   std::fill(run.dq.begin(), run.dq.end(), T{0});
@@ -99,8 +108,9 @@ TEST(AttentionSinks, RowsWithoutKeysStayZero) {
   Problem<double> run = make_inputs<double>(before);
   compute(run, before, 1);
   std::vector<double> sinks = sinks_of(2);
-  attention_sinks_forward(stream, host_view(run.out.data(), {2, 130, 2, 16}), host_view(run.lse.data(), {2, 2, 130}),
-                          view_of(sinks));
+  std::vector<double> l = sums_of(run.lse);
+  const TensorView out = host_view(run.out.data(), {2, 130, 2, 16}), lse = host_view(run.lse.data(), {2, 2, 130});
+  attention_sinks_finalize(stream, {out, lse, host_view(l.data(), {2, 2, 130})}, out, lse, view_of(sinks));
   for (std::int64_t t = 0; t < 100; ++t) {
     EXPECT_EQ(run.lse[static_cast<std::size_t>(t)], sinks[0]);
     for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(run.out[static_cast<std::size_t>(t) * 32 + i], 0);
@@ -115,7 +125,10 @@ TEST(AttentionSinks, TheSameBitsWhateverTheNumberOfThreads) {
     ThreadPool pool(workers);
     Stream stream(pool);
     std::vector<double> o = out, l = lse, s = sinks, gradient(4, 0.0);
-    attention_sinks_forward(stream, host_view(o.data(), {3, 400, 4, 8}), host_view(l.data(), {3, 4, 400}), view_of(s));
+    const TensorView out_view = host_view(o.data(), {3, 400, 4, 8}), lse_view = host_view(l.data(), {3, 4, 400});
+    std::vector<double> sums = sums_of(l);
+    attention_sinks_finalize(stream, {out_view, lse_view, host_view(sums.data(), {3, 4, 400})}, out_view, lse_view,
+                             view_of(s));
     attention_sinks_backward(stream, view_of(gradient), host_view(l.data(), {3, 4, 400}),
                              host_view(o.data(), {3, 4, 400}), view_of(s));
     o.insert(o.end(), l.begin(), l.end());

@@ -52,7 +52,8 @@ static_assert(takes<geglu_backward, Out, Out, In, In, In> && !takes<geglu_backwa
 static_assert(takes<gelu_backward, Out, In, In> && !takes<gelu_backward, In, In, In>);
 static_assert(takes<cross_entropy, Out, Out, In, In, double, bool, double> &&
               !takes<cross_entropy, In, Out, In, In, double, bool, double>);
-static_assert(takes<attention_sinks_forward, Out, Out, In> && !takes<attention_sinks_forward, Out, In, In>);
+static_assert(takes<attention_sinks_finalize, AttentionState, Out, Out, In> &&
+              !takes<attention_sinks_finalize, AttentionState, Out, In, In>);
 static_assert(takes<attention_sinks_backward, Out, In, In, In> && !takes<attention_sinks_backward, In, In, In, In>);
 static_assert(takes<embedding_forward, Out, In, In, bool> && !takes<embedding_forward, In, In, In, bool>);
 static_assert(takes<embedding_backward, Out, In, In> && !takes<embedding_backward, In, In, In>);

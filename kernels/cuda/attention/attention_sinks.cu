@@ -1,4 +1,4 @@
-// Attention sinks on the GPU: one pass over finished rows, and sums over rows by head. A warp takes a row of a head.
+// Attention sinks on the GPU: one pass that finishes rows, and sums over rows by head. A warp takes a row of a head.
 #include <cmath>
 
 #include "kernels/cuda/column_sums.cuh"
@@ -12,20 +12,19 @@ constexpr int threads = 256, rows_of_block = threads / 32;
 
 template <class T>
 __global__ void __launch_bounds__(threads)
-    sinks_kernel(T* const out, float* const lse, const T* const sinks, const std::int64_t rows,
-                 const std::int64_t tokens, const int H, const int D) {
+    finish_kernel(T* const out, float* const lse, const float* const o, const float* const m, const float* const l,
+                  const T* const sinks, const std::int64_t rows, const std::int64_t tokens, const int H, const int D) {
   const std::int64_t head = std::int64_t{blockIdx.x} * rows_of_block + threadIdx.x / 32;  // of B * T * H
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (head >= rows) return;
   const std::int64_t token = head / H, row = (token / tokens * H + head % H) * tokens + token % tokens;
-  const float sink = widened(sinks[head % H]), own = lse[row], largest = fmaxf(own, sink);
-  const float all = largest + logf(expf(own - largest) + expf(sink - largest)), factor = expf(own - all);
+  const float sink = widened(sinks[head % H]), own = m[row], largest = fmaxf(own, sink), shrink = expf(own - largest);
+  const float sum = fmaf(l[row], shrink, expf(sink - largest)), factor = shrink / sum;
   for (int d = lane; d < D; d += 32) {
-    T* const at = out + head * D + d;
-    store(at, rounded<T>(Pack<float, 1>{{widened(*at) * factor}}));
+    store(out + head * D + d, rounded<T>(Pack<float, 1>{{o[head * D + d] * factor}}));
   }
-  __syncwarp();  // all have read it
-  if (lane == 0) lse[row] = all;
+  __syncwarp();  // all have read m, whose memory lse may be
+  if (lane == 0) lse[row] = largest + logf(sum);
 }
 
 /// -e^(s - L') delta' of token t (of B * T) and head h.
@@ -44,13 +43,13 @@ struct SinkTerm {
 
 }  // namespace
 
-void attention_sinks_forward(Stream& stream, const TensorView& out, const TensorView& lse,
-                             const ConstTensorView& sinks) {
+void attention_sinks_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse,
+                              const ConstTensorView& sinks) {
   const std::int64_t rows = lse.numel();
   dispatch_storage(out.dtype, [&]<class T>() {
-    launch(stream.cuda(), sinks_kernel<T>, dim3(blocks_for(rows, rows_of_block)), dim3(threads), 0, out.as<T>(),
-           lse.as<float>(), sinks.as<T>(), rows, out.dim(1), static_cast<int>(out.dim(2)),
-           static_cast<int>(out.dim(3)));
+    launch(stream.cuda(), finish_kernel<T>, dim3(blocks_for(rows, rows_of_block)), dim3(threads), 0, out.as<T>(),
+           lse.as<float>(), state.o.as<float>(), state.m.as<float>(), state.l.as<float>(), sinks.as<T>(), rows,
+           out.dim(1), static_cast<int>(out.dim(2)), static_cast<int>(out.dim(3)));
   });
 }
 

@@ -21,6 +21,7 @@ class GpuModel : public GpuTest, public ::testing::WithParamInterface<Architectu
     config.num_key_value_heads = std::min(config.num_key_value_heads, config.num_attention_heads);
     config.intermediate_size = 40;
     config.num_hidden_layers = 5;  // more than stay on the device when they are offloaded
+    if (config.query_pre_attn_scalar > 0) config.query_pre_attn_scalar = 64;  // scores as large as those of small heads
     return config;
   }
 };
