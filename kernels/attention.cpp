@@ -30,10 +30,11 @@ void check_finished(const AttentionState& state, const TensorView& out, const Te
 std::array<std::int64_t, 2> check_call(const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                                        const ConstTensorView& v, const AttentionTokens& queries,
                                        const AttentionTokens& keys) {
-  const auto& [B, H, G, D, scale, mask, deterministic] = shape;
+  const auto& [B, H, G, D, scale, mask, deterministic, softcap] = shape;
   ensure(B >= 0 && H >= 1 && G >= 1 && D >= 1 && H % G == 0, "attention heads divide by key/value heads");
   ensure(scale > 0 && std::isfinite(scale), "attention scale is positive");
   ensure(mask.window >= 0, "attention window is not negative");
+  ensure(softcap >= 0 && std::isfinite(softcap), "attention softcap is not negative");
   const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
   check_tensor(q, {B, Tq, H, D}, q.dtype, "attention q is [B, Tq, H, D], Tq the tokens of the query segments");
   check_tensor(k, {B, Tk, G, D}, q.dtype, "attention k is [B, Tk, G, D], Tk the tokens of the key segments");

@@ -35,6 +35,7 @@ struct AttentionShape {
   double scale;             // of the scores, usually 1 / sqrt(D)
   AttentionMask mask;
   bool deterministic = true;  // if not, CUDA may sum dq in any order, which is faster; a CPU gives the same bits always
+  double softcap = 0;  // c above 0: c tanh(s / c) stands for a scaled score s ("Gemma 2", 2024, section 2); 0: s itself
 };
 
 /// The running state of T queries. o: [B, T, H, D] unnormalised output; m: [B, H, T] running maximum of scaled scores;

@@ -53,14 +53,26 @@ double exponentials(R* row, std::int64_t V, R shift) {
 
 }  // namespace
 
+void cap_logits(Stream& stream, const TensorView& x, double softcap) {
+  ensure(softcap > 0, "a softcap of logits is positive");
+  if (stream.on_cuda()) return cuda::cap_logits(stream, x, softcap);
+  dispatch_float(x.dtype, [&]<class R>() {
+    R* const data = x.as<R>();
+    const auto cap = static_cast<R>(softcap);
+    cpu::map<R>(stream.pool(), x.numel(), [=](auto at) { at.put(data, cap * cpu::tanh<R>(at(data) / cap)); });
+  });
+}
+
 void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const ConstTensorView& labels,
-                   const ConstTensorView& weights, double denominator, bool gradient) {
+                   const ConstTensorView& weights, double denominator, bool gradient, double softcap) {
   ensure(logits.shape.rank() == 2, "cross_entropy logits are [n, V]");
+  ensure(softcap >= 0, "a softcap of logits is not negative");
   const std::int64_t n = logits.dim(0), V = logits.dim(1);
   check_tensor(nll, {n}, DType::float64, "cross_entropy nll is float64 [n]");
   check_tensor(labels, {n}, DType::int32, "cross_entropy labels are int32 [n]");
   check_tensor(weights, {n}, accumulator(logits.dtype), "cross_entropy weights are [n] of the logits' accumulator");
-  if (stream.on_cuda()) return cuda::cross_entropy(stream, logits, nll, labels, weights, denominator, gradient);
+  if (stream.on_cuda())
+    return cuda::cross_entropy(stream, logits, nll, labels, weights, denominator, gradient, softcap);
   check_ids(labels, V, "cross_entropy labels are -1 or a column", /*lowest=*/-1);
   dispatch_float(logits.dtype, [&]<class R>() {
     R* const data = logits.as<R>();
@@ -75,14 +87,26 @@ void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& n
       if (counts) {
         const R largest = maximum_of(row, V);
         const double of_label = static_cast<double>(row[label]);
-        const double sum = slopes ? exponentials<true>(row, V, largest) : exponentials<false>(row, V, largest);
+        const bool keep = slopes && softcap == 0;  // else the logits are asked for their slopes
+        const double sum = keep ? exponentials<true>(row, V, largest) : exponentials<false>(row, V, largest);
         nll_data[t] = std::log(sum) + (static_cast<double>(largest) - of_label);
         if (slopes) {
           const double factor = static_cast<double>(weight_data[t]) / denominator;
           const auto scale = static_cast<R>(factor / sum);
-          const double of_others = static_cast<double>(row[label]) / sum - 1;
-          cpu::for_vectors<R>(0, V, [=](auto at) { at.put(row, at(row) * scale); });
-          row[label] = static_cast<R>(of_others * factor);
+          if (softcap > 0) {
+            const double p = std::exp(of_label - static_cast<double>(largest)) / sum, bent = of_label / softcap;
+            const auto inverse = static_cast<R>(1 / softcap);
+            cpu::for_vectors<R>(0, V, [=](auto at) {
+              const Vector<R> logit = at(row), tanh = logit * inverse;
+              const Vector<R> e = cpu::exp2<R>((logit - largest) * static_cast<R>(cpu::log2_e));
+              at.put(row, e * scale * (1 - tanh * tanh));
+            });
+            row[label] = static_cast<R>((p - 1) * factor * (1 - bent * bent));
+          } else {
+            const double of_others = static_cast<double>(row[label]) / sum - 1;
+            cpu::for_vectors<R>(0, V, [=](auto at) { at.put(row, at(row) * scale); });
+            row[label] = static_cast<R>(of_others * factor);
+          }
         }
       }
       if (gradient && !slopes) std::fill_n(row, V, R{0});

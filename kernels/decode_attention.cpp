@@ -59,13 +59,14 @@ void weighted_values(T* o, const T* weights, const T* values, std::int64_t count
 /// Sets a head's state to that of its query q[D] over `count` keys and values, `row` elements apart.
 template <class T>
 void attend_piece(const HeadState<T>& state, const T* q, const T* k, const T* v, std::int64_t count, std::int64_t row,
-                  std::int64_t D, T scale) {
+                  std::int64_t D, T scale, T softcap) {
   alignas(64) T scores[piece_keys];
-  T largest = -std::numeric_limits<T>::infinity();
-  for (std::int64_t i = 0; i < count; ++i) {
-    scores[i] = dot(q, k + i * row, D) * scale;
-    largest = std::max(largest, scores[i]);
+  for (std::int64_t i = 0; i < count; ++i) scores[i] = dot(q, k + i * row, D) * scale;
+  if (softcap > 0) {
+    cpu::for_vectors<T>(0, count, [&](auto at) { at.put(scores, softcap * cpu::tanh<T>(at(scores) / softcap)); });
   }
+  T largest = -std::numeric_limits<T>::infinity();
+  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, scores[i]);
   const cpu::Vector<T> factor = cpu::broadcast<T>(static_cast<T>(cpu::log2_e)), anchor = cpu::broadcast<T>(largest);
   cpu::for_vectors<T>(0, count, [&](auto at) { at.put(scores, cpu::exp2<T>((at(scores) - anchor) * factor)); });
   T sum = 0;
@@ -138,13 +139,13 @@ void decode_attention(Stream& stream, const AttentionShape& shape, const ConstTe
   dispatch_float(q.dtype, [&]<class T>() {
     const Partials<T> partials{workspace.as<T>(), pieces, H, D};
     const std::int64_t row = G * D, heads = H / G;
-    const T scale = static_cast<T>(shape.scale);
+    const T scale = static_cast<T>(shape.scale), softcap = static_cast<T>(shape.softcap);
     stream.pool().run(pieces * G, [&](std::int64_t task, int) {
       const std::int64_t piece = task / G, g = task % G, first = piece * piece_keys;
       const std::int64_t offset = first * row + g * D, count = std::min(piece_keys, keys - first);
       for (std::int64_t h = g * heads; h < (g + 1) * heads; ++h) {
         attend_piece<T>(partials.at(piece, h), q.as<T>() + h * D, k.as<T>() + offset, v.as<T>() + offset, count, row, D,
-                        scale);
+                        scale, softcap);
       }
     });
     stream.pool().run(H, [&](std::int64_t h, int) {

@@ -1,7 +1,5 @@
 #include "layers/embedding.h"
 
-#include <cmath>
-
 #include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "kernels/elementwise.h"
@@ -13,7 +11,7 @@ Embedding::Embedding(const ModelSpec& spec, ParameterStore& parameters, const Mo
     : parameters_(&parameters),
       tokens_(ids.token_embedding),
       positions_(ids.position_embedding),
-      factor_(spec.scaled_embedding ? std::sqrt(static_cast<double>(spec.hidden_size)) : 1.0) {}
+      factor_(spec.embedding_factor) {}
 
 void Embedding::forward(Stream& stream, const DeviceBatch& batch, const TensorView& x) const {
   const Span span(stream.trace(), "embedding");

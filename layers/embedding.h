@@ -1,4 +1,4 @@
-// The model's input: a row of the token table (times sqrt(C), where the model says so), plus, where positions are
+// The model's input: a row of the token table (times a factor, where the model has one), plus, where positions are
 // learned, a row of the position table. Keeps nothing.
 #pragma once
 

@@ -39,6 +39,7 @@ Feedforward::Feedforward(const ModelSpec& spec, ParameterStore& parameters, cons
       gate_(parameters, ids.gate, &lora),
       up_(parameters, ids.up, &lora),
       down_(parameters, ids.down, &lora),
+      factor_(spec.residual_factor),
       workspace_(&workspace) {}
 
 Feedforward::Chunk Feedforward::chunk_of(const BlockTensors& t, std::int64_t begin, std::int64_t end) const {
@@ -104,6 +105,10 @@ void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
       dump_rows(stream, "feedforward_output", c, c.normed);
       output_norm_.forward(stream, output, c.statistics, c.normed);
       add(stream, output, c.input);
+    } else if (factor_ != 1) {
+      down_.forward(stream, output, c.product);
+      scale(stream, output, factor_);
+      add(stream, output, c.input);
     } else {
       down_.forward(stream, output, c.product, /*residual=*/c.input);
     }
@@ -111,7 +116,13 @@ void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
 }
 
 TensorView Feedforward::output_gradient(Stream& stream, const Chunk& c, const TensorView& gradient) const {
-  if (!output_norm_.exists()) return gradient;
+  if (!output_norm_.exists()) {
+    if (factor_ == 1) return gradient;
+    const TensorView scaled = workspace_->normed_gradient(c.input.dim(0));
+    copy(stream, scaled, gradient);
+    scale(stream, scaled, factor_);
+    return scaled;
+  }
   const TensorView product = workspace_->normed_gradient(c.input.dim(0)), into = c.normed;
   down_.forward(stream, product, c.product);
   output_norm_.forward(stream, into, c.statistics, product);  // for its statistics

@@ -65,6 +65,7 @@ class Feedforward {
   Activation activation_;
   Norm norm_, output_norm_;
   Linear gate_, up_, down_;
+  double factor_;  // of what is added to the residual stream
   const FeedforwardWorkspace* workspace_;
 };
 

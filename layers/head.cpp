@@ -19,7 +19,9 @@ Head::Head(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& sh
       chunk_(std::min(shape.loss_chunk, tokens)),
       C_(spec.hidden_size),
       V_(spec.vocab_size),
-      norm_statistics_(Norm::statistics_per_token(spec.norm)) {
+      norm_statistics_(Norm::statistics_per_token(spec.norm)),
+      factor_(spec.logit_factor),
+      softcap_(spec.final_softcap) {
   ensure(shape.loss_chunk >= 1, "a loss chunk has at least one token");
   const auto make = [&](const char* name, DType dtype, const Shape& dims) {
     return allocator.make(Tag::workspace, name, dtype, dims);
@@ -45,7 +47,9 @@ Head::Chunk Head::chunk_from(std::int64_t begin, std::int64_t tokens) const {
 void Head::project(Stream& stream, const ConstTensorView& x, const Chunk& c) const {
   norm_.forward(stream, c.normed, c.statistics, x.rows(c.begin, c.end));
   dump(stream, {.name = "final_norm", .first_row = c.begin}, c.normed);
+  if (factor_ != 1) scale(stream, c.normed, factor_);  // as good as scaling the logits, of which there are more
   head_.forward(stream, c.logits, c.normed);
+  if (softcap_ > 0) cap_logits(stream, c.logits, softcap_);
   dump(stream, {.name = "logits", .first_row = c.begin}, c.logits);
 }
 
@@ -53,7 +57,7 @@ void Head::forward(Stream& stream, const DeviceBatch& batch, const ConstTensorVi
                    double denominator, bool gradient) {
   const ConstTensorView labels = batch.labels().rows(c.begin, c.end), weights = batch.weights().rows(c.begin, c.end);
   project(stream, x, c);
-  cross_entropy(stream, c.logits, c.nll, labels, weights, denominator, gradient);
+  cross_entropy(stream, c.logits, c.nll, labels, weights, denominator, gradient, softcap_);
   dump(stream, {.name = "nll", .first_row = c.begin}, c.nll);
   if (gradient) dump(stream, {.name = "logits", .gradient = true, .first_row = c.begin}, c.logits);
   weighted_sum(stream, loss_sum_, c.nll, weights, labels, /*accumulate=*/loss_sum_is_set_);
@@ -71,6 +75,7 @@ void Head::train(Stream& stream, const DeviceBatch& batch, const ConstTensorView
     const TensorView normed_gradient = normed_gradient_.view().prefix(c.normed.shape);
     head_.backward_weight(stream, c.logits, c.normed);
     head_.backward_input(stream, normed_gradient, c.logits, /*accumulate=*/false);
+    if (factor_ != 1) scale(stream, normed_gradient, factor_);
     dump(stream, {.name = "final_norm", .gradient = true, .first_row = c.begin}, normed_gradient);
     norm_.backward(stream, dx.rows(c.begin, c.end), normed_gradient, x.rows(c.begin, c.end), c.statistics,
                    /*accumulate=*/false);

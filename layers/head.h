@@ -1,6 +1,7 @@
-// The model's end: final norm, head and cross-entropy, a chunk of tokens at a time, so that logits exist for one chunk
-// only. The gradient is made in the same pass, in place of the logits, and goes straight on to the weights and to the
-// residual stream: the head has no backward of its own. Weights of a tied head are the token embedding's.
+// The model's end: final norm, head (times a factor, under a softcap, where the model has them) and cross-entropy, a
+// chunk of tokens at a time, so that logits exist for one chunk only. The gradient is made in the same pass, in place
+// of the logits, and goes straight on to the weights and to the residual stream: the head has no backward of its own.
+// Weights of a tied head are the token embedding's.
 #pragma once
 
 #include <optional>
@@ -64,6 +65,7 @@ class Head {
   Norm norm_;
   Linear head_;
   std::int64_t chunk_, C_, V_, norm_statistics_;
+  double factor_, softcap_;  // of logits
   Tensor logits_, normed_, normed_gradient_, statistics_, nll_, loss_sum_;
   bool loss_sum_is_set_ = false;  // else what is there does not count: a constructor touches no tensor
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "framework/profile/trace.h"
+#include "kernels/attention_sinks.h"
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
 
@@ -17,7 +18,8 @@ KeyValueCache::KeyValueCache(Allocator& allocator, const ModelSpec& spec, DType 
              .G = spec.num_key_value_heads,
              .D = spec.head_dim,
              .scale = spec.attention_scale,
-             .mask = {}},
+             .mask = {},
+             .softcap = spec.attention_softcap},
       capacity_(capacity),
       ring_size_(ring_size),
       ring_(ring) {
@@ -106,7 +108,7 @@ std::int64_t KeyValueCache::first_visible(const AttentionMask& mask) const {
 }
 
 void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& query, const ConstTensorView& key_value,
-                           const TensorView& out) {
+                           const ConstTensorView& sinks, const TensorView& out) {
   const Span span(stream.trace(), "decode attention");
   const Layer& of = layers_[static_cast<std::size_t>(layer)];
   const Shape own{1, shape_.G, shape_.D};
@@ -136,7 +138,9 @@ void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& que
     }
   }
   const AttentionState all = state_of(0);
-  attention_finalize(stream, all, out.reshape({1, 1, shape_.H, shape_.D}), all.m);
+  const TensorView heads = out.reshape({1, 1, shape_.H, shape_.D});
+  if (sinks.empty()) return attention_finalize(stream, all, heads, all.m);
+  attention_sinks_finalize(stream, all, heads, all.m, sinks);
 }
 
 }  // namespace ringtrain

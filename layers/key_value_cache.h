@@ -34,9 +34,10 @@ class KeyValueCache {
   /// turn.
   void begin_token(std::int64_t position);
   /// out[1, H * D] = the attention of the new token's query[1, H * D] over all tokens, its own included; key_value
-  /// [2, 1, 1, G, D] is its own. Every rank has the same query, and gets the same bits. Collective over the ring.
+  /// [2, 1, 1, G, D] is its own; sinks [H], or empty. Every rank has the same query, and gets the same bits. Collective
+  /// over the ring.
   void attend(Stream& stream, int layer, const ConstTensorView& query, const ConstTensorView& key_value,
-              const TensorView& out);
+              const ConstTensorView& sinks, const TensorView& out);
 
  private:
   /// A layer's own: local token i is at place i modulo places, so a layer with a window keeps the last ones alone.

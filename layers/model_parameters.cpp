@@ -60,11 +60,11 @@ class TableWriter {
     parameter.stream = first_stream + inserted_++;
     return add_to_bucket(std::move(parameter));
   }
-
- private:
   int vector(const std::string& name, std::int64_t size, double value) {
     return add({.name = name, .shape = {size}, .decay = false, .init_value = value});
   }
+
+ private:
   int add(Parameter parameter) {
     parameter.stream = count_++;
     return add_to_bucket(std::move(parameter));
@@ -126,6 +126,7 @@ BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t
     ids.query_norm = writer.rms_norm(prefix + ".self_attn.q_norm", spec.query_key_norm_width(spec.num_attention_heads));
     ids.key_norm = writer.rms_norm(prefix + ".self_attn.k_norm", spec.query_key_norm_width(spec.num_key_value_heads));
   }
+  if (spec.attention_sinks) ids.sinks = writer.vector(prefix + ".self_attn.sinks", spec.num_attention_heads, 0.0);
   if (after) ids.attention_output_norm = writer.norm(prefix + ".post_attention_layernorm", C);
   if (before) {
     ids.feedforward_norm =

@@ -31,6 +31,7 @@ struct BlockIds {
   NormIds attention_output_norm, feedforward_output_norm;  // after it
   LinearIds query, key, value, attention_output;
   NormIds query_norm, key_norm;  // [D], shared by all heads, or [H * D] and [G * D]
+  int sinks = -1;                // [H]
   LinearIds gate;                // of a gated feedforward
   LinearIds up, down;
 };
@@ -61,10 +62,10 @@ struct ModelParameters {
 /// projection or norm has one, and model.embed_positions.weight where positions are learned. A block's norms are
 /// input_layernorm and post_attention_layernorm, before its halves, where it has no others. Else they are
 /// input_layernorm and pre_feedforward_layernorm before, post_attention_layernorm and post_feedforward_layernorm after
-/// them. trainable: patterns (fnmatch) of the names that are trained, the rest is frozen; none: all are trained.
-/// Adapters, NAME.lora_A.weight and NAME.lora_B.weight as PEFT has them, are trained, and beside them what patterns
-/// name. inserted: what layers of a program's own add; all else begins as without them. Throws Error(usage) for such
-/// layers behind a block that does not exist, with a name that is taken, or beside adapters.
+/// them. Sinks are self_attn.sinks. trainable: patterns (fnmatch) of the names that are trained, the rest is frozen;
+/// none: all are trained. Adapters, NAME.lora_A.weight and NAME.lora_B.weight as PEFT has them, are trained, and beside
+/// them what patterns name. inserted: what layers of a program's own add; all else begins as without them. Throws
+/// Error(usage) for such layers behind a block that does not exist, with a name that is taken, or beside adapters.
 ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable = {},
                                     const std::vector<InsertedParameters>& inserted = {});
 

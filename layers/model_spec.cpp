@@ -15,8 +15,8 @@ namespace ringtrain {
 namespace {
 
 /// Sets the traits of an architecture. The one switch: an architecture that is not here does not build.
-void set_traits(ModelSpec& spec, Architecture architecture) {
-  switch (architecture) {
+void set_traits(ModelSpec& spec, const ModelConfig& config) {
+  switch (config.architecture) {
     case Architecture::llama:  // Touvron et al., 2023
       spec.optional_biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
       return;
@@ -46,12 +46,19 @@ void set_traits(ModelSpec& spec, Architecture architecture) {
       spec.query_key_norm = QueryKeyNorm::whole;
       spec.optional_biases = {.query_key_value = true, .attention_output = true};
       return;
+    case Architecture::phi3:  // Abdin et al., "Phi-3", 2024, section 2: Llama, whose files join projections
+      return;
+    case Architecture::granite:  // Granite Team, "Granite 3.0", 2024, section 3: Llama, with factors of its streams
+      spec.optional_biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
+      return;
     case Architecture::gemma3_text:  // Kamath et al., "Gemma 3", 2025, section 2
+      spec.query_key_norm = QueryKeyNorm::head;
+      [[fallthrough]];
+    case Architecture::gemma2:  // Riviere et al., "Gemma 2", 2024, section 2
       spec.norm.unit_offset = true;
       spec.norm_place = NormPlace::both;
-      spec.query_key_norm = QueryKeyNorm::head;
       spec.activation = Activation::gelu;
-      spec.scaled_embedding = true;
+      spec.embedding_factor = std::sqrt(static_cast<double>(config.hidden_size));
       spec.optional_biases = {.query_key_value = true, .attention_output = true};
       return;
   }
@@ -61,7 +68,7 @@ void set_traits(ModelSpec& spec, Architecture architecture) {
 ModelSpec traits_of(const ModelConfig& config) {
   ModelSpec spec;
   spec.architecture = name_of(config.architecture);
-  set_traits(spec, config.architecture);
+  set_traits(spec, config);
   return spec;
 }
 
@@ -123,6 +130,12 @@ ModelSpec model_spec(const ModelConfig& config) {
   spec.head_dim = config.head_dim;
   spec.norm.eps = config.rms_norm_eps;
   spec.attention_scale = 1.0 / std::sqrt(score_divisor(config));
+  spec.attention_softcap = config.attention_softcap;
+  spec.attention_sinks = config.attention_sinks;
+  if (config.embedding_multiplier > 0) spec.embedding_factor = config.embedding_multiplier;
+  spec.residual_factor = config.residual_multiplier;
+  spec.logit_factor = 1 / config.logits_scaling;
+  spec.final_softcap = config.final_softcap;
   spec.max_position_embeddings = config.max_position_embeddings;
   if (spec.positions == Positions::rope) {
     spec.ropes.push_back({config.rope_theta, config.rope_scaling});
@@ -160,6 +173,11 @@ void check_spec(const ModelSpec& spec) {
   refuse_if(spec.norm.kind == NormKind::layer_norm && (spec.norm.unit_offset || norms_after(spec.norm_place)),
             "a LayerNorm stands before what is computed, and its weight is not counted from 1");
   refuse_if(!(spec.attention_scale > 0), "attention's scores have a scale above 0");
+  refuse_if(!(spec.attention_softcap >= 0) || !(spec.final_softcap >= 0), "a softcap is above 0, or 0 for none");
+  refuse_if(!(spec.residual_factor > 0) || !(spec.logit_factor > 0) || !(spec.embedding_factor > 0),
+            "factors of embedding, residual stream and logits are above 0");
+  refuse_if(spec.residual_factor != 1 && norms_after(spec.norm_place),
+            "what is normed as it is added to the residual stream has no factor besides (model.residual_multiplier)");
 }
 
 namespace {

@@ -75,8 +75,13 @@ struct ModelSpec {
   NormSpec norm;  // every norm of the model
   NormPlace norm_place = NormPlace::before;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
-  double attention_scale = 0;     // of scores
-  bool scaled_embedding = false;  // rows of the token table times sqrt(hidden_size)
+  double attention_scale = 0;    // of scores
+  double attention_softcap = 0;  // c above 0: a scaled score s becomes c tanh(s / c) before the mask
+  bool attention_sinks = false;  // each head has a learned score that no value follows: its weight is lost
+  double embedding_factor = 1;   // of rows of the token table
+  double residual_factor = 1;    // of what a block's half adds to the residual stream
+  double logit_factor = 1;       // of logits,
+  double final_softcap = 0;      // and then a softcap, as of scores
   Biases biases;
   Biases optional_biases;         // those that checkpoints of the architecture have or have not, as a config says
   bool gated_feedforward = true;  // down(act(gate(x)) * up(x)), else down(act(up(x)))

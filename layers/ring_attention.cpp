@@ -5,6 +5,7 @@
 #include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "kernels/attention.h"
+#include "kernels/attention_sinks.h"
 #include "kernels/elementwise.h"
 #include "kernels/rope.h"
 
@@ -19,7 +20,8 @@ AttentionShape attention_shape(const ModelSpec& spec, int layer, bool determinis
           .D = spec.head_dim,
           .scale = spec.attention_scale,
           .mask = spec.layers[layer].mask,
-          .deterministic = deterministic};
+          .deterministic = deterministic,
+          .softcap = spec.attention_softcap};
 }
 
 /// Returns the place of a layer's mask among those that differ, for each of which the ring has a schedule.
@@ -60,6 +62,9 @@ RingAttention::RingAttention(const ModelSpec& spec, ParameterStore& parameters, 
       output_(parameters, ids.attention_output, &lora),
       query_key_norm_(spec.query_key_norm != QueryKeyNorm::none),
       rope_(spec.layers[layer].rope),
+      residual_factor_(spec.residual_factor),
+      parameters_(&parameters),
+      sinks_(ids.sinks),
       frequencies_(spec.layers[layer].frequencies),
       query_width_(spec.query_key_norm_width(spec.num_attention_heads)),
       key_width_(spec.query_key_norm_width(spec.num_key_value_heads)),
@@ -91,7 +96,7 @@ void RingAttention::decode(Stream& stream, const DeviceBatch& batch, const Block
   const Span span(stream.trace(), "attention");
   normalise(stream, t);
   project(stream, batch, t);
-  cache.attend(stream, layer_, t.query, t.key_value, t.attention);
+  cache.attend(stream, layer_, t.query, t.key_value, sinks(), t.attention);
   add_to_residual(stream, t);
 }
 
@@ -171,15 +176,22 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
   ring_->forward(stream, pass_, t.key_value, batch.documents(), [&](const RingBlock& block) {
     const Span span(stream.trace(), "attention kernel",
                     {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/2)}});
-    const AttentionPhase phase{
-        .init = block.first, .finalize = block.last, .out = t.attention.reshape(heads), .lse = t.logsumexp};
+    const AttentionPhase phase{.init = block.first,
+                               .finalize = block.last && sinks_ < 0,
+                               .out = t.attention.reshape(heads),
+                               .lse = t.logsumexp};
     attention_forward(stream, shape, query, block.k, block.v, batch.token_positions(), block.tokens, state, phase,
                       workspace_);
     audit_->add_forward(stream, layer_, block);
   });
-  audit_->end_forward(stream, layer_, t.attention.reshape(heads), t.logsumexp);
+  if (sinks_ >= 0) attention_sinks_finalize(stream, state, t.attention.reshape(heads), t.logsumexp, sinks());
+  audit_->end_forward(stream, layer_, t.attention.reshape(heads), t.logsumexp, sinks());
   dump_tensor(stream, "attention", t.attention);
   dump_tensor(stream, "logsumexp", t.logsumexp);
+}
+
+TensorView RingAttention::sinks() const {
+  return sinks_ >= 0 ? parameters_->weight(sinks_) : TensorView{};
 }
 
 void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const {
@@ -187,6 +199,10 @@ void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const
     output_.forward(stream, t.normed, t.attention);  // nobody reads the norm's output any more, or it is made again
     dump_tensor(stream, "attention_output", t.normed);
     output_norm_.forward(stream, t.after_attention, t.statistics, t.normed);
+    add(stream, t.after_attention, t.input);
+  } else if (residual_factor_ != 1) {
+    output_.forward(stream, t.after_attention, t.attention);
+    scale(stream, t.after_attention, residual_factor_);
     add(stream, t.after_attention, t.input);
   } else {
     output_.forward(stream, t.after_attention, t.attention, /*residual=*/t.input);
@@ -196,7 +212,12 @@ void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const
 
 /// Uses t.normed and t.after_attention, which the feedforward's backward was the last to read.
 TensorView RingAttention::output_gradient(Stream& stream, const BlockTensors& t) const {
-  if (!output_norm_.exists()) return t.residual_gradient;
+  if (!output_norm_.exists()) {
+    if (residual_factor_ == 1) return t.residual_gradient;
+    copy(stream, t.after_attention, t.residual_gradient);
+    scale(stream, t.after_attention, residual_factor_);
+    return t.after_attention;
+  }
   const TensorView &product = t.normed, &into = t.after_attention;
   output_.forward(stream, product, t.attention);
   output_norm_.forward(stream, into, t.statistics, product);  // for its statistics
@@ -221,6 +242,9 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   const TensorView& delta = t.delta;
   attention_delta(stream, delta, dout, t.attention.reshape(heads));
   dump_tensor(stream, "delta", delta);
+  if (sinks_ >= 0 && parameters_->trains(sinks_)) {
+    attention_sinks_backward(stream, parameters_->gradient_to_add_to(sinks_), t.logsumexp, delta, sinks());
+  }
   const TensorView& dquery = t.attention;  // O is not needed any more
   const TensorView& dquery_sum = t.attention_sum;
   const TensorView& dkv_sum = t.key_value_gradient_sum;

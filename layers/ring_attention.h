@@ -1,6 +1,7 @@
-// The first half of a block: y = x + Wo attention(norm(x)), or with a norm of what Wo gives, where attention meets one
-// block of keys and values at a time as the ring brings them (Liu et al., "Ring Attention with Blockwise Transformers",
-// 2023). The ring owns the order and the communication; this file gives it the visitor, forward and backward.
+// The first half of a block: y = x + Wo attention(norm(x)), or with a norm or a factor of what Wo gives, where
+// attention meets one block of keys and values at a time as the ring brings them (Liu et al., "Ring Attention with
+// Blockwise Transformers", 2023). The ring owns the order and the communication; this file gives it the visitor,
+// forward and backward.
 #pragma once
 
 #include "layers/activations.h"
@@ -44,6 +45,8 @@ class RingAttention {
   /// Makes queries and keys of their projections: norm and rotation, where the layer has them.
   void finish_heads(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
   void attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
+  /// Returns the sinks, or nothing.
+  TensorView sinks() const;
   /// Returns the floating point operations of so many matrix products over the pairs: forward has two, backward five.
   std::int64_t flops(std::int64_t pairs, std::int64_t products) const;
   /// Returns the shape of a call on so many sequences.
@@ -57,6 +60,9 @@ class RingAttention {
   Norm norm_, output_norm_, query_norm_, key_norm_;
   Linear query_, key_, value_, output_;
   bool query_key_norm_, rope_;
+  double residual_factor_;
+  ParameterStore* parameters_;
+  int sinks_;                             // a parameter's id, or -1
   int frequencies_;                       // which of the model's, where it rotates
   std::int64_t query_width_, key_width_;  // elements that their norms go over
   int layer_;

@@ -48,10 +48,11 @@ void multiply(Vector& products, const double* x, const Vector& head, std::int64_
   }
 }
 
-/// Turns scores into the softmax over the keys that are seen; 0 elsewhere. Returns the logsumexp, -inf without a key.
-double softmax(Vector& scores, const Keys& keys) {
+/// Turns scores into the softmax over the keys that are seen, and the sink (-inf: there is none); 0 elsewhere. Returns
+/// the logsumexp, -inf without a key and a sink.
+double softmax(Vector& scores, const Keys& keys, double sink) {
   constexpr double none = -std::numeric_limits<double>::infinity();
-  double largest = none, sum = 0;
+  double largest = sink, sum = 0;
   for (std::int64_t j = keys.first; j < keys.last; ++j) {
     if (keys.seen[j]) largest = std::max(largest, scores[j]);
   }
@@ -59,15 +60,25 @@ double softmax(Vector& scores, const Keys& keys) {
     scores[j] = keys.seen[j] ? std::exp(scores[j] - largest) : 0.0;
     sum += scores[j];
   }
+  if (sink != none) sum += std::exp(sink - largest);
   for (std::int64_t j = keys.first; j < keys.last; ++j) scores[j] /= sum;
   return largest == none ? none : largest + std::log(sum);
 }
 
-/// p = softmax(scale * q k) of one query over all keys. Returns its logsumexp.
-double weights_of(Vector& p, const Attention& a, const double* q, const Vector& key_head, const Keys& keys) {
+/// p = softmax(scale * q k) of one query of head h over all keys; slopes: of its scores, as functions of scale * q k.
+/// Returns its logsumexp.
+double weights_of(Vector& p, Vector& slopes, const Attention& a, std::int64_t h, const double* q,
+                  const Vector& key_head, const Keys& keys) {
   multiply(p, q, key_head, a.D, keys);
-  for (double& score : p) score *= a.scale;
-  return softmax(p, keys);
+  for (std::size_t j = 0; j < p.size(); ++j) {
+    p[j] *= a.scale;
+    slopes[j] = 1;
+    if (a.softcap == 0) continue;
+    const double bent = std::tanh(p[j] / a.softcap);
+    p[j] = a.softcap * bent;
+    slopes[j] = 1 - bent * bent;
+  }
+  return softmax(p, keys, a.sinks.empty() ? -std::numeric_limits<double>::infinity() : a.sinks[h]);
 }
 
 }  // namespace
@@ -91,7 +102,7 @@ Forward forward(const Attention& a, const Vector& q, const Vector& k, const Vect
   const auto Tq = static_cast<std::int64_t>(queries.positions.size());
   const auto Tk = static_cast<std::int64_t>(keys.positions.size());
   Forward result{Vector(q.size(), 0.0), Vector(a.B * a.H * Tq)};
-  Vector p(Tk);
+  Vector p(Tk), slopes(Tk);
   for (std::int64_t b = 0; b < a.B; ++b) {
     for (std::int64_t h = 0; h < a.H; ++h) {
       const std::int64_t g = h / (a.H / a.G);
@@ -99,7 +110,7 @@ Forward forward(const Attention& a, const Vector& q, const Vector& k, const Vect
       for (std::int64_t i = 0; i < Tq; ++i) {
         const std::int64_t row = ((b * Tq + i) * a.H + h) * a.D;
         const Keys seen = keys_of(a, queries, keys, b, i);
-        result.lse[(b * a.H + h) * Tq + i] = weights_of(p, a, &q[row], key_head, seen);
+        result.lse[(b * a.H + h) * Tq + i] = weights_of(p, slopes, a, h, &q[row], key_head, seen);
         for (std::int64_t j = seen.first; j < seen.last; ++j) {
           const double* const value = &v[((b * Tk + j) * a.G + g) * a.D];
           for (std::int64_t d = 0; d < a.D; ++d) result.out[row + d] += p[j] * value[d];
@@ -114,8 +125,8 @@ Backward backward(const Attention& a, const Vector& q, const Vector& k, const Ve
                   const Vector& dout, const Tokens& queries, const Tokens& keys) {
   const auto Tq = static_cast<std::int64_t>(queries.positions.size());
   const auto Tk = static_cast<std::int64_t>(keys.positions.size());
-  Backward result{Vector(q.size(), 0.0), Vector(k.size(), 0.0), Vector(v.size(), 0.0)};
-  Vector p(Tk), dp(Tk);
+  Backward result{Vector(q.size(), 0.0), Vector(k.size(), 0.0), Vector(v.size(), 0.0), Vector(a.sinks.size(), 0.0)};
+  Vector p(Tk), slopes(Tk), dp(Tk);
   for (std::int64_t b = 0; b < a.B; ++b) {
     for (std::int64_t h = 0; h < a.H; ++h) {
       const std::int64_t g = h / (a.H / a.G);
@@ -123,13 +134,14 @@ Backward backward(const Attention& a, const Vector& q, const Vector& k, const Ve
       for (std::int64_t i = 0; i < Tq; ++i) {
         const std::int64_t row = ((b * Tq + i) * a.H + h) * a.D;
         const Keys seen = keys_of(a, queries, keys, b, i);
-        weights_of(p, a, &q[row], key_head, seen);
+        const double lse = weights_of(p, slopes, a, h, &q[row], key_head, seen);
         multiply(dp, &dout[row], value_head, a.D, seen);
-        double delta = 0;  // the mean of dp under p
+        double delta = 0;  // the mean of dp under p, that of a sink being 0
         for (std::int64_t d = 0; d < a.D; ++d) delta += dout[row + d] * out[row + d];
+        if (!a.sinks.empty()) result.dsinks[h] -= std::exp(a.sinks[h] - lse) * delta;
         for (std::int64_t j = seen.first; j < seen.last; ++j) {
           if (!seen.seen[j]) continue;
-          const double ds = a.scale * p[j] * (dp[j] - delta);
+          const double ds = a.scale * slopes[j] * p[j] * (dp[j] - delta);
           const std::int64_t key = ((b * Tk + j) * a.G + g) * a.D;
           for (std::int64_t d = 0; d < a.D; ++d) {
             result.dq[row + d] += ds * k[key + d];

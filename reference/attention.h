@@ -20,14 +20,17 @@ struct Attention {
   double scale = 1;
   bool causal = true;
   std::int64_t window = 0;
+  double softcap = 0;              // c above 0: c tanh(s / c) stands for a scaled score s ("Gemma 2", 2024, section 2)
+  std::vector<double> sinks = {};  // [H], or none: a score beside those of the keys, whose weight goes to no value
 };
 
-/// q, dout, out, dq: [B, Tq, H, D]; k, v, dk, dv: [B, Tk, G, D]; lse: [B, H, Tq]. A row without keys: out 0, lse -inf.
+/// q, dout, out, dq: [B, Tq, H, D]; k, v, dk, dv: [B, Tk, G, D]; lse: [B, H, Tq]. A row without keys: out 0, lse -inf,
+/// or the sink.
 struct Forward {
   std::vector<double> out, lse;
 };
 struct Backward {
-  std::vector<double> dq, dk, dv;
+  std::vector<double> dq, dk, dv, dsinks;
 };
 
 /// Returns whether query token i sees key token j of sequence b.

@@ -21,16 +21,6 @@ Vector& gradient_of(Tensors& gradients, const std::string& name, std::size_t siz
   return gradient;
 }
 
-Attention attention_of(const ModelSpec& spec, std::int64_t layer) {
-  const AttentionMask& mask = spec.layers[layer].mask;
-  return {.H = spec.num_attention_heads,
-          .G = spec.num_key_value_heads,
-          .D = spec.head_dim,
-          .scale = spec.attention_scale,
-          .causal = mask.causal,
-          .window = mask.window};
-}
-
 /// A mask counts tokens of the whole sequence, whatever positions its documents have.
 Tokens tokens_of(const Row& row) {
   Tokens tokens{{}, row.documents};
@@ -118,6 +108,18 @@ Vector Model::norm_backward(const std::string& name, const Vector& dy, const Vec
   return summed(std::move(dx), std::ssize(w));
 }
 
+Attention Model::attention_of(const Layer& layer) const {
+  const AttentionMask& mask = spec_.layers[layer.index].mask;
+  return {.H = spec_.num_attention_heads,
+          .G = spec_.num_key_value_heads,
+          .D = spec_.head_dim,
+          .scale = spec_.attention_scale,
+          .causal = mask.causal,
+          .window = mask.window,
+          .softcap = spec_.attention_softcap,
+          .sinks = spec_.attention_sinks ? weight(layer.weight + "self_attn.sinks") : Vector{}};
+}
+
 Rotation Model::rotation_of(const Layer& layer, const Row& row) const {
   const RopeSpec& rope = spec_.ropes.at(static_cast<std::size_t>(spec_.layers[layer.index].frequencies));
   return rotation(spec_.head_dim, rope.theta, rope.scaling, row.size());
@@ -126,7 +128,7 @@ Rotation Model::rotation_of(const Layer& layer, const Row& row) const {
 double Model::forward(const Row& row, Tensors& t) const {
   const std::int64_t T = row.size(), C = spec_.hidden_size;
   Vector x(T * C);
-  const double factor = embedding_factor();
+  const double factor = spec_.embedding_factor;
   for (std::int64_t i = 0; i < T * C; ++i) {
     x[i] = factor * weight("model.embed_tokens.weight")[row.tokens[i / C] * C + i % C];
     if (spec_.positions == Positions::learned) {  // Radford et al., 2019
@@ -160,10 +162,6 @@ double Model::forward(const Row& row, Tensors& t) const {
   return sum;
 }
 
-double Model::embedding_factor() const {
-  return spec_.scaled_embedding ? std::sqrt(static_cast<double>(spec_.hidden_size)) : 1;
-}
-
 Model::BlockNorms Model::norms_of(const Layer& layer) const {
   switch (spec_.norm_place) {
     case NormPlace::before:
@@ -183,13 +181,22 @@ const Vector& Model::half_input(const std::string& norm, const std::string& tens
 }
 
 Vector Model::half_output(const std::string& norm, const std::string& tensor, Vector product, Tensors& t) const {
-  if (norm.empty()) return product;
+  if (norm.empty()) {
+    if (spec_.residual_factor == 1) return product;
+    for (double& each : product) each *= spec_.residual_factor;
+    return summed(summed(std::move(product), 0), 0);  // before and after it is scaled
+  }
   return summed(normed(norm, keep(t, tensor, std::move(product))), 0);
 }
 
 Vector Model::half_output_backward(const std::string& norm, const std::string& tensor, const Vector& residual,
                                    Tensors& t, Tensors& gradients) const {
-  if (norm.empty()) return residual;
+  if (norm.empty()) {
+    if (spec_.residual_factor == 1) return residual;
+    Vector scaled = residual;
+    for (double& each : scaled) each *= spec_.residual_factor;
+    return summed(std::move(scaled), 0);
+  }
   return keep(t, "grad." + tensor, norm_backward(norm, residual, t.at(tensor), gradients));
 }
 
@@ -200,10 +207,20 @@ void Model::half_input_backward(const std::string& norm, const std::string& tens
 }
 
 Vector Model::logits_of(const Tensors& t, std::int64_t token) const {
+  Vector logits = summed(linear(head_input(t, token), head_transposed_, spec_.vocab_size), spec_.hidden_size);
+  logits = summed(std::move(logits), 0);
+  if (spec_.final_softcap == 0) return logits;
+  softcap(logits, spec_.final_softcap);
+  return summed(std::move(logits), 0);
+}
+
+Vector Model::head_input(const Tensors& t, std::int64_t token) const {
   const std::int64_t C = spec_.hidden_size;
   const double* const hidden = &t.at("final_norm")[token * C];
-  Vector logits = linear(Vector(hidden, hidden + C), head_transposed_, spec_.vocab_size);
-  return summed(summed(std::move(logits), C), 0);
+  Vector x(hidden, hidden + C);
+  if (spec_.logit_factor == 1) return x;
+  for (double& each : x) each *= spec_.logit_factor;
+  return summed(std::move(x), 0);
 }
 
 void Model::attention_forward(const Layer& layer, const Row& row, Tensors& t) const {
@@ -230,7 +247,7 @@ void Model::attention_forward(const Layer& layer, const Row& row, Tensors& t) co
   const Vector& query = keep(t, layer.tensor + "query", std::move(q));
   const Vector& key = keep(t, layer.tensor + "key", std::move(k));
   const Tokens tokens = tokens_of(row);
-  Forward heads = reference::forward(attention_of(spec_, layer.index), query, key, v, tokens, tokens);
+  Forward heads = reference::forward(attention_of(layer), query, key, v, tokens, tokens);
   const Vector& out =
       keep(t, layer.tensor + "attention", summed(std::move(heads.out), row.size(), Summing::one_by_one));
   Vector residual =
@@ -279,24 +296,28 @@ void Model::backward(const Row& row, double denominator, Tensors& t, Tensors& gr
     Vector& gradient = gradient_of(gradients, name, weight(name).size());
     for (std::int64_t i = 0; i < row.size() * C; ++i) gradient[rows[i / C] * C + i % C] += factor * dx[i];
   };
-  add_rows("model.embed_tokens.weight", row.tokens, embedding_factor());
+  add_rows("model.embed_tokens.weight", row.tokens, spec_.embedding_factor);
   if (spec_.positions == Positions::learned) add_rows("model.embed_positions.weight", row.positions, 1);
 }
 
 void Model::head_backward(const Row& row, double denominator, Tensors& t, Tensors& gradients) const {
   const std::int64_t T = row.size(), C = spec_.hidden_size, V = spec_.vocab_size;
-  const Vector& final_norm = t.at("final_norm");
   const Vector& head = weight(head_name());
   Vector dx(T * C);
   for (std::int64_t token = 0; token < T; ++token) {
     if (row.labels[token] < 0) continue;
     Vector dlogits = logits_of(t, token);
+    const Vector logits = dlogits;
     cross_entropy(dlogits, row.labels[token]);
     for (double& d : dlogits) d *= row.weights[token] / denominator;
+    for (std::size_t i = 0; spec_.final_softcap > 0 && i < dlogits.size(); ++i) {
+      dlogits[i] *= softcap_derivative(logits[i], spec_.final_softcap);
+    }
     dlogits = summed(summed(std::move(dlogits), V), 0);
-    const Vector x(&final_norm[token * C], &final_norm[token * C] + C);
+    const Vector x = head_input(t, token);
     Vector own(C);
     linear_backward_input(own, dlogits, head, C, V);
+    for (double& each : own) each *= spec_.logit_factor;
     std::copy(own.begin(), own.end(), &dx[token * C]);
     linear_backward_weight(gradient_of(gradients, head_name(), head.size()), nullptr, summed(std::move(dlogits), T), x,
                            C, V);
@@ -352,8 +373,12 @@ Vector Model::attention_backward(const Layer& layer, const Row& row, Vector resi
   const Vector& dattention = keep(t, layer.gradient("attention"), std::move(dout));
 
   const Tokens tokens = tokens_of(row);
-  Backward heads = reference::backward(attention_of(spec_, layer.index), tensor("query"), tensor("key"),
-                                       tensor("value"), tensor("attention"), dattention, tokens, tokens);
+  Backward heads = reference::backward(attention_of(layer), tensor("query"), tensor("key"), tensor("value"),
+                                       tensor("attention"), dattention, tokens, tokens);
+  if (spec_.attention_sinks) {
+    Vector& gradient = gradient_of(gradients, name + "sinks", heads.dsinks.size());
+    add(gradient, summed(std::move(heads.dsinks), T, Summing::one_by_one));
+  }
   // These stay sums until a run has turned them back.
   Vector dq = t[layer.gradient("query")] = summed(std::move(heads.dq), T, Summing::one_by_one);
   Vector dk = t[layer.gradient("key")] = summed(std::move(heads.dk), T, Summing::one_by_one);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "layers/model_spec.h"
+#include "reference/attention.h"
 #include "reference/operations.h"
 #include "reference/rope.h"
 
@@ -80,15 +81,17 @@ class Model {
                               Tensors& gradients) const;
   void half_input_backward(const std::string& norm, const std::string& tensor, Vector dinput, const Vector& input,
                            Vector& residual, Tensors& t, Tensors& gradients) const;
-  /// Returns what a token's row of the embedding is multiplied with.
-  double embedding_factor() const;
   /// Returns a norm's weight, from 1 on where the model counts it so.
   Vector norm_weight(const std::string& name) const;
   Vector normed(const std::string& name, const Vector& x) const;
+  /// Returns what the head multiplies of a token's final_norm.
+  Vector head_input(const Tensors& t, std::int64_t token) const;
   /// Returns the logits of a token from t's final_norm.
   Vector logits_of(const Tensors& t, std::int64_t token) const;
   /// Returns the gradient of normed() with respect to x; those of its weights add to `gradients`.
   Vector norm_backward(const std::string& name, const Vector& dy, const Vector& x, Tensors& gradients) const;
+  /// Returns the attention of a layer, with its sinks, if it has them.
+  Attention attention_of(const Layer& layer) const;
   Rotation rotation_of(const Layer& layer, const Row& row) const;
   /// Returns x, whose elements sums of `terms` products have made.
   Vector summed(Vector x, std::int64_t terms, Summing summing = Summing::in_blocks) const;

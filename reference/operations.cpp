@@ -119,6 +119,14 @@ double gelu_derivative(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * cubic * x * x);
 }
 
+void softcap(Vector& x, double c) {
+  for (double& each : x) each = c * std::tanh(each / c);
+}
+
+double softcap_derivative(double capped, double c) {
+  return 1 - capped / c * (capped / c);
+}
+
 double cross_entropy(Vector& logits, std::int32_t label) {
   const double largest = *std::max_element(logits.begin(), logits.end()), target = logits[label];
   double sum = 0;

@@ -34,6 +34,10 @@ double silu_derivative(double x);
 double gelu(double x);
 double gelu_derivative(double x);
 
+/// x = c tanh(x / c) ("Gemma 2", 2024, section 2), and its derivative by what it gave.
+void softcap(Vector& x, double c);
+double softcap_derivative(double capped, double c);
+
 /// Returns -log softmax(logits)[label], and turns logits into softmax(logits) - onehot(label), its gradient.
 double cross_entropy(Vector& logits, std::int32_t label);
 

@@ -13,7 +13,8 @@ TRAITS = {"llama": LLAMA, "mistral": LLAMA,
           "gpt2": {**LLAMA, "layer_norm": True, "table": True, "gated": False, "qkv_bias": True, "bias": True},
           "qwen2": {**LLAMA, "qkv_bias": True}, "qwen3": {**LLAMA, "qk_norm": True}, "smollm3": LLAMA,
           "olmo2": {**LLAMA, "qk_norm": True, "qk_whole": True}, "olmo3": {**LLAMA, "qk_norm": True, "qk_whole": True},
-          "gemma3_text": {**LLAMA, "norms": 4, "qk_norm": True}}
+          "gemma2": {**LLAMA, "norms": 4}, "gemma3_text": {**LLAMA, "norms": 4, "qk_norm": True},
+          "phi3": LLAMA, "granite": LLAMA}
 
 
 def traits_of(model):

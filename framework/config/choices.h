@@ -9,16 +9,27 @@
 namespace ringtrain {
 
 // layers/model_spec.h says what each is made of.
-enum class Architecture { llama, mistral, gpt2, qwen2, qwen3, smollm3, olmo2, olmo3, gemma3_text };
-inline constexpr std::array architecture_names{Named{Architecture::llama, "llama"},
-                                               Named{Architecture::mistral, "mistral"},
-                                               Named{Architecture::gpt2, "gpt2"},
-                                               Named{Architecture::qwen2, "qwen2"},
-                                               Named{Architecture::qwen3, "qwen3"},
-                                               Named{Architecture::smollm3, "smollm3"},
-                                               Named{Architecture::olmo2, "olmo2"},
-                                               Named{Architecture::olmo3, "olmo3"},
-                                               Named{Architecture::gemma3_text, "gemma3_text"}};
+enum class Architecture {
+  llama,
+  mistral,
+  gpt2,
+  qwen2,
+  qwen3,
+  smollm3,
+  olmo2,
+  olmo3,
+  gemma2,
+  gemma3_text,
+  phi3,
+  granite
+};
+inline constexpr std::array architecture_names{
+    Named{Architecture::llama, "llama"},   Named{Architecture::mistral, "mistral"},
+    Named{Architecture::gpt2, "gpt2"},     Named{Architecture::qwen2, "qwen2"},
+    Named{Architecture::qwen3, "qwen3"},   Named{Architecture::smollm3, "smollm3"},
+    Named{Architecture::olmo2, "olmo2"},   Named{Architecture::olmo3, "olmo3"},
+    Named{Architecture::gemma2, "gemma2"}, Named{Architecture::gemma3_text, "gemma3_text"},
+    Named{Architecture::phi3, "phi3"},     Named{Architecture::granite, "granite"}};
 inline constexpr std::array all_architectures = values_of(architecture_names);
 inline const char* name_of(Architecture architecture) {
   return name_in(architecture_names, architecture);

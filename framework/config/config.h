@@ -28,10 +28,14 @@ struct ModelConfig {
   std::int64_t max_position_embeddings =
       0;  // learned positions: rows of their table; rope: the length meant, 0: unsaid
   std::int64_t sliding_window = 0;
-  std::vector<LayerType> layer_types;           // layer i has the (i mod size)-th; none: all have the window
-  std::vector<LayerPositions> layer_positions;  // the same; none: all rotate
-  double sliding_rope_theta = 0;                // of layers with the window, unscaled; 0: as the others
-  double query_pre_attn_scalar = 0;             // 0: head_dim
+  std::vector<LayerType> layer_types;               // layer i has the (i mod size)-th; none: all have the window
+  std::vector<LayerPositions> layer_positions;      // the same; none: all rotate
+  double sliding_rope_theta = 0;                    // of layers with the window, unscaled; 0: as the others
+  double query_pre_attn_scalar = 0;                 // 0: head_dim
+  double attention_softcap = 0, final_softcap = 0;  // of scores, of logits; 0: none
+  bool attention_sinks = false;                     // a learned score a head that takes weight from all others
+  double embedding_multiplier = 0;                  // 0: as the architecture has it
+  double residual_multiplier = 1, logits_scaling = 1;
   double rms_norm_eps = 1.0e-5;
   double initializer_range = 0.02;
   bool tie_word_embeddings = true;

@@ -55,7 +55,8 @@ struct BackwardScratch {
 
 using Counter = std::atomic_ref<std::int64_t>;
 
-template <class T>
+/// Capped: scores have a softcap.
+template <class T, bool Capped>
 class BackwardTask {
  public:
   /// Tile `index` of the keys of key/value head g of sequence b; dq_counters: one counter for each key tile of this
@@ -217,6 +218,7 @@ class BackwardTask {
                                                    width, scratch_.ds + at, score_row);
     }
     const LocalRange used{keys.begin, (keys.end + W - 1) / W * W};
+    if constexpr (Capped) cap_scores(n, used);
     if (!all_visible(call_.shape.mask, seen_from, extent_)) mask_scores(queries, run, used);
     softmax(n, used);
     for (std::int64_t at = 0; at < P; at += width) {
@@ -232,6 +234,15 @@ class BackwardTask {
         gemm_panel<T, Order::rows, Store::overwrite>(n, columns, to - from, scratch_.ds + from, score_row,
                                                      scratch_.k + from * P + at, P, scratch_.dq[part] + at, P);
       }
+    }
+  }
+
+  /// Sets scores s to tanh(scale s / softcap), on rows [0, n) and lanes `used`.
+  void cap_scores(std::int64_t n, LocalRange used) {
+    const T inner = static_cast<T>(call_.shape.scale / call_.shape.softcap);
+    for (std::int64_t i = 0; i < n; ++i) {
+      T* p = scratch_.p + i * call_.keys.size();
+      for (std::int64_t lane = used.begin; lane < used.end; lane += W) store(p + lane, tanh<T>(load(p + lane) * inner));
     }
   }
 
@@ -259,14 +270,20 @@ class BackwardTask {
   /// p: scores to probabilities; ds: dP to the gradient of q k^T, on rows [0, n) and lanes `used`.
   void softmax(std::int64_t n, LocalRange used) {
     const T scale = static_cast<T>(call_.shape.scale);
-    const Vector<T> factor = broadcast<T>(scale * std::numbers::log2e_v<T>);
+    const T outer = Capped ? static_cast<T>(call_.shape.softcap) : scale;
+    const Vector<T> factor = broadcast<T>(outer * std::numbers::log2e_v<T>);
     for (std::int64_t i = 0; i < n; ++i) {
       const Vector<T> offset = broadcast<T>(-scratch_.lse[i]), delta = broadcast<T>(scratch_.delta[i]);
       T *p = scratch_.p + i * call_.keys.size(), *ds = scratch_.ds + i * call_.keys.size();
       for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
         const Vector<T> probability = exp2<T>(fma(load(p + lane), factor, offset));
+        Vector<T> slope = probability * scale;
+        if constexpr (Capped) {  // of tanh; that of a score that is hidden, -inf, is not asked
+          const Vector<T> capped = maximum(broadcast<T>(-1), load(p + lane));
+          slope *= 1 - capped * capped;
+        }
         store(p + lane, probability);
-        store(ds + lane, probability * scale * (load(ds + lane) - delta));
+        store(ds + lane, slope * (load(ds + lane) - delta));
       }
     }
   }
@@ -316,14 +333,18 @@ void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte
   const std::size_t scratch_bytes = backward_scratch_bytes<T>(call.shape.D);
   // As many heads at a time as there are workers: what a head's tasks read stays near, and they seldom wait for each
   // other. noexcept: a task that threw would leave the ones that wait for its turn waiting for ever.
-  pool.run(heads * tiles, [&](std::int64_t task, int worker) noexcept {
-    const std::int64_t first = task / (tiles * together) * together, members = std::min(together, heads - first);
-    const std::int64_t index = tiles - 1 - (task - first * tiles) / members,
-                       head = first + (task - first * tiles) % members;
-    BackwardTask<T>(call, head / call.shape.G, head % call.shape.G, index, dq_counters + head * tiles,
-                    scratch + static_cast<std::size_t>(worker) * scratch_bytes)
-        .run();
-  });
+  const auto run = [&]<bool Capped>() {
+    pool.run(heads * tiles, [&](std::int64_t task, int worker) noexcept {
+      const std::int64_t first = task / (tiles * together) * together, members = std::min(together, heads - first);
+      const std::int64_t index = tiles - 1 - (task - first * tiles) / members,
+                         head = first + (task - first * tiles) % members;
+      BackwardTask<T, Capped>(call, head / call.shape.G, head % call.shape.G, index, dq_counters + head * tiles,
+                              scratch + static_cast<std::size_t>(worker) * scratch_bytes)
+          .run();
+    });
+  };
+  if (call.shape.softcap > 0) return run.template operator()<true>();
+  run.template operator()<false>();
 }
 
 template std::size_t backward_scratch_bytes<float>(std::int64_t);

@@ -42,13 +42,13 @@ struct ForwardScratch {
   }
 };
 
-/// One task: tile `tile` of the queries of head h of sequence b.
-template <class T>
+/// One task: tile `tile` of the queries of head h of sequence b. Capped: scores have a softcap.
+template <class T, bool Capped>
 class ForwardTask {
  public:
   ForwardTask(const ForwardCall<T>& call, std::int64_t b, std::int64_t h, const Tile& tile, std::byte* scratch)
       : call_(call), tile_(tile), scratch_(scratch, call.shape.D) {
-    const auto& [B, H, G, D, scale, mask, deterministic] = call.shape;
+    const auto& [B, H, G, D, scale, mask, deterministic, softcap] = call.shape;
     const std::int64_t g = h / (H / G);
     q_ = call.q + ((b * call.Tq + tile.begin) * H + h) * D;
     o_ = call.o + ((b * call.Tq + tile.begin) * H + h) * D;
@@ -152,10 +152,17 @@ class ForwardTask {
     T* o = scratch_.o + panel * width * D;
     gemm_panel<T, Order::rows, Store::overwrite>(count, lanes_used(panel), D, scratch_.k + first, D, q, width,
                                                  scratch_.s, width);
+    if constexpr (Capped) cap_scores(count);
     if (!all_visible(call_.shape.mask, queries, extent_of(keys, run, key_documents_))) mask_scores(panel, keys, run);
     softmax(panel, count, o);
     gemm_panel<T, Order::columns, Store::add>(D, lanes_used(panel), count, scratch_.v + first, D, scratch_.s, width, o,
                                               width);
+  }
+
+  /// Sets scores s to tanh(scale s / softcap): softmax() scales them by the softcap.
+  void cap_scores(std::int64_t count) {
+    const T inner = static_cast<T>(call_.shape.scale / call_.shape.softcap);
+    for (T* s = scratch_.s; s < scratch_.s + count * width; s += W) store(s, tanh<T>(load(s) * inner));
   }
 
   /// Sets the scores of pairs that the mask or the documents forbid to -inf.
@@ -185,7 +192,7 @@ class ForwardTask {
   void softmax(std::int64_t panel, std::int64_t count, T* o) {
     constexpr T log2e = std::numbers::log2e_v<T>;
     constexpr int NR = panel_vectors;
-    const T scale = static_cast<T>(call_.shape.scale);
+    const T scale = static_cast<T>(Capped ? call_.shape.softcap : call_.shape.scale);
     T* s = scratch_.s;
     Vector<T> largest[NR], offset[NR], sum[NR], alpha[NR];
     Integers<T> moved{};
@@ -245,12 +252,16 @@ void attention_forward(ThreadPool& pool, const ForwardCall<T>& call, std::byte* 
   const std::size_t scratch = forward_scratch_bytes<T>(call.shape.D);
   // A head at a time, so that its keys and values are still in a cache of the machine when its next tile meets them;
   // last tiles first: under a causal mask they are the longest.
-  pool.run(heads * tiles, [&](std::int64_t task, int worker) {
-    const std::int64_t head = task / tiles, index = tiles - 1 - task % tiles;
-    ForwardTask<T>(call, head / call.shape.H, head % call.shape.H, call.queries[index],
-                   workspace + static_cast<std::size_t>(worker) * scratch)
-        .run();
-  });
+  const auto run = [&]<bool Capped>() {
+    pool.run(heads * tiles, [&](std::int64_t task, int worker) {
+      const std::int64_t head = task / tiles, index = tiles - 1 - task % tiles;
+      ForwardTask<T, Capped>(call, head / call.shape.H, head % call.shape.H, call.queries[index],
+                             workspace + static_cast<std::size_t>(worker) * scratch)
+          .run();
+    });
+  };
+  if (call.shape.softcap > 0) return run.template operator()<true>();
+  run.template operator()<false>();
 }
 
 template std::size_t forward_scratch_bytes<float>(std::int64_t);

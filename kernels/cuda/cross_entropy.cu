@@ -5,7 +5,9 @@
 #include <cfloat>
 
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/map.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/tanh.cuh"
 
 namespace ringtrain::cuda {
 
@@ -107,13 +109,21 @@ __device__ RowSoftmax softmax_of(const Row<T>& row) {
   return {largest, warp_sum(lane < row_threads / 32 ? sums[lane] : 0.0)};
 }
 
-template <class T>
+/// The slope of a logit whose softmax's gradient is `slope`, under a softcap.
+template <bool Capped>
+__device__ __forceinline__ float under_softcap(float slope, float logit, float inverse_cap) {
+  const float tanh = logit * inverse_cap;
+  return Capped ? slope * fmaf(-tanh, tanh, 1.0f) : slope;
+}
+
+/// Capped: logits have a softcap.
+template <class T, bool Capped>
 __global__ void __launch_bounds__(row_threads)
     cross_entropy_kernel(T* const logits,                   // [n, V]
                          double* const nll,                 // [n]
                          const std::int32_t* const labels,  // [n]
                          const float* const weights,        // [n]
-                         const int V, const double denominator, const bool gradient) {
+                         const int V, const double denominator, const bool gradient, const float inverse_cap) {
   constexpr int W = Row<T>::W;
   const std::int64_t t = blockIdx.x;
   const Row<T> row(logits + t * V, V);
@@ -132,11 +142,13 @@ __global__ void __launch_bounds__(row_threads)
       const double factor = static_cast<double>(weight) / denominator;
       const auto scale = static_cast<float>(factor / all.sum);
       const double p_of_label = static_cast<double>(exponential(of_label, all.largest)) / all.sum;
-      const auto slope_of_label = static_cast<float>((p_of_label - 1) * factor);
+      const float slope_of_label =
+          under_softcap<Capped>(static_cast<float>((p_of_label - 1) * factor), of_label, inverse_cap);
       const int single = row.single();
       if (single >= 0) {
-        const float e = exponential(widened(row.data[single]), all.largest);
-        store(row.data + single, rounded<T>(Pack<float, 1>{{single == label ? slope_of_label : e * scale}}));
+        const float logit = widened(row.data[single]);
+        const float of_other = under_softcap<Capped>(exponential(logit, all.largest) * scale, logit, inverse_cap);
+        store(row.data + single, rounded<T>(Pack<float, 1>{{single == label ? slope_of_label : of_other}}));
       }
       const auto put = [&](int p, const Pack<T, W>& x) {
         const Pack<float, W> wide = widened(x);
@@ -144,7 +156,8 @@ __global__ void __launch_bounds__(row_threads)
         Pack<float, W> slope;
 #pragma unroll
         for (int w = 0; w < W; ++w) {
-          slope.at[w] = w == at ? slope_of_label : exponential(wide.at[w], all.largest) * scale;
+          const float of_other = exponential(wide.at[w], all.largest) * scale;
+          slope.at[w] = w == at ? slope_of_label : under_softcap<Capped>(of_other, wide.at[w], inverse_cap);
         }
         store(row.pack(p), rounded<T>(slope));
       };
@@ -162,6 +175,11 @@ __global__ void __launch_bounds__(row_threads)
   if (gradient && !slopes) fill_with_zeros(row);
 }
 
+struct CapLogits {
+  float cap, inverse;
+  __device__ void operator()(const float (&in)[1], float (&out)[1]) const { out[0] = cap * tanh_of(in[0] * inverse); }
+};
+
 struct Weighted {
   const double* values;
   const float* weights;
@@ -175,13 +193,24 @@ struct Weighted {
 
 }  // namespace
 
+void cap_logits(Stream& stream, const TensorView& x, double softcap) {
+  dispatch_storage(x.dtype, [&]<class T>() {
+    map(stream.cuda(), x.numel(), CapLogits{static_cast<float>(softcap), static_cast<float>(1 / softcap)},
+        MapTensors<T, T, 1, 1>{{x.as<T>()}, {x.as<T>()}});
+  });
+}
+
 void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const ConstTensorView& labels,
-                   const ConstTensorView& weights, double denominator, bool gradient) {
+                   const ConstTensorView& weights, double denominator, bool gradient, double softcap) {
   ensure(logits.dim(1) <= INT32_MAX - 2 * row_threads * packs_under_way * 8, "a vocabulary's ids are int32");
   dispatch_storage(logits.dtype, [&]<class T>() {
-    launch(stream.cuda(), cross_entropy_kernel<T>, blocks_for(logits.dim(0), 1), row_threads, 0, logits.as<T>(),
-           nll.as<double>(), labels.as<std::int32_t>(), weights.as<float>(), static_cast<int>(logits.dim(1)),
-           denominator, gradient);
+    const auto run = [&](auto kernel) {
+      launch(stream.cuda(), kernel, blocks_for(logits.dim(0), 1), row_threads, 0, logits.as<T>(), nll.as<double>(),
+             labels.as<std::int32_t>(), weights.as<float>(), static_cast<int>(logits.dim(1)), denominator, gradient,
+             softcap > 0 ? static_cast<float>(1 / softcap) : 0.0f);
+    };
+    if (softcap > 0) return run(cross_entropy_kernel<T, true>);
+    run(cross_entropy_kernel<T, false>);
   });
 }
 

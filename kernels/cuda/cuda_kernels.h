@@ -11,6 +11,7 @@
 #include "kernels/activation.h"
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
+#include "kernels/attention_sinks.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
@@ -55,7 +56,10 @@ RINGTRAIN_GPU_KERNEL(attention_forward);
 RINGTRAIN_GPU_KERNEL(attention_finalize);
 RINGTRAIN_GPU_KERNEL(attention_delta);
 RINGTRAIN_GPU_KERNEL(attention_backward);
+RINGTRAIN_GPU_KERNEL(attention_sinks_finalize);
+RINGTRAIN_GPU_KERNEL(attention_sinks_backward);
 
+RINGTRAIN_GPU_KERNEL(cap_logits);
 RINGTRAIN_GPU_KERNEL(cross_entropy);
 RINGTRAIN_GPU_KERNEL(weighted_sum);
 

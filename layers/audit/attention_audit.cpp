@@ -67,7 +67,7 @@ AttentionAudit::AttentionAudit(Allocator& allocator, const AuditShape& shape)
   if (allocator.planning()) return;
   const auto each = static_cast<std::size_t>(AuditedRow::doubles(D_));
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    rows_[i].exact = AuditedRow({memory_.as<double>() + i * each, each}, D_, shape.scale, shape.dtype);
+    rows_[i].exact = AuditedRow({memory_.as<double>() + i * each, each}, D_, shape.scale, shape.dtype, shape.softcap);
   }
 }
 
@@ -206,9 +206,15 @@ void AttentionAudit::add_forward(Stream& stream, int layer, const RingBlock& blo
   for_rows(layer, [&](Row& row) { visit(stream, row, block, &AuditedRow::add_forward); });
 }
 
-void AttentionAudit::end_forward(Stream& stream, int layer, const TensorView& attention, const TensorView& logsumexp) {
+void AttentionAudit::end_forward(Stream& stream, int layer, const TensorView& attention, const TensorView& logsumexp,
+                                 const ConstTensorView& sinks) {
   const std::int64_t T = attention.dim(1);
   for_rows(layer, [&](Row& row) {
+    if (!sinks.empty()) {
+      double sink = 0;
+      read(stream, {&sink, 1}, sinks, row.place.head);
+      row.exact.add_sink(sink);
+    }
     row.exact.end_forward();
     compare(stream, row, AuditedTensor::attention, attention, begin_of(row.place, attention), row.exact.attention(),
             row.exact.attention_bound());

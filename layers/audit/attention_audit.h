@@ -31,7 +31,7 @@ const char* name_of(AuditedTensor tensor);
 struct AuditShape {
   std::int64_t rows = 0;  // of a step, at most; 0: there is no audit
   std::int64_t H = 1, G = 1, D = 1;
-  double scale = 1;                  // of scores
+  double scale = 1, softcap = 0;     // of scores
   std::vector<AttentionMask> masks;  // by layer
   DType dtype = DType::float32;
   std::int64_t max_ring_tokens = 0;  // T of the largest shard
@@ -85,7 +85,9 @@ class AttentionAudit {
   // logsumexp [B, H, T].
   void begin_forward(Stream& stream, int layer, const ConstTensorView& query);
   void add_forward(Stream& stream, int layer, const RingBlock& block);
-  void end_forward(Stream& stream, int layer, const TensorView& attention, const TensorView& logsumexp);
+  /// sinks: [H], or empty.
+  void end_forward(Stream& stream, int layer, const TensorView& attention, const TensorView& logsumexp,
+                   const ConstTensorView& sinks = {});
   /// attention: O as forward left it, held against its double once more; output_gradient: dO. Both [B, T, H, D].
   void begin_backward(Stream& stream, int layer, const TensorView& attention, const ConstTensorView& output_gradient);
   void add_backward(Stream& stream, int layer, const RingBlock& block);

@@ -54,13 +54,21 @@ constexpr double largest_exponent = 40;
 
 }  // namespace
 
-AuditedRow::AuditedRow(std::span<double> memory, std::int64_t D, double scale, DType dtype)
+AuditedRow::AuditedRow(std::span<double> memory, std::int64_t D, double scale, DType dtype, double softcap)
     : memory_(memory),
       D_(static_cast<std::size_t>(D)),
       scale_(scale),
+      softcap_(softcap),
       sums_(dtype == DType::float64 ? 0x1p-53 : 0x1p-24),
       stored_(dtype == DType::bfloat16 ? 0x1p-8 : sums_),
       products_(dtype == DType::bfloat16 ? stored_ : 0) {}
+
+AuditedRow::Score AuditedRow::score_of(double product) const {
+  const double scaled = scale_ * product;
+  if (softcap_ == 0) return {.value = scaled, .slope = 1};
+  const double bent = std::tanh(scaled / softcap_);
+  return {.value = softcap_ * bent, .slope = 1 - bent * bent};
+}
 
 std::int64_t AuditedRow::class_of(double score) const {
   // P is rounded to a spacing of twice the unit roundoff: scores closer than this round alike.
@@ -104,17 +112,27 @@ void AuditedRow::begin_forward() {
   std::fill_n(class_sums(), classes, 0.0);
 }
 
+void AuditedRow::rescale(double score) {
+  if (score <= base_ + largest_exponent) return;
+  const double shrink = std::exp(base_ - score);  // the first key: 0
+  base_ = score;
+  sum_ *= shrink;
+  largest_sum_ *= shrink;
+  for (double& value : part(5)) value *= shrink;
+  for (double* share = class_shares(0); share != class_sums() + classes; ++share) *share *= shrink;
+}
+
+void AuditedRow::add_sink(double sink) {
+  rescale(sink);
+  const double p = std::exp(sink - base_);
+  sum_ += p;
+  class_sums()[class_of(sink)] += p * relative_error(sink, 0);
+}
+
 void AuditedRow::add_forward() {
   const auto [product, norm] = multiply(query(), key());
-  const double score = scale_ * product;
-  if (!(score <= base_ + largest_exponent)) {
-    const double shrink = std::exp(base_ - score);  // the first key: 0
-    base_ = score;
-    sum_ *= shrink;
-    largest_sum_ *= shrink;
-    for (double& value : part(5)) value *= shrink;
-    for (double* share = class_shares(0); share != class_sums() + classes; ++share) *share *= shrink;
-  }
+  const double score = score_of(product).value;
+  rescale(score);
   const double p = std::exp(score - base_), error = p * relative_error(score, norm);
   const std::int64_t of = class_of(score);
   sum_ += p;
@@ -149,12 +167,17 @@ void AuditedRow::begin_backward() {
 void AuditedRow::add_backward() {
   const auto [product, norm] = multiply(query(), key());
   const auto [of_value, value_norm] = multiply(output_gradient(), value());
-  const double score = scale_ * product, p = std::exp(score - logsumexp_), share = p * (of_value - delta_);
-  const double error =
+  const auto [score, slope] = score_of(product);
+  const double p = std::exp(score - logsumexp_), share = p * slope * (of_value - delta_);
+  double error =
       std::abs(share) * (relative_error(score, norm) + products_) +
-      p * sums_ * (std::sqrt(static_cast<double>(D_)) * value_norm + std::abs(of_value) + std::abs(delta_));
+      p * slope * sums_ * (std::sqrt(static_cast<double>(D_)) * value_norm + std::abs(of_value) + std::abs(delta_));
+  if (softcap_ > 0) {  // the slope's own error: that of the score, and of a tanh near 1
+    const double bent = std::abs(score) / softcap_, of_score = relative_error(score, norm) / softcap_;
+    error += p * std::abs(of_value - delta_) * (2 * bent * slope * of_score + 8 * bent * bent * sums_);
+  }
   add(part(6).data(), share, key());
-  add(part(7).data(), p, key());  // what an error of delta does
+  add(part(7).data(), p * slope, key());  // what an error of delta does
   add(class_shares(class_of(score)), error, key());
   count_key(6);
 }

@@ -4,6 +4,9 @@
 //   s[j] = scale q.k[j],  p[j] = exp(s[j] - LSE),  O = sum p[j] v[j],  dP[j] = dO.v[j],  delta = dO.O,
 //   dS[j] = p[j] (dP[j] - delta),  dq = scale sum dS[j] k[j].
 //
+// A softcap c puts c tanh(s[j] / c) in the place of s[j], and dS[j] is times 1 - tanh(s[j] / c)^2. A sink is one more
+// score, without a value.
+//
 // The bounds. Let u be the unit roundoff of a run's sums (2^-24; float64: 2^-53) and w that of what it stores (float32
 // as u; bfloat16 2^-8, to which tensor cores also round P and dS before a product). A dot product of n elements is off
 // by u sqrt(n) times the norm of its products (Higham and Mary, 2019: rounding errors as random numbers). So a key's
@@ -11,11 +14,12 @@
 //
 //   e[j] = u (sqrt(D) scale |q * k[j]| + 4 |s[j]| + 4) + r,   |q * k| the norm of the products, r = w in bfloat16 or 0
 //
-// and its share of dq by u (sqrt(D) |dO * v[j]| + |dP[j]| + |delta|) p[j] more. Roundings of different keys are
-// independent, those of like keys are alike. So keys whose scores round alike fall into one of 64 classes, by a hash:
-// shares of a class add up, classes add as squares. Adding n keys up, one after the other, is off by u sqrt(n) times
-// the largest sum on the way. The bound of a row is 8 times all this, the largest over its D elements, and what moves
-// all elements together: storing (w max |O|), the rounding of the logsumexp, that of delta.
+// and its share of dq by u (sqrt(D) |dO * v[j]| + |dP[j]| + |delta|) p[j] more. Under a softcap its slope is off as
+// well. Roundings of different keys are independent, those of like keys are alike. So keys whose scores round alike
+// fall into one of 64 classes, by a hash: shares of a class add up, classes add as squares. Adding n keys up, one after
+// the other, is off by u sqrt(n) times the largest sum on the way. The bound of a row is 8 times all this, the largest
+// over its D elements, and what moves all elements together: storing (w max |O|), the rounding of the logsumexp, that
+// of delta.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +39,7 @@ class AuditedRow {
 
   AuditedRow() = default;
   /// memory: doubles(D) of the caller's, which must outlive it. dtype: of the run.
-  AuditedRow(std::span<double> memory, std::int64_t D, double scale, DType dtype);
+  AuditedRow(std::span<double> memory, std::int64_t D, double scale, DType dtype, double softcap = 0);
 
   // What the caller fills, [D] each: q before forward; k and v before each key; before backward, dO, and the O that the
   // run gave, of which delta is made: forward has held it against attention().
@@ -48,6 +52,8 @@ class AuditedRow {
   void begin_forward();
   /// Adds a key that the query sees.
   void add_forward();
+  /// Adds the head's sink.
+  void add_sink(double sink);
   void end_forward();
   /// Begins dq of the row whose forward has ended.
   void begin_backward();
@@ -68,6 +74,13 @@ class AuditedRow {
   /// The shares of O, or of dq, by class, [classes, D]; then those of l, [classes].
   double* class_shares(std::int64_t which) const { return memory_.data() + (8 + which) * D_; }
   double* class_sums() const { return class_shares(classes); }
+  /// A key's score, and its slope as a function of scale q.k.
+  struct Score {
+    double value = 0, slope = 1;
+  };
+  Score score_of(double product) const;
+  /// Brings the sums to the scale of a score that is much larger than all before.
+  void rescale(double score);
   /// Returns the class of a key of this score.
   std::int64_t class_of(double score) const;
   /// Returns e[j] but for r.
@@ -82,7 +95,7 @@ class AuditedRow {
 
   std::span<double> memory_;
   std::size_t D_ = 0;
-  double scale_ = 1;
+  double scale_ = 1, softcap_ = 0;
   double sums_ = 0, stored_ = 0, products_ = 0;  // unit roundoffs u, w, r
   std::int64_t keys_ = 0;                        // added so far
   double largest_sum_ = 0;                       // of an element, so far

@@ -46,6 +46,7 @@ AuditShape audit_shape(const ModelSpec& spec, const ExecutionShape& shape) {
           .G = spec.num_key_value_heads,
           .D = spec.head_dim,
           .scale = spec.attention_scale,
+          .softcap = spec.attention_softcap,
           .masks = masks_of_layers(spec),
           .dtype = shape.dtype,
           .max_ring_tokens = shape.max_ring_tokens,

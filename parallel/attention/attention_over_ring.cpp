@@ -298,7 +298,7 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
 void AttentionOverRing::forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                                 const TensorView& out, const TensorView& lse, const std::source_location& place) {
   State& s = *state_;
-  const auto& [B, H, G, D, scale, mask, deterministic] = s.shape;
+  const auto& [B, H, G, D, scale, mask, deterministic, softcap] = s.shape;
   const DType dtype = s.options.dtype, sums = accumulator(dtype);
   const Device device = s.options.device;
   s.require_tokens(place);
@@ -323,7 +323,7 @@ void AttentionOverRing::backward(const ConstTensorView& dout, const ConstTensorV
                                  const TensorView& dq, const TensorView& dk, const TensorView& dv,
                                  const std::source_location& place) {
   State& s = *state_;
-  const auto& [B, H, G, D, scale, mask, deterministic] = s.shape;
+  const auto& [B, H, G, D, scale, mask, deterministic, softcap] = s.shape;
   const DType dtype = s.options.dtype, sums = accumulator(dtype);
   const Device device = s.options.device;
   if (!s.options.backward) {

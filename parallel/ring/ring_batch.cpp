@@ -11,7 +11,7 @@ namespace ringtrain {
 void RingBatch::begin(const AttentionMask& mask, std::span<const ShardExtents> extents,
                       std::span<const SegmentList> segments, std::int64_t sequences,
                       std::span<const DocumentStarts> documents) {
-  constexpr std::int64_t whole = std::numeric_limits<std::int64_t>::max();  // a block is one part
+  constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();  // a block is one part
   const auto N = static_cast<std::size_t>(size_);
   ensure(extents.size() == N && segments.size() == N, "the shards of all ring ranks");
   sequences_ = sequences;
@@ -21,25 +21,69 @@ void RingBatch::begin(const AttentionMask& mask, std::span<const ShardExtents> e
   tokens_.clear();
   for (const SegmentList& list : segments_) tokens_.push_back(token_count(list));
   const auto largest = std::max_element(tokens_.begin(), tokens_.end()) - tokens_.begin();
-  parts_ = ring_parts(segments_[largest], sequences, N == 1 ? whole : min_part_);
+  parts_ = ring_parts(segments_[largest], sequences, N == 1 ? any : min_part_);
   pairs_.assign(N, {});
 
-  plan_ = ring_plan(ring_needs(mask, extents), size_, rank_);
+  const std::vector<char> needed = ring_needs(mask, extents);
+  plan_ = ring_plan(needed, size_, rank_);
   rounds_.assign(N + 1, {});
-  for (const RingStep& step : plan_.steps) rounds_[step.hop].step = &step;
+  for (const RingStep& step : plan_.steps) {
+    Round& round = rounds_[step.hop];
+    round.step = &step;
+    round.of_step = step.hop == 0 ? whole(rank_) : travelling(needed, step.owner, rank_);
+  }
   for (const RingDelivery& delivery : plan_.deliveries) {
     rounds_[delivery.hop].delivery = &delivery;
+    rounds_[delivery.hop].of_delivery = travelling(needed, rank_, delivery.to);
   }
-  for (const RingReturn& back : plan_.returns) rounds_[back.hop].returned = &back;
+  for (const RingReturn& back : plan_.returns) {
+    rounds_[back.hop].returned = &back;
+    rounds_[back.hop].of_return = travelling(needed, rank_, back.from);
+  }
+}
+
+RingPart RingBatch::travelling(std::span<const char> needed, int owner, int member) const {
+  if (sequences_ != 1 || mask_.window == 0) return whole(owner);
+  const auto meets = [&](int hop) {
+    return hop > 0 && hop < size_ && needed[static_cast<std::size_t>((owner + hop) % size_ * size_ + owner)] != 0;
+  };
+  int first = (member - owner + size_) % size_, last = first;
+  while (meets(first - 1)) --first;
+  while (meets(last + 1)) ++last;
+  std::int64_t begin = tokens_of(owner), end = 0;
+  for (int hop = first; hop <= last; ++hop) {
+    for (const Segment& queries : segments_[static_cast<std::size_t>((owner + hop) % size_)]) {
+      if (queries.count == 0) continue;
+      const PositionRange seen = keys_seen_by(mask_, {queries.start, queries.last()});
+      std::int64_t before = 0;  // tokens of the owner's segments so far
+      for (const Segment& keys : segments_of(owner)) {
+        // From the first key at or behind `seen.first` to the first one behind `seen.last`.
+        const auto index = [&](std::int64_t position) {
+          return std::clamp<std::int64_t>((position - keys.start + keys.stride - 1) / keys.stride, 0, keys.count);
+        };
+        const std::int64_t from = seen.first <= keys.start ? 0 : index(seen.first);
+        const std::int64_t to = seen.last < keys.start ? 0 : index(seen.last + 1);
+        if (from < to) {
+          begin = std::min(begin, before + from);
+          end = std::max(end, before + to);
+        }
+        before += keys.count;
+      }
+    }
+  }
+  return {0, 1, std::min(begin, end), std::max<std::int64_t>(0, end - begin)};
+}
+
+RingPart RingBatch::part_of_travelling(int owner, const RingPart& travelling, std::size_t part) const {
+  return common_part(part_of_block(owner, part), travelling);
 }
 
 std::int64_t RingBatch::longest() const {
   return *std::max_element(tokens_.begin(), tokens_.end());
 }
 
-SegmentList RingBatch::segments_of_part(int owner, std::size_t part) const {
-  const RingPart own = part_of_block(owner, part);
-  return segments_of_range(segments_of(owner), own.first_token, own.first_token + own.tokens);
+SegmentList RingBatch::segments_of_part(int owner, const RingPart& part) const {
+  return segments_of_range(segments_of(owner), part.first_token, part.first_token + part.tokens);
 }
 
 std::span<const std::int64_t> RingBatch::pairs_of(const RingStep& step) {
@@ -48,7 +92,7 @@ std::span<const std::int64_t> RingBatch::pairs_of(const RingStep& step) {
     const RingPart part = part_of_block(step.owner, i);
     const std::span<const DocumentStarts> all(documents_);
     const auto own = all.empty() ? all : all.subspan(part.first_sequence, static_cast<std::size_t>(part.sequences));
-    known.push_back(visible_pairs(mask_, segments_of(rank_), segments_of_part(step.owner, i), part.sequences, own));
+    known.push_back(visible_pairs(mask_, segments_of(rank_), segments_of_part(step.owner, part), part.sequences, own));
   }
   return known;
 }

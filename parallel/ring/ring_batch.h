@@ -14,11 +14,13 @@ namespace ringtrain {
 
 class RingBatch {
  public:
-  /// What a rank does at one hop; null: nothing of the kind.
+  /// What a rank does at one hop, null: nothing of the kind; and which tokens of the block then travel. Of one sequence
+  /// under a window these are what some rank of the run of hops may see, or what lies between; else the whole block.
   struct Round {
     const RingStep* step = nullptr;
     const RingDelivery* delivery = nullptr;
     const RingReturn* returned = nullptr;
+    RingPart of_step, of_delivery, of_return;  // hop 0: of_step is the whole block, which does not travel
   };
 
   /// min_part: tokens of a part of a block, at least.
@@ -45,11 +47,17 @@ class RingBatch {
   /// Returns the parts that every block is cut into; tokens are those of the largest shard.
   const std::vector<RingPart>& parts() const { return parts_; }
   RingPart part_of_block(int owner, std::size_t part) const { return part_of_shard(parts_[part], tokens_of(owner)); }
-  SegmentList segments_of_part(int owner, std::size_t part) const;
+  /// Returns what a part has of the tokens of an owner's block that travel.
+  RingPart part_of_travelling(int owner, const RingPart& travelling, std::size_t part) const;
+  SegmentList segments_of_part(int owner, const RingPart& part) const;
+  RingPart whole(int owner) const { return {0, sequences_, 0, tokens_of(owner)}; }
   /// Returns the visible pairs of each part of the block that is met at a step. Counted once for all layers.
   std::span<const std::int64_t> pairs_of(const RingStep& step);
 
  private:
+  /// Returns the tokens of an owner's block that travel along the run of hops to which a rank belongs.
+  RingPart travelling(std::span<const char> needed, int owner, int member) const;
+
   int size_, rank_;
   std::int64_t min_part_;
   std::int64_t sequences_ = 0;

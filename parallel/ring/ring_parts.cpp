@@ -75,6 +75,12 @@ RingPart part_of_shard(const RingPart& part, std::int64_t T) {
   return {part.first_sequence, part.sequences, begin, end - begin};
 }
 
+RingPart common_part(const RingPart& a, const RingPart& b) {
+  const std::int64_t begin = std::max(a.first_token, b.first_token);
+  const std::int64_t end = std::max(begin, std::min(a.first_token + a.tokens, b.first_token + b.tokens));
+  return {a.first_sequence, a.sequences, begin, end - begin};
+}
+
 TensorView part_of(const TensorView& x, const RingPart& part) {
   if (x.empty() || (part.sequences == x.dim(0) && part.tokens == x.dim(1))) return x;
   if (part.tokens == x.dim(1)) return x.rows(part.first_sequence, part.first_sequence + part.sequences);

@@ -36,6 +36,8 @@ std::int64_t default_min_part(Device device, std::int64_t G);
 
 /// Returns what a shard of T tokens has of the part.
 RingPart part_of_shard(const RingPart& part, std::int64_t T);
+/// Returns the tokens that both have, of two parts of the same sequences.
+RingPart common_part(const RingPart& a, const RingPart& b);
 /// Returns that part of x [B, T, ...], or of nothing.
 TensorView part_of(const TensorView& x, const RingPart& part);
 

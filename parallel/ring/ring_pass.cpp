@@ -30,32 +30,60 @@ std::vector<TensorView> RingPass::PartGradients::messages() const {
 
 TensorView RingPass::kv_of(const RingStep& step) const {
   if (step.hop == 0) return own_.kv;
-  return ring_.buffers.keys_and_values(step.hop, batch_.sequences(), batch_.tokens_of(step.owner));
+  return ring_.buffers.keys_and_values(step.hop, batch_.sequences(), tokens_of(step).tokens);
 }
 
 TensorView RingPass::documents_of(const RingStep& step) const {
   if (step.hop == 0 || own_.documents.empty()) return own_.documents;
-  return ring_.buffers.documents(step.hop, batch_.sequences(), batch_.tokens_of(step.owner));
+  return ring_.buffers.documents(step.hop, batch_.sequences(), tokens_of(step).tokens);
 }
 
-/// Returns a part of a pair [2, B, T, G, D], of T tokens.
-RingPass::PartGradients RingPass::part_of_pair(const TensorView& pair, std::size_t part) const {
-  const RingPart own = part_of_shard(batch_.parts()[part], pair.dim(2));
-  return {part_of(pair.select(0), own), part_of(pair.select(1), own), batch_.parts().size() == 1 ? pair : TensorView{}};
+/// Returns what carries these tokens of an owner's block, of which kv [2, B, T, G, D] has all, or these alone: keys and
+/// values together where all travel, else apart on either side.
+std::vector<TensorView> RingPass::kv_messages(const TensorView& kv, const RingPart& tokens, int owner) const {
+  if (tokens.tokens == batch_.tokens_of(owner)) return {kv};
+  if (kv.dim(2) == tokens.tokens) return {kv.select(0), kv.select(1)};
+  return {part_of(kv.select(0), tokens), part_of(kv.select(1), tokens)};
+}
+
+/// Returns some tokens of a pair [2, B, T, G, D].
+RingPass::PartGradients RingPass::part_of_pair(const TensorView& pair, const RingPart& tokens) const {
+  const bool all = batch_.parts().size() == 1 && tokens.tokens == pair.dim(2);
+  return {part_of(pair.select(0), tokens), part_of(pair.select(1), tokens), all ? pair : TensorView{}};
 }
 
 /// Returns the gradients of a part of the block met at a step. In a buffer a part's place is that of the largest shard.
 RingPass::PartGradients RingPass::gradients_of(const RingStep& step, std::size_t part) const {
-  if (step.hop == 0) return part_of_pair(own_.dkv, part);
-  const RingPart own = batch_.part_of_block(step.owner, part);
+  const RingPart own = batch_.part_of_travelling(step.owner, tokens_of(step), part);
+  if (step.hop == 0) return part_of_pair(own_.dkv, own);
   const auto [G, D] = std::pair(ring_.buffers.capacity().G, ring_.buffers.capacity().D);
   const std::int64_t begin = 2 * (own.first_sequence * batch_.longest() + own.first_token) * G * D;
   const TensorView both = ring_.buffers.gradients(step.hop, begin, {2, own.sequences, own.tokens, G, D});
-  return {both.select(0), both.select(1), batch_.parts().size() == 1 ? both : TensorView{}};
+  const bool all = batch_.parts().size() == 1 && own.tokens == batch_.tokens_of(step.owner);
+  return {both.select(0), both.select(1), all ? both : TensorView{}};
 }
 
-RingPass::PartGradients RingPass::returned_gradients(const RingReturn& of, std::size_t part) const {
-  return part_of_pair(of.replaces ? own_.dkv : ring_.buffers.returned(own_.dkv.shape), part);
+/// Returns what is sent of them: of this rank's own block, the tokens that travel along the run next to it.
+std::vector<TensorView> RingPass::leaving_gradients(const RingStep& step, std::size_t part) const {
+  if (step.hop > 0) return gradients_of(step, part).messages();
+  const RingPart own = batch_.part_of_travelling(step.owner, batch_.round(1).of_delivery, part);
+  return part_of_pair(own_.dkv, own).messages();
+}
+
+RingPass::PartGradients RingPass::returned_gradients(const RingReturn& of, const RingPart& tokens) const {
+  return part_of_pair(of.replaces ? own_.dkv : ring_.buffers.returned(own_.dkv.shape), tokens);
+}
+
+void RingPass::exchange(Communicator& communicator, std::vector<Request>& requests, const Messages& messages,
+                        const CallSite& site) const {
+  const auto& [sent, to, received, from] = messages;
+  for (std::size_t i = 0; i < std::max(sent.size(), received.size()); ++i) {
+    const bool sends = i < sent.size() && sent[i].numel() > 0;
+    const bool receives = i < received.size() && received[i].numel() > 0;
+    if (!sends && !receives) continue;  // of a part of which nothing travels
+    requests.push_back(communicator.exchange(sends ? sent[i] : TensorView{}, sends ? to : no_peer,
+                                             receives ? received[i] : TensorView{}, receives ? from : no_peer, site));
+  }
 }
 
 /// Posts what this rank sends and receives so that blocks are where hop `hop` needs them.
@@ -65,21 +93,28 @@ void RingPass::post_keys(int hop) {
   const int to = before ? before->forward_to : no_peer, from = next ? next->receive_from : no_peer;
   const CallSite site{.operation = "ring keys and values", .layer = layer_, .hop = hop};
   const CallSite documents_site{.operation = "ring document ids", .layer = layer_, .hop = hop};
-  const auto exchange = [&](std::vector<Request>& requests, const RingStep* sent, int receiver,
-                            const RingStep* received, int sender) {
-    requests.push_back(ring_.keys->exchange(receiver == no_peer ? TensorView{} : kv_of(*sent), receiver,
-                                            sender == no_peer ? TensorView{} : kv_of(*received), sender, site));
-    if (own_.documents.empty()) return;
-    requests.push_back(ring_.keys->exchange(receiver == no_peer ? TensorView{} : documents_of(*sent), receiver,
-                                            sender == no_peer ? TensorView{} : documents_of(*received), sender,
-                                            documents_site));
+  // Of a step, or of the own block that is delivered: keys and values, and document ids.
+  const auto sides = [&](const RingStep* step, const RingPart& tokens, bool documents) -> std::vector<TensorView> {
+    if (!documents) return kv_messages(kv_of(*step), tokens, step->owner);
+    const TensorView ids = documents_of(*step);
+    return {ids.dim(1) == tokens.tokens ? ids : part_of(ids, tokens)};
+  };
+  const auto post = [&](std::vector<Request>& requests, const RingStep* sent, const RingPart& sent_tokens, int receiver,
+                        const RingStep* received, int sender) {
+    for (const bool documents : {false, true}) {
+      if (documents && own_.documents.empty()) return;
+      Messages messages{.sent = {}, .to = receiver, .received = {}, .from = sender};
+      if (receiver != no_peer) messages.sent = sides(sent, sent_tokens, documents);
+      if (sender != no_peer) messages.received = sides(received, tokens_of(*received), documents);
+      exchange(*ring_.keys, requests, messages, documents ? documents_site : site);
+    }
   };
   post_together(*ring_.keys, [&] {
     // What is sent comes first: see Communicator::exchange.
     if (const RingDelivery* delivery = batch_.round(hop).delivery) {
-      exchange(departing_, batch_.round(0).step, delivery->to, nullptr, no_peer);
+      post(departing_, batch_.round(0).step, batch_.round(hop).of_delivery, delivery->to, nullptr, no_peer);
     }
-    exchange(arriving_, before, to, next, from);
+    post(arriving_, before, before ? tokens_of(*before) : RingPart{}, to, next, from);
   });
 }
 
@@ -90,21 +125,17 @@ void RingPass::post_gradients(int hop, std::size_t part) {
   const RingStep* next = batch_.round(hop + 1).step;
   const int to = step ? step->gradient_to : no_peer, from = next ? next->gradient_from : no_peer;
   GradientRound& of = gradient_rounds_[part];
-  const auto messages = [&](const RingStep* block, int peer) {
-    return peer == no_peer ? std::vector<TensorView>{} : gradients_of(*block, part).messages();
-  };
-  const auto exchange = [&](const std::vector<TensorView>& sent, int receiver, const std::vector<TensorView>& received,
-                            int sender) {
-    const CallSite site{.operation = "ring gradients", .layer = layer_, .hop = hop};
-    for (std::size_t i = 0; i < std::max(sent.size(), received.size()); ++i) {
-      of.requests.push_back(ring_.gradients->exchange(sent.empty() ? TensorView{} : sent[i], receiver,
-                                                      received.empty() ? TensorView{} : received[i], sender, site));
-    }
-  };
+  const CallSite site{.operation = "ring gradients", .layer = layer_, .hop = hop};
   of.returned = batch_.round(hop).returned;
+  if (of.returned) of.tokens = batch_.part_of_travelling(batch_.rank(), batch_.round(hop).of_return, part);
   post_together(*ring_.gradients, [&] {
-    exchange(messages(step, to), to, messages(next, from), from);
-    if (of.returned) exchange({}, no_peer, returned_gradients(*of.returned, part).messages(), of.returned->from);
+    Messages messages{.sent = {}, .to = to, .received = {}, .from = from};
+    if (to != no_peer) messages.sent = leaving_gradients(*step, part);
+    if (from != no_peer) messages.received = gradients_of(*next, part).messages();
+    exchange(*ring_.gradients, of.requests, messages, site);
+    if (!of.returned) return;
+    exchange(*ring_.gradients, of.requests,
+             {{}, no_peer, returned_gradients(*of.returned, of.tokens).messages(), of.returned->from}, site);
   });
 }
 
@@ -113,7 +144,7 @@ void RingPass::finish_gradients(int hop, std::size_t part) {
   GradientRound& of = gradient_rounds_[part];
   if (ring_.gradients) wait(*ring_.gradients, of.requests, hop);
   if (of.returned && !of.returned->replaces) {
-    const PartGradients own = part_of_pair(own_.dkv, part), came = returned_gradients(*of.returned, part);
+    const PartGradients own = part_of_pair(own_.dkv, of.tokens), came = returned_gradients(*of.returned, of.tokens);
     add(stream_, own.dk, came.dk);
     add(stream_, own.dv, came.dv);
   }
@@ -135,6 +166,7 @@ void RingPass::visit(const RingBlock& block, const RingVisitor& visitor) {
 
 void RingPass::forward_hop(const RingStep& step, const RingVisitor& visitor) {
   const TensorView kv = kv_of(step);
+  const SegmentList positions = batch_.segments_of_part(step.owner, tokens_of(step));
   const std::span<const std::int64_t> counts = batch_.pairs_of(step);
   visit({.owner = step.owner,
          .hop = step.hop,
@@ -144,7 +176,7 @@ void RingPass::forward_hop(const RingStep& step, const RingVisitor& visitor) {
          .pairs = std::accumulate(counts.begin(), counts.end(), std::int64_t{0}),
          .k = kv.select(0),
          .v = kv.select(1),
-         .tokens = {batch_.segments_of(step.owner), documents_of(step)}},
+         .tokens = {positions, documents_of(step)}},
         visitor);
 }
 
@@ -154,8 +186,10 @@ void RingPass::backward_hop(int hop, const RingVisitor& visitor) {
   for (std::size_t i = 0; i < parts; ++i) {
     finish_gradients(hop, i);
     if (step) {
-      const RingPart part = batch_.part_of_block(step->owner, i);
-      const SegmentList positions = batch_.segments_of_part(step->owner, i);
+      const RingPart part = batch_.part_of_travelling(step->owner, tokens_of(*step), i);
+      const SegmentList positions = batch_.segments_of_part(step->owner, part);
+      RingPart place = part;  // among the tokens that are here
+      place.first_token = part.tokens == 0 ? 0 : part.first_token - tokens_of(*step).first_token;
       const TensorView kv = kv_of(*step);
       const PartGradients sums = gradients_of(*step, i);
       const std::int64_t pairs = batch_.pairs_of(*step)[i];
@@ -170,12 +204,12 @@ void RingPass::backward_hop(int hop, const RingVisitor& visitor) {
              .first_sequence = part.first_sequence,
              .sequences = part.sequences,
              .pairs = pairs,
-             .k = part_of(kv.select(0), part),
-             .v = part_of(kv.select(1), part),
+             .k = part_of(kv.select(0), place),
+             .v = part_of(kv.select(1), place),
              .dk = sums.dk,
              .dv = sums.dv,
              .accumulate = !begins || pairs == 0,
-             .tokens = {positions, part_of(documents_of(*step), part)}},
+             .tokens = {positions, part_of(documents_of(*step), place)}},
             visitor);
     }
     if (ring_.gradients) post_gradients(hop, i);
@@ -189,7 +223,7 @@ void RingPass::run(const RingVisitor& visitor, const std::function<void()>& over
     const Span span(step ? stream_.trace() : nullptr, "hop",
                     {{"hop", hop},
                      {"owner", step ? step->owner : -1},
-                     {"tokens", step ? batch_.sequences() * batch_.tokens_of(step->owner) : 0}});
+                     {"tokens", step ? batch_.sequences() * tokens_of(*step).tokens : 0}});
     if (hop > 0) wait(*ring_.keys, arriving_, hop);
     if (hop + 1 < size) post_keys(hop + 1);
     if (backward_) {

@@ -46,14 +46,29 @@ class RingPass {
   };
   struct GradientRound {
     std::vector<Request> requests = {};
-    const RingReturn* returned = nullptr;  // among them
+    const RingReturn* returned = nullptr;  // among them,
+    RingPart tokens = {};                  // of these
+  };
+  /// What one message each carries of an exchange's two sides, and who they are.
+  struct Messages {
+    std::vector<TensorView> sent;
+    int to = no_peer;
+    std::vector<TensorView> received;
+    int from = no_peer;
   };
 
+  /// Returns the tokens of the block that is met at a step.
+  const RingPart& tokens_of(const RingStep& step) const { return batch_.round(step.hop).of_step; }
   TensorView kv_of(const RingStep& step) const;
   TensorView documents_of(const RingStep& step) const;
-  PartGradients part_of_pair(const TensorView& pair, std::size_t part) const;
+  std::vector<TensorView> kv_messages(const TensorView& kv, const RingPart& tokens, int owner) const;
+  PartGradients part_of_pair(const TensorView& pair, const RingPart& tokens) const;
   PartGradients gradients_of(const RingStep& step, std::size_t part) const;
-  PartGradients returned_gradients(const RingReturn& of, std::size_t part) const;
+  std::vector<TensorView> leaving_gradients(const RingStep& step, std::size_t part) const;
+  PartGradients returned_gradients(const RingReturn& of, const RingPart& tokens) const;
+  /// Posts one exchange a pair of messages, whichever side has more.
+  void exchange(Communicator& communicator, std::vector<Request>& requests, const Messages& messages,
+                const CallSite& site) const;
 
   void post_keys(int hop);
   void post_gradients(int hop, std::size_t part);

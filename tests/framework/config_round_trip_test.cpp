@@ -84,6 +84,12 @@ Config random_config(std::uint64_t seed) {
   }
   m.sliding_rope_theta = draw.flag() ? 0 : std::exp(draw.real(0, 20));
   m.query_pre_attn_scalar = draw.flag() ? 0 : draw.real(1, 1000);
+  m.attention_softcap = draw.flag() ? 0 : draw.real(1, 100);
+  m.final_softcap = draw.flag() ? 0 : draw.real(1, 100);
+  m.attention_sinks = draw.flag();
+  m.embedding_multiplier = draw.flag() ? 0 : draw.real(0.1, 100);
+  m.residual_multiplier = draw.real(0.1, 10);
+  m.logits_scaling = draw.real(0.1, 100);
   m.rms_norm_eps = std::exp(draw.real(-30, -1));
   m.initializer_range = draw.real(0, 1);
   m.tie_word_embeddings = draw.flag();

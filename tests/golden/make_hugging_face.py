@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes hugging_face.json for tests/train/models/hugging_face_golden_test.cpp: tiny models of transformers' own classes in
-float64, with every kind of rotary scaling, tied and untied heads, windows and biases. Of each: config.json as
+"""Writes hugging_face_defaults.json for tests/train/models/hugging_face_config_test.cpp: config.json of each class as
+transformers saves one of which nothing was said. And hugging_face.json for
+tests/train/models/hugging_face_golden_test.cpp: tiny models of transformers' own classes in float64, with every kind of rotary scaling, tied and untied heads, windows and biases. Of each: config.json as
 save_pretrained writes it, the nll of every token, and for one model of each class every gradient.
 
 Run as `python make_hugging_face.py` with PyTorch and transformers; neither the build nor the tests need it. Weights
@@ -18,13 +19,16 @@ from make_golden import splitmix64, weight
 CLASSES = {"llama": ("LlamaConfig", "LlamaForCausalLM"), "mistral": ("MistralConfig", "MistralForCausalLM"),
            "qwen2": ("Qwen2Config", "Qwen2ForCausalLM"), "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
            "smollm3": ("SmolLM3Config", "SmolLM3ForCausalLM"), "olmo2": ("Olmo2Config", "Olmo2ForCausalLM"),
-           "olmo3": ("Olmo3Config", "Olmo3ForCausalLM"), "gemma3_text": ("Gemma3TextConfig", "Gemma3ForCausalLM"),
+           "olmo3": ("Olmo3Config", "Olmo3ForCausalLM"), "gemma2": ("Gemma2Config", "Gemma2ForCausalLM"),
+           "gemma3_text": ("Gemma3TextConfig", "Gemma3ForCausalLM"), "phi3": ("Phi3Config", "Phi3ForCausalLM"),
+           "granite": ("GraniteConfig", "GraniteForCausalLM"),
            "gpt2": ("GPT2Config", "GPT2LMHeadModel")}
 V, C, F, L, H, G, D = 29, 20, 24, 2, 2, 1, 16
 B, S = 2, 40  # between the two trained lengths of the longrope cases
 PAIRS = range(D // 2)
-LATER = ("smollm3", "olmo2", "olmo3", "gemma3_text")  # rotate as the others do: fewer kinds of scaling
+LATER = ("smollm3", "olmo2", "olmo3", "gemma2", "gemma3_text", "granite")  # rotate as the others do: fewer scalings
 LATER_ROPES = ("default", "yarn", "llama3", "longrope_long")
+PHI3_ROPES = ("default", "longrope_short", "longrope_long")  # no other is allowed
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 ROPES = {
     "default": {"rope_type": "default"},
@@ -53,6 +57,20 @@ def make_config(kind, rope, tied, layers):
         if rope == "longrope_short":
             options["rope_parameters"].pop("factor")  # absent is null
     window = 11 if not tied else None
+    if kind == "phi3":  # whose heads divide the width
+        del options["head_dim"]
+        options["sliding_window"] = window
+        if rope != "default":  # beside the section, where this class has a default
+            options["original_max_position_embeddings"] = ROPES[rope]["original_max_position_embeddings"]
+        for name in ("short_factor", "long_factor"):
+            if name in options["rope_parameters"]:
+                options["rope_parameters"][name] = options["rope_parameters"][name][:C // H // 2]
+    if kind == "granite":
+        options.update(embedding_multiplier=3.5, residual_multiplier=0.3, logits_scaling=1.75,
+                       attention_multiplier=0.0625)
+    if kind == "gemma2":
+        options.update(sliding_window=11, layer_types=MIXED[:layers], pad_token_id=None, query_pre_attn_scalar=24,
+                       attn_logit_softcapping=3.0 if not tied else None, final_logit_softcapping=4.0)
     if kind in ("olmo3", "gemma3_text"):  # layers with a window have rotary keys of their own
         rope_parameters = options["rope_parameters"]
         local = {"rope_type": "default", "rope_theta": 30.0 if kind == "gemma3_text" else 100.0}
@@ -63,22 +81,23 @@ def make_config(kind, rope, tied, layers):
     if kind == "smollm3":
         options.update(no_rope_layers=[1, 0, 1][:layers], use_sliding_window=not tied,
                        sliding_window=11 if not tied else None)
-    if kind in ("smollm3", "olmo2"):
+    if kind in ("smollm3", "olmo2", "phi3"):
         options["pad_token_id"] = None
     if kind == "mistral":
         options["sliding_window"] = window
     if kind.startswith("qwen"):
         options.update(use_sliding_window=window is not None, sliding_window=window,
                        max_window_layers=1 if rope == "llama3" else 0)
-    if kind in ("llama", "qwen3", "smollm3", "olmo2", "olmo3"):
+    if kind in ("llama", "qwen3", "smollm3", "olmo2", "olmo3", "gemma2", "granite"):
         options["attention_bias"] = not tied
-    if kind in ("llama", "smollm3"):
+    if kind in ("llama", "smollm3", "granite"):
         options["mlp_bias"] = not tied
     return getattr(transformers, CLASSES[kind][0])(vocab_size=V, tie_word_embeddings=tied, bos_token_id=1,
                                                    eos_token_id=2, **options)
 
 
 def saved_config(model):
+    """Of a model, or of a config alone."""
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         with open(os.path.join(folder, "config.json")) as file:
@@ -99,6 +118,8 @@ def parameters_of(model, kind):
                 names += [full] if full.endswith(".weight") else [full + ".weight", full + ".bias"]
         names += ["model.norm.weight", "lm_head.weight"]
         known = dict(model.named_parameters())
+        if kind == "phi3":
+            return [part for name in names for part in phi3_part(model.config, known, name)]
         return [(name, name, lambda t: t) for name in names if name in known]
     parts = [("model.embed_tokens.weight", "transformer.wte.weight", lambda t: t),
              ("model.embed_positions.weight", "transformer.wpe.weight", lambda t: t)]
@@ -124,6 +145,20 @@ def parameters_of(model, kind):
     if not model.config.tie_word_embeddings:
         parts.append(("lm_head.weight", "lm_head.weight", lambda t: t))
     return parts
+
+
+def phi3_part(config, known, name):
+    """What of Phi-3's tensors a parameter of ringtrain's is: rows of one in which several lie."""
+    queries, keys, wide = C, C // H * config.num_key_value_heads, config.intermediate_size
+    rows = {"q_proj": ("qkv_proj", 0, queries), "k_proj": ("qkv_proj", queries, keys),
+            "v_proj": ("qkv_proj", queries + keys, keys), "gate_proj": ("gate_up_proj", 0, wide),
+            "up_proj": ("gate_up_proj", wide, wide)}
+    module = name.split(".")[-2]
+    if module in rows:
+        joined, first, count = rows[module]
+        theirs = name.replace(module, joined)
+        return [(name, theirs, lambda t: t[first:first + count])] if theirs in known else []
+    return [(name, name, lambda t: t)] if name in known else []
 
 
 def make_case(kind, rope, tied, layers, gradients):
@@ -157,14 +192,19 @@ if __name__ == "__main__":
     torch.Tensor.float = torch.Tensor.double
     cases = []
     for kind in CLASSES:
-        for rope in LATER_ROPES if kind in LATER else ROPES if kind != "gpt2" else ["default"]:
+        ropes = {"phi3": PHI3_ROPES, "gpt2": ["default"]}.get(kind, LATER_ROPES if kind in LATER else ROPES)
+        for rope in ropes:
             for tied in (True, False):
                 cases.append(make_case(kind, rope, tied, L, False))
         rope = {"llama": "llama3", "mistral": "linear", "qwen2": "longrope_long", "qwen3": "yarn_keys",
-                "olmo3": "yarn", "gemma3_text": "linear"}.get(kind, "default")
-        mixed = kind in ("smollm3", "olmo3", "gemma3_text")
+                "olmo3": "yarn", "gemma3_text": "linear", "phi3": "longrope_long"}.get(kind, "default")
+        mixed = kind in ("smollm3", "olmo3", "gemma2", "gemma3_text")
         cases.append(make_case(kind, rope, False, L if mixed else 1, True))
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hugging_face.json")
+    folder = os.path.dirname(os.path.abspath(__file__))
+    defaults = {kind: saved_config(getattr(transformers, config)()) for kind, (config, _) in CLASSES.items()}
+    with open(os.path.join(folder, "hugging_face_defaults.json"), "w") as file:
+        file.write(json.dumps(defaults, indent=1) + "\n")
+    path = os.path.join(folder, "hugging_face.json")
     with open(path, "w") as file:
         file.write("[\n" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases) + "\n]\n")
     print(f"{len(cases)} cases, {os.path.getsize(path)} bytes")

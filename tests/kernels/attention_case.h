@@ -177,7 +177,7 @@ struct Expected {
 template <class T>
 Expected expect_of(const Problem<T>& run, const AttentionCase& c) {
   const auto& s = c.shape;
-  const reference::Attention a{s.B, s.H, s.G, s.D, s.scale, s.mask.causal, s.mask.window};
+  const reference::Attention a{s.B, s.H, s.G, s.D, s.scale, s.mask.causal, s.mask.window, s.softcap, {}};
   SegmentList all;
   for (const SegmentList& block : c.blocks) all.insert(all.end(), block.begin(), block.end());
   const Shard queries(c, c.queries), keys(c, all);

@@ -88,6 +88,37 @@ TEST(Attention, LargeScores) {
   check<float>(c, 2e-4);  // a score of hundreds carries an error of 1e-5 into its exponential
 }
 
+TEST(Attention, Softcaps) {
+  for (const double softcap : {0.3, 2.0, 50.0}) {  // most scores at their ends, curved, nearly as they are
+    for (const double scale : {0.25, 4.0}) {
+      for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{false, 0}, AttentionMask{true, 70}}) {
+        for (const std::int64_t D : {16, 33, 64}) {
+          AttentionCase c = whole("softcap " + std::to_string(softcap) + " D " + std::to_string(D),
+                                  shape_of(2, 2, 1, D, mask.causal, mask.window), 301, mask.window == 0 ? 60 : 0);
+          c.shape.scale = scale;
+          c.shape.softcap = softcap;
+          check<double>(c, 1e-11);
+          check<float>(c, 2e-5);  // a score of some tens carries an error of 1e-6 into its exponential
+        }
+      }
+    }
+  }
+  AttentionCase hops{"hops", shape_of(1, 2, 1, 24), {{0, 2, 150}}, {{{0, 2, 150}}, {{1, 2, 150}}}, 40};
+  hops.shape.softcap = 1.5;
+  check<double>(hops, 1e-11);
+  AttentionCase before{"before", shape_of(2, 2, 1, 16), {{0, 1, 230}}, {{{100, 1, 200}}, {{400, 1, 10}}}};
+  before.shape.softcap = 1.5;
+  check<double>(before, 1e-11);
+}
+
+TEST(Attention, SoftcapOfNothingIsRefused) {
+  AttentionCase c = whole("no softcap", shape_of(1, 1, 1, 8), 5);
+  for (const double softcap : {-1.0, std::nan(""), infinity}) {
+    c.shape.softcap = softcap;
+    EXPECT_THROW(check<double>(c, 1e-11), Error);
+  }
+}
+
 TEST(Attention, RowsWithoutKeys) {
   // Queries 0..99 stand before every key, the next ones see some; and documents that no key shares.
   AttentionCase before{"before", shape_of(2, 2, 1, 16), {{0, 1, 230}}, {{{100, 1, 200}}, {{400, 1, 10}}}};

@@ -40,9 +40,9 @@ struct Rows {
     for (std::size_t t = 1; t < weights.size(); t += 4) weights[t] = 0;
     nll = random_vector<double>(n, 4);
   }
-  void run(Stream& stream, double denominator, bool gradient) {
+  void run(Stream& stream, double denominator, bool gradient, double softcap = 0) {
     cross_entropy(stream, view_of(logits, {n, V}), view_of(nll), view_of(labels), view_of(weights), denominator,
-                  gradient);
+                  gradient, softcap);
   }
 };
 
@@ -101,6 +101,53 @@ TEST(CrossEntropyGradientTest, AgreesWithDifferences) {
   const auto loss = [&] {
     double sum = 0;
     for (std::size_t t = 0; t < 7; ++t) sum += rows.weights[t] * reference_nll(logits, 19, t, rows.labels[t]) / 3;
+    return sum;
+  };
+  EXPECT_LE(relative_difference(rows.logits, numeric_gradient(logits, loss)), 1e-8);
+}
+
+TYPED_TEST(CrossEntropyTest, UnderASoftcapAgreesWithThePlainFormula) {
+  using R = TypeParam;
+  CpuStream stream;
+  for (const double softcap : {0.5, 3.0, 30.0}) {
+    for (std::int64_t V : {1, 17, 1000}) {
+      for (double size : {1e-3, 1.0, 30.0}) {
+        SCOPED_TRACE(std::to_string(V) + " size " + std::to_string(size) + " softcap " + std::to_string(softcap));
+        Rows<R> rows(21, V, size);
+        Doubles wide = converted<double>(rows.logits);
+        reference::softcap(wide, softcap);
+        cap_logits(stream, view_of(rows.logits), softcap);
+        EXPECT_LE(relative_difference(rows.logits, wide), sizeof(R) == 8 ? 1e-15 : 4e-7);
+        rows.run(stream, 7.5, true, softcap);
+        Doubles nll(rows.nll.size()), gradient(wide.size());
+        for (std::size_t t = 0; t < nll.size(); ++t) {
+          Doubles of_row;
+          nll[t] = reference_nll(wide, static_cast<std::size_t>(V), t, rows.labels[t], &of_row);
+          for (std::size_t v = 0; v < of_row.size(); ++v) {
+            const std::size_t i = t * static_cast<std::size_t>(V) + v;
+            const double slope = reference::softcap_derivative(wide[i], softcap);
+            gradient[i] = of_row[v] * slope * static_cast<double>(rows.weights[t]) / 7.5;
+          }
+        }
+        EXPECT_LE(relative_difference(rows.nll, nll), sizeof(R) == 8 ? 1e-14 : 1e-6);
+        EXPECT_LE(relative_difference(rows.logits, gradient), sizeof(R) == 8 ? 1e-12 : 1e-5);
+      }
+    }
+  }
+}
+
+TEST(CrossEntropyGradientTest, UnderASoftcapAgreesWithDifferences) {
+  CpuStream stream;
+  Rows<double> rows(7, 19);
+  constexpr double softcap = 1.5;
+  Doubles logits = rows.logits;
+  cap_logits(stream, view_of(rows.logits), softcap);
+  rows.run(stream, 3, true, softcap);
+  const auto loss = [&] {
+    Doubles capped = logits;
+    reference::softcap(capped, softcap);
+    double sum = 0;
+    for (std::size_t t = 0; t < 7; ++t) sum += rows.weights[t] * reference_nll(capped, 19, t, rows.labels[t]) / 3;
     return sum;
   };
   EXPECT_LE(relative_difference(rows.logits, numeric_gradient(logits, loss)), 1e-8);

@@ -56,15 +56,17 @@ TYPED_TEST(DecodeAttention, AgreesWithThePlainFormula) {
   using R = TypeParam;
   CpuStream stream;
   for (const auto& [H, G, D] : {std::tuple{1, 1, 1}, {4, 2, 20}, {9, 3, 64}, {8, 1, 72}, {3, 3, 128}}) {
-    const AttentionShape shape = shape_of(H, G, D);
+    AttentionShape shape = shape_of(H, G, D);
     for (const std::int64_t T : {1, 2, 127, 128, 129, 700}) {
+      shape.softcap = T % 2 == 0 ? 1.5 : 0;
       SCOPED_TRACE("H " + std::to_string(H) + " D " + std::to_string(D) + " T " + std::to_string(T));
       const auto q = random_vector<R>(H * D, 1, 3), k = random_vector<R>(T * G * D, 2),
                  v = random_vector<R>(T * G * D, 3);
       reference::Tokens queries{{T}, {}}, keys;
       for (std::int64_t t = 0; t < T; ++t) keys.positions.push_back(t);
-      const auto expected = reference::forward({.H = H, .G = G, .D = D, .scale = shape.scale}, converted<double>(q),
-                                               converted<double>(k), converted<double>(v), queries, keys);
+      const auto expected =
+          reference::forward({.H = H, .G = G, .D = D, .scale = shape.scale, .softcap = shape.softcap},
+                             converted<double>(q), converted<double>(k), converted<double>(v), queries, keys);
       auto result = expected.out;
       result.insert(result.end(), expected.lse.begin(), expected.lse.end());
       Call<R> call(shape, T);

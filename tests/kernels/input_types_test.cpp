@@ -11,6 +11,7 @@
 #include "framework/thread_pool.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/attention_sinks.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/decode_attention.h"
 #include "kernels/elementwise.h"
@@ -49,8 +50,11 @@ static_assert(takes<swiglu_backward, Out, Out, In, In, In> && !takes<swiglu_back
 static_assert(takes<geglu_forward, Out, In, In> && !takes<geglu_forward, In, In, In>);
 static_assert(takes<geglu_backward, Out, Out, In, In, In> && !takes<geglu_backward, Out, In, In, In, In>);
 static_assert(takes<gelu_backward, Out, In, In> && !takes<gelu_backward, In, In, In>);
-static_assert(takes<cross_entropy, Out, Out, In, In, double, bool> &&
-              !takes<cross_entropy, In, Out, In, In, double, bool>);
+static_assert(takes<cross_entropy, Out, Out, In, In, double, bool, double> &&
+              !takes<cross_entropy, In, Out, In, In, double, bool, double>);
+static_assert(takes<attention_sinks_finalize, AttentionState, Out, Out, In> &&
+              !takes<attention_sinks_finalize, AttentionState, Out, In, In>);
+static_assert(takes<attention_sinks_backward, Out, In, In, In> && !takes<attention_sinks_backward, In, In, In, In>);
 static_assert(takes<embedding_forward, Out, In, In, bool> && !takes<embedding_forward, In, In, In, bool>);
 static_assert(takes<embedding_backward, Out, In, In> && !takes<embedding_backward, In, In, In>);
 static_assert(takes<linear_forward, Out, In, In, In, In> && !takes<linear_forward, In, In, In, In, In>);

@@ -355,13 +355,25 @@ inline ModelConfig small_model(Architecture architecture) {
   if (architecture == Architecture::smollm3) {
     config.layer_positions = {LayerPositions::rope, LayerPositions::rope, LayerPositions::none};
   }
-  if (architecture == Architecture::olmo3 || architecture == Architecture::gemma3_text) {
+  if (architecture == Architecture::olmo3 || architecture == Architecture::gemma3_text ||
+      architecture == Architecture::gemma2) {
     config.sliding_window = 5;
     config.layer_types = {LayerType::sliding_attention, LayerType::full_attention};
   }
   if (architecture == Architecture::gemma3_text) {
     config.sliding_rope_theta = 100;
     config.query_pre_attn_scalar = 9;
+  }
+  if (architecture == Architecture::gemma2) {
+    config.attention_softcap = 3;
+    config.final_softcap = 4;
+    config.query_pre_attn_scalar = 5;
+  }
+  if (architecture == Architecture::granite) {
+    config.embedding_multiplier = 3;
+    config.residual_multiplier = 0.3;
+    config.logits_scaling = 1.7;
+    config.query_pre_attn_scalar = 7;
   }
   return config;
 }

@@ -2,7 +2,6 @@
 // messages and bytes a layer with a window takes; and the cache of generation, which keeps no more than the window.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -21,7 +20,8 @@
 namespace ringtrain::testing {
 namespace {
 
-/// A model with all that layers may differ in: windows, none; two bases, a scaling; no rotation.
+/// A model with all that layers may differ in: windows, none; two bases, a scaling; no rotation; and what attention of
+/// some architectures has besides, softcaps and sinks.
 ModelConfig mixed_model(Architecture architecture) {
   ModelConfig config = small_model(architecture);
   config.num_hidden_layers = 4;
@@ -31,6 +31,8 @@ ModelConfig mixed_model(Architecture architecture) {
   config.sliding_rope_theta = 30;
   config.rope_scaling.type = RopeType::linear;
   config.rope_scaling.factor = 3;
+  config.attention_sinks = architecture != Architecture::llama && architecture != Architecture::olmo3;
+  if (architecture == Architecture::qwen3) config.attention_softcap = 2.5;
   return config;
 }
 
@@ -41,7 +43,7 @@ TEST_P(MixedLayers, EqualTheReferenceOnEveryRing) {
   const ParameterTable table = make_parameter_table(config);
   for (const bool documents : {false, true}) {
     for (const std::int64_t S : {1, 23, 37}) {
-      const Sequences sequences = random_sequences(config, 2, S, documents, 5);
+      const Sequences sequences = random_sequences(config, S == 23 ? 1 : 2, S, documents, 5);
       const double denominator = std::max(1.0, sequences.denominator());
       const ReferencePass pass = reference_pass({model_spec(config), test_weights(table)}, sequences, denominator);
       for (const int ranks : {1, 2, 3, 4, 5}) {
@@ -54,6 +56,7 @@ TEST_P(MixedLayers, EqualTheReferenceOnEveryRing) {
           EXPECT_NEAR(run.loss_sum, pass.loss_sum, 1e-12 * std::abs(pass.loss_sum));
           for (const Parameter& parameter : table.all()) {
             const auto begin = run.gradients.begin() + parameter.offset;
+            ASSERT_EQ(std::ssize(pass.gradients.at(parameter.name)), parameter.shape.numel());
             EXPECT_LE(relative_difference({begin, begin + parameter.shape.numel()}, pass.gradients.at(parameter.name)),
                       1e-11)
                 << parameter.name;
@@ -65,7 +68,7 @@ TEST_P(MixedLayers, EqualTheReferenceOnEveryRing) {
 }
 INSTANTIATE_TEST_SUITE_P(Models, MixedLayers,
                          ::testing::Values(Architecture::llama, Architecture::qwen3, Architecture::olmo3,
-                                           Architecture::gemma3_text),
+                                           Architecture::gemma2, Architecture::gemma3_text, Architecture::granite),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 /// Returns how many blocks of others each rank meets in a pass.
@@ -140,10 +143,11 @@ TEST(RingOfAWindow, LayersSendWhatTheirMaskNeeds) {
   config.sliding_window = 4;
   config.layer_types = {5, LayerType::sliding_attention};
   config.layer_types.push_back(LayerType::full_attention);
-  const Sequences sequences = random_sequences(config, 1, 256, /*documents=*/false, 8);  // as 1K of 64K
-  for (const Layout layout : {Layout::contiguous, Layout::zigzag}) {
-    SCOPED_TRACE(name_of(layout));
-    constexpr int ranks = 8;
+  for (const auto& [layout, ranks] :
+       {std::pair{Layout::contiguous, 8}, {Layout::contiguous, 16}, {Layout::zigzag, 8}, {Layout::zigzag, 16}}) {
+    const std::string name = fmt::format("{}_{}", name_of(layout), ranks);
+    SCOPED_TRACE(name);
+    const Sequences sequences = random_sequences(config, 1, 256, /*documents=*/false, 8);  // 4 of 256: as 1K of 64K
     Traffic traffic;
     const RunOptions options{.ranks = ranks, .layout = layout};
     launch_threads({.ranks = ranks, .timeout_seconds = 60}, [&](Communicator& world) {
@@ -156,18 +160,24 @@ TEST(RingOfAWindow, LayersSendWhatTheirMaskNeeds) {
     std::int64_t bytes = full_bytes;
     for (std::int64_t layer = 0; layer < 5; ++layer) {
       const auto [messages, of_layer] = of(layer);
-      EXPECT_LE(messages, 2 * ranks * (layout == Layout::contiguous ? 1 : 2));  // forward and backward
-      EXPECT_EQ(messages * full_bytes, of_layer * full_messages);
+      // Forward and backward, keys apart from values where not all of a block travels.
+      EXPECT_LE(messages, 2 * 2 * ranks * (layout == Layout::contiguous ? 1 : 2));
+      EXPECT_LE(static_cast<double>(of_layer * full_messages),
+                static_cast<double>(messages * full_bytes) / 2 * (3.5 * ranks / 256));  // three rows of a block's
       bytes += of_layer;
     }
-    EXPECT_LE(static_cast<double>(bytes), 0.38 * 6 * static_cast<double>(full_bytes));
     std::int64_t gradients = 0;
     for (std::int64_t layer = 0; layer < 5; ++layer) gradients += traffic.sent.at({"ring gradients", layer}).second;
     const std::int64_t full_gradients = traffic.sent.at({"ring gradients", 5}).second;
-    EXPECT_LE(static_cast<double>(gradients + full_gradients), 0.55 * 6 * static_cast<double>(full_gradients));
-    RecordProperty(
-        std::string(name_of(layout)) + "_gradient_share",
-        std::to_string(static_cast<double>(gradients + full_gradients) / (6 * static_cast<double>(full_gradients))));
+    const auto share = [](std::int64_t sent, std::int64_t full) {
+      return static_cast<double>(sent + full) / (6 * static_cast<double>(full));
+    };
+    const double keys_and_values = share(bytes - full_bytes, full_bytes),
+                 of_gradients = share(gradients, full_gradients);
+    EXPECT_LE(keys_and_values, 0.25);
+    EXPECT_LE(of_gradients, 0.25);
+    RecordProperty(name + "_share", std::to_string(keys_and_values));
+    RecordProperty(name + "_gradient_share", std::to_string(of_gradients));
   }
 }
 
@@ -211,7 +221,8 @@ std::vector<double> decoded_nll(const ModelConfig& config, int ranks, const Sequ
 }
 
 TEST(CacheOfAWindow, KeepsTheWindowAndDecodesWhatTheReferenceComputes) {
-  for (const Architecture architecture : {Architecture::llama, Architecture::olmo3, Architecture::gemma3_text}) {
+  for (const Architecture architecture :
+       {Architecture::llama, Architecture::olmo3, Architecture::gemma2, Architecture::gemma3_text}) {
     const ModelConfig config = mixed_model(architecture);
     Sequences text = random_sequences(config, 1, 61, /*documents=*/false, 6);
     for (std::int64_t t = 0; t < text.S; ++t) {

@@ -47,6 +47,16 @@ ModelConfig small(Architecture architecture, RopeType rope = RopeType::none, std
   config.sliding_window = window;
   config.tie_word_embeddings = window == 0;
   config.attention_bias = config.mlp_bias = architecture == Architecture::llama;
+  config.attention_sinks = architecture == Architecture::mistral || architecture == Architecture::gemma2;
+  if (architecture == Architecture::gemma2) {
+    config.attention_softcap = 3;
+    config.final_softcap = 4;
+  }
+  if (architecture == Architecture::granite) {
+    config.embedding_multiplier = 3;
+    config.residual_multiplier = 0.3;
+    config.logits_scaling = 1.7;
+  }
   config.rope_scaling.type = rope;
   config.rope_scaling.factor = 4;
   config.rope_scaling.original_max_position_embeddings = 8;
@@ -60,8 +70,8 @@ TEST(Reference, EveryGradientEqualsFiniteDifferences) {
     SCOPED_TRACE(name_of(architecture));
     const ModelConfig config = small(architecture, RopeType::none, 4);
     const Sequences sequences = random_sequences(config, 2, 9, /*documents=*/true, 3);
-    // Gemma's queries and keys, each normed and scaled by 1 + weight, make scores that curve more.
-    const double denominator = sequences.denominator(), step = architecture == Architecture::gemma3_text ? 4e-5 : 4e-4;
+    // Gemma 3's queries and keys, each normed and scaled by 1 + weight, make scores that curve more; so do softcaps.
+    const double denominator = sequences.denominator(), step = model_spec(config).norm.unit_offset ? 4e-5 : 4e-4;
     const Tensors weights = test_weights(make_parameter_table(config));
     const ReferencePass exact = reference_pass({model_spec(config), weights}, sequences, denominator);
     for (const auto& [name, values] : weights) {

@@ -105,7 +105,8 @@ TEST_P(Folders, ComeOutAsTheyWentIn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Folders,
-                         ::testing::Values("llama", "llama_tied", "llama_float64", "mistral", "qwen2", "qwen3", "gpt2",
+                         ::testing::Values("llama", "llama_tied", "llama_float64", "mistral", "qwen2", "qwen3",
+                                           "smollm3", "olmo2", "olmo3", "gemma2", "gemma3", "phi3", "granite", "gpt2",
                                            "gpt2_untied", "gpt2_original", "gguf"));
 
 TEST_F(FolderModel, ARunBeginsWithTheirWeightsAndIsExportedTheSameFromAnyMesh) {

@@ -71,7 +71,8 @@ TEST_F(Generated, AnyEndOfEitherFileEndsTheText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, GeneratedByClass,
-                         ::testing::Values("llama", "llama_tied", "llama_float64", "mistral", "qwen2", "qwen3", "gpt2",
+                         ::testing::Values("llama", "llama_tied", "llama_float64", "mistral", "qwen2", "qwen3",
+                                           "smollm3", "olmo2", "olmo3", "gemma2", "gemma3", "phi3", "granite", "gpt2",
                                            "gpt2_untied"));
 
 }  // namespace

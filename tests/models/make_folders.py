@@ -18,6 +18,9 @@ VOCABULARY, LENGTHS, TARGETS = 48, (16, 64), 8
 SINGLE = torch.float32
 LLAMA = dict(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              intermediate_size=24, max_position_embeddings=128)
+PAD = dict(pad_token_id=None)
+MIXED = ["sliding_attention", "full_attention"]
+GEMMA = dict(LLAMA, head_dim=8, sliding_window=12, layer_types=MIXED, query_pre_attn_scalar=16, **PAD)
 GPT2 = dict(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=4, n_positions=96)
 # name: class, config, dtype, shards
 MODELS = {
@@ -29,12 +32,20 @@ MODELS = {
     "qwen3": ("Qwen3", {**LLAMA, "head_dim": 8}, torch.float32, 3),
     "gpt2": ("GPT2", GPT2, torch.float32, 1),
     "gpt2_untied": ("GPT2", {**GPT2, "n_inner": 40, "tie_word_embeddings": False}, torch.float16, 3),
+    "smollm3": ("SmolLM3", {**LLAMA, "no_rope_layers": [1, 0], **PAD}, torch.bfloat16, 1),
+    "olmo2": ("Olmo2", {**LLAMA, **PAD}, torch.float32, 1),
+    "olmo3": ("Olmo3", {**LLAMA, "sliding_window": 12, "layer_types": MIXED, **PAD}, torch.bfloat16, 1),
+    "gemma2": ("Gemma2", {**GEMMA, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 6.0}, torch.float32, 3),
+    "gemma3": ("Gemma3", GEMMA, torch.bfloat16, 1),
+    "phi3": ("Phi3", {**LLAMA, "sliding_window": 40, **PAD}, torch.float32, 3),
+    "granite": ("Granite", {**LLAMA, "embedding_multiplier": 3.0, "residual_multiplier": 0.25, "logits_scaling": 2.0,
+                            "attention_multiplier": 0.125, **PAD}, torch.bfloat16, 1),
 }
 
 
 def classes(name):
     model = {"GPT2": "GPT2LMHeadModel"}.get(name, name + "ForCausalLM")
-    return getattr(transformers, name + "Config"), getattr(transformers, model)
+    return getattr(transformers, {"Gemma3": "Gemma3Text"}.get(name, name) + "Config"), getattr(transformers, model)
 
 
 def shard_limit(model, shards):

@@ -54,8 +54,24 @@ def options_of(kind, rope, tied, draw):
     window = 5 + draw(20) if draw(2) else None
     layers = options["num_hidden_layers"]
     types = [("full_attention", "sliding_attention")[draw(2)] for _ in range(layers)]
-    if kind in ("SmolLM3", "Olmo2", "Olmo3", "Gemma3"):
+    if kind in ("SmolLM3", "Olmo2", "Olmo3", "Gemma2", "Gemma3", "Phi3", "Granite"):
         options.update(pad_token_id=None)
+    if kind == "Gemma2":
+        options.update(sliding_window=5 + draw(20), layer_types=types, query_pre_attn_scalar=4 + draw(40),
+                       attn_logit_softcapping=[None, 2.0 + draw(9)][draw(2)],
+                       final_logit_softcapping=[None, 2.0 + draw(9)][draw(2)])
+    if kind == "Phi3":  # whose heads divide the width
+        pairs = [1, 2, 3][draw(3)]
+        options.update(hidden_size=2 * H * pairs, sliding_window=window)
+        del options["head_dim"]
+        if rope == "longrope":
+            options["original_max_position_embeddings"] = 32
+        for name in ("short_factor", "long_factor"):
+            if name in options["rope_parameters"]:
+                options["rope_parameters"][name] = options["rope_parameters"][name][:pairs]
+    if kind == "Granite":
+        options.update(embedding_multiplier=0.5 + draw(9), residual_multiplier=(1 + draw(9)) / 8,
+                       logits_scaling=0.5 + draw(4), attention_multiplier=(1 + draw(9)) / 16, mlp_bias=bool(draw(2)))
     if kind == "SmolLM3":
         options.update(use_sliding_window=window is not None, sliding_window=window,
                        no_rope_layers=[draw(2) for _ in range(layers)], mlp_bias=bool(draw(2)))
@@ -69,7 +85,7 @@ def options_of(kind, rope, tied, draw):
         options["sliding_window"] = window
     if kind.startswith("Qwen"):
         options.update(use_sliding_window=window is not None, sliding_window=window, max_window_layers=draw(2))
-    if kind in ("Llama", "Qwen3", "SmolLM3", "Olmo2", "Olmo3", "Gemma3"):
+    if kind in ("Llama", "Qwen3", "SmolLM3", "Olmo2", "Olmo3", "Gemma2", "Gemma3", "Granite"):
         options["attention_bias"] = bool(draw(2))
     if kind == "Llama":
         options["mlp_bias"] = bool(draw(2))
@@ -77,8 +93,10 @@ def options_of(kind, rope, tied, draw):
 
 
 def matrix():
-    for kind in ("Llama", "Mistral", "Qwen2", "Qwen3", "SmolLM3", "Olmo2", "Olmo3", "Gemma3", "GPT2"):
-        ropes = ("default", "linear", "yarn", "llama3", "longrope") if kind != "GPT2" else ("default",)
+    for kind in ("Llama", "Mistral", "Qwen2", "Qwen3", "SmolLM3", "Olmo2", "Olmo3", "Gemma2", "Gemma3", "Phi3",
+                 "Granite", "GPT2"):
+        ropes = {"GPT2": ("default",), "Phi3": ("default", "longrope")}.get(
+            kind, ("default", "linear", "yarn", "llama3", "longrope"))
         yield from itertools.product([kind], ropes, (True, False), (1, 3), ("float32", "bfloat16", "float16"))
 
 

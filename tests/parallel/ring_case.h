@@ -83,7 +83,7 @@ inline Result reference_result(const Problem& p) {
   reference::Tokens tokens;
   for (std::int64_t i = 0; i < p.S; ++i) tokens.positions.push_back(i);
   tokens.documents = p.documents;
-  const reference::Attention attention{p.B, p.H, p.G, p.D, p.scale(), p.mask.causal, p.mask.window};
+  const reference::Attention attention{p.B, p.H, p.G, p.D, p.scale(), p.mask.causal, p.mask.window, 0, {}};
   auto forward = reference::forward(attention, p.q, p.k, p.v, tokens, tokens);
   auto backward = reference::backward(attention, p.q, p.k, p.v, forward.out, p.dout, tokens, tokens);
   return {std::move(forward.out), std::move(forward.lse), std::move(backward.dq), std::move(backward.dk),

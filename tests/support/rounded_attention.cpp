@@ -20,7 +20,7 @@ Rounded rounded_attention(const Attention& a, const std::vector<double>& q, cons
   const auto element = [](std::int64_t x) { return static_cast<std::size_t>(x); };
   Rounded result{std::vector<double>(q.size(), 0.0), std::vector<double>(q.size(), 0.0),
                  std::vector<double>(k.size(), 0.0), std::vector<double>(v.size(), 0.0)};
-  std::vector<double> p(element(Tk));
+  std::vector<double> p(element(Tk)), slope(element(Tk), 1.0);
   for (std::int64_t b = 0; b < a.B; ++b) {
     for (std::int64_t h = 0; h < a.H; ++h) {
       const auto kv = [&](std::int64_t j) { return element(((b * Tk + j) * a.G + h / (a.H / a.G)) * a.D); };
@@ -33,8 +33,10 @@ Rounded rounded_attention(const Attention& a, const std::vector<double>& q, cons
             score = 0;
             for (std::size_t d = 0; d < element(a.D); ++d) score += q[query + d] * k[kv(j) + d];
             score *= a.scale;
+            if (a.softcap > 0) score = a.softcap * std::tanh(score / a.softcap);
           }
           p[element(j)] = score;
+          if (a.softcap > 0) slope[element(j)] = 1 - score / a.softcap * (score / a.softcap);
           largest = std::fmax(largest, score);
         }
         if (std::isinf(largest)) continue;
@@ -56,7 +58,7 @@ Rounded rounded_attention(const Attention& a, const std::vector<double>& q, cons
           if (p[element(j)] == 0) continue;
           double dp = 0;
           for (std::size_t d = 0; d < element(a.D); ++d) dp += dout[query + d] * v[kv(j) + d];
-          const double ds = rounded(p[element(j)] * (dp - delta)) * a.scale;
+          const double ds = rounded(p[element(j)] * slope[element(j)] * (dp - delta)) * a.scale;
           for (std::size_t d = 0; d < element(a.D); ++d) {
             result.dq[query + d] += ds * k[kv(j) + d];
             result.dk[kv(j) + d] += ds * q[query + d];

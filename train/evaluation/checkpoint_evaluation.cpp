@@ -79,7 +79,9 @@ void apply_settings(Config& config, const std::vector<std::string>& settings) {
     fail(ExitCode::usage,
          "--set {}: only keys that leave weights as they are can be set here: model.rope_scaling and its keys, "
          "model.rope_theta, model.max_position_embeddings, model.sliding_window, model.layer_types, "
-         "model.layer_positions, model.sliding_rope_theta, model.query_pre_attn_scalar, model.rms_norm_eps",
+         "model.layer_positions, model.sliding_rope_theta, model.query_pre_attn_scalar, model.attention_softcap, "
+         "model.final_softcap, model.embedding_multiplier, model.residual_multiplier, model.logits_scaling, "
+         "model.rms_norm_eps",
          setting);
   }
   Config changed = config;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::int64_t largest_file = 1 << 20;
 
-constexpr std::int64_t default_window = 4096, default_full_layers = 28, default_rope_interval = 4;
+constexpr std::int64_t default_full_layers = 28, default_rope_interval = 4;
 
 /// Keys that change nothing of what is computed here: names, remarks, how others run it.
 constexpr std::array<std::string_view, 53> harmless{
@@ -97,13 +97,13 @@ constexpr std::array<Refusal, 30> refusals{{
     {"num_experts_per_tok", "0", "mixtures of experts are not computed here"},
     {"n_routed_experts", "0", "mixtures of experts are not computed here"},
     {"moe_intermediate_size", "0", "mixtures of experts are not computed here"},
-    {"attn_logit_softcapping", "null", "a softcap on attention scores is not computed here"},
-    {"final_logit_softcapping", "null", "a softcap on logits is not computed here"},
-    {"query_pre_attn_scalar", "null", "attention scores are scaled by 1 / sqrt(head_dim) alone"},
-    {"attention_multiplier", "null", "attention scores are scaled by 1 / sqrt(head_dim) alone"},
-    {"embedding_multiplier", "1.0", "scaled embeddings are not computed here"},
-    {"residual_multiplier", "1.0", "scaled residuals are not computed here"},
-    {"logits_scaling", "1.0", "scaled logits are not computed here"},
+    {"attn_logit_softcapping", "null", "this class has no softcap on attention scores"},
+    {"final_logit_softcapping", "null", "this class has no softcap on logits"},
+    {"query_pre_attn_scalar", "null", "this class scales attention scores by 1 / sqrt(head_dim)"},
+    {"attention_multiplier", "null", "this class scales attention scores by 1 / sqrt(head_dim)"},
+    {"embedding_multiplier", "1.0", "this class does not scale embeddings"},
+    {"residual_multiplier", "1.0", "this class does not scale what is added to the residual stream"},
+    {"logits_scaling", "1.0", "this class does not scale logits"},
     {"logit_scale", "1.0", "scaled logits are not computed here"},
     {"rope_interleaved", "false", "rotary pairs are (i, i + head_dim / 2), not neighbours"},
     {"no_rope_layers", "[]", "layers without rotary positions are not computed here"},
@@ -188,8 +188,8 @@ std::int64_t read_window_length(JsonKeys& keys, const Family& family) {
   }
   const bool flagged = family.window == WindowKeys::layers || family.window == WindowKeys::unrotated;
   if ((flagged && !keys.flag("use_sliding_window", false)) || null) return 0;
-  if (family.window == WindowKeys::unrotated && !given) return 0;
-  const std::int64_t window = keys.integer("sliding_window", default_window);
+  if ((family.window == WindowKeys::unrotated || family.absent_window == 0) && !given) return 0;
+  const std::int64_t window = keys.integer("sliding_window", family.absent_window);
   if (window < 1) keys.refuse("sliding_window", fmt::format("is {}, but must be at least 1, or null", window));
   return window;
 }
@@ -305,6 +305,26 @@ void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::
     model.query_pre_attn_scalar = keys.real("query_pre_attn_scalar", family.query_scalar);
     if (!(model.query_pre_attn_scalar > 0)) keys.refuse("query_pre_attn_scalar", "must be above 0");
   }
+  const auto softcap = [&](const char* key, double absent) {
+    if (!family.softcaps || (keys.names(key) && !keys.has(key))) return 0.0;  // null: none
+    const double cap = keys.real(key, absent);
+    if (keys.has(key) && !(cap > 0)) keys.refuse(key, "must be above 0, or null");
+    return cap;
+  };
+  model.attention_softcap = softcap("attn_logit_softcapping", family.attention_softcap);
+  model.final_softcap = softcap("final_logit_softcapping", family.final_softcap);
+  if (family.multipliers) {
+    const auto factor = [&](const char* key) {
+      const double value = keys.real(key, 1);
+      if (!(value > 0)) keys.refuse(key, "must be above 0");
+      return value;
+    };
+    const double of_scores = factor("attention_multiplier");
+    model.query_pre_attn_scalar = 1 / (of_scores * of_scores);
+    model.embedding_multiplier = factor("embedding_multiplier");
+    model.residual_multiplier = factor("residual_multiplier");
+    model.logits_scaling = factor("logits_scaling");
+  }
   const auto bias = [&](const char* key, bool possible) {
     const bool asked = keys.flag(key, false);
     if (asked && !possible) keys.refuse(key, fmt::format("{} has no such biases in transformers", family.name));
@@ -330,6 +350,8 @@ void settle_other_keys(JsonKeys& keys, const Family& family, std::vector<std::st
     const std::string_view key = refusal.key;
     if (family.query_scalar > 0 && key == "query_pre_attn_scalar") continue;
     if (family.layer_positions && key == "no_rope_layers") continue;
+    if (family.softcaps && key.ends_with("_logit_softcapping")) continue;
+    if (family.multipliers && (key.ends_with("_multiplier") || key == "logits_scaling")) continue;
     if (!keys.has(refusal.key) || keys.at(refusal.key) == parse_strict_json(refusal.harmless)) continue;
     keys.refuse(refusal.key, fmt::format("is {}; {}", shown(keys.at(refusal.key)), refusal.why));
   }

@@ -39,8 +39,27 @@ const Family& written_as(const ModelConfig& model) {
   if (!model.rope_scaling.truncate && !family.reads_truncate()) {
     refuse(fmt::format("{} (model.rope_scaling.truncate)", truncate_is_not_read));
   }
-  if (score_divisor(model) != static_cast<double>(model.head_dim) && family.query_scalar == 0) {
+  if (score_divisor(model) != static_cast<double>(model.head_dim) && family.query_scalar == 0 && !family.multipliers) {
     refuse(fmt::format("a {} divides scores by the root of head_dim (model.query_pre_attn_scalar)", family.name));
+  }
+  if (model.attention_sinks) refuse("no class of transformers that is written here has sinks (model.attention_sinks)");
+  if ((model.attention_softcap > 0 || model.final_softcap > 0) && !family.softcaps) {
+    refuse(fmt::format("a {} has no softcaps (model.attention_softcap, model.final_softcap)", family.name));
+  }
+  const ModelSpec spec = model_spec(model);
+  ModelConfig plain = model;
+  plain.embedding_multiplier = 0;
+  const bool scaled = spec.embedding_factor != model_spec(plain).embedding_factor || spec.residual_factor != 1 ||
+                      spec.logit_factor != 1;
+  if (scaled && !family.multipliers) {
+    refuse(
+        fmt::format("a {} has no factors of embedding, residual stream and logits (model.embedding_multiplier, "
+                    "model.residual_multiplier, model.logits_scaling)",
+                    family.name));
+  }
+  const RopeType rope = model.rope_scaling.type;
+  if (family.trained_length > 0 && rope != RopeType::none && rope != RopeType::ntk && rope != RopeType::longrope) {
+    refuse(fmt::format("a {} has longrope alone (model.rope_scaling.type)", family.name));
   }
   if (family.rotary && !family.any_head_dim && model.hidden_size % model.num_attention_heads != 0) {
     refuse(fmt::format("model.hidden_size = {} is not a multiple of model.num_attention_heads = {}", model.hidden_size,
@@ -123,6 +142,18 @@ void write_rotary(const ModelConfig& model, const Family& family, json& out) {
     const double scalar = score_divisor(model);
     const bool whole = scalar == std::floor(scalar);  // the class takes nothing else
     out["query_pre_attn_scalar"] = whole ? json(static_cast<std::int64_t>(scalar)) : json(scalar);
+  }
+  if (family.softcaps) {
+    const auto softcap = [](double cap) { return cap > 0 ? json(cap) : json(nullptr); };
+    out["attn_logit_softcapping"] = softcap(model.attention_softcap);
+    out["final_logit_softcapping"] = softcap(model.final_softcap);
+  }
+  if (family.multipliers) {
+    const ModelSpec spec = model_spec(model);
+    out["attention_multiplier"] = spec.attention_scale;
+    out["embedding_multiplier"] = spec.embedding_factor;
+    out["residual_multiplier"] = spec.residual_factor;
+    out["logits_scaling"] = model.logits_scaling;
   }
   if (family.layer_positions) write_positions(model, out);
   out["attention_dropout"] = 0.0;

@@ -35,17 +35,27 @@ struct Family {
   const Keys& keys;
   Sizes sizes;
   WindowKeys window = WindowKeys::none;
-  std::int64_t window_pattern = 0;  // of WindowKeys::pattern
-  double theta = 10000;             // rope_theta,
+  std::int64_t absent_window = 4096;  // sliding_window where a file has it not; 0: none
+  std::int64_t window_pattern = 0;    // of WindowKeys::pattern
+  double theta = 10000;               // rope_theta,
+  std::int64_t trained_length =
+      0;                     // original_max_position_embeddings, and longrope alone; 0: as max_position_embeddings
   double sliding_theta = 0;  // that of layers with a window, whose rotary keys are then apart; 0: there is one for all
   double eps = 1e-6;
-  bool tied = false;             // tie_word_embeddings
-  double query_scalar = 0;       // query_pre_attn_scalar; 0: the class has no such key
+  bool tied = false;                                // tie_word_embeddings
+  double query_scalar = 0;                          // query_pre_attn_scalar; 0: the class has no such key
+  bool softcaps = false;                            // attn_logit_softcapping and final_logit_softcapping,
+  double attention_softcap = 0, final_softcap = 0;  // and what they are where a file has them not
+  bool multipliers = false;      // of attention, embedding, residuals and logits, as Granite has them
+  bool joined = false;           // qkv_proj and gate_up_proj: projections that lie in one tensor
   bool gelu = false;             // hidden_activation is gelu_pytorch_tanh, not hidden_act silu
   bool layer_positions = false;  // no_rope_layers: some layers rotate nothing
   bool rotary = true;            // rotary positions, groups of heads, a gated feedforward; else all as GPT-2 has it
   bool attention_bias = false, mlp_bias = false;  // whether a key says so
   bool any_head_dim = true;                       // not hidden_size / heads alone
+
+  /// Returns whether each of our projections is a tensor of its own.
+  bool own_projections() const { return rotary && !joined; }
 
   /// Returns whether the class looks for yarn's `truncate` where it stands: transformers (5.23) does so beside the
   /// sections of a class that has one for each kind of layer, not in them, and computes its model as if it were true.
@@ -58,7 +68,7 @@ inline constexpr Family::Keys llama_keys{"hidden_size",       "num_hidden_layers
                                          "intermediate_size", "max_position_embeddings", "rms_norm_eps"};
 inline constexpr Family::Keys gpt2_keys{"n_embd", "n_layer", "n_head", "n_inner", "n_positions", "layer_norm_epsilon"};
 
-inline constexpr std::array<Family, 9> families{{
+inline constexpr std::array<Family, 12> families{{
     {.architecture = Architecture::llama,
      .name = "LlamaForCausalLM",
      .keys = llama_keys,
@@ -108,6 +118,38 @@ inline constexpr std::array<Family, 9> families{{
      .sliding_theta = 500000,
      .eps = 1e-5,
      .attention_bias = true},
+    {.architecture = Architecture::gemma2,
+     .name = "Gemma2ForCausalLM",
+     .keys = llama_keys,
+     .sizes = {256000, 2304, 9216, 26, 8, 4, 256, 8192},
+     .window = WindowKeys::pattern,
+     .window_pattern = 2,
+     .tied = true,
+     .query_scalar = 256,
+     .softcaps = true,
+     .attention_softcap = 50,
+     .final_softcap = 30,
+     .gelu = true,
+     .attention_bias = true,
+     .any_head_dim = false},
+    {.architecture = Architecture::phi3,
+     .name = "Phi3ForCausalLM",
+     .keys = llama_keys,
+     .sizes = {32064, 3072, 8192, 32, 32, 0, 0, 4096},
+     .window = WindowKeys::length,
+     .absent_window = 0,
+     .trained_length = 4096,
+     .eps = 1e-5,
+     .joined = true,
+     .any_head_dim = false},
+    {.architecture = Architecture::granite,
+     .name = "GraniteForCausalLM",
+     .keys = llama_keys,
+     .sizes = {32000, 4096, 11008, 32, 32, 0, 0, 2048},
+     .multipliers = true,
+     .attention_bias = true,
+     .mlp_bias = true,
+     .any_head_dim = false},
     {.architecture = Architecture::gemma3_text,
      .name = "Gemma3ForCausalLM",
      .keys = llama_keys,

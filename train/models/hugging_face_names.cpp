@@ -73,6 +73,34 @@ TensorPlace gpt2_place(const Parameter& parameter, const std::string& prefix) {
   return place;
 }
 
+/// Where a model whose projections are joined holds a parameter: rows of q, k and v, or of gate and up, one above the
+/// other.
+TensorPlace joined_place(const Parameter& parameter, const ModelConfig& model) {
+  struct Part {
+    std::string_view ours, joined;
+    std::int64_t rows;
+  };
+  const std::int64_t queries = model.num_attention_heads * model.head_dim;
+  const std::int64_t keys = model.num_key_value_heads * model.head_dim;
+  const std::array<Part, 5> all{{{"self_attn.q_proj", "self_attn.qkv_proj", queries},
+                                 {"self_attn.k_proj", "self_attn.qkv_proj", keys},
+                                 {"self_attn.v_proj", "self_attn.qkv_proj", keys},
+                                 {"mlp.gate_proj", "mlp.gate_up_proj", model.intermediate_size},
+                                 {"mlp.up_proj", "mlp.gate_up_proj", model.intermediate_size}}};
+  TensorPlace place{.name = parameter.name, .shape = shape_of(parameter)};
+  const NameParts parts = parts_of(parameter.name);
+  const auto* const own = std::ranges::find(all, parts.module, &Part::ours);
+  if (own == all.end()) return place;
+  place.name = std::string(layer_prefix) + parts.layer + "." + std::string(own->joined) + "." + parts.kind;
+  place.shape[0] = 0;
+  for (const Part& part : all) {
+    if (part.joined != own->joined) continue;
+    if (&part < own) place.first += part.rows * place.shape[1];
+    place.shape[0] += part.rows;
+  }
+  return place;
+}
+
 /// Where a module stands in its class, from first to last; a layer's modules among themselves.
 constexpr std::array<std::string_view, 16> llama_order{"model.embed_tokens",
                                                        "self_attn.q_proj",
@@ -98,7 +126,9 @@ constexpr std::array<std::string_view, 14> gpt2_order{
 }  // namespace
 
 Places hugging_face_places(const ModelConfig& model, bool prefixed) {
-  if (family_of(model.architecture).rotary) {
+  const Family& family = family_of(model.architecture);
+  if (family.joined) return [model](const Parameter& parameter) { return joined_place(parameter, model); };
+  if (family.rotary) {
     return [](const Parameter& parameter) { return TensorPlace{.name = parameter.name, .shape = shape_of(parameter)}; };
   }
   return [prefix = std::string(prefixed ? "transformer." : "")](const Parameter& parameter) {

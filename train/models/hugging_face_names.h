@@ -1,6 +1,6 @@
 // Names and arrangement of weights in a Hugging Face folder, by class (transformers, models/*/modeling_*.py). All but
-// GPT-2 have ours. GPT-2 has names of its own, q, k and v side by side in one tensor, and matrices
-// [in, out]. Pure.
+// GPT-2 have ours; Phi-3 has q, k and v, and gate and up, one above the other in one tensor. GPT-2 has names of its
+// own, q, k and v side by side in one tensor, and matrices [in, out]. Pure.
 #pragma once
 
 #include <string>

@@ -28,7 +28,7 @@ bool same(const RopeScalingConfig& a, const RopeScalingConfig& b) {
          a.short_factor == b.short_factor && a.long_factor == b.long_factor;
 }
 
-RopeType read_type(JsonKeys& section) {
+RopeType read_type(JsonKeys& section, const Family& family) {
   std::string type = "default";
   if (section.has("type")) type = section.text("type", type);
   if (section.has("rope_type")) {
@@ -39,6 +39,11 @@ RopeType read_type(JsonKeys& section) {
     type = current;
   }
   if (type == "default") return RopeType::none;
+  if (family.trained_length > 0) {  // its files of 2024 say su or yarn
+    if (type == "longrope" || type == "su" || type == "yarn") return RopeType::longrope;
+    section.refuse("rope_type",
+                   fmt::format("{} is nothing that a {} has: default, longrope", shown(type), family.name));
+  }
   if (type == "linear") return RopeType::linear;
   if (type == "yarn") return RopeType::yarn;
   if (type == "llama3") return RopeType::llama3;
@@ -76,14 +81,16 @@ void refuse_partial(JsonKeys& keys) {
   }
 }
 
-void read_trained_length(JsonKeys& keys, JsonKeys& section, const ModelConfig& model, RopeScalingConfig& scaling,
-                         std::vector<std::string>& logs) {
+void read_trained_length(JsonKeys& keys, JsonKeys& section, const Family& family, const ModelConfig& model,
+                         RopeScalingConfig& scaling, std::vector<std::string>& logs) {
   const char* const key = "original_max_position_embeddings";
   const bool inside = section.has(key);
   if (keys.has(key)) {  // transformers, too, lets the outer one win
     scaling.original_max_position_embeddings = keys.integer(key, 0);
   } else if (inside) {
     scaling.original_max_position_embeddings = section.integer(key, 0);
+  } else if (family.trained_length > 0) {
+    scaling.original_max_position_embeddings = family.trained_length;
   } else {
     scaling.original_max_position_embeddings = model.max_position_embeddings;
     logs.push_back(
@@ -94,8 +101,8 @@ void read_trained_length(JsonKeys& keys, JsonKeys& section, const ModelConfig& m
 }
 
 /// Reads what the type uses. Other keys of these names are passed over, as in transformers, and a log says so.
-void read_scaling(JsonKeys& keys, JsonKeys& section, const ModelConfig& model, RopeScalingConfig& scaling,
-                  std::vector<std::string>& logs) {
+void read_scaling(JsonKeys& keys, JsonKeys& section, const Family& family, const ModelConfig& model,
+                  RopeScalingConfig& scaling, std::vector<std::string>& logs) {
   const RopeScalingConfig defaults;
   switch (scaling.type) {
     case RopeType::none:
@@ -125,7 +132,7 @@ void read_scaling(JsonKeys& keys, JsonKeys& section, const ModelConfig& model, R
       scaling.long_factor = section.reals("long_factor");
       break;
   }
-  if (needs_trained_length(scaling.type)) read_trained_length(keys, section, model, scaling, logs);
+  if (needs_trained_length(scaling.type)) read_trained_length(keys, section, family, model, scaling, logs);
 }
 
 void settle_other_keys(JsonKeys& section, RopeType type, std::vector<std::string>& logs) {
@@ -148,7 +155,7 @@ void settle_other_keys(JsonKeys& section, RopeType type, std::vector<std::string
   }
 }
 
-Rope read_section(JsonKeys& keys, const char* name, double theta, const ModelConfig& model,
+Rope read_section(JsonKeys& keys, const char* name, double theta, const Family& family, const ModelConfig& model,
                   std::vector<std::string>& logs) {
   const json& object = keys.at(name);
   if (!object.is_object()) keys.refuse(name, fmt::format("is {}, but must be an object", shown(object)));
@@ -158,8 +165,8 @@ Rope read_section(JsonKeys& keys, const char* name, double theta, const ModelCon
   refuse_partial(section);
   const bool nested = object.contains("full_attention") || object.contains("sliding_attention");
   if (!nested) {
-    rope.scaling.type = read_type(section);
-    read_scaling(keys, section, model, rope.scaling, logs);
+    rope.scaling.type = read_type(section, family);
+    read_scaling(keys, section, family, model, rope.scaling, logs);
   }
   settle_other_keys(section, rope.scaling.type, logs);
   return rope;
@@ -200,15 +207,16 @@ json section_of(const RopeScalingConfig& scaling) {
 }
 
 /// Returns what a file says that has one set of rotary keys, or those of layers without a window in old form.
-Rope read_one(JsonKeys& keys, double theta, const ModelConfig& model, std::vector<std::string>& logs) {
+Rope read_one(JsonKeys& keys, const Family& family, const ModelConfig& model, std::vector<std::string>& logs) {
+  const double theta = family.theta;
   Rope rope{.theta = keys.has("rope_theta") ? keys.real("rope_theta", theta) : theta, .scaling = {}};
   refuse_partial(keys);
   const bool older = filled(keys, "rope_scaling"), newer = filled(keys, "rope_parameters");
   const double outer_theta = rope.theta;
-  if (newer) rope = read_section(keys, "rope_parameters", outer_theta, model, logs);
+  if (newer) rope = read_section(keys, "rope_parameters", outer_theta, family, model, logs);
   if (older) {
     std::vector<std::string> own_notes;
-    const Rope other = read_section(keys, "rope_scaling", newer ? rope.theta : outer_theta, model, own_notes);
+    const Rope other = read_section(keys, "rope_scaling", newer ? rope.theta : outer_theta, family, model, own_notes);
     if (newer && (other.theta != rope.theta || !same(other.scaling, rope.scaling))) {
       keys.refuse("rope_scaling", "says otherwise than rope_parameters; remove the one that is not meant");
     }
@@ -228,7 +236,7 @@ void refuse_untruncated(JsonKeys& keys, const Family& family, const ModelConfig&
 void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::vector<std::string>& logs) {
   const bool apart = family.sliding_theta > 0 && filled(keys, "rope_parameters");
   if (!apart) {
-    const Rope rope = read_one(keys, family.theta, model, logs);
+    const Rope rope = read_one(keys, family, model, logs);
     model.rope_theta = rope.theta;
     model.rope_scaling = rope.scaling;
     if (family.sliding_theta == 0) return;
@@ -243,7 +251,8 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
   if (!object.is_object()) keys.refuse("rope_parameters", fmt::format("is {}, but must be an object", shown(object)));
   JsonKeys kinds(object, keys.path(), "rope_parameters.");
   const auto read = [&](const char* kind, double theta) {
-    return filled(kinds, kind) ? read_section(kinds, kind, theta, model, logs) : Rope{.theta = theta, .scaling = {}};
+    return filled(kinds, kind) ? read_section(kinds, kind, theta, family, model, logs)
+                               : Rope{.theta = theta, .scaling = {}};
   };
   const Rope full = read("full_attention", family.theta), sliding = read("sliding_attention", family.sliding_theta);
   for (const std::string& key : kinds.unasked()) {
@@ -282,6 +291,9 @@ void write_rope(const ModelConfig& model, const Family& family, json& out) {
   section["rope_theta"] = theta;
   out["rope_parameters"] = section;
   out["rope_theta"] = theta;
+  if (family.trained_length > 0 && !plain) {  // else the class's own goes before the section's
+    out["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+  }
   if (family.sliding_theta == 0) return;
   json sliding = section;
   if (model.sliding_rope_theta > 0 || model.sliding_window == 0) {

@@ -1,6 +1,6 @@
 // Attention on CUDA: which kernels a call goes to. bfloat16 with heads of 64 or 128 runs on tensor cores, by Hopper's
-// own kernels where the chip is one; all else takes the general path. Shapes and dtypes were checked by
-// kernels/attention.cpp.
+// own kernels where the chip is one and scores have no softcap; all else takes the general path. Shapes and dtypes were
+// checked by kernels/attention.cpp.
 //
 // With RINGTRAIN_PORTABLE_ATTENTION=1 in the environment Hopper runs the portable kernels: to test and time them there.
 #include <algorithm>

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/attention/attention_calls.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/tanh.cuh"
 
 namespace ringtrain::cuda::general {
 
@@ -109,6 +110,33 @@ __device__ __forceinline__ QueryWork take_queries(const Call& call, TilesSeen& s
   }
   const std::int64_t row = (std::int64_t{b} * H + h) * call.queries.tokens + tile.begin;
   return {H, G, D, b, h / (H / G), tile, row, ((std::int64_t{b} * call.queries.tokens + tile.begin) * H + h) * D};
+}
+
+/// Scores of a call: scale q.k, or softcap tanh(scale q.k / softcap) where Capped.
+template <bool Capped>
+struct Scores {
+  float scale, softcap = 0.0F, inverse = 0.0F;
+  explicit __device__ Scores(const AttentionShape& shape) : scale(static_cast<float>(shape.scale)) {
+    if constexpr (Capped) {
+      softcap = static_cast<float>(shape.softcap);
+      inverse = static_cast<float>(shape.scale / shape.softcap);
+    }
+  }
+  /// Returns tanh(scale q.k / softcap) where Capped, else q.k.
+  __device__ __forceinline__ float bent(float product) const {
+    if constexpr (Capped) return tanh_of(product * inverse);
+    return product;
+  }
+  __device__ __forceinline__ float factor() const { return Capped ? softcap : scale; }  // of bent() in the score
+  /// Returns d score / d (scale q.k).
+  __device__ __forceinline__ float slope(float bent) const { return Capped ? fmaf(-bent, bent, 1.0F) : 1.0F; }
+};
+
+/// Calls body.template operator()<Capped>().
+template <class Body>
+void with_softcap(const AttentionShape& shape, Body&& body) {
+  if (shape.softcap > 0) return body.template operator()<true>();
+  body.template operator()<false>();
 }
 
 /// Calls body.template operator()<Cut>() with the smallest cut that holds heads of D elements.

@@ -30,13 +30,15 @@ struct Gradient {
   float p, ds;
 };
 
-/// Returns probability and dS of query i and key j of the tiles in shared memory.
-template <class C>
-__device__ __forceinline__ Gradient gradient_of(const BackwardShared<C>& shared, int i, int j, bool seen, float scale,
-                                                int D) {
+/// Returns probability and dS, of the scaled product, of query i and key j of the tiles in shared memory.
+template <class C, bool Capped>
+__device__ __forceinline__ Gradient gradient_of(const BackwardShared<C>& shared, int i, int j, bool seen,
+                                                const Scores<Capped>& scores, int D) {
   if (!seen || shared.lse[i] == -INFINITY) return {0.0F, 0.0F};
-  const float p = expf(fmaf(scale, dot(shared.q[i], shared.k[j], D), -shared.lse[i]));
-  return {p, p * (dot(shared.dout[i], shared.v[j], D) - shared.delta[i])};
+  const float bent = scores.bent(dot(shared.q[i], shared.k[j], D));
+  const float p = expf(fmaf(scores.factor(), bent, -shared.lse[i]));
+  const float ds = p * (dot(shared.dout[i], shared.v[j], D) - shared.delta[i]);
+  return {p, Capped ? ds * scores.slope(bent) : ds};
 }
 
 /// to[d] += factor * sum, over this thread's elements.
@@ -50,7 +52,7 @@ __device__ __forceinline__ void add_row(float* to, const float (&sum)[C::element
 }
 
 /// Grid: a block a tile of keys, key/value head and sequence.
-template <class T, class C>
+template <class T, class C, bool Capped>
 __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constant__ BackwardCall<T> call) {
   BackwardShared<C>& shared = *dynamic_shared<BackwardShared<C>>();
   const int H = static_cast<int>(call.shape.H), B = static_cast<int>(call.shape.B), D = static_cast<int>(call.shape.D);
@@ -68,7 +70,7 @@ __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constan
   const std::int64_t kv = ((std::int64_t{b} * call.keys.tokens + tile.begin) * G + g) * D;
   load_rows<C>(shared.k, call.k + kv, std::int64_t{G} * D, tile.count, D);
   load_rows<C>(shared.v, call.v + kv, std::int64_t{G} * D, tile.count, D);
-  const float scale = static_cast<float>(call.shape.scale);
+  const Scores<Capped> scores(call.shape);
   float dk[C::elements] = {}, dv[C::elements] = {};
   do {
     const Tile queries = cursor.tile(call.queries, C::tile);
@@ -86,7 +88,7 @@ __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constan
         const int query = at.sub + C::per_row * i;
         const bool seen = visible(tile_mask, query, at.row, queries.count, documents_at(call.queries, b, queries.begin),
                                   documents_at(call.keys, b, tile.begin));
-        const Gradient gradient = gradient_of<C>(shared, query, at.row, seen, scale, D);
+        const Gradient gradient = gradient_of<C>(shared, query, at.row, seen, scores, D);
         shared.p[at.row][query] = gradient.p;
         shared.ds[at.row][query] = gradient.ds;
       }
@@ -96,12 +98,12 @@ __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constan
     }
   } while (cursor.next(shared.seen));
   if (at.row >= tile.count) return;
-  add_row<C>(call.dk + kv + at.row * std::int64_t{G} * D, dk, scale, at.sub, D);
+  add_row<C>(call.dk + kv + at.row * std::int64_t{G} * D, dk, scores.scale, at.sub, D);
   add_row<C>(call.dv + kv + at.row * std::int64_t{G} * D, dv, 1.0F, at.sub, D);
 }
 
 /// Grid: as take_queries.
-template <class T, class C>
+template <class T, class C, bool Capped>
 __global__ void __launch_bounds__(C::threads, 1) query_kernel(const __grid_constant__ BackwardCall<T> call) {
   BackwardShared<C>& shared = *dynamic_shared<BackwardShared<C>>();
   const auto [H, G, D, b, g, tile, row, q] = take_queries<C>(call, shared.seen);
@@ -112,7 +114,7 @@ __global__ void __launch_bounds__(C::threads, 1) query_kernel(const __grid_const
   load_rows<C>(shared.q, call.q + q, std::int64_t{H} * D, tile.count, D);
   load_rows<C>(shared.dout, call.dout + q, std::int64_t{H} * D, tile.count, D);
   load_statistics<C>(shared, call.lse + row, call.delta + row, tile.count);
-  const float scale = static_cast<float>(call.shape.scale);
+  const Scores<Capped> scores(call.shape);
   float dq[C::elements] = {};
   do {
     const Tile keys = cursor.tile(call.keys, C::tile);
@@ -127,12 +129,12 @@ __global__ void __launch_bounds__(C::threads, 1) query_kernel(const __grid_const
       const int key = at.sub + C::per_row * i;
       const bool seen = visible(tile_mask, at.row, key, tile.count, documents_at(call.queries, b, tile.begin),
                                 documents_at(call.keys, b, keys.begin));
-      shared.ds[at.row][key] = gradient_of<C>(shared, at.row, key, seen, scale, D).ds;
+      shared.ds[at.row][key] = gradient_of<C>(shared, at.row, key, seen, scores, D).ds;
     }
     __syncwarp();
     add_weighted<C>(dq, shared.ds[at.row], shared.k, at.sub, D);
   } while (cursor.next(shared.seen));
-  if (at.row < tile.count) add_row<C>(call.dq + q + at.row * std::int64_t{H} * D, dq, scale, at.sub, D);
+  if (at.row < tile.count) add_row<C>(call.dq + q + at.row * std::int64_t{H} * D, dq, scores.scale, at.sub, D);
 }
 
 }  // namespace
@@ -145,10 +147,12 @@ void general_backward(Context& context, const BackwardCall<T>& call) {
     const dim3 block(C::threads);
     const std::int64_t key_blocks = tile_count(call.keys, C::tile) * call.shape.B * call.shape.G;
     const std::int64_t query_blocks = tile_count(call.queries, C::tile) * call.shape.B * call.shape.H;
-    launch(context, general::key_kernel<T, C>, dim3(blocks_for(key_blocks, 1)), block,
-           sizeof(general::BackwardShared<C>), call);
-    launch(context, general::query_kernel<T, C>, dim3(blocks_for(query_blocks, 1)), block,
-           sizeof(general::BackwardShared<C>), call);
+    general::with_softcap(call.shape, [&]<bool Capped>() {
+      launch(context, general::key_kernel<T, C, Capped>, dim3(blocks_for(key_blocks, 1)), block,
+             sizeof(general::BackwardShared<C>), call);
+      launch(context, general::query_kernel<T, C, Capped>, dim3(blocks_for(query_blocks, 1)), block,
+             sizeof(general::BackwardShared<C>), call);
+    });
   });
 }
 template void general_backward(Context& context, const BackwardCall<float>& call);

@@ -23,7 +23,7 @@ __device__ __forceinline__ float over_row(float x, Combine&& combine) {
 }
 
 /// Grid: as take_queries.
-template <class T, class C>
+template <class T, class C, bool Capped>
 __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_constant__ ForwardCall<T> call) {
   ForwardShared<C>& shared = *dynamic_shared<ForwardShared<C>>();
   const auto [H, G, D, b, g, tile, first_row, first_element] = take_queries<C>(call, shared.seen);
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_con
 
   const bool mine = at.row < tile.count, known = mine && !call.first;
   const std::int64_t row = first_row + at.row, element = first_element + at.row * std::int64_t{H} * D;
-  const float scale = static_cast<float>(call.shape.scale);
+  const Scores<Capped> scores(call.shape);
   float m = known ? call.m[row] : -INFINITY, l = known ? call.l[row] : 0.0F, o[C::elements];
 #pragma unroll
   for (int i = 0; i < C::elements; ++i) {
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_con
       const int key = at.sub + C::per_row * i;
       const bool seen =
           visible(tile_mask, at.row, key, tile.count, query_documents, documents_at(call.keys, b, keys.begin));
-      s[i] = seen ? scale * dot(shared.q[at.row], shared.kv[key], D) : -INFINITY;
+      s[i] = seen ? scores.factor() * scores.bent(dot(shared.q[at.row], shared.kv[key], D)) : -INFINITY;
       largest = fmaxf(largest, s[i]);
     }
     largest = over_row<C>(largest, [](float x, float y) { return fmaxf(x, y); });
@@ -110,8 +110,10 @@ template <class T>
 void general_forward(Context& context, const ForwardCall<T>& call) {
   general::with_cut(call.shape.D, [&]<class C>() {
     const std::int64_t blocks = tile_count(call.queries, C::tile) * call.shape.B * call.shape.H;
-    launch(context, general::forward_kernel<T, C>, dim3(blocks_for(blocks, 1)), dim3(C::threads),
-           sizeof(general::ForwardShared<C>), call);
+    general::with_softcap(call.shape, [&]<bool Capped>() {
+      launch(context, general::forward_kernel<T, C, Capped>, dim3(blocks_for(blocks, 1)), dim3(C::threads),
+             sizeof(general::ForwardShared<C>), call);
+    });
   });
 }
 template void general_forward(Context& context, const ForwardCall<float>& call);

@@ -13,6 +13,7 @@
 #include "kernels/cuda/attention/attention_mma.cuh"
 #include "kernels/cuda/attention/dq_semaphore.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/tanh.cuh"
 
 namespace ringtrain::cuda {
 
@@ -20,9 +21,10 @@ namespace {
 
 constexpr float log2_e = 1.4426950408889634F;
 
-/// KeyTile keys by QueryTile queries, heads of D.
-template <int D_, int KeyTile, int QueryTile>
+/// KeyTile keys by QueryTile queries, heads of D. Capped: scores have a softcap.
+template <int D_, int KeyTile, int QueryTile, bool Capped_ = false>
 struct Cut {
+  static constexpr bool Capped = Capped_;
   static constexpr int D = D_, key_tile = KeyTile, query_tile = QueryTile;
   static constexpr int warps = KeyTile / 16, threads = 32 * warps;
   // dq of a query tile: a warp takes 16 queries and dq_columns of D.
@@ -38,7 +40,8 @@ struct Work {
   int b, g;
   std::int64_t kv_begin;                                // of the tile's first key in [B, Tk, G, D]
   const std::int32_t *query_documents, *key_documents;  // of the sequence's first token, of the tile's; or null
-  float scale;
+  float scale;                                          // of products
+  float inner, outer;                                   // of them within a softcap's tanh, and of that
 };
 
 template <class C>
@@ -70,6 +73,10 @@ __device__ __forceinline__ void take_work(Work& work, const BackwardCall<bf16>& 
   work.query_documents = documents ? call.queries.documents + query_token : nullptr;
   work.key_documents = documents ? call.keys.documents + key_token : nullptr;
   work.scale = static_cast<float>(call.shape.scale);
+  if constexpr (C::Capped) {
+    work.inner = static_cast<float>(call.shape.scale / call.shape.softcap);
+    work.outer = static_cast<float>(call.shape.softcap);
+  }
 }
 
 /// Returns the head's row of [B, H, Tq] and the element of [B, Tq, H, D] at which the queries of a step begin.
@@ -148,11 +155,36 @@ __device__ __forceinline__ void pack(std::uint32_t (&p)[C::query_tile / 16][4],
   for (int step = 0; step < C::query_tile / 16; ++step) pack_a(p[step], s[2 * step], s[2 * step + 1]);
 }
 
+template <class C>
+using ScoreTile = float[C::query_tile / 8][4];
+
+/// Products become tanh(inner s), which the softcap scales; slopes: the derivatives of tanh.
+template <class C>
+__device__ __forceinline__ void cap_scores(ScoreTile<C>& s, ScoreTile<C>& slopes, float inner) {
+#pragma unroll
+  for (int n = 0; n < C::query_tile / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      s[n][e] = tanh_of(s[n][e] * inner);
+      slopes[n][e] = fmaf(-s[n][e], s[n][e], 1.0F);
+    }
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void multiply_by(ScoreTile<C>& p, const ScoreTile<C>& slopes) {
+#pragma unroll
+  for (int n = 0; n < C::query_tile / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) p[n][e] *= slopes[n][e];
+  }
+}
+
 /// Scores become probabilities; those of pairs that are not visible, 0.
 template <class C>
 __device__ __forceinline__ void probabilities(float (&s)[C::query_tile / 8][4], const float* lse, const Work& work,
                                               const Tile& queries, const AttentionMask& mask, int warp, int lane) {
-  const float scale = work.scale * log2_e;
+  const float scale = (C::Capped ? work.outer : work.scale) * log2_e;
 #pragma unroll
   for (int n = 0; n < C::query_tile / 8; ++n) {
     const float2 of_query = *reinterpret_cast<const float2*>(lse + 8 * n + 2 * (lane % 4));
@@ -316,9 +348,12 @@ __global__ void __launch_bounds__(C::threads, 1)
     const Tile queries = step.queries.tile(call.queries, C::query_tile);
     float p[C::query_tile / 8][4];  // keys by queries: scores, probabilities, dS
     multiply_transposed<C>(p, shared.k, shared.q[stage], warp, lane);
+    ScoreTile<C> slopes;
+    if constexpr (C::Capped) cap_scores<C>(p, slopes, work.inner);
     probabilities<C>(p, shared.rows[stage], work, queries, call.shape.mask, warp, lane);
     std::uint32_t packed_p[C::query_tile / 16][4];
     pack<C>(packed_p, p);
+    if constexpr (C::Capped) multiply_by<C>(p, slopes);
     add_product<C>(dv, packed_p, shared.dout[stage], lane);
     float dp[C::query_tile / 8][4];
     multiply_transposed<C>(dp, shared.v, shared.dout[stage], warp, lane);
@@ -372,23 +407,32 @@ void launch_backward(Context& context, const BackwardCall<bf16>& call, void* wor
   launch(context, backward_kernel<C, true>, grid, block, sizeof(Shared<C>), call, semaphore);
 }
 
-using Cut64 = Cut<64, 128, 64>;
-using Cut128 = Cut<128, 128, 64>;      // 146 KiB: A100
-using SmallCut128 = Cut<128, 64, 32>;  // 69 KiB: the others
-static_assert(sizeof(Shared<Cut64>) <= 99 << 10 && sizeof(Shared<SmallCut128>) <= 99 << 10);
+template <bool Capped>
+using Cut64 = Cut<64, 128, 64, Capped>;
+template <bool Capped>
+using Cut128 = Cut<128, 128, 64, Capped>;  // 146 KiB: A100
+template <bool Capped>
+using SmallCut128 = Cut<128, 64, 32, Capped>;  // 69 KiB: the others
+static_assert(sizeof(Shared<Cut64<false>>) <= 99 << 10 && sizeof(Shared<SmallCut128<false>>) <= 99 << 10);
+
+template <bool Capped>
+void launch_backward_of(Context& context, const BackwardCall<bf16>& call, void* workspace) {
+  if (call.shape.D == 64) return launch_backward<Cut64<Capped>>(context, call, workspace);
+  if (context.shared_bytes_per_block() >= sizeof(Shared<Cut128<Capped>>)) {
+    return launch_backward<Cut128<Capped>>(context, call, workspace);
+  }
+  launch_backward<SmallCut128<Capped>>(context, call, workspace);
+}
 
 }  // namespace
 
 void tensor_backward(Context& context, const BackwardCall<bf16>& call, void* workspace) {
-  if (call.shape.D == 64) return launch_backward<Cut64>(context, call, workspace);
-  if (context.shared_bytes_per_block() >= sizeof(Shared<Cut128>)) {
-    return launch_backward<Cut128>(context, call, workspace);
-  }
-  launch_backward<SmallCut128>(context, call, workspace);
+  if (call.shape.softcap > 0) return launch_backward_of<true>(context, call, workspace);
+  launch_backward_of<false>(context, call, workspace);
 }
 
 std::size_t tensor_workspace_bytes(const AttentionShape& shape, std::int64_t Tq) {
-  return shape.deterministic ? semaphore_bytes(shape, Tq, SmallCut128::query_tile) : 0;
+  return shape.deterministic ? semaphore_bytes(shape, Tq, SmallCut128<false>::query_tile) : 0;
 }
 
 }  // namespace ringtrain::cuda

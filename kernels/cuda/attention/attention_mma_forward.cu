@@ -11,6 +11,7 @@
 #include "kernels/cuda/attention/attention_calls.cuh"
 #include "kernels/cuda/attention/attention_mma.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/tanh.cuh"
 
 namespace ringtrain::cuda {
 
@@ -28,6 +29,7 @@ struct Work {
   std::int64_t kv_begin, kv_stride;                     // of the head in [B, Tk, G, D]; from one token to the next
   const std::int32_t *query_documents, *key_documents;  // of the tile's first token, of the sequence's; or null
   float scale;                                          // of scores, to units of log2
+  float inner;                                          // of products, before a softcap's tanh
 };
 
 template <int D>
@@ -90,6 +92,18 @@ __device__ __forceinline__ void multiply_scores(Scores& s, const bf16* q, const 
       load_b<D>(b, k, n * 16, 2 * step, lane);
 #pragma unroll
       for (int r = 0; r < row_tiles; ++r) multiply_pair(s[r][2 * n], s[r][2 * n + 1], a[r], b);
+    }
+  }
+}
+
+/// Products become tanh(inner s), which the softcap scales.
+__device__ __forceinline__ void cap_scores(Scores& s, float inner) {
+#pragma unroll
+  for (int r = 0; r < row_tiles; ++r) {
+#pragma unroll
+    for (int n = 0; n < key_tile / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[r][n][e] = tanh_of(s[r][n][e] * inner);
     }
   }
 }
@@ -231,7 +245,7 @@ __device__ __forceinline__ void store_state(WarpState<D>& state, const ForwardCa
 
 /// Fills `work` for this block. Grid: a block a tile of queries, head and sequence; the last tiles, which under a
 /// causal mask see most, come first. By one warp.
-template <int D>
+template <int D, bool Capped>
 __device__ __forceinline__ void take_work(Work& work, const ForwardCall<bf16>& call, int lane) {
   const int H = static_cast<int>(call.shape.H), B = static_cast<int>(call.shape.B), G = static_cast<int>(call.shape.G);
   const int h = static_cast<int>(blockIdx.x % H), b = static_cast<int>(blockIdx.x / H % B);
@@ -245,20 +259,22 @@ __device__ __forceinline__ void take_work(Work& work, const ForwardCall<bf16>& c
   work.row_begin = (std::int64_t{b} * H + h) * call.queries.tokens + tile.begin;
   work.kv_begin = (key_token * G + h / (H / G)) * D;
   work.kv_stride = std::int64_t{G} * D;
-  work.scale = static_cast<float>(call.shape.scale) * log2_e;
+  work.scale = static_cast<float>(Capped ? call.shape.softcap : call.shape.scale) * log2_e;
+  if constexpr (Capped) work.inner = static_cast<float>(call.shape.scale / call.shape.softcap);
   const bool documents = call.queries.documents != nullptr && call.keys.documents != nullptr;
   work.query_documents = documents ? call.queries.documents + query_token + tile.begin : nullptr;
   work.key_documents = documents ? call.keys.documents + key_token : nullptr;
 }
 
-template <int D>
+/// Capped: scores have a softcap.
+template <int D, bool Capped>
 __global__ void __launch_bounds__(threads, 2) forward_kernel(const __grid_constant__ ForwardCall<bf16> call) {
   bf16* const q_tile = dynamic_shared<bf16>();  // [128, D]
   bf16* const ring = q_tile + query_tile * D;   // 3 of [64, D]
   Work& work = *reinterpret_cast<Work*>(ring + slots * key_tile * D);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   int lane = static_cast<int>(threadIdx.x) % 32;
-  if (warp == 0) take_work<D>(work, call, lane);
+  if (warp == 0) take_work<D, Capped>(work, call, lane);
   __syncthreads();
   TileCursor cursor = TileCursor::before_last(call.keys, work.seen);
   bool more = cursor.next(work.seen);
@@ -290,6 +306,7 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const __grid_consta
     cp_async_commit();
     Scores s;
     multiply_scores<D>(s, q_tile, ring + slot * key_tile * D, warp, lane);
+    if constexpr (Capped) cap_scores(s, work.inner);
     const Tile keys = cursor.tile(call.keys, key_tile);
     const TileMask tile_mask = tile_mask_of(call.shape.mask, work.tile, keys, key_tile, work.seen.documents, keys);
     if (!tile_mask.all) {
@@ -315,16 +332,19 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const __grid_consta
   store_state<D>(state, call, work, q_tile, warp, lane);
 }
 
-template <int D>
+template <int D, bool Capped>
 void launch_forward(Context& context, const ForwardCall<bf16>& call) {
   const std::int64_t blocks = tile_count(call.queries, query_tile) * call.shape.B * call.shape.H;
-  launch(context, forward_kernel<D>, dim3(blocks_for(blocks, 1)), dim3(threads), shared_bytes<D>, call);
+  launch(context, forward_kernel<D, Capped>, dim3(blocks_for(blocks, 1)), dim3(threads), shared_bytes<D>, call);
 }
 
 }  // namespace
 
 void tensor_forward(Context& context, const ForwardCall<bf16>& call) {
-  call.shape.D == 64 ? launch_forward<64>(context, call) : launch_forward<128>(context, call);
+  if (call.shape.softcap > 0) {
+    return call.shape.D == 64 ? launch_forward<64, true>(context, call) : launch_forward<128, true>(context, call);
+  }
+  call.shape.D == 64 ? launch_forward<64, false>(context, call) : launch_forward<128, false>(context, call);
 }
 
 }  // namespace ringtrain::cuda

@@ -50,6 +50,13 @@ TEST_P(HopperAttention, Documents) {
   check(gpu, whole("documents, window", shape(1, 2, 1, true, 40), 330, 90), DType::bfloat16);
 }
 
+TEST_P(HopperAttention, ASoftcapGoesThePortableWay) {
+  Gpu gpu;
+  Case c = whole("softcap", shape(1, 2, 1), 150, 60);
+  c.shape.softcap = 2;
+  check(gpu, c, DType::bfloat16);
+}
+
 TEST_P(HopperAttention, Groups) {
   Gpu gpu;
   check(gpu, whole("four of one", shape(2, 4, 1), 140), DType::bfloat16);

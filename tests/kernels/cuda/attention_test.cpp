@@ -168,6 +168,35 @@ TEST_F(GpuAttention, LargeScores) {
   check(gpu, c, DType::bfloat16);
 }
 
+/// Both paths, and heads of 128 with the cuts of either size of shared memory.
+TEST_F(GpuAttention, Softcaps) {
+  for (const int chip : {80, 86}) {
+#if defined(RINGTRAIN_CUDA_EMULATED)
+    cuda_emulator::reset();
+    cuda_emulator::set_devices({1, chip, 8, std::size_t{1} << 30});
+#endif
+    Gpu gpu;
+    for (const double softcap : {0.5, 4.0}) {
+      for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{false, 0}, AttentionMask{true, 70}}) {
+        Case c = whole("softcap " + std::to_string(softcap), shape_of(1, 2, 1, 64, mask.causal, mask.window), 200,
+                       mask.window == 0 ? 60 : 0);
+        c.shape.softcap = softcap;
+        if (chip == 80) check_paths(gpu, c);
+        c.shape = shape_of(1, 2, 1, 128, mask.causal, mask.window);
+        c.shape.softcap = softcap;
+        check(gpu, c, DType::bfloat16);
+      }
+    }
+    Case before{"before", shape_of(1, 2, 1, 64), {{0, 1, 130}}, {{{100, 1, 60}}, {{400, 1, 10}}}};
+    before.shape.softcap = 2;
+    check(gpu, before, DType::bfloat16);
+    Case any = whole("in any order", shape_of(1, 2, 1, 64), 200);
+    any.shape.softcap = 2;
+    any.shape.deterministic = false;
+    check(gpu, any, DType::bfloat16);
+  }
+}
+
 /// One attention over S tokens by a ring: every rank's queries meet every rank's keys, its own first. dk and dv travel
 /// on with the block. All results by position, as one rank gives them.
 Outputs ring(Gpu& gpu, const Case& c, std::int64_t S, Layout layout, int ranks, DType dtype) {

@@ -62,6 +62,35 @@ TEST_F(GpuCrossEntropyTest, LogitsOfAnySize) {
   }
 }
 
+TEST_F(GpuCrossEntropyTest, UnderASoftcap) {
+  for (const DType dtype : storage_types) {
+    for (const std::int64_t V : {1, 7, 300, 5003}) {
+      for (const double softcap : {0.5, 30.0}) {
+        forget();
+        const Both capped = random({5, V}, dtype, 1);
+        on_both([&](Stream& stream, auto at) { cap_logits(stream, at(capped), softcap); });
+        expect_agrees(capped, "capped");
+      }
+    }
+  }
+  // The gradient is that of one and the same capped logits.
+  for (const DType dtype : storage_types) {
+    for (const std::int64_t V : {1, 7, 300, 5003}) {
+      forget();
+      std::vector<double> numbers = random_vector<double>(4 * V, 1, 2);
+      for (double& x : numbers) x = 3 * std::tanh(x / 3);
+      const Both logits = values(numbers, {4, V}, dtype, 1),
+                 labels = integers({0, -1, static_cast<std::int32_t>(V - 1), 0});
+      const Both weights = values({1, 1, 0.5, 0}, {4}, DType::float32), nll = output({4}, DType::float64);
+      on_both([&](Stream& stream, auto at) {
+        cross_entropy(stream, at(logits), at(nll), at(labels), at(weights), 7.0, true, 3.0);
+      });
+      expect_agrees(nll, "nll");
+      expect_agrees(logits, "slopes");
+    }
+  }
+}
+
 TEST_F(GpuCrossEntropyTest, MaskedLogitsAndWhatIsNoNumber) {
   const double infinity = std::numeric_limits<double>::infinity();
   std::vector<double> numbers = random_vector<double>(3 * 40, 1);

@@ -264,7 +264,7 @@ struct Expected {
 
 inline Expected expected_of(const Case& c, DType dtype) {
   const AttentionShape& s = c.shape;
-  const reference::Attention a{s.B, s.H, s.G, s.D, s.scale, s.mask.causal, s.mask.window};
+  const reference::Attention a{s.B, s.H, s.G, s.D, s.scale, s.mask.causal, s.mask.window, s.softcap, {}};
   SegmentList all;
   for (const SegmentList& block : c.blocks) all.insert(all.end(), block.begin(), block.end());
   const reference::Tokens queries = tokens_of(c, c.queries), keys = tokens_of(c, all);

@@ -12,6 +12,7 @@ class GpuModel : public GpuTest, public ::testing::WithParamInterface<Architectu
   /// A model whose heads have 64 elements, as the fast attention wants, or the small one.
   ModelConfig config(bool wide) const {
     ModelConfig config = small_model(GetParam());
+    config.attention_sinks = GetParam() == Architecture::mistral || GetParam() == Architecture::gemma2;
     if (!wide) return config;
     config.head_dim = 64;
     config.hidden_size = 48;
@@ -20,6 +21,7 @@ class GpuModel : public GpuTest, public ::testing::WithParamInterface<Architectu
     config.num_key_value_heads = std::min(config.num_key_value_heads, config.num_attention_heads);
     config.intermediate_size = 40;
     config.num_hidden_layers = 5;  // more than stay on the device when they are offloaded
+    if (config.query_pre_attn_scalar > 0) config.query_pre_attn_scalar = 64;  // scores as large as those of small heads
     return config;
   }
 };
@@ -74,12 +76,15 @@ TEST_P(GpuModel, InBfloat16IsThatOfTheCpuToItsPrecision) {
         distance += relative_distance(result.gradients, reference.gradients) / batches;
         largest += relative_difference(result.gradients, reference.gradients) / batches;
       }
-      // Weights of these tests' norms are about 1. Gemma 3 counts them from 1, so its scores are four times as large,
-      // and PyTorch's own bfloat16 is 0.12 to 0.30 of the length off, with heads of 64 0.7 to 2.2: its loss alone is
-      // judged.
-      if (GetParam() == Architecture::gemma3_text) continue;
+      // Weights of these tests' norms are about 1. Gemma counts them from 1, so Gemma 3's scores are four times as
+      // large, and PyTorch's own bfloat16 is 0.12 to 0.30 of the length off, with heads of 64 0.7 to 2.2: its loss
+      // alone is judged.
+      if (model_spec(config(wide)).norm.unit_offset) continue;
       // Norms behind the halves of a layer take up what these round: PyTorch is 0.026 to 0.050 off for such Olmo 3.
-      const double more = norms_after(model_spec(config(wide)).norm_place) ? 2 : 1;
+      // A sink takes weight from keys, so what moves all of a row's values alike cancels no more: six models were 1.2
+      // to 1.7 times as far off with sinks as without.
+      const double of_sinks = config(wide).attention_sinks ? 1.5 : 1;
+      const double more = norms_after(model_spec(config(wide)).norm_place) ? 2 : of_sinks;
       EXPECT_LE(distance, 4e-2 * more);
       EXPECT_LE(largest, 8e-2 * more);  // of the worst element
     }

@@ -33,7 +33,8 @@ class CheckSweep : public CheckTest {
     const auto set = [&]<class Value>(const std::string& key, const Value& value) {
       settings.push_back(fmt::format("{}={}", key, value));
     };
-    const std::string architecture = one_of({"llama", "mistral", "gpt2", "qwen2", "qwen3"});
+    const std::string architecture =
+        one_of({"llama", "mistral", "gpt2", "qwen2", "qwen3", "olmo2", "gemma2", "phi3", "granite"});
     const std::int64_t groups = 1 + draw(3), ring = 1 + draw(5), data = 1 + draw(3), micro = 1 + draw(2);
     const std::int64_t S = std::max<std::int64_t>(ring, 1 + draw(60)), D = 2 * (1 + draw(8));
     set("model.architecture", architecture);
@@ -70,6 +71,14 @@ class CheckSweep : public CheckTest {
     set("optimizer.max_grad_norm", one_of({"0", "0.1", "1"}));
     set("lr_scheduler.warmup_steps", draw(4));
     set("lr_scheduler.type", one_of({"cosine", "linear", "constant", "wsd"}));
+    if (draw(3) == 0) set("model.attention_sinks", "true");
+    if (draw(3) == 0) set("model.attention_softcap", 1 + draw(4));
+    if (draw(3) == 0) set("model.final_softcap", 1 + draw(4));
+    if (architecture == "granite") {
+      set("model.embedding_multiplier", 1 + draw(9));
+      set("model.residual_multiplier", one_of({"0.2", "0.5", "1.5"}));
+      set("model.logits_scaling", one_of({"0.3", "1", "2"}));
+    }
     return settings;
   }
 

@@ -52,6 +52,18 @@ TEST_F(CheckedRun, OfTwoDataRanksIsRight) {
             "");
 }
 
+TEST_F(CheckedRun, OfSoftcapsAndSinksIsRight) {
+  EXPECT_EQ(wrong(check(ring({"model.architecture=gemma2", "model.attention_softcap=1", "model.final_softcap=2",
+                              "model.attention_sinks=true", "model.sliding_window=11",
+                              "model.layer_types=[sliding_attention, full_attention]", "mesh.layout=zigzag"}))),
+            "");
+}
+TEST_F(CheckedRun, OfScaledStreamsIsRight) {
+  EXPECT_EQ(wrong(check(ring({"model.architecture=granite", "model.embedding_multiplier=7",
+                              "model.residual_multiplier=0.3", "model.logits_scaling=0.2"}))),
+            "");
+}
+
 TEST_F(CheckedRun, OfRanksWithoutATargetIsRight) {  // six tokens on four ranks, about half of them without a weight
   EXPECT_EQ(wrong(check(ring({"training.seq_len=6"}))), "");
 }

@@ -4,12 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "framework/config/read_config.h"
 #include "framework/error.h"
+#include "tests/layers/harness.h"
+#include "tests/support/paths.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -168,7 +172,7 @@ TEST(HuggingFaceConfigTest, LayersThatDifferAreThoseOfTheClass) {
   EXPECT_EQ(large.rope_scaling.factor, 8);
   EXPECT_EQ(large.layer_types, (std::vector{LayerType::sliding_attention, LayerType::full_attention}));
   EXPECT_EQ(refusal(file("gemma3_text", R"({"attn_logit_softcapping": 50.0})")),
-            "DIR/config.json: attn_logit_softcapping: is 50.0; a softcap on attention scores is not computed here");
+            "DIR/config.json: attn_logit_softcapping: is 50.0; this class has no softcap on attention scores");
   EXPECT_EQ(refusal(file("gemma3_text", R"({"rope_parameters": {"sliding_attention": {"rope_type": "linear",
                                             "factor": 2}}, "num_hidden_layers": 6})")),
             "DIR/config.json: rope_parameters.sliding_attention: scaled positions of layers with a window, unlike "
@@ -178,6 +182,92 @@ TEST(HuggingFaceConfigTest, LayersThatDifferAreThoseOfTheClass) {
   EXPECT_EQ(refusal(file("olmo3", untruncated)),
             "DIR/config.json: truncate: transformers computes this architecture with yarn's truncate as true, whatever "
             "its file says");
+}
+
+TEST(HuggingFaceConfigTest, DefaultsAreThoseOfTheClasses) {
+  const json defaults = json::parse(std::ifstream(source_folder() + "/tests/golden/hugging_face_defaults.json"));
+  ASSERT_EQ(defaults.size(), all_architectures.size());
+  for (const auto& [type, saved] : defaults.items()) {
+    EXPECT_EQ(difference(read(saved).model, read(json{{"model_type", type}}).model), "") << type;
+  }
+}
+
+TEST(HuggingFaceConfigTest, SoftcapsAndFactorsAreThoseOfTheClass) {
+  const ModelConfig gemma = read(json{{"model_type", "gemma2"}}).model;
+  EXPECT_EQ(gemma.attention_softcap, 50);
+  EXPECT_EQ(gemma.final_softcap, 30);
+  EXPECT_EQ(gemma.layer_types, (std::vector{LayerType::sliding_attention, LayerType::full_attention}));
+  EXPECT_EQ(gemma.sliding_window, 4096);
+  json without = file("gemma2");
+  without.update({{"attn_logit_softcapping", nullptr}, {"final_logit_softcapping", nullptr}});
+  const ModelConfig plain = read(without).model;
+  EXPECT_EQ(plain.attention_softcap, 0);
+  EXPECT_EQ(plain.final_softcap, 0);
+  EXPECT_EQ(refusal(file("gemma2", R"({"attn_logit_softcapping": 0})")),
+            "DIR/config.json: attn_logit_softcapping: must be above 0, or null");
+  EXPECT_EQ(refusal(file("llama", R"({"final_logit_softcapping": 30.0})")),
+            "DIR/config.json: final_logit_softcapping: is 30.0; this class has no softcap on logits");
+
+  const ModelConfig granite = read(file("granite", R"({"attention_multiplier": 0.0078125, "embedding_multiplier": 12,
+      "residual_multiplier": 0.22, "logits_scaling": 16})"))
+                                  .model;  // as published
+  EXPECT_EQ(granite.query_pre_attn_scalar, 16384);
+  EXPECT_EQ(model_spec(granite).attention_scale, 0.0078125);
+  EXPECT_EQ(granite.embedding_multiplier, 12);
+  EXPECT_EQ(granite.residual_multiplier, 0.22);
+  EXPECT_EQ(granite.logits_scaling, 16);
+  EXPECT_EQ(refusal(file("granite", R"({"residual_multiplier": 0})")),
+            "DIR/config.json: residual_multiplier: must be above 0");
+  EXPECT_EQ(refusal(file("llama", R"({"residual_multiplier": 0.5})")),
+            "DIR/config.json: residual_multiplier: is 0.5; this class does not scale what is added to the residual "
+            "stream");
+}
+
+TEST(HuggingFaceConfigTest, Phi3HasLongropeAlone) {
+  const ModelConfig plain = read(json{{"model_type", "phi3"}}).model;
+  EXPECT_EQ(plain.sliding_window, 0);  // absent is none, which for a Mistral is 4096
+  EXPECT_EQ(plain.rope_scaling.type, RopeType::none);
+  const char* const long_one = R"({"head_dim": 4, "max_position_embeddings": 131072, "sliding_window": 2047,
+      "rope_scaling": {"type": "yarn", "short_factor": [1.0, 1.25], "long_factor": [1, 40.5]}})";
+  const HuggingFaceConfig read_long = read(file("phi3", long_one));
+  EXPECT_EQ(read_long.model.rope_scaling.type, RopeType::longrope);  // so its files of 2024 say
+  EXPECT_EQ(read_long.model.rope_scaling.original_max_position_embeddings, 4096);
+  EXPECT_EQ(read_long.model.rope_scaling.factor, 32);
+  EXPECT_EQ(read_long.model.sliding_window, 2047);
+  EXPECT_TRUE(read_long.logs.empty());
+  EXPECT_EQ(
+      refusal(file("phi3", R"({"rope_scaling": {"type": "linear", "factor": 2}})")),
+      "DIR/config.json: rope_scaling.rope_type: \"linear\" is nothing that a Phi3ForCausalLM has: default, longrope");
+  EXPECT_EQ(refusal(file("phi3", R"({"partial_rotary_factor": 0.75})")),
+            "DIR/config.json: partial_rotary_factor: 0.75: heads that are rotated in part are not computed here");
+}
+
+TEST(HuggingFaceConfigTest, AMixtureOfExpertsIsRefused) {
+  const std::string found = refusal(json{{"model_type", "gpt_oss"}, {"num_local_experts", 32}});
+  EXPECT_TRUE(found.starts_with("DIR/config.json: model_type: \"gpt_oss\" is not computed here; what is: Llama"))
+      << found;
+}
+
+TEST(HuggingFaceConfigTest, WhatNoClassHasIsNotWritten) {
+  const auto written = [](const std::function<void(ModelConfig&)>& change) -> std::string {
+    ModelConfig model = small_llama();
+    change(model);
+    try {
+      write_hugging_face_config(model, {.dtype = "float32", .context_length = 64, .ends = {}});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string begin = "a model of architecture llama cannot be written for transformers: ";
+  EXPECT_EQ(written([](ModelConfig& model) { model.attention_sinks = true; }),
+            begin + "no class of transformers that is written here has sinks (model.attention_sinks)");
+  EXPECT_EQ(written([](ModelConfig& model) { model.attention_softcap = 3; }),
+            begin + "a LlamaForCausalLM has no softcaps (model.attention_softcap, model.final_softcap)");
+  EXPECT_EQ(written([](ModelConfig& model) { model.residual_multiplier = 0.5; }),
+            begin +
+                "a LlamaForCausalLM has no factors of embedding, residual stream and logits "
+                "(model.embedding_multiplier, model.residual_multiplier, model.logits_scaling)");
 }
 
 TEST(HuggingFaceConfigTest, OldAndNewRotaryKeysSayTheSame) {

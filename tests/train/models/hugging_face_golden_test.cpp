@@ -109,8 +109,8 @@ TEST_P(HuggingFaceGolden, ConfigsAreWrittenAsTheyWereRead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Classes, HuggingFaceGolden,
-                         ::testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "olmo3",
-                                           "gemma3_text", "gpt2"),
+                         ::testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma2",
+                                           "gemma3_text", "phi3", "granite", "gpt2"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

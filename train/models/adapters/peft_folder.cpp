@@ -1,4 +1,5 @@
 #include "train/models/adapters/peft_folder.h"
+#include "train/models/hugging_face_families.h"
 
 #include <fmt/ranges.h>
 
@@ -102,6 +103,15 @@ bool is_peft_folder(const std::string& folder) {
          path_exists(folder + "/" + adapter_config_file, ExitCode::checkpoint);
 }
 
+namespace {
+
+/// Returns what people call an architecture whose projections lie in one tensor.
+const char* joined_name(Architecture architecture) {
+  return architecture == Architecture::gpt2 ? "GPT-2" : "Phi-3";
+}
+
+}  // namespace
+
 ModelSource open_peft_folder(const std::string& folder) {
   const std::string path = folder + "/" + adapter_config_file;
   const AdapterConfig config =
@@ -113,11 +123,12 @@ ModelSource open_peft_folder(const std::string& folder) {
   if (base.model.lora.on()) fail(ExitCode::checkpoint, "{}: its base {} has adapters itself", path, base.path);
   const std::vector<std::string> projections = projections_of(model_spec(base.model));
   for (const std::string& target : config.lora.targets) {
-    if (base.model.architecture != Architecture::gpt2 && std::ranges::count(projections, target) == 1) continue;
+    const bool own = family_of(base.model.architecture).own_projections();
+    if (own && std::ranges::count(projections, target) == 1) continue;
     fail(ExitCode::checkpoint, "{}: target_modules: {} is no projection that can be read, which are {}", path,
          excerpt(target),
-         base.model.architecture == Architecture::gpt2 ? "none of GPT-2's"
-                                                       : fmt::format("{}", fmt::join(projections, ", ")));
+         own ? fmt::format("{}", fmt::join(projections, ", "))
+             : fmt::format("none of {}'s", joined_name(base.model.architecture)));
   }
   source.model.lora = config.lora;
   ParameterTable table;
@@ -147,7 +158,9 @@ std::set<std::string> modules_to_save(const ModelSource& source) {
     fail(ExitCode::usage, "{}: PEFT cannot hold these adapters: {}; export them --merge'd with their base", source.path,
          why);
   };
-  if (source.model.architecture == Architecture::gpt2) refuse("GPT-2's projections are one tensor there");
+  if (!family_of(source.model.architecture).own_projections()) {
+    refuse(fmt::format("{}'s projections are one tensor there", joined_name(source.model.architecture)));
+  }
   std::set<std::string> modules, adapted;
   const ParameterTable table = make_parameter_table(source.model);
   for (const Parameter& parameter : table.all()) {

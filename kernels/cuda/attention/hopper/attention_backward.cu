@@ -608,7 +608,7 @@ std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq) {
 
 bool supports(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk) {
   return stream.cuda().compute_capability() == 90 && dtype == DType::bfloat16 && (shape.D == 64 || shape.D == 128) &&
-         shape.B > 0 && Tq > 0 && Tk > 0;
+         shape.B > 0 && Tq > 0 && Tk > 0 && shape.softcap == 0;
 }
 
 }  // namespace ringtrain::cuda::hopper

@@ -15,7 +15,8 @@
 namespace ringtrain::cuda::hopper {
 
 /// Returns whether these calls run here: the chip is of compute capability 9.0, dtype (of q) is bfloat16, D is 64 or
-/// 128, and there is something to do (B, Tq, Tk > 0).
+/// 128, there is something to do (B, Tq, Tk > 0), and scores have no softcap: its slopes would not fit into the
+/// registers that backward has beside its sums.
 bool supports(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk);
 
 /// Returns the bytes of workspace that a call of forward or of backward needs: the tile counter, and turns for
