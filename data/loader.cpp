@@ -175,13 +175,14 @@ void fill_sequence(Batch& batch, std::int64_t b, const TokenFile& file, std::int
 }  // namespace
 
 void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
-                  Packing packing, const ShardSpec& shard) {
-  begin_batch(batch, static_cast<std::int64_t>(samples.size()), seq_len, parts_documents(packing), shard);
+                  Packing packing, const ShardSpec& shard, std::int64_t tokens) {
+  const std::int64_t length = tokens > 0 ? tokens : seq_len;
+  begin_batch(batch, static_cast<std::int64_t>(samples.size()), length, parts_documents(packing), shard);
   for (std::size_t b = 0; b < samples.size(); ++b) {
     const auto file = static_cast<std::size_t>(samples[b].file);
     const WindowRange window = corpus.window(file, samples[b].window, seq_len);
     fill_sequence(batch, static_cast<std::int64_t>(b), *corpus.files[file], window.begin,
-                  {seq_len, window.tokens, 0, parts_documents(packing)});
+                  {length, std::min(length, window.tokens), 0, parts_documents(packing)});
   }
 }
 

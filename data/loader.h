@@ -14,9 +14,10 @@ namespace ringtrain {
 
 /// Fills batch with this rank's shard of the samples' windows. Unless packing is concat, positions restart at each
 /// document and at the window's start, the first token of a document is no target, has_documents is true. What a window
-/// holds less than seq_len tokens is filled up with a document of its own, without targets.
+/// holds less than seq_len tokens is filled up with a document of its own, without targets. tokens: of each window the
+/// first that are taken, as if it had no others; 0: all.
 void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
-                  Packing packing, const ShardSpec& shard);
+                  Packing packing, const ShardSpec& shard, std::int64_t tokens = 0);
 
 /// Returns whether a window has a token to learn from, that is whether load_windows finds a target in it. Reads the
 /// file's weights from the window's first token to its first target, no token.

@@ -40,12 +40,16 @@ DeviceBatch::DeviceBatch(Allocator& allocator, const ModelSpec& spec, const Exec
   if (shape.documents) documents_ = make("batch documents", DType::int32);
   weights_ = make("batch weights", accumulator(shape.dtype));
   if (spec.positions == Positions::rope) {
-    frequencies_ = rope_frequencies(head_dim_, spec.rope_theta, spec.rope_scaling);
-    long_frequencies_ = rope_frequencies(head_dim_, spec.rope_theta, spec.rope_scaling, unbounded);
-    short_length_ =
-        spec.rope_scaling.type == RopeType::longrope ? spec.rope_scaling.original_max_position_embeddings : unbounded;
     rope_table_ = allocator.make(Tag::activations, "rope table", accumulator(shape.dtype), {tokens, head_dim_});
+    set_rope(spec.rope_theta, spec.rope_scaling);
   }
+}
+
+void DeviceBatch::set_rope(double theta, const RopeScalingConfig& scaling) {
+  if (rope_table_.empty()) return;
+  frequencies_ = rope_frequencies(head_dim_, theta, scaling);
+  long_frequencies_ = rope_frequencies(head_dim_, theta, scaling, unbounded);
+  short_length_ = scaling.type == RopeType::longrope ? scaling.original_max_position_embeddings : unbounded;
 }
 
 void DeviceBatch::load(Stream& stream, const Batch& batch) {

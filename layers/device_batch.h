@@ -17,6 +17,8 @@ class DeviceBatch {
   /// tokens: the most B * T of any micro-batch.
   DeviceBatch(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens);
 
+  /// Rotary positions turn like this from the next load() on; of other positions nothing changes.
+  void set_rope(double theta, const RopeScalingConfig& scaling);
   /// Copies batch, which must live as long as this content is used. Every id in it is a row of its table: else
   /// Error(internal) before anything is copied, whatever the device. No id comes to a kernel on another way.
   void load(Stream& stream, const Batch& batch);

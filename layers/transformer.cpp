@@ -124,6 +124,10 @@ Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, All
 
 Transformer::~Transformer() = default;
 
+void Transformer::set_rope(double theta, const RopeScalingConfig& scaling) {
+  state_->batch.set_rope(theta, scaling);
+}
+
 void Transformer::initialise(std::uint64_t seed) {
   State& s = *state_;
   s.parameters.clear_weights();  // the padding too

@@ -31,6 +31,9 @@ class Transformer {
       : Transformer(model_spec(config), shape, allocator, parameters, stream, sequence_group) {}
   ~Transformer();
 
+  /// Lets rotary positions turn like this from the next batch on: what a stage of a run may change. No communication.
+  void set_rope(double theta, const RopeScalingConfig& scaling);
+
   /// Sets all weights from (seed, parameter, element): the same on every mesh.
   void initialise(std::uint64_t seed);
   /// Runs forward and backward of one micro-batch: adds the gradients of sum(weight * nll) / denominator to the

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 
+#include "framework/config/training_stages.h"
 #include "framework/cores.h"
 #include "framework/profile/clock.h"
 #include "framework/system/compute_device.h"
@@ -89,12 +91,14 @@ ExitCode RankTrainer::run_steps() {
   std::int64_t done = run_.start.step;
   int signal = signal_anywhere();  // one that came during the start has nothing to save
   if (signal == 0 && run_.evaluates_first) signal = evaluate(run_.start.step);
+  if (signal == 0 && run_.start.weights_only) look_at_short_context();
   bool stopped = false;
   for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0 && !stopped; ++step) {
     trace_step(step);
     announce(fmt::format("finishing step {} and saving{}", step, grace_.bound()));
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = step_.run(step);
+    announce_stage(step);
     record(step, result, seconds_since(start));
     if (result.audit && result.audit->ends_run) end_with_audit(*result.audit);
     require_no_allocation("a step");
@@ -120,6 +124,25 @@ ExitCode RankTrainer::run_steps() {
   log_grace(/*again=*/true);
   for (const std::string& line : ring_.lines()) log(line);
   return signal == 0 ? ExitCode::done : signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
+}
+
+/// Tells of a step that begins a stage.
+void RankTrainer::announce_stage(std::int64_t step) {
+  const int stage = stage_of_step(run_.config.training, step);
+  const bool first = step == first_step_of(run_.config.training, stage);
+  if (run_.stages.size() == 1 || (!first && step != run_.start.step + 1)) return;
+  log(fmt::format("stage {} of {}, steps {} to {}: {}", stage + 1, run_.stages.size(),
+                  first_step_of(run_.config.training, stage), last_step_of(run_.config.training, stage),
+                  stage_text(run_.at(step))));
+}
+
+void RankTrainer::look_at_short_context() {
+  trace_step(run_.start.step + 1);
+  short_context_ = step_.short_context();
+  require_no_allocation("a look at a short context");
+  if (!short_context_) return;
+  log(fmt::format("the model's own loss is {:.4f} at {} tokens of the first batch; measured in {:.1f} s",
+                  short_context_->loss, short_context_->tokens, short_context_->seconds));
 }
 
 void RankTrainer::load() {
@@ -156,10 +179,11 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   const std::vector<MemoryUse> peaks = peaks_logged_ ? std::vector<MemoryUse>{} : gather_peaks();
   peaks_logged_ = true;
   if (state_.rank != 0) return;
-  const TrainingConfig& training = run_.config.training;
+  const TrainingConfig& training = run_.at(step).training;
   grace_.add_step(seconds);
   StepRecord line;
   line.step = step;
+  if (run_.stages.size() > 1) line.stage = {stage_of_step(run_.config.training, step) + 1, training.seq_len};
   line.time = WallClock::now();
   line.tokens = tokens_at(step);
   line.loss = result.loss;
@@ -193,6 +217,11 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   }
   if (result.ring) ring_.add(*result.ring, seconds);
   metrics_->write(metrics_line(line));
+  if (short_context_ && std::isfinite(result.loss)) {  // of the run's first step that has a loss
+    const std::string told = rope_warning(*short_context_, result.loss, run_.at(step), *run_.start.source);
+    if (!told.empty()) log(told);
+    short_context_.reset();
+  }
   if (line.loss_spike) log(fmt::format("warning: step {}: a loss spike: {}", step, verdict.loss_spike));
   progress_->update(step,
                     result.empty ? "no token to learn from"
@@ -225,6 +254,7 @@ bool RankTrainer::stop_wanted(std::int64_t step) {
 
 int RankTrainer::evaluate(std::int64_t step) {
   if (!run_.targets) return 0;  // this run does not evaluate
+  state_.use_rope(run_.at(step).model);
   const Span span(state_.stream.trace(), "evaluation", {{"step", step}});
   announce(fmt::format("leaving the evaluation after step {} and saving{}", step, grace_.bound()));
   int signal = 0;
@@ -244,7 +274,7 @@ int RankTrainer::evaluate(std::int64_t step) {
   }
   if (state_.rank != 0) return 0;
   metrics_->write(metrics_line(step, WallClock::now(),
-                               summary_of("", run_.config.training.seq_len, run_.corpus.validation().path(),
+                               summary_of("", run_.at(step).training.seq_len, run_.corpus.validation().path(),
                                           run_.scored, *run_.targets, *results)));
   std::string text = fmt::format("evaluation after step {}:", step);
   for (const LengthResult& result : *results) {
@@ -296,7 +326,7 @@ void RankTrainer::announce(const std::string& first, bool saved) const {
 CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   CheckpointManifest manifest;
   manifest.step = step;
-  manifest.samples = run_.start.samples + (step - run_.start.step) * run_.config.training.global_batch_size;
+  manifest.samples = sequences_done(run_.config.training, step);
   manifest.tokens = tokens_at(step);
   manifest.skipped_steps = step_.skipped();
   manifest.data_hash = run_.data_hash;
@@ -342,7 +372,7 @@ void RankTrainer::require_no_allocation(const char* when) const {
 
 std::int64_t RankTrainer::tokens_at(std::int64_t step) const {
   const TrainingConfig& training = run_.config.training;
-  return run_.start.tokens + (step - run_.start.step) * training.global_batch_size * training.seq_len;
+  return run_.start.tokens + tokens_done(training, step) - tokens_done(training, run_.start.step);
 }
 
 }  // namespace ringtrain

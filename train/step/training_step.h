@@ -13,6 +13,7 @@
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
 #include "train/step/ring_report.h"
+#include "train/step/short_context.h"
 #include "train/step/step_audit.h"
 
 namespace ringtrain {
@@ -38,6 +39,10 @@ class TrainingStep {
   /// or norm are no numbers and the config does not let the run go on; a save under way is then finished first. A step
   /// whose audit ends the run makes no update.
   StepResult run(std::int64_t step);
+  /// Collective. Returns the loss of the model that the run begins with, as its own files have it, on the first tokens
+  /// of the run's first micro-batches; nothing where no rotary positions turn, or it would tell no more than the first
+  /// step. A forward pass; it allocates nothing, and leaves nothing behind.
+  std::optional<ShortContext> short_context();
   /// Returns the steps so far that made no update: empty ones, and those whose numbers were not finite.
   std::int64_t skipped() const { return skipped_; }
 
