@@ -1,4 +1,4 @@
-// SwiGLU and GELU on the CPU: one pass, a vector at a time. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
+// SwiGLU, GEGLU and GELU on the CPU: one pass, a vector at a time. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
 #include "kernels/activation.h"
 
 #include "kernels/check.h"
@@ -10,18 +10,60 @@ namespace ringtrain {
 using cpu::Sigmoid;
 using cpu::Vector;
 
-void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
-  check_flat(gate, y, "swiglu gate is shaped as y");
-  check_flat(up, y, "swiglu up is shaped as y");
-  if (stream.on_cuda()) return cuda::swiglu_forward(stream, y, gate, up);
+namespace {
+
+/// An activation x sigmoid(argument(x)), and the argument's derivative: argument(x) = x.
+template <class T>
+struct Silu {
+  static Vector<T> argument(Vector<T> x) { return x; }
+  static Vector<T> slope(Vector<T>) { return cpu::broadcast<T>(1); }
+};
+
+/// The same with 2u = 2 sqrt(2/pi) (x + 0.044715 x^3).
+template <class T>
+struct Gelu {
+  static constexpr T two_root_two_over_pi = static_cast<T>(1.5957691216057307117);
+  static constexpr double cubic = 0.044715;
+  static Vector<T> argument(Vector<T> x) { return two_root_two_over_pi * x * (1 + static_cast<T>(cubic) * x * x); }
+  static Vector<T> slope(Vector<T> x) { return two_root_two_over_pi * (1 + static_cast<T>(3 * cubic) * x * x); }
+};
+
+/// y = activation(gate) * up.
+template <template <class> class Activation>
+void gated_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
   dispatch_float(y.dtype, [&]<class T>() {
     T* const y_data = y.as<T>();
     const T *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
     cpu::map<T>(stream.pool(), y.numel(), [=](auto at) {
       const Vector<T> g = at(gate_data);
-      at.put(y_data, g * cpu::sigmoid<T>(g).of_x * at(up_data));
+      at.put(y_data, g * cpu::sigmoid<T>(Activation<T>::argument(g)).of_x * at(up_data));
     });
   });
+}
+
+template <template <class> class Activation>
+void gated_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+                    const ConstTensorView& gate, const ConstTensorView& up) {
+  dispatch_float(dy.dtype, [&]<class T>() {
+    T *const dgate_data = dgate.as<T>(), *const dup_data = dup.as<T>();
+    const T *const dy_data = dy.as<T>(), *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
+    cpu::map<T>(stream.pool(), dy.numel(), [=](auto at) {
+      const Vector<T> g = at(gate_data), u = at(up_data), d = at(dy_data);
+      const Sigmoid<T> s = cpu::sigmoid<T>(Activation<T>::argument(g));
+      // With a = argument(g): d (g s(a)) / dg = s(a) + g s(a) s(-a) a'
+      at.put(dgate_data, d * u * s.of_x * (1 + g * s.of_minus_x * Activation<T>::slope(g)));
+      at.put(dup_data, d * g * s.of_x);
+    });
+  });
+}
+
+}  // namespace
+
+void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
+  check_flat(gate, y, "swiglu gate is shaped as y");
+  check_flat(up, y, "swiglu up is shaped as y");
+  if (stream.on_cuda()) return cuda::swiglu_forward(stream, y, gate, up);
+  gated_forward<Silu>(stream, y, gate, up);
 }
 
 void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
@@ -31,34 +73,25 @@ void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& 
   check_flat(gate, dy, "swiglu gate is shaped as dy");
   check_flat(up, dy, "swiglu up is shaped as dy");
   if (stream.on_cuda()) return cuda::swiglu_backward(stream, dgate, dup, dy, gate, up);
-  dispatch_float(dy.dtype, [&]<class T>() {
-    T *const dgate_data = dgate.as<T>(), *const dup_data = dup.as<T>();
-    const T *const dy_data = dy.as<T>(), *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
-    cpu::map<T>(stream.pool(), dy.numel(), [=](auto at) {
-      const Vector<T> g = at(gate_data), u = at(up_data), d = at(dy_data);
-      const Sigmoid<T> s = cpu::sigmoid<T>(g);
-      // d silu(g) / dg = s(g) + g s(g) s(-g)
-      at.put(dgate_data, d * u * s.of_x * (1 + g * s.of_minus_x));
-      at.put(dup_data, d * g * s.of_x);
-    });
-  });
+  gated_backward<Silu>(stream, dgate, dup, dy, gate, up);
 }
 
-namespace {
-
-/// 2u = 2 sqrt(2/pi) (x + 0.044715 x^3), and its derivative.
-constexpr double two_root_two_over_pi = 1.5957691216057307117, cubic = 0.044715;
-
-template <class T>
-Vector<T> gelu_argument(Vector<T> x) {
-  return static_cast<T>(two_root_two_over_pi) * x * (1 + static_cast<T>(cubic) * x * x);
-}
-template <class T>
-Vector<T> gelu_argument_slope(Vector<T> x) {
-  return static_cast<T>(two_root_two_over_pi) * (1 + static_cast<T>(3 * cubic) * x * x);
+void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
+  check_flat(gate, y, "geglu gate is shaped as y");
+  check_flat(up, y, "geglu up is shaped as y");
+  if (stream.on_cuda()) return cuda::geglu_forward(stream, y, gate, up);
+  gated_forward<Gelu>(stream, y, gate, up);
 }
 
-}  // namespace
+void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+                    const ConstTensorView& gate, const ConstTensorView& up) {
+  check_flat(dgate, dy, "geglu dgate is shaped as dy");
+  check_flat(dup, dy, "geglu dup is shaped as dy");
+  check_flat(gate, dy, "geglu gate is shaped as dy");
+  check_flat(up, dy, "geglu up is shaped as dy");
+  if (stream.on_cuda()) return cuda::geglu_backward(stream, dgate, dup, dy, gate, up);
+  gated_backward<Gelu>(stream, dgate, dup, dy, gate, up);
+}
 
 void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   check_flat(x, y, "gelu x is shaped as y");
@@ -68,7 +101,7 @@ void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x)
     const T* const x_data = x.as<T>();
     cpu::map<T>(stream.pool(), y.numel(), [=](auto at) {
       const Vector<T> v = at(x_data);
-      at.put(y_data, v * cpu::sigmoid<T>(gelu_argument<T>(v)).of_x);
+      at.put(y_data, v * cpu::sigmoid<T>(Gelu<T>::argument(v)).of_x);
     });
   });
 }
@@ -82,8 +115,8 @@ void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& 
     const T *const dy_data = dy.as<T>(), *const x_data = x.as<T>();
     cpu::map<T>(stream.pool(), dy.numel(), [=](auto at) {
       const Vector<T> v = at(x_data);
-      const Sigmoid<T> s = cpu::sigmoid<T>(gelu_argument<T>(v));
-      at.put(dx_data, at(dy_data) * s.of_x * (1 + v * s.of_minus_x * gelu_argument_slope<T>(v)));
+      const Sigmoid<T> s = cpu::sigmoid<T>(Gelu<T>::argument(v));
+      at.put(dx_data, at(dy_data) * s.of_x * (1 + v * s.of_minus_x * Gelu<T>::slope(v)));
     });
   });
 }

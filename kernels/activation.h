@@ -1,6 +1,6 @@
-// SwiGLU (Shazeer, "GLU Variants Improve Transformer", 2020, eq. 5, as silu(gate) * up) and GELU (Hendrycks and Gimpel,
-// 2016, the tanh form of GPT-2). All tensors of a call have one shape and one dtype. Backward overwrites. dgate may be
-// the memory of gate, dup that of up, dx that of x.
+// SwiGLU and GEGLU (Shazeer, "GLU Variants Improve Transformer", 2020, eq. 5, as silu(gate) * up and gelu(gate) * up)
+// and GELU (Hendrycks and Gimpel, 2016, the tanh form of GPT-2). All tensors of a call have one shape and one dtype.
+// Backward overwrites. dgate may be the memory of gate, dup that of up, dx that of x.
 #pragma once
 
 #include "framework/const_tensor_view.h"
@@ -13,6 +13,11 @@ namespace ringtrain {
 void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up);
 void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                      const ConstTensorView& gate, const ConstTensorView& up);
+
+/// y = gelu(gate) * up, of the form below. y may be the memory of gate or up.
+void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up);
+void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+                    const ConstTensorView& gate, const ConstTensorView& up);
 
 /// y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x);

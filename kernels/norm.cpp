@@ -37,10 +37,11 @@ void check_gradient(const ConstTensorView& dw, const ConstTensorView& w) {
 }  // namespace
 
 void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
-                     const ConstTensorView& w, double eps) {
+                     const ConstTensorView& w, double eps, double offset) {
   const auto [T, C] = check_call(x, y, w, rstd);
-  if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps);
+  if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps, offset);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
+    const auto from = static_cast<R>(offset);
     R *const y_data = y.as<R>(), *const rstd_data = rstd.as<R>();
     const R *const x_data = x.as<R>(), *const w_data = w.as<R>();
     cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
@@ -52,20 +53,22 @@ void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd
       });
       const auto r = static_cast<R>(1 / std::sqrt(squares / static_cast<double>(C) + eps));
       rstd_data[t] = r;
-      cpu::for_vectors<R>(0, C, [=](auto at) { at.put(to, at(row) * r * at(w_data)); });
+      cpu::for_vectors<R>(0, C, [=](auto at) { at.put(to, at(row) * r * (from + at(w_data))); });
     });
   });
 }
 
-// With n = x rstd (the normalised row) and g = dy w: dx = rstd (g - n mean(g n)), dw = sum over tokens of dy n.
+// With n = x rstd (the normalised row) and g = dy (offset + w): dx = rstd (g - n mean(g n)), dw = sum over tokens of
+// dy n.
 void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
-                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd,
-                      bool accumulate) {
+                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
+                      double offset) {
   const auto [T, C] = check_call(x, dx, w, rstd);
   check_call(x, dy, w, rstd);
   check_gradient(dw, w);
-  if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate);
+  if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate, offset);
   dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
+    const auto from = static_cast<R>(offset);
     R *const dx_data = dx.as<R>(), *const dw_data = dw.empty() ? nullptr : dw.as<R>();
     const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();
     const R* const rstd_data = rstd.as<R>();
@@ -79,10 +82,10 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
       const R *const row = x_data + t * C, *const g = dy_data + t * C;  // [C]
       R* const to = dx_data + t * C;                                    // [C]
       const R r = rstd_data[t];
-      const double dot = cpu::sum_in_double(0, C, [=](auto at) { return at(g) * at(w_data) * at(row); });
+      const double dot = cpu::sum_in_double(0, C, [=](auto at) { return at(g) * (from + at(w_data)) * at(row); });
       const auto slope = static_cast<R>(dot * r * r / static_cast<double>(C));
       cpu::for_vectors<R>(0, C, [=](auto at) {
-        const Vector<R> d = r * (at(g) * at(w_data) - at(row) * slope);
+        const Vector<R> d = r * (at(g) * (from + at(w_data)) - at(row) * slope);
         at.put(to, accumulate ? at(to) + d : d);
       });
     });

@@ -11,11 +11,12 @@
 
 namespace ringtrain {
 
-/// y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps).
+/// y = x * rstd * (offset + w), rstd = 1 / sqrt(mean(x^2) + eps). offset: 0, or 1 where weights are counted from it.
 void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
-                     const ConstTensorView& w, double eps);
+                     const ConstTensorView& w, double eps, double offset = 0);
 void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
-                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate);
+                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
+                      double offset = 0);
 
 /// y = (x - mean) * rstd * w + b.
 void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,

@@ -99,7 +99,7 @@ Activations::Activations(Allocator& allocator, const ModelSpec& spec, const Exec
       saved_(trains ? saved_by(shape.recompute) : Saved{}),
       trains_(trains),
       gated_(spec.gated_feedforward),
-      query_key_norm_(spec.query_key_norm),
+      query_key_norm_(spec.query_key_norm != QueryKeyNorm::none),
       offload_(trains && shape.offload),
       sent_(static_cast<std::size_t>(layers_)),
       fetched_(static_cast<std::size_t>(layers_)) {

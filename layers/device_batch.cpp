@@ -39,17 +39,21 @@ DeviceBatch::DeviceBatch(Allocator& allocator, const ModelSpec& spec, const Exec
   positions_ = make("batch positions", DType::int32);
   if (shape.documents) documents_ = make("batch documents", DType::int32);
   weights_ = make("batch weights", accumulator(shape.dtype));
-  if (spec.positions == Positions::rope) {
-    rope_table_ = allocator.make(Tag::activations, "rope table", accumulator(shape.dtype), {tokens, head_dim_});
-    set_rope(spec.rope_theta, spec.rope_scaling);
+  ropes_.resize(spec.ropes.size());
+  for (Rope& rope : ropes_) {
+    rope.table = allocator.make(Tag::activations, "rope table", accumulator(shape.dtype), {tokens, head_dim_});
   }
+  set_ropes(spec.ropes);
 }
 
-void DeviceBatch::set_rope(double theta, const RopeScalingConfig& scaling) {
-  if (rope_table_.empty()) return;
-  frequencies_ = rope_frequencies(head_dim_, theta, scaling);
-  long_frequencies_ = rope_frequencies(head_dim_, theta, scaling, unbounded);
-  short_length_ = scaling.type == RopeType::longrope ? scaling.original_max_position_embeddings : unbounded;
+void DeviceBatch::set_ropes(std::span<const RopeSpec> ropes) {
+  ensure(ropes.size() == ropes_.size(), "a model's rotary positions stay as many as they are");
+  for (std::size_t i = 0; i < ropes.size(); ++i) {
+    const auto& [theta, scaling] = ropes[i];
+    ropes_[i].frequencies = rope_frequencies(head_dim_, theta, scaling);
+    ropes_[i].long_frequencies = rope_frequencies(head_dim_, theta, scaling, unbounded);
+    ropes_[i].short_length = scaling.type == RopeType::longrope ? scaling.original_max_position_embeddings : unbounded;
+  }
 }
 
 void DeviceBatch::load(Stream& stream, const Batch& batch) {
@@ -71,9 +75,11 @@ void DeviceBatch::load(Stream& stream, const Batch& batch) {
   dump(stream, {.name = "input.positions"}, position_ids());
   dump(stream, {.name = "input.weights"}, weights());
   if (batch.has_documents) dump(stream, {.name = "input.documents"}, documents().flat());
-  if (rope_table_.empty()) return;
-  const bool is_long = sequence_length(batch) > short_length_;
-  ringtrain::rope_table(stream, rope_table(), position_ids(), is_long ? long_frequencies_ : frequencies_);
+  for (std::size_t i = 0; i < ropes_.size(); ++i) {
+    const bool is_long = sequence_length(batch) > ropes_[i].short_length;
+    ringtrain::rope_table(stream, rope_table(static_cast<int>(i)), position_ids(),
+                          is_long ? ropes_[i].long_frequencies : ropes_[i].frequencies);
+  }
 }
 
 bool DeviceBatch::has_target(std::int64_t begin, std::int64_t end) const {
@@ -83,10 +89,6 @@ bool DeviceBatch::has_target(std::int64_t begin, std::int64_t end) const {
 
 TensorView DeviceBatch::documents() const {
   return host_->has_documents ? documents_.view().prefix({B_, T_}) : TensorView{};
-}
-
-TensorView DeviceBatch::rope_table() const {
-  return rope_table_.empty() ? TensorView{} : rope_table_.view().prefix({tokens(), head_dim_});
 }
 
 }  // namespace ringtrain

@@ -1,6 +1,9 @@
-// A micro-batch where the model computes: copies of the host batch's tensors on the stream's device, and the rotary
-// table of its positions, which all layers share.
+// A micro-batch where the model computes: copies of the host batch's tensors on the stream's device, and a rotary table
+// of its positions for each set of frequencies, which all layers share.
 #pragma once
+
+#include <span>
+#include <vector>
 
 #include "data/batch.h"
 #include "framework/allocator.h"
@@ -17,8 +20,8 @@ class DeviceBatch {
   /// tokens: the most B * T of any micro-batch.
   DeviceBatch(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens);
 
-  /// Rotary positions turn like this from the next load() on; of other positions nothing changes.
-  void set_rope(double theta, const RopeScalingConfig& scaling);
+  /// Lets rotary positions turn like these from the next load() on. ropes: as many as the spec has.
+  void set_ropes(std::span<const RopeSpec> ropes);
   /// Copies batch, which must live as long as this content is used. Every id in it is a row of its table: else
   /// Error(internal) before anything is copied, whatever the device. No id comes to a kernel on another way.
   void load(Stream& stream, const Batch& batch);
@@ -33,19 +36,23 @@ class DeviceBatch {
   TensorView position_ids() const { return positions_.view().prefix({tokens()}); }  // int32 [B * T]
   TensorView weights() const { return weights_.view().prefix({tokens()}); }         // [B * T], of the loss
   TensorView documents() const;                                                     // int32 [B, T], or empty: one
-  /// Returns [B * T, D], or an empty view of a model that rotates nothing.
-  TensorView rope_table() const;
+  /// Returns the table [B * T, D] of one of the model's ropes.
+  TensorView rope_table(int which) const { return ropes_[which].table.view().prefix({tokens(), head_dim_}); }
   /// Returns whether any of tokens [begin, end) has a label.
   bool has_target(std::int64_t begin, std::int64_t end) const;
   /// Returns where this rank's tokens stand.
   AttentionTokens token_positions() const { return {host_->segments, documents()}; }
 
  private:
+  struct Rope {
+    RopeFrequencies frequencies, long_frequencies;  // the second for sequences of more than short_length tokens
+    std::int64_t short_length = 0;
+    Tensor table;
+  };
   std::int64_t head_dim_, vocab_size_;
-  std::int64_t table_positions_;                    // rows of the table of positions; 0: there is none
-  RopeFrequencies frequencies_, long_frequencies_;  // the second for sequences of more than short_length_ tokens
-  std::int64_t short_length_ = 0;
-  Tensor tokens_, labels_, positions_, documents_, weights_, rope_table_;
+  std::int64_t table_positions_;  // rows of the table of positions; 0: there is none
+  std::vector<Rope> ropes_;
+  Tensor tokens_, labels_, positions_, documents_, weights_;
   Event copied_;
   const Batch* host_ = nullptr;
   std::int64_t B_ = 0, T_ = 0;

@@ -1,5 +1,5 @@
-// The model's input: a row of the token table, plus, where positions are learned, a row of the position table. Keeps
-// nothing.
+// The model's input: a row of the token table (times sqrt(C), where the model says so), plus, where positions are
+// learned, a row of the position table. Keeps nothing.
 #pragma once
 
 #include "framework/const_tensor_view.h"
@@ -10,18 +10,18 @@ namespace ringtrain {
 
 class Embedding {
  public:
-  Embedding(ParameterStore& parameters, const ModelIds& ids)
-      : parameters_(&parameters), tokens_(ids.token_embedding), positions_(ids.position_embedding) {}
+  Embedding(const ModelSpec& spec, ParameterStore& parameters, const ModelIds& ids);
 
   /// x[n, C] = the residual stream before the first block.
   void forward(Stream& stream, const DeviceBatch& batch, const TensorView& x) const;
-  /// Adds dx[n, C] to the tables' gradients.
-  void backward(Stream& stream, const DeviceBatch& batch, const ConstTensorView& dx) const;
+  /// Adds dx[n, C] to the tables' gradients; what dx holds then is of no use.
+  void backward(Stream& stream, const DeviceBatch& batch, const TensorView& dx) const;
 
  private:
   static constexpr int bucket = 0;
   ParameterStore* parameters_;
   int tokens_, positions_;
+  double factor_;  // of a token's row
 };
 
 }  // namespace ringtrain

@@ -5,6 +5,7 @@
 #include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "kernels/activation.h"
+#include "kernels/elementwise.h"
 
 namespace ringtrain {
 
@@ -32,7 +33,9 @@ Feedforward::Feedforward(const ModelSpec& spec, ParameterStore& parameters, cons
                          const FeedforwardWorkspace& workspace, const LoraWorkspace& lora)
     : layer_(ids.bucket - 1),
       gated_(spec.gated_feedforward),
-      norm_(parameters, ids.feedforward_norm, spec.norm, spec.norm_eps),
+      activation_(spec.activation),
+      norm_(parameters, ids.feedforward_norm, spec.norm),
+      output_norm_(parameters, ids.feedforward_output_norm, spec.norm),
       gate_(parameters, ids.gate, &lora),
       up_(parameters, ids.up, &lora),
       down_(parameters, ids.down, &lora),
@@ -57,21 +60,28 @@ void Feedforward::dump_rows(Stream& stream, const char* name, const Chunk& c, co
 }
 
 void Feedforward::normalise(Stream& stream, const Chunk& c) const {
+  if (!norm_.exists()) return;
   norm_.forward(stream, c.normed, c.statistics, c.input);
   dump_rows(stream, "feedforward_norm", c, c.normed);
 }
 
+const TensorView& Feedforward::input_of(const Chunk& c) const {
+  return norm_.exists() ? c.normed : c.input;
+}
+
 void Feedforward::expand(Stream& stream, const Chunk& c) const {
   if (gated_) {
-    gate_.forward(stream, c.gate, c.normed);
+    gate_.forward(stream, c.gate, input_of(c));
     dump_rows(stream, "gate", c, c.gate);
   }
-  up_.forward(stream, c.up, c.normed);
+  up_.forward(stream, c.up, input_of(c));
   dump_rows(stream, "up", c, c.up);
 }
 
 void Feedforward::activate(Stream& stream, const Chunk& c) const {
-  if (gated_) {
+  if (gated_ && activation_ == Activation::gelu) {
+    geglu_forward(stream, c.product, c.gate, c.up);
+  } else if (gated_) {
     swiglu_forward(stream, c.product, c.gate, c.up);
   } else {
     gelu_forward(stream, c.product, c.up);
@@ -89,8 +99,25 @@ void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
     normalise(stream, c);
     expand(stream, c);
     activate(stream, c);
-    down_.forward(stream, output, c.product, /*residual=*/c.input);
+    if (output_norm_.exists()) {
+      down_.forward(stream, c.normed, c.product);  // nobody reads the norm's output any more
+      dump_rows(stream, "feedforward_output", c, c.normed);
+      output_norm_.forward(stream, output, c.statistics, c.normed);
+      add(stream, output, c.input);
+    } else {
+      down_.forward(stream, output, c.product, /*residual=*/c.input);
+    }
   }
+}
+
+TensorView Feedforward::output_gradient(Stream& stream, const Chunk& c, const TensorView& gradient) const {
+  if (!output_norm_.exists()) return gradient;
+  const TensorView product = workspace_->normed_gradient(c.input.dim(0)), into = c.normed;
+  down_.forward(stream, product, c.product);
+  output_norm_.forward(stream, into, c.statistics, product);  // for its statistics
+  output_norm_.backward(stream, into, gradient, product, c.statistics, /*accumulate=*/false);
+  dump_rows(stream, "feedforward_output", c, into, /*gradient=*/true);
+  return into;
 }
 
 void Feedforward::backward(Stream& stream, const BlockTensors& t, const Saved& saved) const {
@@ -104,25 +131,32 @@ void Feedforward::backward(Stream& stream, const BlockTensors& t, const Saved& s
     if (!saved.everything) expand(stream, c);
     activate(stream, c);
 
-    down_.backward_weight(stream, gradient, c.product);
-    down_.backward_input(stream, c.product, gradient, /*accumulate=*/false);  // c.product: now its own gradient
+    const TensorView down_gradient = output_gradient(stream, c, gradient);
+    down_.backward_weight(stream, down_gradient, c.product);
+    down_.backward_input(stream, c.product, down_gradient, /*accumulate=*/false);  // c.product: now its own gradient
     dump_rows(stream, "activation", c, c.product, /*gradient=*/true);
-    if (gated_) {
+    if (output_norm_.exists()) normalise(stream, c);  // its place had another use
+    if (gated_ && activation_ == Activation::gelu) {
+      geglu_backward(stream, c.gate, c.up, c.product, c.gate, c.up);
+    } else if (gated_) {
       swiglu_backward(stream, c.gate, c.up, c.product, c.gate, c.up);
     } else {
       gelu_backward(stream, c.up, c.product, c.up);
     }
     if (gated_) dump_rows(stream, "gate", c, c.gate, /*gradient=*/true);
     dump_rows(stream, "up", c, c.up, /*gradient=*/true);
-    const TensorView normed_gradient = workspace_->normed_gradient(end - begin);
-    up_.backward_weight(stream, c.up, c.normed);
-    up_.backward_input(stream, normed_gradient, c.up, /*accumulate=*/false);
+    // Without a norm the input is the residual stream itself, whose gradient this adds to.
+    const bool normed = norm_.exists();
+    const TensorView input_gradient = normed ? workspace_->normed_gradient(end - begin) : gradient;
+    up_.backward_weight(stream, c.up, input_of(c));
+    up_.backward_input(stream, input_gradient, c.up, /*accumulate=*/!normed);
     if (gated_) {
-      gate_.backward_weight(stream, c.gate, c.normed);
-      gate_.backward_input(stream, normed_gradient, c.gate, /*accumulate=*/true);
+      gate_.backward_weight(stream, c.gate, input_of(c));
+      gate_.backward_input(stream, input_gradient, c.gate, /*accumulate=*/true);
     }
-    dump_rows(stream, "feedforward_norm", c, normed_gradient, /*gradient=*/true);
-    norm_.backward(stream, gradient, normed_gradient, c.input, c.statistics, /*accumulate=*/true);
+    if (!normed) continue;
+    dump_rows(stream, "feedforward_norm", c, input_gradient, /*gradient=*/true);
+    norm_.backward(stream, gradient, input_gradient, c.input, c.statistics, /*accumulate=*/true);
   }
 }
 

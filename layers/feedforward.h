@@ -1,5 +1,6 @@
 // The second half of a block, a chunk of tokens at a time (Liu and Abbeel, "Blockwise Parallel Transformer", 2023):
-// x = y + Wdown act(norm(y)), with act = silu(Wgate h) * (Wup h) where it is gated, else gelu(Wup h). Chunks are cut
+// x = y + Wdown act(norm(y)), with act = silu(Wgate h) * (Wup h) where it is gated (or gelu in silu's place), else
+// gelu(Wup h). There may be a norm of what Wdown gives, beside that of y or in its place. Chunks are cut
 // alike in forward and backward; what is chunk-sized lives in one workspace that all layers share.
 #pragma once
 
@@ -50,13 +51,19 @@ class Feedforward {
   void normalise(Stream& stream, const Chunk& c) const;
   void expand(Stream& stream, const Chunk& c) const;
   void activate(Stream& stream, const Chunk& c) const;
+  /// Returns what the projections read: the norm's output, or the input where there is no norm.
+  const TensorView& input_of(const Chunk& c) const;
+  /// Returns the gradient of the product with Wdown, from that of the output; where it is normed, which takes making it
+  /// again, in the place of c.normed.
+  TensorView output_gradient(Stream& stream, const Chunk& c, const TensorView& gradient) const;
   /// Takes a chunk's rows of a tensor, or of its gradient, into the stream's dump, if there is one.
   void dump_rows(Stream& stream, const char* name, const Chunk& c, const ConstTensorView& x,
                  bool gradient = false) const;
 
   int layer_;
   bool gated_;
-  Norm norm_;
+  Activation activation_;
+  Norm norm_, output_norm_;
   Linear gate_, up_, down_;
   const FeedforwardWorkspace* workspace_;
 };

@@ -14,7 +14,7 @@ Head::Head(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& sh
     : parameters_(&parameters),
       bucket_(ids.head_bucket),
       tied_(ids.tied),
-      norm_(parameters, ids.final_norm, spec.norm, spec.norm_eps),
+      norm_(parameters, ids.final_norm, spec.norm),
       head_(parameters, ids.head),
       chunk_(std::min(shape.loss_chunk, tokens)),
       C_(spec.hidden_size),

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "framework/profile/trace.h"
 #include "kernels/elementwise.h"
@@ -17,17 +16,19 @@ KeyValueCache::KeyValueCache(Allocator& allocator, const ModelSpec& spec, DType 
              .H = spec.num_attention_heads,
              .G = spec.num_key_value_heads,
              .D = spec.head_dim,
-             .scale = 1.0 / std::sqrt(static_cast<double>(spec.head_dim)),
+             .scale = spec.attention_scale,
              .mask = {}},
       capacity_(capacity),
       ring_size_(ring_size),
       ring_(ring) {
   for (std::int64_t layer = 0; layer < spec.num_hidden_layers(); ++layer) {
-    masks_.push_back(spec.layers[layer].mask);
-    layers_.push_back(allocator.make(Tag::activations, fmt::format("layer {} key and value cache", layer), dtype,
-                                     {2, capacity, shape_.G, shape_.D}));
+    const AttentionMask& mask = spec.layers[layer].mask;
+    const std::int64_t places = mask.window > 0 ? std::min(capacity, mask.window) : capacity;
+    layers_.push_back({mask, allocator.make(Tag::activations, fmt::format("layer {} key and value cache", layer), dtype,
+                                            {2, places, shape_.G, shape_.D})});
   }
-  states_ = allocator.make(Tag::workspace, "decode attention states", dtype, {ring_size, shape_.H * (shape_.D + 2)});
+  states_ =
+      allocator.make(Tag::workspace, "decode attention states", dtype, {ring_size + 1, shape_.H * (shape_.D + 2)});
   workspace_ = allocator.make(Tag::workspace, "decode attention workspace", dtype,
                               {decode_attention_workspace(shape_, capacity)});
 }
@@ -43,9 +44,22 @@ void KeyValueCache::begin(const SegmentList& segments) {
   ensure(count_ <= capacity_, "the prompt's tokens fit into the cache");
 }
 
+template <class Body>
+void KeyValueCache::for_runs(const Layer& layer, std::int64_t first, std::int64_t end, const Body& body) {
+  while (first < end) {
+    const std::int64_t run = std::min(end - first, layer.places() - first % layer.places());
+    body(first, run);
+    first += run;
+  }
+}
+
 void KeyValueCache::store(Stream& stream, int layer, const ConstTensorView& key_value) {
+  const Layer& of = layers_[static_cast<std::size_t>(layer)];
   for (int half = 0; half < 2; ++half) {
-    copy(stream, tokens(layer, half, 0, count_), key_value.rows(half, half + 1).reshape({count_, shape_.G, shape_.D}));
+    const ConstTensorView all = key_value.rows(half, half + 1).reshape({count_, shape_.G, shape_.D});
+    for_runs(of, std::max<std::int64_t>(0, count_ - of.places()), count_, [&](std::int64_t first, std::int64_t count) {
+      copy(stream, places(of, half, first % of.places(), count), all.rows(first, first + count));
+    });
   }
 }
 
@@ -66,9 +80,9 @@ void KeyValueCache::begin_token(std::int64_t position) {
   ++new_tokens_;
 }
 
-TensorView KeyValueCache::tokens(int layer, int half, std::int64_t first, std::int64_t count) const {
-  const std::int64_t row = shape_.G * shape_.D, begin = (half * capacity_ + first) * row;
-  return layers_[layer].view().flat(begin, begin + count * row).reshape({count, shape_.G, shape_.D});
+TensorView KeyValueCache::places(const Layer& layer, int half, std::int64_t first, std::int64_t count) const {
+  const std::int64_t row = shape_.G * shape_.D, begin = (half * layer.places() + first) * row;
+  return layer.tokens.view().flat(begin, begin + count * row).reshape({count, shape_.G, shape_.D});
 }
 
 AttentionState KeyValueCache::state_of(int rank) const {
@@ -79,8 +93,8 @@ AttentionState KeyValueCache::state_of(int rank) const {
           .l = row.flat(outputs + H, outputs + 2 * H).reshape({1, H, 1})};
 }
 
-std::int64_t KeyValueCache::first_visible(int layer) const {
-  const std::int64_t lowest = keys_seen_by(masks_[layer], {position_, position_}).first;
+std::int64_t KeyValueCache::first_visible(const AttentionMask& mask) const {
+  const std::int64_t lowest = keys_seen_by(mask, {position_, position_}).first;
   std::int64_t first = 0;  // positions grow with local tokens
   for (const Segment& segment : segments_) {
     if (segment.last() >= lowest) {
@@ -94,15 +108,28 @@ std::int64_t KeyValueCache::first_visible(int layer) const {
 void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& query, const ConstTensorView& key_value,
                            const TensorView& out) {
   const Span span(stream.trace(), "decode attention");
+  const Layer& of = layers_[static_cast<std::size_t>(layer)];
   const Shape own{1, shape_.G, shape_.D};
   if (owned_) {
-    copy(stream, tokens(layer, 0, count_ - 1, 1), key_value.rows(0, 1).reshape(own));
-    copy(stream, tokens(layer, 1, count_ - 1, 1), key_value.rows(1, 2).reshape(own));
+    const std::int64_t newest = (count_ - 1) % of.places();
+    copy(stream, places(of, 0, newest, 1), key_value.rows(0, 1).reshape(own));
+    copy(stream, places(of, 1, newest, 1), key_value.rows(1, 2).reshape(own));
   }
-  const std::int64_t first = first_visible(layer), visible = count_ - first;
-  decode_attention(stream, shape_, query.reshape({shape_.H, shape_.D}), tokens(layer, 0, first, visible),
-                   tokens(layer, 1, first, visible), state_of(ring_->rank()), workspace_);
-  if (ring_size_ > 1) all_gather_slices(*ring_, states_, {"combine attention", layer});
+  const AttentionState state = state_of(ring_->rank()), second = state_of(ring_size_);
+  const auto meet = [&](std::int64_t first, std::int64_t count, const AttentionState& into) {
+    const std::int64_t place = count == 0 ? 0 : first % of.places();
+    decode_attention(stream, shape_, query.reshape({shape_.H, shape_.D}), places(of, 0, place, count),
+                     places(of, 1, place, count), into, workspace_);
+  };
+  const std::int64_t first = first_visible(of.mask);
+  int runs = 0;
+  for_runs(of, first, count_,
+           [&](std::int64_t begin, std::int64_t count) { meet(begin, count, runs++ == 0 ? state : second); });
+  if (runs == 0) meet(0, 0, state);
+  if (runs == 2) combine_attention(stream, state, second);
+  if (ring_size_ > 1) {
+    all_gather_slices(*ring_, states_.view().rows(0, ring_size_), {"combine attention", layer});
+  }
   for (int width = 1; width < ring_size_; width *= 2) {
     for (int rank = 0; rank + width < ring_size_; rank += 2 * width) {
       combine_attention(stream, state_of(rank), state_of(rank + width));

@@ -16,9 +16,9 @@ namespace ringtrain {
 
 class KeyValueCache {
  public:
-  /// capacity: the most tokens of this rank. The cache's tensors (Tag::activations): 2 * capacity * G * D elements a
-  /// layer; its scratch (Tag::workspace): a partial state for each rank and for each piece of the keys. ring: this
-  /// rank's sequence group; null only when planning.
+  /// capacity: the most tokens of this rank. The cache's tensors (Tag::activations): 2 * t * G * D elements a layer, t
+  /// the capacity, or the layer's window if that is less; its scratch (Tag::workspace): a partial state for each rank,
+  /// one more, and one for each piece of the keys. ring: this rank's sequence group; null only when planning.
   KeyValueCache(Allocator& allocator, const ModelSpec& spec, DType dtype, std::int64_t capacity, int ring_size,
                 Communicator* ring);
 
@@ -39,20 +39,28 @@ class KeyValueCache {
               const TensorView& out);
 
  private:
-  /// Returns the first local token that a query at the newest position sees under a layer's mask.
-  std::int64_t first_visible(int layer) const;
-  /// Returns a rank's partial state.
+  /// A layer's own: local token i is at place i modulo places, so a layer with a window keeps the last ones alone.
+  struct Layer {
+    AttentionMask mask;
+    Tensor tokens;  // [2, places, G, D]
+    std::int64_t places() const { return tokens.shape()[1]; }
+  };
+  /// Returns the first local token that a query at the newest position sees under a mask.
+  std::int64_t first_visible(const AttentionMask& mask) const;
+  /// Returns a rank's partial state; the ring's size: that of keys that came round.
   AttentionState state_of(int rank) const;
-  /// Returns `count` of a layer's keys (half 0) or values (half 1) from a local token on: [count, G, D].
-  TensorView tokens(int layer, int half, std::int64_t first, std::int64_t count) const;
+  /// Returns `count` of a layer's keys (half 0) or values (half 1) from a place on: [count, G, D].
+  TensorView places(const Layer& layer, int half, std::int64_t first, std::int64_t count) const;
+  /// Calls body(first, count) for local tokens [first, end), which a layer has, in one or two runs that lie together.
+  template <class Body>
+  static void for_runs(const Layer& layer, std::int64_t first, std::int64_t end, const Body& body);
 
   AttentionShape shape_;
-  std::vector<AttentionMask> masks_;  // by layer
   std::int64_t capacity_;
   int ring_size_;
   Communicator* ring_;
-  std::vector<Tensor> layers_;  // each [2, capacity, G, D]
-  Tensor states_;               // [N, H * (D + 2)]: o, m and l of each rank
+  std::vector<Layer> layers_;
+  Tensor states_;  // [N + 1, H * (D + 2)]: o, m and l
   Tensor workspace_;
   SegmentList segments_;       // where this rank's tokens stand
   std::int64_t count_ = 0;     // of them

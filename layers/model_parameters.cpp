@@ -20,7 +20,8 @@ class TableWriter {
       : table_(table),
         trainable_(trainable),
         lora_(spec.lora),
-        norm_bias_(spec.norm == NormKind::layer_norm),
+        norm_bias_(spec.norm.kind == NormKind::layer_norm),
+        norm_weight_(spec.norm.unit_offset ? 0.0 : 1.0),
         stddev_(spec.initializer_range) {}
 
   void begin_bucket(int bucket) { bucket_ = bucket; }
@@ -45,7 +46,7 @@ class TableWriter {
     return ids;
   }
   NormIds rms_norm(const std::string& name, std::int64_t width) {
-    return {.weight = vector(name + ".weight", width, 1.0)};
+    return {.weight = vector(name + ".weight", width, norm_weight_)};
   }
   NormIds norm(const std::string& name, std::int64_t width) {
     NormIds ids = rms_norm(name, width);
@@ -79,6 +80,7 @@ class TableWriter {
   const std::vector<std::string>& trainable_;
   const LoraConfig& lora_;
   bool norm_bias_;
+  double norm_weight_;  // at first
   double stddev_;
   int bucket_ = 0;
   std::uint64_t count_ = 0, adapters_ = 0;  // parameters so far, of the base and beside it
@@ -96,19 +98,25 @@ BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t
   BlockIds ids;
   ids.bucket = static_cast<int>(layer) + 1;
   writer.begin_bucket(ids.bucket);
-  ids.attention_norm = writer.norm(prefix + ".input_layernorm", C);
+  const bool before = norms_before(spec.norm_place), after = norms_after(spec.norm_place);
+  if (before) ids.attention_norm = writer.norm(prefix + ".input_layernorm", C);
   ids.query = writer.linear(prefix + ".self_attn.q_proj", queries, C, biases.query_key_value);
   ids.key = writer.linear(prefix + ".self_attn.k_proj", keys, C, biases.query_key_value);
   ids.value = writer.linear(prefix + ".self_attn.v_proj", keys, C, biases.query_key_value);
   ids.attention_output = writer.linear(prefix + ".self_attn.o_proj", C, queries, biases.attention_output, residual);
-  if (spec.query_key_norm) {
-    ids.query_norm = writer.rms_norm(prefix + ".self_attn.q_norm", D);
-    ids.key_norm = writer.rms_norm(prefix + ".self_attn.k_norm", D);
+  if (spec.query_key_norm != QueryKeyNorm::none) {
+    ids.query_norm = writer.rms_norm(prefix + ".self_attn.q_norm", spec.query_key_norm_width(spec.num_attention_heads));
+    ids.key_norm = writer.rms_norm(prefix + ".self_attn.k_norm", spec.query_key_norm_width(spec.num_key_value_heads));
   }
-  ids.feedforward_norm = writer.norm(prefix + ".post_attention_layernorm", C);
+  if (after) ids.attention_output_norm = writer.norm(prefix + ".post_attention_layernorm", C);
+  if (before) {
+    ids.feedforward_norm =
+        writer.norm(prefix + (after ? ".pre_feedforward_layernorm" : ".post_attention_layernorm"), C);
+  }
   if (spec.gated_feedforward) ids.gate = writer.linear(prefix + ".mlp.gate_proj", F, C, biases.feedforward);
   ids.up = writer.linear(prefix + ".mlp.up_proj", F, C, biases.feedforward);
   ids.down = writer.linear(prefix + ".mlp.down_proj", C, F, biases.feedforward, residual);
+  if (after) ids.feedforward_output_norm = writer.norm(prefix + ".post_feedforward_layernorm", C);
   return ids;
 }
 

@@ -27,9 +27,10 @@ struct NormIds {
 
 struct BlockIds {
   int bucket = 0;
-  NormIds attention_norm, feedforward_norm;
+  NormIds attention_norm, feedforward_norm;                // before what is computed
+  NormIds attention_output_norm, feedforward_output_norm;  // after it
   LinearIds query, key, value, attention_output;
-  NormIds query_norm, key_norm;  // [D], shared by all heads
+  NormIds query_norm, key_norm;  // [D], shared by all heads, or [H * D] and [G * D]
   LinearIds gate;                // of a gated feedforward
   LinearIds up, down;
 };
@@ -49,10 +50,13 @@ struct ModelParameters {
   ModelIds ids;
 };
 
-/// Returns table and ids of a model. Names are those of a Hugging Face Llama checkpoint, with .bias where a projection
-/// or norm has one, and model.embed_positions.weight where positions are learned. trainable: patterns (fnmatch) of the
-/// names that are trained, the rest is frozen; none: all are trained. Adapters, NAME.lora_A.weight and
-/// NAME.lora_B.weight as PEFT has them, are trained, and beside them what patterns name.
+/// Returns table and ids of a model. Names are those of a Hugging Face checkpoint: Llama's, with .bias where a
+/// projection or norm has one, and model.embed_positions.weight where positions are learned. A block's norms are
+/// input_layernorm and post_attention_layernorm, before its halves, where it has no others. Else they are
+/// input_layernorm and pre_feedforward_layernorm before, post_attention_layernorm and post_feedforward_layernorm after
+/// them. trainable: patterns (fnmatch) of the names that are trained, the rest is frozen; none: all are trained.
+/// Adapters, NAME.lora_A.weight and NAME.lora_B.weight as PEFT has them, are trained, and beside them what patterns
+/// name.
 ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable = {});
 
 /// Returns the table alone: of a model, all of it trained, or as a config says.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "framework/config/config.h"
 #include "framework/config/config_problems.h"
@@ -21,7 +23,7 @@ void set_traits(ModelSpec& spec, Architecture architecture) {
     case Architecture::mistral:  // Jiang et al., 2023: Llama, mostly with a sliding window, which is a key of its own
       return;
     case Architecture::gpt2:  // Radford et al., 2019
-      spec.norm = NormKind::layer_norm;
+      spec.norm.kind = NormKind::layer_norm;
       spec.biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
       spec.gated_feedforward = false;
       spec.activation = Activation::gelu;
@@ -32,7 +34,24 @@ void set_traits(ModelSpec& spec, Architecture architecture) {
       spec.biases.query_key_value = true;
       return;
     case Architecture::qwen3:  // Yang et al., 2025, section 2
-      spec.query_key_norm = true;
+      spec.query_key_norm = QueryKeyNorm::head;
+      spec.optional_biases = {.query_key_value = true, .attention_output = true};
+      return;
+    case Architecture::smollm3:  // Bakouch et al., 2025: Llama, whose every fourth layer rotates nothing
+      spec.optional_biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
+      return;
+    case Architecture::olmo2:  // Walsh et al., "2 OLMo 2 Furious", 2025, section 2.2
+    case Architecture::olmo3:  // the same, with layers that have a window
+      spec.norm_place = NormPlace::after;
+      spec.query_key_norm = QueryKeyNorm::whole;
+      spec.optional_biases = {.query_key_value = true, .attention_output = true};
+      return;
+    case Architecture::gemma3_text:  // Kamath et al., "Gemma 3", 2025, section 2
+      spec.norm.unit_offset = true;
+      spec.norm_place = NormPlace::both;
+      spec.query_key_norm = QueryKeyNorm::head;
+      spec.activation = Activation::gelu;
+      spec.scaled_embedding = true;
       spec.optional_biases = {.query_key_value = true, .attention_output = true};
       return;
   }
@@ -48,8 +67,49 @@ ModelSpec traits_of(const ModelConfig& config) {
 
 }  // namespace
 
-AttentionMask attention_mask(const ModelConfig& config) {
-  return {.causal = true, .window = config.sliding_window};
+namespace {
+
+bool is_sliding(const ModelConfig& config, std::int64_t layer) {
+  if (config.sliding_window == 0) return false;
+  const std::vector<LayerType>& types = config.layer_types;
+  return types.empty() || types[static_cast<std::size_t>(layer) % types.size()] == LayerType::sliding_attention;
+}
+
+bool rotates(const ModelConfig& config, std::int64_t layer) {
+  const std::vector<LayerPositions>& all = config.layer_positions;
+  return all.empty() || all[static_cast<std::size_t>(layer) % all.size()] == LayerPositions::rope;
+}
+
+std::vector<LayerSpec> layer_specs(const ModelConfig& config, Positions positions) {
+  std::vector<LayerSpec> layers;
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const bool sliding = is_sliding(config, layer);
+    layers.push_back({.mask = {.causal = true, .window = sliding ? config.sliding_window : 0},
+                      .rope = positions == Positions::rope && rotates(config, layer),
+                      .frequencies = sliding && config.sliding_rope_theta > 0 ? 1 : 0});
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::vector<MaskedLayers> layers_by_mask(const std::vector<LayerSpec>& layers) {
+  std::vector<MaskedLayers> all;
+  for (std::int64_t layer = 0; layer < std::ssize(layers); ++layer) {
+    const AttentionMask& mask = layers[static_cast<std::size_t>(layer)].mask;
+    auto of = std::ranges::find(all, mask, &MaskedLayers::mask);
+    if (of == all.end()) of = all.insert(of, {.mask = mask, .layers = {}});
+    of->layers.push_back(layer);
+  }
+  return all;
+}
+
+std::vector<MaskedLayers> layers_by_mask(const ModelConfig& config) {
+  return layers_by_mask(layer_specs(config, Positions::none));
+}
+
+double score_divisor(const ModelConfig& config) {
+  return config.query_pre_attn_scalar > 0 ? config.query_pre_attn_scalar : static_cast<double>(config.head_dim);
 }
 
 ModelSpec model_spec(const ModelConfig& config) {
@@ -61,16 +121,18 @@ ModelSpec model_spec(const ModelConfig& config) {
   spec.num_attention_heads = config.num_attention_heads;
   spec.num_key_value_heads = config.num_key_value_heads;
   spec.head_dim = config.head_dim;
-  spec.norm_eps = config.rms_norm_eps;
+  spec.norm.eps = config.rms_norm_eps;
+  spec.attention_scale = 1.0 / std::sqrt(score_divisor(config));
   spec.max_position_embeddings = config.max_position_embeddings;
-  spec.rope_theta = config.rope_theta;
-  spec.rope_scaling = config.rope_scaling;
+  if (spec.positions == Positions::rope) {
+    spec.ropes.push_back({config.rope_theta, config.rope_scaling});
+    if (config.sliding_rope_theta > 0) spec.ropes.push_back({config.sliding_rope_theta, {}});
+  }
   if (config.attention_bias) spec.biases.query_key_value = spec.biases.attention_output = true;
   if (config.mlp_bias) spec.biases.feedforward = true;
   spec.tied_head = config.tie_word_embeddings;
   spec.initializer_range = config.initializer_range;
-  spec.layers.assign(config.num_hidden_layers,
-                     {.mask = attention_mask(config), .rope = spec.positions == Positions::rope});
+  spec.layers = layer_specs(config, spec.positions);
   spec.lora = config.lora;
   check_spec(spec);
   return spec;
@@ -82,10 +144,10 @@ void check_spec(const ModelSpec& spec) {
   };
   const auto any_layer = [&](auto&& holds) { return std::any_of(spec.layers.begin(), spec.layers.end(), holds); };
   const auto rotates = [](const LayerSpec& layer) { return layer.rope; };
-  const auto masked_otherwise = [&](const LayerSpec& layer) { return layer.mask != spec.layers.front().mask; };
+  const auto turns_by_nothing = [&](const LayerSpec& layer) {
+    return layer.rope && (layer.frequencies < 0 || layer.frequencies >= std::ssize(spec.ropes));
+  };
   refuse_if(spec.layers.empty(), "it needs at least one layer");
-  refuse_if(spec.gated_feedforward && spec.activation != Activation::silu,
-            "a gated feedforward has silu alone, no other activation has a gated kernel");
   refuse_if(!spec.gated_feedforward && spec.activation != Activation::gelu,
             "a feedforward without a gate has gelu alone, no other activation has a kernel of its own");
   refuse_if(spec.positions == Positions::learned && spec.max_position_embeddings < 1,
@@ -94,7 +156,10 @@ void check_spec(const ModelSpec& spec) {
             "a layer rotates queries and keys, but positions are not rotary");
   refuse_if(any_layer(rotates) && spec.head_dim % 2 != 0,
             "rotary positions turn pairs of elements, so model.head_dim must be even");
-  refuse_if(any_layer(masked_otherwise), "its layers differ in their attention mask, but the ring has one schedule");
+  refuse_if(any_layer(turns_by_nothing), "a layer rotates by frequencies that the model does not have");
+  refuse_if(spec.norm.kind == NormKind::layer_norm && (spec.norm.unit_offset || norms_after(spec.norm_place)),
+            "a LayerNorm stands before what is computed, and its weight is not counted from 1");
+  refuse_if(!(spec.attention_scale > 0), "attention's scores have a scale above 0");
 }
 
 namespace {
@@ -120,6 +185,44 @@ void check_rope_keys(const ModelSpec& traits, const ModelConfig& model, ConfigPr
     problems.add(
         "model.rope_scaling.type",
         fmt::format("model.architecture {} has no rotary positions to scale; leave it out", traits.architecture));
+  }
+}
+
+/// Keys that say how layers differ.
+void check_layer_keys(const ModelSpec& traits, const ModelConfig& model, ConfigProblems& problems) {
+  if (!problems.clean({"model.num_hidden_layers", "model.sliding_window", "model.layer_types", "model.layer_positions",
+                       "model.sliding_rope_theta"})) {
+    return;
+  }
+  const auto check_length = [&](const char* key, std::size_t size) {
+    if (std::cmp_less_equal(size, model.num_hidden_layers)) return;
+    problems.add(key, fmt::format("has {} entries, but there are model.num_hidden_layers = {} layers", size,
+                                  model.num_hidden_layers));
+  };
+  check_length("model.layer_types", model.layer_types.size());
+  check_length("model.layer_positions", model.layer_positions.size());
+  const bool any_sliding = std::ranges::count(model.layer_types, LayerType::sliding_attention) > 0;
+  if (any_sliding && model.sliding_window == 0) {
+    problems.add("model.layer_types", "has sliding_attention, which needs model.sliding_window");
+  }
+  if (!model.layer_types.empty() && !any_sliding && model.sliding_window > 0) {
+    problems.add(
+        "model.layer_types",
+        fmt::format("has no sliding_attention, so model.sliding_window = {} has no effect; leave one of them out",
+                    model.sliding_window));
+  }
+  const bool rotary = traits.positions == Positions::rope;
+  if (!model.layer_positions.empty() && !rotary) {
+    problems.add("model.layer_positions",
+                 fmt::format("model.architecture {} has no rotary positions; leave it out", traits.architecture));
+  }
+  if (model.sliding_rope_theta == 0) return;
+  if (!rotary || model.sliding_window == 0) {
+    problems.add("model.sliding_rope_theta", fmt::format("{} has no effect: no layer has both a window and rotary "
+                                                         "positions; leave it out",
+                                                         model.sliding_rope_theta));
+  } else if (model.sliding_rope_theta <= 1) {
+    problems.add("model.sliding_rope_theta", fmt::format("{} must be above 1, or 0", model.sliding_rope_theta));
   }
 }
 
@@ -158,6 +261,7 @@ void check_model_keys(const Config& config, ConfigProblems& problems) {
   if (!problems.clean({"model.architecture"})) return;
   const ModelSpec traits = traits_of(config.model);
   check_rope_keys(traits, config.model, problems);
+  check_layer_keys(traits, config.model, problems);
   check_table_keys(traits, config, problems);
   check_bias_keys(traits, config.model, problems);
 }

@@ -27,10 +27,43 @@ struct Biases {
   bool feedforward = false;
 };
 
+/// Where the norms of a block's two halves stand: before what is computed, after it (what is added to the residual
+/// stream is normed), or both.
+enum class NormPlace { before, after, both };
+constexpr bool norms_before(NormPlace place) {
+  return place != NormPlace::after;
+}
+constexpr bool norms_after(NormPlace place) {
+  return place != NormPlace::before;
+}
+
+/// An RMSNorm of queries and of keys, before they are rotated: of each head's elements, or of all heads' together.
+enum class QueryKeyNorm { none, head, whole };
+
+/// A norm: x / rms(x) or (x - mean) / std, times its weight, or 1 + its weight if unit_offset.
+struct NormSpec {
+  NormKind kind = NormKind::rms_norm;
+  double eps = 0;
+  bool unit_offset = false;
+};
+
+/// Frequencies of rotary positions.
+struct RopeSpec {
+  double theta = 0;
+  RopeScalingConfig scaling;
+};
+
 /// What may differ from layer to layer.
 struct LayerSpec {
   AttentionMask mask;
-  bool rope = false;  // queries and keys are rotated
+  bool rope = false;    // queries and keys are rotated,
+  int frequencies = 0;  // by these of the model's ropes
+};
+
+/// A mask, and the layers that have it, ascending.
+struct MaskedLayers {
+  AttentionMask mask;
+  std::vector<std::int64_t> layers;
 };
 
 /// Sizes have the names of the config's keys.
@@ -39,28 +72,39 @@ struct ModelSpec {
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
   std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
 
-  NormKind norm = NormKind::rms_norm;
-  double norm_eps = 0;          // of every norm
-  bool query_key_norm = false;  // an RMSNorm over each head of queries and keys, before they are rotated
+  NormSpec norm;  // every norm of the model
+  NormPlace norm_place = NormPlace::before;
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  double attention_scale = 0;     // of scores
+  bool scaled_embedding = false;  // rows of the token table times sqrt(hidden_size)
   Biases biases;
   Biases optional_biases;         // those that checkpoints of the architecture have or have not, as a config says
   bool gated_feedforward = true;  // down(act(gate(x)) * up(x)), else down(act(up(x)))
   Activation activation = Activation::silu;
   Positions positions = Positions::rope;
   std::int64_t max_position_embeddings = 0;  // rows of the table of learned positions
-  double rope_theta = 0;
-  RopeScalingConfig rope_scaling;
-  bool tied_head = true;  // the head's matrix is the token embedding
+  std::vector<RopeSpec> ropes;               // of rotary positions; layers choose among them
+  bool tied_head = true;                     // the head's matrix is the token embedding
   double initializer_range = 0;
   bool scaled_residual_init = false;  // what adds to the residual stream starts smaller by sqrt(2 * layers)
   std::vector<LayerSpec> layers;
   LoraConfig lora;  // adapters beside frozen weights
 
   std::int64_t num_hidden_layers() const { return std::ssize(layers); }
+  /// Returns the norm of queries or keys, which has no mean and no bias.
+  NormSpec query_key_norm_spec() const { return {NormKind::rms_norm, norm.eps, norm.unit_offset}; }
+  /// Returns the elements that the norm of `heads` heads' queries or keys goes over at a time.
+  std::int64_t query_key_norm_width(std::int64_t heads) const {
+    return query_key_norm == QueryKeyNorm::whole ? heads * head_dim : head_dim;
+  }
 };
 
-/// Returns which query may see which key in every layer of a model.
-AttentionMask attention_mask(const ModelConfig& config);
+/// Returns the masks that differ, each with its layers, in the order of their first ones.
+std::vector<MaskedLayers> layers_by_mask(const std::vector<LayerSpec>& layers);
+std::vector<MaskedLayers> layers_by_mask(const ModelConfig& config);
+
+/// Returns what attention's scores are divided by the root of.
+double score_divisor(const ModelConfig& config);
 
 /// Returns the spec of a resolved config (head_dim and num_key_value_heads set). Calls check_spec.
 ModelSpec model_spec(const ModelConfig& config);

@@ -18,11 +18,11 @@ View mean_of(const View& statistics, std::int64_t n) {
 void Norm::forward(Stream& stream, const TensorView& y, const TensorView& statistics, const ConstTensorView& x) const {
   const std::int64_t n = x.dim(0);
   const TensorView w = parameters_->weight(ids_.weight);
-  if (kind_ == NormKind::layer_norm) {
+  if (spec_.kind == NormKind::layer_norm) {
     layernorm_forward(stream, y, mean_of(statistics, n), rstd_of(statistics, n), x, w, parameters_->weight(ids_.bias),
-                      eps_);
+                      spec_.eps);
   } else {
-    rmsnorm_forward(stream, y, rstd_of(statistics, n), x, w, eps_);
+    rmsnorm_forward(stream, y, rstd_of(statistics, n), x, w, spec_.eps, offset());
   }
 }
 
@@ -33,11 +33,11 @@ void Norm::backward(Stream& stream, const TensorView& dx, const ConstTensorView&
     return parameters_->trains(id) ? parameters_->gradient_to_add_to(id) : TensorView{};
   };
   const TensorView w = parameters_->weight(ids_.weight), dw = gradient(ids_.weight);
-  if (kind_ == NormKind::layer_norm) {
+  if (spec_.kind == NormKind::layer_norm) {
     layernorm_backward(stream, dx, dw, gradient(ids_.bias), dy, x, w, mean_of(statistics, n), rstd_of(statistics, n),
                        accumulate);
   } else {
-    rmsnorm_backward(stream, dx, dw, dy, x, w, rstd_of(statistics, n), accumulate);
+    rmsnorm_backward(stream, dx, dw, dy, x, w, rstd_of(statistics, n), accumulate, offset());
   }
 }
 

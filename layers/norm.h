@@ -1,4 +1,4 @@
-// The norm before each half of a block and before the head: RMSNorm, or LayerNorm, which has a bias.
+// A norm of a block, of queries and keys, or before the head: RMSNorm, or LayerNorm, which has a bias.
 // Keeps nothing: backward is given the statistics, which forward makes again where they are needed.
 #pragma once
 
@@ -11,11 +11,13 @@ namespace ringtrain {
 
 class Norm {
  public:
-  Norm(ParameterStore& parameters, const NormIds& ids, NormKind kind, double eps)
-      : parameters_(&parameters), ids_(ids), kind_(kind), eps_(eps) {}
+  Norm(ParameterStore& parameters, const NormIds& ids, const NormSpec& spec)
+      : parameters_(&parameters), ids_(ids), spec_(spec) {}
 
   /// Returns the numbers a token needs in `statistics`: rstd, and with LayerNorm the mean.
-  static std::int64_t statistics_per_token(NormKind kind) { return kind == NormKind::layer_norm ? 2 : 1; }
+  static std::int64_t statistics_per_token(const NormSpec& spec) { return spec.kind == NormKind::layer_norm ? 2 : 1; }
+  /// Returns whether the model has this norm at all.
+  bool exists() const { return ids_.weight >= 0; }
 
   /// y[n, C] = norm(x[n, C]); fills statistics (at least statistics_per_token * n elements).
   void forward(Stream& stream, const TensorView& y, const TensorView& statistics, const ConstTensorView& x) const;
@@ -24,10 +26,11 @@ class Norm {
                 const ConstTensorView& statistics, bool accumulate) const;
 
  private:
+  double offset() const { return spec_.unit_offset ? 1.0 : 0.0; }
+
   ParameterStore* parameters_;
   NormIds ids_;
-  NormKind kind_;
-  double eps_;
+  NormSpec spec_;
 };
 
 }  // namespace ringtrain

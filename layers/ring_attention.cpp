@@ -1,7 +1,6 @@
 #include "layers/ring_attention.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
@@ -18,9 +17,15 @@ AttentionShape attention_shape(const ModelSpec& spec, int layer, bool determinis
           .H = spec.num_attention_heads,
           .G = spec.num_key_value_heads,
           .D = spec.head_dim,
-          .scale = 1.0 / std::sqrt(static_cast<double>(spec.head_dim)),
+          .scale = spec.attention_scale,
           .mask = spec.layers[layer].mask,
           .deterministic = deterministic};
+}
+
+/// Returns the place of a layer's mask among those that differ, for each of which the ring has a schedule.
+int schedule_of(const ModelSpec& spec, int layer) {
+  const std::vector<MaskedLayers> all = layers_by_mask(spec.layers);
+  return static_cast<int>(std::ranges::find(all, spec.layers[layer].mask, &MaskedLayers::mask) - all.begin());
 }
 
 /// Returns keys (0) or values (1) of [2, B, T, G, D], flattened to [B * T, G * D].
@@ -34,9 +39,9 @@ TensorView split_heads(const TensorView& x, std::int64_t D) {
   return x.reshape({x.dim(0), x.dim(1) / D, D});
 }
 
-/// Returns [n, heads * D] as [n * heads, D]: a row for each head.
-TensorView head_rows(const TensorView& x, std::int64_t D) {
-  return x.reshape({x.numel() / D, D});
+/// Returns [n, heads * D] as rows of `width` elements: a row for each head, or the same again.
+TensorView rows_of(const TensorView& x, std::int64_t width) {
+  return x.reshape({x.numel() / width, width});
 }
 
 }  // namespace
@@ -45,16 +50,21 @@ RingAttention::RingAttention(const ModelSpec& spec, ParameterStore& parameters, 
                              Ring& ring, AttentionAudit& audit, const TensorView& workspace, const LoraWorkspace& lora,
                              bool deterministic)
     : shape_(attention_shape(spec, layer, deterministic, 0)),
-      norm_(parameters, ids.attention_norm, spec.norm, spec.norm_eps),
-      query_norm_(parameters, ids.query_norm, NormKind::rms_norm, spec.norm_eps),
-      key_norm_(parameters, ids.key_norm, NormKind::rms_norm, spec.norm_eps),
+      norm_(parameters, ids.attention_norm, spec.norm),
+      output_norm_(parameters, ids.attention_output_norm, spec.norm),
+      query_norm_(parameters, ids.query_norm, spec.query_key_norm_spec()),
+      key_norm_(parameters, ids.key_norm, spec.query_key_norm_spec()),
       query_(parameters, ids.query, &lora),
       key_(parameters, ids.key, &lora),
       value_(parameters, ids.value, &lora),
       output_(parameters, ids.attention_output, &lora),
-      query_key_norm_(spec.query_key_norm),
+      query_key_norm_(spec.query_key_norm != QueryKeyNorm::none),
       rope_(spec.layers[layer].rope),
+      frequencies_(spec.layers[layer].frequencies),
+      query_width_(spec.query_key_norm_width(spec.num_attention_heads)),
+      key_width_(spec.query_key_norm_width(spec.num_key_value_heads)),
       layer_(layer),
+      pass_(layer, schedule_of(spec, layer)),
       ring_(&ring),
       audit_(&audit),
       workspace_(workspace) {}
@@ -106,14 +116,20 @@ void RingAttention::dump_gradient(Stream& stream, const char* name, const ConstT
 }
 
 void RingAttention::normalise(Stream& stream, const BlockTensors& t) const {
+  if (!norm_.exists()) return;
   norm_.forward(stream, t.normed, t.statistics, t.input);
   dump_tensor(stream, "attention_norm", t.normed);
 }
 
+const TensorView& RingAttention::input_of(const BlockTensors& t) const {
+  return norm_.exists() ? t.normed : t.input;
+}
+
 void RingAttention::project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const {
-  query_.forward(stream, query_key_norm_ ? t.query_projection : t.query, t.normed);
-  key_.forward(stream, query_key_norm_ ? t.key_projection : flat_part(t.key_value, 0), t.normed);
-  value_.forward(stream, flat_part(t.key_value, 1), t.normed);
+  const TensorView& input = input_of(t);
+  query_.forward(stream, query_key_norm_ ? t.query_projection : t.query, input);
+  key_.forward(stream, query_key_norm_ ? t.key_projection : flat_part(t.key_value, 0), input);
+  value_.forward(stream, flat_part(t.key_value, 1), input);
   dump_tensor(stream, "query_projection", query_key_norm_ ? t.query_projection : t.query);
   dump_tensor(stream, "key_projection", query_key_norm_ ? t.key_projection : flat_part(t.key_value, 0));
   dump_tensor(stream, "value", flat_part(t.key_value, 1));
@@ -124,12 +140,13 @@ void RingAttention::finish_heads(Stream& stream, const DeviceBatch& batch, const
   const std::int64_t D = shape_.D;
   const TensorView key = flat_part(t.key_value, 0);
   if (query_key_norm_) {
-    query_norm_.forward(stream, head_rows(t.query, D), t.query_statistics, head_rows(t.query_projection, D));
-    key_norm_.forward(stream, head_rows(key, D), t.key_statistics, head_rows(t.key_projection, D));
+    query_norm_.forward(stream, rows_of(t.query, query_width_), t.query_statistics,
+                        rows_of(t.query_projection, query_width_));
+    key_norm_.forward(stream, rows_of(key, key_width_), t.key_statistics, rows_of(t.key_projection, key_width_));
   }
   if (rope_) {
-    rope_forward(stream, split_heads(t.query, D), batch.rope_table());
-    rope_forward(stream, split_heads(key, D), batch.rope_table());
+    rope_forward(stream, split_heads(t.query, D), batch.rope_table(frequencies_));
+    rope_forward(stream, split_heads(key, D), batch.rope_table(frequencies_));
   }
   dump_tensor(stream, "query", t.query);
   dump_tensor(stream, "key", key);
@@ -151,7 +168,7 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
   const TensorView query = t.query.reshape(heads);
   audit_->begin_forward(stream, layer_, query);
   const AttentionState state{.o = t.attention_sum.reshape(heads), .m = t.logsumexp, .l = t.row_sum};
-  ring_->forward(stream, layer_, t.key_value, batch.documents(), [&](const RingBlock& block) {
+  ring_->forward(stream, pass_, t.key_value, batch.documents(), [&](const RingBlock& block) {
     const Span span(stream.trace(), "attention kernel",
                     {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/2)}});
     const AttentionPhase phase{
@@ -166,17 +183,37 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
 }
 
 void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const {
-  output_.forward(stream, t.after_attention, t.attention, /*residual=*/t.input);
+  if (output_norm_.exists()) {
+    output_.forward(stream, t.normed, t.attention);  // nobody reads the norm's output any more, or it is made again
+    dump_tensor(stream, "attention_output", t.normed);
+    output_norm_.forward(stream, t.after_attention, t.statistics, t.normed);
+    add(stream, t.after_attention, t.input);
+  } else {
+    output_.forward(stream, t.after_attention, t.attention, /*residual=*/t.input);
+  }
   dump_tensor(stream, "attention_residual", t.after_attention);
+}
+
+/// Uses t.normed and t.after_attention, which the feedforward's backward was the last to read.
+TensorView RingAttention::output_gradient(Stream& stream, const BlockTensors& t) const {
+  if (!output_norm_.exists()) return t.residual_gradient;
+  const TensorView &product = t.normed, &into = t.after_attention;
+  output_.forward(stream, product, t.attention);
+  output_norm_.forward(stream, into, t.statistics, product);  // for its statistics
+  output_norm_.backward(stream, into, t.residual_gradient, product, t.statistics, /*accumulate=*/false);
+  dump_gradient(stream, "attention_output", into);
+  return into;
 }
 
 void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
   const Span span(stream.trace(), "attention backward");
   const Shape heads{batch.B(), batch.T(), shape_.H, shape_.D};
   dump_gradient(stream, "attention_residual", t.residual_gradient);
-  output_.backward_weight(stream, t.residual_gradient, t.attention);
-  output_.backward_input(stream, t.attention_gradient, t.residual_gradient, /*accumulate=*/false);
+  const TensorView projected = output_gradient(stream, t);
+  output_.backward_weight(stream, projected, t.attention);
+  output_.backward_input(stream, t.attention_gradient, projected, /*accumulate=*/false);
   dump_gradient(stream, "attention", t.attention_gradient);
+  if (output_norm_.exists()) normalise(stream, t);  // its place had another use
 
   // Delta and the logsumexp are those of the whole row, never of a block.
   const TensorView query = t.query.reshape(heads), dout = t.attention_gradient.reshape(heads);
@@ -188,10 +225,14 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   const TensorView& dquery_sum = t.attention_sum;
   const TensorView& dkv_sum = t.key_value_gradient_sum;
   const TensorView dkey = flat_part(t.key_value_gradient, 0), dvalue = flat_part(t.key_value_gradient, 1);
-  const TensorView& dnormed = t.after_attention;  // the feedforward's backward was its last reader
+  // Without a norm the input is the residual stream itself, whose gradient this adds to.
+  const bool normed = norm_.exists();
+  const TensorView& input = input_of(t);
+  const TensorView& dinput = normed ? t.after_attention : t.residual_gradient;  // the feedforward is done with it
   const auto apply_rope_backward = [&](const TensorView& gradient, const TensorView& sum) {
     if (rope_) {
-      rope_backward(stream, split_heads(gradient, shape_.D), split_heads(sum, shape_.D), batch.rope_table());
+      rope_backward(stream, split_heads(gradient, shape_.D), split_heads(sum, shape_.D),
+                    batch.rope_table(frequencies_));
     } else {
       convert(stream, gradient, sum);
     }
@@ -214,32 +255,33 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
     dump_gradient(stream, "query", dquery_sum);
     apply_rope_backward(dquery, dquery_sum);
     if (query_key_norm_) {
-      const TensorView gradient = head_rows(dquery, shape_.D);
-      query_norm_.backward(stream, gradient, gradient, head_rows(t.query_projection, shape_.D), t.query_statistics,
+      const TensorView gradient = rows_of(dquery, query_width_);
+      query_norm_.backward(stream, gradient, gradient, rows_of(t.query_projection, query_width_), t.query_statistics,
                            /*accumulate=*/false);
     }
     dump_gradient(stream, "query_projection", dquery);
-    query_.backward_weight(stream, dquery, t.normed);
-    query_.backward_input(stream, dnormed, dquery, /*accumulate=*/false);
+    query_.backward_weight(stream, dquery, input);
+    query_.backward_input(stream, dinput, dquery, /*accumulate=*/!normed);
   };
-  ring_->backward(stream, layer_, t.key_value, batch.documents(), dkv_sum, visit, while_keys_return);
+  ring_->backward(stream, pass_, t.key_value, batch.documents(), dkv_sum, visit, while_keys_return);
 
   dump_gradient(stream, "key", flat_part(dkv_sum, 0));
   dump_gradient(stream, "value", flat_part(dkv_sum, 1));
   apply_rope_backward(dkey, flat_part(dkv_sum, 0));
   if (query_key_norm_) {
-    const TensorView gradient = head_rows(dkey, shape_.D);
-    key_norm_.backward(stream, gradient, gradient, head_rows(t.key_projection, shape_.D), t.key_statistics,
+    const TensorView gradient = rows_of(dkey, key_width_);
+    key_norm_.backward(stream, gradient, gradient, rows_of(t.key_projection, key_width_), t.key_statistics,
                        /*accumulate=*/false);
   }
   dump_gradient(stream, "key_projection", dkey);
   convert(stream, dvalue, flat_part(dkv_sum, 1));
-  key_.backward_weight(stream, dkey, t.normed);
-  value_.backward_weight(stream, dvalue, t.normed);
-  key_.backward_input(stream, dnormed, dkey, /*accumulate=*/true);
-  value_.backward_input(stream, dnormed, dvalue, /*accumulate=*/true);
-  dump_gradient(stream, "attention_norm", dnormed);
-  norm_.backward(stream, t.residual_gradient, dnormed, t.input, t.statistics, /*accumulate=*/true);
+  key_.backward_weight(stream, dkey, input);
+  value_.backward_weight(stream, dvalue, input);
+  key_.backward_input(stream, dinput, dkey, /*accumulate=*/true);
+  value_.backward_input(stream, dinput, dvalue, /*accumulate=*/true);
+  if (!normed) return;
+  dump_gradient(stream, "attention_norm", dinput);
+  norm_.backward(stream, t.residual_gradient, dinput, t.input, t.statistics, /*accumulate=*/true);
 }
 
 }  // namespace ringtrain

@@ -1,6 +1,6 @@
-// The first half of a block: y = x + Wo attention(norm(x)), where attention meets one block of keys and values at a
-// time as the ring brings them (Liu et al., "Ring Attention with Blockwise Transformers", 2023). The ring owns the
-// order and the communication; this file gives it the visitor, forward and backward.
+// The first half of a block: y = x + Wo attention(norm(x)), or with a norm of what Wo gives, where attention meets one
+// block of keys and values at a time as the ring brings them (Liu et al., "Ring Attention with Blockwise Transformers",
+// 2023). The ring owns the order and the communication; this file gives it the visitor, forward and backward.
 #pragma once
 
 #include "layers/activations.h"
@@ -35,8 +35,13 @@ class RingAttention {
 
  private:
   void normalise(Stream& stream, const BlockTensors& t) const;
+  /// Returns what the projections read: the norm's output, or the input where there is no norm.
+  const TensorView& input_of(const BlockTensors& t) const;
+  /// Returns the gradient of the product with Wo, from t.residual_gradient; where it is normed, which takes making it
+  /// again.
+  TensorView output_gradient(Stream& stream, const BlockTensors& t) const;
   void project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
-  /// Makes queries and keys of their projections: norm over each head, and rotation, where the model has them.
+  /// Makes queries and keys of their projections: norm and rotation, where the layer has them.
   void finish_heads(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
   void attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
   /// Returns the floating point operations of so many matrix products over the pairs: forward has two, backward five.
@@ -49,10 +54,13 @@ class RingAttention {
   void dump_gradient(Stream& stream, const char* name, const ConstTensorView& x) const;
 
   AttentionShape shape_;  // of no sequences: B is a call's
-  Norm norm_, query_norm_, key_norm_;
+  Norm norm_, output_norm_, query_norm_, key_norm_;
   Linear query_, key_, value_, output_;
   bool query_key_norm_, rope_;
+  int frequencies_;                       // which of the model's, where it rotates
+  std::int64_t query_width_, key_width_;  // elements that their norms go over
   int layer_;
+  RingCall pass_;
   Ring* ring_;
   AttentionAudit* audit_;
   TensorView workspace_;

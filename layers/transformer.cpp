@@ -27,13 +27,25 @@ RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, b
           .documents = shape.documents};
 }
 
+std::vector<AttentionMask> masks_of_layers(const ModelSpec& spec) {
+  std::vector<AttentionMask> masks;
+  for (const LayerSpec& layer : spec.layers) masks.push_back(layer.mask);
+  return masks;
+}
+
+std::vector<AttentionMask> different_masks(const ModelSpec& spec) {
+  std::vector<AttentionMask> masks;
+  for (const MaskedLayers& of : layers_by_mask(spec.layers)) masks.push_back(of.mask);
+  return masks;
+}
+
 AuditShape audit_shape(const ModelSpec& spec, const ExecutionShape& shape) {
   return {.rows = shape.audit_rows,
-          .layers = spec.num_hidden_layers(),
           .H = spec.num_attention_heads,
           .G = spec.num_key_value_heads,
           .D = spec.head_dim,
-          .mask = spec.layers[0].mask,
+          .scale = spec.attention_scale,
+          .masks = masks_of_layers(spec),
           .dtype = shape.dtype,
           .max_ring_tokens = shape.max_ring_tokens,
           .documents = shape.documents};
@@ -44,7 +56,7 @@ AuditShape audit_shape(const ModelSpec& spec, const ExecutionShape& shape) {
 struct Transformer::State {
   State(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, ParameterStore& model_parameters,
         Stream& model_stream, Communicator* sequence_group)
-      : mask(spec.layers[0].mask),
+      : masks(different_masks(spec)),
         parameters(model_parameters),
         stream(model_stream),
         ids(describe_parameters(spec).ids),
@@ -59,7 +71,7 @@ struct Transformer::State {
                            {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream, spec, shape))})),
         feedforward_workspace(allocator, spec, shape, activations.saved(), parameters.has_gradients()),
         lora_workspace(allocator, spec, shape),
-        embedding(parameters, ids),
+        embedding(spec, parameters, ids),
         head(allocator, spec, shape, Activations::max_batch_tokens(shape), parameters, ids) {
     for (const BlockIds& block : ids.blocks) {
       blocks.emplace_back(spec, parameters, block, ring, audit, attention_workspace.view(), feedforward_workspace,
@@ -70,7 +82,7 @@ struct Transformer::State {
   void load(const Batch& host) {
     ensure(!host.has_documents || std::ssize(host.document_starts) == host.B, "documents begin somewhere");
     batch.load(stream, host);
-    ring.begin(mask, host.extents, host.ring_segments, host.B, host.document_starts);
+    ring.begin(masks, host.extents, host.ring_segments, host.B, host.document_starts);
   }
   /// Returns a layer's place among those that backward goes through; below 0: it does not.
   std::int64_t kept(std::size_t layer) const { return static_cast<std::int64_t>(layer) - first_trained; }
@@ -95,7 +107,7 @@ struct Transformer::State {
     return tensors(blocks.size() - 1, training).output;
   }
 
-  const AttentionMask mask;  // of every layer: check_spec
+  const std::vector<AttentionMask> masks;  // that differ: the ring has a schedule for each
   ParameterStore& parameters;
   Stream& stream;
   const ModelIds ids;
@@ -124,8 +136,8 @@ Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, All
 
 Transformer::~Transformer() = default;
 
-void Transformer::set_rope(double theta, const RopeScalingConfig& scaling) {
-  state_->batch.set_rope(theta, scaling);
+void Transformer::set_ropes(std::span<const RopeSpec> ropes) {
+  state_->batch.set_ropes(ropes);
 }
 
 void Transformer::initialise(std::uint64_t seed) {

@@ -32,7 +32,8 @@ class Transformer {
   ~Transformer();
 
   /// Lets rotary positions turn like this from the next batch on: what a stage of a run may change. No communication.
-  void set_rope(double theta, const RopeScalingConfig& scaling);
+  /// ropes: as many as the model's spec has.
+  void set_ropes(std::span<const RopeSpec> ropes);
 
   /// Sets all weights from (seed, parameter, element): the same on every mesh.
   void initialise(std::uint64_t seed);

@@ -26,7 +26,7 @@ Attention attention_of(const ModelSpec& spec, std::int64_t layer) {
   return {.H = spec.num_attention_heads,
           .G = spec.num_key_value_heads,
           .D = spec.head_dim,
-          .scale = 1 / std::sqrt(static_cast<double>(spec.head_dim)),
+          .scale = spec.attention_scale,
           .causal = mask.causal,
           .window = mask.window};
 }
@@ -63,8 +63,8 @@ const Vector* Model::optional(const std::string& name) const {
   return found == weights_.end() ? nullptr : &found->second;
 }
 
-Vector Model::summed(Vector x, std::int64_t terms) const {
-  if (rounds_) rounds_(x, terms);
+Vector Model::summed(Vector x, std::int64_t terms, Summing summing) const {
+  if (rounds_) rounds_(x, terms, summing);
   return x;
 }
 
@@ -95,41 +95,52 @@ void Model::project_backward(const std::string& name, Vector& dx, const Vector& 
                          bias ? &gradient_of(gradients, name + ".bias", O) : nullptr, over_tokens(dy, O), x, I, O);
 }
 
+Vector Model::norm_weight(const std::string& name) const {
+  Vector w = weight(name + ".weight");
+  if (spec_.norm.unit_offset) {
+    for (double& each : w) each += 1;
+  }
+  return w;
+}
+
 Vector Model::normed(const std::string& name, const Vector& x) const {
-  const Vector& w = weight(name + ".weight");
-  return summed(norm(x, w, optional(name + ".bias"), spec_.norm_eps), std::ssize(w));
+  const Vector w = norm_weight(name);
+  return summed(norm(x, w, optional(name + ".bias"), spec_.norm.eps), std::ssize(w));
 }
 
 Vector Model::norm_backward(const std::string& name, const Vector& dy, const Vector& x, Tensors& gradients) const {
-  const Vector& w = weight(name + ".weight");
+  const Vector w = norm_weight(name);
   const bool bias = optional(name + ".bias") != nullptr;
   Vector dx(x.size());
   reference::norm_backward(dx, gradient_of(gradients, name + ".weight", w.size()),
                            bias ? &gradient_of(gradients, name + ".bias", w.size()) : nullptr, dy,
-                           over_tokens(dy, std::ssize(w)), x, w, spec_.norm_eps);
+                           over_tokens(dy, std::ssize(w)), x, w, spec_.norm.eps);
   return summed(std::move(dx), std::ssize(w));
 }
 
-Rotation Model::rotation_of(const Row& row) const {
-  return rotation(spec_.head_dim, spec_.rope_theta, spec_.rope_scaling, row.size());
+Rotation Model::rotation_of(const Layer& layer, const Row& row) const {
+  const RopeSpec& rope = spec_.ropes.at(static_cast<std::size_t>(spec_.layers[layer.index].frequencies));
+  return rotation(spec_.head_dim, rope.theta, rope.scaling, row.size());
 }
 
 double Model::forward(const Row& row, Tensors& t) const {
   const std::int64_t T = row.size(), C = spec_.hidden_size;
   Vector x(T * C);
+  const double factor = embedding_factor();
   for (std::int64_t i = 0; i < T * C; ++i) {
-    x[i] = weight("model.embed_tokens.weight")[row.tokens[i / C] * C + i % C];
+    x[i] = factor * weight("model.embed_tokens.weight")[row.tokens[i / C] * C + i % C];
     if (spec_.positions == Positions::learned) {  // Radford et al., 2019
       x[i] += weight("model.embed_positions.weight")[row.positions[i / C] * C + i % C];
     }
   }
-  if (spec_.positions == Positions::learned) {
+  if (spec_.positions == Positions::learned || factor != 1) {
     keep(t, "embedding", std::move(x));
   } else {
     t["embedding"] = std::move(x);  // rows of the table as they are
   }
 
-  // Each half of a block is normed first and added to the residual stream (Radford et al., 2019, section 2.3).
+  // Each half of a block is added to the residual stream: normed first (Radford et al., 2019, section 2.3), or at its
+  // end (Walsh et al., "2 OLMo 2 Furious", 2025, section 2.2), or both (Kamath et al., "Gemma 3", 2025, section 2).
   for (std::int64_t layer = 0; layer < spec_.num_hidden_layers(); ++layer) {
     attention_forward(Layer(layer), row, t);
     feedforward_forward(Layer(layer), t);
@@ -149,6 +160,45 @@ double Model::forward(const Row& row, Tensors& t) const {
   return sum;
 }
 
+double Model::embedding_factor() const {
+  return spec_.scaled_embedding ? std::sqrt(static_cast<double>(spec_.hidden_size)) : 1;
+}
+
+Model::BlockNorms Model::norms_of(const Layer& layer) const {
+  switch (spec_.norm_place) {
+    case NormPlace::before:
+      return {layer.weight + "input_layernorm", "", layer.weight + "post_attention_layernorm", ""};
+    case NormPlace::after:
+      return {"", layer.weight + "post_attention_layernorm", "", layer.weight + "post_feedforward_layernorm"};
+    case NormPlace::both:
+      break;
+  }
+  return {layer.weight + "input_layernorm", layer.weight + "post_attention_layernorm",
+          layer.weight + "pre_feedforward_layernorm", layer.weight + "post_feedforward_layernorm"};
+}
+
+const Vector& Model::half_input(const std::string& norm, const std::string& tensor, const Vector& input,
+                                Tensors& t) const {
+  return norm.empty() ? input : keep(t, tensor, normed(norm, input));
+}
+
+Vector Model::half_output(const std::string& norm, const std::string& tensor, Vector product, Tensors& t) const {
+  if (norm.empty()) return product;
+  return summed(normed(norm, keep(t, tensor, std::move(product))), 0);
+}
+
+Vector Model::half_output_backward(const std::string& norm, const std::string& tensor, const Vector& residual,
+                                   Tensors& t, Tensors& gradients) const {
+  if (norm.empty()) return residual;
+  return keep(t, "grad." + tensor, norm_backward(norm, residual, t.at(tensor), gradients));
+}
+
+void Model::half_input_backward(const std::string& norm, const std::string& tensor, Vector dinput, const Vector& input,
+                                Vector& residual, Tensors& t, Tensors& gradients) const {
+  if (norm.empty()) return add(residual, dinput);
+  add(residual, norm_backward(norm, keep(t, "grad." + tensor, std::move(dinput)), input, gradients));
+}
+
 Vector Model::logits_of(const Tensors& t, std::int64_t token) const {
   const std::int64_t C = spec_.hidden_size;
   const double* const hidden = &t.at("final_norm")[token * C];
@@ -160,17 +210,20 @@ void Model::attention_forward(const Layer& layer, const Row& row, Tensors& t) co
   const std::int64_t C = spec_.hidden_size, D = spec_.head_dim;
   const std::int64_t HD = spec_.num_attention_heads * D, GD = spec_.num_key_value_heads * D;
   const Vector& input = t.at(layer.input);
-  const Vector& x = keep(t, layer.tensor + "attention_norm", normed(layer.weight + "input_layernorm", input));
+  const BlockNorms norms = norms_of(layer);
+  const Vector& x = half_input(norms.before_attention, layer.tensor + "attention_norm", input, t);
   const std::string name = layer.weight + "self_attn.";
   Vector q = keep(t, layer.tensor + "query_projection", project(name + "q_proj", x, C, HD));
   Vector k = keep(t, layer.tensor + "key_projection", project(name + "k_proj", x, C, GD));
   const Vector& v = keep(t, layer.tensor + "value", project(name + "v_proj", x, C, GD));
-  if (spec_.query_key_norm) {  // of each head, before it turns (Yang et al., "Qwen3", 2025, section 2)
+  // Of each head, before it turns (Yang et al., "Qwen3", 2025, section 2), or of all heads together: a norm goes over
+  // as many elements as its weight has.
+  if (spec_.query_key_norm != QueryKeyNorm::none) {
     q = normed(name + "q_norm", q);
     k = normed(name + "k_norm", k);
   }
   if (spec_.layers[layer.index].rope) {
-    const Rotation turn = rotation_of(row);
+    const Rotation turn = rotation_of(layer, row);
     rotate(q, spec_.num_attention_heads, row.positions, turn);
     rotate(k, spec_.num_key_value_heads, row.positions, turn);
   }
@@ -178,8 +231,10 @@ void Model::attention_forward(const Layer& layer, const Row& row, Tensors& t) co
   const Vector& key = keep(t, layer.tensor + "key", std::move(k));
   const Tokens tokens = tokens_of(row);
   Forward heads = reference::forward(attention_of(spec_, layer.index), query, key, v, tokens, tokens);
-  const Vector& out = keep(t, layer.tensor + "attention", summed(std::move(heads.out), row.size()));
-  Vector residual = project(name + "o_proj", out, HD, C);
+  const Vector& out =
+      keep(t, layer.tensor + "attention", summed(std::move(heads.out), row.size(), Summing::one_by_one));
+  Vector residual =
+      half_output(norms.after_attention, layer.tensor + "attention_output", project(name + "o_proj", out, HD, C), t);
   add(residual, input);
   keep(t, layer.tensor + "attention_residual", std::move(residual));
 }
@@ -188,17 +243,20 @@ void Model::feedforward_forward(const Layer& layer, Tensors& t) const {
   const std::int64_t C = spec_.hidden_size, F = spec_.intermediate_size;
   const Vector& input = t.at(layer.tensor + "attention_residual");
   const std::string name = layer.weight + "mlp.";
-  const Vector& x =
-      keep(t, layer.tensor + "feedforward_norm", normed(layer.weight + "post_attention_layernorm", input));
+  const BlockNorms norms = norms_of(layer);
+  const Vector& x = half_input(norms.before_feedforward, layer.tensor + "feedforward_norm", input, t);
   const Vector& up = keep(t, layer.tensor + "up", project(name + "up_proj", x, C, F));
   Vector product(up.size());
-  if (spec_.gated_feedforward) {  // SwiGLU: Shazeer, 2020, eq. 5
+  if (spec_.gated_feedforward) {  // SwiGLU and GEGLU: Shazeer, 2020, eq. 5
     const Vector& gate = keep(t, layer.tensor + "gate", project(name + "gate_proj", x, C, F));
-    for (std::size_t i = 0; i < up.size(); ++i) product[i] = silu(gate[i]) * up[i];
+    const bool is_gelu = spec_.activation == Activation::gelu;
+    for (std::size_t i = 0; i < up.size(); ++i) product[i] = (is_gelu ? gelu(gate[i]) : silu(gate[i])) * up[i];
   } else {
     for (std::size_t i = 0; i < up.size(); ++i) product[i] = gelu(up[i]);
   }
-  Vector output = project(name + "down_proj", keep(t, layer.tensor + "activation", std::move(product)), F, C);
+  Vector output =
+      half_output(norms.after_feedforward, layer.tensor + "feedforward_output",
+                  project(name + "down_proj", keep(t, layer.tensor + "activation", std::move(product)), F, C), t);
   add(output, input);
   keep(t, layer.tensor + "output", std::move(output));
 }
@@ -217,12 +275,12 @@ void Model::backward(const Row& row, double denominator, Tensors& t, Tensors& gr
     keep(t, "grad." + layer.input, std::move(residual));
   }
   const Vector dx = over_tokens(t.at("grad.embedding"), C);
-  const auto add_rows = [&](const std::string& name, const std::vector<std::int32_t>& rows) {
+  const auto add_rows = [&](const std::string& name, const std::vector<std::int32_t>& rows, double factor) {
     Vector& gradient = gradient_of(gradients, name, weight(name).size());
-    for (std::int64_t i = 0; i < row.size() * C; ++i) gradient[rows[i / C] * C + i % C] += dx[i];
+    for (std::int64_t i = 0; i < row.size() * C; ++i) gradient[rows[i / C] * C + i % C] += factor * dx[i];
   };
-  add_rows("model.embed_tokens.weight", row.tokens);
-  if (spec_.positions == Positions::learned) add_rows("model.embed_positions.weight", row.positions);
+  add_rows("model.embed_tokens.weight", row.tokens, embedding_factor());
+  if (spec_.positions == Positions::learned) add_rows("model.embed_positions.weight", row.positions, 1);
 }
 
 void Model::head_backward(const Row& row, double denominator, Tensors& t, Tensors& gradients) const {
@@ -251,9 +309,13 @@ void Model::head_backward(const Row& row, double denominator, Tensors& t, Tensor
 Vector Model::feedforward_backward(const Layer& layer, Vector residual, Tensors& t, Tensors& gradients) const {
   const std::int64_t T = std::ssize(residual) / spec_.hidden_size, C = spec_.hidden_size, F = spec_.intermediate_size;
   const std::string name = layer.weight + "mlp.";
-  const Vector &x = t.at(layer.tensor + "feedforward_norm"), &up = t.at(layer.tensor + "up");
+  const BlockNorms norms = norms_of(layer);
+  const Vector &input = t.at(layer.tensor + "attention_residual"), &up = t.at(layer.tensor + "up");
+  const Vector& x = norms.before_feedforward.empty() ? input : t.at(layer.tensor + "feedforward_norm");
+  const Vector doutput =
+      half_output_backward(norms.after_feedforward, layer.tensor + "feedforward_output", residual, t, gradients);
   Vector dproduct(T * F);
-  project_backward(name + "down_proj", dproduct, residual, t.at(layer.tensor + "activation"), F, C, gradients);
+  project_backward(name + "down_proj", dproduct, doutput, t.at(layer.tensor + "activation"), F, C, gradients);
   dproduct = keep(t, layer.gradient("activation"), std::move(dproduct));
 
   Vector dx(T * C), dup(up.size());
@@ -261,17 +323,17 @@ Vector Model::feedforward_backward(const Layer& layer, Vector residual, Tensors&
     const Vector& gate = t.at(layer.tensor + "gate");
     Vector dgate(gate.size());
     for (std::size_t i = 0; i < up.size(); ++i) {
-      dup[i] = dproduct[i] * silu(gate[i]);
-      dgate[i] = dproduct[i] * up[i] * silu_derivative(gate[i]);
+      const bool is_gelu = spec_.activation == Activation::gelu;
+      dup[i] = dproduct[i] * (is_gelu ? gelu(gate[i]) : silu(gate[i]));
+      dgate[i] = dproduct[i] * up[i] * (is_gelu ? gelu_derivative(gate[i]) : silu_derivative(gate[i]));
     }
     project_backward(name + "gate_proj", dx, keep(t, layer.gradient("gate"), std::move(dgate)), x, C, F, gradients);
   } else {
     for (std::size_t i = 0; i < up.size(); ++i) dup[i] = dproduct[i] * gelu_derivative(up[i]);
   }
   project_backward(name + "up_proj", dx, keep(t, layer.gradient("up"), std::move(dup)), x, C, F, gradients);
-  const Vector& dnormed = keep(t, layer.gradient("feedforward_norm"), std::move(dx));
-  add(residual, norm_backward(layer.weight + "post_attention_layernorm", dnormed,
-                              t.at(layer.tensor + "attention_residual"), gradients));
+  half_input_backward(norms.before_feedforward, layer.tensor + "feedforward_norm", std::move(dx), input, residual, t,
+                      gradients);
   return residual;
 }
 
@@ -281,35 +343,39 @@ Vector Model::attention_backward(const Layer& layer, const Row& row, Vector resi
   const std::int64_t HD = spec_.num_attention_heads * D, GD = spec_.num_key_value_heads * D;
   const std::string name = layer.weight + "self_attn.";
   const auto tensor = [&](const char* which) -> const Vector& { return t.at(layer.tensor + which); };
+  const BlockNorms norms = norms_of(layer);
+  const Vector& input = t.at(layer.input);
+  const Vector doutput =
+      half_output_backward(norms.after_attention, layer.tensor + "attention_output", residual, t, gradients);
   Vector dout(T * HD);
-  project_backward(name + "o_proj", dout, residual, tensor("attention"), HD, C, gradients);
+  project_backward(name + "o_proj", dout, doutput, tensor("attention"), HD, C, gradients);
   const Vector& dattention = keep(t, layer.gradient("attention"), std::move(dout));
 
   const Tokens tokens = tokens_of(row);
   Backward heads = reference::backward(attention_of(spec_, layer.index), tensor("query"), tensor("key"),
                                        tensor("value"), tensor("attention"), dattention, tokens, tokens);
   // These stay sums until a run has turned them back.
-  Vector dq = t[layer.gradient("query")] = summed(std::move(heads.dq), T);
-  Vector dk = t[layer.gradient("key")] = summed(std::move(heads.dk), T);
-  const Vector& dv = t[layer.gradient("value")] = summed(std::move(heads.dv), T);
+  Vector dq = t[layer.gradient("query")] = summed(std::move(heads.dq), T, Summing::one_by_one);
+  Vector dk = t[layer.gradient("key")] = summed(std::move(heads.dk), T, Summing::one_by_one);
+  const Vector& dv = t[layer.gradient("value")] = summed(std::move(heads.dv), T, Summing::one_by_one);
   if (spec_.layers[layer.index].rope) {
-    const Rotation turn = rotation_of(row);
+    const Rotation turn = rotation_of(layer, row);
     rotate(dq, spec_.num_attention_heads, row.positions, turn, /*back=*/true);
     rotate(dk, spec_.num_key_value_heads, row.positions, turn, /*back=*/true);
   }
-  if (spec_.query_key_norm) {
+  if (spec_.query_key_norm != QueryKeyNorm::none) {
     dq = norm_backward(name + "q_norm", dq, tensor("query_projection"), gradients);
     dk = norm_backward(name + "k_norm", dk, tensor("key_projection"), gradients);
   }
 
-  const Vector& x = tensor("attention_norm");
+  const Vector& x = norms.before_attention.empty() ? input : tensor("attention_norm");
   Vector dx(T * C);
   project_backward(name + "q_proj", dx, keep(t, layer.gradient("query_projection"), std::move(dq)), x, C, HD,
                    gradients);
   project_backward(name + "k_proj", dx, keep(t, layer.gradient("key_projection"), std::move(dk)), x, C, GD, gradients);
   project_backward(name + "v_proj", dx, summed(dv, 0), x, C, GD, gradients);
-  const Vector& dnormed = keep(t, layer.gradient("attention_norm"), std::move(dx));
-  add(residual, norm_backward(layer.weight + "input_layernorm", dnormed, t.at(layer.input), gradients));
+  half_input_backward(norms.before_attention, layer.tensor + "attention_norm", std::move(dx), input, residual, t,
+                      gradients);
   return residual;
 }
 

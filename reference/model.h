@@ -29,10 +29,13 @@ struct Row {
   std::int64_t size() const { return std::ssize(tokens); }
 };
 
+/// How a run takes its sums: products of matrices may be taken in blocks, attention adds token after token.
+enum class Summing { in_blocks, one_by_one };
+
 /// Called where a run rounds, so that a reference can be made that is rounded as well (train/check/rounding.h): with
 /// what sums of `terms` products have made, and, terms being 0, with every tensor that a run stores. Sums over tokens
 /// are told of before they are taken, with what they add.
-using Rounds = std::function<void(Vector& x, std::int64_t terms)>;
+using Rounds = std::function<void(Vector& x, std::int64_t terms, Summing summing)>;
 
 class Model {
  public:
@@ -63,14 +66,32 @@ class Model {
   /// Adds project()'s gradient to dx, and those of its weights to `gradients`.
   void project_backward(const std::string& name, Vector& dx, const Vector& dy, const Vector& x, std::int64_t I,
                         std::int64_t O, Tensors& gradients) const;
+  /// Names of the norms around a block's halves, "" where there is none.
+  struct BlockNorms {
+    std::string before_attention, after_attention, before_feedforward, after_feedforward;
+  };
+  BlockNorms norms_of(const Layer& layer) const;
+  /// Returns what half a block computes from: its input, or, kept under the tensor's name, that normed.
+  const Vector& half_input(const std::string& norm, const std::string& tensor, const Vector& input, Tensors& t) const;
+  /// Returns what half a block adds to the residual stream: a product, or, the product being kept, that normed.
+  Vector half_output(const std::string& norm, const std::string& tensor, Vector product, Tensors& t) const;
+  /// The gradients of both: of the product, from that of the residual stream; to which that of the input is added.
+  Vector half_output_backward(const std::string& norm, const std::string& tensor, const Vector& residual, Tensors& t,
+                              Tensors& gradients) const;
+  void half_input_backward(const std::string& norm, const std::string& tensor, Vector dinput, const Vector& input,
+                           Vector& residual, Tensors& t, Tensors& gradients) const;
+  /// Returns what a token's row of the embedding is multiplied with.
+  double embedding_factor() const;
+  /// Returns a norm's weight, from 1 on where the model counts it so.
+  Vector norm_weight(const std::string& name) const;
   Vector normed(const std::string& name, const Vector& x) const;
   /// Returns the logits of a token from t's final_norm.
   Vector logits_of(const Tensors& t, std::int64_t token) const;
   /// Returns the gradient of normed() with respect to x; those of its weights add to `gradients`.
   Vector norm_backward(const std::string& name, const Vector& dy, const Vector& x, Tensors& gradients) const;
-  Rotation rotation_of(const Row& row) const;
+  Rotation rotation_of(const Layer& layer, const Row& row) const;
   /// Returns x, whose elements sums of `terms` products have made.
-  Vector summed(Vector x, std::int64_t terms) const;
+  Vector summed(Vector x, std::int64_t terms, Summing summing = Summing::in_blocks) const;
   /// Keeps x under this name, as a run stores it, and returns it.
   const Vector& keep(Tensors& t, const std::string& name, Vector x) const;
   /// Returns dy as the sums over its T tokens take it.

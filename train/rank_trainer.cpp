@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <csignal>
 
 #include "framework/config/training_stages.h"
@@ -91,14 +90,14 @@ ExitCode RankTrainer::run_steps() {
   std::int64_t done = run_.start.step;
   int signal = signal_anywhere();  // one that came during the start has nothing to save
   if (signal == 0 && run_.evaluates_first) signal = evaluate(run_.start.step);
-  if (signal == 0 && run_.start.weights_only) look_at_short_context();
   bool stopped = false;
   for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0 && !stopped; ++step) {
     trace_step(step);
     announce(fmt::format("finishing step {} and saving{}", step, grace_.bound()));
+    announce_stage(step);
+    check_rope(step);
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = step_.run(step);
-    announce_stage(step);
     record(step, result, seconds_since(start));
     if (result.audit && result.audit->ends_run) end_with_audit(*result.audit);
     require_no_allocation("a step");
@@ -126,23 +125,35 @@ ExitCode RankTrainer::run_steps() {
   return signal == 0 ? ExitCode::done : signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
 }
 
-/// Tells of a step that begins a stage.
+/// Tells of a step that begins a stage, or goes on in one.
 void RankTrainer::announce_stage(std::int64_t step) {
-  const int stage = stage_of_step(run_.config.training, step);
-  const bool first = step == first_step_of(run_.config.training, stage);
-  if (run_.stages.size() == 1 || (!first && step != run_.start.step + 1)) return;
-  log(fmt::format("stage {} of {}, steps {} to {}: {}", stage + 1, run_.stages.size(),
-                  first_step_of(run_.config.training, stage), last_step_of(run_.config.training, stage),
-                  stage_text(run_.at(step))));
+  const TrainingConfig& training = run_.config.training;
+  const int stage = stage_of_step(training, step);
+  if (run_.stages.size() == 1 || (step != first_step_of(training, stage) && step != run_.start.step + 1)) return;
+  log(fmt::format("stage {} of {}, steps {} to {}: {}", stage + 1, run_.stages.size(), first_step_of(training, stage),
+                  last_step_of(training, stage), stage_text(run_.at(step))));
 }
 
-void RankTrainer::look_at_short_context() {
-  trace_step(run_.start.step + 1);
-  short_context_ = step_.short_context();
-  require_no_allocation("a look at a short context");
-  if (!short_context_) return;
-  log(fmt::format("the model's own loss is {:.4f} at {} tokens of the first batch; measured in {:.1f} s",
-                  short_context_->loss, short_context_->tokens, short_context_->seconds));
+/// Before the first step with rotary positions or a length that the weights may not know.
+void RankTrainer::check_rope(std::int64_t step) {
+  const ModelSource* const source = run_.start.source ? &*run_.start.source : nullptr;
+  const bool begins = run_.start.weights_only && step == run_.start.step + 1;
+  const int stage = stage_of_step(run_.config.training, step);
+  if (!begins && (stage == 0 || step != first_step_of(run_.config.training, stage))) return;
+  KnownRope known;
+  if (source != nullptr) known = {.model = source->model, .length = source->context_length};
+  if (!begins) {
+    known.model = run_.at(step - 1).model;
+    for (int before = 0; before < stage; ++before) {
+      known.length = std::max(known.length, run_.stages[static_cast<std::size_t>(before)].training.seq_len);
+    }
+  }
+  const std::optional<RopeCheck> check = step_.check_rope(step, known);
+  require_no_allocation("a check of the rope");
+  if (!check) return;
+  log(rope_check_text(*check, run_.at(step)));
+  const std::string warning = rope_warning(*check, run_.at(step), known);
+  if (!warning.empty()) log(warning);
 }
 
 void RankTrainer::load() {
@@ -196,9 +207,9 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.seconds = seconds;
   const auto tokens = static_cast<double>(training.global_batch_size * training.seq_len);
   line.tokens_per_second = tokens / seconds;
-  line.visible_pairs = result.visible_pairs;
+  line.visible_pairs = result.pairs.forward / static_cast<double>(run_.config.model.num_hidden_layers);
   if (peak_flops_ > 0 && !result.empty) {
-    line.mfu = useful_flops_.of(tokens, result.visible_pairs) / seconds / peak_flops_;
+    line.mfu = useful_flops_.of(tokens, result.pairs) / seconds / peak_flops_;
   }
   line.loss_z = verdict.loss_z;
   line.grad_norm_z = verdict.grad_norm_z;
@@ -217,11 +228,6 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   }
   if (result.ring) ring_.add(*result.ring, seconds);
   metrics_->write(metrics_line(line));
-  if (short_context_ && std::isfinite(result.loss)) {  // of the run's first step that has a loss
-    const std::string told = rope_warning(*short_context_, result.loss, run_.at(step), *run_.start.source);
-    if (!told.empty()) log(told);
-    short_context_.reset();
-  }
   if (line.loss_spike) log(fmt::format("warning: step {}: a loss spike: {}", step, verdict.loss_spike));
   progress_->update(step,
                     result.empty ? "no token to learn from"

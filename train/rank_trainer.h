@@ -18,7 +18,6 @@
 #include "train/step/checkpoint_saver.h"
 #include "train/step/grace_time.h"
 #include "train/step/metrics.h"
-#include "train/step/short_context.h"
 #include "train/step/step_trend.h"
 #include "train/step/training_step.h"
 
@@ -63,8 +62,8 @@ class RankTrainer {
   /// Records from here on if the timeline wants this step.
   void trace_step(std::int64_t step);
   void announce_stage(std::int64_t step);
-  /// Collective. Measures what the first loss is held against.
-  void look_at_short_context();
+  /// Collective.
+  void check_rope(std::int64_t step);
   void require_no_allocation(const char* when) const;
 
   std::int64_t tokens_at(std::int64_t step) const;
@@ -77,15 +76,14 @@ class RankTrainer {
   StepTrend trend_;          // rank 0
   const double peak_flops_;  // of all ranks; 0: not known
   const UsefulFlops useful_flops_;
-  std::int64_t allocations_;                   // by the constructor: there are no more
-  bool peaks_logged_ = false;                  // of memory, after the first step
-  std::unique_ptr<MetricsFile> metrics_;       // rank 0
-  std::unique_ptr<Progress> progress_;         // rank 0
-  RingSummary ring_;                           // rank 0, of a ring of several
-  std::optional<ShortContext> short_context_;  // of a run that begins with a model, until its first loss is known
-  GraceTime grace_;                            // rank 0
-  double grace_logged_ = 0;                    // rank 0: the seconds logged, 0: none yet
-  CheckpointSaver saver_;                      // goes before state_: its thread reads it
+  std::int64_t allocations_;              // by the constructor: there are no more
+  bool peaks_logged_ = false;             // of memory, after the first step
+  std::unique_ptr<MetricsFile> metrics_;  // rank 0
+  std::unique_ptr<Progress> progress_;    // rank 0
+  RingSummary ring_;                      // rank 0, of a ring of several
+  GraceTime grace_;                       // rank 0
+  double grace_logged_ = 0;               // rank 0: the seconds logged, 0: none yet
+  CheckpointSaver saver_;                 // goes before state_: its thread reads it
   TrainingStep step_;
 };
 

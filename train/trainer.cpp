@@ -136,8 +136,13 @@ std::string mesh_report(const Config& config, const Launcher& launcher) {
   }
   if (told < mesh.size()) text += fmt::format("  ... and {} more ranks\n", mesh.size() - told);
   if (mesh.sequence > 1) {
-    const auto pairs =
-        pairs_by_rank(attention_mask(config.model), config.mesh.layout, config.training.seq_len, mesh.sequence);
+    std::vector<double> pairs(static_cast<std::size_t>(mesh.sequence));  // over the layers
+    for (const MaskedLayers& of : layers_by_mask(config.model)) {
+      const auto each = pairs_by_rank(of.mask, config.mesh.layout, config.training.seq_len, mesh.sequence);
+      for (std::size_t rank = 0; rank < pairs.size(); ++rank) {
+        pairs[rank] += static_cast<double>(each[rank]) * static_cast<double>(of.layers.size());
+      }
+    }
     text += fmt::format(
         "  attention: the busiest rank has {:.3f} x the mean pairs of queries and keys (document ends not counted)\n",
         imbalance(pairs));

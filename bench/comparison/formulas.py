@@ -5,11 +5,15 @@ All are bytes of a rank that trains in float32; the plan that `train --dry-run` 
 
 ELEMENT = 4
 
-# What sets the architectures apart: two vectors a norm, a position table, a gate, biases, norms of q's and k's heads.
-LLAMA = {"layer_norm": False, "table": False, "gated": True, "qkv_bias": False, "bias": False, "qk_norm": False}
+# What sets the architectures apart: two vectors a norm, norms of a block, a position table, a gate, biases, norms of
+# q's and k's heads, or of all of them together.
+LLAMA = {"layer_norm": False, "norms": 2, "table": False, "gated": True, "qkv_bias": False, "bias": False,
+         "qk_norm": False, "qk_whole": False}
 TRAITS = {"llama": LLAMA, "mistral": LLAMA,
-          "gpt2": {"layer_norm": True, "table": True, "gated": False, "qkv_bias": True, "bias": True, "qk_norm": False},
-          "qwen2": {**LLAMA, "qkv_bias": True}, "qwen3": {**LLAMA, "qk_norm": True}}
+          "gpt2": {**LLAMA, "layer_norm": True, "table": True, "gated": False, "qkv_bias": True, "bias": True},
+          "qwen2": {**LLAMA, "qkv_bias": True}, "qwen3": {**LLAMA, "qk_norm": True}, "smollm3": LLAMA,
+          "olmo2": {**LLAMA, "qk_norm": True, "qk_whole": True}, "olmo3": {**LLAMA, "qk_norm": True, "qk_whole": True},
+          "gemma3_text": {**LLAMA, "norms": 4, "qk_norm": True}}
 
 
 def traits_of(model):
@@ -50,9 +54,9 @@ def group_sizes(model):
     norm = (width, width) if traits["layer_norm"] else (width,)
     embeddings = (vocabulary * width, *((model["max_position_embeddings"] * width,) if traits["table"] else ()))
     feedforward = (*linear(inner, width) * (2 if traits["gated"] else 1), *linear(width, inner))
-    heads = (model["head_dim"],) * 2 if traits["qk_norm"] else ()
-    block = (*norm, *linear(queries, width, traits["qkv_bias"]), *linear(keys, width, traits["qkv_bias"]) * 2,
-             *linear(width, queries), *heads, *norm, *feedforward)
+    heads = ((queries, keys) if traits["qk_whole"] else (model["head_dim"],) * 2) if traits["qk_norm"] else ()
+    block = (*norm * traits["norms"], *linear(queries, width, traits["qkv_bias"]),
+             *linear(keys, width, traits["qkv_bias"]) * 2, *linear(width, queries), *heads, *feedforward)
     return max(padded(*embeddings), padded(*norm, *head)), padded(*block)
 
 

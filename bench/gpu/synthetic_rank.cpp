@@ -50,7 +50,9 @@ Config synthetic_config(const ModelConfig& model, std::int64_t context) {
 
 double model_flops(const Config& config) {
   const auto T = static_cast<double>(config.training.seq_len);
-  return useful_flops(config.model, config.training).of(T, T * (T + 1) / 2);
+  const LayerPairs pairs =
+      layer_pairs(mask_counts(config.model, config.training), [&](const AttentionMask&) { return T * (T + 1) / 2; });
+  return useful_flops(config.model, config.training).of(T, pairs);
 }
 
 SyntheticRank::SyntheticRank(const Config& config, const ParameterTable& table, ThreadPool& pool, Communicator& world)

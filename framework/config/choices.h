@@ -8,14 +8,31 @@
 
 namespace ringtrain {
 
-enum class Architecture { llama, mistral, gpt2, qwen2, qwen3 };  // layers/model_spec.h says what each is made of
-inline constexpr std::array architecture_names{
-    Named{Architecture::llama, "llama"}, Named{Architecture::mistral, "mistral"}, Named{Architecture::gpt2, "gpt2"},
-    Named{Architecture::qwen2, "qwen2"}, Named{Architecture::qwen3, "qwen3"}};
+// layers/model_spec.h says what each is made of.
+enum class Architecture { llama, mistral, gpt2, qwen2, qwen3, smollm3, olmo2, olmo3, gemma3_text };
+inline constexpr std::array architecture_names{Named{Architecture::llama, "llama"},
+                                               Named{Architecture::mistral, "mistral"},
+                                               Named{Architecture::gpt2, "gpt2"},
+                                               Named{Architecture::qwen2, "qwen2"},
+                                               Named{Architecture::qwen3, "qwen3"},
+                                               Named{Architecture::smollm3, "smollm3"},
+                                               Named{Architecture::olmo2, "olmo2"},
+                                               Named{Architecture::olmo3, "olmo3"},
+                                               Named{Architecture::gemma3_text, "gemma3_text"}};
 inline constexpr std::array all_architectures = values_of(architecture_names);
 inline const char* name_of(Architecture architecture) {
   return name_in(architecture_names, architecture);
 }
+
+/// What a layer's queries see: all before them, or what model.sliding_window leaves.
+enum class LayerType { full_attention, sliding_attention };
+inline constexpr std::array layer_type_names{Named{LayerType::full_attention, "full_attention"},
+                                             Named{LayerType::sliding_attention, "sliding_attention"}};
+
+/// Whether a layer rotates its queries and keys.
+enum class LayerPositions { rope, none };
+inline constexpr std::array layer_positions_names{Named{LayerPositions::rope, "rope"},
+                                                  Named{LayerPositions::none, "none"}};
 
 enum class Packing { documents, whole, concat };
 inline constexpr std::array packing_names{Named{Packing::documents, "documents"}, Named{Packing::whole, "whole"},

@@ -29,11 +29,15 @@ struct ModelConfig {
   std::int64_t max_position_embeddings =
       0;  // learned positions: rows of their table; rope: the length meant, 0: unsaid
   std::int64_t sliding_window = 0;
+  std::vector<LayerType> layer_types;           // layer i has the (i mod size)-th; none: all have the window
+  std::vector<LayerPositions> layer_positions;  // the same; none: all rotate
+  double sliding_rope_theta = 0;                // of layers with the window, unscaled; 0: as the others
+  double query_pre_attn_scalar = 0;             // 0: head_dim
   double rms_norm_eps = 1.0e-5;
   double initializer_range = 0.02;
   bool tie_word_embeddings = true;
-  bool attention_bias = false;  // of q, k, v and o: llama, qwen3
-  bool mlp_bias = false;        // of gate, up and down: llama
+  bool attention_bias = false;  // of q, k, v and o, where it is a choice
+  bool mlp_bias = false;        // of gate, up and down, likewise
   LoraConfig lora;              // the section lora
 };
 

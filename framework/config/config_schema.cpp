@@ -63,12 +63,18 @@ ConfigKey flag(const char* path, Get get, const char* doc) {
           "true | false"};
 }
 
-/// One of several words, each of which stands for a value of the member. doc: as the words themselves, if "".
-template <class Get, class Value, std::size_t n>
-ConfigKey word(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc = "") {
+template <class Value, std::size_t n>
+std::vector<std::string> names_of(const std::array<Named<Value>, n>& words) {
   std::vector<std::string> names;
   names.reserve(n);
   for (const Named<Value>& word : words) names.emplace_back(word.name);
+  return names;
+}
+
+/// One of several words, each of which stands for a value of the member. doc: as the words themselves, if "".
+template <class Get, class Value, std::size_t n>
+ConfigKey word(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc = "") {
+  const std::vector<std::string> names = names_of(words);
   std::string list = fmt::format("{}", fmt::join(names, " | "));
   return {path,
           *doc ? doc : list,
@@ -101,6 +107,13 @@ ConfigKey text(const char* path, Get get, const char* doc) {
           "text"};
 }
 
+/// Returns whether the value is a list, and complains if not. what: its entries.
+bool is_list_of(std::string_view what, const YamlValue& value, const Complain& complain) {
+  if (value.kind == YamlValue::Kind::list) return true;
+  complain(value.line, fmt::format("is {}, but must be a list of {}", described(value), what));
+  return false;
+}
+
 /// A list of positive numbers.
 template <class Get>
 ConfigKey factors(const char* path, Get get, const char* doc) {
@@ -108,9 +121,7 @@ ConfigKey factors(const char* path, Get get, const char* doc) {
           doc,
           false,
           [=](Config& config, const YamlValue& value, const Complain& complain) {
-            if (value.kind != YamlValue::Kind::list) {
-              return complain(value.line, fmt::format("is {}, but must be a list of numbers", described(value)));
-            }
+            if (!is_list_of("numbers", value, complain)) return;
             std::vector<double> numbers(value.items.size());
             for (std::size_t i = 0; i < numbers.size(); ++i) {
               read_real(value.items[i], {0, 1e9, true}, numbers[i], complain);
@@ -122,9 +133,7 @@ ConfigKey factors(const char* path, Get get, const char* doc) {
 }
 
 void read_words(const YamlValue& value, const char* what, std::vector<std::string>& out, const Complain& complain) {
-  if (value.kind != YamlValue::Kind::list) {
-    return complain(value.line, fmt::format("is {}, but must be a list of {}s", described(value), what));
-  }
+  if (!is_list_of(fmt::format("{}s", what), value, complain)) return;
   out.clear();
   for (const YamlValue& item : value.items) {
     if (item.kind != YamlValue::Kind::scalar || item.text.empty()) {
@@ -150,6 +159,30 @@ ConfigKey words(const char* path, Get get, const char* what, const char* doc) {
             return fmt::format("[{}]", fmt::join(list, ", "));
           },
           fmt::format("list of {}s", what)};
+}
+
+/// A list of words, each of which stands for a value.
+template <class Get, class Value, std::size_t n>
+ConfigKey choices(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc) {
+  const std::vector<std::string> names = names_of(words);
+  const std::string one_of = fmt::format("{}", fmt::join(names, " | "));
+  return {path,
+          doc,
+          false,
+          [=](Config& config, const YamlValue& value, const Complain& complain) {
+            if (!is_list_of(one_of, value, complain)) return;
+            get(config).clear();
+            for (const YamlValue& item : value.items) {
+              const int index = read_word(item, names, complain);
+              if (index >= 0) get(config).push_back(words[index].value);
+            }
+          },
+          [=](const Config& config) {
+            std::vector<std::string> written;
+            for (const Value value : get(config)) written.emplace_back(name_in(words, value));
+            return fmt::format("[{}]", fmt::join(written, ", "));
+          },
+          "list of " + one_of};
 }
 
 /// The key that names a model for the others of its section to come from. The reader acts on it.
@@ -232,9 +265,7 @@ void read_betas(const YamlValue& value, OptimizerConfig& out, const Complain& co
 }
 
 void read_lengths(const YamlValue& value, std::vector<std::int64_t>& out, const Complain& complain) {
-  if (value.kind != YamlValue::Kind::list) {
-    return complain(value.line, fmt::format("is {}, but must be a list of lengths in tokens", described(value)));
-  }
+  if (!is_list_of("lengths in tokens", value, complain)) return;
   std::vector<std::int64_t> lengths;
   for (const YamlValue& item : value.items) {
     std::int64_t length = 0;
@@ -306,12 +337,21 @@ std::vector<ConfigKey> make_table() {
              "gpt2: the size of its position table; others: the length the model is meant for, 0: unsaid"),
       tokens("model.sliding_window", MEMBER(model.sliding_window), {0, 1024 * m},
              "a token sees itself and the W - 1 before it; 0: all"),
+      choices("model.layer_types", MEMBER(model.layer_types), layer_type_names,
+              "which layers have the window, from the first on; a shorter list repeats; []: all"),
+      choices("model.layer_positions", MEMBER(model.layer_positions), layer_positions_names,
+              "which layers rotate queries and keys, likewise; []: all"),
+      real("model.sliding_rope_theta", MEMBER(model.sliding_rope_theta), {0, 1e15},
+           "rope_theta of layers with the window, which rope_scaling leaves alone; 0: these are as the others"),
+      real("model.query_pre_attn_scalar", MEMBER(model.query_pre_attn_scalar), {0, 1e6},
+           "attention's scores are divided by its root; 0: head_dim"),
       real("model.rms_norm_eps", MEMBER(model.rms_norm_eps), {0, 1, true}, "of every norm"),
       real("model.initializer_range", MEMBER(model.initializer_range), {0, 10},
            "standard deviation of the initial weights"),
       flag("model.tie_word_embeddings", MEMBER(model.tie_word_embeddings), "the head is the embedding's transpose"),
-      flag("model.attention_bias", MEMBER(model.attention_bias), "llama, qwen3: q, k, v and o projections have biases"),
-      flag("model.mlp_bias", MEMBER(model.mlp_bias), "llama: gate, up and down projections have biases"),
+      flag("model.attention_bias", MEMBER(model.attention_bias),
+           "llama, qwen3, smollm3, olmo2, olmo3, gemma3_text: q, k, v and o projections have biases"),
+      flag("model.mlp_bias", MEMBER(model.mlp_bias), "llama, smollm3: gate, up and down projections have biases"),
 
       integer("lora.rank", MEMBER(model.lora.rank), {0, 4 * k},
               "of the adapters that are trained beside a base (--init-from), which stays as it is; 0: none"),

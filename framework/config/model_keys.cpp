@@ -6,9 +6,11 @@
 namespace ringtrain {
 
 bool is_free_with_weights(std::string_view key) {
-  constexpr std::array<std::string_view, 6> free{"model.rope_scaling",      "model.rope_theta",
-                                                 "model.sliding_window",    "model.rms_norm_eps",
-                                                 "model.initializer_range", "model.max_position_embeddings"};
+  constexpr std::array<std::string_view, 10> free{"model.rope_scaling",          "model.rope_theta",
+                                                  "model.sliding_window",        "model.layer_types",
+                                                  "model.layer_positions",       "model.sliding_rope_theta",
+                                                  "model.query_pre_attn_scalar", "model.rms_norm_eps",
+                                                  "model.initializer_range",     "model.max_position_embeddings"};
   const auto is_or_below = [&](std::string_view section) {
     return key == section || (key.starts_with(section) && key[section.size()] == '.');
   };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/config/config_schema.h"
+#include "framework/config/read_config.h"
 #include "framework/counted.h"
 
 namespace ringtrain {
@@ -213,6 +214,16 @@ std::string stage_text(const Config& stage) {
   text += fmt::format(", theta {:g}", stage.model.rope_theta);
   return scaling.type == RopeType::none ? text
                                         : text + fmt::format(", {} x {:g}", name_of(scaling.type), scaling.factor);
+}
+
+bool rescales(const ModelConfig& before, const ModelConfig& after) {
+  Config one, other;
+  one.model = before;
+  other.model = after;
+  return std::ranges::any_of(differences(one, other), [](const ConfigDifference& difference) {
+    return difference.key == "model.rope_theta" || difference.key == "model.sliding_rope_theta" ||
+           difference.key.starts_with(scaling_section);
+  });
 }
 
 void read_stages(const YamlValue& value, std::vector<TrainingStage>& out, const Complain& complain) {

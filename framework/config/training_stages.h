@@ -42,6 +42,9 @@ std::int64_t tokens_done(const TrainingConfig& training, std::int64_t steps);
 /// Returns what a stage is, for people: "16384 tokens, 2 sequences a step, yarn x 2".
 std::string stage_text(const Config& config_of_stage);
 
+/// Returns whether rotary positions turn otherwise in one model than in the other.
+bool rescales(const ModelConfig& before, const ModelConfig& after);
+
 /// Reads the key training.stages. Values are read by the rules of the keys that they stand for. complain: told what is
 /// wrong, with its line.
 void read_stages(const YamlValue& value, std::vector<TrainingStage>& out,

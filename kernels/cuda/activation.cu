@@ -1,4 +1,4 @@
-// SwiGLU and GELU on the GPU: one pass, bound by memory. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
+// SwiGLU, GEGLU and GELU on the GPU: one pass, bound by memory. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/map.cuh"
 
@@ -15,56 +15,86 @@ __device__ __forceinline__ Sigmoid sigmoid(float x) {
   return {x < 0 ? small : large, x < 0 ? large : small};
 }
 
-struct SwigluForward {
+/// An activation x sigmoid(argument(x)), and the argument's derivative: argument(x) = x.
+struct Silu {
+  static __device__ __forceinline__ float argument(float x) { return x; }
+  static __device__ __forceinline__ float slope(float) { return 1; }
+};
+
+/// The same with 2u = 2 sqrt(2/pi) (x + 0.044715 x^3).
+struct Gelu {
+  static constexpr float two_root_two_over_pi = 1.5957691216057307117f, cubic = 0.044715f;
+  static __device__ __forceinline__ float argument(float x) { return two_root_two_over_pi * x * (1 + cubic * x * x); }
+  static __device__ __forceinline__ float slope(float x) { return two_root_two_over_pi * (1 + 3 * cubic * x * x); }
+};
+
+template <class Activation>
+struct GatedForward {
   __device__ void operator()(const float (&in)[2], float (&out)[1]) const {
     const float gate = in[0], up = in[1];
-    out[0] = gate * sigmoid(gate).of_x * up;
+    out[0] = gate * sigmoid(Activation::argument(gate)).of_x * up;
   }
 };
 
-struct SwigluBackward {
+template <class Activation>
+struct GatedBackward {
   __device__ void operator()(const float (&in)[3], float (&out)[2]) const {
     const float dy = in[0], gate = in[1], up = in[2];
-    const Sigmoid s = sigmoid(gate);
-    // d silu(g) / dg = s(g) + g s(g) s(-g)
-    out[0] = dy * up * s.of_x * (1 + gate * s.of_minus_x);
+    const Sigmoid s = sigmoid(Activation::argument(gate));
+    // With a = argument(g): d (g s(a)) / dg = s(a) + g s(a) s(-a) a'
+    out[0] = dy * up * s.of_x * (1 + gate * s.of_minus_x * Activation::slope(gate));
     out[1] = dy * gate * s.of_x;
   }
 };
 
-/// 2u = 2 sqrt(2/pi) (x + 0.044715 x^3), and its derivative.
-constexpr float two_root_two_over_pi = 1.5957691216057307117f, cubic = 0.044715f;
-
 struct GeluForward {
   __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
     const float x = in[0];
-    out[0] = x * sigmoid(two_root_two_over_pi * x * (1 + cubic * x * x)).of_x;
+    out[0] = x * sigmoid(Gelu::argument(x)).of_x;
   }
 };
 
 struct GeluBackward {
   __device__ void operator()(const float (&in)[2], float (&out)[1]) const {
     const float dy = in[0], x = in[1];
-    const Sigmoid s = sigmoid(two_root_two_over_pi * x * (1 + cubic * x * x));
-    const float slope = two_root_two_over_pi * (1 + 3 * cubic * x * x);
-    out[0] = dy * s.of_x * (1 + x * s.of_minus_x * slope);
+    const Sigmoid s = sigmoid(Gelu::argument(x));
+    out[0] = dy * s.of_x * (1 + x * s.of_minus_x * Gelu::slope(x));
   }
 };
+
+template <class Activation>
+void gated_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
+  dispatch_storage(y.dtype, [&]<class T>() {
+    map(stream.cuda(), y.numel(), GatedForward<Activation>{},
+        MapTensors<T, T, 1, 2>{{y.as<T>()}, {gate.as<T>(), up.as<T>()}});
+  });
+}
+
+template <class Activation>
+void gated_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+                    const ConstTensorView& gate, const ConstTensorView& up) {
+  dispatch_storage(dy.dtype, [&]<class T>() {
+    map(stream.cuda(), dy.numel(), GatedBackward<Activation>{},
+        MapTensors<T, T, 2, 3>{{dgate.as<T>(), dup.as<T>()}, {dy.as<T>(), gate.as<T>(), up.as<T>()}});
+  });
+}
 
 }  // namespace
 
 void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
-  dispatch_storage(y.dtype, [&]<class T>() {
-    map(stream.cuda(), y.numel(), SwigluForward{}, MapTensors<T, T, 1, 2>{{y.as<T>()}, {gate.as<T>(), up.as<T>()}});
-  });
+  gated_forward<Silu>(stream, y, gate, up);
 }
-
 void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                      const ConstTensorView& gate, const ConstTensorView& up) {
-  dispatch_storage(dy.dtype, [&]<class T>() {
-    map(stream.cuda(), dy.numel(), SwigluBackward{},
-        MapTensors<T, T, 2, 3>{{dgate.as<T>(), dup.as<T>()}, {dy.as<T>(), gate.as<T>(), up.as<T>()}});
-  });
+  gated_backward<Silu>(stream, dgate, dup, dy, gate, up);
+}
+
+void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
+  gated_forward<Gelu>(stream, y, gate, up);
+}
+void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+                    const ConstTensorView& gate, const ConstTensorView& up) {
+  gated_backward<Gelu>(stream, dgate, dup, dy, gate, up);
 }
 
 void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x) {

@@ -43,6 +43,8 @@ RINGTRAIN_GPU_KERNEL(fill_normal);
 
 RINGTRAIN_GPU_KERNEL(swiglu_forward);
 RINGTRAIN_GPU_KERNEL(swiglu_backward);
+RINGTRAIN_GPU_KERNEL(geglu_forward);
+RINGTRAIN_GPU_KERNEL(geglu_backward);
 RINGTRAIN_GPU_KERNEL(gelu_forward);
 RINGTRAIN_GPU_KERNEL(gelu_backward);
 

@@ -73,6 +73,7 @@ struct Forward {
   const T *x, *w, *b;  // [T, C], [C], [C]
   std::int64_t T_, C;
   float eps;
+  float offset = 0;  // of w
 };
 
 constexpr int forward_packs = 4, max_forward_threads = 1024, loop_threads = 256;
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(P == 0 ? loop_threads : max_forward_threads) f
     Pack<float, W> y, b{};
     if constexpr (layer) b = widened(load<W>(call.b + pack * W));
 #pragma unroll
-    for (int i = 0; i < W; ++i) y.at[i] = (values.at[i] - mean) * rstd * w.at[i] + b.at[i];
+    for (int i = 0; i < W; ++i) y.at[i] = (values.at[i] - mean) * rstd * (call.offset + w.at[i]) + b.at[i];
     store(call.y + t * call.C + pack * W, rounded<T>(y));
   });
 }
@@ -146,6 +147,7 @@ struct Backward {
   const float *mean, *rstd;  // [T]
   std::int64_t T_, C;
   bool accumulate;
+  float offset = 0;  // of w
 };
 
 /// Threads of a block at most: each keeps the sums of W columns, or two or four times as many.
@@ -175,7 +177,7 @@ __global__ void __launch_bounds__(max_backward_threads<W>, P > 1 ? 1 : (W == 8 &
       const Pack<float, W> xs = x.values(j, pack), dys = dy.values(j, pack), ws = w.values(j, pack);
 #pragma unroll
       for (int i = 0; i < W; ++i) {
-        const float n = (xs.at[i] - mean) * rstd, g = dys.at[i] * ws.at[i];
+        const float n = (xs.at[i] - mean) * rstd, g = dys.at[i] * (call.offset + ws.at[i]);
         sums[0] += g * n;
         if constexpr (layer) sums[1] += g;
         dw[j].at[i] += dys.at[i] * n;
@@ -191,7 +193,7 @@ __global__ void __launch_bounds__(max_backward_threads<W>, P > 1 ? 1 : (W == 8 &
       if (call.accumulate) dx = widened(load<W>(to));
 #pragma unroll
       for (int i = 0; i < W; ++i) {
-        const float n = (xs.at[i] - mean) * rstd, g = dys.at[i] * ws.at[i];
+        const float n = (xs.at[i] - mean) * rstd, g = dys.at[i] * (call.offset + ws.at[i]);
         dx.at[i] += rstd * (g - offset - n * slope);
       }
       store(to, rounded<T>(dx));
@@ -214,14 +216,14 @@ __global__ void __launch_bounds__(loop_threads) backward_loop_kernel(const Backw
   T* const dx = call.dx + t * call.C;
   float sums[2] = {};
   for (std::int64_t c = threadIdx.x; c < call.C; c += loop_threads) {
-    const float g = widened(dy[c]) * widened(call.w[c]);
+    const float g = widened(dy[c]) * (call.offset + widened(call.w[c]));
     sums[0] += g * (widened(x[c]) - mean) * rstd;
     if constexpr (layer) sums[1] += g;
   }
   group_sums(sums, 0);
   const float slope = sums[0] / width, offset = sums[1] / width;
   for (std::int64_t c = threadIdx.x; c < call.C; c += loop_threads) {
-    const float g = widened(dy[c]) * widened(call.w[c]), n = (widened(x[c]) - mean) * rstd;
+    const float g = widened(dy[c]) * (call.offset + widened(call.w[c])), n = (widened(x[c]) - mean) * rstd;
     const float before = call.accumulate ? widened(dx[c]) : 0.0f;
     store(dx + c, rounded<T>(Pack<float, 1>{{before + rstd * (g - offset - n * slope)}}));
   }
@@ -279,19 +281,19 @@ void backward(Context& context, const Backward<T>& call) {
 }  // namespace
 
 void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
-                     const ConstTensorView& w, double eps) {
+                     const ConstTensorView& w, double eps, double offset) {
   dispatch_storage(x.dtype, [&]<class T>() {
     forward<T, false>(stream.cuda(), {y.as<T>(), nullptr, rstd.as<float>(), x.as<T>(), w.as<T>(), nullptr, x.dim(0),
-                                      x.dim(1), static_cast<float>(eps)});
+                                      x.dim(1), static_cast<float>(eps), static_cast<float>(offset)});
   });
 }
 
 void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
-                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd,
-                      bool accumulate) {
+                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
+                      double offset) {
   dispatch_storage(x.dtype, [&]<class T>() {
     backward<T, false>(stream.cuda(), {dx.as<T>(), dw.as<float>(), nullptr, dy.as<T>(), x.as<T>(), w.as<T>(), nullptr,
-                                       rstd.as<float>(), x.dim(0), x.dim(1), accumulate});
+                                       rstd.as<float>(), x.dim(0), x.dim(1), accumulate, static_cast<float>(offset)});
   });
 }
 

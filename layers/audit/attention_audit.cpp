@@ -51,7 +51,7 @@ const char* name_of(AuditedTensor tensor) {
 }
 
 AttentionAudit::AttentionAudit(Allocator& allocator, const AuditShape& shape)
-    : layers_(shape.layers), H_(shape.H), G_(shape.G), D_(shape.D), mask_(shape.mask) {
+    : H_(shape.H), G_(shape.G), D_(shape.D), masks_(shape.masks) {
   if (shape.rows == 0) return;
   Allocator& host = allocator.host();
   memory_ = host.make(Tag::workspace, "audited rows", DType::float64, {shape.rows, AuditedRow::doubles(D_)});
@@ -65,10 +65,9 @@ AttentionAudit::AttentionAudit(Allocator& allocator, const AuditShape& shape)
   read_.resize(static_cast<std::size_t>(D_));
   rows_.resize(static_cast<std::size_t>(shape.rows));
   if (allocator.planning()) return;
-  const double scale = 1.0 / std::sqrt(static_cast<double>(D_));
   const auto each = static_cast<std::size_t>(AuditedRow::doubles(D_));
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    rows_[i].exact = AuditedRow({memory_.as<double>() + i * each, each}, D_, scale, shape.dtype);
+    rows_[i].exact = AuditedRow({memory_.as<double>() + i * each, each}, D_, shape.scale, shape.dtype);
   }
 }
 
@@ -84,7 +83,7 @@ void AttentionAudit::begin_step(std::uint64_t seed, std::int64_t step, int rank,
     const auto place = static_cast<std::int64_t>((std::uint64_t{high} << 32 | low) %
                                                  static_cast<std::uint64_t>(micro_batches * sequences * tokens));
     Row& row = rows_[static_cast<std::size_t>(i)];
-    row.place = {.layer = layer % layers_,
+    row.place = {.layer = static_cast<std::int64_t>(layer % masks_.size()),
                  .head = head % H_,
                  .micro = place / (sequences * tokens),
                  .sequence = place / tokens % sequences,
@@ -115,8 +114,9 @@ AuditReport AttentionAudit::take_report() {
 
 /// Documents are the caller's to compare.
 bool AttentionAudit::sees(const Row& row, std::int64_t position) const {
+  const AttentionMask& mask = masks_[static_cast<std::size_t>(row.place.layer)];
   const std::int64_t distance = row.place.position - position;
-  return (!mask_.causal || distance >= 0) && (mask_.window == 0 || std::abs(distance) < mask_.window);
+  return (!mask.causal || distance >= 0) && (mask.window == 0 || std::abs(distance) < mask.window);
 }
 
 void AttentionAudit::read(Stream& stream, std::span<double> values, const ConstTensorView& x,

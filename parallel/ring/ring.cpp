@@ -1,6 +1,7 @@
 #include "parallel/ring/ring.h"
 
 #include <exception>
+#include <utility>
 
 #include "framework/profile/trace.h"
 #include "parallel/ring/ring_pass.h"
@@ -16,8 +17,10 @@ std::int64_t min_part(const RingCapacity& capacity, Device device) {
 }  // namespace
 
 Ring::Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, const RingCapacity& capacity)
-    : buffers_(allocator, capacity, ring_size),
-      batch_(ring_size, sequence_group ? sequence_group->rank() : 0, min_part(capacity, allocator.device())),
+    : size_(ring_size),
+      rank_(sequence_group ? sequence_group->rank() : 0),
+      min_part_(min_part(capacity, allocator.device())),
+      buffers_(allocator, capacity, ring_size),
       times_(ring_size) {
   ensure(sequence_group ? sequence_group->size() == ring_size : ring_size == 1 || allocator.planning(),
          "the ring's communicator fits ring_size");
@@ -26,36 +29,44 @@ Ring::Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, co
   gradient_ranks_ = sequence_group->split(0);
 }
 
-void Ring::begin(const AttentionMask& mask, std::span<const ShardExtents> extents,
+bool Ring::fits(std::int64_t tokens) const {
+  return size_ == 1 || batches_[0].sequences() * batches_[0].longest() <= tokens;
+}
+
+void Ring::begin(std::span<const AttentionMask> masks, std::span<const ShardExtents> extents,
                  std::span<const SegmentList> segments, std::int64_t sequences,
                  std::span<const DocumentStarts> documents) {
-  ensure(batch_.size() == 1 || key_ranks_, "a ring that was only planned does not run");
+  ensure(size_ == 1 || key_ranks_, "a ring that was only planned does not run");
+  ensure(!masks.empty(), "a micro-batch has a mask");
   times_.read_some();
-  batch_.begin(mask, extents, segments, sequences, documents);
-  ensure(batch_.size() == 1 || sequences * batch_.longest() <= buffers_.capacity().tokens,
-         "a micro-batch within the ring's capacity");
+  batches_.resize(masks.size(), RingBatch(size_, rank_, min_part_));
+  for (std::size_t i = 0; i < masks.size(); ++i) {
+    batches_[i].begin(masks[i], extents, segments, sequences, documents);
+  }
+  ensure(fits(buffers_.capacity().tokens), "a micro-batch within the ring's capacity");
 }
 
-void Ring::forward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents,
+void Ring::forward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
                    const Visitor& visitor) {
-  pass(stream, layer, {.kv = kv, .documents = documents, .dkv = {}, .backward = false}, visitor, {});
+  pass(stream, call, {.kv = kv, .documents = documents, .dkv = {}, .backward = false}, visitor, {});
 }
 
-void Ring::backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
-                    const Visitor& visitor, const std::function<void()>& overlap) {
+void Ring::backward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
+                    const TensorView& dkv, const Visitor& visitor, const std::function<void()>& overlap) {
   const RingCapacity& capacity = buffers_.capacity();
-  ensure(batch_.size() == 1 || (capacity.backward && batch_.sequences() * batch_.longest() <= capacity.gradient_tokens),
+  ensure(batches_.empty() || size_ == 1 || (capacity.backward && fits(capacity.gradient_tokens)),
          "a micro-batch within the ring's gradient buffers");
-  pass(stream, layer, {.kv = kv, .documents = documents, .dkv = dkv, .backward = true}, visitor, overlap);
+  pass(stream, call, {.kv = kv, .documents = documents, .dkv = dkv, .backward = true}, visitor, overlap);
 }
 
 /// A pass that fails ends all ranks before the caller can free what they are reading.
-void Ring::pass(Stream& stream, int layer, const RingTensors& own, const Visitor& visitor,
+void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& own, const Visitor& visitor,
                 const std::function<void()>& overlap) {
-  ensure(batch_.begun(), "Ring::begin comes before the first pass");
-  const Span span(stream.trace(), own.backward ? "ring backward" : "ring forward", {{"layer", layer}});
+  ensure(std::cmp_less(call.schedule, batches_.size()), "Ring::begin comes before the first pass of a schedule");
+  const Span span(stream.trace(), own.backward ? "ring backward" : "ring forward", {{"layer", call.layer}});
+  RingBatch& batch = batches_[static_cast<std::size_t>(call.schedule)];
   try {
-    RingPass(stream, layer, {key_ranks_.get(), gradient_ranks_.get(), buffers_, batch_, times_}, own)
+    RingPass(stream, call.layer, {key_ranks_.get(), gradient_ranks_.get(), buffers_, batch, times_}, own)
         .run(visitor, overlap);
   } catch (const Error& error) {
     if (key_ranks_) key_ranks_->abort(error);

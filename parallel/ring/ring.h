@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "framework/allocator.h"
 #include "framework/sequence/segments.h"
@@ -20,6 +21,12 @@ namespace ringtrain {
 
 struct RingTensors;
 
+/// Whose pass it is: a layer, and which of the micro-batch's schedules it follows.
+struct RingCall {
+  RingCall(int of_layer, int of_schedule = 0) : layer(of_layer), schedule(of_schedule) {}  // NOLINT(*-explicit-*)
+  int layer, schedule;
+};
+
 class Ring {
  public:
   using Visitor = RingVisitor;
@@ -29,22 +36,29 @@ class Ring {
   /// nothing.
   Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, const RingCapacity& capacity);
 
-  /// Sets the schedule of a micro-batch: what every ring rank holds. Pure: all ranks pass the same values; no
-  /// communication. documents: of each sequence, to count pairs by (document ids may lie on a GPU); or none.
+  /// Sets the schedules of a micro-batch, one for each mask: what every ring rank holds. Pure: all ranks pass the same
+  /// values; no communication. documents: of each sequence, to count pairs by (document ids may lie on a GPU); or none.
+  void begin(std::span<const AttentionMask> masks, std::span<const ShardExtents> extents,
+             std::span<const SegmentList> segments, std::int64_t sequences,
+             std::span<const DocumentStarts> documents = {});
+  /// The same of one mask.
   void begin(const AttentionMask& mask, std::span<const ShardExtents> extents, std::span<const SegmentList> segments,
-             std::int64_t sequences, std::span<const DocumentStarts> documents = {});
+             std::int64_t sequences, std::span<const DocumentStarts> documents = {}) {
+    begin(std::span(&mask, 1), extents, segments, sequences, documents);
+  }
 
   /// Calls visitor for the rank's own block, then for each block that its queries may see, in the order of hops.
   /// kv [2, B, T, G, D]: own keys and values, unchanged until return. documents: own ids, int32 [B, T], or empty.
-  void forward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const Visitor& visitor);
+  void forward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
+               const Visitor& visitor);
   /// The same, with gradients: dkv [2, B, T, G, D], of the accumulator, whatever it held, holds this rank's complete
   /// dk and dv at return. Blocks come in parts, so that gradients move while others are added to; and while the last
   /// ones return, what `overlap` computes, which must not need dkv, if given.
-  void backward(Stream& stream, int layer, const TensorView& kv, const TensorView& documents, const TensorView& dkv,
-                const Visitor& visitor, const std::function<void()>& overlap = {});
+  void backward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
+                const TensorView& dkv, const Visitor& visitor, const std::function<void()>& overlap = {});
 
-  /// Returns the plan of the current micro-batch.
-  const RingPlan& plan() const { return batch_.plan(); }
+  /// Returns the plan of the current micro-batch, of one of its schedules.
+  const RingPlan& plan(int schedule = 0) const { return batches_[schedule].plan(); }
   /// Returns the bytes of the ring's buffers: the stated formula, see docs/architecture.md.
   static std::size_t ring_bytes(const RingCapacity& capacity, int ring_size) {
     return RingBuffers::bytes(capacity, ring_size);
@@ -54,11 +68,15 @@ class Ring {
   RingLoad take_load() { return times_.take(); }
 
  private:
-  void pass(Stream& stream, int layer, const RingTensors& own, const Visitor& visitor,
+  void pass(Stream& stream, const RingCall& call, const RingTensors& own, const Visitor& visitor,
             const std::function<void()>& overlap);
+  /// Returns whether the micro-batch fits so many tokens of buffers, of which a ring of one has none.
+  bool fits(std::int64_t tokens) const;
 
+  const int size_, rank_;
+  const std::int64_t min_part_;
   RingBuffers buffers_;
-  RingBatch batch_;
+  std::vector<RingBatch> batches_;  // by schedule; none before begin()
   RingTimes times_;
   // After the buffers, so that they go first: they take back what an exception left under way in them.
   std::unique_ptr<Communicator> key_ranks_, gradient_ranks_;

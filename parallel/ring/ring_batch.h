@@ -27,7 +27,6 @@ class RingBatch {
   /// Sets the micro-batch, as Ring::begin.
   void begin(const AttentionMask& mask, std::span<const ShardExtents> extents, std::span<const SegmentList> segments,
              std::int64_t sequences, std::span<const DocumentStarts> documents);
-  bool begun() const { return !rounds_.empty(); }
 
   const RingPlan& plan() const { return plan_; }
   int size() const { return size_; }

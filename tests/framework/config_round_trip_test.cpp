@@ -78,6 +78,12 @@ Config random_config(std::uint64_t seed) {
   m.rope_scaling = random_scaling(draw, m.head_dim / 2);
   m.max_position_embeddings = draw.below(1000);
   m.sliding_window = draw.below(1000);
+  for (std::int64_t n = draw.below(4); n > 0; --n) {
+    m.layer_types.push_back(draw.flag() ? LayerType::full_attention : LayerType::sliding_attention);
+    m.layer_positions.push_back(draw.flag() ? LayerPositions::rope : LayerPositions::none);
+  }
+  m.sliding_rope_theta = draw.flag() ? 0 : std::exp(draw.real(0, 20));
+  m.query_pre_attn_scalar = draw.flag() ? 0 : draw.real(1, 1000);
   m.rms_norm_eps = std::exp(draw.real(-30, -1));
   m.initializer_range = draw.real(0, 1);
   m.tie_word_embeddings = draw.flag();

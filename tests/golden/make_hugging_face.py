@@ -17,10 +17,15 @@ from make_golden import splitmix64, weight
 
 CLASSES = {"llama": ("LlamaConfig", "LlamaForCausalLM"), "mistral": ("MistralConfig", "MistralForCausalLM"),
            "qwen2": ("Qwen2Config", "Qwen2ForCausalLM"), "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
+           "smollm3": ("SmolLM3Config", "SmolLM3ForCausalLM"), "olmo2": ("Olmo2Config", "Olmo2ForCausalLM"),
+           "olmo3": ("Olmo3Config", "Olmo3ForCausalLM"), "gemma3_text": ("Gemma3TextConfig", "Gemma3ForCausalLM"),
            "gpt2": ("GPT2Config", "GPT2LMHeadModel")}
 V, C, F, L, H, G, D = 29, 20, 24, 2, 2, 1, 16
 B, S = 2, 40  # between the two trained lengths of the longrope cases
 PAIRS = range(D // 2)
+LATER = ("smollm3", "olmo2", "olmo3", "gemma3_text")  # rotate as the others do: fewer kinds of scaling
+LATER_ROPES = ("default", "yarn", "llama3", "longrope_long")
+MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 ROPES = {
     "default": {"rope_type": "default"},
     "linear": {"rope_type": "linear", "factor": 2.5},
@@ -48,13 +53,26 @@ def make_config(kind, rope, tied, layers):
         if rope == "longrope_short":
             options["rope_parameters"].pop("factor")  # absent is null
     window = 11 if not tied else None
+    if kind in ("olmo3", "gemma3_text"):  # layers with a window have rotary keys of their own
+        rope_parameters = options["rope_parameters"]
+        local = {"rope_type": "default", "rope_theta": 30.0 if kind == "gemma3_text" else 100.0}
+        options.update(rope_parameters={"full_attention": rope_parameters, "sliding_attention": local},
+                       sliding_window=11, layer_types=MIXED[:layers], pad_token_id=None)
+    if kind == "gemma3_text":
+        options["query_pre_attn_scalar"] = 24
+    if kind == "smollm3":
+        options.update(no_rope_layers=[1, 0, 1][:layers], use_sliding_window=not tied,
+                       sliding_window=11 if not tied else None)
+    if kind in ("smollm3", "olmo2"):
+        options["pad_token_id"] = None
     if kind == "mistral":
         options["sliding_window"] = window
     if kind.startswith("qwen"):
-        options.update(use_sliding_window=window is not None, sliding_window=window, max_window_layers=0)
-    if kind in ("llama", "qwen3"):
+        options.update(use_sliding_window=window is not None, sliding_window=window,
+                       max_window_layers=1 if rope == "llama3" else 0)
+    if kind in ("llama", "qwen3", "smollm3", "olmo2", "olmo3"):
         options["attention_bias"] = not tied
-    if kind == "llama":
+    if kind in ("llama", "smollm3"):
         options["mlp_bias"] = not tied
     return getattr(transformers, CLASSES[kind][0])(vocab_size=V, tie_word_embeddings=tied, bos_token_id=1,
                                                    eos_token_id=2, **options)
@@ -72,7 +90,8 @@ def parameters_of(model, kind):
     if kind != "gpt2":
         order = ["input_layernorm.weight", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                  "self_attn.o_proj", "self_attn.q_norm.weight", "self_attn.k_norm.weight",
-                 "post_attention_layernorm.weight", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
+                 "post_attention_layernorm.weight", "pre_feedforward_layernorm.weight", "mlp.gate_proj",
+                 "mlp.up_proj", "mlp.down_proj", "post_feedforward_layernorm.weight"]
         names = ["model.embed_tokens.weight"]
         for layer in range(model.config.num_hidden_layers):
             for name in order:
@@ -138,12 +157,13 @@ if __name__ == "__main__":
     torch.Tensor.float = torch.Tensor.double
     cases = []
     for kind in CLASSES:
-        for rope in ROPES if kind != "gpt2" else ["default"]:
+        for rope in LATER_ROPES if kind in LATER else ROPES if kind != "gpt2" else ["default"]:
             for tied in (True, False):
                 cases.append(make_case(kind, rope, tied, L, False))
         rope = {"llama": "llama3", "mistral": "linear", "qwen2": "longrope_long", "qwen3": "yarn_keys",
-                "gpt2": "default"}[kind]
-        cases.append(make_case(kind, rope, False, 1, True))
+                "olmo3": "yarn", "gemma3_text": "linear"}.get(kind, "default")
+        mixed = kind in ("smollm3", "olmo3", "gemma3_text")
+        cases.append(make_case(kind, rope, False, L if mixed else 1, True))
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hugging_face.json")
     with open(path, "w") as file:
         file.write("[\n" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases) + "\n]\n")

@@ -59,6 +59,28 @@ TYPED_TEST(ActivationTest, StaysFiniteFarOut) {
   }
 }
 
+TYPED_TEST(ActivationTest, GegluAndItsGradientsAgreeWithTheFormula) {
+  using R = TypeParam;
+  CpuStream stream;
+  for (std::int64_t n : {0, 1, 17, 1000}) {
+    const auto gate = random_vector<R>(n, 1, 3), up = random_vector<R>(n, 2), dy = random_vector<R>(n, 3);
+    Doubles y_of, dgate_of, dup_of;
+    for (std::size_t i = 0; i < gate.size(); ++i) {
+      const auto g = static_cast<double>(gate[i]), u = static_cast<double>(up[i]), d = static_cast<double>(dy[i]);
+      y_of.push_back(gelu(g) * u);
+      dgate_of.push_back(d * u * reference::gelu_derivative(g));
+      dup_of.push_back(d * gelu(g));
+    }
+    auto y = random_vector<R>(n, 4);
+    geglu_forward(stream, view_of(y), view_of(gate), view_of(up));
+    EXPECT_LE(relative_difference(y, y_of), tolerance<R>) << n;
+    auto over_gate = gate, over_up = up;
+    geglu_backward(stream, view_of(over_gate), view_of(over_up), view_of(dy), view_of(over_gate), view_of(over_up));
+    EXPECT_LE(relative_difference(over_gate, dgate_of), tolerance<R>) << n;
+    EXPECT_LE(relative_difference(over_up, dup_of), tolerance<R>) << n;
+  }
+}
+
 TEST(ActivationGradientTest, AgreesWithDifferences) {
   CpuStream stream;
   const std::int64_t n = 77;

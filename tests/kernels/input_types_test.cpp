@@ -46,6 +46,8 @@ static_assert(takes<sum_of_squares, Out, In, bool> && !takes<sum_of_squares, In,
 static_assert(takes<swiglu_forward, Out, In, In> && !takes<swiglu_forward, In, In, In>);
 static_assert(takes<swiglu_backward, Out, Out, In, In, In> && !takes<swiglu_backward, In, Out, In, In, In> &&
               !takes<swiglu_backward, Out, In, In, In, In>);
+static_assert(takes<geglu_forward, Out, In, In> && !takes<geglu_forward, In, In, In>);
+static_assert(takes<geglu_backward, Out, Out, In, In, In> && !takes<geglu_backward, Out, In, In, In, In>);
 static_assert(takes<gelu_backward, Out, In, In> && !takes<gelu_backward, In, In, In>);
 static_assert(takes<cross_entropy, Out, Out, In, In, double, bool> &&
               !takes<cross_entropy, In, Out, In, In, double, bool>);
@@ -55,9 +57,10 @@ static_assert(takes<linear_forward, Out, In, In, In, In> && !takes<linear_forwar
 static_assert(takes<linear_backward_input, Out, In, In, bool> && !takes<linear_backward_input, In, In, In, bool>);
 static_assert(takes<linear_backward_weight, Out, Out, In, In, bool> &&
               !takes<linear_backward_weight, In, Out, In, In, bool>);
-static_assert(takes<rmsnorm_forward, Out, Out, In, In, double> && !takes<rmsnorm_forward, Out, In, In, In, double>);
-static_assert(takes<rmsnorm_backward, Out, Out, In, In, In, In, bool> &&
-              !takes<rmsnorm_backward, Out, In, In, In, In, In, bool>);
+static_assert(takes<rmsnorm_forward, Out, Out, In, In, double, double> &&
+              !takes<rmsnorm_forward, Out, In, In, In, double, double>);
+static_assert(takes<rmsnorm_backward, Out, Out, In, In, In, In, bool, double> &&
+              !takes<rmsnorm_backward, Out, In, In, In, In, In, bool, double>);
 static_assert(takes<rope_forward, Out, In> && !takes<rope_forward, In, In>);
 static_assert(takes<rope_backward, Out, In, In> && !takes<rope_backward, In, In, In>);
 static_assert(takes<attention_delta, Out, In, In> && !takes<attention_delta, In, In, In>);

@@ -2,6 +2,7 @@
 // adds, rows of tiny and huge size, and bits that do not depend on threads.
 #include "kernels/norm.h"
 
+#include <cmath>
 #include <string>
 
 #include "reference/operations.h"
@@ -87,6 +88,27 @@ TYPED_TEST(NormTest, ForwardAgreesWithTheFormula) {
   Norm<TypeParam> offset(5, 100, true, 1, 1000);  // the stddev of a row far from 0
   offset.forward(stream);
   EXPECT_LE(relative_difference(offset.y, offset.reference_y()), 100 * tolerance<TypeParam>);
+}
+
+TYPED_TEST(NormTest, AnOffsetIsAWeightThatManyGreater) {
+  using R = TypeParam;
+  CpuStream stream;
+  Norm<R> counted(31, 65, /*is_layer=*/false);
+  // So that 1 + w is exact: backward adds them in double.
+  for (R& w : counted.w) w = std::round(w * 1024) / 1024;
+  Norm<R> plain = counted;
+  for (R& w : plain.w) w += 1;
+  const Shape shape{31, 65};
+  rmsnorm_forward(stream, view_of(counted.y, shape), view_of(counted.rstd), view_of(counted.x, shape),
+                  view_of(counted.w), eps, /*offset=*/1);
+  plain.forward(stream);
+  EXPECT_EQ(counted.y, plain.y);
+  rmsnorm_backward(stream, view_of(counted.dx, shape), view_of(counted.dw), view_of(counted.dy, shape),
+                   view_of(counted.x, shape), view_of(counted.w), view_of(counted.rstd), /*accumulate=*/false,
+                   /*offset=*/1);
+  plain.backward(stream, /*accumulate=*/false);
+  EXPECT_EQ(counted.dx, plain.dx);
+  EXPECT_EQ(counted.dw, plain.dw);
 }
 
 TEST(NormGradientTest, GradientsAgreeWithDifferences) {

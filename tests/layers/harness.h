@@ -351,6 +351,18 @@ inline ModelConfig small_model(Architecture architecture) {
     config.num_key_value_heads = 4;  // as such models have them, and a size of heads that rotary ones cannot have
     config.head_dim = 3;
   }
+  // What such models have beside their traits: layers that differ.
+  if (architecture == Architecture::smollm3) {
+    config.layer_positions = {LayerPositions::rope, LayerPositions::rope, LayerPositions::none};
+  }
+  if (architecture == Architecture::olmo3 || architecture == Architecture::gemma3_text) {
+    config.sliding_window = 5;
+    config.layer_types = {LayerType::sliding_attention, LayerType::full_attention};
+  }
+  if (architecture == Architecture::gemma3_text) {
+    config.sliding_rope_theta = 100;
+    config.query_pre_attn_scalar = 9;
+  }
   return config;
 }
 inline ModelConfig small_gpt2() {

@@ -59,10 +59,10 @@ void check_activations(const ModelConfig& c, Recompute policy) {
                      G = c.num_key_value_heads, D = c.head_dim, Q = H * D, K = 2 * G * D;
   const std::int64_t attention = policy == Recompute::full ? 1 : L, rest = policy == Recompute::none ? L : 1;
   const std::int64_t kept_feedforward = policy == Recompute::none ? (spec.gated_feedforward ? 2 : 1) * F * L : 0;
-  const std::int64_t statistics = spec.norm == NormKind::layer_norm ? 2 : 1;
+  const std::int64_t statistics = spec.norm.kind == NormKind::layer_norm ? 2 : 1;
   const std::int64_t rotary = spec.positions == Positions::rope ? D : 0;
   // With norms of queries and keys: what they read, in place of the queries kept; the queries once; statistics.
-  const std::int64_t heads = spec.query_key_norm ? rest * G * D + Q + H + G : 0;
+  const std::int64_t heads = spec.query_key_norm != QueryKeyNorm::none ? rest * G * D + Q + H + G : 0;
   // Per token: layer inputs; O and LSE; q, k, v and the stream after attention; gate and up; shared scratch; gradients
   // of the stream, of O, of k and v; the batch (4 int32, a weight) and the rope table.
   const std::int64_t floats = L * C + attention * (Q + H) + rest * (Q + K + C) + kept_feedforward + heads +

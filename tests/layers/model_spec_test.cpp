@@ -34,13 +34,41 @@ TEST(ModelSpec, TheMaskOfEveryLayerIsThatOfTheConfig) {
     ModelConfig config = small_llama();
     config.sliding_window = window;
     const AttentionMask expected{.causal = true, .window = window};
-    EXPECT_EQ(attention_mask(config), expected);
     const ModelSpec spec = model_spec(config);
     for (const LayerSpec& layer : spec.layers) {
       EXPECT_EQ(layer.mask, expected);
       EXPECT_TRUE(layer.rope);
+      EXPECT_EQ(layer.frequencies, 0);
     }
+    ASSERT_EQ(layers_by_mask(config).size(), 1u);
+    EXPECT_EQ(layers_by_mask(config)[0].layers, (std::vector<std::int64_t>{0, 1, 2}));
   }
+}
+
+TEST(ModelSpec, ListsOfLayersRepeat) {
+  ModelConfig config = small_llama();
+  config.num_hidden_layers = 5;
+  config.sliding_window = 7;
+  config.layer_types = {LayerType::sliding_attention, LayerType::full_attention};
+  config.layer_positions = {LayerPositions::rope, LayerPositions::rope, LayerPositions::none};
+  config.sliding_rope_theta = 50;
+  const ModelSpec spec = model_spec(config);
+  std::vector<std::int64_t> windows;
+  std::vector<int> rotates, frequencies;
+  for (const LayerSpec& layer : spec.layers) {
+    windows.push_back(layer.mask.window);
+    rotates.push_back(layer.rope ? 1 : 0);
+    frequencies.push_back(layer.frequencies);
+  }
+  EXPECT_EQ(windows, (std::vector<std::int64_t>{7, 0, 7, 0, 7}));
+  EXPECT_EQ(rotates, (std::vector<int>{1, 1, 0, 1, 1}));
+  EXPECT_EQ(frequencies, (std::vector<int>{1, 0, 1, 0, 1}));
+  ASSERT_EQ(spec.ropes.size(), 2u);
+  EXPECT_EQ(spec.ropes[1].theta, 50);
+  const std::vector<MaskedLayers> masks = layers_by_mask(config);
+  ASSERT_EQ(masks.size(), 2u);
+  EXPECT_EQ(masks[0].layers, (std::vector<std::int64_t>{0, 2, 4}));
+  EXPECT_EQ(masks[1].layers, (std::vector<std::int64_t>{1, 3}));
 }
 
 TEST(ModelSpec, AValueThatNamesNoArchitectureIsRefused) {
@@ -81,8 +109,6 @@ TEST_P(RefusedSpec, InOneSentence) {
 INSTANTIATE_TEST_SUITE_P(
     Traits, RefusedSpec,
     ::testing::Values(Refusal{"NoLayers", [](ModelSpec& spec) { spec.layers.clear(); }, "it needs at least one layer"},
-                      Refusal{"GatedGelu", [](ModelSpec& spec) { spec.activation = Activation::gelu; },
-                              "a gated feedforward has silu alone, no other activation has a gated kernel"},
                       Refusal{
                           "PlainSilu", [](ModelSpec& spec) { spec.gated_feedforward = false; },
                           "a feedforward without a gate has gelu alone, no other activation has a kernel of its own"},
@@ -96,8 +122,16 @@ INSTANTIATE_TEST_SUITE_P(
                               "a layer rotates queries and keys, but positions are not rotary"},
                       Refusal{"OddHeads", [](ModelSpec& spec) { spec.head_dim = 5; },
                               "rotary positions turn pairs of elements, so model.head_dim must be even"},
-                      Refusal{"WindowsThatDiffer", [](ModelSpec& spec) { spec.layers[1].mask.window = 4; },
-                              "its layers differ in their attention mask, but the ring has one schedule"}),
+                      Refusal{"FrequenciesOfNobody", [](ModelSpec& spec) { spec.layers[1].frequencies = 1; },
+                              "a layer rotates by frequencies that the model does not have"},
+                      Refusal{"LayerNormAfter",
+                              [](ModelSpec& spec) {
+                                spec.norm.kind = NormKind::layer_norm;
+                                spec.norm_place = NormPlace::both;
+                              },
+                              "a LayerNorm stands before what is computed, and its weight is not counted from 1"},
+                      Refusal{"NoScale", [](ModelSpec& spec) { spec.attention_scale = 0; },
+                              "attention's scores have a scale above 0"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(ModelKeys, RotaryTurnsPairs) {
@@ -106,6 +140,26 @@ TEST(ModelKeys, RotaryTurnsPairs) {
             "turns pairs of elements: it must be even");
   EXPECT_EQ(model_complaint(base, {"model.architecture=gpt2", "model.max_position_embeddings=64", "model.head_dim=5"}),
             "");
+}
+
+TEST(ModelKeys, ListsOfLayersSayWhatHasAnEffect) {
+  const std::string types = "layer_types: [sliding_attention, full_attention]";
+  EXPECT_EQ(model_complaint(with("model", types + "\n  sliding_window: 8")), "");
+  EXPECT_EQ(model_complaint(with("model", types)),
+            "x.yaml:7: model.layer_types: has sliding_attention, which needs model.sliding_window");
+  EXPECT_EQ(model_complaint(with("model", "layer_types: [full_attention]\n  sliding_window: 8")),
+            "x.yaml:7: model.layer_types: has no sliding_attention, so model.sliding_window = 8 has no effect; leave "
+            "one of them out");
+  EXPECT_EQ(model_complaint(with("model", "num_hidden_layers: 2\n  layer_positions: [rope, none, rope]")),
+            "x.yaml:8: model.layer_positions: has 3 entries, but there are model.num_hidden_layers = 2 layers");
+  EXPECT_EQ(model_complaint(with("model", "sliding_rope_theta: 100")),
+            "x.yaml:7: model.sliding_rope_theta: 100 has no effect: no layer has both a window and rotary positions; "
+            "leave it out");
+  EXPECT_EQ(model_complaint(with("model", "layer_types: [sliding]")),
+            "x.yaml:7: model.layer_types: is the text \"sliding\", but must be one of full_attention, "
+            "sliding_attention");
+  EXPECT_EQ(model_complaint(with("model", "layer_positions: rope")),
+            "x.yaml:7: model.layer_positions: is the text \"rope\", but must be a list of rope | none");
 }
 
 TEST(ModelKeys, ALengthThatIsMeantIsNoLimitOfRotaryPositions) {
@@ -123,8 +177,14 @@ TEST(ModelKeys, BiasesAreAChoiceOfSomeArchitectures) {
     return "x.yaml:8: model." + key + ": true has no effect with model.architecture " + name +
            ", whose biases are not a choice; leave it out";
   };
-  for (const auto& [name, attention, mlp] : std::vector<std::tuple<std::string, bool, bool>>{
-           {"llama", true, true}, {"mistral", false, false}, {"qwen2", false, false}, {"qwen3", true, false}}) {
+  for (const auto& [name, attention, mlp] :
+       std::vector<std::tuple<std::string, bool, bool>>{{"llama", true, true},
+                                                        {"mistral", false, false},
+                                                        {"qwen2", false, false},
+                                                        {"qwen3", true, false},
+                                                        {"smollm3", true, true},
+                                                        {"olmo2", true, false},
+                                                        {"gemma3_text", true, false}}) {
     const std::string architecture = "architecture: " + name + "\n  ";
     EXPECT_EQ(model_complaint(with("model", architecture + "attention_bias: true")),
               attention ? "" : refused("attention_bias", name));

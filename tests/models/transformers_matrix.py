@@ -40,7 +40,8 @@ def options_of(kind, rope, tied, draw):
         "default": {"rope_type": "default"},
         "linear": {"rope_type": "linear", "factor": 1.5 + draw(4)},
         "yarn": {"rope_type": "yarn", "factor": 2.0 + draw(4), "original_max_position_embeddings": 32,
-                 "truncate": bool(draw(2)), "beta_fast": 4.0 + draw(30), "beta_slow": 0.25 + draw(3)},
+                 "truncate": kind in ("Olmo3", "Gemma3") or bool(draw(2)), "beta_fast": 4.0 + draw(30),
+                 "beta_slow": 0.25 + draw(3)},
         "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 3.0 + draw(3),
                    "original_max_position_embeddings": 64},
         "longrope": {"rope_type": "longrope", "factor": 2.0 + draw(4), "original_max_position_embeddings": 32,
@@ -51,11 +52,24 @@ def options_of(kind, rope, tied, draw):
                "max_position_embeddings": 128, "rms_norm_eps": [1e-5, 1e-6][draw(2)],
                "rope_parameters": {"rope_theta": float(50 + draw(1000)), **ropes[rope]}}
     window = 5 + draw(20) if draw(2) else None
+    layers = options["num_hidden_layers"]
+    types = [("full_attention", "sliding_attention")[draw(2)] for _ in range(layers)]
+    if kind in ("SmolLM3", "Olmo2", "Olmo3", "Gemma3"):
+        options.update(pad_token_id=None)
+    if kind == "SmolLM3":
+        options.update(use_sliding_window=window is not None, sliding_window=window,
+                       no_rope_layers=[draw(2) for _ in range(layers)], mlp_bias=bool(draw(2)))
+    if kind in ("Olmo3", "Gemma3"):
+        local = {"rope_type": "default", "rope_theta": float(20 + draw(100))}
+        options.update(sliding_window=5 + draw(20), layer_types=types,
+                       rope_parameters={"full_attention": options["rope_parameters"], "sliding_attention": local})
+    if kind == "Gemma3":
+        options["query_pre_attn_scalar"] = 4 + draw(40)
     if kind == "Mistral":
         options["sliding_window"] = window
     if kind.startswith("Qwen"):
-        options.update(use_sliding_window=window is not None, sliding_window=window, max_window_layers=0)
-    if kind in ("Llama", "Qwen3"):
+        options.update(use_sliding_window=window is not None, sliding_window=window, max_window_layers=draw(2))
+    if kind in ("Llama", "Qwen3", "SmolLM3", "Olmo2", "Olmo3", "Gemma3"):
         options["attention_bias"] = bool(draw(2))
     if kind == "Llama":
         options["mlp_bias"] = bool(draw(2))
@@ -63,7 +77,7 @@ def options_of(kind, rope, tied, draw):
 
 
 def matrix():
-    for kind in ("Llama", "Mistral", "Qwen2", "Qwen3", "GPT2"):
+    for kind in ("Llama", "Mistral", "Qwen2", "Qwen3", "SmolLM3", "Olmo2", "Olmo3", "Gemma3", "GPT2"):
         ropes = ("default", "linear", "yarn", "llama3", "longrope") if kind != "GPT2" else ("default",)
         yield from itertools.product([kind], ropes, (True, False), (1, 3), ("float32", "bfloat16", "float16"))
 
@@ -134,7 +148,7 @@ def save(kind, options, dtype, shards, folder, seed):
     import torch
     import transformers
     torch.manual_seed(seed)
-    config = getattr(transformers, kind + "Config")(**options)
+    config = getattr(transformers, {"Gemma3": "Gemma3TextConfig"}.get(kind, kind + "Config"))(**options)
     model = getattr(transformers, {"GPT2": "GPT2LMHeadModel"}.get(kind, kind + "ForCausalLM"))(config)
     for name, parameter in model.named_parameters():  # norms and biases are not what a new model has: each one matters
         is_norm = parameter.dim() == 1 and name.endswith("weight")

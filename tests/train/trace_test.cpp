@@ -30,7 +30,7 @@ class Timeline : public TimelineTest {
       }
       extents.push_back({sequence});
     }
-    return ring_plan(ring_needs(attention_mask(config.model), extents), N, ring_rank).steps.size();
+    return ring_plan(ring_needs(layers_by_mask(config.model).front().mask, extents), N, ring_rank).steps.size();
   }
 };
 

@@ -32,7 +32,9 @@ ReferencePlan plan_reference(const Config& config, const ParameterTable& table) 
   Config whole = config;  // the reference knows of nothing frozen, and has adapters within its weights
   whole.model.lora = {};
   whole.training.trainable.clear();
-  plan.flops = (1 + Rounding::tries) * (step_flops(whole.model, whole.training, S * (S + 1) / 2).total());
+  const LayerPairs pairs =  // it looks at all, whatever the mask
+      layer_pairs(mask_counts(whole.model, whole.training), [&](const AttentionMask&) { return S * (S + 1) / 2; });
+  plan.flops = (1 + Rounding::tries) * (step_flops(whole.model, whole.training, pairs).total());
   return plan;
 }
 

@@ -19,8 +19,8 @@ Precision precision_of(DType dtype) {
   }
 }
 
-void Rounding::operator()(reference::Vector& x, std::int64_t terms) const {
-  const bool in_blocks = precision_.sums > 0x1p-53;
+void Rounding::operator()(reference::Vector& x, std::int64_t terms, reference::Summing summing) const {
+  const bool in_blocks = precision_.sums > 0x1p-53 && summing == reference::Summing::in_blocks;
   const double n = static_cast<double>(in_blocks ? std::min(terms, block + terms / block) : terms);
   const double theta = enlargement() * (terms == 0 ? precision_.stored : precision_.sums * std::sqrt(n));
   for (double& value : x) {

@@ -2,8 +2,9 @@
 // roundoff u is the exact sum of products each changed by a relative theta, |theta| <= u sqrt(n) but for a small
 // probability (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", 2019, theorem 2.4); storing
 // a tensor changes each element by u at most. In blocks of b, n is b + n / b (Blanchard, Higham and Mary, "A Class of
-// Fast and Accurate Summation Algorithms", 2020, section 3), and so it is of long sums here; in double it stays n, as
-// the reference's own sums are not in blocks.
+// Fast and Accurate Summation Algorithms", 2020, section 3), and so it is of long sums of matrix products here. In
+// double it stays n, as the reference's own sums are not in blocks, and so it does in attention, whose kernels add
+// token after token: there the error of a sum over S tokens was seen to grow as sqrt(S), from 1,024 to 32,768 tokens.
 //
 // So the reference is computed again with every sum's elements changed by up to u sqrt(n), and every stored tensor's by
 // up to u. What that does to a tensor at the end is what rounding can do to it: through all layers, cancellations and
@@ -32,11 +33,11 @@ class Rounding {
   static constexpr double safety = 8;
   /// The same of one number, as the loss: its change is one draw, and no maximum over many.
   static constexpr double safety_of_a_number = 32;
-  static constexpr std::int64_t block = 128;  // of long sums
+  static constexpr std::int64_t block = 128;  // of long sums that are taken in blocks
 
   Rounding(DType dtype, std::uint64_t seed) : precision_(precision_of(dtype)), seed_(seed) {}
   /// Changes x, as reference::Rounds.
-  void operator()(reference::Vector& x, std::int64_t terms) const;
+  void operator()(reference::Vector& x, std::int64_t terms, reference::Summing summing) const;
   /// By how much more than a run's rounding the changes are: in double, a run's own would drown in the reference's.
   double enlargement() const { return precision_.stored < 0x1p-40 ? 0x1p20 : 1; }
 

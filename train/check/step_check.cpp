@@ -198,8 +198,9 @@ class StepCheck {
     norm.element(0, result_.norm, exact_norm);
     norm.allow(sum_in_double(run_.table.count(Part::trainable), exact_norm));
     for (std::size_t r = 0; r < roundings_.size(); ++r) {
-      for (auto& [name, rounded] : rounded_gradients_[r]) roundings_[r](rounded, tokens());  // they are sums over all
-      double rounded_squares = 0, along = 0;  // along: the variance of g dg
+      for (auto& [name, rounded] : rounded_gradients_[r])
+        roundings_[r](rounded, tokens(), reference::Summing::in_blocks);  // they are sums over all
+      double rounded_squares = 0, along = 0;                              // along: the variance of g dg
       for (const auto& [name, exact] : gradients_) {
         const Vector& rounded = rounded_gradients_[r].at(name);
         allow("grad." + name, rounded, exact, roundings_[r]);

@@ -74,7 +74,7 @@ class RankState {
   void close();
 
   /// Lets the model's rotary positions turn as this config says: of a stage, or of the model that a run begins with.
-  void use_rope(const ModelConfig& config) { model.set_rope(config.rope_theta, config.rope_scaling); }
+  void use_rope(const ModelConfig& config) { model.set_ropes(model_spec(config).ropes); }
   /// Returns where a micro-batch of a step is loaded.
   Batch& batch_of(std::int64_t micro) { return micro == 0 ? batch : later_batches[micro - 1]; }
 

@@ -78,7 +78,8 @@ void apply_settings(Config& config, const std::vector<std::string>& settings) {
     if (is_free_with_weights(key)) continue;
     fail(ExitCode::usage,
          "--set {}: only keys that leave weights as they are can be set here: model.rope_scaling and its keys, "
-         "model.rope_theta, model.max_position_embeddings, model.sliding_window, model.rms_norm_eps",
+         "model.rope_theta, model.max_position_embeddings, model.sliding_window, model.layer_types, "
+         "model.layer_positions, model.sliding_rope_theta, model.query_pre_attn_scalar, model.rms_norm_eps",
          setting);
   }
   Config changed = config;
@@ -165,6 +166,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
                               {"--threads-per-rank", std::to_string(options.threads_per_rank)},
                               {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
                               {"--stride", std::to_string(request.stride)},
+                              {"--by-position", request.by_position ? "yes" : "no"},
                               {"the targets' hash", targets.hash}});
     ThreadPool pool(threads);
     const Device device = device_of(config.training, world.rank(), here);

@@ -17,6 +17,33 @@ std::string number_text(double value) {
   return std::isfinite(value) ? fmt::format("{:.4f}", value) : "-";
 }
 
+/// Returns a cell; "-" where the documents are too few for an interval.
+std::string interval_text(const EvaluationSummary& summary, const Interval& interval) {
+  if (summary.documents < min_documents) return "-";
+  return fmt::format("[{:.4f}, {:.4f}]", interval.low, interval.high);
+}
+
+/// Returns the table of buckets of positions; "" if there is none.
+std::string position_table(const EvaluationSummary& summary) {
+  std::string rows;
+  for (const LengthResult& result : summary.results) {
+    for (const PositionResult& bucket : result.by_position) {
+      const bool longest = &result == &summary.results.back();
+      rows +=
+          fmt::format("{:>9}  {:>15}  {:>9}  {:>8.4f}  {:>18}  {:>9}  {:>20}\n", result.context_length,
+                      fmt::format("{}-{}", bucket.first, bucket.last), bucket.targets, bucket.nll.value,
+                      interval_text(summary, bucket.nll.ci95), longest ? "-" : fmt::format("{:+.4f}", bucket.cut.value),
+                      longest ? "-" : interval_text(summary, bucket.cut.ci95));
+    }
+  }
+  if (rows.empty()) return "";
+  return fmt::format(
+      "\nAll predictions of the same windows, by position\n\n{:>9}  {:>15}  {:>9}  {:>8}  {:>18}  {:>9}"
+      "  {:>20}\n{}\nposition: tokens before the target in its window; cut: nll minus that of the same "
+      "tokens in the\nwindow of the longest context, paired by document\n",
+      "context", "position", "targets", "nll", "95% of nll", "cut", "95% of cut", rows);
+}
+
 }  // namespace
 
 EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained_length, const std::string& data,
@@ -65,15 +92,21 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
                                {"ci95", {result.nll.ci95.low, result.nll.ci95.high}},
                                {"delta_nll", result.delta.value},
                                {"delta_ci95", {result.delta.ci95.low, result.delta.ci95.high}}});
+    for (const PositionResult& bucket : result.by_position) {
+      json["results"].back()["by_position"].push_back({{"first", bucket.first},
+                                                       {"last", bucket.last},
+                                                       {"targets", bucket.targets},
+                                                       {"nll", bucket.nll.value},
+                                                       {"ci95", {bucket.nll.ci95.low, bucket.nll.ci95.high}},
+                                                       {"cut_nll", bucket.cut.value},
+                                                       {"cut_ci95", {bucket.cut.ci95.low, bucket.cut.ci95.high}}});
+    }
   }
   return json;
 }
 
 std::string evaluation_table(const EvaluationSummary& summary) {
   const bool intervals = summary.documents >= min_documents;
-  const auto interval_text = [&](const Interval& interval) {
-    return intervals ? fmt::format("[{:.4f}, {:.4f}]", interval.low, interval.high) : std::string("-");
-  };
   const bool bytes_known = std::ranges::all_of(
       summary.results, [](const LengthResult& result) { return std::isfinite(result.bits_per_byte); });
   const std::string scored =
@@ -91,10 +124,11 @@ std::string evaluation_table(const EvaluationSummary& summary) {
     const bool past = result.context_length > summary.trained_length;
     beyond |= past;
     const bool first = &result == &summary.results.front();
-    text += fmt::format("{:>8}{}  {:>10.4f}  {:>8.4f}  {:>10}  {:>18}  {:>9}  {:>20}\n", result.context_length,
-                        past ? "*" : " ", result.perplexity, result.nll.value, number_text(result.bits_per_byte),
-                        interval_text(result.nll.ci95), first ? "-" : fmt::format("{:+.4f}", result.delta.value),
-                        first ? "-" : interval_text(result.delta.ci95));
+    text +=
+        fmt::format("{:>8}{}  {:>10.4f}  {:>8.4f}  {:>10}  {:>18}  {:>9}  {:>20}\n", result.context_length,
+                    past ? "*" : " ", result.perplexity, result.nll.value, number_text(result.bits_per_byte),
+                    interval_text(summary, result.nll.ci95), first ? "-" : fmt::format("{:+.4f}", result.delta.value),
+                    first ? "-" : interval_text(summary, result.delta.ci95));
   }
   text += "\nnll in nats a target token; change: nll minus that of the shortest context, paired by document";
   text += intervals ? "; intervals:\nratio estimator over documents with Student's t\n" : "\n";
@@ -116,7 +150,7 @@ std::string evaluation_table(const EvaluationSummary& summary) {
     text += fmt::format("With {}, fewer than {}, a confidence interval over documents would mean nothing.\n",
                         counted(summary.documents, "document"), min_documents);
   }
-  return text;
+  return text + position_table(summary);
 }
 
 }  // namespace ringtrain

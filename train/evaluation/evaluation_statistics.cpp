@@ -1,6 +1,8 @@
 #include "train/evaluation/evaluation_statistics.h"
 
 #include <Eigen/Core>
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -54,6 +56,41 @@ double student_t(double p, double degrees) {
     (within(middle) < p ? low : high) = middle;
   }
   return 0.5 * (low + high);
+}
+
+std::int64_t position_bucket(std::int64_t position) {
+  return std::bit_width(static_cast<std::uint64_t>(position) - 1);
+}
+
+std::vector<PositionResult> summarise_positions(std::int64_t context_length, std::span<const PositionSums> sums,
+                                                std::span<const std::int64_t> documents) {
+  std::vector<PositionResult> results;
+  const std::int64_t buckets = std::ssize(sums) / std::ssize(documents);
+  for (std::int64_t bucket = 0; bucket <= position_bucket(context_length); ++bucket) {
+    std::map<std::int64_t, Cluster> clusters, cuts;
+    double targets = 0, weight = 0;
+    for (std::int64_t block = 0; block < std::ssize(documents); ++block) {
+      const PositionSums& at = sums[block * buckets + bucket];
+      if (at.weight == 0) continue;
+      Cluster& cluster = clusters[documents[block]];
+      cluster.sum += at.nll;
+      cluster.weight += at.weight;
+      Cluster& cut = cuts[documents[block]];
+      cut.sum += at.nll - at.longest_nll;
+      cut.weight += at.weight;
+      targets += at.targets;
+      weight += at.weight;
+    }
+    if (weight == 0) continue;
+    PositionResult result;
+    result.first = bucket == 0 ? 1 : (std::int64_t{1} << (bucket - 1)) + 1;
+    result.last = std::min(std::int64_t{1} << bucket, context_length);
+    result.targets = std::llround(targets);
+    result.nll = ratio_estimate(clusters);
+    result.cut = ratio_estimate(cuts);
+    results.push_back(result);
+  }
+  return results;
 }
 
 std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths,

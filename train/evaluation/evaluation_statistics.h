@@ -28,20 +28,43 @@ struct Estimate {
   Interval ci95;
 };
 
+/// What one block added at one context length within a bucket of positions.
+struct PositionSums {
+  double nll = 0, weight = 0, targets = 0;  // as in BlockSums
+  double longest_nll = 0;                   // of the same tokens, in the window of the longest context
+};
+
+/// The result within a bucket of positions. A target's position is the number of tokens before it in its window.
+struct PositionResult {
+  std::int64_t first = 0, last = 0;  // positions, both in the bucket
+  std::int64_t targets = 0;
+  Estimate nll;
+  Estimate cut;  // nll here minus that of the same tokens in the window of the longest context; paired by document
+};
+
 /// The result at one context length.
 struct LengthResult {
   std::int64_t context_length = 0;
   std::int64_t targets = 0;  // scored
   Estimate nll;              // nats per target
   double perplexity = 0;
-  double bits_per_byte = 0;  // NaN where the bytes are not known
-  Estimate delta;            // nll minus that of the first (shortest) length
+  double bits_per_byte = 0;                      // NaN where the bytes are not known
+  Estimate delta;                                // nll minus that of the first (shortest) length
+  std::vector<PositionResult> by_position = {};  // ascending; empty: it was not asked for
 };
 
 /// Returns the results, one a length. sums: [lengths][blocks]; documents: of each block.
 std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths,
                                     const std::vector<std::vector<BlockSums>>& sums,
                                     std::span<const std::int64_t> documents);
+
+/// Returns the bucket of a position p >= 1: bucket 0 holds position 1, bucket k those from 2^(k-1) + 1 to 2^k.
+std::int64_t position_bucket(std::int64_t position);
+
+/// Returns the results of a window of context_length tokens, a bucket each; those without a weight are left out. sums:
+/// [blocks][buckets], flat; documents: of each block.
+std::vector<PositionResult> summarise_positions(std::int64_t context_length, std::span<const PositionSums> sums,
+                                                std::span<const std::int64_t> documents);
 
 /// Returns t such that a Student variable of this many degrees of freedom (>= 1) lies within [-t, t] with probability
 /// p.

@@ -25,6 +25,7 @@ struct EvaluationRequest {
   // With a stride that is the one context length: documents of at most so many tokens alone, as many as target_blocks.
   bool short_documents = false;
   ScoredPart part = ScoredPart::automatic;
+  bool by_position = false;  // also score every prediction of a block's window, by its position; without a stride
 };
 
 /// Throws Error(usage) that begins with `source` unless there are lengths, each at least 2, that ascend.

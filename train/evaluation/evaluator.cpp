@@ -13,19 +13,21 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::int64_t values_per_block = 4;
+constexpr std::int64_t values_per_block = 4, values_per_bucket = 4;
 
-/// Returns what this rank's share of the batch's one sequence added. nll is float64 [1, T] on the host.
+/// Returns what this rank's share of the batch's one sequence added, from position `first` on. nll is float64 [1, T] on
+/// the host.
 /// bytes_per_token: of the block's document.
-BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int32_t end_of_document,
+BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int64_t first, std::int32_t end_of_document,
                         double bytes_per_token) {
   BlockSums sums;
   const double* values = nll.as<double>();
   const auto* labels = batch.labels().as<std::int32_t>();
+  const auto* positions = batch.positions().as<std::int32_t>();
   dispatch_float(batch.weights().dtype, [&]<class Real>() {
     const Real* weights = batch.weights().as<Real>();
     for (std::int64_t t = 0; t < batch.T; ++t) {
-      if (labels[t] < 0) continue;
+      if (labels[t] < 0 || positions[t] < first) continue;
       const auto weight = static_cast<double>(weights[t]);
       sums.nll += weight * values[t];
       sums.weight += weight;
@@ -35,6 +37,59 @@ BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int32_t 
   });
   return sums;
 }
+
+/// The sums of all buckets of positions, [lengths][blocks][buckets], of what this rank holds.
+class PositionTable {
+ public:
+  PositionTable(const EvaluationRequest& request, std::int64_t blocks)
+      : lengths_(request.context_lengths), blocks_(blocks), buckets_(position_bucket(lengths_.back()) + 1) {
+    flat_.assign(std::ssize(lengths_) * blocks * buckets_ * values_per_bucket, 0.0);
+  }
+
+  /// Takes this rank's part of a block's window at the i-th length. All windows of a block end with the same target, so
+  /// the longest one says of every shorter one's tokens what they cost in it.
+  void add(std::int64_t i, std::int64_t block, const Batch& batch, const TensorView& nll) {
+    const auto* const labels = batch.labels().as<std::int32_t>();
+    const auto* const positions = batch.positions().as<std::int32_t>();
+    const bool longest = i + 1 == std::ssize(lengths_);
+    dispatch_float(batch.weights().dtype, [&]<class Real>() {
+      for (std::int64_t t = 0; t < batch.T; ++t) {
+        if (labels[t] < 0) continue;
+        const auto weight = static_cast<double>(batch.weights().as<Real>()[t]);
+        const double added = weight * nll.as<double>()[t];
+        double* const own = at(i, block, positions[t] + 1);
+        own[0] += added;
+        own[1] += weight;
+        own[2] += 1;
+        for (std::int64_t other = 0; longest && other <= i; ++other) {
+          const std::int64_t position = positions[t] + 1 - (lengths_[i] - lengths_[other]);
+          if (position >= 1) at(other, block, position)[3] += added;
+        }
+      }
+    });
+  }
+
+  /// Collective. Fills in what all ranks have.
+  void finish(Communicator& world, std::span<const std::int64_t> documents, std::vector<LengthResult>& results) {
+    all_reduce_sum(world, std::span<double>(flat_), {"positions of an evaluation"});
+    for (std::int64_t i = 0; i < std::ssize(lengths_); ++i) {
+      std::vector<PositionSums> sums;
+      for (std::int64_t k = i * blocks_ * buckets_; k < (i + 1) * blocks_ * buckets_; ++k) {
+        const double* const value = flat_.data() + k * values_per_bucket;
+        sums.push_back({value[0], value[1], value[2], value[3]});
+      }
+      results[i].by_position = summarise_positions(lengths_[i], sums, documents);
+    }
+  }
+
+ private:
+  double* at(std::int64_t length, std::int64_t block, std::int64_t position) {
+    return flat_.data() + ((length * blocks_ + block) * buckets_ + position_bucket(position)) * values_per_bucket;
+  }
+  std::vector<std::int64_t> lengths_;
+  std::int64_t blocks_, buckets_;
+  std::vector<double> flat_;
+};
 
 /// The scores of all targets, each by the rank that holds it. A target's place is the same on every rank.
 class TokenScores {
@@ -57,7 +112,7 @@ class TokenScores {
     const auto* const positions = batch.positions().as<std::int32_t>();
     dispatch_float(batch.weights().dtype, [&]<class Real>() {
       for (std::int64_t t = 0; t < batch.T; ++t) {
-        if (labels[t] < 0) continue;
+        if (labels[t] < 0 || positions[t] < span.length - span.targets) continue;
         TokenScore& score = scores_[first_[i] + positions[t] - (span.length - span.targets)];
         score.weight = static_cast<double>(batch.weights().as<Real>()[t]);
         score.nll = nll.as<double>()[t];
@@ -96,6 +151,8 @@ std::optional<std::vector<LengthResult>> evaluate_targets(
   std::vector<double> flat(lengths * blocks * values_per_block, 0.0);
   std::optional<TokenScores> scores;
   if (per_token) scores.emplace(file, request, targets);
+  std::optional<PositionTable> positions;
+  if (request.by_position) positions.emplace(request, blocks);
   std::int64_t done = 0, tokens = 0, spans_before = 0;
   bool stopped = false;
   for (std::int64_t i = 0; i < lengths && !stopped; ++i) {
@@ -106,7 +163,8 @@ std::optional<std::vector<LengthResult>> evaluate_targets(
       const bool has_span = first + data_index < std::ssize(spans);
       const TargetSpan span = has_span ? spans[first + data_index] : TargetSpan{};
       const std::optional<Error> problem = caught([&] {
-        if (has_span) load_spans(state.batch, file, {&span.begin, 1}, span.length, span.targets, state.shard);
+        const std::int64_t scored = positions ? span.length : span.targets;
+        if (has_span) load_spans(state.batch, file, {&span.begin, 1}, span.length, scored, state.shard);
       });
       if (const auto shared = shared_error(*state.world, problem, {"data of an evaluation"}))
         throw SharedError(*shared);
@@ -116,9 +174,10 @@ std::optional<std::vector<LengthResult>> evaluate_targets(
       }
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       state.model.evaluate(state.batch, nll);
-      const BlockSums sums = sums_of_shard(state.batch, nll, file.end_of_document(),
+      const BlockSums sums = sums_of_shard(state.batch, nll, span.length - span.targets, file.end_of_document(),
                                            file.bytes_per_token(targets.blocks[span.block].document));
       if (scores) scores->add(spans_before + first + data_index, span, state.batch, nll);
+      if (positions) positions->add(i, span.block, state.batch, nll);
       double* out = flat.data() + (i * blocks + span.block) * values_per_block;
       out[0] += sums.nll;
       out[1] += sums.weight;
@@ -145,6 +204,7 @@ std::optional<std::vector<LengthResult>> evaluate_targets(
       row.push_back({at[0], at[1], at[2], at[3]});
   }
   std::vector<LengthResult> results = summarise(request.context_lengths, sums, documents);
+  if (positions) positions->finish(*state.world, documents, results);
   for (const LengthResult& result : results) {
     if (!std::isfinite(result.nll.value)) {
       fail(ExitCode::numeric, "evaluation at context length {} gives a loss of {}: the weights are not usable",

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "framework/error.h"
 #include "framework/storage/files.h"
@@ -24,17 +25,17 @@ namespace {
 
 constexpr std::int64_t largest_file = 1 << 20;
 
-constexpr double default_theta = 10000, default_eps = 1e-6, default_gpt2_eps = 1e-5;
-constexpr std::int64_t default_window = 4096, default_full_layers = 28;
+constexpr std::int64_t default_window = 4096, default_full_layers = 28, default_rope_interval = 4;
 
 /// Keys that change nothing of what is computed here: names, remarks, how others run it.
-constexpr std::array<std::string_view, 52> harmless{
+constexpr std::array<std::string_view, 53> harmless{
     "_attn_implementation_autoset",
     "_name_or_path",
     "_num_labels",
     "architectures",
     "attn_implementation",
     "bos_token_id",
+    "cache_implementation",
     "chunk_size_feed_forward",
     "decoder_start_token_id",
     "dtype",
@@ -185,43 +186,93 @@ std::int64_t read_window_length(JsonKeys& keys, const Family& family) {
       keys.refuse("sliding_window", fmt::format("has no effect in a {}; with a window it is a Mistral", family.name));
     return 0;
   }
-  if ((family.window == WindowKeys::layers && !keys.flag("use_sliding_window", false)) || null) return 0;
+  const bool flagged = family.window == WindowKeys::layers || family.window == WindowKeys::unrotated;
+  if ((flagged && !keys.flag("use_sliding_window", false)) || null) return 0;
+  if (family.window == WindowKeys::unrotated && !given) return 0;
   const std::int64_t window = keys.integer("sliding_window", default_window);
   if (window < 1) keys.refuse("sliding_window", fmt::format("is {}, but must be at least 1, or null", window));
   return window;
 }
 
-/// Reads which layers have the window: all or none may.
-void read_window(JsonKeys& keys, const Family& family, ModelConfig& model) {
-  const std::int64_t window = read_window_length(keys, family), layers = model.num_hidden_layers;
-  const bool one_mask = family.window == WindowKeys::length;  // the class has one for all layers
-  std::int64_t sliding = 0;
-  if (window > 0) {
-    const std::int64_t first =
-        one_mask ? 0 : std::max<std::int64_t>(0, keys.integer("max_window_layers", default_full_layers));
-    sliding = first < layers ? layers - first : 0;
+/// Returns the shortest list that says the same where it repeats: none if all entries are `plain`.
+template <class T>
+std::vector<T> shortest(std::vector<T> list, T plain) {
+  if (std::ranges::count(list, plain) == std::ssize(list)) return {};
+  for (std::size_t period = 1; period < list.size(); ++period) {
+    const auto repeats = [&](std::size_t i) { return list[i] == list[i % period]; };
+    std::size_t same = period;
+    while (same < list.size() && repeats(same)) ++same;
+    if (same == list.size()) list.resize(period);
   }
+  return list;
+}
+
+/// Reads which layers rotate: by no_rope_layers, whose 1 means that a layer does, else all but every n-th.
+std::vector<LayerPositions> read_positions(JsonKeys& keys, const Family& family, std::int64_t layers) {
+  std::vector<LayerPositions> positions(static_cast<std::size_t>(layers), LayerPositions::rope);
+  if (!family.layer_positions) return positions;
+  const std::int64_t interval = keys.integer("no_rope_layer_interval", default_rope_interval);
+  if (interval < 1) keys.refuse("no_rope_layer_interval", fmt::format("is {}, but must be at least 1", interval));
+  const std::vector<double> listed = keys.has("no_rope_layers") ? keys.reals("no_rope_layers") : std::vector<double>{};
+  if (keys.has("no_rope_layers") && std::ssize(listed) < layers) {
+    keys.refuse("no_rope_layers", fmt::format("has {} entries for {} layers", listed.size(), layers));
+  }
+  for (std::size_t layer = 0; layer < positions.size(); ++layer) {
+    const bool rotates = listed.empty() ? (static_cast<std::int64_t>(layer) + 1) % interval != 0 : listed[layer] != 0;
+    if (!rotates) positions[layer] = LayerPositions::none;
+  }
+  return positions;
+}
+
+/// Returns which layers have the window where layer_types does not say it.
+std::vector<LayerType> default_types(JsonKeys& keys, const Family& family, std::int64_t window,
+                                     const std::vector<LayerPositions>& positions) {
+  std::int64_t first = 0, pattern = 0;
+  if (family.window == WindowKeys::layers) first = keys.integer("max_window_layers", default_full_layers);
+  if (family.window == WindowKeys::pattern) {
+    pattern = keys.integer("sliding_window_pattern", family.window_pattern);
+    keys.names("_sliding_window_pattern");  // the same, as transformers 5 saves it beside layer_types
+    if (pattern < 1) keys.refuse("sliding_window_pattern", fmt::format("is {}, but must be at least 1", pattern));
+  }
+  std::vector<LayerType> types(positions.size(), LayerType::full_attention);
+  for (std::int64_t layer = 0; window > 0 && layer < std::ssize(types); ++layer) {
+    const auto place = static_cast<std::size_t>(layer);
+    const bool of_pattern = pattern == 0 || (layer + 1) % pattern != 0;
+    const bool of_rope = family.window != WindowKeys::unrotated || positions[place] == LayerPositions::none;
+    if (layer >= first && of_pattern && of_rope) types[place] = LayerType::sliding_attention;
+  }
+  return types;
+}
+
+/// Reads how layers differ: which have the window, and which rotate.
+void read_layers(JsonKeys& keys, const Family& family, ModelConfig& model) {
+  const std::int64_t layers = std::clamp<std::int64_t>(model.num_hidden_layers, 0, 8192);
+  const std::vector<LayerPositions> positions = read_positions(keys, family, layers);
+  const std::int64_t window = read_window_length(keys, family);
+  std::vector<LayerType> types = default_types(keys, family, window, positions);
   if (keys.has("layer_types")) {
-    const std::vector<std::string> types = keys.texts("layer_types");
-    const std::int64_t listed = std::count(types.begin(), types.end(), "sliding_attention");
-    const std::int64_t full = std::count(types.begin(), types.end(), "full_attention");
-    if (std::ssize(types) != layers || listed + full != layers) {
+    std::vector<LayerType> listed;
+    const std::vector<std::string> names = keys.texts("layer_types");
+    for (const std::string& name : names) {
+      const auto* const found =
+          std::ranges::find_if(layer_type_names, [&](const Named<LayerType>& known) { return name == known.name; });
+      if (found != layer_type_names.end()) listed.push_back(found->value);
+    }
+    if (std::ssize(listed) != layers || std::ssize(names) != layers) {
       keys.refuse("layer_types",
                   fmt::format("must name full_attention or sliding_attention for each of {} layers", layers));
     }
-    if (listed > 0 && window == 0) keys.refuse("layer_types", "has sliding_attention, but there is no sliding window");
-    if (one_mask && listed != sliding) {
+    const bool sliding = std::ranges::count(listed, LayerType::sliding_attention) > 0;
+    if (sliding && window == 0) keys.refuse("layer_types", "has sliding_attention, but there is no sliding window");
+    if (family.window == WindowKeys::length && listed != types) {
       keys.refuse("layer_types", fmt::format("says otherwise than sliding_window, by which a {} goes", family.name));
     }
-    sliding = listed;
+    types = listed;
   }
-  if (sliding != 0 && sliding != layers) {
-    keys.refuse(keys.has("layer_types") ? "layer_types" : "max_window_layers",
-                fmt::format("{} of {} layers have a sliding window and the others have none, but here all layers share "
-                            "one mask",
-                            sliding, layers));
-  }
-  model.sliding_window = sliding > 0 ? window : 0;
+  const bool any = std::ranges::count(types, LayerType::sliding_attention) > 0;
+  model.sliding_window = any ? window : 0;
+  if (any) model.layer_types = shortest(std::move(types), LayerType::sliding_attention);
+  model.layer_positions = shortest(positions, LayerPositions::rope);
 }
 
 void read_sizes(JsonKeys& keys, const Family& family, ModelConfig& model) {
@@ -235,8 +286,8 @@ void read_sizes(JsonKeys& keys, const Family& family, ModelConfig& model) {
   const bool wide = sizes.intermediate_size == 0 && !keys.has(key.intermediate_size);
   model.intermediate_size = wide ? 4 * std::clamp<std::int64_t>(model.hidden_size, 1, 262144)
                                  : keys.integer(key.intermediate_size, sizes.intermediate_size);
-  model.rms_norm_eps = keys.real(key.eps, family.rotary ? default_eps : default_gpt2_eps);
-  model.tie_word_embeddings = keys.flag("tie_word_embeddings", !family.rotary);
+  model.rms_norm_eps = keys.real(key.eps, family.eps);
+  model.tie_word_embeddings = keys.flag("tie_word_embeddings", family.tied);
 }
 
 /// Reads what classes with rotary positions say besides.
@@ -245,7 +296,15 @@ void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::
   model.num_key_value_heads = no_groups ? 0 : keys.integer("num_key_value_heads", family.sizes.key_value_heads);
   const bool plain_heads = family.sizes.head_dim == 0 && !keys.has("head_dim");
   model.head_dim = plain_heads ? 0 : keys.integer("head_dim", family.sizes.head_dim);
-  require_activation(keys, "hidden_act", {"silu", "swish"});
+  if (family.gelu) {
+    require_activation(keys, "hidden_activation", {"gelu_pytorch_tanh"});
+  } else {
+    require_activation(keys, "hidden_act", {"silu", "swish"});
+  }
+  if (family.query_scalar > 0) {
+    model.query_pre_attn_scalar = keys.real("query_pre_attn_scalar", family.query_scalar);
+    if (!(model.query_pre_attn_scalar > 0)) keys.refuse("query_pre_attn_scalar", "must be above 0");
+  }
   const auto bias = [&](const char* key, bool possible) {
     const bool asked = keys.flag(key, false);
     if (asked && !possible) keys.refuse(key, fmt::format("{} has no such biases in transformers", family.name));
@@ -253,8 +312,8 @@ void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::
   };
   model.attention_bias = bias("attention_bias", family.attention_bias);
   model.mlp_bias = bias("mlp_bias", family.mlp_bias);
-  read_window(keys, family, model);
-  read_rope(keys, default_theta, model, logs);
+  read_layers(keys, family, model);
+  read_rope(keys, family, model, logs);
 }
 
 /// Reads what GPT-2's class says besides.
@@ -266,8 +325,11 @@ void read_gpt2(JsonKeys& keys, ModelConfig& model) {
   require_activation(keys, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});
 }
 
-void settle_other_keys(JsonKeys& keys, std::vector<std::string>& logs) {
+void settle_other_keys(JsonKeys& keys, const Family& family, std::vector<std::string>& logs) {
   for (const Refusal& refusal : refusals) {
+    const std::string_view key = refusal.key;
+    if (family.query_scalar > 0 && key == "query_pre_attn_scalar") continue;
+    if (family.layer_positions && key == "no_rope_layers") continue;
     if (!keys.has(refusal.key) || keys.at(refusal.key) == parse_strict_json(refusal.harmless)) continue;
     keys.refuse(refusal.key, fmt::format("is {}; {}", shown(keys.at(refusal.key)), refusal.why));
   }
@@ -343,7 +405,7 @@ HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::
     read_gpt2(keys, model);
   }
   config.ends = read_ends(keys);
-  settle_other_keys(keys, config.logs);
+  settle_other_keys(keys, family, config.logs);
   check_model_of_file(model, path);
   return config;
 }

@@ -1,7 +1,7 @@
 // config.json of a Hugging Face folder: read strictly into a ModelConfig, and written so that transformers 4 and 5 read
 // it. A key takes effect, or is known to change nothing that is computed here, or is refused by name: none is passed
-// over unseen. Absent keys have the default of the model's class in transformers, as there. Classes: LlamaForCausalLM,
-// MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, GPT2LMHeadModel. docs/hugging-face.md lists the keys.
+// over unseen. Absent keys have the default of the model's class in transformers, as there. The classes are those of
+// train/models/hugging_face_families.h. docs/hugging-face.md lists the keys.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,14 @@
 // Writes config.json: the keys that the classes of transformers 4 and 5 read, and no others.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/strict_json.h"
+#include "layers/model_spec.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_families.h"
 #include "train/models/hugging_face_rope.h"
@@ -24,6 +27,21 @@ const Family& written_as(const ModelConfig& model) {
          name_of(model.architecture), what);
   };
   const bool window = model.sliding_window > 0;
+  if (!model.layer_types.empty() && (family.window == WindowKeys::none || family.window == WindowKeys::length)) {
+    refuse(fmt::format("a {} has one window, or none, for all layers (model.layer_types)", family.name));
+  }
+  if (!model.layer_positions.empty() && !family.layer_positions) {
+    refuse(fmt::format("all layers of a {} rotate (model.layer_positions)", family.name));
+  }
+  if (model.sliding_rope_theta > 0 && family.sliding_theta == 0) {
+    refuse(fmt::format("all layers of a {} have one base (model.sliding_rope_theta)", family.name));
+  }
+  if (!model.rope_scaling.truncate && !family.reads_truncate()) {
+    refuse(fmt::format("{} (model.rope_scaling.truncate)", truncate_is_not_read));
+  }
+  if (score_divisor(model) != static_cast<double>(model.head_dim) && family.query_scalar == 0) {
+    refuse(fmt::format("a {} divides scores by the root of head_dim (model.query_pre_attn_scalar)", family.name));
+  }
   if (family.rotary && !family.any_head_dim && model.hidden_size % model.num_attention_heads != 0) {
     refuse(fmt::format("model.hidden_size = {} is not a multiple of model.num_attention_heads = {}", model.hidden_size,
                        model.num_attention_heads));
@@ -68,23 +86,50 @@ void write_gpt2(const ModelConfig& model, json& out) {
 void write_window(const ModelConfig& model, const Family& family, json& out) {
   const bool window = model.sliding_window > 0;
   if (family.window == WindowKeys::none) return;
-  out["sliding_window"] = window ? json(model.sliding_window) : json(nullptr);
-  if (family.window != WindowKeys::layers) return;
+  // Classes whose layers are listed make the mask of a window even for layers that have none: their default stands.
+  if (window || family.window != WindowKeys::pattern) {
+    out["sliding_window"] = window ? json(model.sliding_window) : json(nullptr);
+  }
+  if (family.window == WindowKeys::length) return;
+  const std::vector<LayerSpec> layers = model_spec(model).layers;
+  const auto slides = [](const LayerSpec& layer) { return layer.mask.window > 0; };
+  std::vector<const char*> types;
+  for (const LayerSpec& layer : layers) {
+    types.push_back(
+        name_in(layer_type_names, slides(layer) ? LayerType::sliding_attention : LayerType::full_attention));
+  }
+  out["layer_types"] = types;
+  if (family.window == WindowKeys::pattern) return;
   out["use_sliding_window"] = window;
-  out["max_window_layers"] = window ? 0 : model.num_hidden_layers;
-  out["layer_types"] = std::vector<const char*>(static_cast<std::size_t>(model.num_hidden_layers),
-                                                window ? "sliding_attention" : "full_attention");
+  if (family.window == WindowKeys::unrotated) return;
+  out["max_window_layers"] = std::ranges::find_if(layers, slides) - layers.begin();
+}
+
+void write_positions(const ModelConfig& model, json& out) {
+  std::vector<int> rotates;  // the key's name notwithstanding
+  for (const LayerSpec& layer : model_spec(model).layers) rotates.push_back(layer.rope ? 1 : 0);
+  out["no_rope_layers"] = rotates;
 }
 
 void write_rotary(const ModelConfig& model, const Family& family, json& out) {
   out["num_key_value_heads"] = model.num_key_value_heads;
   out["head_dim"] = model.head_dim;
-  out["hidden_act"] = "silu";
+  if (family.gelu) {
+    out["hidden_activation"] = "gelu_pytorch_tanh";
+  } else {
+    out["hidden_act"] = "silu";
+  }
+  if (family.query_scalar > 0) {
+    const double scalar = score_divisor(model);
+    const bool whole = scalar == std::floor(scalar);  // the class takes nothing else
+    out["query_pre_attn_scalar"] = whole ? json(static_cast<std::int64_t>(scalar)) : json(scalar);
+  }
+  if (family.layer_positions) write_positions(model, out);
   out["attention_dropout"] = 0.0;
   if (family.attention_bias) out["attention_bias"] = model.attention_bias;
   if (family.mlp_bias) out["mlp_bias"] = model.mlp_bias;
   write_window(model, family, out);
-  write_rope(model, out);
+  write_rope(model, family, out);
 }
 
 }  // namespace
@@ -114,6 +159,7 @@ std::string write_hugging_face_config(const ModelConfig& model, const HuggingFac
   out["dtype"] = extras.dtype;
   out["torch_dtype"] = extras.dtype;
   put_ends(extras.ends, out);
+  out["pad_token_id"] = nullptr;  // some classes have a default beyond a small vocabulary
   write_sizes(model, family.keys, extras.context_length, out);
   if (family.rotary) {
     write_rotary(model, family, out);

@@ -13,9 +13,11 @@ namespace ringtrain {
 
 /// How a class says which layers have a sliding window.
 enum class WindowKeys {
-  none,    // it has no window
-  length,  // sliding_window, of all layers
-  layers,  // use_sliding_window and sliding_window, from layer max_window_layers on, or as layer_types says
+  none,       // it has no window
+  length,     // sliding_window, of all layers
+  layers,     // use_sliding_window and sliding_window, from layer max_window_layers on, or as layer_types says
+  unrotated,  // the same, else layers without rotary positions
+  pattern,    // sliding_window, of all layers but every window_pattern-th, or as layer_types says
 };
 
 struct Family {
@@ -33,16 +35,30 @@ struct Family {
   const Keys& keys;
   Sizes sizes;
   WindowKeys window = WindowKeys::none;
-  bool rotary = true;  // rotary positions, groups of heads, a gated feedforward; else all as GPT-2 has it
+  std::int64_t window_pattern = 0;  // of WindowKeys::pattern
+  double theta = 10000;             // rope_theta,
+  double sliding_theta = 0;  // that of layers with a window, whose rotary keys are then apart; 0: there is one for all
+  double eps = 1e-6;
+  bool tied = false;             // tie_word_embeddings
+  double query_scalar = 0;       // query_pre_attn_scalar; 0: the class has no such key
+  bool gelu = false;             // hidden_activation is gelu_pytorch_tanh, not hidden_act silu
+  bool layer_positions = false;  // no_rope_layers: some layers rotate nothing
+  bool rotary = true;            // rotary positions, groups of heads, a gated feedforward; else all as GPT-2 has it
   bool attention_bias = false, mlp_bias = false;  // whether a key says so
   bool any_head_dim = true;                       // not hidden_size / heads alone
+
+  /// Returns whether the class looks for yarn's `truncate` where it stands: transformers (5.23) does so beside the
+  /// sections of a class that has one for each kind of layer, not in them, and computes its model as if it were true.
+  bool reads_truncate() const { return sliding_theta == 0; }
 };
+inline constexpr const char* truncate_is_not_read =
+    "transformers computes this architecture with yarn's truncate as true, whatever its file says";
 
 inline constexpr Family::Keys llama_keys{"hidden_size",       "num_hidden_layers",       "num_attention_heads",
                                          "intermediate_size", "max_position_embeddings", "rms_norm_eps"};
 inline constexpr Family::Keys gpt2_keys{"n_embd", "n_layer", "n_head", "n_inner", "n_positions", "layer_norm_epsilon"};
 
-inline constexpr std::array<Family, 5> families{{
+inline constexpr std::array<Family, 9> families{{
     {.architecture = Architecture::llama,
      .name = "LlamaForCausalLM",
      .keys = llama_keys,
@@ -66,10 +82,50 @@ inline constexpr std::array<Family, 5> families{{
      .sizes = {151936, 4096, 22016, 32, 32, 32, 128, 32768},
      .window = WindowKeys::layers,
      .attention_bias = true},
+    {.architecture = Architecture::smollm3,
+     .name = "SmolLM3ForCausalLM",
+     .keys = llama_keys,
+     .sizes = {128256, 2048, 11008, 36, 16, 4, 0, 32768},
+     .window = WindowKeys::unrotated,
+     .theta = 2000000,
+     .tied = true,
+     .layer_positions = true,
+     .attention_bias = true,
+     .mlp_bias = true},
+    {.architecture = Architecture::olmo2,
+     .name = "Olmo2ForCausalLM",
+     .keys = llama_keys,
+     .sizes = {50304, 4096, 11008, 32, 32, 0, 0, 2048},
+     .eps = 1e-5,
+     .attention_bias = true},
+    {.architecture = Architecture::olmo3,
+     .name = "Olmo3ForCausalLM",
+     .keys = llama_keys,
+     .sizes = {50304, 4096, 11008, 32, 32, 0, 0, 2048},
+     .window = WindowKeys::pattern,
+     .window_pattern = 4,
+     .theta = 500000,
+     .sliding_theta = 500000,
+     .eps = 1e-5,
+     .attention_bias = true},
+    {.architecture = Architecture::gemma3_text,
+     .name = "Gemma3ForCausalLM",
+     .keys = llama_keys,
+     .sizes = {262208, 2304, 9216, 26, 8, 4, 256, 131072},
+     .window = WindowKeys::pattern,
+     .window_pattern = 6,
+     .theta = 1000000,
+     .sliding_theta = 10000,
+     .tied = true,
+     .query_scalar = 256,
+     .gelu = true,
+     .attention_bias = true},
     {.architecture = Architecture::gpt2,
      .name = "GPT2LMHeadModel",
      .keys = gpt2_keys,
      .sizes = {50257, 768, 0, 12, 12, 0, 0, 1024},
+     .eps = 1e-5,
+     .tied = true,
      .rotary = false,
      .any_head_dim = false},
 }};

@@ -1,5 +1,5 @@
-// Names and arrangement of weights in a Hugging Face folder, by class (transformers, models/*/modeling_*.py). Llama,
-// Mistral, Qwen2 and Qwen3 have ours. GPT-2 has names of its own, q, k and v side by side in one tensor, and matrices
+// Names and arrangement of weights in a Hugging Face folder, by class (transformers, models/*/modeling_*.py). All but
+// GPT-2 have ours. GPT-2 has names of its own, q, k and v side by side in one tensor, and matrices
 // [in, out]. Pure.
 #pragma once
 

@@ -165,6 +165,12 @@ Rope read_section(JsonKeys& keys, const char* name, double theta, const ModelCon
   return rope;
 }
 
+/// Sets the base of layers with a window, if there are any and they rotate otherwise.
+void set_sliding(ModelConfig& model, const Rope& sliding) {
+  const bool as_others = sliding.theta == model.rope_theta && model.rope_scaling.type == RopeType::none;
+  model.sliding_rope_theta = model.sliding_window == 0 || as_others ? 0 : sliding.theta;
+}
+
 bool filled(JsonKeys& keys, const char* name) {
   return keys.has(name) && !keys.at(name).empty();
 }
@@ -193,9 +199,8 @@ json section_of(const RopeScalingConfig& scaling) {
   return section;
 }
 
-}  // namespace
-
-void read_rope(JsonKeys& keys, double theta, ModelConfig& model, std::vector<std::string>& logs) {
+/// Returns what a file says that has one set of rotary keys, or those of layers without a window in old form.
+Rope read_one(JsonKeys& keys, double theta, const ModelConfig& model, std::vector<std::string>& logs) {
   Rope rope{.theta = keys.has("rope_theta") ? keys.real("rope_theta", theta) : theta, .scaling = {}};
   refuse_partial(keys);
   const bool older = filled(keys, "rope_scaling"), newer = filled(keys, "rope_parameters");
@@ -211,11 +216,55 @@ void read_rope(JsonKeys& keys, double theta, ModelConfig& model, std::vector<std
     rope = other;
   }
   keys.names("original_max_position_embeddings");  // without a scaling that uses it, it says nothing
-  model.rope_theta = rope.theta;
-  model.rope_scaling = rope.scaling;
+  return rope;
 }
 
-void write_rope(const ModelConfig& model, json& out) {
+void refuse_untruncated(JsonKeys& keys, const Family& family, const ModelConfig& model) {
+  if (!model.rope_scaling.truncate && !family.reads_truncate()) keys.refuse("truncate", truncate_is_not_read);
+}
+
+}  // namespace
+
+void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::vector<std::string>& logs) {
+  const bool apart = family.sliding_theta > 0 && filled(keys, "rope_parameters");
+  if (!apart) {
+    const Rope rope = read_one(keys, family.theta, model, logs);
+    model.rope_theta = rope.theta;
+    model.rope_scaling = rope.scaling;
+    if (family.sliding_theta == 0) return;
+    refuse_untruncated(keys, family, model);
+    // As such files were meant when they were written: Olmo 3's have one base, Gemma 3's two.
+    const bool one_base = family.sliding_theta == family.theta;
+    const double local = one_base ? rope.theta : keys.real("rope_local_base_freq", family.sliding_theta);
+    set_sliding(model, {.theta = local, .scaling = {}});
+    return;
+  }
+  const json& object = keys.at("rope_parameters");
+  if (!object.is_object()) keys.refuse("rope_parameters", fmt::format("is {}, but must be an object", shown(object)));
+  JsonKeys kinds(object, keys.path(), "rope_parameters.");
+  const auto read = [&](const char* kind, double theta) {
+    return filled(kinds, kind) ? read_section(kinds, kind, theta, model, logs) : Rope{.theta = theta, .scaling = {}};
+  };
+  const Rope full = read("full_attention", family.theta), sliding = read("sliding_attention", family.sliding_theta);
+  for (const std::string& key : kinds.unasked()) {
+    kinds.refuse(key, fmt::format("{} has rotary keys for full_attention and for sliding_attention", family.name));
+  }
+  // What stands beside the sections is older, and says nothing any more.
+  for (const char* const key : {"rope_theta", "rope_scaling", "rope_local_base_freq"}) keys.names(key);
+  keys.names("original_max_position_embeddings");
+  model.rope_theta = full.theta;
+  model.rope_scaling = full.scaling;
+  refuse_untruncated(kinds, family, model);
+  const bool scaled = sliding.scaling.type != RopeType::none && model.sliding_window > 0;
+  if (scaled && !(same(sliding.scaling, full.scaling) && sliding.theta == full.theta)) {
+    kinds.refuse("sliding_attention",
+                 "scaled positions of layers with a window, unlike those of the others, are not "
+                 "computed here");
+  }
+  if (!scaled) set_sliding(model, sliding);
+}
+
+void write_rope(const ModelConfig& model, const Family& family, json& out) {
   const RopeScalingConfig& scaling = model.rope_scaling;
   double theta = model.rope_theta;
   if (scaling.type == RopeType::ntk && model.head_dim > 2) {
@@ -233,6 +282,14 @@ void write_rope(const ModelConfig& model, json& out) {
   section["rope_theta"] = theta;
   out["rope_parameters"] = section;
   out["rope_theta"] = theta;
+  if (family.sliding_theta == 0) return;
+  json sliding = section;
+  if (model.sliding_rope_theta > 0 || model.sliding_window == 0) {
+    const double local = model.sliding_rope_theta > 0 ? model.sliding_rope_theta : family.sliding_theta;
+    sliding = {{"rope_type", "default"}, {"rope_theta", local}};
+    if (family.sliding_theta != family.theta) out["rope_local_base_freq"] = local;
+  }
+  out["rope_parameters"] = {{"full_attention", section}, {"sliding_attention", sliding}};
 }
 
 }  // namespace ringtrain

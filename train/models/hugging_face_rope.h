@@ -7,16 +7,18 @@
 #include <vector>
 
 #include "framework/config/config.h"
+#include "train/models/hugging_face_families.h"
 #include "train/models/json_keys.h"
 
 namespace ringtrain {
 
-/// Sets rope_theta and rope_scaling of a model whose max_position_embeddings is set, as transformers 5 would: what
-/// stands in the section goes before the file's own rope_theta, and that before theta, the class's default. Where the
-/// trained length is not given it is max_position_embeddings, which a log says. Throws Error(checkpoint).
-void read_rope(JsonKeys& keys, double theta, ModelConfig& model, std::vector<std::string>& logs);
+/// Sets the rotary keys of a model whose max_position_embeddings and windows are set, as transformers 5 would: what
+/// stands in the section goes before the file's own rope_theta, and that before the class's default. Where the trained
+/// length is not given it is max_position_embeddings, which a log says. A class whose layers with a window rotate apart
+/// has a section for each kind of layer, or an older file's keys (rope_local_base_freq). Throws Error(checkpoint).
+void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::vector<std::string>& logs);
 
-/// Adds rope_parameters, rope_theta and rope_scaling.
-void write_rope(const ModelConfig& model, nlohmann::json& json);
+/// Adds rope_parameters, rope_theta and rope_scaling, as the class has them.
+void write_rope(const ModelConfig& model, const Family& family, nlohmann::json& json);
 
 }  // namespace ringtrain

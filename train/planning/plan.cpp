@@ -53,6 +53,15 @@ std::vector<HopTime> hop_times(const RingWork& work, const PassCosts& costs, con
   return times;
 }
 
+/// Returns the mask whose layers see most: those that the ring works hardest for.
+AttentionMask widest_mask(const ModelConfig& model) {
+  AttentionMask widest = layers_by_mask(model).front().mask;
+  for (const MaskedLayers& of : layers_by_mask(model)) {
+    if (of.mask.window == 0 || (widest.window > 0 && of.mask.window > widest.window)) widest = of.mask;
+  }
+  return widest;
+}
+
 HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates& rates, const RingWork& work) {
   HopPlan plan;
   const int N = work.ranks();
@@ -86,11 +95,13 @@ HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates
   return plan;
 }
 
-/// Returns the visible pairs of a sequence, packed documents counted.
-double sequence_pairs(const PlanRequest& request) {
+/// Returns the visible pairs of a sequence over the layers, packed documents counted.
+LayerPairs sequence_pairs(const PlanRequest& request) {
   Config one = request.config;
   one.mesh.sequence = one.training.micro_batch_size = 1;
-  return static_cast<double>(ring_work(one, request.mean_document, request.disturbance.seed).all_pairs());
+  return layer_pairs(mask_counts(one.model, one.training), [&](const AttentionMask& mask) {
+    return static_cast<double>(ring_work(one, mask, request.mean_document, request.disturbance.seed).all_pairs());
+  });
 }
 
 /// request and table must outlive it.
@@ -128,8 +139,10 @@ void check_disturbance(const Disturbance& disturbance, std::int64_t world, std::
 
 double useful_step_flops(const PlanRequest& request) {
   const auto batch = static_cast<double>(request.config.training.global_batch_size);
+  const LayerPairs pairs = sequence_pairs(request);
   return useful_flops(request.config.model, request.config.training)
-      .of(batch * static_cast<double>(request.config.training.seq_len), batch * sequence_pairs(request));
+      .of(batch * static_cast<double>(request.config.training.seq_len),
+          {.forward = batch * pairs.forward, .backward = batch * pairs.backward});
 }
 
 double tokens_to_hide(double seconds_per_pair, double visible_share, double seconds_per_token, double latency) {
@@ -215,7 +228,7 @@ Plan plan_of_steps(const PlanRequest& request, const ParameterTable& table, std:
   plan.memory = std::move(memory);
   plan.need = memory_need(config, request.hardware, plan.memory);
   plan.fits = plan.need.fits(request.hardware);
-  const RingWork work = ring_work(config, request.mean_document, request.disturbance.seed);
+  const RingWork work = ring_work(config, widest_mask(config.model), request.mean_document, request.disturbance.seed);
   plan.flops = step_flops(config.model, config.training, sequence_pairs(request));
   plan.step_tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
   plan.useful_flops = useful_step_flops(request);

@@ -34,7 +34,6 @@ class StepSimulation {
         config_(step.config),
         rates_(rank_rates(step.hardware, config_, step.mean_document)),
         layer_(layer_work(config_.model, config_.training)),
-        work_(ring_work(config_, step.mean_document, step.disturbance.seed)),
         S_(static_cast<int>(config_.mesh.sequence)),
         world_(config_.mesh.data * config_.mesh.sequence),
         slowest_(step.hardware.slowest_of_ring(S_)) {
@@ -42,17 +41,25 @@ class StepSimulation {
     const std::int64_t group = step.hardware.levels.front().ranks;
     const bool alike = step.disturbance.none() && (group % S_ == 0 || S_ % group == 0 || world_ <= group);
     const std::int64_t rings = alike ? 1 : config_.mesh.data;
-    for (std::int64_t ring = 0; ring < rings; ++ring) {
-      rings_.push_back(std::make_unique<RingSimulation>(work_, step.hardware, ring * S_, step_.disturbance,
-                                                        shared_processors(step.hardware, config_.mesh)));
-      clocks_.emplace_back(static_cast<std::size_t>(S_), 0.0);
+    for (const MaskedLayers& of : layers_by_mask(config_.model)) {
+      Group& group_of = groups_.emplace_back();
+      group_of.layers = of.layers;
+      group_of.work =
+          std::make_unique<RingWork>(ring_work(config_, of.mask, step.mean_document, step.disturbance.seed));
+      group_of.blocks = blocks_of_a_rank(*group_of.work);
+      for (std::int64_t ring = 0; ring < rings; ++ring) {
+        group_of.rings.push_back(std::make_unique<RingSimulation>(*group_of.work, step.hardware, ring * S_,
+                                                                  step_.disturbance,
+                                                                  shared_processors(step.hardware, config_.mesh)));
+      }
+      group_of.known.resize(2 * static_cast<std::size_t>(rings));
     }
+    clocks_.assign(static_cast<std::size_t>(rings), std::vector<double>(static_cast<std::size_t>(S_), 0.0));
     const auto L = config_.model.num_hidden_layers;
-    const std::int64_t of_a_layer = rings * S_ * S_ * 2 * (4 + work_.parts());
+    const std::int64_t of_a_layer = rings * S_ * S_ * 2 * (4 + work().parts());
     layers_ = std::clamp<std::int64_t>(step.max_events / std::max<std::int64_t>(1, of_a_layer), 1, L);
     times_.simulated_layers = layers_;
-    known_.resize(2 * rings_.size());
-    const double seconds = simulating_seconds(S_, work_.parts()) * work_.documents_of_a_pair() *
+    const double seconds = simulating_seconds(S_, work().parts()) * work().documents_of_a_pair() *
                            static_cast<double>(rings * std::min<std::int64_t>(micro_batches(), 2)) *
                            (step.disturbance.jitter > 0 ? 3 : 1);
     const std::string what = fmt::format("simulating {} of {} ranks", counted(rings, "ring"), S_);
@@ -82,6 +89,19 @@ class StepSimulation {
   }
 
  private:
+  struct KnownPass {
+    std::vector<double> begins, lengths;  // by rank
+    double longest = 0;
+    PassTimes times;
+  };
+  /// The layers of one mask.
+  struct Group {
+    std::vector<std::int64_t> layers;
+    std::unique_ptr<RingWork> work;
+    double blocks = 0;  // of others that a rank meets
+    std::vector<std::unique_ptr<RingSimulation>> rings;
+    std::vector<KnownPass> known;  // [ring][forward, backward]: the last one
+  };
   std::int64_t micro_batches() const {
     return config_.training.global_batch_size / (config_.mesh.data * config_.training.micro_batch_size);
   }
@@ -121,10 +141,10 @@ class StepSimulation {
   /// kernels besides.
   void local(double flops, double product_bytes, double bytes, double calls) {
     double products = 0, passes = 0;
-    for (std::size_t ring = 0; ring < rings_.size(); ++ring) {
+    for (std::size_t ring = 0; ring < clocks_.size(); ++ring) {
       for (int rank = 0; rank < S_; ++rank) {
-        const auto tokens = static_cast<double>(work_.tokens(rank));
-        const double slow = rings_[ring]->slowness(rank);
+        const auto tokens = static_cast<double>(work().tokens(rank));
+        const double slow = groups_.front().rings[ring]->slowness(rank);
         const double product = tokens * (flops / rates_.matmul + product_bytes * rates_.product_byte_seconds) * slow;
         const double pass = (tokens * bytes / rates_.memory + calls * rates_.kernel_seconds) * slow;
         clocks_[ring][rank] += checked_seconds(product + pass);
@@ -132,29 +152,29 @@ class StepSimulation {
         passes += pass;
       }
     }
-    const auto simulated = static_cast<double>(rings_.size()) * S_;
+    const auto simulated = static_cast<double>(clocks_.size()) * S_;
     times_.products += products / simulated;
     times_.memory_passes += passes / simulated;
   }
-  void attention(bool backward) {
+  void attention(Group& group, bool backward) {
     const PassCosts costs = pass_costs(config_, rates_, layer_, backward);
     double compute = 0, wait = 0;
-    for (std::size_t ring = 0; ring < rings_.size(); ++ring) {
-      const PassTimes pass = ring_pass(ring, costs);
+    for (std::size_t ring = 0; ring < clocks_.size(); ++ring) {
+      const PassTimes pass = ring_pass(group, ring, costs);
       compute += mean(pass.compute);
       wait += mean(pass.wait);
       times_.events += pass.events;
     }
     ++calls_;
-    ring_busy_ += ring_messages_seconds(costs);
-    (backward ? times_.attention_backward : times_.attention_forward) += compute / static_cast<double>(rings_.size());
-    times_.ring_wait += wait / static_cast<double>(rings_.size());
+    ring_busy_ += ring_messages_seconds(group, costs);
+    (backward ? times_.attention_backward : times_.attention_forward) += compute / static_cast<double>(clocks_.size());
+    times_.ring_wait += wait / static_cast<double>(clocks_.size());
     times_.products += costs.overlap_seconds;
   }
   /// Simulates a pass, unless its ranks begin as far apart as in the last one of its kind: then it is that one again.
-  PassTimes ring_pass(std::size_t ring, const PassCosts& costs) {
+  PassTimes ring_pass(Group& group, std::size_t ring, const PassCosts& costs) {
     std::vector<double>& clocks = clocks_[ring];
-    KnownPass& known = known_[2 * ring + (costs.gradient_bytes > 0 ? 1 : 0)];
+    KnownPass& known = group.known[2 * ring + (costs.gradient_bytes > 0 ? 1 : 0)];
     const double shift = known.begins.empty() ? 0 : clocks[0] - known.begins[0];
     const auto like = [&](double known_begin, double clock) {
       return std::abs(known_begin + shift - clock) <= 1e-12 * known.longest;
@@ -164,28 +184,33 @@ class StepSimulation {
       return known.times;
     }
     known.begins = known.lengths = clocks;
-    known.times = rings_[ring]->pass(costs, clocks, calls_);
+    known.times = group.rings[ring]->pass(costs, clocks, calls_);
     for (std::size_t rank = 0; rank < clocks.size(); ++rank) known.lengths[rank] = clocks[rank] - known.begins[rank];
     known.longest = *std::ranges::max_element(known.lengths);
     return known.times;
   }
   double chunks() const {
     const auto chunk = config_.training.feedforward_chunk;
-    return chunk > 0 ? std::max(1.0, static_cast<double>(work_.tokens(0)) / static_cast<double>(chunk)) : 1;
+    return chunk > 0 ? std::max(1.0, static_cast<double>(work().tokens(0)) / static_cast<double>(chunk)) : 1;
   }
 
-  /// Does of each of so many layers what body does, as far as layers are simulated; the others are like the last one.
+  /// Does of each of the layers [begin, end) what body does with its group. Those of one mask come together, as far as
+  /// layers are simulated; the others of the mask are like its last one.
   template <class Body>
-  void over_layers(std::int64_t layers, double offloaded_bytes, const Body& body) {
-    const std::int64_t simulated = std::min(layers, layers_);
-    Mark before = mark();
-    for (std::int64_t layer = 0; layer < simulated; ++layer) {
-      before = mark();
-      const double begin = latest();
-      body();
-      copy(offloaded_bytes, latest() - begin);
+  void over_layers(std::int64_t begin, std::int64_t end, double offloaded_bytes, const Body& body) {
+    for (Group& group : groups_) {
+      const std::int64_t layers =
+          std::ranges::count_if(group.layers, [&](std::int64_t layer) { return layer >= begin && layer < end; });
+      const std::int64_t simulated = std::min(layers, layers_);
+      Mark before = mark();
+      for (std::int64_t layer = 0; layer < simulated; ++layer) {
+        before = mark();
+        const double start = latest();
+        body(group);
+        copy(offloaded_bytes, latest() - start);
+      }
+      if (layers > simulated) again(before, static_cast<double>(layers - simulated));
     }
-    if (layers > simulated) again(before, static_cast<double>(layers - simulated));
   }
   static constexpr int none = -1;
   bool gathers() const { return config_.training.shard == Shard::weights && world_ > 1; }
@@ -204,15 +229,15 @@ class StepSimulation {
     begin_gathers();
     need(1);
     local(0, 0, 2 * static_cast<double>(config_.model.hidden_size) * e, 2);  // embedding
-    int group = 0;
-    const auto layer = [&] {
-      need(std::min(++group + 1, step_.table.buckets() - 1));
+    int bucket = 0;
+    const auto layer = [&](Group& group) {
+      need(std::min(++bucket + 1, step_.table.buckets() - 1));
       local(layer_.forward_flops, layer_.forward_product_bytes, layer_.forward_bytes,
             (kernels_forward + adapter_kernels_forward * layer_.adapters) * chunks());
-      attention(false);
+      attention(group, false);
     };
-    over_layers(config_.model.num_hidden_layers - layer_.backward_layers, 0, layer);
-    over_layers(layer_.backward_layers, step_.offload.of_a_layer, layer);
+    over_layers(0, first_of_backward(), 0, layer);
+    over_layers(first_of_backward(), config_.model.num_hidden_layers, step_.offload.of_a_layer, layer);
     need(none);
   }
   /// The logits are made, read for the maximum and the sum, and turned into their gradient.
@@ -227,17 +252,17 @@ class StepSimulation {
     const int groups = step_.table.buckets(), lowest = std::max(1, step_.table.lowest_trained());
     const bool reduces = last || config_.training.shard != Shard::optimizer;
     if (reduces) bucket(groups - 1);
-    int group = groups - 1;
-    over_layers(layer_.backward_layers, step_.offload.of_a_layer, [&] {
-      --group;  // the last two layers' weights are still here
-      if (gathers() && group == groups - 3 && group > lowest) coming_ = transfer(weight_bytes(group - 1));
-      if (group < groups - 3) need(group > lowest ? group - 1 : none);
+    int place = groups - 1;
+    over_layers(first_of_backward(), config_.model.num_hidden_layers, step_.offload.of_a_layer, [&](Group& group) {
+      --place;  // the last two layers' weights are still here
+      if (gathers() && place == groups - 3 && place > lowest) coming_ = transfer(weight_bytes(place - 1));
+      if (place < groups - 3) need(place > lowest ? place - 1 : none);
       local(layer_.recompute_flops, layer_.recompute_product_bytes, 0, 0);
-      if (layer_.attention_again) attention(false);
+      if (layer_.attention_again) attention(group, false);
       local(layer_.backward_flops - layer_.overlap_flops, layer_.backward_product_bytes - layer_.overlap_product_bytes,
             layer_.backward_bytes, (kernels_backward + adapter_kernels_backward * layer_.adapters) * chunks());
-      attention(true);
-      if (reduces) bucket(group);
+      attention(group, true);
+      if (reduces) bucket(place);
     });
     if (reduces) bucket(0);
   }
@@ -265,13 +290,26 @@ class StepSimulation {
   // Gathers and reductions share the links with the ring's messages, which a rank waits for first: they move while the
   // links are idle. Network time is a clock that stands while the ring's messages move.
   double network_time() const { return latest() - ring_busy_; }
-  /// Returns how long the links of a rank are busy with the messages of a pass of the ring.
-  double ring_messages_seconds(const PassCosts& costs) const {
+  /// Returns how long the links of a rank are busy with the messages of a pass of the ring: the blocks of others, and
+  /// of gradients those and its own.
+  double ring_messages_seconds(const Group& group, const PassCosts& costs) const {
     if (S_ == 1) return 0;
-    const auto tokens = static_cast<double>(work_.tokens(0));
-    const double blocks = (S_ - 1) * costs.key_value_bytes + S_ * costs.gradient_bytes;
+    const auto tokens = static_cast<double>(work().tokens(0));
+    const double blocks = group.blocks * costs.key_value_bytes + (group.blocks + 1) * costs.gradient_bytes;
     return tokens * blocks / slowest_.bandwidth;
   }
+  /// Returns how many blocks of others a rank meets, the mean over ranks; of an even ring, the most.
+  double blocks_of_a_rank(const RingWork& work) const {
+    if (work.even()) return S_ - 1;
+    std::int64_t blocks = 0;
+    for (int hop = 1; hop < S_; ++hop) {
+      for (int rank = 0; rank < S_; ++rank) blocks += work.step(rank, hop) ? 1 : 0;
+    }
+    return static_cast<double>(blocks) / S_;
+  }
+  std::int64_t first_of_backward() const { return config_.model.num_hidden_layers - layer_.backward_layers; }
+  /// The work that does not depend on a mask is that of any.
+  const RingWork& work() const { return *groups_.front().work; }
   /// Begins an exchange of bytes among all ranks, behind those under way. Returns when it is done, in network time.
   double transfer(double bytes) {
     network_free_ = std::max(network_free_, network_time()) + exchange_seconds(step_.hardware, world_, bytes);
@@ -333,20 +371,13 @@ class StepSimulation {
   const Config& config_;
   const RankRates rates_;
   const LayerWork layer_;
-  const RingWork work_;
   const int S_;
   const std::int64_t world_;
   const LinkLevel& slowest_;  // of a ring
-  std::vector<std::unique_ptr<RingSimulation>> rings_;
+  std::vector<Group> groups_;
   std::vector<std::vector<double>> clocks_;  // [ring][rank]
   std::int64_t layers_ = 1;                  // that are simulated
   std::uint64_t calls_ = 0;
-  struct KnownPass {
-    std::vector<double> begins, lengths;  // by rank
-    double longest = 0;
-    PassTimes times;
-  };
-  std::vector<KnownPass> known_;  // [ring][forward, backward]: the last one
   struct Bucket {
     double done, add;  // when it has come; seconds to add it up
   };
@@ -372,9 +403,9 @@ double simulating_seconds(std::int64_t ranks, std::int64_t parts) {
   return static_cast<double>(ranks * ranks) * (block + part * static_cast<double>(parts));
 }
 
-RingWork ring_work(const Config& config, double mean_document, std::uint64_t seed) {
+RingWork ring_work(const Config& config, const AttentionMask& mask, double mean_document, std::uint64_t seed) {
   const Device device = config.training.device == Device::Kind::cuda ? Device::cuda(0) : Device::cpu();
-  return RingWork({.mask = attention_mask(config.model),
+  return RingWork({.mask = mask,
                    .layout = config.mesh.layout,
                    .length = config.training.seq_len,
                    .ranks = static_cast<int>(config.mesh.sequence),

@@ -57,8 +57,9 @@ StepTimes simulate_step(const StepCase& step);
 
 /// Returns about how long one layer of an undisturbed ring takes to simulate, on one core.
 double simulating_seconds(std::int64_t ranks, std::int64_t parts);
-/// Returns the schedule's ring of a config's micro-batch. mean_document counts with packing documents alone.
-RingWork ring_work(const Config& config, double mean_document, std::uint64_t seed);
+/// Returns the ring of a config's micro-batch, of layers with a mask. mean_document counts with packing documents
+/// alone.
+RingWork ring_work(const Config& config, const AttentionMask& mask, double mean_document, std::uint64_t seed);
 /// Returns the costs of a forward or a backward pass of one layer, whose work this is.
 PassCosts pass_costs(const Config& config, const RankRates& rates, const LayerWork& work, bool backward);
 /// Returns the seconds that each of `ranks` needs to exchange its share of `bytes` with all others (a reduce-scatter,

@@ -23,8 +23,12 @@ struct Widths {
         V(real(model.vocab_size)),
         HD(real(model.num_attention_heads * model.head_dim)),
         GD(real(model.num_key_value_heads * model.head_dim)),
-        L(real(model.num_hidden_layers)),
-        gated(model_spec(model).gated_feedforward) {}
+        L(real(model.num_hidden_layers)) {
+    const ModelSpec spec = model_spec(model);
+    gated = spec.gated_feedforward;
+    before = norms_before(spec.norm_place) ? 1 : 0;
+    after = norms_after(spec.norm_place) ? 1 : 0;
+  }
 
   double projections() const { return 2 * (C * HD + 2 * C * GD + HD * C); }  // query, key, value, output
   double expand() const { return 2 * C * F * (gated ? 2 : 1); }              // up, gate
@@ -33,6 +37,7 @@ struct Widths {
 
   double C, F, V, HD, GD, L;
   bool gated;
+  double before, after;  // norms of each half of a block
 };
 
 /// Returns how many of the model's layers backward goes through.
@@ -115,10 +120,14 @@ LayerWork layer_work_of(const Widths& w, const LayerSums& sums, const TrainingCo
     work.recompute_flops = w.projections() + w.expand() + mean(sums.adapter_recompute.flops);
     work.recompute_product_bytes = e * (projected + expanded) + mean(sums.adapter_recompute.bytes);
   }
+  // What is normed at the end of a half is made again, for backward to go through the norm.
+  work.recompute_flops += w.after * (2 * w.C * w.HD + 2 * w.C * w.F);
+  work.recompute_product_bytes += w.after * e * (w.HD + w.F + 2 * w.C);
   work.overlap_product_bytes = e * (w.C + w.HD) + mean(sums.query_backward.bytes);
-  // Each tensor once for each time that a kernel reads or writes it: two norms (read, write), RoPE in place, the
+  // Each tensor once for each time that a kernel reads or writes it: norms (read, write), RoPE in place, the
   // activation (its operands and its product), two residual sums (two read, one written).
-  const double norms = 4 * w.C, rope = 2 * (w.HD + w.GD), activation = (w.gated ? 3 : 2) * w.F, residuals = 6 * w.C;
+  const double norms = (w.before + w.after) * 4 * w.C, rope = 2 * (w.HD + w.GD), activation = (w.gated ? 3 : 2) * w.F,
+               residuals = 6 * w.C;
   const double forward_elements = norms + rope + activation + residuals;
   work.forward_bytes = e * forward_elements;
   // Backward reads what forward read and a gradient besides, and keeps sums of queries, keys and values.
@@ -146,19 +155,41 @@ TrainedParts trained_parts(const ModelConfig& model, const TrainingConfig& train
   return parts;
 }
 
-StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, double pairs) {
+std::vector<MaskCount> mask_counts(const ModelConfig& model, const TrainingConfig& training) {
+  const std::int64_t first = model.num_hidden_layers - trained_parts(model, training).layers;
+  std::vector<MaskCount> counts;
+  for (const MaskedLayers& of : layers_by_mask(model)) {
+    const auto backward = std::ranges::count_if(of.layers, [&](std::int64_t layer) { return layer >= first; });
+    counts.push_back({.mask = of.mask, .forward = real(std::ssize(of.layers)), .backward = real(backward)});
+  }
+  return counts;
+}
+
+LayerPairs layer_pairs(const std::vector<MaskCount>& masks,
+                       const std::function<double(const AttentionMask&)>& pairs_of) {
+  LayerPairs sums;
+  for (const MaskCount& of : masks) {
+    const double pairs = pairs_of(of.mask);
+    sums.forward += pairs * of.forward;
+    sums.backward += pairs * of.backward;
+  }
+  return sums;
+}
+
+StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, const LayerPairs& pairs) {
   const Widths w(model);
   const LayerSums sums(model, training);
   const double sequences = real(training.global_batch_size), tokens = sequences * real(training.seq_len);
-  const double layer_pairs = 4 * w.HD * pairs * sequences, backward = real(sums.backward_layers);
+  const double of_a_pair = 4 * w.HD * sequences, backward = real(sums.backward_layers);
   const LayerWork layer = layer_work_of(w, sums, training);
   return {.projections = tokens * (w.projections() * (w.L + backward) + sums.projections.flops),
           .feedforward = tokens * (w.feedforward() * (w.L + backward) + sums.feedforward.flops),
           .head = tokens * sums.head_products * w.head(),
           .adapters = tokens * (sums.adapter_forward.flops + sums.adapter_backward.flops),
-          .attention_forward = layer_pairs * w.L,
-          .attention_backward = 2.5 * layer_pairs * backward,
-          .recompute = backward * (layer.recompute_flops * tokens + (layer.attention_again ? layer_pairs : 0))};
+          .attention_forward = of_a_pair * pairs.forward,
+          .attention_backward = 2.5 * of_a_pair * pairs.backward,
+          .recompute =
+              backward * layer.recompute_flops * tokens + (layer.attention_again ? of_a_pair * pairs.backward : 0)};
 }
 
 LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
@@ -180,8 +211,7 @@ double head_product_bytes(const ModelConfig& model, DType dtype) {
 UsefulFlops useful_flops(const ModelConfig& model, const TrainingConfig& training) {
   const Widths w(model);
   const TrainedParts parts = trained_parts(model, training);
-  return {.of_a_token = 2 * real(parts.multiplied + parts.passed + parts.trained),
-          .of_a_pair = 4 * (w.L + 2 * real(parts.layers)) * w.HD};
+  return {.of_a_token = 2 * real(parts.multiplied + parts.passed + parts.trained), .of_a_pair = 4 * w.HD};
 }
 
 std::string mfu_formula(const TrainedParts& parts) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "framework/config/config.h"
 #include "framework/sequence/segments.h"
@@ -49,8 +51,22 @@ struct LayerWork {
   double overlap_flops = 0, overlap_product_bytes = 0;
 };
 
-/// Returns the FLOPs of a step. pairs: visible pairs of a query and a key of one sequence (documents counted).
-StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, double pairs);
+/// Visible pairs of a query and a key, summed over the layers: over all, and over those that backward goes through.
+struct LayerPairs {
+  double forward = 0, backward = 0;
+};
+/// A mask, and how many layers have it: of all, and of those that backward goes through.
+struct MaskCount {
+  AttentionMask mask;
+  double forward = 0, backward = 0;
+};
+std::vector<MaskCount> mask_counts(const ModelConfig& model, const TrainingConfig& training);
+/// pairs_of: those of one layer with a mask.
+LayerPairs layer_pairs(const std::vector<MaskCount>& masks,
+                       const std::function<double(const AttentionMask&)>& pairs_of);
+
+/// Returns the FLOPs of a step. pairs: of one sequence (documents counted).
+StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, const LayerPairs& pairs);
 /// Returns what a token of a rank costs in one layer.
 LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training);
 /// Returns how many products of the head's size a step has: forward, its input's gradient, and its weights' if they
@@ -60,12 +76,14 @@ double head_products(const ModelConfig& model, const TrainingConfig& training);
 double head_flops(const ModelConfig& model);
 double head_product_bytes(const ModelConfig& model, DType dtype);
 
-/// The FLOPs that count as useful: 2 (N + N_b + N_t) a token and 4 (L + 2 L_b) C a visible pair of a query and a key, L
-/// layers, L_b those that backward goes through, C = heads x head size. With all trained these are 6 N and 12 L C
-/// (Chowdhery et al., "PaLM", 2022, appendix B, which counts T pairs a token: no mask).
+/// The FLOPs that count as useful: 2 (N + N_b + N_t) a token, and for a visible pair of a query and a key 4 C in each
+/// layer and 8 C in each that backward goes through, C = heads x head size. With all trained these are 6 N and 12 L C,
+/// L layers (Chowdhery et al., "PaLM", 2022, appendix B, which counts T pairs a token: no mask).
 struct UsefulFlops {
-  double of_a_token = 0, of_a_pair = 0;
-  double of(double tokens, double pairs) const { return of_a_token * tokens + of_a_pair * pairs; }
+  double of_a_token = 0, of_a_pair = 0;  // the second forward
+  double of(double tokens, const LayerPairs& pairs) const {
+    return of_a_token * tokens + of_a_pair * (pairs.forward + 2 * pairs.backward);
+  }
 };
 UsefulFlops useful_flops(const ModelConfig& model, const TrainingConfig& training);
 /// Returns what MFU divides by what, as text, and the numbers in it.

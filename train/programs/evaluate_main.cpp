@@ -100,12 +100,15 @@ int run(int argc, char** argv, Launcher& launcher) {
                      "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
           ->check(at_least(1))
           ->type_name("N");
+  auto* by_position = app.add_flag("--by-position", options.request.by_position,
+                                   "also score all predictions of the same windows, in buckets of their position");
   app.add_tokens("--stride", options.request.stride,
                  "score whole documents by windows of the context length that move by N tokens: each token once, "
                  "the document's first excepted; with N the context length, each window's first")
       ->check(at_least(1))
       ->excludes(target_tokens)
       ->excludes(target_blocks)
+      ->excludes(by_position)
       ->type_name("N");
   app.add_choice<ScoredPart>(
          "--part", options.request.part,

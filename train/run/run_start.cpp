@@ -93,17 +93,6 @@ RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string&
   return start;
 }
 
-/// Returns whether rotary positions turn otherwise in one model than in the other.
-bool rescales(const ModelConfig& before, const ModelConfig& after) {
-  Config one, other;
-  one.model = before;
-  other.model = after;
-  const std::vector<ConfigDifference> changes = differences(one, other);
-  return std::ranges::any_of(changes, [](const ConfigDifference& difference) {
-    return difference.key == "model.rope_theta" || is_or_below(difference.key, "model.rope_scaling");
-  });
-}
-
 /// Returns what a stage is, as far as a checkpoint of its steps depends on it.
 std::string stage_facts(const TrainingConfig& training, const std::vector<Config>& stages, std::size_t stage) {
   Config bare;

@@ -28,7 +28,7 @@ TrainingStep::TrainingStep(const Run& run, RankState& state, CheckpointSaver& sa
     : run_(run),
       state_(state),
       world_(*state.world),
-      mask_(attention_mask(run.config.model)),
+      masks_(mask_counts(run.config.model, run.config.training)),
       saver_(saver),
       log_(std::move(log)),
       skipped_(run.start.skipped_steps) {}
@@ -54,8 +54,11 @@ TrainingStep::StepLoad TrainingStep::load_batches(std::int64_t step) {
       const Batch& batch = load_batch(step, micro);
       load.weights += batch.weight_sum;
       if (state_.shard.ring_rank > 0) continue;
-      load.visible_pairs +=
-          static_cast<double>(visible_pairs(mask_, {&sequence, 1}, {&sequence, 1}, batch.B, batch.document_starts));
+      const LayerPairs pairs = layer_pairs(masks_, [&](const AttentionMask& mask) {
+        return static_cast<double>(visible_pairs(mask, {&sequence, 1}, {&sequence, 1}, batch.B, batch.document_starts));
+      });
+      load.forward_pairs += pairs.forward;
+      load.backward_pairs += pairs.backward;
     }
   });
   if (problem) load = {.unreadable = 1};
@@ -106,9 +109,9 @@ StepResult TrainingStep::run(std::int64_t step) {
   TraceTrack* const track = state_.stream.trace();
   const Span span(track, "step", {{"step", step}});
   state_.use_rope(run_.at(step).model);
-  const auto [denominator, pairs, unreadable] = load_batches(step);
+  const auto [denominator, forward_pairs, backward_pairs, unreadable] = load_batches(step);
   StepResult result;
-  result.visible_pairs = pairs;
+  result.pairs = {.forward = forward_pairs, .backward = backward_pairs};
   result.empty = !(denominator > 0);
   StepDump dump(state_, run_.at(step), run_.dump, step);
   const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator, dump);
@@ -159,28 +162,36 @@ StepResult TrainingStep::run(std::int64_t step) {
   return result;
 }
 
-std::optional<ShortContext> TrainingStep::short_context() {
-  const std::int64_t step = run_.start.step + 1;
+/// Returns the mean loss of the ends of the sequences of a step's first micro-batches.
+std::optional<double> TrainingStep::loss_of_ends(std::int64_t step, const WindowEnd& end) {
   const Config& config = run_.at(step);
-  if (!run_.start.source || model_spec(config.model).positions != Positions::rope) return std::nullopt;
-  const ModelSource& own = *run_.start.source;
-  const std::int64_t tokens = short_context_tokens(config, own.context_length);
-  if (tokens == 0) return std::nullopt;
-  const auto start = std::chrono::steady_clock::now();
-  const Span span(state_.stream.trace(), "short context");
-  state_.use_rope(own.model);
-  const Batch& batch = state_.batch_of(0);
+  Batch& batch = state_.batch_of(0);
+  state_.model.wait_for_batch();
   const std::optional<Error> problem = caught([&] {
-    load_windows(state_.batch_of(0), run_.corpus, run_.samples_of(step, state_.mesh.data_index(state_.rank), 0),
-                 config.training.seq_len, config.data.packing, state_.shard, tokens);
+    load_window_ends(batch, run_.corpus, run_.samples_of(step, state_.mesh.data_index(state_.rank), 0),
+                     config.training.seq_len, config.data.packing, state_.shard, end);
   });
   if (auto shared = shared_error(world_, problem, {"data that cannot be read"})) throw SharedError(*shared);
   state_.model.evaluate(batch, {});
   std::array<double, 2> sums{state_.model.take_loss_sum(), batch.weight_sum};
   state_.model.take_ring_load();
-  all_reduce_sum(world_, sums, {"loss of a short context"});
+  all_reduce_sum(world_, sums, {"loss of a check of the rope"});
   if (!(sums[1] > 0)) return std::nullopt;
-  return ShortContext{.tokens = tokens, .loss = sums[0] / sums[1], .seconds = seconds_since(start)};
+  return sums[0] / sums[1];
+}
+
+std::optional<RopeCheck> TrainingStep::check_rope(std::int64_t step, const KnownRope& known) {
+  const Config& config = run_.at(step);
+  const std::int64_t tokens = rope_check_tokens(config, known);
+  if (tokens == 0) return std::nullopt;
+  const auto start = std::chrono::steady_clock::now();
+  const Span span(state_.stream.trace(), "check of the rope");
+  state_.use_rope(known.model);
+  const std::optional<double> alone = loss_of_ends(step, {.tokens = tokens, .whole = false});
+  state_.use_rope(config.model);
+  const std::optional<double> behind = loss_of_ends(step, {.tokens = tokens, .whole = true});
+  if (!alone || !behind) return std::nullopt;
+  return RopeCheck{.tokens = tokens, .alone = *alone, .behind = *behind, .seconds = seconds_since(start)};
 }
 
 /// Collective. Returns the sums over all ranks, added in rank order. The ring's load travels with them.

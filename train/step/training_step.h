@@ -8,12 +8,14 @@
 #include <span>
 #include <string>
 
+#include "data/loader.h"
 #include "train/engine/rank_state.h"
 #include "train/engine/step_dump.h"
+#include "train/planning/work.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
 #include "train/step/ring_report.h"
-#include "train/step/short_context.h"
+#include "train/step/rope_check.h"
 #include "train/step/step_audit.h"
 
 namespace ringtrain {
@@ -21,7 +23,7 @@ namespace ringtrain {
 /// What all ranks know after a step.
 struct StepResult {
   double loss = 0, norm = 0, lr = 0;
-  double visible_pairs = 0;      // of queries and keys, over all sequences
+  LayerPairs pairs;              // over all sequences
   bool empty = false;            // no sequence has a target: nothing was computed
   int signal = 0;                // SIGTERM or SIGINT, if any rank has seen one
   double unfinished_saves = 0;   // ranks that still write
@@ -39,10 +41,10 @@ class TrainingStep {
   /// or norm are no numbers and the config does not let the run go on; a save under way is then finished first. A step
   /// whose audit ends the run makes no update.
   StepResult run(std::int64_t step);
-  /// Collective. Returns the loss of the model that the run begins with, as its own files have it, on the first tokens
-  /// of the run's first micro-batches; nothing where no rotary positions turn, or it would tell no more than the first
-  /// step. A forward pass; it allocates nothing, and leaves nothing behind.
-  std::optional<ShortContext> short_context();
+  /// Collective. Holds the rotary positions of a step to come against those that the weights know, on the ends of the
+  /// sequences of its first micro-batches: two forward passes. It allocates nothing and leaves nothing behind. Returns
+  /// nothing where rope_check_tokens() has nothing to check, or no end has a target.
+  std::optional<RopeCheck> check_rope(std::int64_t step, const KnownRope& known);
   /// Returns the steps so far that made no update: empty ones, and those whose numbers were not finite.
   std::int64_t skipped() const { return skipped_; }
 
@@ -58,11 +60,12 @@ class TrainingStep {
     double unfinished_saves = 0;             // ranks that still write their part of a checkpoint
   };
   const Batch& load_batch(std::int64_t step, std::int64_t micro);
+  std::optional<double> loss_of_ends(std::int64_t step, const WindowEnd& end);
   /// What the batches of a step come to, over dp x sp x accumulation.
   struct StepLoad {
-    double weights = 0;  // of all targets: the step's one denominator
-    double visible_pairs = 0;
-    double unreadable = 0;  // ranks that could not read
+    double weights = 0;                            // of all targets: the step's one denominator
+    double forward_pairs = 0, backward_pairs = 0;  // visible, summed over layers
+    double unreadable = 0;                         // ranks that could not read
   };
   StepLoad load_batches(std::int64_t step);
   OwnSums compute_gradients(std::int64_t step, double denominator, StepDump& dump);
@@ -75,7 +78,7 @@ class TrainingStep {
   const Run& run_;
   RankState& state_;
   Communicator& world_;
-  const AttentionMask mask_;
+  const std::vector<MaskCount> masks_;
   CheckpointSaver& saver_;
   const Log log_;
   std::int64_t skipped_;               // this and the next: the same on every rank

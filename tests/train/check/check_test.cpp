@@ -257,7 +257,7 @@ TEST_F(CheckedRun, RoundingHasItsSizeAndItsBfloat16) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = 1 + static_cast<double>(i);
   reference::Vector changed = x;
   const Rounding rounding(DType::float32, 1);
-  rounding(changed, 100);
+  rounding(changed, 100, reference::Summing::in_blocks);
   double largest = 0, mean = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     largest = std::max(largest, std::abs(changed[i] / x[i] - 1));
@@ -266,6 +266,18 @@ TEST_F(CheckedRun, RoundingHasItsSizeAndItsBfloat16) {
   EXPECT_LE(largest, 10 * 0x1p-24 * 1.0001);
   EXPECT_GE(largest, 9.9 * 0x1p-24);
   EXPECT_LE(std::abs(mean), 0.6 * 0x1p-24);
+  // A long sum: 128 + 16,384 / 128 terms in blocks, all 16,384 where one is added to the other, as attention does.
+  const auto largest_change = [&](reference::Summing summing) {
+    reference::Vector long_sums(1000, 1.0);
+    for (std::size_t i = 0; i < long_sums.size(); ++i) long_sums[i] += static_cast<double>(i);
+    reference::Vector rounded = long_sums;
+    rounding(rounded, 16384, summing);
+    double change = 0;
+    for (std::size_t i = 0; i < rounded.size(); ++i) change = std::max(change, std::abs(rounded[i] / long_sums[i] - 1));
+    return change / 0x1p-24;
+  };
+  EXPECT_NEAR(largest_change(reference::Summing::in_blocks), 16, 0.2);
+  EXPECT_NEAR(largest_change(reference::Summing::one_by_one), 128, 1.6);
   EXPECT_EQ(rounded_to_bfloat16(1 + 0x1p-8), 1);
   EXPECT_EQ(rounded_to_bfloat16(1 + 0x1.8p-7), 1 + 0x1p-6);
   EXPECT_EQ(rounded_to_bfloat16(-3.1415926), -3.140625);

@@ -270,6 +270,94 @@ TEST_F(EvaluationTest, Gpt2IsRefusedBeyondItsTable) {
             std::string::npos);
 }
 
+// ---- By position ---------------------------------------------------------------------------------------------------
+
+// The witness adds up each window's predictions by itself, in bounds that it spells out.
+TEST_F(EvaluationTest, ByPositionEachPredictionOfAWindowIsInItsBucket) {
+  TextPlan plan = long_text;
+  plan.weights = true;
+  const auto file = tokens(plan);
+  const Config config = tiny("none", {"model.initializer_range=0.3"});
+  EvaluationRequest request{{24, 100}, 8, 30};
+  request.by_position = true;
+  const auto results = evaluate(config, *file, request, initialise);
+  const std::vector<std::pair<std::int64_t, std::int64_t>> bounds{{1, 1},  {2, 2},   {3, 4},   {5, 8},
+                                                                  {9, 16}, {17, 32}, {33, 64}, {65, 100}};
+  std::map<std::pair<std::int64_t, std::int64_t>, double> nll, longest, weight;  // by length and first position
+  const auto first_of = [&](std::int64_t position) {
+    return std::ranges::find_if(bounds, [&](const auto& one) { return position <= one.second; })->first;
+  };
+  const ParameterTable table = make_parameter_table(config.model);
+  launch_threads({1, 60}, [&](Communicator& world) {
+    ThreadPool pool(1);
+    RankState state(config, table, {.training = false, .evaluation_lengths = {100}}, 0, Device::cpu(), pool, &world);
+    initialise(state);
+    for (const TargetBlock& block : choose_targets(*file, request).blocks) {
+      for (const std::int64_t length : request.context_lengths) {
+        const std::int64_t begin = block.end - length;
+        load_spans(state.batch, *file, {&begin, 1}, length, length, state.shard);
+        const TensorView values = state.evaluation_nll.view().prefix({1, state.batch.T});
+        state.model.evaluate(state.batch, values);
+        for (std::int64_t position = 1; position <= length; ++position) {
+          float w = 0;
+          file->read_weights(begin + position, {&w, 1});
+          const double added = static_cast<double>(w) * values.as<double>()[position - 1];
+          nll[{length, first_of(position)}] += added;
+          weight[{length, first_of(position)}] += static_cast<double>(w);
+          if (length == 100 && position > 76) longest[{24, first_of(position - 76)}] += added;
+        }
+      }
+    }
+  });
+  for (const LengthResult& result : results) {
+    ASSERT_EQ(result.by_position.size(), result.context_length == 24 ? 6U : 8U);
+    for (std::size_t k = 0; k < result.by_position.size(); ++k) {
+      const PositionResult& bucket = result.by_position[k];
+      const std::pair at{result.context_length, bucket.first};
+      EXPECT_EQ(bucket.first, bounds[k].first);
+      EXPECT_EQ(bucket.last, std::min(bounds[k].second, result.context_length));
+      EXPECT_NEAR(bucket.nll.value, nll[at] / weight[at], 1e-12);
+      const double other = result.context_length == 24 ? longest[at] : nll[at];
+      EXPECT_NEAR(bucket.cut.value, (nll[at] - other) / weight[at], 1e-12);
+    }
+  }
+  EXPECT_GT(std::abs(results[0].by_position[0].cut.value), 1e-6);
+  EXPECT_EQ(results[1].by_position[3].cut.value, 0);
+  // The last targets are scored as they are without it.
+  request.by_position = false;
+  const auto plain = evaluate(config, *file, request, initialise);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(plain[i].nll.value, results[i].nll.value);
+    EXPECT_EQ(plain[i].targets, results[i].targets);
+    EXPECT_TRUE(plain[i].by_position.empty());
+  }
+}
+
+TEST_F(EvaluationTest, ByPositionDoesNotDependOnTheMesh) {
+  const auto file = tokens(long_text);
+  EvaluationRequest request{{17, 100}, 8, 29};
+  request.by_position = true;
+  const std::vector<std::string> wide{"model.initializer_range=0.3"};
+  const auto reference = evaluate(tiny("none", wide), *file, request, initialise);
+  for (const auto& [data, sequence] : {std::pair{1, 4}, {2, 2}}) {
+    auto settings = wide;
+    settings.insert(settings.end(), {fmt::format("mesh.data={}", data), fmt::format("mesh.sequence={}", sequence),
+                                     "training.global_batch_size=24"});
+    const auto results = evaluate(tiny("none", settings), *file, request, initialise);
+    for (std::size_t i = 0; i < 2; ++i) {
+      ASSERT_EQ(results[i].by_position.size(), reference[i].by_position.size());
+      for (std::size_t k = 0; k < results[i].by_position.size(); ++k) {
+        const PositionResult &one = results[i].by_position[k], &other = reference[i].by_position[k];
+        EXPECT_EQ(one.targets, other.targets);
+        EXPECT_NEAR(one.nll.value, other.nll.value, 1e-9);
+        EXPECT_NEAR(one.nll.ci95.low, other.nll.ci95.low, 1e-9);
+        EXPECT_NEAR(one.cut.value, other.cut.value, 1e-9);
+        EXPECT_NEAR(one.cut.ci95.high, other.cut.ci95.high, 1e-9);
+      }
+    }
+  }
+}
+
 // ---- Strided -------------------------------------------------------------------------------------------------------
 
 TEST_F(EvaluationTest, AStrideScoresEveryTokenOfWholeDocumentsOnce) {

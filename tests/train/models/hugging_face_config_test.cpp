@@ -56,7 +56,8 @@ std::string difference(const ModelConfig& a, const ModelConfig& b) {
   return text;
 }
 
-const std::vector<std::string> all_types{"llama", "mistral", "qwen2", "qwen3", "gpt2"};
+const std::vector<std::string> all_types{"llama", "mistral", "qwen2",       "qwen3", "smollm3",
+                                         "olmo2", "olmo3",   "gemma3_text", "gpt2"};
 
 TEST(HuggingFaceConfigTest, AbsentKeysHaveTheDefaultsOfTheClass) {
   const auto of = [](const char* type) { return read(json{{"model_type", type}}).model; };
@@ -103,7 +104,7 @@ TEST(HuggingFaceConfigTest, NullMeansWhatTheClassMeansByIt) {
   EXPECT_EQ(refusal(open), "DIR/config.json: num_hidden_layers: is null, but must be a whole number");
 }
 
-TEST(HuggingFaceConfigTest, TheWindowOfQwenIsInAllLayersOrNone) {
+TEST(HuggingFaceConfigTest, TheWindowOfQwenIsInTheLayersThatTheFileNames) {
   const char* const on = R"({"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 0})";
   EXPECT_EQ(read(file("qwen2", R"({"sliding_window": 9, "max_window_layers": 0})")).model.sliding_window, 0);
   EXPECT_EQ(read(file("qwen2", on)).model.sliding_window, 9);
@@ -112,12 +113,71 @@ TEST(HuggingFaceConfigTest, TheWindowOfQwenIsInAllLayersOrNone) {
   listed["layer_types"] = {"full_attention", "full_attention"};  // what counts in transformers 5
   EXPECT_EQ(read(listed).model.sliding_window, 0);
   listed["layer_types"] = {"sliding_attention", "full_attention"};
+  EXPECT_EQ(read(listed).model.sliding_window, 9);
+  EXPECT_EQ(read(listed).model.layer_types, (std::vector{LayerType::sliding_attention, LayerType::full_attention}));
+  const ModelConfig late =
+      read(file("qwen2", R"({"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 1})")).model;
+  EXPECT_EQ(late.layer_types, (std::vector{LayerType::full_attention, LayerType::sliding_attention}));
+  EXPECT_EQ(late.sliding_window, 9);
+  listed["layer_types"] = {"sliding_attention"};
   EXPECT_EQ(refusal(listed),
-            "DIR/config.json: layer_types: 1 of 2 layers have a sliding window and the others have none, but here all "
-            "layers share one mask");
-  EXPECT_EQ(refusal(file("qwen2", R"({"use_sliding_window": true, "max_window_layers": 1})")),
-            "DIR/config.json: max_window_layers: 1 of 2 layers have a sliding window and the others have none, but "
-            "here all layers share one mask");
+            "DIR/config.json: layer_types: must name full_attention or sliding_attention for each of 2 layers");
+  listed["layer_types"] = {"sliding_attention", "chunked_attention"};
+  EXPECT_EQ(refusal(listed),
+            "DIR/config.json: layer_types: must name full_attention or sliding_attention for each of 2 layers");
+}
+
+TEST(HuggingFaceConfigTest, LayersThatDifferAreThoseOfTheClass) {
+  const ModelConfig smollm3 = read(json{{"model_type", "smollm3"}}).model;
+  EXPECT_EQ(smollm3.layer_positions,
+            (std::vector{LayerPositions::rope, LayerPositions::rope, LayerPositions::rope, LayerPositions::none}));
+  EXPECT_EQ(smollm3.rope_theta, 2000000);
+  EXPECT_TRUE(smollm3.tie_word_embeddings);
+  EXPECT_EQ(smollm3.sliding_window, 0);
+  const ModelConfig listed = read(file("smollm3", R"({"no_rope_layers": [0, 1]})")).model;
+  EXPECT_EQ(listed.layer_positions, (std::vector{LayerPositions::none, LayerPositions::rope}));
+  EXPECT_EQ(refusal(file("smollm3", R"({"no_rope_layers": [0]})")),
+            "DIR/config.json: no_rope_layers: has 1 entries for 2 layers");
+
+  const ModelConfig olmo3 = read(json{{"model_type", "olmo3"}}).model;
+  EXPECT_EQ(olmo3.layer_types, (std::vector{LayerType::sliding_attention, LayerType::sliding_attention,
+                                            LayerType::sliding_attention, LayerType::full_attention}));
+  EXPECT_EQ(olmo3.sliding_window, 4096);
+  EXPECT_EQ(olmo3.rope_theta, 500000);
+  EXPECT_EQ(olmo3.sliding_rope_theta, 0);  // the one base
+  EXPECT_EQ(olmo3.rms_norm_eps, 1e-5);
+  const char* const yarn = R"({"rope_theta": 500000, "num_hidden_layers": 4, "rope_scaling": {"rope_type": "yarn",
+                               "factor": 8.0, "original_max_position_embeddings": 8192}})";
+  const ModelConfig scaled = read(file("olmo3", yarn)).model;  // as published: layers with a window are not scaled
+  EXPECT_EQ(scaled.rope_scaling.type, RopeType::yarn);
+  EXPECT_EQ(scaled.sliding_rope_theta, 500000);
+
+  const ModelConfig gemma = read(json{{"model_type", "gemma3_text"}}).model;
+  EXPECT_EQ(gemma.layer_types.size(), 6u);
+  EXPECT_EQ(gemma.layer_types.back(), LayerType::full_attention);
+  EXPECT_EQ(gemma.rope_theta, 1000000);
+  EXPECT_EQ(gemma.sliding_rope_theta, 10000);
+  EXPECT_EQ(gemma.query_pre_attn_scalar, 256);
+  EXPECT_EQ(gemma.head_dim, 256);
+  const char* const older = R"({"rope_local_base_freq": 2000, "rope_theta": 3000, "sliding_window": 512,
+      "sliding_window_pattern": 2, "cache_implementation": "hybrid", "query_pre_attn_scalar": 168,
+      "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "attn_logit_softcapping": null})";
+  const ModelConfig large = read(file("gemma3_text", older)).model;
+  EXPECT_EQ(large.rope_theta, 3000);
+  EXPECT_EQ(large.sliding_rope_theta, 2000);
+  EXPECT_EQ(large.rope_scaling.factor, 8);
+  EXPECT_EQ(large.layer_types, (std::vector{LayerType::sliding_attention, LayerType::full_attention}));
+  EXPECT_EQ(refusal(file("gemma3_text", R"({"attn_logit_softcapping": 50.0})")),
+            "DIR/config.json: attn_logit_softcapping: is 50.0; a softcap on attention scores is not computed here");
+  EXPECT_EQ(refusal(file("gemma3_text", R"({"rope_parameters": {"sliding_attention": {"rope_type": "linear",
+                                            "factor": 2}}, "num_hidden_layers": 6})")),
+            "DIR/config.json: rope_parameters.sliding_attention: scaled positions of layers with a window, unlike "
+            "those of the others, are not computed here");
+  const char* const untruncated = R"({"num_hidden_layers": 4, "rope_scaling": {"rope_type": "yarn", "factor": 8.0,
+                                      "original_max_position_embeddings": 8192, "truncate": false}})";
+  EXPECT_EQ(refusal(file("olmo3", untruncated)),
+            "DIR/config.json: truncate: transformers computes this architecture with yarn's truncate as true, whatever "
+            "its file says");
 }
 
 TEST(HuggingFaceConfigTest, OldAndNewRotaryKeysSayTheSame) {
@@ -233,10 +293,12 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Refused{"Class", "llama", R"({"architectures": ["LlamaForSequenceClassification"]})",
                 R"(architectures: ["LlamaForSequenceClassification"] is not computed here; what is: LlamaForCausalLM, )"
-                "MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, GPT2LMHeadModel"},
+                "MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM, Olmo2ForCausalLM, "
+                "Olmo3ForCausalLM, Gemma3ForCausalLM, GPT2LMHeadModel"},
         Refused{"ModelType", "mixtral", "{}",
                 R"(model_type: "mixtral" is not computed here; what is: LlamaForCausalLM, MistralForCausalLM, )"
-                "Qwen2ForCausalLM, Qwen3ForCausalLM, GPT2LMHeadModel"},
+                "Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM, Olmo2ForCausalLM, Olmo3ForCausalLM, "
+                "Gemma3ForCausalLM, GPT2LMHeadModel"},
         Refused{"ClassesThatDiffer", "llama", R"({"architectures": ["MistralForCausalLM"]})",
                 "architectures: is MistralForCausalLM, but model_type is llama"},
         Refused{"Quantized", "llama", R"({"quantization_config": {"bits": 4}})",
@@ -335,6 +397,9 @@ TEST(HuggingFaceConfigTest, WhatIsWrittenIsReadBack) {
         json content = file(type, type == "gpt2" ? "{}" : rope);
         if (type != "gpt2") content.update({{"head_dim", 4}, {"rope_theta", 12345.5}});
         content["tie_word_embeddings"] = tied;
+        if ((type == "olmo3" || type == "gemma3_text") && content.contains("rope_scaling")) {
+          content["rope_scaling"].erase("truncate");  // refused there
+        }
         const ModelConfig model = read(content).model;
         const std::string text =
             write_hugging_face_config(model, {.dtype = "bfloat16", .context_length = 0, .ends = {1, {2, 3}}});

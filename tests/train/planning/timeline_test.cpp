@@ -134,7 +134,7 @@ TEST_P(SimulatedTimeline, IsThatOfARun) {
   };
   const Config config =
       read_config(source_folder() + "/configs/long_ctx.yaml", settings_of(ranks), ConfigUse::know, check_model);
-  const RingWork work = ring_work(config, 0, 1);
+  const RingWork work = ring_work(config, {.causal = true, .window = config.model.sliding_window}, 0, 1);
   Hardware hardware;
   hardware.levels = {{.ranks = 64, .bandwidth = 4e9, .latency = 2e-5}};  // a copy between threads
   // What a core does is known from a ring that has one for each rank; more ranks than cores share them.
