@@ -390,9 +390,9 @@ std::vector<ConfigKey> make_table() {
        "what an entry leaves out stays; rope_scaling is given whole",
        false,
        [](Config& config, const YamlValue& value, const Complain& complain) {
-         read_stages(value, config.training.stages, complain);
+         read_stages(value, config.training.stages, config_keys(), complain);
        },
-       [](const Config& config) { return write_stages(config.training.stages); },
+       [](const Config& config) { return write_stages(config.training.stages, config_keys()); },
        "a list of maps, ascending by from_step, each 2 to training.steps"},
       {"training.seed", "of the weights and of the order of the data", false,
        [](Config& config, const YamlValue& value, const Complain& complain) {

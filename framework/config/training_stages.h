@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 
 namespace ringtrain {
 
+struct ConfigKey;
 struct YamlValue;
 
 /// Returns the number of stages: 1 without training.stages.
@@ -42,14 +44,11 @@ std::int64_t tokens_done(const TrainingConfig& training, std::int64_t steps);
 /// Returns what a stage is, for people: "16384 tokens, 2 sequences a step, yarn x 2".
 std::string stage_text(const Config& config_of_stage);
 
-/// Returns whether rotary positions turn otherwise in one model than in the other.
-bool rescales(const ModelConfig& before, const ModelConfig& after);
-
-/// Reads the key training.stages. Values are read by the rules of the keys that they stand for. complain: told what is
-/// wrong, with its line.
-void read_stages(const YamlValue& value, std::vector<TrainingStage>& out,
+/// Reads the key training.stages. keys: of a config; values are read by the rules of those that they stand for.
+/// complain: told what is wrong, with its line.
+void read_stages(const YamlValue& value, std::vector<TrainingStage>& out, std::span<const ConfigKey> keys,
                  const std::function<void(int line, const std::string& what)>& complain);
 /// Returns it as YAML on one line.
-std::string write_stages(const std::vector<TrainingStage>& stages);
+std::string write_stages(const std::vector<TrainingStage>& stages, std::span<const ConfigKey> keys);
 
 }  // namespace ringtrain

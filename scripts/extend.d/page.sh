@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # The page of an extension, from what its evaluations wrote; sourced by scripts/extend, which sets output, lengths, to,
 # from, how, model, texts and foretold.
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/config/config_schema.h"
 #include "framework/config/model_keys.h"
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"
@@ -101,7 +102,7 @@ std::string stage_facts(const TrainingConfig& training, const std::vector<Config
                            .global_batch_size = stages[stage].training.global_batch_size,
                            .rope_theta = stages[stage].model.rope_theta,
                            .rope_scaling = stages[stage].model.rope_scaling}};
-  return write_stages(bare.training.stages);
+  return write_stages(bare.training.stages, config_keys());
 }
 
 /// Returns the sentence on a stage that has begun by `step` and is another one now; "" if there is none.
@@ -123,6 +124,16 @@ std::string changed_stage(const Config& before, const Config& after, std::int64_
 }
 
 }  // namespace
+
+bool rescales(const ModelConfig& before, const ModelConfig& after) {
+  Config one, other;
+  one.model = before;
+  other.model = after;
+  return std::ranges::any_of(differences(one, other), [](const ConfigDifference& difference) {
+    return difference.key == "model.rope_theta" || difference.key == "model.sliding_rope_theta" ||
+           is_or_below(difference.key, "model.rope_scaling");
+  });
+}
 
 void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
   std::vector<std::string> refused;

@@ -51,4 +51,7 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
 /// outside model may differ, but for the adapters that both have.
 void check_weights_fit(const ModelSource& source, const Config& config, const Log& log);
 
+/// Returns whether rotary positions turn otherwise in one model than in the other.
+bool rescales(const ModelConfig& before, const ModelConfig& after);
+
 }  // namespace ringtrain

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "framework/config/training_stages.h"
 #include "layers/model_spec.h"
+#include "train/run/run_start.h"
 
 namespace ringtrain {
 
