@@ -78,6 +78,8 @@ std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::
 
 void Corpus::cut_at_documents(std::int64_t seq_len) {
   ensure(seq_len >= 1, "a window has at least one token");
+  std::vector<std::vector<std::int64_t>>& cut = window_starts[seq_len];
+  cut.clear();
   for (const auto& file : files) {
     const auto offsets =
         file->document_offsets().first(static_cast<std::size_t>(file->first_validation_document()) + 1);
@@ -89,21 +91,22 @@ void Corpus::cut_at_documents(std::int64_t seq_len) {
       while (offsets[document + 1] - starts.back() > seq_len) starts.push_back(starts.back() + seq_len);
     }
     starts.push_back(offsets.back());
-    window_starts.push_back(std::move(starts));
+    cut.push_back(std::move(starts));
   }
 }
 
 WindowRange Corpus::window(std::size_t file, std::int64_t window, std::int64_t seq_len) const {
-  if (window_starts.empty()) return {window * seq_len, seq_len};
-  const auto starts = std::span(window_starts[file]).subspan(static_cast<std::size_t>(window), 2);
+  const auto cut = window_starts.find(seq_len);
+  if (cut == window_starts.end()) return {window * seq_len, seq_len};
+  const auto starts = std::span(cut->second[file]).subspan(static_cast<std::size_t>(window), 2);
   return {starts[0], starts[1] - starts[0]};
 }
 
 std::int64_t Corpus::window_count(std::size_t number, std::int64_t seq_len, std::int64_t* dropped) const {
   ensure(seq_len >= 1, "a window has at least one token");
-  if (!window_starts.empty()) {
+  if (const auto cut = window_starts.find(seq_len); cut != window_starts.end()) {
     if (dropped) *dropped = 0;
-    return std::ssize(window_starts[number]) - 1;
+    return std::ssize(cut->second[number]) - 1;
   }
   const TokenFile& file = *files[number];
   const auto first_validation = static_cast<std::size_t>(file.first_validation_document());

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,10 +27,12 @@ struct Corpus {
   std::vector<std::unique_ptr<TokenFile>> files;
   std::unique_ptr<TokenFile> validation_file;  // null: files[0] serves
   std::vector<double> weights;
-  std::vector<std::vector<std::int64_t>> window_starts;  // [files] of cut_at_documents(), each with its last end
+  /// By seq_len, [files] of cut_at_documents(), each with its last end.
+  std::map<std::int64_t, std::vector<std::vector<std::int64_t>>> window_starts;
 
   /// Cuts each training part into windows that hold documents whole, if they have at most seq_len tokens: one after the
-  /// other, as many as fit. Until then windows are seq_len tokens each. Throws Error(data) if a file has none.
+  /// other, as many as fit. Until then windows of this length are seq_len tokens each. Throws Error(data) if a file has
+  /// none.
   void cut_at_documents(std::int64_t seq_len);
   /// Returns the number of windows of a file's training part, at least 1 (else Error(data)); tells into *dropped (may
   /// be null) how many tail tokens no window holds, the last label not counted.

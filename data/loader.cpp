@@ -185,6 +185,20 @@ void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> sa
   }
 }
 
+void load_window_ends(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
+                      Packing packing, const ShardSpec& shard, const WindowEnd& end) {
+  const std::int64_t length = end.whole ? seq_len : end.tokens;
+  begin_batch(batch, static_cast<std::int64_t>(samples.size()), length, parts_documents(packing), shard);
+  for (std::size_t b = 0; b < samples.size(); ++b) {
+    const auto file = static_cast<std::size_t>(samples[b].file);
+    const WindowRange window = corpus.window(file, samples[b].window, seq_len);
+    const std::int64_t before = std::max(window.tokens - end.tokens, std::int64_t{0});
+    const std::int64_t skipped = end.whole ? 0 : before;
+    fill_sequence(batch, static_cast<std::int64_t>(b), *corpus.files[file], window.begin + skipped,
+                  {length, window.tokens - skipped, before - skipped, parts_documents(packing)});
+  }
+}
+
 bool window_has_target(const TokenFile& file, const WindowRange& window, Packing packing) {
   const std::span<const std::int64_t> offsets = file.document_offsets();
   const std::int64_t end = window.begin + window.tokens;

@@ -18,6 +18,17 @@ namespace ringtrain {
 void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
                   Packing packing, const ShardSpec& shard);
 
+/// The end of a window: its last tokens.
+struct WindowEnd {
+  std::int64_t tokens = 0;  // at most seq_len; of a window that holds fewer: all
+  bool whole = false;       // the rest of the window stands before them, without targets; false: nothing does
+};
+
+/// Fills batch with this rank's shard of the ends of the samples' windows, by the rules of load_windows: the same
+/// targets, whatever stands before them. Sequences have seq_len tokens if whole, else end.tokens.
+void load_window_ends(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
+                      Packing packing, const ShardSpec& shard, const WindowEnd& end);
+
 /// Returns whether a window has a token to learn from, that is whether load_windows finds a target in it. Reads the
 /// file's weights from the window's first token to its first target, no token.
 bool window_has_target(const TokenFile& file, const WindowRange& window, Packing packing);

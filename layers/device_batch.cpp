@@ -39,12 +39,20 @@ DeviceBatch::DeviceBatch(Allocator& allocator, const ModelSpec& spec, const Exec
   positions_ = make("batch positions", DType::int32);
   if (shape.documents) documents_ = make("batch documents", DType::int32);
   weights_ = make("batch weights", accumulator(shape.dtype));
-  for (const auto& [theta, scaling] : spec.ropes) {
-    ropes_.push_back(
-        {.frequencies = rope_frequencies(head_dim_, theta, scaling),
-         .long_frequencies = rope_frequencies(head_dim_, theta, scaling, unbounded),
-         .short_length = scaling.type == RopeType::longrope ? scaling.original_max_position_embeddings : unbounded,
-         .table = allocator.make(Tag::activations, "rope table", accumulator(shape.dtype), {tokens, head_dim_})});
+  ropes_.resize(spec.ropes.size());
+  for (Rope& rope : ropes_) {
+    rope.table = allocator.make(Tag::activations, "rope table", accumulator(shape.dtype), {tokens, head_dim_});
+  }
+  set_ropes(spec.ropes);
+}
+
+void DeviceBatch::set_ropes(std::span<const RopeSpec> ropes) {
+  ensure(ropes.size() == ropes_.size(), "a model's rotary positions stay as many as they are");
+  for (std::size_t i = 0; i < ropes.size(); ++i) {
+    const auto& [theta, scaling] = ropes[i];
+    ropes_[i].frequencies = rope_frequencies(head_dim_, theta, scaling);
+    ropes_[i].long_frequencies = rope_frequencies(head_dim_, theta, scaling, unbounded);
+    ropes_[i].short_length = scaling.type == RopeType::longrope ? scaling.original_max_position_embeddings : unbounded;
   }
 }
 

@@ -2,6 +2,7 @@
 // of its positions for each set of frequencies, which all layers share.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "data/batch.h"
@@ -19,6 +20,8 @@ class DeviceBatch {
   /// tokens: the most B * T of any micro-batch.
   DeviceBatch(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens);
 
+  /// Lets rotary positions turn like these from the next load() on. ropes: as many as the spec has.
+  void set_ropes(std::span<const RopeSpec> ropes);
   /// Copies batch, which must live as long as this content is used. Every id in it is a row of its table: else
   /// Error(internal) before anything is copied, whatever the device. No id comes to a kernel on another way.
   void load(Stream& stream, const Batch& batch);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 
+#include "framework/config/training_stages.h"
 #include "framework/cores.h"
 #include "framework/profile/clock.h"
 #include "framework/system/compute_device.h"
@@ -96,6 +97,8 @@ ExitCode RankTrainer::run_steps() {
   for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0 && !stopped; ++step) {
     trace_step(step);
     announce(fmt::format("finishing step {} and saving{}", step, grace_.bound()));
+    announce_stage(step);
+    check_rope(step);
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = step_.run(step);
     record(step, result, seconds_since(start));
@@ -123,6 +126,37 @@ ExitCode RankTrainer::run_steps() {
   log_grace(/*again=*/true);
   for (const std::string& line : ring_.lines()) log(line);
   return signal == 0 ? ExitCode::done : signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
+}
+
+/// Tells of a step that begins a stage, or goes on in one.
+void RankTrainer::announce_stage(std::int64_t step) {
+  const TrainingConfig& training = run_.config.training;
+  const int stage = stage_of_step(training, step);
+  if (run_.stages.size() == 1 || (step != first_step_of(training, stage) && step != run_.start.step + 1)) return;
+  log(fmt::format("stage {} of {}, steps {} to {}: {}", stage + 1, run_.stages.size(), first_step_of(training, stage),
+                  last_step_of(training, stage), stage_text(run_.at(step))));
+}
+
+/// Before the first step with rotary positions or a length that the weights may not know.
+void RankTrainer::check_rope(std::int64_t step) {
+  const ModelSource* const source = run_.start.source ? &*run_.start.source : nullptr;
+  const bool begins = run_.start.weights_only && step == run_.start.step + 1;
+  const int stage = stage_of_step(run_.config.training, step);
+  if (!begins && (stage == 0 || step != first_step_of(run_.config.training, stage))) return;
+  KnownRope known;
+  if (source != nullptr) known = {.model = source->model, .length = source->context_length};
+  if (!begins) {
+    known.model = run_.at(step - 1).model;
+    for (int before = 0; before < stage; ++before) {
+      known.length = std::max(known.length, run_.stages[static_cast<std::size_t>(before)].training.seq_len);
+    }
+  }
+  const std::optional<RopeCheck> check = step_.check_rope(step, known);
+  require_no_allocation("a check of the rope");
+  if (!check) return;
+  log(rope_check_text(*check, run_.at(step)));
+  const std::string warning = rope_warning(*check, run_.at(step), known);
+  if (!warning.empty()) log(warning);
 }
 
 void RankTrainer::load() {
@@ -159,10 +193,11 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   const std::vector<MemoryUse> peaks = peaks_logged_ ? std::vector<MemoryUse>{} : gather_peaks();
   peaks_logged_ = true;
   if (state_.rank != 0) return;
-  const TrainingConfig& training = run_.config.training;
+  const TrainingConfig& training = run_.at(step).training;
   grace_.add_step(seconds);
   StepRecord line;
   line.step = step;
+  if (run_.stages.size() > 1) line.stage = {stage_of_step(run_.config.training, step) + 1, training.seq_len};
   line.time = WallClock::now();
   line.tokens = tokens_at(step);
   line.loss = result.loss;
@@ -228,6 +263,7 @@ bool RankTrainer::stop_wanted(std::int64_t step) {
 
 int RankTrainer::evaluate(std::int64_t step) {
   if (!run_.targets) return 0;  // this run does not evaluate
+  state_.use_rope(run_.at(step).model);
   const Span span(state_.stream.trace(), "evaluation", {{"step", step}});
   announce(fmt::format("leaving the evaluation after step {} and saving{}", step, grace_.bound()));
   int signal = 0;
@@ -247,7 +283,7 @@ int RankTrainer::evaluate(std::int64_t step) {
   }
   if (state_.rank != 0) return 0;
   metrics_->write(metrics_line(step, WallClock::now(),
-                               summary_of("", run_.config.training.seq_len, run_.corpus.validation().path(),
+                               summary_of("", run_.at(step).training.seq_len, run_.corpus.validation().path(),
                                           run_.scored, *run_.targets, *results)));
   std::string text = fmt::format("evaluation after step {}:", step);
   for (const LengthResult& result : *results) {
@@ -299,7 +335,7 @@ void RankTrainer::announce(const std::string& first, bool saved) const {
 CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   CheckpointManifest manifest;
   manifest.step = step;
-  manifest.samples = run_.start.samples + (step - run_.start.step) * run_.config.training.global_batch_size;
+  manifest.samples = sequences_done(run_.config.training, step);
   manifest.tokens = tokens_at(step);
   manifest.skipped_steps = step_.skipped();
   manifest.data_hash = run_.data_hash;
@@ -346,7 +382,7 @@ void RankTrainer::require_no_allocation(const char* when) const {
 
 std::int64_t RankTrainer::tokens_at(std::int64_t step) const {
   const TrainingConfig& training = run_.config.training;
-  return run_.start.tokens + (step - run_.start.step) * training.global_batch_size * training.seq_len;
+  return run_.start.tokens + tokens_done(training, step) - tokens_done(training, run_.start.step);
 }
 
 }  // namespace ringtrain

@@ -61,6 +61,9 @@ class RankTrainer {
   void log(const std::string& line);
   /// Records from here on if the timeline wants this step.
   void trace_step(std::int64_t step);
+  void announce_stage(std::int64_t step);
+  /// Collective.
+  void check_rope(std::int64_t step);
   void require_no_allocation(const char* when) const;
 
   std::int64_t tokens_at(std::int64_t step) const;

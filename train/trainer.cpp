@@ -10,6 +10,7 @@
 
 #include "data/token_manifest.h"
 #include "framework/config/read_config.h"
+#include "framework/config/training_stages.h"
 #include "framework/cores.h"
 #include "framework/counted.h"
 #include "framework/error.h"
@@ -64,9 +65,10 @@ void log_oversubscription(const MeshConfig& mesh, const Launcher& launcher, cons
 /// A rank without a token is legal for a kernel, but nobody wants it: refuse a ring longer than its sequences.
 void check_ring(const Config& config) {
   const std::int64_t ring = config.mesh.sequence;
-  if (ring > config.training.seq_len) {
+  for (const Config& stage : configs_of_stages(config)) {
+    if (ring <= stage.training.seq_len) continue;
     fail(ExitCode::usage, "mesh.sequence = {} is more than training.seq_len = {}: some ranks would hold no token", ring,
-         config.training.seq_len);
+         stage.training.seq_len);
   }
   if (config.evaluation.interval > 0 && ring > config.evaluation.context_lengths.front()) {
     fail(ExitCode::usage,
@@ -76,25 +78,29 @@ void check_ring(const Config& config) {
   }
 }
 
-Sampler make_sampler(const Corpus& corpus, const Config& config, const Log& log) {
-  std::vector<std::int64_t> windows;
-  for (std::size_t i = 0; i < corpus.files.size(); ++i) {
-    const auto& file = corpus.files[i];
-    std::int64_t dropped = 0;
-    windows.push_back(corpus.window_count(i, config.training.seq_len, &dropped));
-    if (config.data.packing == Packing::whole) {
-      const std::int64_t held = corpus.window_starts[i].back();
-      log(fmt::format("{}: {} windows of {} tokens that hold its documents whole, {:.1f}% full", file->path(),
-                      windows.back(), config.training.seq_len,
-                      100 * static_cast<double>(held) / static_cast<double>(windows.back() * config.training.seq_len)));
-      continue;
-    }
-    log(
-        fmt::format("{}: {} windows of {} tokens; the last {} tokens of its training part fill no window and are never "
-                    "seen",
-                    file->path(), windows.back(), config.training.seq_len, dropped));
+/// Returns the order of samples, of a corpus that is cut at documents where the config says so; tells of all windows.
+SampleOrder make_order(Corpus& corpus, const Config& config, const Log& log) {
+  const std::vector<Config> stages = configs_of_stages(config);
+  if (config.data.packing == Packing::whole) {
+    for (const Config& stage : stages) corpus.cut_at_documents(stage.training.seq_len);
   }
-  return Sampler(std::move(windows), corpus.weights, config.training.seed);
+  SampleOrder order(corpus, config);
+  for (const std::int64_t seq_len : order.lengths()) {
+    for (std::size_t i = 0; i < corpus.files.size(); ++i) {
+      std::int64_t dropped = 0;
+      const std::int64_t windows = corpus.window_count(i, seq_len, &dropped);
+      const std::string told = fmt::format("{}: {} windows of {} tokens", corpus.files[i]->path(), windows, seq_len);
+      if (config.data.packing == Packing::whole) {
+        const std::int64_t held = corpus.window_starts.at(seq_len)[i].back();
+        log(fmt::format("{} that hold its documents whole, {:.1f}% full", told,
+                        100 * static_cast<double>(held) / static_cast<double>(windows * seq_len)));
+      } else {
+        log(fmt::format("{}; the last {} tokens of its training part fill no window and are never seen", told,
+                        dropped));
+      }
+    }
+  }
+  return order;
 }
 
 std::string positions_text(const SegmentList& segments) {
@@ -112,6 +118,7 @@ std::string positions_text(const SegmentList& segments) {
   return text.empty() ? "none" : text;
 }
 
+/// config: of one stage.
 std::string mesh_report(const Config& config, const Launcher& launcher) {
   const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
   std::string text = fmt::format("mesh: {} data x {} sequence = {} ranks, {}; {} compute threads a rank; layout {}\n",
@@ -144,11 +151,20 @@ std::string mesh_report(const Config& config, const Launcher& launcher) {
 
 std::string data_report(const Run& run) {
   const TrainingConfig& training = run.config.training;
-  const std::int64_t sequences = training.steps * training.global_batch_size;
-  std::string text = fmt::format(
-      "data: {} windows of {} tokens, hash {}; {} steps of {} sequences are {:.2f} epochs, {} tokens\n",
-      run.sampler.windows(), training.seq_len, run.data_hash, training.steps, training.global_batch_size,
-      static_cast<double>(sequences) / static_cast<double>(run.sampler.windows()), sequences * training.seq_len);
+  std::string text;
+  for (std::size_t i = 0; i < run.stages.size(); ++i) {
+    const TrainingConfig& stage = run.stages[i].training;
+    const std::int64_t first = first_step_of(training, static_cast<int>(i));
+    const std::int64_t steps = last_step_of(training, static_cast<int>(i)) - first + 1;
+    const std::int64_t sequences = steps * stage.global_batch_size,
+                       windows = run.order.of_length(stage.seq_len).windows();
+    if (run.stages.size() > 1)
+      text += fmt::format("stage {} from step {}: {}; ", i + 1, first, stage_text(run.stages[i]));
+    text +=
+        fmt::format("data: {} windows of {} tokens, hash {}; {} steps of {} sequences are {:.2f} epochs, {} tokens\n",
+                    windows, stage.seq_len, run.data_hash, steps, stage.global_batch_size,
+                    static_cast<double>(sequences) / static_cast<double>(windows), sequences * stage.seq_len);
+  }
   if (const std::string told = empty_steps_text(run.empty_steps); !told.empty()) text += "data: " + told + "\n";
   if (run.targets) {
     const std::string what =
@@ -206,15 +222,14 @@ void check_dump_step(const DumpRequest& dump, std::int64_t done, std::int64_t la
 }
 
 /// Returns the steps to come that teach nothing, and tells of them. Throws Error(usage) if one of them is to be dumped.
-EmptySteps foresee_empty_steps(const Corpus& corpus, const Sampler& sampler, const Config& config,
+EmptySteps foresee_empty_steps(const Corpus& corpus, const SampleOrder& order, const Config& config,
                                const RunStart& start, const DumpRequest& dump, const Log& log) {
-  const EmptyWindows windows(corpus, sampler, config);
-  const StepOrigin origin{start.step, start.samples};
-  if (!dump.folder.empty() && is_empty_step(windows, sampler, config.training, origin, dump.step)) {
+  const EmptyWindows windows(corpus, order, config);
+  if (!dump.folder.empty() && is_empty_step(windows, order, config.training, dump.step)) {
     fail(ExitCode::usage, "--dump-step {}: the step has no token to learn from, and is skipped; dump another one",
          dump.step);
   }
-  EmptySteps steps = find_empty_steps(windows, sampler, config.training, origin);
+  EmptySteps steps = find_empty_steps(windows, order, config.training, start.step);
   if (const std::string told = empty_steps_text(steps); !told.empty()) log("data.train: " + told);
   return steps;
 }
@@ -249,7 +264,7 @@ std::vector<StepNumbers> begin_folder(const Run& run, const Log& log) {
 }
 
 FileLock begin_dump(const Run& run) {
-  return begin_dump_folder(run.dump.folder, dump_index_of(run.config, run.dump.step));
+  return begin_dump_folder(run.dump.folder, dump_index_of(run.at(run.dump.step), run.dump.step));
 }
 
 /// Calls body with each rank's trainer, which has loaded its state, when rank 0 has called `first`.
@@ -295,9 +310,8 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
     content = {};
   }
   Corpus corpus = open_corpus(config.data, config.model.vocab_size, options.open_tokens);
-  if (config.data.packing == Packing::whole) corpus.cut_at_documents(config.training.seq_len);
   std::string hash = corpus.hash();
-  Sampler sampler = make_sampler(corpus, config, log);
+  SampleOrder order = make_order(corpus, config, log);
   for (const std::string& remark : schedule_remarks(config.lr_scheduler, config.training.steps)) log(remark);
   EvaluationRequest request{config.evaluation.context_lengths, config.evaluation.target_tokens,
                             config.evaluation.target_blocks};
@@ -305,7 +319,7 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
   ScoredChoice scored;
   if (config.evaluation.interval > 0) {
     request.short_documents = config.evaluation.whole_documents;
-    if (request.short_documents) request.stride = config.training.seq_len;
+    if (request.short_documents) request.stride = config.evaluation.context_lengths.front();
     check_request(request, "evaluation");
     scored = choose_part(corpus, config);
     request.part = scored.part;
@@ -322,18 +336,19 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
   const std::int64_t last =
       options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
   if (!options.dump.folder.empty()) check_dump_step(options.dump, start.step, last);
-  EmptySteps empty_steps = foresee_empty_steps(corpus, sampler, config, start, options.dump, log);
+  EmptySteps empty_steps = foresee_empty_steps(corpus, order, config, start, options.dump, log);
   // A run that is stopped by a signal saves at once: the next one makes up for the evaluation.
   const bool evaluates_first = targets && start.step > 0 && content.metrics.bytes() > 0 &&
                                start.step % config.evaluation.interval == 0 &&
                                !content.metrics.holds_evaluation(start.step);
   return {.config = config,
           .model = options.model,
+          .stages = configs_of_stages(config),
           .table = options.model.table(config),
           .corpus = std::move(corpus),
           .data_hash = std::move(hash),
           .id = std::move(id),
-          .sampler = std::move(sampler),
+          .order = std::move(order),
           .evaluation = std::move(request),
           .targets = std::move(targets),
           .scored = scored,
@@ -357,7 +372,8 @@ std::string dry_run_report(const Run& run, const Launcher& launcher) {
   std::string text = to_yaml(run.config) + "\n";
   text += fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(),
                       human_count(static_cast<double>(run.table.count())), run.table.all().size());
-  text += data_report(run) + mesh_report(run.config, launcher) + memory_report(plans);
+  text +=
+      data_report(run) + mesh_report(run.stages[longest_stage(run.config.training)], launcher) + memory_report(plans);
   return text + available_text(run.config, local_ranks(run.config.mesh, launcher));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,11 +72,20 @@ struct AuditConfig {
   OnFailure on_failure = OnFailure::stop;
 };
 
+/// What differs from a step on from the steps before it; training_stages.h says what holds in each step.
+struct TrainingStage {
+  std::int64_t from_step = 0;                              // the stage's first, 2 or more
+  std::optional<std::int64_t> seq_len, global_batch_size;  // none: as before
+  std::optional<double> rope_theta;
+  std::optional<RopeScalingConfig> rope_scaling;  // the whole section
+};
+
 struct TrainingConfig {
   std::int64_t seq_len = 0;  // required
   std::int64_t global_batch_size = 1;
   std::int64_t micro_batch_size = 1;
-  std::int64_t steps = 0;  // required
+  std::int64_t steps = 0;             // required
+  std::vector<TrainingStage> stages;  // after the first, ascending by from_step
   std::uint64_t seed = 1234;
   Device::Kind device = Device::Kind::cpu;
   Offload offload = Offload::none;

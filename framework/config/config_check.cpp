@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "framework/config/rope_scaling_check.h"
+#include "framework/config/training_stages.h"
 #include "framework/device.h"
 
 namespace ringtrain {
@@ -74,13 +75,14 @@ void check_evaluation(Config& config, ConfigProblems& problems) {
     return;
   }
   if (evaluation.whole_documents) {
-    const std::vector<std::int64_t> own{config.training.seq_len};
+    const std::int64_t longest = config_of_stage(config, longest_stage(config.training)).training.seq_len;
+    const std::vector<std::int64_t> own{longest};
     if (evaluation.context_lengths.empty()) evaluation.context_lengths = own;
     if (evaluation.context_lengths != own) {
       problems.add("evaluation.context_lengths",
                    fmt::format("goes with blocks: evaluation.whole_documents scores documents of at most "
                                "training.seq_len = {} tokens; leave it out",
-                               config.training.seq_len));
+                               longest));
     }
     return;
   }

@@ -25,7 +25,16 @@ void ConfigProblems::add(Origin origin, const std::string& key, const std::strin
   problems_.push_back({origin, std::move(text)});
 }
 
+void ConfigProblems::within(std::string key, std::string of) {
+  within_ = std::move(key);
+  of_ = std::move(of);
+}
+
 void ConfigProblems::add(const std::string& key, const std::string& what) {
+  if (!within_.empty()) {
+    const auto found = origins_.find(within_);
+    return add(found == origins_.end() ? Origin{} : found->second, within_, fmt::format("{}: {}: {}", of_, key, what));
+  }
   const auto found = origins_.find(key);
   add(found == origins_.end() ? Origin{} : found->second, key, what);
 }

@@ -29,6 +29,8 @@ class ConfigProblems {
   void given(const std::string& key, Origin origin) { origins_[key] = origin; }
   /// Adds a problem of a key at a place; key "" for one of the file as a whole.
   void add(Origin origin, const std::string& key, const std::string& what);
+  /// From now on, what is wrong with a key is a problem of `key`, of which `of` says a part; "" ends this.
+  void within(std::string key, std::string of = "");
   /// Adds a problem of a key at the place it was given.
   void add(const std::string& key, const std::string& what);
   /// Returns whether none of the keys has had a problem: else a check of them would only repeat it.
@@ -49,6 +51,7 @@ class ConfigProblems {
   const std::vector<std::string>& settings_;
   std::map<std::string, Origin> origins_;
   std::set<std::string> faulty_;
+  std::string within_, of_;
   std::vector<Problem> problems_;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/config/config_values.h"
+#include "framework/config/training_stages.h"
 
 namespace ringtrain {
 
@@ -394,6 +395,16 @@ std::vector<ConfigKey> make_table() {
       integer("training.micro_batch_size", MEMBER(training.micro_batch_size), {1, 64 * k},
               "sequences per data rank at a time"),
       integer("training.steps", MEMBER(training.steps), {1, 1'000'000'000}, "optimizer steps", true),
+      {"training.stages",
+       "what changes from a step on, one entry a stage: {from_step, seq_len, global_batch_size, rope_theta, "
+       "rope_scaling}; "
+       "what an entry leaves out stays; rope_scaling is given whole",
+       false,
+       [](Config& config, const YamlValue& value, const Complain& complain) {
+         read_stages(value, config.training.stages, config_keys(), complain);
+       },
+       [](const Config& config) { return write_stages(config.training.stages, config_keys()); },
+       "a list of maps, ascending by from_step, each 2 to training.steps"},
       {"training.seed", "of the weights and of the order of the data", false,
        [](Config& config, const YamlValue& value, const Complain& complain) {
          read_unsigned(value, config.training.seed, complain);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/config/config.h"
 #include "framework/config/yaml_tree.h"
 
 namespace ringtrain {
@@ -37,5 +38,18 @@ int read_word(const YamlValue& value, const std::vector<std::string>& words, con
 
 /// Returns a value as a message shows it: "the text \"4\"", "a map", "nothing".
 std::string described(const YamlValue& value);
+
+/// A key of a config: its place in the table of config_schema.h.
+struct ConfigKey {
+  std::string path;  // "model.rope_scaling.type"
+  std::string doc;   // one line
+  bool required = false;
+  /// Stores a value of the right type and range, else complains.
+  std::function<void(Config&, const YamlValue&, const Complain&)> read;
+  /// Returns the value as YAML on one line.
+  std::function<std::string(const Config&)> write;
+  std::string values = "";  // which values it takes: "1 to 1024", "a | b", "true | false"
+  bool is_source = false;   // names where the values of other keys come from, and has none in a Config itself
+};
 
 }  // namespace ringtrain

@@ -15,6 +15,7 @@
 #include "framework/config/config_schema.h"
 #include "framework/config/model_keys.h"
 #include "framework/config/nearest_name.h"
+#include "framework/config/training_stages.h"
 #include "framework/config/yaml_tree.h"
 #include "framework/storage/files.h"
 
@@ -232,8 +233,24 @@ void check_agreement(const Config& config, const ModelConfig& below, const std::
 }
 
 void finish(Config& config, ConfigUse use, const ConfigRule& rule, ConfigProblems& problems) {
+  const std::size_t before = problems.count();
   resolve_and_check(config, use, problems);
   if (rule) rule(config, problems);
+  if (problems.count() > before) return;  // of every stage alike
+  for (int stage = 1; stage < stage_count(config.training); ++stage) {
+    TrainingStage& own = config.training.stages[static_cast<std::size_t>(stage - 1)];
+    problems.within("training.stages", fmt::format("the stage from step {}", own.from_step));
+    Config of_stage = config_of_stage(config, stage);
+    of_stage.evaluation.interval = 0;  // evaluations are the same in all stages
+    if (own.from_step > config.training.steps) {
+      problems.add("from_step", fmt::format("training.steps = {} ends before it; leave it out, or train for longer",
+                                            config.training.steps));
+    }
+    resolve_and_check(of_stage, use, problems);
+    if (rule) rule(of_stage, problems);
+    if (own.rope_scaling) own.rope_scaling = of_stage.model.rope_scaling;
+    problems.within("");
+  }
 }
 
 }  // namespace

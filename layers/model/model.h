@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "data/batch.h"
 #include "framework/tensor.h"
 #include "layers/audit/attention_audit.h"
 #include "layers/key_value_cache.h"
+#include "layers/model_spec.h"
 #include "parallel/ring/ring_load.h"
 
 namespace ringtrain {
@@ -18,6 +20,9 @@ class Model {
  public:
   virtual ~Model() = default;
 
+  /// Lets rotary positions turn like this from the next batch on: what a stage of a run may change. No communication.
+  /// ropes: as many as the spec of the config has; a model without rotary positions ignores them.
+  virtual void set_ropes(std::span<const RopeSpec> ropes) = 0;
   /// Sets all weights from (seed, parameter, element): the same on every mesh (initialise_weights does it).
   virtual void initialise(std::uint64_t seed) = 0;
   /// Runs forward and backward of one micro-batch: adds the gradients of sum(weight * nll) / denominator to the

@@ -170,6 +170,10 @@ Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, All
 
 Transformer::~Transformer() = default;
 
+void Transformer::set_ropes(std::span<const RopeSpec> ropes) {
+  state_->batch.set_ropes(ropes);
+}
+
 void Transformer::initialise(std::uint64_t seed) {
   initialise_weights(state_->stream, state_->parameters, seed);
 }

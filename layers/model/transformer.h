@@ -32,6 +32,7 @@ class Transformer : public Model {
   ~Transformer() override;
 
   /// As Model says; train_step communicates over the ring in every layer.
+  void set_ropes(std::span<const RopeSpec> ropes) override;
   void initialise(std::uint64_t seed) override;
   void train_step(const Batch& batch, double denominator, bool last) override;
   void wait_for_batch() override;

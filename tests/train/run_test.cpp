@@ -25,12 +25,12 @@ TEST_F(RunTest, DataRanksTakeContiguousBlocksOfAStepInOrder) {
     for (std::int64_t step = 1; step < 4; ++step) {
       std::vector<std::int64_t> found, expected;
       for (int rank = 0; rank < ranks; ++rank) {
-        for (std::int64_t i = 0; i < prepared.micro_batches(); ++i) {
+        for (std::int64_t i = 0; i < prepared.micro_batches(step); ++i) {
           for (const Sample& sample : prepared.samples_of(step, rank, i)) found.push_back(sample.global_index);
         }
       }
       for (std::int64_t i = 0; i < 24; ++i)
-        expected.push_back(prepared.sampler.sample((step - 1) * 24 + i).global_index);
+        expected.push_back(prepared.order.of_length(config.training.seq_len).sample((step - 1) * 24 + i).global_index);
       EXPECT_EQ(found, expected);
       EXPECT_EQ(prepared.sample_indices(step), expected);
     }

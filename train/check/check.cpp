@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "framework/config/training_stages.h"
 #include "framework/counted.h"
 #include "framework/dump/dump_reader.h"
 #include "framework/profile/clock.h"
@@ -26,6 +27,20 @@ std::string cut(const char* flag, const char* key, std::int64_t wanted, std::int
   return text;
 }
 
+/// Cuts the sequences of all stages. Returns the clause that says so, "" if nothing was cut.
+std::string cut_stages(std::int64_t tokens, TrainingConfig& training) {
+  std::int64_t longest = training.seq_len;
+  for (const TrainingStage& stage : training.stages) longest = std::max(longest, stage.seq_len.value_or(0));
+  const std::string clause = cut("--tokens", "training.seq_len", tokens, longest);
+  if (clause.empty()) return clause;
+  training.seq_len = std::min(training.seq_len, longest);
+  for (TrainingStage& stage : training.stages) {
+    if (stage.seq_len) stage.seq_len = std::min(*stage.seq_len, longest);
+  }
+  return clause;
+}
+
+/// config: as it holds in the step.
 std::string run_text(const Config& config, std::int64_t step) {
   return fmt::format("step {} of {}: {} of {} tokens, {} x {} {}, {}, {}", step, config.name,
                      counted(config.training.global_batch_size, "sequence"), config.training.seq_len, config.mesh.data,
@@ -44,7 +59,7 @@ TrainOptions checked_run(const CheckOptions& options, std::vector<std::string>& 
          run.model.name);
   }
   for (const std::string& clause :
-       {cut("--tokens", "training.seq_len", options.tokens, run.config.training.seq_len),
+       {cut_stages(options.tokens, run.config.training),
         cut("--layers", "model.num_hidden_layers", options.layers, run.config.model.num_hidden_layers)}) {
     if (!clause.empty()) cuts.push_back(clause);
   }
@@ -69,11 +84,12 @@ CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& lau
   TrainOptions run_options = checked_run(options, report.cuts);
   Config& config = run_options.config;
   for (const std::string& clause : report.cuts) log("cut: " + clause);
-  const ReferencePlan plan = plan_reference(config, make_parameter_table(config));
-  if (launcher.is_rank_zero()) require_reference_fits(config, plan, available_memory());
+  const Config checked = config_of_step(config, run_options.dump.step);
+  const ReferencePlan plan = plan_reference(checked, make_parameter_table(checked));
+  if (launcher.is_rank_zero()) require_reference_fits(checked, plan, available_memory());
   const double expected = plan.flops / reference_rate();
   log(fmt::format("the reference takes about {}, in {}", human_duration(expected),
-                  human_bytes(static_cast<double>(plan.bytes(config.training.seq_len)))));
+                  human_bytes(static_cast<double>(plan.bytes(checked.training.seq_len)))));
   // Processes wait at the end for the one that computes the reference. They agree about the time: none measures it.
   constexpr double slowest_flops = 1e8;
   if (launcher.ranks_are_processes()) config.mesh.timeout_seconds += 60 + plan.flops / slowest_flops;
@@ -84,11 +100,11 @@ CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& lau
       run, [](const std::string&) {}, launcher);
   report.run_seconds = seconds_since(start);
   if (!launcher.is_rank_zero()) return report;
-  report.run = run_text(config, run.dump.step);
+  report.run = run_text(checked, run.dump.step);
   report.bounds = bound_text(config.training.dtype);
   start = std::chrono::steady_clock::now();
   report.tensors = check_step(run, DumpReader(run.dump.folder), result, [&](std::int64_t done) {
-    if (options.told) options.told(done, config.training.global_batch_size);
+    if (options.told) options.told(done, checked.training.global_batch_size);
   });
   report.reference_seconds = seconds_since(start);
   if (options.keep || report.first() != nullptr) {

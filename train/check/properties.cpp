@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "framework/config/training_stages.h"
 #include "train/check/reference_rows.h"
 #include "train/check/rounding.h"
 
@@ -18,10 +19,6 @@ struct Observed {
   double loss = 0, norm = 0;
   std::vector<double> tokens, nll, weights;
 };
-
-std::int64_t seq_len(const Config& config) {
-  return config.training.seq_len;
-}
 
 /// Returns the local index of a position in a rank's batch, -1 if another rank holds it.
 std::int64_t local_index(const Batch& batch, std::int64_t position) {
@@ -58,7 +55,7 @@ Hook masked_rank(int ring_rank) {
 class PropertyCheck {
  public:
   PropertyCheck(const TrainOptions& options, const Log& log, Launcher& launcher)
-      : options_(options), log_(log), launcher_(launcher) {}
+      : options_(options), stage_(config_of_step(options.config, options.dump.step)), log_(log), launcher_(launcher) {}
 
   std::vector<Property> run() {
     base_ = observe(options_.config, {});
@@ -100,7 +97,7 @@ class PropertyCheck {
   std::vector<reference::Row> rows_of_file() const {
     const Run run = prepare(options_.config);
     std::vector<reference::Row> rows;
-    for (std::int64_t i = 0; i < options_.config.training.global_batch_size; ++i) {
+    for (std::int64_t i = 0; i < stage_.training.global_batch_size; ++i) {
       rows.push_back(reference_row(run, options_.dump.step, i));
     }
     return rows;
@@ -148,7 +145,7 @@ class PropertyCheck {
 
   void token_reaches_what_it_may() {
     const Config& config = options_.config;
-    const std::int64_t S = seq_len(config);
+    const std::int64_t S = stage_.training.seq_len;
     const reference::Row row = rows_of_file().front();
     std::int64_t position = S / 2;
     while (position + 1 < S && row.labels[position] < 0) ++position;
@@ -193,9 +190,10 @@ class PropertyCheck {
     const Observed without = observe(config, masked_rank(masked));
     if (!launcher_.is_rank_zero()) return;
     std::vector<double> products = weighted(base_);
-    const SegmentList shard = shard_segments(config.mesh.layout, seq_len(config), ring, masked);
-    for (std::int64_t i = 0; i < config.training.global_batch_size; ++i) {
-      for (std::int64_t t = 0; t < token_count(shard); ++t) products[i * seq_len(config) + position_of(shard, t)] = 0;
+    const SegmentList shard = shard_segments(config.mesh.layout, stage_.training.seq_len, ring, masked);
+    for (std::int64_t i = 0; i < stage_.training.global_batch_size; ++i) {
+      for (std::int64_t t = 0; t < token_count(shard); ++t)
+        products[i * stage_.training.seq_len + position_of(shard, t)] = 0;
     }
     const double wanted = sum_of(products) / denominator_;
     const bool holds =
@@ -214,13 +212,14 @@ class PropertyCheck {
     }
     // Processes are as many as the mesh has ranks; threads as many as wanted.
     const MeshConfig& mesh = options_.config.mesh;
-    const std::int64_t ranks = mesh.data * mesh.sequence, sequences = options_.config.training.global_batch_size;
+    const std::int64_t ranks = mesh.data * mesh.sequence, sequences = stage_.training.global_batch_size;
     for (const std::int64_t ring : {std::int64_t{1}, mesh.sequence + 1, mesh.sequence * 2, ranks}) {
       Config config = options_.config;
       config.mesh.sequence = ring;
       if (launcher_.ranks_are_processes()) config.mesh.data = ranks % ring == 0 ? ranks / ring : 0;
       const std::int64_t per_rank = config.mesh.data * config.training.micro_batch_size;
-      if (ring == mesh.sequence || ring > seq_len(config) || per_rank == 0 || sequences % per_rank != 0) continue;
+      if (ring == mesh.sequence || ring > stage_.training.seq_len || per_rank == 0 || sequences % per_rank != 0)
+        continue;
       variants.push_back(config);
       break;
     }
@@ -235,6 +234,7 @@ class PropertyCheck {
   }
 
   const TrainOptions options_;
+  const Config stage_;  // of the step
   const Log& log_;
   Launcher& launcher_;
   Observed base_;

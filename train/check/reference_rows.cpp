@@ -6,8 +6,8 @@
 namespace ringtrain {
 
 reference::Row reference_row(const Run& run, std::int64_t step, std::int64_t i) {
-  const std::int64_t S = run.config.training.seq_len;
-  const Sample sample = run.sampler.sample((step - 1) * run.config.training.global_batch_size + i);
+  const std::int64_t S = run.at(step).training.seq_len;
+  const Sample sample = run.order.sample(step, i);
   const TokenFile& file = *run.corpus.files[sample.file];
   const auto [base, held] = run.corpus.window(sample.file, sample.window, S);
   const bool documents = parts_documents(run.config.data.packing);

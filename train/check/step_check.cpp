@@ -76,7 +76,7 @@ Vector as_computed(Vector weights, DType dtype) {
 class StepCheck {
  public:
   StepCheck(const Run& run, const DumpReader& dump, const StepResult& result)
-      : run_(run), dump_(dump), result_(result), spec_(model_spec(run.config.model)) {
+      : run_(run), dump_(dump), result_(result), spec_(model_spec(run.at(dump.index().step).model)) {
     for (const Parameter& parameter : run.table.all()) {
       weights_[parameter.name] = as_computed(read(parameter.name), dtype());
     }

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "framework/config/read_config.h"
+#include "framework/config/training_stages.h"
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/plain_text.h"
@@ -68,10 +69,13 @@ void require_counts(const Checkpoint& checkpoint) {
          checkpoint.path, what, value, bound);
   };
   require(manifest.step <= training.steps, "step", manifest.step, fmt::format("at most {}", training.steps));
-  require(manifest.samples / manifest.step == training.global_batch_size, "samples", manifest.samples,
-          fmt::format("{} for each of {} steps", training.global_batch_size, manifest.step));
-  require(manifest.tokens / manifest.samples == training.seq_len, "tokens", manifest.tokens,
-          fmt::format("{} for each of {} samples", training.seq_len, manifest.samples));
+  const std::int64_t samples = sequences_done(training, manifest.step), tokens = tokens_done(training, manifest.step);
+  require(manifest.samples == samples, "samples", manifest.samples,
+          training.stages.empty() ? fmt::format("{} for each of {} steps", training.global_batch_size, manifest.step)
+                                  : fmt::format("{} after {} steps", samples, manifest.step));
+  require(manifest.tokens == tokens, "tokens", manifest.tokens,
+          training.stages.empty() ? fmt::format("{} for each of {} samples", training.seq_len, manifest.samples)
+                                  : fmt::format("{} after {} steps", tokens, manifest.step));
   require(manifest.ranks / mesh.data == mesh.sequence && manifest.ranks % mesh.data == 0, "ranks", manifest.ranks,
           fmt::format("{} x {}", mesh.data, mesh.sequence));
 }

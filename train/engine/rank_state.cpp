@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "framework/config/training_stages.h"
 #include "parallel/launch/communicator_factory.h"
 
 #if RINGTRAIN_CUDA
@@ -16,6 +17,26 @@ namespace {
 
 std::int64_t shard_tokens(const MeshConfig& mesh, std::int64_t length, int ring_rank) {
   return token_count(shard_segments(mesh.layout, length, static_cast<int>(mesh.sequence), ring_rank));
+}
+
+/// Returns the most tokens of a sequence that a ring rank holds in any stage of at least so many micro-batches.
+std::int64_t most_tokens(const Config& config, int ring_rank, std::int64_t micro_batches = 1) {
+  std::int64_t most = 0;
+  for (const Config& stage : configs_of_stages(config)) {
+    const TrainingConfig& training = stage.training;
+    if (training.global_batch_size / (config.mesh.data * training.micro_batch_size) < micro_batches) continue;
+    most = std::max(most, shard_tokens(config.mesh, training.seq_len, ring_rank));
+  }
+  return most;
+}
+
+/// Returns the most micro-batches of a data rank in any stage.
+std::int64_t most_micro_batches(const Config& config) {
+  std::int64_t most = 1;
+  for (const Config& stage : configs_of_stages(config)) {
+    most = std::max(most, stage.training.global_batch_size / (config.mesh.data * config.training.micro_batch_size));
+  }
+  return most;
 }
 
 /// Returns the most tokens of a sequence that only goes forward. (Of a prompt, the last token is the first decode
@@ -33,11 +54,11 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   ExecutionShape shape;
   shape.ring_size = static_cast<int>(config.mesh.sequence);
   shape.max_sequences = purpose.training ? training.micro_batch_size : 1;
-  shape.max_tokens = purpose.training ? shard_tokens(config.mesh, training.seq_len, ring_rank) : 0;
+  shape.max_tokens = purpose.training ? most_tokens(config, ring_rank) : 0;
   shape.max_evaluation_sequences = 1;
   shape.max_evaluation_tokens = shard_tokens(config.mesh, longest, ring_rank);
   // Rank 0 of a ring has the largest shard, of whatever length.
-  shape.max_ring_tokens = purpose.training ? shard_tokens(config.mesh, training.seq_len, 0) : 0;
+  shape.max_ring_tokens = purpose.training ? most_tokens(config, 0) : 0;
   shape.max_evaluation_ring_tokens = shard_tokens(config.mesh, longest, 0);
   shape.dtype = training.dtype;
   shape.recompute = training.recompute;
@@ -127,9 +148,10 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
   }
   staging = allocator.host().make(Tag::checkpoint, "staging", state_dtype(), {staging_elements});
   if (purpose.training) {
-    const std::int64_t sequences = config.training.global_batch_size / config.mesh.data;
-    for (std::int64_t done = shape.max_sequences; done < sequences; done += shape.max_sequences) {
-      later_batches.emplace_back(allocator.host(), shape.max_sequences, shape.max_tokens, config.training.dtype);
+    const std::int64_t micro_batches = most_micro_batches(config);
+    for (std::int64_t number = 2; number <= micro_batches; ++number) {
+      later_batches.emplace_back(allocator.host(), shape.max_sequences, most_tokens(config, shard.ring_rank, number),
+                                 config.training.dtype);
     }
     step_sums = allocator.host().make(Tag::workspace, "loss and gradient norm", DType::float64, {2});
     optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream,
@@ -167,10 +189,14 @@ std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& tab
                                  const ModelDefinition& definition) {
   const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
   // All in which execution_shape(), the store and the optimizer tell one rank from another.
-  using Kind = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
-  std::vector<std::int64_t> tokens, evaluated, owned(static_cast<std::size_t>(mesh.size()), 0);
+  using Kind = std::tuple<std::vector<std::int64_t>, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  std::vector<std::vector<std::int64_t>> tokens;  // [ring rank]: of each stage
+  std::vector<std::int64_t> evaluated, owned(static_cast<std::size_t>(mesh.size()), 0);
   for (int ring_rank = 0; ring_rank < mesh.sequence; ++ring_rank) {
-    tokens.push_back(purpose.training ? shard_tokens(config.mesh, config.training.seq_len, ring_rank) : 0);
+    tokens.emplace_back();
+    for (const Config& stage : configs_of_stages(config)) {
+      if (purpose.training) tokens.back().push_back(shard_tokens(config.mesh, stage.training.seq_len, ring_rank));
+    }
     evaluated.push_back(shard_tokens(config.mesh, longest_evaluation(purpose), ring_rank));
   }
   if (purpose.training) owned = owned_elements(table, Part::trainable, mesh.size());

@@ -1,7 +1,7 @@
 // Everything that one rank of a run holds: allocator, weights and gradients, model, batch, optimizer, and the buffers
-// of evaluation and of checkpoints. One constructor serves the run and its plan: with a null world it records
-// what it would allocate and touches nothing, which is the memory plan that --dry-run prints. After it nothing is
-// allocated.
+// of evaluation and of checkpoints, large enough for every stage of the run. One constructor serves the run and its
+// plan: with a null world it records what it would allocate and touches nothing, which is the memory plan that
+// --dry-run prints. After it nothing is allocated.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,8 @@ class RankState {
   const ExecutionShape shape;
   const std::unique_ptr<Model> model;
   Batch batch;                       // of the first micro-batch, and of evaluation
-  std::vector<Batch> later_batches;  // of the other micro-batches: none is filled while the device may still copy it
+  std::vector<Batch> later_batches;  // of the other micro-batches: none is filled while the device may still copy it;
+                                     // each is as large as the stages that have it need
   Tensor evaluation_nll;             // float64 [T of evaluation], on the host
   Tensor staging;   // [staging_elements] of the state's dtype, on the host: loads, and saves without a snapshot, go
                     // through here
@@ -74,6 +75,8 @@ class RankState {
   /// Leaves the communicators, in order, when the rank's work is done: collective. After an error they are given up.
   void close();
 
+  /// Lets the model's rotary positions turn as this config says: of a stage, or of the model that a run begins with.
+  void use_rope(const ModelConfig& config) { model->set_ropes(model_spec(config).ropes); }
   /// Returns where a micro-batch of a step is loaded.
   Batch& batch_of(std::int64_t micro) { return micro == 0 ? batch : later_batches[micro - 1]; }
 

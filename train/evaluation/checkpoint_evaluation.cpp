@@ -85,7 +85,9 @@ void apply_settings(Config& config, const std::vector<std::string>& settings) {
          setting);
   }
   Config changed = config;
-  changed.data.train = {{"none", 1}};  // a file is asked for, and none is read
+  changed.data.train = {{"none", 1}};  // a file and steps are asked for, and none is read or made
+  changed.training.steps = std::max(changed.training.steps, std::int64_t{1});
+  changed.training.stages.clear();
   config.model = parse_config(to_yaml(changed), "the model", settings, ConfigUse::know, check_model).model;
 }
 

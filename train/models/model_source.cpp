@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/vocabulary.h"
+#include "framework/config/training_stages.h"
 #include "framework/error.h"
 #include "framework/gguf/gguf.h"
 #include "framework/storage/hash.h"
@@ -139,8 +140,13 @@ ModelSource with_weights(ModelSource source, PlacedModel placed, const Parameter
 ModelSource model_of(Checkpoint checkpoint) {
   ModelSource source;
   source.path = checkpoint.path;
-  source.model = checkpoint.config.model;
-  source.context_length = checkpoint.config.training.seq_len;
+  // As the last stage has it that the checkpoint reached; the model was trained for the longest of them.
+  const TrainingConfig& training = checkpoint.config.training;
+  const int reached = stage_of_step(training, checkpoint.manifest.step);
+  source.model = config_of_stage(checkpoint.config, reached).model;
+  for (int stage = 0; stage <= reached; ++stage) {
+    source.context_length = std::max(source.context_length, config_of_stage(checkpoint.config, stage).training.seq_len);
+  }
   // A model with rotary positions may say what it is meant for, which its tuning on short texts does not shorten.
   if (model_spec(source.model).positions == Positions::rope) {
     source.context_length = std::max(source.context_length, source.model.max_position_embeddings);

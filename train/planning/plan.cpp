@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "framework/config/training_stages.h"
 #include "framework/counted.h"
 #include "framework/error.h"
 #include "layers/model_parameters.h"
@@ -101,6 +102,17 @@ LayerPairs sequence_pairs(const PlanRequest& request) {
   return layer_pairs(mask_counts(one.model, one.training), [&](const AttentionMask& mask) {
     return static_cast<double>(ring_work(one, mask, request.mean_document, request.disturbance.seed).all_pairs());
   });
+}
+
+/// request and table must outlive it.
+StepCase step_case(const PlanRequest& request, const ParameterTable& table, const std::vector<RankPlan>& memory) {
+  return {.config = request.config,
+          .table = table,
+          .hardware = request.hardware,
+          .disturbance = request.disturbance,
+          .mean_document = request.mean_document,
+          .offload = offloaded_bytes(request.config, memory),
+          .tell = request.tell};
 }
 
 }  // namespace
@@ -203,42 +215,82 @@ std::int64_t longest_context(const Config& config, const Hardware& hardware, con
   return low * unit;
 }
 
-Plan make_plan(const PlanRequest& request) {
+namespace {
+
+/// Returns the plan of one stage's steps; memory: of the whole config's ranks. Nothing of the run.
+Plan plan_of_steps(const PlanRequest& request, const ParameterTable& table, std::vector<RankPlan> memory) {
   const Config& config = request.config;
   check_mesh(config);
-  check_definition(request.model);
-  const ParameterTable table = request.model.table(config);
   Plan plan;
   plan.request = request;
   plan.parameters = table.count();
   plan.rates = rank_rates(request.hardware, config, request.mean_document);
-  plan.memory = plan_ranks(config, table, training_purpose(config), request.model);
+  plan.memory = std::move(memory);
   plan.need = memory_need(config, request.hardware, plan.memory);
   plan.fits = plan.need.fits(request.hardware);
   const RingWork work = ring_work(config, widest_mask(config.model), request.mean_document, request.disturbance.seed);
   plan.flops = step_flops(config.model, config.training, sequence_pairs(request));
   plan.step_tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
   plan.useful_flops = useful_step_flops(request);
-  const StepCase step{.config = config,
-                      .table = table,
-                      .hardware = request.hardware,
-                      .disturbance = request.disturbance,
-                      .mean_document = request.mean_document,
-                      .offload = offloaded_bytes(config, plan.memory),
-                      .tell = request.tell};
-  plan.times = simulate_step(step);
+  plan.times = simulate_step(step_case(request, table, plan.memory));
   plan.hop = hop_plan(config, request.hardware, plan.rates, work);
   plan.hop.exposed_seconds = plan.times.ring_wait;
-  const auto ranks = static_cast<double>(config.mesh.data * config.mesh.sequence);
   plan.tokens_per_second = plan.step_tokens / plan.times.step_seconds;
-  plan.mfu = plan.useful_flops / plan.times.step_seconds / (plan.rates.peak * ranks);
+  plan.mfu = plan.useful_flops / plan.times.step_seconds /
+             (plan.rates.peak * static_cast<double>(config.mesh.data * config.mesh.sequence));
+  return plan;
+}
+
+/// Returns the plan of the longest stage, with all stages beside it.
+Plan plan_of_stages(const PlanRequest& request, const ParameterTable& table, const std::vector<RankPlan>& memory) {
+  const TrainingConfig& training = request.config.training;
+  if (request.tokens > 0 && !training.stages.empty()) {
+    fail(ExitCode::usage, "--tokens: the config has {} stages, whose steps say how long it trains; leave it out",
+         stage_count(training));
+  }
+  Plan plan;
+  std::vector<StagePlan> stages;
+  for (int stage = 0; stage < stage_count(training); ++stage) {
+    PlanRequest one = request;
+    one.config = config_of_stage(request.config, stage);
+    Plan of_stage = plan_of_steps(one, table, memory);
+    stages.push_back({.first_step = first_step_of(training, stage),
+                      .last_step = last_step_of(training, stage),
+                      .seq_len = one.config.training.seq_len,
+                      .global_batch_size = one.config.training.global_batch_size,
+                      .step_seconds = of_stage.times.step_seconds,
+                      .tokens_per_second = of_stage.tokens_per_second,
+                      .mfu = of_stage.mfu});
+    if (stage == longest_stage(training)) plan = std::move(of_stage);
+  }
+  if (stages.size() > 1) plan.stages = std::move(stages);
+  return plan;
+}
+
+}  // namespace
+
+Plan make_plan(const PlanRequest& request) {
+  const Config& config = request.config;
+  for (const Config& stage : configs_of_stages(config)) check_mesh(stage);
+  check_definition(request.model);
+  const ParameterTable table = request.model.table(config);
+  Plan plan = plan_of_stages(request, table, plan_ranks(config, table, training_purpose(config), request.model));
   const double steps =
       request.tokens > 0 ? std::ceil(request.tokens / plan.step_tokens) : static_cast<double>(config.training.steps);
-  plan.run = run_times(step, steps, plan.times.step_seconds);
+  double seconds = steps * plan.times.step_seconds;
+  plan.tokens = steps * plan.step_tokens;
+  if (!plan.stages.empty()) {
+    seconds = 0;
+    for (const StagePlan& stage : plan.stages) {
+      seconds += static_cast<double>(stage.last_step - stage.first_step + 1) * stage.step_seconds;
+    }
+    plan.tokens = static_cast<double>(tokens_done(config.training, config.training.steps));
+  }
+  plan.run = run_times(step_case(plan.request, table, plan.memory), steps, seconds / steps);
   plan.hours = plan.run.seconds() / 3600;
-  plan.device_hours = plan.hours * ranks;
+  plan.device_hours = plan.hours * static_cast<double>(config.mesh.data * config.mesh.sequence);
   plan.price = plan.device_hours * request.device_price;
-  if (request.longest_context) plan.longest_context = longest_context(config, request.hardware, request.model);
+  if (request.longest_context) plan.longest_context = longest_context(plan.request.config, request.hardware, request.model);
   return plan;
 }
 

@@ -61,9 +61,17 @@ struct MemoryNeed {
   bool fits(const Hardware& hardware) const;
 };
 
+/// One stage of a config that has several.
+struct StagePlan {
+  std::int64_t first_step = 0, last_step = 0;
+  std::int64_t seq_len = 0, global_batch_size = 0;
+  double step_seconds = 0, tokens_per_second = 0, mfu = 0;
+};
+
 /// The answer to a PlanRequest.
 struct Plan {
-  PlanRequest request;
+  PlanRequest request;  // its config as it holds in the stage with the longest sequences, which the steps here are of
+  std::vector<StagePlan> stages;  // none: the config has one
   std::int64_t parameters = 0;
   std::vector<RankPlan> memory;  // by kind of rank
   bool fits = false;
@@ -75,12 +83,14 @@ struct Plan {
   HopPlan hop;
   double step_tokens = 0;
   double tokens_per_second = 0, mfu = 0;
-  RunTimes run;  // of all tokens
+  double tokens = 0;  // of all steps
+  RunTimes run;       // of all steps
   double hours = 0, device_hours = 0, price = 0;
   std::int64_t longest_context = 0;  // tokens that fit with this mesh; 0: none does, or not asked for
 };
 
-/// Returns the plan. Throws Error(usage) for what cannot be planned.
+/// Returns the plan: memory for all stages, times of the longest one, and the run's time as the sum over its stages.
+/// Throws Error(usage) for what cannot be planned.
 Plan make_plan(const PlanRequest& request);
 
 /// Throws Error(usage) unless ranks and links that are disturbed are those of a mesh; of a ring of 0 ranks any two.

@@ -126,9 +126,23 @@ std::string time_lines(const Plan& plan) {
   return text;
 }
 
+/// Returns a line for each stage of a config that has several.
+std::string stage_lines(const Plan& plan) {
+  std::string text;
+  for (const StagePlan& stage : plan.stages) {
+    text += fmt::format("  steps {} to {}: {} of {} tokens, {} a step, {:.4g} tokens/s, MFU {:.1f} %\n",
+                        stage.first_step, stage.last_step, counted(stage.global_batch_size, "sequence"), stage.seq_len,
+                        seconds_text(stage.step_seconds), stage.tokens_per_second, 100 * stage.mfu);
+  }
+  return text.empty() ? text
+                      : fmt::format("{} stages; memory is for all of them, and what stands above is of the longest:\n",
+                                    plan.stages.size()) +
+                            text;
+}
+
 std::string hours_text(const Plan& plan) {
   const RunTimes& run = plan.run;
-  std::string text = fmt::format("{:.0f} steps are {} tokens", run.steps, human_count(run.steps * plan.step_tokens));
+  std::string text = fmt::format("{:.0f} steps are {} tokens", run.steps, human_count(plan.tokens));
   const auto add = [&](double count, double seconds, const char* what) {
     if (count > 0) text += fmt::format("; {} of {} each", counted(std::llround(count), what), seconds_text(seconds));
   };
@@ -179,7 +193,7 @@ std::string plan_report(const Plan& plan) {
   text +=
       fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s a rank\n", plan.tokens_per_second,
                   100 * plan.mfu, mfu_formula(trained_parts(config.model, config.training)), plan.rates.peak * 1e-12);
-  return text + (plan.fits ? hours_text(plan) : "");
+  return text + stage_lines(plan) + (plan.fits ? hours_text(plan) : "");
 }
 
 ordered_json plan_json(const Plan& plan) {
@@ -219,8 +233,17 @@ ordered_json plan_json(const Plan& plan) {
                  {"backward", hops_json(plan.hop.backward)}};
   json["tokens_per_second"] = plan.tokens_per_second;
   json["mfu"] = plan.mfu;
+  for (const StagePlan& stage : plan.stages) {
+    json["stages"].push_back({{"first_step", stage.first_step},
+                              {"last_step", stage.last_step},
+                              {"seq_len", stage.seq_len},
+                              {"global_batch_size", stage.global_batch_size},
+                              {"step_seconds", stage.step_seconds},
+                              {"tokens_per_second", stage.tokens_per_second},
+                              {"mfu", stage.mfu}});
+  }
   json["peak_flops"] = plan.rates.peak;
-  json["tokens"] = plan.run.steps * plan.step_tokens;
+  json["tokens"] = plan.tokens;
   json["steps"] = plan.run.steps;
   if (!plan.fits) return json;  // what cannot run takes no hours
   json["evaluations"] = {{"count", plan.run.evaluations}, {"seconds", plan.run.evaluation_seconds}};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/config/read_config.h"
+#include "framework/config/training_stages.h"
 #include "framework/output/output_file.h"
 #include "framework/standard_streams.h"
 #include "layers/check_model.h"
@@ -123,7 +124,7 @@ Told planned(const PlanRequest& request) {
   const Plan plan = make_plan(request);
   Told told{plan_report(plan), plan_json(plan), plan.fits};
   if (plan.fits) return told;
-  const std::vector<std::string> sentences = advice(request.config, request.hardware);
+  const std::vector<std::string> sentences = advice(plan.request.config, request.hardware);
   for (const std::string& sentence : sentences) told.text += "does not fit: " + sentence + "\n";
   told.text += "--search looks for a way to run it on as many devices\n";
   told.json["advice"] = sentences;
@@ -132,6 +133,10 @@ Told planned(const PlanRequest& request) {
 
 Told decided(PlanRequest request, const std::vector<Offer>& offers, std::vector<std::int64_t> devices,
              const std::vector<std::int64_t>& batches) {
+  if (!request.config.training.stages.empty()) {
+    request.tell("--search looks at the stage with the longest sequences alone");
+    request.config = config_of_stage(request.config, longest_stage(request.config.training));
+  }
   if (devices.empty()) devices = {request.config.mesh.data * request.config.mesh.sequence};
   const std::vector<Decision> decisions = decide(request, offers, devices, batches);
   Told told{decision_table(decisions), {}, std::ranges::any_of(decisions, &Decision::fits)};

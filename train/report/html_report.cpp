@@ -7,6 +7,7 @@
 #include <map>
 
 #include "framework/config/read_config.h"
+#include "framework/config/training_stages.h"
 #include "framework/counted.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
@@ -87,8 +88,14 @@ std::string what_ran(const ShownRuns& runs) {
   });
   add("data", of_config([](const Config& config) { return data_text(config.data); }));
   add("sequence, batch", of_config([](const Config& config) {
-        return fmt::format("{} tokens, {} a step", config.training.seq_len,
-                           counted(config.training.global_batch_size, "sequence"));
+        std::string text;
+        for (int stage = 0; stage < stage_count(config.training); ++stage) {
+          const TrainingConfig training = config_of_stage(config, stage).training;
+          if (stage > 0) text += fmt::format("; from step {}: ", first_step_of(config.training, stage));
+          text +=
+              fmt::format("{} tokens, {} a step", training.seq_len, counted(training.global_batch_size, "sequence"));
+        }
+        return text;
       }));
   add("mesh", of_start(mesh_text));
   add("machine", of_start(machine_text));
@@ -157,9 +164,7 @@ std::string planned_and_measured(const ShownRun& shown) {
   if (shown.run.config) {
     const TrainingConfig& training = shown.run.config->training;
     add("steps", fmt::format("{}", training.steps), fmt::format("{}", shown.last().step));
-    add("tokens",
-        four_digits(static_cast<double>(training.steps) * static_cast<double>(training.global_batch_size) *
-                    static_cast<double>(training.seq_len)),
+    add("tokens", four_digits(static_cast<double>(tokens_done(training, training.steps))),
         four_digits(shown.last().tokens));
   }
   if (const std::optional<PlannedTimes>& plan = shown.run.plan) {

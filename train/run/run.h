@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "data/corpus.h"
-#include "data/sampler.h"
 #include "framework/config/config.h"
 #include "framework/parameter_table.h"
 #include "layers/model/model_definition.h"
@@ -21,6 +20,7 @@
 #include "train/run/run_callbacks.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_start.h"
+#include "train/run/sample_order.h"
 
 namespace ringtrain {
 
@@ -35,11 +35,12 @@ struct TraceRequest {
 struct Run {
   Config config;
   ModelDefinition model = transformer_definition();
+  std::vector<Config> stages;  // the config as it holds in each stage
   ParameterTable table;
   Corpus corpus;
   std::string data_hash;
   std::string id;  // which run this is, for its checkpoints: of the one that it goes on with, else of config and data
-  Sampler sampler;
+  SampleOrder order;
   EvaluationRequest evaluation;
   std::optional<EvaluationTargets> targets;  // none: this run does not evaluate
   ScoredChoice scored;                       // where they lie
@@ -57,19 +58,17 @@ struct Run {
   RunCallbacks callbacks = {};
   std::string build = {}, ranks = {};  // of this program, and what its ranks are; for the metrics
 
+  /// Returns the config as it holds in a step, which may be 0: its length, batch and rotary positions.
+  const Config& at(std::int64_t step) const;
   /// Returns which of a step's sequences is the first of a data rank's micro-batch.
-  std::int64_t sequence_in_step(int data_rank, std::int64_t micro) const;
+  std::int64_t sequence_in_step(std::int64_t step, int data_rank, std::int64_t micro) const;
   /// Returns the samples that micro-batch `micro` of step `step` (from 1) brings to a data rank: the step's sequences
   /// are cut into one contiguous block a data rank, that into micro-batches in order.
   std::vector<Sample> samples_of(std::int64_t step, int data_rank, std::int64_t micro) const;
   /// Returns the global indices of all sequences of a step, in order.
   std::vector<std::int64_t> sample_indices(std::int64_t step) const;
-  /// Returns how many micro-batches a data rank accumulates.
-  std::int64_t micro_batches() const;
-
- private:
-  /// Returns which of the run's sequences is the first of a step.
-  std::int64_t first_sequence(std::int64_t step) const;
+  /// Returns how many micro-batches a data rank accumulates in a step.
+  std::int64_t micro_batches(std::int64_t step) const;
 };
 
 }  // namespace ringtrain

@@ -6,8 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/config/config_schema.h"
 #include "framework/config/model_keys.h"
 #include "framework/config/read_config.h"
+#include "framework/config/training_stages.h"
 #include "framework/error.h"
 #include "train/models/adapters/adapted_model.h"
 
@@ -91,13 +93,56 @@ RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string&
   return start;
 }
 
+/// Returns what a stage is, as far as a checkpoint of its steps depends on it.
+std::string stage_facts(const TrainingConfig& training, const std::vector<Config>& stages, std::size_t stage) {
+  Config bare;
+  bare.training.stages = {{.from_step = first_step_of(training, static_cast<int>(stage)),
+                           .seq_len = stages[stage].training.seq_len,
+                           .global_batch_size = stages[stage].training.global_batch_size,
+                           .rope_theta = stages[stage].model.rope_theta,
+                           .rope_scaling = stages[stage].model.rope_scaling}};
+  return write_stages(bare.training.stages, config_keys());
+}
+
+/// Returns the sentence on a stage that has begun by `step` and is another one now; "" if there is none.
+std::string changed_stage(const Config& before, const Config& after, std::int64_t step) {
+  const std::vector<Config> old_stages = configs_of_stages(before), new_stages = configs_of_stages(after);
+  const auto begun = [&](const Config& config) {
+    return static_cast<std::size_t>(stage_of_step(config.training, step)) + 1;
+  };
+  const std::size_t old_count = begun(before), new_count = begun(after);
+  for (std::size_t stage = 1; stage < std::max(old_count, new_count); ++stage) {
+    const std::string was = stage < old_count ? stage_facts(before.training, old_stages, stage) : "none";
+    const std::string is = stage < new_count ? stage_facts(after.training, new_stages, stage) : "none";
+    if (was == is) continue;
+    return fmt::format(
+        "training.stages: stage {} was {}, is {}; it has begun by step {}, and only stages from step {} on may change",
+        stage + 1, was, is, step, step + 1);
+  }
+  return "";
+}
+
 }  // namespace
+
+bool rescales(const ModelConfig& before, const ModelConfig& after) {
+  Config one, other;
+  one.model = before;
+  other.model = after;
+  return std::ranges::any_of(differences(one, other), [](const ConfigDifference& difference) {
+    return difference.key == "model.rope_theta" || difference.key == "model.sliding_rope_theta" ||
+           is_or_below(difference.key, "model.rope_scaling");
+  });
+}
 
 void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
   std::vector<std::string> refused;
   for (const ConfigDifference& difference : differences(checkpoint.config, config)) {
     if (any_above(difference.key, kept_on_resume)) {
       refused.push_back(change(difference));
+    } else if (difference.key == "training.stages") {
+      const std::string changed = changed_stage(checkpoint.config, config, checkpoint.manifest.step);
+      if (!changed.empty()) refused.push_back(changed);
+      if (changed.empty()) log("changed since the checkpoint: " + change(difference));
     } else {  // mesh, chunks, rates, intervals, metrics
       log("changed since the checkpoint: " + change(difference));
     }
@@ -120,10 +165,7 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
   Config ours = config;
   for (Config* const either : {&theirs, &ours}) std::ranges::sort(either->model.lora.targets);  // in any order
   std::vector<std::string> refused;
-  bool rescaled = false;
   for (const ConfigDifference& difference : differences(theirs, ours)) {
-    rescaled |= difference.key == "model.rope_theta" || difference.key == "model.sliding_rope_theta" ||
-                is_or_below(difference.key, "model.rope_scaling");
     const bool of_adapters = source.model.lora.on() && config.model.lora.on() && is_or_below(difference.key, "lora");
     if (of_adapters) {
       refused.push_back(change(difference));
@@ -144,8 +186,12 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
   if (!refused.empty()) {
     fail(ExitCode::checkpoint, "{}: holds the weights of another model: {}", source.path, joined(refused));
   }
-  if (!rescaled) {
-    if (const auto remark = beyond_context(source, config.training.seq_len, "training.seq_len")) log(*remark);
+  for (const Config& stage : configs_of_stages(config)) {
+    if (rescales(source.model, stage.model)) continue;
+    const auto remark = beyond_context(source, stage.training.seq_len, "training.seq_len");
+    if (!remark) continue;
+    log(*remark);
+    break;
   }
 }
 

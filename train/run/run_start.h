@@ -53,4 +53,7 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
 void check_weights_fit(const ModelSource& source, const Config& config, const Log& log,
                        const ModelDefinition& model = transformer_definition());
 
+/// Returns whether rotary positions turn otherwise in one model than in the other.
+bool rescales(const ModelConfig& before, const ModelConfig& after);
+
 }  // namespace ringtrain

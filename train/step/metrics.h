@@ -30,10 +30,17 @@ struct ProcessStart {
   MeshConfig mesh;
 };
 
+/// The stage of a step, of a run that has several.
+struct StepStage {
+  int number = 0;  // from 1; 0: the run has one stage, and its lines say nothing of it
+  std::int64_t seq_len = 0;
+};
+
 /// One optimizer step.
 struct StepRecord {
-  WallClock::time_point time;              // its end
-  std::int64_t step = 0;                   // the first is 1
+  WallClock::time_point time;  // its end
+  std::int64_t step = 0;       // the first is 1
+  StepStage stage;
   std::int64_t tokens = 0;                 // consumed so far
   double loss = 0, grad_norm = 0, lr = 0;  // null in the line where they are not finite
   std::int64_t skipped_steps = 0;          // so far: without an update, for either reason

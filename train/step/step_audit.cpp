@@ -16,13 +16,13 @@ namespace ringtrain {
 
 namespace {
 
-std::string described(const Run& run, const RankState& state, const AuditDeparture& found) {
+std::string described(const Run& run, const RankState& state, std::int64_t step, const AuditDeparture& found) {
   const AuditPlace& place = found.place;
   return fmt::format(
       "layer.{}.{} departs at head {}, sequence {}, position {}, element {}, made by rank {} on {}{}: the run has "
       "{:.9g}, computed again in double it is {:.9g}; they are {:.3g} apart, and the bound is {:.3g}",
       place.layer, name_of(found.tensor), place.head,
-      run.sequence_in_step(state.mesh.data_index(state.rank), place.micro) + place.sequence, place.position,
+      run.sequence_in_step(step, state.mesh.data_index(state.rank), place.micro) + place.sequence, place.position,
       found.element, state.rank, state.allocator.device().name(),
       found.recomputed ? ", in the forward that backward makes again" : "", found.run, found.exact,
       std::abs(found.run - found.exact), found.bound);
@@ -43,7 +43,7 @@ StepAudit audit_over_ranks(const Run& run, const RankState& state, std::int64_t 
   if (audit.departures == 0) return audit;
   const auto first = shared_error(
       *state.world,
-      own.first ? std::optional(Error(ExitCode::numeric, described(run, state, *own.first))) : std::nullopt,
+      own.first ? std::optional(Error(ExitCode::numeric, described(run, state, step, *own.first))) : std::nullopt,
       {"what an audit found"});
   audit.ends_run = run.config.training.audit.on_failure == OnFailure::stop;
   audit.sentence = fmt::format(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "data/loader.h"
 #include "framework/counted.h"
+#include "framework/profile/clock.h"
 #include "framework/system/signals.h"
 #include "layers/model_spec.h"
 #include "parallel/collectives.h"
@@ -33,7 +35,7 @@ TrainingStep::TrainingStep(const Run& run, RankState& state, CheckpointSaver& sa
 
 const Batch& TrainingStep::load_batch(std::int64_t step, std::int64_t micro) {
   const Span span(state_.stream.trace(), "batch", {{"micro", micro}});
-  const Config& config = run_.config;
+  const Config& config = run_.at(step);
   const std::vector<Sample> samples = run_.samples_of(step, state_.mesh.data_index(state_.rank), micro);
   Batch& batch = state_.batch_of(micro);
   load_windows(batch, run_.corpus, samples, config.training.seq_len, config.data.packing, state_.shard);
@@ -45,10 +47,10 @@ const Batch& TrainingStep::load_batch(std::int64_t step, std::int64_t micro) {
 /// on all.
 TrainingStep::StepLoad TrainingStep::load_batches(std::int64_t step) {
   state_.model->wait_for_batch();  // no wait: the step before was read to its loss
-  const Segment sequence{0, 1, run_.config.training.seq_len};
+  const Segment sequence{0, 1, run_.at(step).training.seq_len};
   StepLoad load;
   const std::optional<Error> problem = caught([&] {
-    for (std::int64_t micro = 0; micro < run_.micro_batches(); ++micro) {
+    for (std::int64_t micro = 0; micro < run_.micro_batches(step); ++micro) {
       const Batch& batch = load_batch(step, micro);
       load.weights += batch.weight_sum;
       if (state_.shard.ring_rank > 0) continue;
@@ -72,17 +74,17 @@ TrainingStep::StepLoad TrainingStep::load_batches(std::int64_t step) {
 /// Forward, backward and reduction of the loaded batches.
 TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double denominator, StepDump& dump) {
   TraceTrack* const track = state_.stream.trace();
-  const std::int64_t micro_batches = run_.micro_batches();
+  const std::int64_t micro_batches = run_.micro_batches(step);
   if (audits(step)) {
     state_.model->audit().begin_step(run_.config.training.seed, step, state_.rank, micro_batches,
-                                     run_.config.training.micro_batch_size, state_.shape.max_tokens);
+                                    run_.config.training.micro_batch_size, state_.batch.T);
   }
   state_.parameters.begin_step();
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
     const Span span_of_batch(track, "micro-batch", {{"micro", micro}});
     if (run_.before_forward) run_.before_forward(state_, step);
     const Batch& batch = state_.batch_of(micro);
-    dump.begin_micro_batch(batch, run_.sequence_in_step(state_.mesh.data_index(state_.rank), micro));
+    dump.begin_micro_batch(batch, run_.sequence_in_step(step, state_.mesh.data_index(state_.rank), micro));
     state_.model->train_step(batch, denominator, /*last=*/micro + 1 == micro_batches);
   }
   {
@@ -106,11 +108,12 @@ void TrainingStep::finish(StepDump& dump) {
 StepResult TrainingStep::run(std::int64_t step) {
   TraceTrack* const track = state_.stream.trace();
   const Span span(track, "step", {{"step", step}});
+  state_.use_rope(run_.at(step).model);
   const auto [denominator, forward_pairs, backward_pairs, unreadable] = load_batches(step);
   StepResult result;
   result.pairs = {.forward = forward_pairs, .backward = backward_pairs};
   result.empty = !(denominator > 0);
-  StepDump dump(state_, run_.config, run_.dump, step);
+  StepDump dump(state_, run_.at(step), run_.dump, step);
   const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator, dump);
 
   // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
@@ -159,6 +162,38 @@ StepResult TrainingStep::run(std::int64_t step) {
   return result;
 }
 
+/// Returns the mean loss of the ends of the sequences of a step's first micro-batches.
+std::optional<double> TrainingStep::loss_of_ends(std::int64_t step, const WindowEnd& end) {
+  const Config& config = run_.at(step);
+  Batch& batch = state_.batch_of(0);
+  state_.model->wait_for_batch();
+  const std::optional<Error> problem = caught([&] {
+    load_window_ends(batch, run_.corpus, run_.samples_of(step, state_.mesh.data_index(state_.rank), 0),
+                     config.training.seq_len, config.data.packing, state_.shard, end);
+  });
+  if (auto shared = shared_error(world_, problem, {"data that cannot be read"})) throw SharedError(*shared);
+  state_.model->evaluate(batch, {});
+  std::array<double, 2> sums{state_.model->take_loss_sum(), batch.weight_sum};
+  state_.model->take_ring_load();
+  all_reduce_sum(world_, sums, {"loss of a check of the rope"});
+  if (!(sums[1] > 0)) return std::nullopt;
+  return sums[0] / sums[1];
+}
+
+std::optional<RopeCheck> TrainingStep::check_rope(std::int64_t step, const KnownRope& known) {
+  const Config& config = run_.at(step);
+  const std::int64_t tokens = rope_check_tokens(config, known);
+  if (tokens == 0) return std::nullopt;
+  const auto start = std::chrono::steady_clock::now();
+  const Span span(state_.stream.trace(), "check of the rope");
+  state_.use_rope(known.model);
+  const std::optional<double> alone = loss_of_ends(step, {.tokens = tokens, .whole = false});
+  state_.use_rope(config.model);
+  const std::optional<double> behind = loss_of_ends(step, {.tokens = tokens, .whole = true});
+  if (!alone || !behind) return std::nullopt;
+  return RopeCheck{.tokens = tokens, .alone = *alone, .behind = *behind, .seconds = seconds_since(start)};
+}
+
 /// Collective. Returns the sums over all ranks, added in rank order. The ring's load travels with them.
 TrainingStep::StepSums TrainingStep::sum_over_ranks(const StepSums& of_this_rank, bool ring, StepResult& result) {
   auto sums = std::bit_cast<std::array<double, sizeof(StepSums) / sizeof(double)>>(of_this_rank);
@@ -187,7 +222,7 @@ bool TrainingStep::audits(std::int64_t step) const {
 /// All ranks come here in the same step. The step counts, and so do its samples; weights and moments stay.
 void TrainingStep::skip_empty(std::int64_t step) {
   ++skipped_;
-  const std::int64_t sequences = run_.config.training.global_batch_size;
+  const std::int64_t sequences = run_.at(step).training.global_batch_size;
   log_(fmt::format(
       "warning: step {}: {} a token to learn from (weights of 0, or documents of one token); skipped: "
       "weights and moments stay as they are ({} so far)",

@@ -8,12 +8,14 @@
 #include <span>
 #include <string>
 
+#include "data/loader.h"
 #include "train/engine/rank_state.h"
 #include "train/engine/step_dump.h"
 #include "train/planning/work.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
 #include "train/step/ring_report.h"
+#include "train/step/rope_check.h"
 #include "train/step/step_audit.h"
 
 namespace ringtrain {
@@ -39,6 +41,10 @@ class TrainingStep {
   /// or norm are no numbers and the config does not let the run go on; a save under way is then finished first. A step
   /// whose audit ends the run makes no update.
   StepResult run(std::int64_t step);
+  /// Collective. Holds the rotary positions of a step to come against those that the weights know, on the ends of the
+  /// sequences of its first micro-batches: two forward passes. It allocates nothing and leaves nothing behind. Returns
+  /// nothing where rope_check_tokens() has nothing to check, or no end has a target.
+  std::optional<RopeCheck> check_rope(std::int64_t step, const KnownRope& known);
   /// Returns the steps so far that made no update: empty ones, and those whose numbers were not finite.
   std::int64_t skipped() const { return skipped_; }
 
@@ -54,6 +60,7 @@ class TrainingStep {
     double unfinished_saves = 0;             // ranks that still write their part of a checkpoint
   };
   const Batch& load_batch(std::int64_t step, std::int64_t micro);
+  std::optional<double> loss_of_ends(std::int64_t step, const WindowEnd& end);
   /// What the batches of a step come to, over dp x sp x accumulation.
   struct StepLoad {
     double weights = 0;                            // of all targets: the step's one denominator

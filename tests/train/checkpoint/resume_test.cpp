@@ -104,7 +104,7 @@ TEST_F(Resume, AtTheExactEndOfAnEpoch) {
   const Config probe = tiny(data, {"training.global_batch_size=6"});
   const Log quiet = [](const std::string&) {};
   TrainOptions options{.config = probe, .output = at("probe"), .start = {}, .stop_after = 0};
-  const std::int64_t windows = prepare_run(options, quiet).sampler.windows();
+  const std::int64_t windows = prepare_run(options, quiet).order.of_length(probe.training.seq_len).windows();
   std::int64_t divisor = 2;
   while (windows % divisor != 0 && divisor < windows) ++divisor;
   const std::int64_t batch = windows / divisor;

@@ -1,0 +1,207 @@
+// Stages of a run: a length, batch or rope that begins at a step. Stopped or killed at any step beside a boundary, the
+// run has the bits of the one that went on; stages to come may change, those that have begun may not.
+#include <filesystem>
+
+#include "framework/config/read_config.h"
+#include "framework/config/training_stages.h"
+#include "layers/model_parameters.h"
+#include "tests/train/train_fixture.h"
+#include "train/checkpoint/checkpoint_folder.h"
+#include "train/engine/rank_state.h"
+#include "train/step/rope_check.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class Stages : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    data = write_split_tokens();
+  }
+  /// 37 tokens, then 74 with YaRN from step 4 on, then 37 again with another base from step 7 on.
+  Config staged(std::vector<std::string> settings = {}) const {
+    settings.insert(settings.begin(),
+                    {"training.steps=9", "training.global_batch_size=4", "checkpoint.interval=1", "checkpoint.keep=20",
+                     "training.stages=[{from_step: 4, seq_len: 74, global_batch_size: 2, rope_scaling: {type: yarn, "
+                     "factor: 2.0, original_max_position_embeddings: 37}}, {from_step: 7, seq_len: 37, "
+                     "global_batch_size: 6, rope_theta: 20000.0, rope_scaling: {type: none}}]"});
+    return tiny(data, settings);
+  }
+  std::vector<nlohmann::json> samples(const std::string& output) const {
+    std::vector<nlohmann::json> all;
+    for (const auto& line : metrics(output)) all.push_back(line.at("samples"));
+    return all;
+  }
+  void expect_same(const std::string& found, const std::string& expected) const {
+    EXPECT_EQ(losses(found), losses(expected));
+    EXPECT_EQ(samples(found), samples(expected));
+    EXPECT_EQ(state(checkpoint(found, 9)), state(checkpoint(expected, 9)));
+  }
+  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
+  std::string data;
+};
+
+TEST_F(Stages, StoppedBesideABoundaryAreBitForBit) {
+  for (const char* ring : {"mesh.sequence=1", "mesh.sequence=2"}) {
+    SCOPED_TRACE(ring);
+    const Config config = staged({ring});
+    const std::string whole = std::string("whole") + ring;
+    run(config, whole);
+    ASSERT_EQ(losses(whole).size(), 9u);
+    for (const std::int64_t stop : {2, 3, 4, 6, 7}) {  // before, at and after both boundaries
+      SCOPED_TRACE(stop);
+      const std::string parts = fmt::format("{}_{}", whole, stop);
+      run(config, parts, {}, stop);
+      run(config, parts, resume);
+      expect_same(parts, whole);
+    }
+  }
+}
+
+TEST_F(Stages, KilledBesideABoundaryAreBitForBit) {
+  // A run that was killed has metrics of steps that no checkpoint has.
+  for (const char* ring : {"mesh.sequence=1", "mesh.sequence=2"}) {
+    const Config config = staged({ring});
+    const std::string whole = std::string("whole") + ring, killed = std::string("killed") + ring;
+    run(config, whole);
+    run(config, killed);
+    for (const std::int64_t last : {7, 6, 4, 3, 2}) {
+      SCOPED_TRACE(last);
+      for (std::int64_t step = last + 1; step <= 9; ++step) std::filesystem::remove_all(checkpoint(killed, step));
+      run(config, killed, resume);
+      expect_same(killed, whole);
+    }
+  }
+}
+
+TEST_F(Stages, TakeTheSamplesOfTheirLengthOneAfterTheOther) {
+  run(staged(), "staged");
+  run(tiny(data, {"training.steps=9", "training.global_batch_size=2"}), "short");
+  run(tiny(data, {"training.steps=4", "training.global_batch_size=2", "training.seq_len=74"}), "long");
+  const auto all = [&](const std::string& output, std::size_t begin, std::size_t end) {
+    std::vector<std::int64_t> flat;
+    const auto steps = samples(output);
+    for (std::size_t i = begin; i < end; ++i) {
+      for (const auto& sample : steps[i]) flat.push_back(sample.get<std::int64_t>());
+    }
+    return flat;
+  };
+  // 3 steps of 4 short ones, 3 of 2 long ones, 3 of 6 short ones: these go on where the first stage ended.
+  std::vector<std::int64_t> found = all("staged", 0, 3);
+  const auto more = all("staged", 6, 7);
+  found.insert(found.end(), more.begin(), more.end());
+  EXPECT_EQ(found, all("short", 0, 9));
+  EXPECT_EQ(all("staged", 3, 6), all("long", 0, 3));
+  EXPECT_EQ(numbers("staged", "tokens"), (std::vector<double>{148, 296, 444, 592, 740, 888, 1110, 1332, 1554}));
+  EXPECT_EQ(numbers("staged", "stage"), (std::vector<double>{1, 1, 1, 2, 2, 2, 3, 3, 3}));
+  EXPECT_EQ(numbers("staged", "seq_len"), (std::vector<double>{37, 37, 37, 74, 74, 74, 37, 37, 37}));
+}
+
+TEST_F(Stages, ComputeWithTheirOwnLengthAndRope) {
+  run(staged(), "staged");
+  const StartRequest from{.resume = false, .resume_path = "", .init_from = checkpoint("staged", 3)};
+  const std::string yarn = "model.rope_scaling={type: yarn, factor: 2.0, original_max_position_embeddings: 37}";
+  const std::vector<std::string> long_ones{"training.steps=1", "training.global_batch_size=2", "training.seq_len=74"};
+  std::vector<std::string> scaled = long_ones;
+  scaled.push_back(yarn);
+  run(tiny(data, scaled), "scaled", from);
+  run(tiny(data, long_ones), "unscaled", from);
+  EXPECT_EQ(losses("scaled")[0], losses("staged")[3]);  // the same weights, samples and rotary positions
+  EXPECT_NE(losses("unscaled")[0], losses("staged")[3]);
+}
+
+TEST_F(Stages, ToComeMayChangeAndThoseThatHaveBegunMayNot) {
+  const Config config = staged();
+  run(config, "run", {}, 5);
+  Config other = config;
+  other.training.stages[0].seq_len = 60;
+  const std::string refused = error_of(ExitCode::checkpoint, [&] { run(other, "run", resume); });
+  EXPECT_NE(refused.find("stage 2 was [{from_step: 4, seq_len: 74"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("only stages from step 6 on may change"), std::string::npos) << refused;
+  other = config;
+  other.training.stages.erase(other.training.stages.begin());
+  error_of(ExitCode::checkpoint, [&] { run(other, "run", resume); });
+  other = config;
+  other.training.stages[1].from_step = 5;
+  error_of(ExitCode::checkpoint, [&] { run(other, "run", resume); });
+  other.training.stages[1].from_step = 6;
+  other.training.stages[1].seq_len = 80;
+  EXPECT_EQ(run(other, "run", resume).code, ExitCode::done);
+  EXPECT_EQ(numbers("run", "seq_len"), (std::vector<double>{37, 37, 37, 74, 74, 80, 80, 80, 80}));
+}
+
+TEST_F(Stages, AreEvaluatedAtTheRunsOwnLengths) {
+  const std::vector<std::string> evaluation{"evaluation.interval=1", "evaluation.context_lengths=[20, 60]",
+                                            "evaluation.target_tokens=8", "evaluation.target_blocks=10"};
+  run(staged(evaluation), "staged");
+  std::vector<std::string> plain = evaluation;
+  plain.insert(plain.end(), {"training.steps=9", "training.global_batch_size=4"});
+  run(tiny(data, plain), "plain", {}, 3);
+  const auto staged_lines = metrics("staged", "evaluation"), plain_lines = metrics("plain", "evaluation");
+  ASSERT_EQ(staged_lines.size(), 9u);
+  ASSERT_EQ(plain_lines.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(staged_lines[i].at("results"), plain_lines[i].at("results"));
+  for (std::size_t i = 0; i < 9; ++i) {
+    ASSERT_EQ(staged_lines[i].at("results").size(), 2u);
+    EXPECT_EQ(staged_lines[i].at("target_hash"), plain_lines[0].at("target_hash"));
+    EXPECT_EQ(staged_lines[i].at("trained_length"), i >= 3 && i < 6 ? 74 : 37);
+  }
+}
+
+TEST_F(Stages, HoldTheMemoryOfTheirLargest) {
+  const Config config = staged(), longest = config_of_stage(config, 1);
+  const auto peak = [](const Config& one) {
+    return plan_ranks(one, make_parameter_table(one.model), training_purpose(one)).at(0).peak;
+  };
+  Config same_batch = longest;  // batches of the last stage are the most, and short
+  EXPECT_EQ(peak(config).by_tag[static_cast<int>(Tag::workspace)],
+            peak(same_batch).by_tag[static_cast<int>(Tag::workspace)]);
+  EXPECT_GT(peak(config)[Tag::activations], peak(config_of_stage(config, 0))[Tag::activations]);
+  EXPECT_GT(peak(config)[Tag::activations], peak(longest)[Tag::activations]);
+  Config one_batch = config;
+  for (TrainingStage& stage : one_batch.training.stages) stage.global_batch_size = 2;
+  one_batch.training.global_batch_size = 2;
+  EXPECT_EQ(peak(one_batch).by_tag, peak(longest).by_tag);
+}
+
+TEST_F(Stages, TheRopeIsCheckedBeforeTheFirstStepAndAtEachStage) {
+  const std::vector<std::string> one{"training.steps=2", "training.global_batch_size=1"};
+  run(tiny(data, {"training.steps=5"}), "base");
+  const StartRequest from{.resume = false, .resume_path = "", .init_from = checkpoint("base", 5)};
+  std::vector<std::string> turned = one;
+  turned.emplace_back("model.rope_theta=50.0");
+  const auto told_by = [&](const Config& config, const std::string& output, const StartRequest& start) {
+    ::testing::internal::CaptureStderr();
+    run(config, output, start);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(told_by(tiny(data, one), "same", from).find("before any step"), std::string::npos);  // both ways are one
+  const std::string told = told_by(tiny(data, turned), "turned", from);
+  const std::string expected =
+      fmt::format("the last 37 of 37 tokens, before any step: loss {:.4f} behind the others, {:.4f} alone",
+                  losses("turned")[0], losses("same")[0]);
+  EXPECT_NE(told.find(expected), std::string::npos) << told;
+  EXPECT_NE(losses("turned")[0], losses("same")[0]);
+  EXPECT_NE(told_by(staged(), "staged", {}).find("the last 37 of 74 tokens"), std::string::npos);
+}
+
+TEST(RopeCheck, WarnsAboveOneNatWithBothSidesAndWhatToDo) {
+  Config config = parse_config("training: {seq_len: 16K, steps: 1}\ndata: {train: a.h5}\n", "x.yaml", {});
+  KnownRope known{.model = config.model, .length = 8192};
+  EXPECT_EQ(rope_check_tokens(config, known), 2048);
+  EXPECT_EQ(rope_warning({.tokens = 2048, .alone = 3, .behind = 3.99}, config, known), "");
+  const std::string told = rope_warning({.tokens = 2048, .alone = 3, .behind = 5.5}, config, known);
+  EXPECT_NE(told.find("the rope looks wrong"), std::string::npos) << told;
+  EXPECT_NE(told.find("2.500 nats above the 3.000"), std::string::npos) << told;
+  EXPECT_NE(told.find("type yarn, factor 2 and original_max_position_embeddings 8192"), std::string::npos) << told;
+  config.training.seq_len = 2048;
+  EXPECT_EQ(rope_check_tokens(config, known), 0);  // nothing differs
+  config.model.rope_theta *= 2;
+  EXPECT_EQ(rope_check_tokens(config, known), 2048);
+  config.mesh.sequence = 4096;
+  EXPECT_EQ(rope_check_tokens(config, known), 0);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

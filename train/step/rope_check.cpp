@@ -1,0 +1,66 @@
+#include "train/step/rope_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "layers/model_spec.h"
+#include "train/run/run_start.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t most_tokens = 2048;
+constexpr double most_nats = 1;
+
+/// Returns rotary positions in words: "theta 10000, yarn x 2 of 8192 tokens".
+std::string rope_text(const ModelConfig& model) {
+  const RopeScalingConfig& scaling = model.rope_scaling;
+  std::string text = fmt::format("theta {:g}, ", model.rope_theta);
+  if (scaling.type == RopeType::none) return text + "no scaling";
+  text += fmt::format("{} x {:g}", name_of(scaling.type), scaling.factor);
+  const std::int64_t original = scaling.original_max_position_embeddings;
+  return original > 0 ? text + fmt::format(" of {} tokens", original) : text;
+}
+
+std::string todo(std::int64_t length, const KnownRope& known) {
+  if (known.length == 0 || length <= known.length) {
+    return "put back model.rope_theta and model.rope_scaling as the model has them, or look whether its own files say "
+           "what it was trained with";
+  }
+  return fmt::format(
+      "scale them: model.rope_scaling with type yarn, factor {:.4g} and original_max_position_embeddings {}, or a "
+      "larger model.rope_theta",
+      static_cast<double>(length) / static_cast<double>(known.length), known.length);
+}
+
+}  // namespace
+
+std::int64_t rope_check_tokens(const Config& config, const KnownRope& known) {
+  const ModelSpec spec = model_spec(config.model), other = model_spec(known.model);
+  if (spec.ropes.empty() || spec.ropes.size() != other.ropes.size()) return 0;
+  const std::int64_t length = config.training.seq_len;
+  const std::int64_t tokens = std::min({most_tokens, known.length > 0 ? known.length : length, length});
+  if (tokens < config.mesh.sequence) return 0;
+  return tokens == length && !rescales(config.model, known.model) ? 0 : tokens;
+}
+
+std::string rope_check_text(const RopeCheck& check, const Config& config) {
+  return fmt::format(
+      "the last {} of {} tokens, before any step: loss {:.4f} behind the others, {:.4f} alone; measured in {:.1f} s",
+      check.tokens, config.training.seq_len, check.behind, check.alone, check.seconds);
+}
+
+std::string rope_warning(const RopeCheck& check, const Config& config, const KnownRope& known) {
+  if (!(check.behind > check.alone + most_nats)) return "";
+  const std::int64_t length = config.training.seq_len;
+  const std::string meant = known.length > 0 ? fmt::format(" and were made for {} tokens", known.length) : "";
+  return fmt::format(
+      "warning: the rope looks wrong: at the end of {} tokens the loss is {:.3f}, {:.3f} nats above the {:.3f} of the "
+      "same {} tokens alone; this run has {}, its weights know {}{}; {}",
+      length, check.behind, check.behind - check.alone, check.alone, check.tokens, rope_text(config.model),
+      rope_text(known.model), meant, todo(length, known));
+}
+
+}  // namespace ringtrain
