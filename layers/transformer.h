@@ -13,6 +13,7 @@
 #include "layers/audit/attention_audit.h"
 #include "layers/execution_shape.h"
 #include "layers/key_value_cache.h"
+#include "layers/logits_pass.h"
 #include "layers/model_spec.h"
 #include "parallel/communicator.h"
 #include "parallel/parameter_store.h"
@@ -46,6 +47,9 @@ class Transformer {
   /// receives this rank's per-token negative log-likelihoods (0 where there is no label); they are there when the call
   /// returns.
   void evaluate(const Batch& batch, const TensorView& nll);
+  /// Runs forward alone, up to the logits, which the returned pass gives; the batch must outlive it. Ranks without a
+  /// sequence call evaluate_nothing().
+  std::unique_ptr<LogitsPass> begin_logits(const Batch& batch);
   /// Takes part in what all ranks do together in an evaluation, of a rank that has no sequence: weights may be gathered
   /// from it.
   void evaluate_nothing();
