@@ -24,6 +24,8 @@
 #include "train/evaluation/evaluator.h"
 #include "train/evaluation/long_perplexity.h"
 #include "train/evaluation/scored_part.h"
+#include "train/evaluation/tasks/task_samples.h"
+#include "train/evaluation/tasks/task_scores.h"
 #include "train/models/load_weights.h"
 #include "train/models/model_tokenizer.h"
 
@@ -181,6 +183,25 @@ std::vector<std::int64_t> documents_of(const EvaluationTargets& targets) {
   return documents;
 }
 
+/// Returns the texts of --tasks; nothing if they were not asked for.
+std::optional<TaskSamples> samples_of(const EvaluationOptions& options, const ModelSource& source, const Config& config,
+                                      const EvaluationRequest& request) {
+  if (!options.tasks) return std::nullopt;
+  if (config.training.device == Device::Kind::cuda) {
+    fail(ExitCode::usage, "--tasks: candidates are compared on the CPU; give --device cpu");
+  }
+  const std::unique_ptr<Tokenizer> tokenizer = load_model_tokenizer(source);
+  if (!tokenizer) {
+    fail(ExitCode::usage, "--tasks: {} has no tokenizer, so no text can be written in its tokens", source.path);
+  }
+  if (tokenizer->vocab_size() > config.model.vocab_size) {
+    fail(ExitCode::usage, "--tasks: the tokenizer of {} has {} tokens, but the model's vocabulary {}", source.path,
+         tokenizer->vocab_size(), config.model.vocab_size);
+  }
+  return make_task_samples(options.tasks->kinds, request.context_lengths, options.tasks->settings, *tokenizer,
+                           config.model.vocab_size);
+}
+
 /// Returns the texts of --longppl; nothing if it was not asked for.
 std::optional<LongPplTexts> texts_of(const EvaluationOptions& options, const ModelSource& source, const TokenFile& file,
                                      const EvaluationTargets& targets, const EvaluationRequest& request) {
@@ -233,6 +254,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
 
   const std::optional<LongPplTexts> longppl = texts_of(options, source, *file, targets, request);
 
+  const std::optional<TaskSamples> tasks = samples_of(options, source, config, request);
   const std::optional<OtherModel> other = other_model(options, source, config, *file, request);
 
   const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
@@ -243,6 +265,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
 
   std::vector<LengthResult> results;
   std::vector<LengthComparison> comparison_result;
+  std::optional<TaskSummary> task_result;
   std::optional<LongPplResult> longppl_result;
   const auto evaluate_rank = [&](Communicator& world) {
     require_agreement(world, {{"the checkpoint", source.identity},
@@ -255,6 +278,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
                               {"--stride", std::to_string(request.stride)},
                               {"--by-position", request.by_position ? "yes" : "no"},
                               {"--against", other ? other->source.identity : ""},
+                              {"--tasks", tasks ? tasks->tokens->hash() : ""},
                               {"--longppl", longppl ? key_set_text(longppl->set) : ""},
                               {"the targets' hash", targets.hash}});
     ThreadPool pool(threads);
@@ -282,6 +306,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
         own_spans += (std::ssize(spans_of(*file, request, targets, length)) + config.mesh.data - 1) / config.mesh.data;
       }
       if (longppl) own_spans += (long_ppl_spans(*longppl) + config.mesh.data - 1) / config.mesh.data;
+      if (tasks) own_spans += (std::ssize(tasks->spans) + config.mesh.data - 1) / config.mesh.data;
       progress = std::make_unique<Progress>("evaluate", own_spans);
       tell = [&](std::int64_t done, std::int64_t tokens) {
         spans_done = done;
@@ -305,6 +330,10 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
         auto found = evaluate_long_perplexity(state, *file, *longppl, source.path, tell_more);
         if (world.rank() == launcher.process()) longppl_result = std::move(found);
       }
+      if (tasks) {
+        auto found = evaluate_tasks(state, *tasks, options.tasks->greedy, tell_more);
+        if (world.rank() == launcher.process()) task_result = std::move(found);
+      }
       if (other_state) other_state->close();
       state.close();
     });
@@ -315,6 +344,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   summary.blocks = targets.blocks;
   if (other) summary.against = other->source.path;
   summary.comparison = std::move(comparison_result);
+  summary.tasks = std::move(task_result);
   summary.longppl = std::move(longppl_result);
   return summary;
 }

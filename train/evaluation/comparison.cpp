@@ -7,7 +7,7 @@
 
 #include "framework/error.h"
 #include "parallel/collectives.h"
-#include "train/evaluation/logits_scores.h"
+#include "train/evaluation/passes/logits_scores.h"
 
 namespace ringtrain {
 

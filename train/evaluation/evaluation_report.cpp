@@ -104,6 +104,7 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
   }
   if (!summary.comparison.empty()) json["against"] = comparison_json(summary.against, summary.comparison);
   if (summary.longppl) json["longppl"] = long_ppl_json(*summary.longppl);
+  if (summary.tasks) json["tasks"] = tasks_json(*summary.tasks);
   return json;
 }
 
@@ -155,6 +156,7 @@ std::string evaluation_table(const EvaluationSummary& summary) {
   text += position_table(summary);
   if (!summary.comparison.empty()) text += comparison_table(summary.against, summary.comparison, intervals);
   if (summary.longppl) text += long_ppl_lines(*summary.longppl, intervals);
+  if (summary.tasks) text += task_tables(*summary.tasks);
   return text;
 }
 

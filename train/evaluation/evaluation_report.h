@@ -12,6 +12,7 @@
 #include "train/evaluation/evaluation_targets.h"
 #include "train/evaluation/long_perplexity.h"
 #include "train/evaluation/scored_part.h"
+#include "train/evaluation/tasks/task_scores.h"
 
 namespace ringtrain {
 
@@ -30,6 +31,7 @@ struct EvaluationSummary {
   std::vector<LengthResult> results;
   std::string against;                       // the other model's path; "": there is none
   std::vector<LengthComparison> comparison;  // with it, one a length
+  std::optional<TaskSummary> tasks;          // nothing: they were not asked for
   std::optional<LongPplResult> longppl;      // nothing: it was not asked for
 };
 

@@ -11,7 +11,7 @@
 #include "framework/error.h"
 #include "framework/storage/hash.h"
 #include "parallel/collectives.h"
-#include "train/evaluation/shared_spans.h"
+#include "train/evaluation/passes/shared_spans.h"
 
 namespace ringtrain {
 

@@ -67,6 +67,12 @@ std::string token_lines(const EvaluationSummary& summary, const std::vector<Toke
   return text;
 }
 
+std::vector<std::string> task_words() {
+  std::vector<std::string> words{"all"};
+  for (const TaskKind kind : all_tasks) words.emplace_back(name_of(kind));
+  return words;
+}
+
 int run(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
       "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at "
@@ -80,6 +86,8 @@ int run(int argc, char** argv, Launcher& launcher) {
   bool overwrite = false, longppl = false;
   std::string save_path, key_tokens;
   KeyTokenOptions key;
+  std::vector<std::string> tasks;
+  TaskRequest task;
   app.add_option("--checkpoint", options.checkpoint,
                  "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
       ->required()
@@ -132,6 +140,34 @@ int run(int argc, char** argv, Launcher& launcher) {
   app.add_option("--against", options.against,
                  "another model with the same tokens: nll and KL divergence of both on the same targets")
       ->type_name("PATH");
+  auto* tasks_option =
+      app.add_option("--tasks", tasks,
+                     "also long-context tasks at every context length, scored among candidates: all, or some of "
+                     "single, multikey, multivalue, multiquery, variables, association")
+          ->delimiter(',')
+          ->check(one_of(task_words()))
+          ->type_name("all|TASK,TASK,...");
+  app.add_option("--task-samples", task.settings.samples, "texts of each task, length and depth")
+      ->capture_default_str()
+      ->check(within(1, 10000))
+      ->needs(tasks_option)
+      ->type_name("N");
+  app.add_option("--task-depths", task.settings.depths, "depths of the needle, from the text's begin to its end")
+      ->capture_default_str()
+      ->check(within(1, 100))
+      ->needs(tasks_option)
+      ->type_name("N");
+  app.add_option("--task-candidates", task.settings.candidates, "candidates of an answer; chance is 1 / N")
+      ->capture_default_str()
+      ->check(within(2, 100))
+      ->needs(tasks_option)
+      ->type_name("N");
+  app.add_option("--task-seed", task.settings.seed, "of the texts: the same seed gives the same texts")
+      ->capture_default_str()
+      ->needs(tasks_option)
+      ->type_name("S");
+  app.add_flag("--greedy-match", task.greedy, "also tell how often the model's greedy text has the answer")
+      ->needs(tasks_option);
   auto* longppl_flag = app.add_flag(
       "--longppl", longppl,
       "also LongPPL: the perplexity of key tokens of the same documents, up to the longest context; names of longppl");
@@ -193,6 +229,10 @@ int run(int argc, char** argv, Launcher& launcher) {
   if (layout_option->count() > 0) options.layout = layout;
   check_context_lengths(options.request.context_lengths, "--context-lengths");
   std::vector<std::string> more;
+  for (const TaskKind kind : all_tasks) {
+    if (std::ranges::count(tasks, name_of(kind)) + std::ranges::count(tasks, "all") > 0) task.kinds.push_back(kind);
+  }
+  if (!task.kinds.empty()) options.tasks = task;
   if (longppl) options.longppl = LongPplRequest{key, std::nullopt};
   if (key_tokens_option->count() > 0) {
     options.longppl->given = read_key_set(key_tokens);

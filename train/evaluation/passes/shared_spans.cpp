@@ -1,4 +1,4 @@
-#include "train/evaluation/shared_spans.h"
+#include "train/evaluation/passes/shared_spans.h"
 
 #include "data/loader.h"
 #include "parallel/shared_error.h"
