@@ -106,6 +106,30 @@ TensorView Head::logits(Stream& stream, const ConstTensorView& x) {
   return c.logits;
 }
 
+class Head::HeldLogits final : public LogitsPass {
+ public:
+  HeldLogits(const Head& head, Stream& stream, const ConstTensorView& x)
+      : head_(head), stream_(stream), x_(x), weights_(head) {}
+  std::int64_t most_rows() const override { return head_.chunk_; }
+  TensorView rows(std::int64_t begin, std::int64_t end) override {
+    ensure(0 <= begin && begin <= end && end <= x_.dim(0) && end - begin <= head_.chunk_, "rows of one chunk at most");
+    const Span span(stream_.trace(), "head");
+    const Chunk c = head_.chunk_from(begin, end);
+    head_.project(stream_, x_, c);
+    return c.logits;
+  }
+
+ private:
+  const Head& head_;
+  Stream& stream_;
+  const ConstTensorView x_;
+  const Weights weights_;
+};
+
+std::unique_ptr<LogitsPass> Head::begin_logits(Stream& stream, const ConstTensorView& x) {
+  return std::make_unique<HeldLogits>(*this, stream, x);
+}
+
 double Head::take_loss_sum(Stream& stream) {
   if (!loss_sum_is_set_) return 0.0;
   double sum = 0.0;

@@ -4,11 +4,13 @@
 // Weights of a tied head are the token embedding's.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "framework/const_tensor_view.h"
 #include "layers/device_batch.h"
 #include "layers/linear.h"
+#include "layers/logits_pass.h"
 #include "layers/norm.h"
 
 namespace ringtrain {
@@ -33,6 +35,9 @@ class Head {
   /// Returns the logits [n, V] of x[n, C], n no more than a loss chunk: scratch of the head, until its next call.
   TensorView logits(Stream& stream, const ConstTensorView& x);
 
+  /// Returns a pass over the logits of x[n, C], which must outlive it: it holds the weights.
+  std::unique_ptr<LogitsPass> begin_logits(Stream& stream, const ConstTensorView& x);
+
   /// Returns the sum of weight * nll since the last call, and reset it.
   double take_loss_sum(Stream& stream);
   /// The same into sum: float64 [1] of the host, to be read when the stream has got here.
@@ -40,6 +45,7 @@ class Head {
   void forget_loss_sum() { loss_sum_is_set_ = false; }
 
  private:
+  class HeldLogits;
   struct Chunk {
     std::int64_t begin, end;
     TensorView normed, statistics, logits, nll;

@@ -4,6 +4,10 @@
 
 namespace ringtrain {
 
+std::unique_ptr<LogitsPass> Model::begin_logits(const Batch&) {
+  fail(ExitCode::usage, "this model has no logits to read: its class has no begin_logits; leave out --against, --tasks");
+}
+
 void Model::prefill(const Batch&, KeyValueCache&) {
   fail(ExitCode::usage, "this model does not generate: its class has no prefill and decode");
 }

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "data/batch.h"
 #include "framework/tensor.h"
 #include "layers/audit/attention_audit.h"
 #include "layers/key_value_cache.h"
+#include "layers/logits_pass.h"
 #include "layers/model_spec.h"
 #include "parallel/ring/ring_load.h"
 
@@ -40,6 +42,10 @@ class Model {
   /// Takes part in what all ranks do together in an evaluation, of a rank that has no sequence: weights may be gathered
   /// from it.
   virtual void evaluate_nothing() = 0;
+
+  /// Runs forward alone, up to the logits, which the returned pass gives; the batch must outlive it. Ranks without a
+  /// sequence call evaluate_nothing(). Error(usage) of a model that has none to read.
+  virtual std::unique_ptr<LogitsPass> begin_logits(const Batch& batch);
 
   /// Runs forward of a prompt (one sequence) up to the last layer's keys and values, and keeps those of all layers in
   /// the cache, which was begun for this batch's segments. Error(usage) of a model that cannot generate.

@@ -214,6 +214,12 @@ void Transformer::evaluate(const Batch& batch, const TensorView& nll) {
   if (!nll.empty()) s.stream.synchronize();
 }
 
+std::unique_ptr<LogitsPass> Transformer::begin_logits(const Batch& batch) {
+  State& s = *state_;
+  s.load(batch);
+  return s.head.begin_logits(s.stream, s.run_forward(/*training=*/false));
+}
+
 void Transformer::evaluate_nothing() {
   State& s = *state_;
   for (int bucket = 0; bucket < s.ids.head_bucket; ++bucket) {

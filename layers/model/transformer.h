@@ -38,6 +38,7 @@ class Transformer : public Model {
   void wait_for_batch() override;
   void evaluate(const Batch& batch, const TensorView& nll) override;
   void evaluate_nothing() override;
+  std::unique_ptr<LogitsPass> begin_logits(const Batch& batch) override;
   void prefill(const Batch& batch, KeyValueCache& cache) override;
   TensorView decode(const Batch& batch, KeyValueCache& cache, bool wants_logits) override;
   double take_loss_sum() override;

@@ -102,6 +102,9 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
                                                        {"cut_ci95", {bucket.cut.ci95.low, bucket.cut.ci95.high}}});
     }
   }
+  if (!summary.comparison.empty()) json["against"] = comparison_json(summary.against, summary.comparison);
+  if (summary.longppl) json["longppl"] = long_ppl_json(*summary.longppl);
+  if (summary.tasks) json["tasks"] = tasks_json(*summary.tasks);
   return json;
 }
 
@@ -150,7 +153,11 @@ std::string evaluation_table(const EvaluationSummary& summary) {
     text += fmt::format("With {}, fewer than {}, a confidence interval over documents would mean nothing.\n",
                         counted(summary.documents, "document"), min_documents);
   }
-  return text + position_table(summary);
+  text += position_table(summary);
+  if (!summary.comparison.empty()) text += comparison_table(summary.against, summary.comparison, intervals);
+  if (summary.longppl) text += long_ppl_lines(*summary.longppl, intervals);
+  if (summary.tasks) text += task_tables(*summary.tasks);
+  return text;
 }
 
 }  // namespace ringtrain

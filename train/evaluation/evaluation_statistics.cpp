@@ -58,6 +58,16 @@ double student_t(double p, double degrees) {
   return 0.5 * (low + high);
 }
 
+Estimate estimate_over(std::span<const DocumentSum> sums) {
+  std::map<std::int64_t, Cluster> clusters;
+  for (const auto& [document, sum, weight] : sums) {
+    Cluster& cluster = clusters[document];
+    cluster.sum += sum;
+    cluster.weight += weight;
+  }
+  return ratio_estimate(clusters);
+}
+
 std::int64_t position_bucket(std::int64_t position) {
   return std::bit_width(static_cast<std::uint64_t>(position) - 1);
 }

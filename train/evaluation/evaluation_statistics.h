@@ -28,6 +28,14 @@ struct Estimate {
   Interval ci95;
 };
 
+/// What one document added to a mean: its sum of weight * value, and of weights.
+struct DocumentSum {
+  std::int64_t document = 0;
+  double sum = 0, weight = 0;
+};
+/// Returns the ratio of all sums and weights, with its interval over documents; NaN of none.
+Estimate estimate_over(std::span<const DocumentSum> sums);
+
 /// What one block added at one context length within a bucket of positions.
 struct PositionSums {
   double nll = 0, weight = 0, targets = 0;  // as in BlockSums

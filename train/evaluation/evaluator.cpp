@@ -141,9 +141,12 @@ class TokenScores {
 
 }  // namespace
 
-std::optional<std::vector<LengthResult>> evaluate_targets(
-    RankState& state, const TokenFile& file, const EvaluationRequest& request, const EvaluationTargets& targets,
-    const EvaluationProgress& progress, const EvaluationStop& stop, std::vector<TokenScore>* per_token) {
+std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, const TokenFile& file,
+                                                          const EvaluationRequest& request,
+                                                          const EvaluationTargets& targets,
+                                                          const EvaluationProgress& progress,
+                                                          const EvaluationStop& stop,
+                                                          std::vector<TokenScore>* per_token, Comparison* comparison) {
   const std::int64_t blocks = std::ssize(targets.blocks);
   const auto lengths = static_cast<std::int64_t>(request.context_lengths.size());
   const int data_index = state.mesh.data_index(state.rank);
@@ -169,11 +172,20 @@ std::optional<std::vector<LengthResult>> evaluate_targets(
       if (const auto shared = shared_error(*state.world, problem, {"data of an evaluation"}))
         throw SharedError(*shared);
       if (!has_span) {
-        state.model->evaluate_nothing();
+        if (comparison) {
+          comparison->score_nothing(state);
+        } else {
+          state.model->evaluate_nothing();
+        }
         continue;
       }
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
-      state.model->evaluate(state.batch, nll);
+      if (comparison) {
+        comparison->score(state, nll);
+        comparison->add(i, span.block, state.batch, nll, span.length - span.targets);
+      } else {
+        state.model->evaluate(state.batch, nll);
+      }
       const BlockSums sums = sums_of_shard(state.batch, nll, span.length - span.targets, file.end_of_document(),
                                            file.bytes_per_token(targets.blocks[span.block].document));
       if (scores) scores->add(spans_before + first + data_index, span, state.batch, nll);

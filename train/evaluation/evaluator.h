@@ -11,6 +11,7 @@
 
 #include "data/token_file.h"
 #include "train/engine/rank_state.h"
+#include "train/evaluation/comparison.h"
 #include "train/evaluation/evaluation_statistics.h"
 #include "train/evaluation/evaluation_targets.h"
 
@@ -34,9 +35,11 @@ using EvaluationStop = std::function<bool()>;
 /// Collective over state.world: all ranks pass the same file, request and targets, and get the same results; none if
 /// stop has said so. What one rank cannot read is a SharedError on all. Allocates no tensor. progress and stop may be
 /// null. per_token, if not null, gets every scored token with a weight, by length and in the order of the blocks: 16
-/// bytes of every rank for each target of each length.
+/// bytes of every rank for each target of each length. comparison, if not null, scores the same targets with another
+/// model, too, whose finish() the caller calls.
 std::optional<std::vector<LengthResult>> evaluate_targets(
     RankState& state, const TokenFile& file, const EvaluationRequest& request, const EvaluationTargets& targets,
-    const EvaluationProgress& progress, const EvaluationStop& stop, std::vector<TokenScore>* per_token = nullptr);
+    const EvaluationProgress& progress, const EvaluationStop& stop, std::vector<TokenScore>* per_token = nullptr,
+    Comparison* comparison = nullptr);
 
 }  // namespace ringtrain

@@ -64,6 +64,18 @@ void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, cons
        source.path, path, hash, tokenizer.identity());
 }
 
+std::unique_ptr<Tokenizer> load_model_tokenizer(const ModelSource& source) {
+  if (!source.tokenizer.empty() && holds_tokenizer(source.tokenizer)) return load_tokenizer(source.tokenizer);
+  const bool of_bytes =
+      source.checkpoint && source.checkpoint->manifest.tokenizer_hash == read_tokenizer_identity("bytes");
+  return of_bytes ? load_tokenizer("bytes") : nullptr;
+}
+
+std::string tokenizer_identity(const ModelSource& source) {
+  std::optional<std::string> remark;
+  return source.checkpoint ? source.checkpoint->manifest.tokenizer_hash : own_tokenizer_hash(source, remark);
+}
+
 std::string tokenizer_beside(const std::string& token_file) {
   return token_file + ".tokenizer";
 }

@@ -21,6 +21,13 @@ std::optional<std::string> check_tokens(const ModelSource& source, const TokenFi
 /// far as the run says it. Anything goes with a model from elsewhere.
 void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, const std::string& path);
 
+/// Returns the tokenizer that goes with a model: its own; that of bytes if its run was trained on bytes; null if there
+/// is none. Throws Error(data) as load_tokenizer() does.
+std::unique_ptr<Tokenizer> load_model_tokenizer(const ModelSource& source);
+
+/// Returns the identity of the tokenizer that a model was trained with; "" if it is not known.
+std::string tokenizer_identity(const ModelSource& source);
+
 /// Returns the folder beside a token file where `prepare` keeps its tokenizer's files.
 std::string tokenizer_beside(const std::string& token_file);
 

@@ -39,11 +39,17 @@ void read_mesh(std::string_view text, MeshConfig& mesh) {
   fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, two numbers from 1 to {}, e.g. 1x2", text, max_ranks);
 }
 
-/// Returns what `--output` may replace.
-OutputRules output_rules(const EvaluationOptions& options, OutputKind kind, OutputMark mark, bool overwrite) {
-  const auto inputs = [options] {
+/// Returns what an output may replace. more: files that are read besides.
+OutputRules output_rules(const EvaluationOptions& options, const std::vector<std::string>& more, OutputKind kind,
+                         OutputMark mark, bool overwrite) {
+  const auto inputs = [options, more] {
     std::vector<std::string> files = files_of_model(options.checkpoint);
     files.insert(files.end(), {options.data, manifest_path(options.data)});
+    if (!options.against.empty()) {
+      const std::vector<std::string> others = files_of_model(options.against);
+      files.insert(files.end(), others.begin(), others.end());
+    }
+    files.insert(files.end(), more.begin(), more.end());
     return files;
   };
   return {std::move(kind), std::move(mark), OutputInputs::of(inputs), overwrite ? Overwrite::yes : Overwrite::no};
@@ -61,6 +67,12 @@ std::string token_lines(const EvaluationSummary& summary, const std::vector<Toke
   return text;
 }
 
+std::vector<std::string> task_words() {
+  std::vector<std::string> words{"all"};
+  for (const TaskKind kind : all_tasks) words.emplace_back(name_of(kind));
+  return words;
+}
+
 int run(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
       "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at "
@@ -71,7 +83,11 @@ int run(int argc, char** argv, Launcher& launcher) {
   EvaluationOptions options;
   options.request.target_tokens = options.request.target_blocks = EvaluationOptions::of_the_checkpoint;
   std::string mesh = "1x1", output, per_token;
-  bool overwrite = false;
+  bool overwrite = false, longppl = false;
+  std::string save_path, key_tokens;
+  KeyTokenOptions key;
+  std::vector<std::string> tasks;
+  TaskRequest task;
   app.add_option("--checkpoint", options.checkpoint,
                  "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
       ->required()
@@ -121,6 +137,69 @@ int run(int argc, char** argv, Launcher& launcher) {
          "may be repeated")
       ->type_name("KEY.PATH=VALUE")
       ->allow_extra_args(false);
+  app.add_option("--against", options.against,
+                 "another model with the same tokens: nll and KL divergence of both on the same targets")
+      ->type_name("PATH");
+  auto* tasks_option =
+      app.add_option("--tasks", tasks,
+                     "also long-context tasks at every context length, scored among candidates: all, or some of "
+                     "single, multikey, multivalue, multiquery, variables, association")
+          ->delimiter(',')
+          ->check(one_of(task_words()))
+          ->type_name("all|TASK,TASK,...");
+  app.add_option("--task-samples", task.settings.samples, "texts of each task, length and depth")
+      ->capture_default_str()
+      ->check(within(1, 10000))
+      ->needs(tasks_option)
+      ->type_name("N");
+  app.add_option("--task-depths", task.settings.depths, "depths of the needle, from the text's begin to its end")
+      ->capture_default_str()
+      ->check(within(1, 100))
+      ->needs(tasks_option)
+      ->type_name("N");
+  app.add_option("--task-candidates", task.settings.candidates, "candidates of an answer; chance is 1 / N")
+      ->capture_default_str()
+      ->check(within(2, 100))
+      ->needs(tasks_option)
+      ->type_name("N");
+  app.add_option("--task-seed", task.settings.seed, "of the texts: the same seed gives the same texts")
+      ->capture_default_str()
+      ->needs(tasks_option)
+      ->type_name("S");
+  app.add_flag("--greedy-match", task.greedy, "also tell how often the model's greedy text has the answer")
+      ->needs(tasks_option);
+  auto* longppl_flag = app.add_flag(
+      "--longppl", longppl,
+      "also LongPPL: the perplexity of key tokens of the same documents, up to the longest context; names of longppl");
+  std::vector<CLI::Option*> contrast{
+      app.add_tokens("--trunc-len", key.trunc_len, "tokens of a short context; the first ones are never key")
+          ->capture_default_str()
+          ->check(at_least(1))
+          ->needs(longppl_flag)
+          ->type_name("N"),
+      app.add_tokens("--sliding-window", key.sliding_window, "tokens that a short window scores")
+          ->capture_default_str()
+          ->check(at_least(1))
+          ->needs(longppl_flag)
+          ->type_name("N"),
+      app.add_real("--alpha", key.alpha, RealRange::any(), "a key token's nll falls by more than that")
+          ->capture_default_str()
+          ->needs(longppl_flag)
+          ->type_name("NATS"),
+      app.add_real("--beta", key.beta, RealRange::any(), "a key token's log probability is above that")
+          ->capture_default_str()
+          ->needs(longppl_flag)
+          ->type_name("NATS")};
+  auto* save_path_option = app.add_option("--save-path", save_path,
+                                          "write the key tokens, so that other models are scored on them; replaces a "
+                                          "former file of this kind")
+                               ->needs(longppl_flag)
+                               ->type_name("FILE.json");
+  auto* key_tokens_option = app.add_option("--key-tokens", key_tokens, "score the key tokens of a file of --save-path")
+                                ->needs(longppl_flag)
+                                ->excludes(save_path_option)
+                                ->type_name("FILE.json");
+  for (CLI::Option* const one : contrast) key_tokens_option->excludes(one);
   app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
       ->capture_default_str()
       ->check(within(0, max_threads))
@@ -143,25 +222,41 @@ int run(int argc, char** argv, Launcher& launcher) {
                      "write the score of every token, a line of JSON each; replaces a former file of this kind")
           ->type_name("FILE.jsonl");
   app.add_flag("--overwrite", overwrite,
-               "let --output and --per-token replace any file that this evaluation does not read");
+               "let --output, --per-token and --save-path replace any file that this evaluation does not read");
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
 
   read_mesh(mesh, options.mesh);
   if (layout_option->count() > 0) options.layout = layout;
   check_context_lengths(options.request.context_lengths, "--context-lengths");
-  std::optional<OutputFile> file, token_file;
+  std::vector<std::string> more;
+  for (const TaskKind kind : all_tasks) {
+    if (std::ranges::count(tasks, name_of(kind)) + std::ranges::count(tasks, "all") > 0) task.kinds.push_back(kind);
+  }
+  if (!task.kinds.empty()) options.tasks = task;
+  if (longppl) options.longppl = LongPplRequest{key, std::nullopt};
+  if (key_tokens_option->count() > 0) {
+    options.longppl->given = read_key_set(key_tokens);
+    more.push_back(key_tokens);
+  }
+  std::optional<OutputFile> file, token_file, set_file;
   if (output_option->count() > 0 && launcher.is_rank_zero()) {
     file.emplace(
         output,
-        output_rules(options, {"the results of an evaluation", "--output"}, OutputMark::json(writer), overwrite),
+        output_rules(options, more, {"the results of an evaluation", "--output"}, OutputMark::json(writer), overwrite),
         ExitCode::usage);
   }
   const bool wants_tokens = per_token_option->count() > 0;
   if (wants_tokens && launcher.is_rank_zero()) {
     token_file.emplace(per_token,
-                       output_rules(options, {"the scores of an evaluation's tokens", "--per-token"},
+                       output_rules(options, more, {"the scores of an evaluation's tokens", "--per-token"},
                                     OutputMark::begins(per_token_head), overwrite),
                        ExitCode::usage);
+  }
+  if (save_path_option->count() > 0 && launcher.is_rank_zero()) {
+    set_file.emplace(save_path,
+                     output_rules(options, more, {"the key tokens of an evaluation", "--save-path"},
+                                  OutputMark::begins(key_set_head), overwrite),
+                     ExitCode::usage);
   }
   std::optional<HashProgress> hashing;
   if (launcher.is_rank_zero()) hashing.emplace("evaluate");
@@ -176,6 +271,10 @@ int run(int argc, char** argv, Launcher& launcher) {
   if (token_file) {
     token_file->file().write(token_lines(summary, tokens));
     token_file->publish();
+  }
+  if (set_file) {
+    set_file->file().write(key_set_text(summary.longppl->set));
+    set_file->publish();
   }
   return 0;
 }

@@ -50,13 +50,40 @@ PlannedTimes read_plan(const std::string& path) {
   }
 }
 
+/// Returns the page. Throws Error(usage) if what it shows of an evaluation has another form.
+RunReport page_of(const std::vector<ReportedRun>& runs) {
+  try {
+    return html_report(runs);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (runs[0].evaluation_path.empty()) throw;
+    fail(ExitCode::usage, "{}: holds other results than those of evaluate --output: {}", runs[0].evaluation_path,
+         error.what());
+  }
+}
+
+/// Returns what a file of `evaluate --output` holds.
+nlohmann::json read_evaluation(const std::string& path) {
+  constexpr std::int64_t most = 16 << 20;
+  try {
+    nlohmann::json evaluation = parse_strict_json(read_file(path, ExitCode::usage, most));
+    if (evaluation.at("written_by") != "ringtrain evaluate") throw std::invalid_argument("it is another kind of file");
+    return evaluation;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(ExitCode::usage, "{}: holds no results of evaluate --output: {}", path, error.what());
+  }
+}
+
 int run(int argc, char** argv) {
   CommandLine app{
       "Write a run's metrics as one HTML page: what ran, planned and measured, curves with what happened, evaluations, "
       "the ring's waits. Of two runs it shows both in one, and how they differ. It has no scripts and fetches nothing. "
       "E.g.: report runs/long_ctx",
       "report"};
-  std::string folder, other, output, plan;
+  std::string folder, other, output, plan, evaluation;
   bool overwrite = false;
   app.add_option("RUN", folder, "a run's folder")->required()->type_name("DIR");
   auto* const other_option = app.add_option("OTHER", other, "the folder of a run to compare it with")->type_name("DIR");
@@ -69,14 +96,25 @@ int run(int argc, char** argv) {
                                            "what plan --output wrote of this run: its times stand beside "
                                            "the measured ones")
                                 ->type_name("FILE.json");
+  auto* const evaluation_option =
+      app.add_option("--evaluation", evaluation,
+                     "what evaluate --output wrote: by position, LongPPL, against another model, tasks")
+          ->type_name("FILE.json");
   app.add_flag("--overwrite", overwrite, "let --output replace any file but those that are read");
   if (!parse_command_line(app, argc, argv)) return 0;
   const bool two = other_option->count() > 0;
   if (two && plan_option->count() > 0) fail(ExitCode::usage, "--plan {}: goes with one run, not with two", plan);
   std::vector<ReportedRun> runs{reported_run(folder)};
   if (two) runs.push_back(reported_run(other));
+  if (two && evaluation_option->count() > 0) {
+    fail(ExitCode::usage, "--evaluation {}: goes with one run, not with two", evaluation);
+  }
+  if (evaluation_option->count() > 0) {
+    runs[0].evaluation_path = evaluation;
+    runs[0].evaluation = read_evaluation(evaluation);
+  }
   if (plan_option->count() > 0) runs[0].plan = read_plan(plan);
-  const RunReport report = html_report(runs);
+  const RunReport report = page_of(runs);
   if (!report.warning.empty()) write_message(stderr, "warning: " + report.warning + "\n");
   if (output_option->count() == 0) output = two ? other + "/comparison.html" : folder + "/report.html";
   const auto inputs = [&] {

@@ -11,6 +11,7 @@
 #include "framework/counted.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
+#include "train/report/evaluate_part.h"
 #include "train/report/page_parts.h"
 #include "train/report/shown_run.h"
 
@@ -415,6 +416,9 @@ RunReport html_report(const std::vector<ReportedRun>& folders) {
   html += curves(runs);
   if (!two) html += events(runs[0]);
   html += evaluation_part(runs);
+  for (const ShownRun& shown : runs) {
+    if (!shown.run.evaluation_path.empty()) html += evaluate_part(shown.run.evaluation_path, shown.run.evaluation);
+  }
   if (!two) html += ring_table(runs[0]) + config_part(runs);
   report.page = html + "</body></html>\n";
   return report;

@@ -29,6 +29,7 @@ figure{margin:0;min-width:0;break-inside:avoid}figcaption{font-size:.9rem}figcap
 svg{display:block;width:100%;height:auto;margin-top:.2rem}svg text{font-size:11px;fill:var(--soft)}
 .grid{stroke:var(--line);stroke-width:1}.zero{stroke:var(--soft);stroke-width:1}
 polyline{fill:none;stroke-width:1.8;stroke-linejoin:round}.raw{stroke-width:1;opacity:.35}
+.cell{fill:var(--a)}svg text.in{fill:var(--ink)}
 circle{stroke:none}.hit{fill:transparent}.hit:hover{fill:var(--soft)}.bar{fill:none;stroke-width:1.4}
 .resume{stroke:var(--soft);stroke-dasharray:3 3;fill:none}.spike{fill:var(--warn)}.nonfinite{stroke:var(--bad);
 stroke-width:2;fill:none}.empty{stroke:var(--soft);stroke-width:2}

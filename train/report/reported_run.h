@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct ReportedRun {
   std::int64_t parameters = 0;          // 0: not known
   std::vector<MemoryUse> planned = {};  // by rank, or nothing
   std::optional<PlannedTimes> plan = {};
+  std::string evaluation_path = {};  // of a file of `evaluate --output`; "": there is none
+  nlohmann::json evaluation = {};    // what it holds
 };
 
 }  // namespace ringtrain

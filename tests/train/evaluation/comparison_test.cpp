@@ -1,0 +1,195 @@
+// One checkpoint against another: KL and nll of both on the same targets.
+#include <cmath>
+#include <set>
+
+#include "data/loader.h"
+#include "layers/model_parameters.h"
+#include "parallel/launch/launcher.h"
+#include "tests/train/train_fixture.h"
+#include "train/engine/rank_state.h"
+#include "train/evaluation/checkpoint_evaluation.h"
+#include "train/evaluation/evaluation_report.h"
+#include "train/models/load_weights.h"
+#include "train/models/model_source.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class ComparisonTest : public TrainTest {
+ protected:
+  std::string data() {
+    if (data_.empty()) {
+      data_ = write_tokens(
+          "text.h5", {.documents = 60, .shortest = 80, .longest = 200, .validation_documents = 30, .weights = true});
+    }
+    return data_;
+  }
+  std::string model(const std::string& name, int seed) {
+    run(tiny(data(), {"training.steps=1", "model.initializer_range=0.4", fmt::format("training.seed={}", seed)}), name);
+    return at(name);
+  }
+  EvaluationOptions options(const std::string& checkpoint, const std::string& against) {
+    EvaluationOptions options;
+    options.checkpoint = checkpoint;
+    options.against = against;
+    options.data = data();
+    options.request = {{16, 70}, 8, 30};
+    options.request.by_position = true;
+    return options;
+  }
+  static EvaluationSummary evaluate(const EvaluationOptions& options) {
+    Launcher launcher;
+    return evaluate_checkpoint(options, launcher);
+  }
+
+ private:
+  std::string data_;
+};
+
+TEST_F(ComparisonTest, AModelDivergesFromItselfByExactlyNothing) {
+  const std::string one = model("run", 1);
+  for (const int ranks : {1, 3}) {
+    EvaluationOptions same = options(one, one);
+    same.mesh.sequence = ranks;
+    const EvaluationSummary summary = evaluate(same);
+    ASSERT_EQ(summary.comparison.size(), 2U);
+    for (const LengthComparison& length : summary.comparison) {
+      EXPECT_EQ(length.all.kl.value, 0);
+      EXPECT_EQ(length.all.difference.value, 0);
+      EXPECT_FALSE(length.by_position.empty());
+      for (const ComparedTargets& at : length.by_position) EXPECT_EQ(at.kl.value, 0);
+    }
+  }
+}
+
+// The witness holds each model's logits of a whole window, and adds up probabilities by their definition.
+TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
+  const std::string one = model("one", 1), two = model("two", 2);
+  const EvaluationSummary summary = evaluate(options(one, two)), alone = [&] {
+    EvaluationOptions without = options(one, "");
+    return evaluate(without);
+  }();
+  const auto file = TokenFile::open(data());
+  constexpr std::int64_t length = 70, targets = 8;
+  struct Sums {
+    double weight = 0, difference = 0, kl = 0;
+  };
+  Sums of_targets;
+  std::map<std::int64_t, Sums> buckets;
+  std::map<std::string, std::vector<std::vector<double>>> probabilities;  // of each model, by block and position
+  for (const std::string& path : {one, two}) {
+    const ModelSource source = open_model(path);
+    Config config = source.checkpoint->config;
+    config.mesh = {.data = 1, .sequence = 1};
+    config.mesh.threads_per_rank = 1;
+    config.training.loss_chunk = length;
+    const ParameterTable table = make_parameter_table(config.model);
+    launch_threads({1, 60}, [&](Communicator& world) {
+      ThreadPool pool(1);
+      RankState state(config, table, {.training = false, .evaluation_lengths = {length}}, 0, Device::cpu(), pool,
+                      &world);
+      load_weights(state, source);
+      for (const TargetBlock& block : summary.blocks) {
+        const std::int64_t begin = block.end - length;
+        load_spans(state.batch, *file, {&begin, 1}, length, length, state.shard);
+        const auto pass = state.model->begin_logits(state.batch);
+        const TensorView logits = pass->rows(0, length);
+        for (std::int64_t t = 0; t < length; ++t) {
+          std::vector<double> row(logits.as<double>() + t * 23, logits.as<double>() + (t + 1) * 23);
+          double sum = 0;
+          for (double& x : row) sum += x = std::exp(x);
+          for (double& x : row) x /= sum;
+          probabilities[path].push_back(row);
+        }
+      }
+    });
+  }
+  for (std::size_t b = 0; b < summary.blocks.size(); ++b) {
+    for (std::int64_t t = 0; t < length; ++t) {
+      const std::int64_t index = summary.blocks[b].end - length + t + 1;
+      std::int32_t label = 0;
+      float weight = 0;
+      file->read(index, {&label, 1});
+      file->read_weights(index, {&weight, 1});
+      const auto& p = probabilities[two][b * length + static_cast<std::size_t>(t)];
+      const auto& q = probabilities[one][b * length + static_cast<std::size_t>(t)];
+      double kl = 0;
+      for (std::size_t v = 0; v < 23; ++v) kl += p[v] * std::log(p[v] / q[v]);
+      const auto w = static_cast<double>(weight);
+      const double difference = std::log(p[static_cast<std::size_t>(label)] / q[static_cast<std::size_t>(label)]);
+      const auto add = [&](Sums& to) {
+        to.weight += w;
+        to.difference += w * difference;
+        to.kl += w * kl;
+      };
+      if (t >= length - targets) add(of_targets);
+      std::int64_t last = 1;
+      while (last < t + 1) last *= 2;
+      add(buckets[std::min(last, length)]);
+    }
+  }
+  const LengthComparison& found = summary.comparison.at(1);
+  EXPECT_GT(of_targets.kl / of_targets.weight, 1e-3);
+  EXPECT_NEAR(found.all.kl.value, of_targets.kl / of_targets.weight, 1e-12);
+  EXPECT_NEAR(found.all.difference.value, of_targets.difference / of_targets.weight, 1e-12);
+  ASSERT_EQ(found.by_position.size(), buckets.size());
+  for (const ComparedTargets& at : found.by_position) {
+    const Sums& sums = buckets.at(at.last);
+    EXPECT_NEAR(at.kl.value, sums.kl / sums.weight, 1e-12) << at.last;
+    EXPECT_NEAR(at.difference.value, sums.difference / sums.weight, 1e-12) << at.last;
+  }
+  for (std::size_t i = 0; i < 2; ++i) {  // what was there before is as it was
+    EXPECT_NEAR(summary.results[i].nll.value, alone.results[i].nll.value, 1e-13);
+    EXPECT_NEAR(summary.results[i].nll.value - summary.comparison[i].all.against_nll.value,
+                summary.comparison[i].all.difference.value, 1e-12);
+  }
+  const auto json = evaluation_json(summary).at("against");
+  EXPECT_EQ(json.at("results").at(1).at("kl").get<double>(), found.all.kl.value);
+  EXPECT_EQ(json.at("results").at(1).at("by_position").size(), buckets.size());
+  EXPECT_NE(evaluation_table(summary).find("Against " + summary.against), std::string::npos);
+}
+
+TEST_F(ComparisonTest, DivergenceGrowsWithTheErrorOfTheta) {
+  const std::string one = model("run", 1);
+  double before = 0;
+  for (const char* const theta : {"450000", "100000", "20000"}) {  // the model's own is 500000
+    EvaluationOptions wrong = options(one, one);
+    wrong.settings = {std::string("model.rope_theta=") + theta};
+    const double kl = evaluate(wrong).comparison.at(1).all.kl.value;
+    EXPECT_GT(kl, 1.5 * before) << theta;
+    EXPECT_GT(kl, 1e-9) << theta;
+    before = kl;
+  }
+}
+
+TEST_F(ComparisonTest, DoesNotDependOnTheMesh) {
+  const std::string one = model("one", 1), two = model("two", 2);
+  const EvaluationSummary reference = evaluate(options(one, two));
+  for (const auto& [data_ranks, sequence, shards] : {std::tuple{1, 4, false}, {2, 2, true}, {4, 1, true}}) {
+    EvaluationOptions other = options(one, two);
+    other.mesh.data = data_ranks;
+    other.mesh.sequence = sequence;
+    other.shard_weights = shards;
+    other.request.target_blocks = 29;  // so that a data rank of several has no span in the end
+    EvaluationOptions alone = options(one, two);
+    alone.request.target_blocks = 29;
+    const EvaluationSummary expected = evaluate(alone), found = evaluate(other);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_NEAR(found.comparison[i].all.kl.value, expected.comparison[i].all.kl.value, 1e-12);
+      EXPECT_NEAR(found.comparison[i].all.difference.value, expected.comparison[i].all.difference.value, 1e-11);
+      EXPECT_NEAR(found.comparison[i].all.kl.ci95.low, expected.comparison[i].all.kl.ci95.low, 1e-11);
+    }
+  }
+}
+
+TEST_F(ComparisonTest, OtherVocabulariesAreRefused) {
+  const std::string one = model("one", 1);
+  const std::string more = write_tokens("more.h5", {.vocab_size = 29, .documents = 60, .shortest = 80, .longest = 200});
+  run(tiny(more, {"training.steps=1", "model.vocab_size=29"}), "wide");
+  const std::string sentence = error_of(ExitCode::usage, [&] { evaluate(options(one, at("wide"))); });
+  EXPECT_NE(sentence.find("29 tokens"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("23"), std::string::npos) << sentence;
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

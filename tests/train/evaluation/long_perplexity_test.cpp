@@ -1,0 +1,237 @@
+// LongPPL: the rules of the package longppl, a witness that runs each window by itself, sets that are saved, meshes.
+#include <cmath>
+#include <set>
+
+#include "data/loader.h"
+#include "framework/storage/files.h"
+#include "layers/model_parameters.h"
+#include "parallel/launch/launcher.h"
+#include "tests/train/train_fixture.h"
+#include "train/engine/rank_state.h"
+#include "train/evaluation/checkpoint_evaluation.h"
+#include "train/evaluation/evaluation_report.h"
+#include "train/models/load_weights.h"
+#include "train/models/model_source.h"
+
+namespace ringtrain::testing {
+namespace {
+
+TEST(KeyTokens, HaveLongpplsDefaults) {
+  const KeyTokenOptions options;
+  EXPECT_EQ(options.trunc_len, 4096);
+  EXPECT_EQ(options.sliding_window, 1024);
+  EXPECT_EQ(options.alpha, 2);
+  EXPECT_EQ(options.beta, -2);
+}
+
+TEST(KeyTokens, BothBoundsAreStrict) {
+  const KeyTokenOptions options;
+  EXPECT_TRUE(is_key(3.5, 1, options));
+  EXPECT_FALSE(is_key(3, 1, options));  // falls by 2, no more
+  EXPECT_FALSE(is_key(9, 2, options));  // log probability -2, not above
+  EXPECT_TRUE(is_key(9, 1.999, options));
+}
+
+// As range(0, max_len - trunc_len, sliding_window) in Python, the last window cut at the text's end.
+TEST(KeyTokens, ShortWindowsScoreEachTokenFromTruncLenOnOnce) {
+  const KeyTokenOptions options{.trunc_len = 10, .sliding_window = 4};
+  EXPECT_EQ(short_windows(10, options), std::vector<ShortWindow>{});
+  EXPECT_EQ(short_windows(11, options), (std::vector<ShortWindow>{{0, 11, 1}}));
+  EXPECT_EQ(short_windows(18, options), (std::vector<ShortWindow>{{0, 14, 4}, {4, 14, 4}}));
+  EXPECT_EQ(short_windows(19, options), (std::vector<ShortWindow>{{0, 14, 4}, {4, 14, 4}, {8, 11, 1}}));
+}
+
+// The expected lists are what merge_intervals() and cal_overlap() of longppl 0.3.0 return.
+TEST(KeyTokens, IntervalsMergeAndSelectAsLongpplsDo) {
+  const std::vector<TextInterval> key{{3, 5}, {5, 9}, {12, 13}, {13, 14}, {20, 22}};
+  const auto joined = merged(key);
+  EXPECT_EQ(joined, (std::vector<TextInterval>{{3, 9}, {12, 14}, {20, 22}}));
+  // Another tokenizer's tokens: [2, 4) sticks out, [8, 12) too, [12, 14) and [20, 21), [21, 22) lie within.
+  const std::vector<TextInterval> tokens{{0, 2},   {2, 4},   {4, 6},   {6, 8},  {8, 12},
+                                         {12, 14}, {14, 20}, {20, 21}, {21, 22}};
+  EXPECT_EQ(tokens_within(tokens, joined), (std::vector<std::int64_t>{2, 3, 5, 7, 8}));
+  EXPECT_EQ(tokens_within(tokens, {}), std::vector<std::int64_t>{});
+  // Two tokens share a character: if one is key, both are.
+  const std::vector<TextInterval> shared{{0, 1}, {1, 2}, {1, 2}, {2, 3}}, one{{1, 2}};
+  EXPECT_EQ(tokens_within(shared, one), (std::vector<std::int64_t>{1, 2}));
+}
+
+TEST(KeyTokens, BytesOfACharacterShareIt) {
+  const auto bytes = load_tokenizer("bytes");
+  const std::string text = "a\u00e9\u20acb";
+  EXPECT_EQ(character_intervals(*bytes, bytes->encode(text)),
+            (std::vector<TextInterval>{{0, 1}, {1, 2}, {1, 2}, {2, 3}, {2, 3}, {2, 3}, {3, 4}}));
+  EXPECT_EQ(character_intervals(*bytes, std::vector<std::int32_t>{256, 97}),  // a special token has no text
+            (std::vector<TextInterval>{{0, 0}, {0, 1}}));
+}
+
+class LongPplTest : public TrainTest {
+ protected:
+  /// Documents of 60 to 199 tokens, half of them for validation. Returns the file's path.
+  std::string data() {
+    if (data_.empty()) {
+      data_ = write_tokens(
+          "text.h5", {.documents = 16, .shortest = 60, .longest = 200, .validation_documents = 8, .weights = weights_});
+    }
+    return data_;
+  }
+  /// Trains a model whose context matters a little.
+  std::string model(const std::string& name, int seed) {
+    run(tiny(data(), {"training.steps=1", "model.initializer_range=0.5", fmt::format("training.seed={}", seed)}), name);
+    return at(name);
+  }
+  EvaluationOptions options(const std::string& checkpoint) {
+    EvaluationOptions options;
+    options.checkpoint = checkpoint;
+    options.data = data();
+    options.request = {{16, 150}, 8, 20};
+    options.longppl = LongPplRequest{contrast, std::nullopt};
+    return options;
+  }
+  static EvaluationSummary evaluate(const EvaluationOptions& options) {
+    Launcher launcher;
+    return evaluate_checkpoint(options, launcher);
+  }
+  static constexpr KeyTokenOptions contrast{.trunc_len = 30, .sliding_window = 13, .alpha = 0.15, .beta = -2.9};
+  bool weights_ = false;
+
+ private:
+  std::string data_;
+};
+
+// The witness reads every token's short window in full, and picks key tokens by the words of the paper.
+TEST_F(LongPplTest, EqualsAWitnessThatReadsEachWindow) {
+  const std::string checkpoint = model("run", 1);
+  const EvaluationSummary summary = evaluate(options(checkpoint));
+  const auto file = TokenFile::open(data());
+  const ModelSource source = open_model(checkpoint);
+  Config config = source.checkpoint->config;
+  config.model = source.model;
+  config.mesh = {.data = 1, .sequence = 1};
+  config.mesh.threads_per_rank = 1;
+  const ParameterTable table = make_parameter_table(config.model);
+  double key_nll = 0, nll = 0;
+  std::int64_t keys = 0, tokens = 0, scored = 0;
+  std::set<std::int64_t> documents;
+  for (const TargetBlock& block : summary.blocks) documents.insert(block.document);
+  launch_threads({1, 60}, [&](Communicator& world) {
+    ThreadPool pool(1);
+    RankState state(config, table, {.training = false, .evaluation_lengths = {150}}, 0, Device::cpu(), pool, &world);
+    load_weights(state, source);
+    const auto nll_of = [&](std::int64_t begin, std::int64_t target) {  // of a token, read from `begin`
+      load_spans(state.batch, *file, {&begin, 1}, target - begin, 1, state.shard);
+      const TensorView values = state.evaluation_nll.view().prefix({1, state.batch.T});
+      state.model->evaluate(state.batch, values);
+      return values.as<double>()[target - begin - 1];
+    };
+    for (const std::int64_t document : documents) {
+      const std::int64_t begin = file->document_offsets()[document], end = file->document_offsets()[document + 1] - 1;
+      const std::int64_t last = std::min(end, begin + 150);
+      tokens += last - begin;
+      for (std::int64_t target = begin + 1; target < last; ++target, ++scored) {
+        const double of_long = nll_of(begin, target);
+        nll += of_long;
+        if (target - begin < 30) continue;
+        const std::int64_t window = (target - begin - 30) / 13 * 13;
+        const double of_short = nll_of(begin + window, target);
+        if (of_short - of_long <= 0.15 || of_long >= 2.9) continue;
+        ++keys;
+        key_nll += of_long;
+      }
+    }
+  });
+  ASSERT_TRUE(summary.longppl);
+  const LongPplResult& result = *summary.longppl;
+  ASSERT_GT(keys, 10);
+  ASSERT_LT(keys, scored / 2);
+  EXPECT_EQ(result.key_tokens, keys);
+  EXPECT_EQ(result.tokens, tokens);
+  EXPECT_NEAR(result.key_nll.value, key_nll / static_cast<double>(keys), 1e-12);
+  EXPECT_NEAR(result.nll.value, nll / static_cast<double>(scored), 1e-12);
+  const auto json = evaluation_json(summary).at("longppl");
+  EXPECT_NEAR(json.at("longppl").get<double>(), std::exp(key_nll / static_cast<double>(keys)), 1e-11);
+  EXPECT_EQ(json.at("n_key_token"), keys);
+  EXPECT_EQ(json.at("documents").size(), documents.size());
+  EXPECT_NE(evaluation_table(summary).find("contrast of this model itself: " + result.set.evaluator),
+            std::string::npos);
+}
+
+TEST_F(LongPplTest, DoesNotDependOnTheMesh) {
+  const std::string checkpoint = model("run", 1);
+  const LongPplResult reference = *evaluate(options(checkpoint)).longppl;
+  ASSERT_GT(reference.key_tokens, 10);
+  for (const auto& [data_ranks, sequence] : {std::pair{1, 4}, {2, 2}, {3, 1}}) {
+    EvaluationOptions other = options(checkpoint);
+    other.mesh.data = data_ranks;
+    other.mesh.sequence = sequence;
+    other.shard_weights = data_ranks == 2;
+    const LongPplResult found = *evaluate(other).longppl;
+    EXPECT_EQ(found.set.texts, reference.set.texts);
+    EXPECT_NEAR(found.key_nll.value, reference.key_nll.value, 1e-11);
+    EXPECT_NEAR(found.nll.value, reference.nll.value, 1e-11);
+  }
+}
+
+TEST_F(LongPplTest, CheckpointsCompareOnOneSavedSet) {
+  const std::string one = model("one", 1), two = model("two", 2);
+  const LongPplResult own = *evaluate(options(one)).longppl;
+  const std::string path = at("keys.json");
+  write_file(path, key_set_text(own.set), ExitCode::usage);
+  const KeySet read = read_key_set(path);
+  EXPECT_EQ(read.texts, own.set.texts);
+  EXPECT_EQ(read.evaluator, own.set.evaluator);
+  EXPECT_EQ(read.options, own.set.options);
+
+  EvaluationOptions again = options(one);
+  again.longppl->given = read;
+  const LongPplResult same = *evaluate(again).longppl;
+  EXPECT_EQ(same.key_nll.value, own.key_nll.value);
+  EXPECT_FALSE(same.own_contrast);
+  EvaluationOptions other = options(two);
+  const LongPplResult others_own = *evaluate(other).longppl;
+  EXPECT_NE(others_own.set.texts, own.set.texts);
+  other.longppl->given = read;
+  const EvaluationSummary summary = evaluate(other);
+  EXPECT_EQ(summary.longppl->key_tokens, own.key_tokens);
+  EXPECT_EQ(summary.longppl->set.texts, own.set.texts);
+  EXPECT_NE(evaluation_table(summary).find("contrast of another model: " + own.set.evaluator), std::string::npos);
+  other.request.part = ScoredPart::whole;  // other documents
+  EXPECT_NE(error_of(ExitCode::data, [&] { evaluate(other); }).find("not document"), std::string::npos);
+}
+
+TEST_F(LongPplTest, WeightsOfAFileCount) {
+  weights_ = true;
+  const EvaluationSummary summary = evaluate(options(model("run", 1)));
+  const auto file = TokenFile::open(data());
+  double weight = 0;
+  for (const std::int64_t document : summary.longppl->documents) {
+    const std::int64_t begin = file->document_offsets()[document], end = file->document_offsets()[document + 1] - 1;
+    std::vector<float> weights(std::min<std::int64_t>(150, end - begin));
+    file->read_weights(begin, weights);
+    for (std::size_t i = 1; i < weights.size(); ++i) weight += static_cast<double>(weights[i]);
+  }
+  double found = 0;
+  for (const LongPplSums& sums : summary.longppl->sums) found += sums.weight;
+  EXPECT_NEAR(found, weight, 1e-9);
+}
+
+TEST_F(LongPplTest, WhatCannotBeIsRefused) {
+  EvaluationOptions wrong = options(model("run", 1));
+  wrong.longppl->options.trunc_len = 150;
+  EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate(wrong); }).find("--trunc-len 150"), std::string::npos);
+  const std::string path = at("keys.json");
+  const auto refused = [&](const std::string& text) {
+    write_file(path, text, ExitCode::usage);
+    return error_of(ExitCode::data, [&] { read_key_set(path); });
+  };
+  const std::string head = std::string(key_set_head) +
+                           R"("evaluator":"e","unit":"tokens","trunc_len":4,"sliding_window":2,"alpha":2,"beta":-2,)";
+  EXPECT_NE(refused("{}").find("keys.json"), std::string::npos);
+  EXPECT_NE(refused(head + R"("texts":[{"hash":"h","length":9,"key":[1,3,2]}]})").find("begins and ends"),
+            std::string::npos);
+  EXPECT_NE(refused(head + R"("texts":[{"hash":"h","length":9,"key":[1,30]}]})").find("ascend"), std::string::npos);
+  EXPECT_NE(refused(head + R"("texts":[{"hash":"h","length":9,"key":[5,6,1,2]}]})").find("ascend"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,165 @@
+#include "train/evaluation/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/error.h"
+#include "parallel/collectives.h"
+#include "train/evaluation/passes/logits_scores.h"
+
+namespace ringtrain {
+
+Comparison::Comparison(RankState& other, const EvaluationRequest& request, std::int64_t blocks)
+    : other_(other),
+      lengths_(request.context_lengths),
+      blocks_(blocks),
+      columns_(request.by_position ? position_bucket(lengths_.back()) + 2 : 1),
+      other_nll_(other.evaluation_nll.view().numel()),
+      divergence_(other_nll_.size()),
+      sums_(std::ssize(lengths_) * blocks * columns_ * values, 0.0) {}
+
+void Comparison::score(RankState& state, const TensorView& nll) {
+  // Both hold their head's weights before the first chunk: ranks gather in one order, whatever rows they have.
+  const std::unique_ptr<LogitsPass> own = state.model->begin_logits(state.batch);
+  const std::unique_ptr<LogitsPass> others = other_.model->begin_logits(state.batch);
+  const std::int64_t rows = state.batch.T, chunk = std::min(own->most_rows(), others->most_rows());
+  const auto* const labels = state.batch.labels().as<std::int32_t>();
+  auto* const own_nll = nll.as<double>();
+  for (std::int64_t begin = 0; begin < rows; begin += chunk) {
+    const std::int64_t end = std::min(rows, begin + chunk);
+    std::fill(own_nll + begin, own_nll + end, 0.0);
+    if (std::none_of(labels + begin, labels + end, [](std::int32_t label) { return label >= 0; })) continue;
+    const TensorView own_logits = own->rows(begin, end), other_logits = others->rows(begin, end);
+    const std::int64_t V = own_logits.dim(1);
+    dispatch_float(own_logits.dtype, [&]<class R>() {
+      state.stream.pool().run(end - begin, [&](std::int64_t row, int) {
+        const std::int64_t t = begin + row;
+        if (labels[t] < 0) return;
+        const R* const from = other_logits.as<R>() + row * V;
+        const R* const to = own_logits.as<R>() + row * V;
+        const double from_sum = log_sum_exp(from, V), to_sum = log_sum_exp(to, V);
+        own_nll[t] = to_sum - static_cast<double>(to[labels[t]]);
+        other_nll_[t] = from_sum - static_cast<double>(from[labels[t]]);
+        divergence_[t] = divergence(from, from_sum, to, to_sum, V);
+      });
+    });
+  }
+}
+
+void Comparison::score_nothing(RankState& state) {
+  state.model->evaluate_nothing();
+  other_.model->evaluate_nothing();
+}
+
+void Comparison::add(std::int64_t i, std::int64_t block, const Batch& batch, const TensorView& nll,
+                     std::int64_t first_target) {
+  const auto* const labels = batch.labels().as<std::int32_t>();
+  const auto* const positions = batch.positions().as<std::int32_t>();
+  dispatch_float(batch.weights().dtype, [&]<class R>() {
+    for (std::int64_t t = 0; t < batch.T; ++t) {
+      if (labels[t] < 0) continue;
+      const auto weight = static_cast<double>(batch.weights().as<R>()[t]);
+      const auto add_to = [&](double* sums) {
+        sums[0] += weight;
+        sums[1] += 1;
+        sums[2] += weight * nll.as<double>()[t];
+        sums[3] += weight * other_nll_[t];
+        sums[4] += weight * divergence_[t];
+      };
+      if (positions[t] >= first_target) add_to(at(i, block, 0));
+      if (columns_ > 1) add_to(at(i, block, 1 + position_bucket(positions[t] + 1)));
+    }
+  });
+}
+
+ComparedTargets Comparison::summarised(std::int64_t i, std::int64_t column, std::span<const std::int64_t> documents) {
+  std::vector<DocumentSum> against, difference, kl;
+  double targets = 0;
+  for (std::int64_t block = 0; block < blocks_; ++block) {
+    const double* const sums = at(i, block, column);
+    if (sums[0] == 0) continue;
+    targets += sums[1];
+    against.push_back({documents[block], sums[3], sums[0]});
+    difference.push_back({documents[block], sums[2] - sums[3], sums[0]});
+    kl.push_back({documents[block], sums[4], sums[0]});
+  }
+  ComparedTargets result;
+  result.targets = std::llround(targets);
+  if (result.targets == 0) return result;
+  result.against_nll = estimate_over(against);
+  result.difference = estimate_over(difference);
+  result.kl = estimate_over(kl);
+  return result;
+}
+
+std::vector<LengthComparison> Comparison::finish(Communicator& world, std::span<const std::int64_t> documents) {
+  all_reduce_sum(world, std::span<double>(sums_), {"comparison of two models"});
+  std::vector<LengthComparison> results;
+  for (std::int64_t i = 0; i < std::ssize(lengths_); ++i) {
+    LengthComparison result{lengths_[i], summarised(i, 0, documents), {}};
+    if (!std::isfinite(result.all.against_nll.value) || !std::isfinite(result.all.kl.value)) {
+      fail(ExitCode::numeric,
+           "--against: at context length {} the other model's loss is {} and the divergence {}: its weights are not "
+           "usable",
+           lengths_[i], result.all.against_nll.value, result.all.kl.value);
+    }
+    for (std::int64_t bucket = 0; bucket + 1 < columns_; ++bucket) {
+      ComparedTargets at = summarised(i, bucket + 1, documents);
+      if (at.targets == 0) continue;
+      at.first = bucket == 0 ? 1 : (std::int64_t{1} << (bucket - 1)) + 1;
+      at.last = std::min(std::int64_t{1} << bucket, lengths_[i]);
+      result.by_position.push_back(at);
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+nlohmann::ordered_json comparison_json(const std::string& against, const std::vector<LengthComparison>& comparison) {
+  const auto with_numbers = [](nlohmann::ordered_json json, const ComparedTargets& at) {
+    json["targets"] = at.targets;
+    json["against_nll"] = at.against_nll.value;
+    json["against_ci95"] = {at.against_nll.ci95.low, at.against_nll.ci95.high};
+    json["difference_nll"] = at.difference.value;
+    json["difference_ci95"] = {at.difference.ci95.low, at.difference.ci95.high};
+    json["kl"] = at.kl.value;
+    json["kl_ci95"] = {at.kl.ci95.low, at.kl.ci95.high};
+    return json;
+  };
+  nlohmann::ordered_json json{{"checkpoint", against}, {"results", nlohmann::ordered_json::array()}};
+  for (const LengthComparison& one : comparison) {
+    nlohmann::ordered_json row = with_numbers({{"context_length", one.context_length}}, one.all);
+    for (const ComparedTargets& at : one.by_position) {
+      row["by_position"].push_back(with_numbers({{"first", at.first}, {"last", at.last}}, at));
+    }
+    json["results"].push_back(std::move(row));
+  }
+  return json;
+}
+
+std::string comparison_table(const std::string& against, const std::vector<LengthComparison>& comparison,
+                             bool intervals) {
+  const auto interval = [&](const Estimate& estimate) {
+    return intervals ? fmt::format("[{:.4f}, {:.4f}]", estimate.ci95.low, estimate.ci95.high) : "-";
+  };
+  std::string rows;
+  const auto add = [&](std::int64_t length, const std::string& position, const ComparedTargets& at) {
+    rows += fmt::format("{:>9}  {:>15}  {:>9}  {:>9.4f}  {:>10}  {:>20}  {:>9.6f}  {:>18}\n", length, position,
+                        at.targets, at.against_nll.value, fmt::format("{:+.4f}", at.difference.value),
+                        interval(at.difference), at.kl.value, interval(at.kl));
+  };
+  for (const LengthComparison& one : comparison) {
+    add(one.context_length, "targets", one.all);
+    for (const ComparedTargets& at : one.by_position)
+      add(one.context_length, fmt::format("{}-{}", at.first, at.last), at);
+  }
+  return fmt::format(
+      "\nAgainst {}, on the same targets\n\n{:>9}  {:>15}  {:>9}  {:>9}  {:>10}  {:>20}  {:>9}  {:>18}\n{}\nits nll: "
+      "that of the other model; difference: nll of the checkpoint minus its nll, paired by document;\nKL: divergence "
+      "of the checkpoint's predictions from the other's, KL(other || checkpoint), nats a target\n",
+      against, "context", "position", "targets", "its nll", "difference", "95% of difference", "KL", "95% of KL", rows);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,254 @@
+#include "train/evaluation/long_perplexity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "framework/counted.h"
+#include "framework/error.h"
+#include "framework/storage/hash.h"
+#include "parallel/collectives.h"
+#include "train/evaluation/passes/shared_spans.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Returns the text of a document, with the hash of all of it and the intervals of what is read.
+LongText text_of(const TokenFile& file, std::int64_t document, std::int64_t longest, const Tokenizer* tokenizer) {
+  const std::int64_t begin = file.document_offsets()[document];
+  const std::int64_t whole = file.document_offsets()[document + 1] - 1 - begin;  // without the end token
+  LongText text{.document = document, .begin = begin, .tokens = std::min(whole, longest), .hash = {}, .intervals = {}};
+  std::vector<std::int32_t> ids(whole);
+  file.read(begin, ids);
+  if (tokenizer == nullptr) {
+    text.hash = hash_bytes({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]});
+    for (std::int64_t i = 0; i < text.tokens; ++i) text.intervals.push_back({i, i + 1});
+    return text;
+  }
+  Hasher hasher;
+  for (const std::int32_t id : ids) {
+    if (tokenizer->is_special(id)) continue;
+    const std::string bytes = tokenizer->token_text(id);
+    hasher.update(bytes.data(), bytes.size());
+  }
+  text.hash = hasher.digest();
+  text.intervals = character_intervals(*tokenizer, std::span(ids).first(static_cast<std::size_t>(text.tokens)));
+  return text;
+}
+
+/// Returns the set with the texts of the file in their order.
+KeySet fitted(const KeySet& given, const std::vector<LongText>& texts, const std::string& unit) {
+  if (given.unit != unit) {
+    fail(ExitCode::data,
+         "--key-tokens: the set of {} counts in {}, but this text in {}: the tokenizers of both models must be there, "
+         "or of neither",
+         given.evaluator, given.unit, unit);
+  }
+  std::map<std::string, const KeySet::Text*> known;
+  for (const KeySet::Text& one : given.texts) known.emplace(one.hash, &one);
+  KeySet set{given.evaluator, given.unit, given.options, {}};
+  for (const LongText& text : texts) {
+    const auto found = known.find(text.hash);
+    if (found == known.end()) {
+      fail(ExitCode::data,
+           "--key-tokens: the set of {} has {}, but not document {} of the file: score the same documents, with the "
+           "same longest context length and targets",
+           given.evaluator, counted(std::ssize(given.texts), "text"), text.document);
+    }
+    set.texts.push_back(*found->second);
+  }
+  return set;
+}
+
+struct Pass {
+  std::int64_t text = 0;
+  ShortWindow window;  // of the text; the whole text is one that begins at 0 and scores all but its first token
+  bool is_short = false;
+};
+
+std::vector<Pass> passes_of(const LongPplTexts& texts) {
+  std::vector<Pass> passes;
+  for (std::int64_t i = 0; i < std::ssize(texts.texts); ++i) {
+    const std::int64_t tokens = texts.texts[i].tokens;
+    passes.push_back({i, {0, tokens, tokens - 1}, false});
+    if (!texts.finds()) continue;
+    for (const ShortWindow& window : short_windows(tokens, texts.set.options)) passes.push_back({i, window, true});
+  }
+  return passes;
+}
+
+constexpr std::int64_t values_per_token = 3;  // nll in the whole text, nll in the short window, weight
+
+/// Sums up a text, and finds its key tokens if they are not known. values: of its tokens.
+LongPplSums sums_of(const LongText& text, const double* values, bool finds, const KeyTokenOptions& options,
+                    KeySet::Text& set) {
+  const auto at = [&](std::int64_t token) { return values + token * values_per_token; };
+  if (finds) {
+    std::vector<TextInterval> key;
+    for (std::int64_t token = options.trunc_len; token < text.tokens; ++token) {
+      if (at(token)[2] > 0 && is_key(at(token)[1], at(token)[0], options)) key.push_back(text.intervals[token]);
+    }
+    set = {text.hash, text.intervals.empty() ? 0 : text.intervals.back().end, merged(key)};
+  }
+  LongPplSums sums{.tokens = text.tokens};
+  for (std::int64_t token = 1; token < text.tokens; ++token) {
+    sums.nll += at(token)[2] * at(token)[0];
+    sums.weight += at(token)[2];
+  }
+  for (const std::int64_t token : tokens_within(text.intervals, set.key)) {
+    if (token == 0 || at(token)[2] == 0) continue;  // nothing predicts the first one
+    sums.key_nll += at(token)[2] * at(token)[0];
+    sums.key_weight += at(token)[2];
+    ++sums.key_tokens;
+  }
+  return sums;
+}
+
+}  // namespace
+
+LongPplTexts long_texts(const TokenFile& file, const EvaluationTargets& targets, std::int64_t longest,
+                        const KeyTokenOptions& options, const Tokenizer* tokenizer, const KeySet* given) {
+  LongPplTexts result;
+  result.set.unit = tokenizer == nullptr ? "tokens" : "characters";
+  result.set.options = options;
+  std::set<std::int64_t> documents;
+  for (const TargetBlock& block : targets.blocks) documents.insert(block.document);
+  std::int64_t most = 0;
+  for (const std::int64_t document : documents) {
+    LongText text = text_of(file, document, longest, tokenizer);
+    most = std::max(most, text.tokens);
+    if (text.tokens >= 2) result.texts.push_back(std::move(text));
+  }
+  if (given != nullptr) {
+    result.set = fitted(*given, result.texts, result.set.unit);
+  } else if (most <= options.trunc_len) {
+    fail(ExitCode::usage,
+         "--longppl: the longest text has {} tokens, no more than --trunc-len {}, so no token has a long and a short "
+         "context; give a longer --context-lengths, or a smaller --trunc-len",
+         most, options.trunc_len);
+  }
+  return result;
+}
+
+std::int64_t long_ppl_spans(const LongPplTexts& texts) {
+  return std::ssize(passes_of(texts));
+}
+
+LongPplResult evaluate_long_perplexity(RankState& state, const TokenFile& file, const LongPplTexts& texts,
+                                       const std::string& evaluator,
+                                       const std::function<void(std::int64_t tokens)>& progress) {
+  const std::vector<Pass> passes = passes_of(texts);
+  std::vector<ReadSpan> spans;
+  for (const auto& [text, window, is_short] : passes) {
+    // One label more than is scored: the last token is read, too, as longppl reads it.
+    spans.push_back({texts.texts[text].begin + window.begin, window.length, window.scored + 1});
+  }
+  std::vector<std::int64_t> first{0};  // token of each text
+  for (const LongText& text : texts.texts) first.push_back(first.back() + text.tokens);
+  std::vector<double> values(first.back() * values_per_token, 0.0);  // each by the rank that holds it
+  const auto score = [&](std::int64_t index) {
+    const auto& [text, window, is_short] = passes[index];
+    const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
+    state.model->evaluate(state.batch, nll);
+    const auto* const positions = state.batch.positions().as<std::int32_t>();
+    const auto* const labels = state.batch.labels().as<std::int32_t>();
+    dispatch_float(state.batch.weights().dtype, [&]<class Real>() {
+      for (std::int64_t t = 0; t < state.batch.T; ++t) {
+        const std::int64_t target = positions[t] + 1;
+        if (labels[t] < 0 || target < window.length - window.scored || target == window.length) continue;
+        double* const to = values.data() + (first[text] + window.begin + target) * values_per_token;
+        to[is_short ? 1 : 0] = nll.as<double>()[t];
+        if (!is_short) to[2] = static_cast<double>(state.batch.weights().as<Real>()[t]);
+      }
+    });
+    if (progress) progress(window.length);
+  };
+  for_each_span(state, file, spans, {score, [&] { state.model->evaluate_nothing(); }});
+  all_reduce_sum(*state.world, std::span<double>(values), {"LongPPL"});
+
+  LongPplResult result;
+  result.set = texts.set;
+  result.own_contrast = texts.finds();
+  if (texts.finds()) {
+    result.set.evaluator = evaluator;
+    result.set.texts.resize(texts.texts.size());
+  }
+  std::vector<DocumentSum> key, all;
+  for (std::size_t i = 0; i < texts.texts.size(); ++i) {
+    const LongText& text = texts.texts[i];
+    result.documents.push_back(text.document);
+    result.sums.push_back(sums_of(text, values.data() + first[i] * values_per_token, texts.finds(), result.set.options,
+                                  result.set.texts[i]));
+    const LongPplSums& sums = result.sums.back();
+    result.key_tokens += sums.key_tokens;
+    result.tokens += sums.tokens;
+    if (sums.key_weight > 0) key.push_back({text.document, sums.key_nll, sums.key_weight});
+    if (sums.weight > 0) all.push_back({text.document, sums.nll, sums.weight});
+  }
+  result.key_nll = estimate_over(key);
+  result.nll = estimate_over(all);
+  if (!std::isfinite(result.nll.value)) {
+    fail(ExitCode::numeric, "--longppl: the mean loss of the texts is {}: the weights are not usable",
+         result.nll.value);
+  }
+  return result;
+}
+
+nlohmann::ordered_json long_ppl_json(const LongPplResult& result) {
+  const auto number_or_null = [](bool exists, double value) {
+    return exists ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  };
+  nlohmann::ordered_json json{{"longppl", number_or_null(result.key_tokens > 0, std::exp(result.key_nll.value))},
+                              {"n_key_token", result.key_tokens},
+                              {"ppl", std::exp(result.nll.value)},
+                              {"n_token", result.tokens},
+                              {"key_nll", number_or_null(result.key_tokens > 0, result.key_nll.value)},
+                              {"key_ci95", {result.key_nll.ci95.low, result.key_nll.ci95.high}},
+                              {"nll", result.nll.value},
+                              {"ci95", {result.nll.ci95.low, result.nll.ci95.high}},
+                              {"evaluator", result.set.evaluator},
+                              {"own_contrast", result.own_contrast},
+                              {"trunc_len", result.set.options.trunc_len},
+                              {"sliding_window", result.set.options.sliding_window},
+                              {"alpha", result.set.options.alpha},
+                              {"beta", result.set.options.beta},
+                              {"documents", nlohmann::ordered_json::array()}};
+  for (std::size_t i = 0; i < result.sums.size(); ++i) {
+    const LongPplSums& sums = result.sums[i];
+    json["documents"].push_back(
+        {{"document", result.documents[i]},
+         {"longppl", number_or_null(sums.key_weight > 0, std::exp(sums.key_nll / sums.key_weight))},
+         {"n_key_token", sums.key_tokens},
+         {"ppl", number_or_null(sums.weight > 0, std::exp(sums.nll / sums.weight))},
+         {"n_token", sums.tokens}});
+  }
+  return json;
+}
+
+std::string long_ppl_lines(const LongPplResult& result, bool intervals) {
+  const KeyTokenOptions& options = result.set.options;
+  const auto interval = [&](const Estimate& estimate) {
+    return intervals ? fmt::format(" [{:.4f}, {:.4f}]", std::exp(estimate.ci95.low), std::exp(estimate.ci95.high)) : "";
+  };
+  std::string text = "\nLongPPL: the perplexity of key tokens\n\n";
+  text += result.key_tokens > 0 ? fmt::format("longppl {:.4f}{} over {}; ", std::exp(result.key_nll.value),
+                                              interval(result.key_nll), counted(result.key_tokens, "key token"))
+                                : std::string("no key token; ");
+  text += fmt::format("ppl {:.4f}{} over all {} tokens of {}\n", std::exp(result.nll.value), interval(result.nll),
+                      result.tokens, counted(std::ssize(result.sums), "text"));
+  text += fmt::format(
+      "Key by the contrast of {}: {}.\nKey: nll falls by more than {} from a context of {} to {} tokens to the whole "
+      "text, to less than {}.\n",
+      result.own_contrast ? "this model itself" : "another model", result.set.evaluator, options.alpha,
+      options.trunc_len, options.trunc_len + options.sliding_window - 1, -options.beta);
+  if (result.own_contrast) {
+    text += "Another model has other key tokens: compare models on one set (--save-path, --key-tokens).\n";
+  }
+  return text;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,29 @@
+#include "train/evaluation/passes/shared_spans.h"
+
+#include "data/loader.h"
+#include "parallel/shared_error.h"
+
+namespace ringtrain {
+
+void for_each_span(RankState& state, const TokenFile& file, std::span<const ReadSpan> spans, const SpanPasses& passes) {
+  const int data_index = state.mesh.data_index(state.rank);
+  for (std::int64_t first = 0; first < std::ssize(spans); first += state.mesh.data) {
+    const std::int64_t index = first + data_index;
+    const bool has_span = index < std::ssize(spans);
+    const std::optional<Error> problem = caught([&] {
+      if (!has_span) return;
+      const ReadSpan& span = spans[index];
+      load_spans(state.batch, file, {&span.begin, 1}, span.length, span.targets, state.shard);
+    });
+    if (const auto shared = shared_error(*state.world, problem, {"data of an evaluation"})) throw SharedError(*shared);
+    if (has_span) {
+      passes.pass(index);
+    } else {
+      passes.nothing();
+    }
+  }
+  state.model->forget_loss_sum();
+  state.model->take_ring_load();
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,30 @@
+// A list of spans of a token file, shared by the data ranks: each ring reads one at a time, in turn.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "data/token_file.h"
+#include "train/engine/rank_state.h"
+
+namespace ringtrain {
+
+/// A sequence that the model reads: the `length` tokens from `begin` in the file, at positions from 0. Its last
+/// `targets` predictions have labels.
+struct ReadSpan {
+  std::int64_t begin = 0, length = 0, targets = 0;
+};
+
+/// What a rank does with its spans. Both may be collective: every data rank calls one of them for each place in the
+/// list, in the same order.
+struct SpanPasses {
+  std::function<void(std::int64_t index)> pass;  // the span is in state.batch
+  std::function<void()> nothing;                 // for a data rank that has no span left
+};
+
+/// Collective over state.world. Loads this data rank's spans in turn. What one rank cannot read is a SharedError on
+/// all. The model forgets its loss sum, and the ring its load: neither is of training.
+void for_each_span(RankState& state, const TokenFile& file, std::span<const ReadSpan> spans, const SpanPasses& passes);
+
+}  // namespace ringtrain

@@ -1,0 +1,155 @@
+#include "train/evaluation/tasks/task_samples.h"
+
+#include <algorithm>
+#include <set>
+
+#include "data/tokens_in_memory.h"
+#include "framework/error.h"
+#include "framework/random.h"
+
+namespace ringtrain {
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+Ids encoded(Encoder& encoder, std::string_view text, Preceding preceding) {
+  Ids ids;
+  if (!text.empty()) encoder.encode(text, ids, preceding);
+  return ids;
+}
+
+/// Chooses candidates of an answer: wrong ones that share its tokens up to a place, and differ there from it and from
+/// each other. Prefers the first of such places, and the first of the others.
+void choose_candidates(Encoder& encoder, const TaskAnswer& answer, const Ids& right, TaskKind kind, std::int64_t wanted,
+                       TaskTrial& trial) {
+  std::vector<Ids> others;
+  others.reserve(answer.others.size());
+  for (const std::string& text : answer.others) others.push_back(encoded(encoder, text, Preceding::text));
+  std::size_t most = 0;
+  for (std::size_t place = 0; place < right.size(); ++place) {
+    Ids candidates{right[place]};
+    for (const Ids& other : others) {
+      if (other.size() <= place ||
+          !std::equal(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(place), other.begin())) {
+        continue;
+      }
+      if (std::ranges::find(candidates, other[place]) == candidates.end()) candidates.push_back(other[place]);
+      if (std::ssize(candidates) < wanted) continue;
+      trial.decisive = trial.first + static_cast<std::int64_t>(place);
+      trial.candidates = std::move(candidates);
+      return;
+    }
+    most = std::max(most, candidates.size());
+  }
+  fail(ExitCode::usage,
+       "--tasks: of task {}, {} answers differ in a token of this model, fewer than the {} of --task-candidates; give "
+       "at most {}",
+       name_of(kind), most, wanted, most);
+}
+
+/// A text's answer as tokens.
+struct AnswerTokens {
+  Ids ids;
+  std::vector<TaskTrial> parts;  // places from the answer's begin
+};
+
+AnswerTokens answer_tokens(Encoder& encoder, const TaskText& text, TaskKind kind, std::int64_t candidates) {
+  AnswerTokens answer;
+  for (const TaskAnswer& part : text.answers) {
+    const Ids before = encoded(encoder, part.before, Preceding::text),
+              right = encoded(encoder, part.right, Preceding::text);
+    answer.ids.insert(answer.ids.end(), before.begin(), before.end());
+    TaskTrial trial;
+    trial.depth = part.depth;
+    trial.first = std::ssize(answer.ids);
+    trial.tokens = std::ssize(right);
+    choose_candidates(encoder, part, right, kind, candidates, trial);
+    answer.ids.insert(answer.ids.end(), right.begin(), right.end());
+    answer.parts.push_back(std::move(trial));
+  }
+  return answer;
+}
+
+/// Returns the tokens of the longest prompt of at most so many.
+Ids longest_prompt(Encoder& encoder, const TaskText& text, const TaskSettings& settings, std::uint64_t draw,
+                   std::int64_t most, TaskKind kind, std::int64_t length) {
+  const auto prompt = [&](std::int64_t sentences) {
+    return encoded(encoder, prompt_of(text, settings, sentences, draw), Preceding::nothing);
+  };
+  Ids best = prompt(0);
+  if (std::ssize(best) > most) {
+    fail(ExitCode::usage,
+         "--tasks: at a context length of {}, task {} has no room: its instruction, needles and question take {} "
+         "tokens, and its answer {}; give longer --context-lengths, or other tasks",
+         length, name_of(kind), best.size(), length - most);
+  }
+  std::int64_t low = 0, high = 1;  // low fits; high may
+  while (true) {
+    Ids more = prompt(high);
+    if (std::ssize(more) > most) break;
+    low = high;
+    best = std::move(more);
+    high *= 2;
+  }
+  while (high - low > 1) {
+    const std::int64_t middle = (low + high) / 2;
+    Ids more = prompt(middle);
+    if (std::ssize(more) <= most) {
+      low = middle;
+      best = std::move(more);
+    } else {
+      high = middle;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+TaskSamples make_task_samples(std::span<const TaskKind> kinds, std::span<const std::int64_t> lengths,
+                              const TaskSettings& settings, const Tokenizer& tokenizer, std::int64_t vocab_size) {
+  TaskSamples samples;
+  samples.kinds.assign(kinds.begin(), kinds.end());
+  samples.lengths.assign(lengths.begin(), lengths.end());
+  samples.settings = settings;
+  const std::unique_ptr<Encoder> encoder = tokenizer.make_encoder(SpecialTokens::text);
+  MemoryTokens memory{.vocab_size = vocab_size, .tokens = {}, .offsets = {0}, .weights = {}};
+  const auto add_text = [&](std::int64_t task, std::int64_t length, std::int64_t depth, std::int64_t sample) {
+    const TaskKind kind = kinds[task];
+    const TaskText text = make_task(kind, settings, lengths[length], depth, sample);
+    const AnswerTokens answer = answer_tokens(*encoder, text, kind, settings.candidates);
+    const std::uint64_t draw =
+        random_bits(settings.seed + 1, Purpose::synthetic_data, static_cast<std::uint64_t>(samples.spans.size()));
+    const Ids prompt =
+        longest_prompt(*encoder, text, settings, draw, lengths[length] - std::ssize(answer.ids), kind, lengths[length]);
+    const std::int64_t begin = std::ssize(memory.tokens), asked = std::ssize(prompt);
+    memory.tokens.insert(memory.tokens.end(), prompt.begin(), prompt.end());
+    memory.tokens.insert(memory.tokens.end(), answer.ids.begin(), answer.ids.end());
+    memory.weights.resize(memory.tokens.size(), 0.0F);
+    for (TaskTrial trial : answer.parts) {
+      trial.text = std::ssize(samples.spans);
+      trial.task = task;
+      trial.length = length;
+      trial.first += asked;
+      trial.decisive += asked;
+      std::fill_n(memory.weights.begin() + begin + trial.first, trial.tokens, 1.0F);
+      samples.trials.push_back(std::move(trial));
+    }
+    samples.spans.push_back({begin, asked + std::ssize(answer.ids) - 1, std::ssize(answer.ids)});
+    memory.tokens.push_back(last_token(vocab_size));
+    memory.weights.push_back(0.0F);
+    memory.offsets.push_back(std::ssize(memory.tokens));
+  };
+  for (std::int64_t task = 0; task < std::ssize(kinds); ++task) {
+    for (std::int64_t length = 0; length < std::ssize(lengths); ++length) {
+      for (std::int64_t depth = 0; depth < settings.depths; ++depth) {
+        for (std::int64_t sample = 0; sample < settings.samples; ++sample) add_text(task, length, depth, sample);
+      }
+    }
+  }
+  samples.tokens = tokens_in_memory("the texts of --tasks", std::move(memory));
+  return samples;
+}
+
+}  // namespace ringtrain

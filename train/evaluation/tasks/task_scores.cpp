@@ -1,0 +1,179 @@
+#include "train/evaluation/tasks/task_scores.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "framework/counted.h"
+#include "framework/error.h"
+#include "parallel/collectives.h"
+#include "train/evaluation/passes/logits_scores.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t values_per_trial = 3;  // nll of its tokens, right, tokens that are not the likeliest
+
+/// Returns 1 if the first candidate is the likeliest, 1 / n if it is one of n that are.
+template <class R>
+double right_of(const R* row, const std::vector<std::int32_t>& candidates) {
+  const R own = row[candidates.front()];
+  std::int64_t alike = 0;
+  for (const std::int32_t one : candidates) {
+    if (row[one] > own) return 0;
+    alike += row[one] == own ? 1 : 0;
+  }
+  return 1.0 / static_cast<double>(alike);
+}
+
+/// The trials of each text, which stand together.
+std::vector<std::pair<std::int64_t, std::int64_t>> trials_by_text(const TaskSamples& samples) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges(samples.spans.size(), {0, 0});
+  for (std::int64_t i = 0; i < std::ssize(samples.trials); ++i) {
+    auto& [begin, end] = ranges[samples.trials[i].text];
+    if (begin == end) begin = i;
+    end = i + 1;
+  }
+  return ranges;
+}
+
+}  // namespace
+
+TaskCell& TaskCell::operator+=(const TaskCell& other) {
+  trials += other.trials;
+  right += other.right;
+  exact += other.exact;
+  nll += other.nll;
+  tokens += other.tokens;
+  return *this;
+}
+
+double deviations(const TaskCell& cell, double chance) {
+  return (cell.right - cell.trials * chance) / std::sqrt(cell.trials * chance * (1 - chance));
+}
+
+TaskSummary evaluate_tasks(RankState& state, const TaskSamples& samples, bool greedy,
+                           const std::function<void(std::int64_t tokens)>& progress) {
+  const auto by_text = trials_by_text(samples);
+  std::vector<double> values(samples.trials.size() * values_per_trial, 0.0);
+  // Takes the row that predicts a token of a text.
+  const auto take = [&](const auto* row, std::int64_t V, std::int64_t text, std::int64_t token, std::int32_t label) {
+    for (std::int64_t i = by_text[text].first; i < by_text[text].second; ++i) {
+      const TaskTrial& trial = samples.trials[i];
+      if (token < trial.first || token >= trial.first + trial.tokens) continue;
+      double* const to = values.data() + i * values_per_trial;
+      to[0] += log_sum_exp(row, V) - static_cast<double>(row[label]);
+      if (token == trial.decisive) to[1] = right_of(row, trial.candidates);
+      if (std::max_element(row, row + V) - row != label) to[2] += 1;
+    }
+  };
+  const auto score = [&](std::int64_t text) {
+    const std::unique_ptr<LogitsPass> pass = state.model->begin_logits(state.batch);
+    const auto* const labels = state.batch.labels().as<std::int32_t>();
+    const auto* const positions = state.batch.positions().as<std::int32_t>();
+    const std::int64_t chunk = pass->most_rows();
+    for (std::int64_t t = 0; t < state.batch.T; ++t) {
+      if (labels[t] < 0) continue;
+      const std::int64_t begin = t, end = std::min(t + chunk, state.batch.T);
+      std::int64_t last = begin + 1;  // behind the labels that follow each other
+      while (last < end && labels[last] >= 0) ++last;
+      const TensorView logits = pass->rows(begin, last);
+      const std::int64_t V = logits.dim(1);
+      dispatch_float(logits.dtype, [&]<class R>() {
+        for (; t < last; ++t) take(logits.as<R>() + (t - begin) * V, V, text, positions[t] + 1, labels[t]);
+      });
+      --t;
+    }
+    if (progress) progress(samples.spans[text].length);
+  };
+  for_each_span(state, *samples.tokens, samples.spans, {score, [&] { state.model->evaluate_nothing(); }});
+  all_reduce_sum(*state.world, std::span<double>(values), {"tasks of an evaluation"});
+
+  TaskSummary summary{samples.settings, samples.lengths, greedy, {}};
+  for (const TaskKind kind : samples.kinds) {
+    summary.tasks.push_back(
+        {kind,
+         std::vector(samples.lengths.size(), std::vector<TaskCell>(static_cast<std::size_t>(samples.settings.depths))),
+         {}});
+  }
+  for (std::size_t i = 0; i < samples.trials.size(); ++i) {
+    const TaskTrial& trial = samples.trials[i];
+    const double* const from = values.data() + i * values_per_trial;
+    const TaskCell one{1, from[1], from[2] == 0 ? 1.0 : 0.0, from[0], static_cast<double>(trial.tokens)};
+    if (!std::isfinite(one.nll)) {
+      fail(ExitCode::numeric,
+           "--tasks: the loss of an answer of task {} at context length {} is {}: the weights are "
+           "not usable",
+           name_of(samples.kinds[trial.task]), samples.lengths[trial.length], one.nll);
+    }
+    TaskResult& result = summary.tasks[trial.task];
+    result.cells[trial.length][trial.depth] += one;
+    result.all += one;
+  }
+  return summary;
+}
+
+nlohmann::ordered_json tasks_json(const TaskSummary& summary) {
+  const TaskSettings& settings = summary.settings;
+  const auto with_numbers = [&](nlohmann::ordered_json json, const TaskCell& cell) {
+    json["trials"] = std::llround(cell.trials);
+    json["accuracy"] = cell.right / cell.trials;
+    json["nll"] = cell.nll / cell.tokens;
+    if (summary.greedy) json["greedy_match"] = cell.exact / cell.trials;
+    return json;
+  };
+  nlohmann::ordered_json json{{"chance", summary.chance()},
+                              {"candidates", settings.candidates},
+                              {"seed", settings.seed},
+                              {"samples", settings.samples},
+                              {"depths", nlohmann::ordered_json::array()},
+                              {"results", nlohmann::ordered_json::array()}};
+  for (std::int64_t depth = 0; depth < settings.depths; ++depth) json["depths"].push_back(depth_share(settings, depth));
+  for (const TaskResult& task : summary.tasks) {
+    nlohmann::ordered_json row = with_numbers({{"task", name_of(task.kind)}}, task.all);
+    row["deviations_from_chance"] = deviations(task.all, summary.chance());
+    for (std::size_t i = 0; i < task.cells.size(); ++i) {
+      for (std::size_t depth = 0; depth < task.cells[i].size(); ++depth) {
+        if (task.cells[i][depth].trials == 0) continue;
+        row["cells"].push_back(with_numbers({{"context_length", summary.lengths[i]},
+                                             {"depth", depth_share(settings, static_cast<std::int64_t>(depth))}},
+                                            task.cells[i][depth]));
+      }
+    }
+    json["results"].push_back(std::move(row));
+  }
+  return json;
+}
+
+std::string task_tables(const TaskSummary& summary) {
+  const TaskSettings& settings = summary.settings;
+  std::string text = fmt::format("\nTasks: right answers in %, the likeliest of {} candidates; chance is {:.1f}%\n",
+                                 settings.candidates, 100 * summary.chance());
+  std::string head = fmt::format("{:>9}", "context");
+  for (std::int64_t depth = 0; depth < settings.depths; ++depth) {
+    head += fmt::format("  {:>7}", fmt::format("{:.0f}%", 100 * depth_share(settings, depth)));
+  }
+  for (const TaskResult& task : summary.tasks) {
+    const TaskCell& all = task.all;
+    text += fmt::format("\n{}: {:.1f}% of {}, {:+.1f} standard deviations from chance; nll of answers {:.4f}",
+                        name_of(task.kind), 100 * all.right / all.trials, counted(std::llround(all.trials), "answer"),
+                        deviations(all, summary.chance()), all.nll / all.tokens);
+    if (summary.greedy) text += fmt::format("; greedy text has {:.1f}%", 100 * all.exact / all.trials);
+    text += fmt::format("\n{} | nll of the answers\n", head);
+    for (std::size_t i = 0; i < task.cells.size(); ++i) {
+      std::string rights = fmt::format("{:>9}", summary.lengths[i]), nlls;
+      for (const TaskCell& cell : task.cells[i]) {
+        rights +=
+            fmt::format("  {:>7}", cell.trials == 0 ? "-" : fmt::format("{:.0f}", 100 * cell.right / cell.trials));
+        nlls += fmt::format("  {:>7}", cell.trials == 0 ? "-" : fmt::format("{:.3f}", cell.nll / cell.tokens));
+      }
+      text += fmt::format("{} |{}\n", rights, nlls);
+    }
+  }
+  return text + "\ncolumns: the depth of the needle in the text; nll: nats a token of the answers alone\n";
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,53 @@
+// Long-context tasks scored by likelihood: of each part of an answer the right candidate must be the likeliest, given
+// the text and the right answers before it. One pass a text.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "train/engine/rank_state.h"
+#include "train/evaluation/tasks/task_samples.h"
+
+namespace ringtrain {
+
+/// What some trials gave together.
+struct TaskCell {
+  double trials = 0;
+  double right = 0;            // the right candidate is the likeliest; of n that are equally so it counts 1 / n
+  double exact = 0;            // every token of the answer's part is the likeliest of all: what greedy text has
+  double nll = 0, tokens = 0;  // of the answers' tokens alone, in nats; how many
+  TaskCell& operator+=(const TaskCell& other);
+};
+
+struct TaskResult {
+  TaskKind kind = TaskKind::single;
+  std::vector<std::vector<TaskCell>> cells;  // [lengths][depths]
+  TaskCell all;
+};
+
+struct TaskSummary {
+  TaskSettings settings;
+  std::vector<std::int64_t> lengths;
+  bool greedy = false;  // whether exact matches are told
+  std::vector<TaskResult> tasks;
+
+  double chance() const { return 1.0 / static_cast<double>(settings.candidates); }
+};
+
+/// Returns how far the right answers of some trials lie from chance, in standard deviations of a binomial.
+double deviations(const TaskCell& cell, double chance);
+
+/// Collective over state.world: all ranks pass the same samples and get the same. On the CPU. progress may be null:
+/// told on every rank of each of its texts' tokens.
+TaskSummary evaluate_tasks(RankState& state, const TaskSamples& samples, bool greedy,
+                           const std::function<void(std::int64_t tokens)>& progress);
+
+/// Returns the object of `evaluate --output`.
+nlohmann::ordered_json tasks_json(const TaskSummary& summary);
+/// Returns heat maps as text: of each task the share of right answers by length and depth, and the nll of the answers.
+std::string task_tables(const TaskSummary& summary);
+
+}  // namespace ringtrain

@@ -1,0 +1,289 @@
+#include "train/evaluation/tasks/task_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "framework/random.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::array<std::string_view, 24> haystack{"The grass is green.",        "The sky is blue.",
+                                                    "The sun is yellow.",         "Here we go.",
+                                                    "There and back again.",      "It rained all afternoon.",
+                                                    "A door stood open.",         "Somebody had left a lamp on.",
+                                                    "The kettle began to sing.",  "Two cats slept on the wall.",
+                                                    "Bread was cheap that year.", "The road turned left at the mill.",
+                                                    "Nobody answered.",           "He wrote a short letter.",
+                                                    "She counted the boats.",     "The river was low.",
+                                                    "They waited for the ferry.", "A clock struck nine.",
+                                                    "Snow lay on the roofs.",     "The soup had gone cold.",
+                                                    "It was a quiet morning.",    "The children ran down the hill.",
+                                                    "An old dog followed them.",  "The market opened early."};
+
+constexpr std::array<std::string_view, 20> adjectives{
+    "amber", "brisk", "calm",  "dusty", "early", "faint",  "gentle", "hollow", "icy",   "jolly",
+    "keen",  "lucid", "misty", "noble", "odd",   "placid", "quaint", "rustic", "solid", "tidy"};
+constexpr std::array<std::string_view, 20> nouns{"anchor", "basket", "candle", "drum",   "engine", "feather", "garden",
+                                                 "hammer", "island", "jacket", "kite",   "ladder", "mirror",  "needle",
+                                                 "orchid", "pillow", "quilt",  "ribbon", "saddle", "tunnel"};
+
+constexpr std::array<std::string_view, 26> names{"Alice",  "Boris", "Carla", "Dmitri", "Elena", "Farid", "Greta",
+                                                 "Hugo",   "Ines",  "Jonas", "Katja",  "Liam",  "Mona",  "Nils",
+                                                 "Olga",   "Pedro", "Quinn", "Rosa",   "Sven",  "Tanja", "Ursula",
+                                                 "Viktor", "Wanda", "Xenia", "Yuki",   "Zora"};
+
+struct Place {
+  std::string_view landmark, city;
+};
+constexpr std::array<Place, 14> places{{{"the Eiffel Tower", "Paris"},
+                                        {"the Colosseum", "Rome"},
+                                        {"the Brandenburg Gate", "Berlin"},
+                                        {"Big Ben", "London"},
+                                        {"the Statue of Liberty", "New York"},
+                                        {"Red Square", "Moscow"},
+                                        {"the Acropolis", "Athens"},
+                                        {"the Prado", "Madrid"},
+                                        {"the Sagrada Familia", "Barcelona"},
+                                        {"the Hagia Sophia", "Istanbul"},
+                                        {"the Little Mermaid", "Copenhagen"},
+                                        {"the Charles Bridge", "Prague"},
+                                        {"the Golden Gate Bridge", "San Francisco"},
+                                        {"the Semper Opera House", "Dresden"}}};
+
+constexpr std::size_t pool = 300;  // wrong answers from which candidates are chosen
+
+/// Draws of one text: counter-based, so that no text depends on another.
+class Draws {
+ public:
+  explicit Draws(std::uint64_t seed) : seed_(seed) {}
+  std::int64_t below(std::int64_t bound) {
+    return static_cast<std::int64_t>(
+        random_below(seed_, Purpose::synthetic_data, next_++, static_cast<std::uint64_t>(bound)));
+  }
+  /// Returns `count` different numbers below bound.
+  std::vector<std::int64_t> different(std::int64_t count, std::int64_t bound) {
+    std::vector<std::int64_t> drawn;
+    while (std::ssize(drawn) < count) {
+      const std::int64_t one = below(bound);
+      if (std::ranges::find(drawn, one) == drawn.end()) drawn.push_back(one);
+    }
+    return drawn;
+  }
+
+ private:
+  std::uint64_t seed_, next_ = 0;
+};
+
+std::string number(Draws& draws) {  // of seven digits, as RULER's
+  return fmt::format("{}", 1000000 + draws.below(9000000));
+}
+
+std::string variable(Draws& draws) {  // of five capitals, as RULER's
+  std::string name;
+  for (int i = 0; i < 5; ++i) name += static_cast<char>('A' + draws.below(26));
+  return name;
+}
+
+std::string key_of(std::int64_t index) {
+  return fmt::format("{}-{}", adjectives[index / std::ssize(nouns)], nouns[index % std::ssize(nouns)]);
+}
+
+template <class Make>
+std::vector<std::string> different_texts(Draws& draws, std::size_t count, const std::set<std::string>& not_these,
+                                         const Make& make) {
+  std::vector<std::string> made;
+  std::set<std::string> known = not_these;
+  while (made.size() < count) {
+    std::string one = make(draws);
+    if (known.insert(one).second) made.push_back(std::move(one));
+  }
+  return made;
+}
+
+/// Returns an answer with a pool of wrong ones, those in the text first.
+template <class Make>
+TaskAnswer answer_of(Draws& draws, std::string before, const std::string& right,
+                     const std::vector<std::string>& in_text, const std::set<std::string>& also_right,
+                     std::int64_t depth, const Make& make) {
+  TaskAnswer answer{std::move(before), " " + right, {}, depth};
+  std::set<std::string> known = also_right;
+  known.insert(right);
+  for (const std::string& one : in_text) {
+    if (known.insert(one).second) answer.others.push_back(" " + one);
+  }
+  for (const std::string& one : different_texts(draws, pool, known, make)) answer.others.push_back(" " + one);
+  return answer;
+}
+
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == words.size() ? ", and " : ", ") + words[i];
+  }
+  return text;
+}
+
+/// The text before the i-th part of an answer.
+std::string separator(std::size_t i) {
+  return i == 0 ? "" : ",";
+}
+
+/// Returns so many depths, the wanted one among them, ascending.
+std::vector<std::int64_t> depths_with(Draws& draws, const TaskSettings& settings, std::int64_t wanted,
+                                      std::int64_t count) {
+  std::vector<std::int64_t> depths{wanted};
+  while (std::ssize(depths) < count) depths.push_back(draws.below(settings.depths));
+  std::ranges::sort(depths);
+  return depths;
+}
+
+TaskText make_needles(TaskKind kind, const TaskSettings& settings, Draws& draws, std::int64_t depth) {
+  const std::int64_t count = kind == TaskKind::single       ? 1
+                             : kind == TaskKind::multikey   ? settings.keys
+                             : kind == TaskKind::multivalue ? settings.values
+                                                            : settings.queries;
+  const bool all = kind == TaskKind::multivalue || kind == TaskKind::multiquery;  // are asked for
+  const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, count);
+  std::vector<std::string> keys;
+  for (const std::int64_t index : draws.different(count, std::ssize(adjectives) * std::ssize(nouns))) {
+    keys.push_back(key_of(index));
+  }
+  if (kind == TaskKind::multivalue) keys.assign(keys.size(), keys.front());
+  const std::vector<std::string> values = different_texts(draws, static_cast<std::size_t>(count), {}, number);
+  TaskText text;
+  text.opening = fmt::format(
+      "{} hidden within the following text. Make sure to memorize it. I will quiz you about the {} afterwards.\n",
+      all ? "Some special magic numbers are" : "A special magic number is", all ? "numbers" : "number");
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    text.needles.push_back(
+        {fmt::format("One of the special magic numbers for {} is: {}.", keys[i], values[i]), depths[i]});
+  }
+  const std::set<std::string> right(values.begin(), values.end());
+  if (!all) {  // the needle at the wanted depth; of several the first
+    const auto asked = static_cast<std::size_t>(std::ranges::find(depths, depth) - depths.begin());
+    text.question = fmt::format(
+        "\nWhat is the special magic number for {0} mentioned in the provided text? The special magic number for {0} "
+        "mentioned in the provided text is",
+        keys[asked]);
+    text.answers.push_back(answer_of(draws, "", values[asked], values, {}, depths[asked], number));
+    return text;
+  }
+  const bool many_values = kind == TaskKind::multivalue;
+  text.question = fmt::format(
+      "\nWhat are all the special magic numbers for {0} mentioned in the provided text? The special magic numbers for "
+      "{0} mentioned in the provided text are",
+      many_values ? keys.front() : listed(keys));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // Each value of a key is right; of several keys the others' values are wrong.
+    text.answers.push_back(answer_of(draws, separator(i), values[i], many_values ? std::vector<std::string>{} : values,
+                                     many_values ? right : std::set<std::string>{}, depths[i], number));
+  }
+  return text;
+}
+
+TaskText make_variables(const TaskSettings& settings, Draws& draws, std::int64_t depth) {
+  const std::int64_t count = settings.hops + 1;
+  const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, count);
+  const std::vector<std::string> chain = different_texts(draws, static_cast<std::size_t>(count), {}, variable);
+  const std::string value = fmt::format("{}", 10000 + draws.below(90000));
+  TaskText text;
+  text.opening = "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n";
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    text.needles.push_back({i == 0 ? fmt::format("VAR {} = {}.", chain[0], value)
+                                   : fmt::format("VAR {} = VAR {}.", chain[i], chain[i - 1]),
+                            depths[i]});
+  }
+  text.question = fmt::format(
+      "\nQuestion: Find all variables that are assigned the value {0} in the text above. Answer: According to the "
+      "chain(s) of variable assignment in the text above, {1} variables are assigned the value {0}, they are:",
+      value, count);
+  const std::set<std::string> right(chain.begin(), chain.end());
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    text.answers.push_back(answer_of(draws, separator(i), chain[i], {}, right, depths[i], variable));
+  }
+  return text;
+}
+
+TaskText make_association(const TaskSettings& settings, Draws& draws, std::int64_t depth) {
+  const std::int64_t count = std::min<std::int64_t>(settings.keys, std::ssize(places));
+  const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, count),
+                                  people = draws.different(std::ssize(names), std::ssize(names)),
+                                  where = draws.different(count, std::ssize(places));
+  TaskText text;
+  text.opening = "Read the following text with care. A question about its characters comes afterwards.\n";
+  for (std::size_t i = 0; i < where.size(); ++i) {
+    text.needles.push_back(
+        {fmt::format("{} lives next to {}.", names[people[i]], places[where[i]].landmark), depths[i]});
+  }
+  const auto asked = static_cast<std::size_t>(std::ranges::find(depths, depth) - depths.begin());
+  text.question = fmt::format("\nQuestion: Which character has visited {}?\nAnswer:", places[where[asked]].city);
+  TaskAnswer answer{"", fmt::format(" {}", names[people[asked]]), {}, depths[asked]};
+  for (std::size_t i = 0; i < people.size(); ++i) {  // those who live somewhere come first
+    if (i != asked) answer.others.push_back(fmt::format(" {}", names[people[i]]));
+  }
+  text.answers.push_back(std::move(answer));
+  return text;
+}
+
+}  // namespace
+
+const char* name_of(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::single:
+      return "single";
+    case TaskKind::multikey:
+      return "multikey";
+    case TaskKind::multivalue:
+      return "multivalue";
+    case TaskKind::multiquery:
+      return "multiquery";
+    case TaskKind::variables:
+      return "variables";
+    case TaskKind::association:
+      return "association";
+  }
+  return "";
+}
+
+TaskText make_task(TaskKind kind, const TaskSettings& settings, std::int64_t length, std::int64_t depth,
+                   std::int64_t sample) {
+  std::uint64_t seed = settings.seed;
+  for (const std::int64_t one : {static_cast<std::int64_t>(kind), length, depth, sample}) {
+    seed = random_bits(seed, Purpose::synthetic_data, static_cast<std::uint64_t>(one));
+  }
+  Draws draws(seed);
+  if (kind == TaskKind::variables) return make_variables(settings, draws, depth);
+  if (kind == TaskKind::association) return make_association(settings, draws, depth);
+  return make_needles(kind, settings, draws, depth);
+}
+
+double depth_share(const TaskSettings& settings, std::int64_t depth) {
+  return settings.depths == 1 ? 0.5 : static_cast<double>(depth) / static_cast<double>(settings.depths - 1);
+}
+
+std::string prompt_of(const TaskText& text, const TaskSettings& settings, std::int64_t sentences, std::uint64_t draw) {
+  std::string prompt = text.opening;
+  std::size_t needle = 0;
+  const auto add = [&](std::string_view sentence) {
+    prompt += sentence;
+    prompt += ' ';
+  };
+  for (std::int64_t i = 0; i <= sentences; ++i) {
+    // A needle of depth d stands before the sentence d * sentences.
+    while (needle < text.needles.size() && static_cast<std::int64_t>(depth_share(settings, text.needles[needle].depth) *
+                                                                     static_cast<double>(sentences)) <= i) {
+      add(text.needles[needle++].sentence);
+    }
+    if (i < sentences) {
+      add(haystack[random_below(draw, Purpose::synthetic_data, static_cast<std::uint64_t>(i), haystack.size())]);
+    }
+  }
+  return prompt + text.question;
+}
+
+}  // namespace ringtrain
