@@ -384,11 +384,12 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"Class", "llama", R"({"architectures": ["LlamaForSequenceClassification"]})",
                 R"(architectures: ["LlamaForSequenceClassification"] is not computed here; what is: LlamaForCausalLM, )"
                 "MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM, Olmo2ForCausalLM, "
-                "Olmo3ForCausalLM, Gemma3ForCausalLM, GPT2LMHeadModel"},
+                "Olmo3ForCausalLM, Gemma2ForCausalLM, Phi3ForCausalLM, GraniteForCausalLM, Gemma3ForCausalLM, "
+                "GPT2LMHeadModel"},
         Refused{"ModelType", "mixtral", "{}",
                 R"(model_type: "mixtral" is not computed here; what is: LlamaForCausalLM, MistralForCausalLM, )"
                 "Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM, Olmo2ForCausalLM, Olmo3ForCausalLM, "
-                "Gemma3ForCausalLM, GPT2LMHeadModel"},
+                "Gemma2ForCausalLM, Phi3ForCausalLM, GraniteForCausalLM, Gemma3ForCausalLM, GPT2LMHeadModel"},
         Refused{"ClassesThatDiffer", "llama", R"({"architectures": ["MistralForCausalLM"]})",
                 "architectures: is MistralForCausalLM, but model_type is llama"},
         Refused{"Quantized", "llama", R"({"quantization_config": {"bits": 4}})",
@@ -397,7 +398,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"Experts", "qwen2", R"({"num_experts": 8})",
                 "num_experts: is 8; mixtures of experts are not computed here"},
         Refused{"Softcap", "qwen3", R"({"final_logit_softcapping": 30.0})",
-                "final_logit_softcapping: is 30.0; a softcap on logits is not computed here"},
+                "final_logit_softcapping: is 30.0; this class has no softcap on logits"},
         Refused{"Activation", "llama", R"({"hidden_act": "gelu"})",
                 R"(hidden_act: "gelu" is not computed here; what is: silu, swish)"},
         Refused{"ScaledByLayer", "gpt2", R"({"scale_attn_by_inverse_layer_idx": true})",
