@@ -70,12 +70,12 @@ class AttentionProblem {
     attention_forward(stream_, shape(false), x.q, x.k, x.v, tokens(), tokens(), {o_, x.lse, l_},
                       {.init = true, .finalize = true, .out = x.out, .lse = x.lse}, workspace_);
   }
-  void backward(int set, bool deterministic, bool accumulate = false) {
+  void backward(int set, bool deterministic) {
     const Inputs& x = inputs(set);
     attention_delta(stream_, delta_, x.dout, x.out);
     fill(stream_, dq_, 0);
     attention_backward(stream_, shape(deterministic), x.q, x.k, x.v, x.dout, x.lse, delta_, tokens(), tokens(), dq_,
-                       dk_, dv_, workspace_, accumulate);
+                       dk_, dv_, workspace_, /*accumulate=*/false);
   }
   /// Returns whether the calls so far have written their outputs.
   bool outputs_are_written() {
@@ -163,12 +163,8 @@ void compare_choices(Results& results, const AttentionSize& size, Stream& stream
   const auto forward = [&](int i) { problem.forward(i); };
   const auto backward = [&](int i) { problem.backward(i, false); };
   const auto in_turns = [&](int i) { problem.backward(i, /*deterministic=*/true); };
-  const auto added = [&](int i) { problem.backward(i, false, /*accumulate=*/true); };
-  for (const ChosenCall& call : {ChosenCall{"hold_turn", &Choices::hold_turn, "backward, deterministic", in_turns},
-                                 {"early_scores", &Choices::early_scores, "backward", backward},
-                                 {"stored_sums", &Choices::stored_sums, "backward", backward},
-                                 {"unread_sums", &Choices::unread_sums, "backward, dk and dv added", added},
-                                 {"cache_hints", &Choices::cache_hints, "backward", backward},
+  for (const ChosenCall& call : {ChosenCall{"cache_hints", &Choices::cache_hints, "backward", backward},
+                                 {"cache_hints", &Choices::cache_hints, "backward, deterministic", in_turns},
                                  {"cache_hints", &Choices::cache_hints, "forward", forward}}) {
     compare_choice(results, size, stream, repeat, call);
   }

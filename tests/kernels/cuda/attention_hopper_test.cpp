@@ -174,15 +174,13 @@ TEST_P(HopperAttention, EveryChoiceGivesTheSameBits) {
   struct Restore {
     ~Restore() { cuda::hopper::choices() = Choices{}; }
   } const restore;
-  for (bool Choices::*choice : {&Choices::hold_turn, &Choices::early_scores, &Choices::unread_sums,
-                                &Choices::stored_sums, &Choices::rotated_tiles, &Choices::cache_hints}) {
+  for (bool Choices::*choice : {&Choices::rotated_tiles, &Choices::cache_hints}) {
     for (const Case& c : {whole("causal", shape(1, 2, 1), 400), whole("documents", shape(1, 2, 2, false), 330, 70),
                           whole("a single step", shape(1, 1, 1), 30),
                           Case{"keys that no query sees", shape(2, 2, 1), {{0, 1, 100}}, {{{0, 1, 400}}}, 0}}) {
       SCOPED_TRACE(c.name);
       Gpu gpu;
       cuda::hopper::choices() = Choices{};
-      if (choice == &Choices::unread_sums) cuda::hopper::choices().stored_sums = false;  // else nothing is added
       cuda::hopper::choices().*choice = false;
       const Outputs without = run(gpu, c, DType::bfloat16);
       cuda::hopper::choices().*choice = true;

@@ -1,14 +1,14 @@
 // How long blocks of Hopper's deterministic backward wait for their turns to add dq, simulated: the order in which
 // blocks take tiles (tile_schedule.h) and that of a block's steps (GroupCursor) are the kernel's own, the times are
-// assumed. What a step takes is about what the card needs at its best; slower steps wait less. Only the emulator's
-// build has it: there the C++ compiler takes what stands in .cuh files.
+// assumed. What a step takes is about what the card needs at its best; slower steps wait less. An H100 gave 0.96 at 8K
+// and 0.93 at 32K for 16 heads of 128, and 0.98 to 1.02 with 8 key/value heads. Only the emulator's build has it: there
+// the C++ compiler takes what stands in .cuh files.
 #if defined(RINGTRAIN_CUDA_EMULATED)
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <functional>
-#include <optional>
 #include <queue>
 #include <string>
 #include <vector>
@@ -28,6 +28,7 @@ constexpr double issue = 0.1;                     // from a turn that has come t
 constexpr double read_staged = 0.35;              // until the staging buffer may be written again
 constexpr double arrive = 1;                      // until the sums are in global memory
 constexpr double see = 1;                         // from a turn that is passed to the block that waits for it
+constexpr double look = 0.7;                      // at a turn that has come long ago
 
 /// A causal call on one sequence of S tokens.
 struct Call {
@@ -59,45 +60,31 @@ std::vector<int> steps_of(const Call& call, const AttentionMask& mask, const Tok
 /// The turns of one group of heads: for each step when the next block sees that its turn has come.
 using Turns = std::vector<double>;
 
-/// Returns when a block that begins at `now` is done with its steps. It computes into one of two staging buffers while
-/// it adds from the other, and holds a turn for one step more (add_dq).
+/// Returns when a block that begins at `now` is done with its steps. Each of two adders has every second step, with a
+/// staging buffer of its own (add_dq).
 double run_block(const std::vector<int>& steps, Turns* turns, double now) {
-  double computed = now, adder_free = now, staging_free[2] = {now, now};
-  struct Held {
-    int step;
-    double arrived;
-  };
-  std::optional<Held> held;
-  const auto pass = [&](double at) {
-    if (held) (*turns)[held->step] = std::max(at, held->arrived) + see;
-    held.reset();
-  };
+  double computed = now, adder_free[2] = {now, now}, staging_free[2] = {now, now};
   for (std::size_t i = 0; i < steps.size(); ++i) {
     computed = std::max(computed + step, staging_free[i % 2]);
-    double add = std::max(computed, adder_free);
+    double add = std::max(computed, adder_free[i % 2]);
+    if (turns) add = std::max(add + look, (*turns)[steps[i]]);
+    staging_free[i % 2] = adder_free[i % 2] = add + issue + read_staged;
     if (turns) {
-      const double turn = (*turns)[steps[i]];
-      if (turn > add) pass(add);
-      add = std::max(add, turn);
-    }
-    staging_free[i % 2] = adder_free = add + issue + read_staged;
-    if (turns) {
-      pass(adder_free);
-      held = Held{steps[i], add + issue + arrive};
+      adder_free[i % 2] = add + issue + arrive;
+      (*turns)[steps[i]] = add + issue + arrive + see;
     }
   }
-  pass(adder_free);
-  return std::max(computed, adder_free) + end_tile;
+  return std::max({computed, adder_free[0], adder_free[1]}) + end_tile;
 }
 
-/// Returns the microseconds of a call whose tiles come in this order, or in the kernel's.
-double simulated_time(const Call& call, const std::optional<TileOrder>& other = std::nullopt) {
+/// Returns the microseconds of a call.
+double simulated_time(const Call& call) {
   const AttentionMask mask{true, 0};
   const std::vector<Segment> all{{0, 1, call.S}};
   const AttentionTokens tokens{all, {}};
   const TokenMap map = token_map(tokens);
-  const TileOrder order = other.value_or(
-      backward_order({1, call.H, call.G, call.D, 1.0, mask, call.turns}, tokens, tokens, multiprocessors));
+  const TileOrder order =
+      backward_order({1, call.H, call.G, call.D, 1.0, mask, call.turns}, tokens, tokens, multiprocessors);
   std::vector<std::vector<int>> steps;
   for (int number = 0; number < order.tiles; ++number) steps.push_back(steps_of(call, mask, map, number));
   const auto turns_of_group = static_cast<std::size_t>(call.H / call.G * tile_count(map, backward_query_tile(call.D)));
@@ -129,27 +116,16 @@ struct Expected {
 };
 
 TEST(HopperDqTurns, CostLittleOfTheTimeAlsoWithGroupedHeads) {
-  for (const Expected& expected : {Expected{16, 8, 128, {0.89, 0.97, 0.99, 0.995}},    // walked head by head: 0.74 0.88
+  for (const Expected& expected : {Expected{16, 8, 128, {0.89, 0.97, 0.985, 0.99}},    // walked head by head: 0.74 0.88
                                    Expected{32, 8, 128, {0.94, 0.985, 0.995, 0.995}},  // 0.70 0.84 0.92 0.96
-                                   Expected{16, 4, 64, {0.99, 0.9, 0.975, 0.995}},     // 0.99 0.68 0.81 0.90
-                                   Expected{16, 16, 128, {0.93, 0.97, 0.985, 0.99}},   // one head a group: the same
-                                   Expected{16, 16, 64, {0.83, 0.9, 0.945, 0.97}}}) {
+                                   Expected{16, 4, 64, {0.99, 0.9, 0.975, 0.985}},     // 0.99 0.68 0.81 0.90
+                                   Expected{16, 16, 128, {0.93, 0.965, 0.98, 0.985}},  // one head a group: the same
+                                   Expected{16, 16, 64, {0.83, 0.91, 0.89, 0.865}}}) {
     for (int i = 0; i < 4; ++i) {
       const Call call{expected.H, expected.G, expected.D, std::int64_t{4096} << i};
       const double ratio = over_default(call);
       EXPECT_GE(ratio, expected.at_least[i]) << call.name();
       std::printf("%s: deterministic over default %.3f\n", call.name().c_str(), ratio);
-    }
-  }
-}
-
-// Sections of few heads wait more: more blocks work on the same head. Those of the kernel hold at least 32.
-TEST(HopperDqTurns, CostLessTheMoreHeadsASectionHolds) {
-  for (const Call& call : {Call{32, 32, 64, 8192}, Call{32, 32, 128, 8192}, Call{64, 32, 128, 8192}}) {
-    const int tiles = static_cast<int>(call.S / key_tile), heads = static_cast<int>(call.G);
-    const double chosen = simulated_time(call);
-    for (const int few : {8, 16}) {
-      EXPECT_LT(chosen, simulated_time(call, tile_order(tiles, heads, few, multiprocessors))) << call.name();
     }
   }
 }

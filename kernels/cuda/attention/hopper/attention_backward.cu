@@ -1,19 +1,19 @@
 // Attention backward for Hopper. A block takes a tile of 128 keys, whose dk and dv it alone adds up, in registers, over
 // the query heads of the group and the tiles of queries that see it. Two warpgroups compute, each with 64 of the keys;
-// of a third, one warp loads and one adds dq to global memory. Queries come in tiles of 64 (D = 128) or 128 (D = 64),
+// of a third, one warp loads and two add dq to global memory. Queries come in tiles of 64 (D = 128) or 128 (D = 64),
 // with dout, lse and delta, through a pipeline of two stages.
 //
 // A step computes the transposed scores, keys by queries, so that P and dS are first operands of dV += P^T dout and
 // dK += dS^T q as they lie in registers. dS also goes to shared memory, for dq = dS k: both warpgroups need all of it.
 // dq is staged there as well and added by the copy engine. dS carries the scale, so that dq and dk need none. Products
-// are under way nearly always: dP runs beside the exponentials, dV beside dS, dK beside dq's way out and the next
-// step's scores.
+// are under way nearly always: dP runs beside the exponentials, dV beside dS, dK beside dq's way out.
 //
 // dk and dv that begin with the call are stored, and those of keys that no query sees are set to zero by the loading
 // warp; others are added to what is there.
 //
 // Deterministic: tiles of keys add to a tile of dq in turns (kernels/cuda/attention/dq_semaphore.cuh), in the order
-// in which blocks took them.
+// in which blocks took them. A turn comes, is seen, and is passed on within two steps at best: so each of the two
+// adders has every second step, and looks for its turn while the other one adds.
 #include <algorithm>
 
 #include "kernels/cuda/attention/dq_semaphore.cuh"
@@ -28,15 +28,14 @@ namespace ringtrain::cuda::hopper {
 
 namespace {
 
-constexpr int stages = 2, groups = 2;
+constexpr int stages = 2, groups = 2, adders = 2;
 constexpr int threads = (1 + groups) * warpgroup, computing_warps = 4 * groups;
 constexpr int sum_columns = 32;  // float32 columns of a swizzled block: 128 bytes
 
 template <int D>
 struct BackwardPlan {
   static constexpr int queries = backward_query_tile(D);
-  static constexpr int loading_registers = D == 64 ? 40 : 24;
-  static constexpr int computing_registers = D == 64 ? 232 : 240;
+  static constexpr int loading_registers = 40, computing_registers = 232;
   static_assert(registers_suffice(loading_registers, computing_registers, groups));
   static constexpr int key_bytes = key_tile * D * 2, query_bytes = queries * D * 2;
 };
@@ -45,17 +44,16 @@ struct BackwardPlan {
 struct BackwardWork {
   int b, g, segment, index;
 };
-/// And of each tile of queries, which begins with token `begin`. Deterministic: the counter of dq's turns there, and
-/// how many blocks add before this one.
+/// And of each step: a tile of queries of head h, which begins with token `begin`, and the tile of keys. h < 0: there
+/// are no more.
 struct alignas(16) BackwardStep {
   int h, begin, index, segment_and_flags;
-  int* turn;
-  int rank;
+  int b, key_segment, key_index;
   static constexpr int masked = 1, more = 2, segment = 4;
   __device__ bool has(int flag) const { return (segment_and_flags & flag) != 0; }
   __device__ int segment_number() const { return segment_and_flags / segment; }
 };
-/// As many steps stay written: more than there are between the loading warp and the one that adds dq.
+/// As many steps stay written: more than there are between the loading warp and those that add dq.
 constexpr int remembered_steps = 8;
 static_assert(remembered_steps > 2 * stages + 2);
 
@@ -78,15 +76,15 @@ struct alignas(1024) BackwardShared {
 
 static_assert(sizeof(BackwardShared<64>) <= max_shared_bytes && sizeof(BackwardShared<128>) <= max_shared_bytes);
 
-/// How a tile's dk and dv go to memory: over what is there, added to it, or added without waiting to read it.
-enum class Sums { stored, added, added_unread };
+/// How a tile's dk and dv go to memory: over what is there, or added to it.
+enum class Sums { stored, added };
 
 struct BackwardArguments : CallArguments {
   CUtensorMap q, k, v, dout, dq;
   const float *lse, *delta;  // [B, H, Tq]
   float *dk, *dv;            // [B, Tk, G, D]
   DqSemaphore semaphore;
-  bool deterministic, hold_turn;
+  bool deterministic;
   Sums sums;
 };
 
@@ -176,16 +174,13 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
       more = next.next(seen, heads);
       if (elected) {
         const int flags = mask + (more ? BackwardStep::more : 0);
-        int* turn = nullptr;
-        int rank = 0;
-        if (a.deterministic) {
-          const int slot =
-              slot_of(tile_of(a.queries, Plan::queries, at.queries.segment, at.queries.index), Plan::queries);
-          turn = counter_of(a.semaphore, static_cast<std::int64_t>(b) * a.H + h, slot);
-          rank = rank_of(a.semaphore, b, slot, {keys.segment, keys.index});
-        }
-        shared.steps[step] = {
-            h, run.begin + from, at.queries.index, at.queries.segment * BackwardStep::segment + flags, turn, rank};
+        shared.steps[step] = {h,
+                              run.begin + from,
+                              at.queries.index,
+                              at.queries.segment * BackwardStep::segment + flags,
+                              b,
+                              keys.segment,
+                              keys.index};
       }
       step = (step + 1) % remembered_steps;
       load_step<D>(a, shared, place, run.begin + from, run.count - from, b, h);
@@ -195,70 +190,52 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
   work_place.wait_empty(shared.key_pipeline);
   if (elected) {
     shared.work.b = -1;
+    for (int i = 0; i < adders; ++i) shared.steps[(step + i) % remembered_steps].h = -1;
     mbarrier_arrive(&shared.key_pipeline.full[0]);
   }
 }
 
-/// Passes a turn once this thread's bulk groups but the newest N are done, the turn's among them. Its fence makes what
-/// the copy engine has added visible to whom the release is.
-template <int N>
-__device__ __forceinline__ void pass_turn(int* turn) {
-  tma_store_complete<N>();
+/// Waits for the turn of a step to add dq (one thread).
+template <int D>
+__device__ __forceinline__ int* wait_for_turn(const BackwardArguments& a, const BackwardStep& step) {
+  constexpr int query_tile = BackwardPlan<D>::queries;
+  const int slot = slot_of(tile_of(a.queries, query_tile, step.segment_number(), step.index), query_tile);
+  int* const turn = counter_of(a.semaphore, static_cast<std::int64_t>(step.b) * a.H + step.h, slot);
+  const int rank = rank_of(a.semaphore, step.b, slot, {step.key_segment, step.key_index});
+  semaphore_acquire(turn, rank, {"attention backward (Hopper)", "its turn to add dq", "adder of dq"});
   fence_proxy_async_global();
-  semaphore_release(turn);
+  return turn;
 }
 
-/// Adds every step's dq to global memory, in the order of the steps and, where the order counts, when it is its turn. A
-/// turn may be held for one more step: that its sums have arrived then costs no time to find out. Nobody waits in a
-/// circle: a block that has to wait passes the turn that it holds first.
+/// Adds dq of every second step, from step `adder` on, to global memory; where the order counts, when it is its turn.
+/// Nobody waits in a circle: turns follow the order in which blocks began, and neither adder waits for the other.
 template <int D>
-__device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared) {
+__device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared, int adder) {
   using Plan = BackwardPlan<D>;
+  static_assert(adders == stages && remembered_steps % adders == 0);
   const bool elected = threadIdx.x % 32 == 0;
-  PipelineState<1> work_place;
-  PipelineState<stages> place;
-  int at_step = 0;
-  for (;;) {
-    work_place.wait_full(shared.key_pipeline);
-    const BackwardWork work = shared.work;
-    if (work.b < 0) break;
-    __syncwarp();  // all lanes have read it
-    if (elected) mbarrier_arrive(&shared.key_pipeline.empty[0]);
-    work_place.advance();
-    BackwardStep step{};
-    int* held = nullptr;
-    do {
-      place.wait_full(shared.dq_pipeline);
-      step = shared.steps[at_step];
-      at_step = (at_step + 1) % remembered_steps;
-      if (elected) {
-        if (a.deterministic) {
-          if (held != nullptr && load_acquire(step.turn) != step.rank) {
-            pass_turn<0>(held);
-            held = nullptr;
-          }
-          semaphore_acquire(step.turn, step.rank, {"attention backward (Hopper)", "its turn to add dq", "adder of dq"});
-          fence_proxy_async_global();
-        }
-        for (int block = 0; block < D / sum_columns; ++block) {
-          tma_reduce_add_4d(&a.dq, shared.dq[place.stage] + block * Plan::queries * row_bytes, block * sum_columns,
-                            step.h, step.begin, work.b, a.often);
-        }
-        tma_store_commit();
-        tma_store_wait<0>();
-        mbarrier_arrive(&shared.dq_pipeline.empty[place.stage]);
-        if (a.deterministic) {
-          if (held != nullptr) pass_turn<1>(held);
-          held = step.turn;
-          if (!a.hold_turn || !step.has(BackwardStep::more)) {
-            pass_turn<0>(held);
-            held = nullptr;
-          }
-        }
+  PipelineState<stages> place{adder};
+  for (int at_step = adder;; at_step = (at_step + adders) % remembered_steps) {
+    place.wait_full(shared.dq_pipeline);
+    const BackwardStep step = shared.steps[at_step];
+    if (step.h < 0) break;
+    if (elected) {
+      int* const turn = a.deterministic ? wait_for_turn<D>(a, step) : nullptr;
+      for (int block = 0; block < D / sum_columns; ++block) {
+        tma_reduce_add_4d(&a.dq, shared.dq[adder] + block * Plan::queries * row_bytes, block * sum_columns, step.h,
+                          step.begin, step.b, a.often);
       }
-      __syncwarp();
-      place.advance();
-    } while (step.has(BackwardStep::more));
+      tma_store_commit();
+      tma_store_wait<0>();
+      mbarrier_arrive(&shared.dq_pipeline.empty[adder]);
+      if (a.deterministic) {  // the fence makes what the copy engine has added visible to whom the release is
+        tma_store_complete<0>();
+        fence_proxy_async_global();
+        semaphore_release(turn);
+      }
+    }
+    __syncwarp();
+    place.round ^= 1;
   }
 }
 
@@ -391,8 +368,6 @@ __device__ __forceinline__ void write_rows(float* to, const BackwardArguments& a
       const float x = d[4 * block + 2 * half], y = d[4 * block + 2 * half + 1];
       if constexpr (How == Sums::stored) {
         *reinterpret_cast<float2*>(at + 8 * block) = make_float2(x, y);
-      } else if constexpr (How == Sums::added_unread) {
-        reduce_add(at + 8 * block, x, y);
       } else {
         const float2 sum = *reinterpret_cast<const float2*>(at + 8 * block);
         *reinterpret_cast<float2*>(at + 8 * block) = make_float2(sum.x + x, sum.y + y);
@@ -401,10 +376,7 @@ __device__ __forceinline__ void write_rows(float* to, const BackwardArguments& a
   }
 }
 
-/// EarlyScores: the scores of the next step are started right behind dK, so that the tensor cores have them to do while
-/// dq is on its way out; the buffer of queries is then let go a product later. Of the smaller head both scores would
-/// not fit the registers.
-template <int D, bool EarlyScores>
+template <int D>
 __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& shared, int group) {
   using Plan = BackwardPlan<D>;
   constexpr int query_tile = Plan::queries;
@@ -426,25 +398,17 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
     float s[query_tile / 2], dq[32];
-    if constexpr (EarlyScores) {
-      wgmma_hold(dk);  // the zeros stand before the first product: no product may be under way where sums are set
-      wgmma_hold(dv);
-      place.wait_full(shared.query_pipeline);
-      wgmma_fence();
-      start_by_head<D>(s, k_rows, shared.q[place.stage]);
-      wgmma_wait<0>();
-    }
     for (bool more = true; more;) {
-      if constexpr (!EarlyScores) place.wait_full(shared.query_pipeline);
+      place.wait_full(shared.query_pipeline);
       const int stage = place.stage;
       const BackwardStep step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
       float dp[query_tile / 2];
       std::uint32_t p[query_tile / 16][4], ds[query_tile / 16][4];
       wgmma_fence();
-      if constexpr (!EarlyScores) start_by_head<D>(s, k_rows, shared.q[stage]);
+      start_by_head<D>(s, k_rows, shared.q[stage]);
       start_by_head<D>(dp, v_rows, shared.dout[stage]);
-      if constexpr (!EarlyScores) wgmma_wait<1>();
+      wgmma_wait<1>();
       wgmma_hold(s);
       if (step.has(BackwardStep::masked)) mask_scores<D>(s, a, work, row, step);
 #pragma unroll
@@ -481,8 +445,7 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
       round_to_fragments<query_tile>(ds, dp);
       write_ds<query_tile>(shared.ds[stage], ds, group);
       fence_proxy_async();
-      if constexpr (EarlyScores) wgmma_wait<0>();  // dv: it lets go of P's registers
-      named_barrier_sync(1, groups * warpgroup);   // dS is complete; and that of two steps before was read by both
+      named_barrier_sync(1, groups * warpgroup);  // dS is complete; and that of two steps before was read by both
       wgmma_fence();
       if constexpr (D == 64) start_by_queries<D>(dv, p, shared.dout[stage]);
       start_by_keys(dq, shared.ds[stage] + dq_half_queries * key_tile * row_bytes,
@@ -491,15 +454,7 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
       const PipelineState<stages> here = place;
       place.advance();
       more = step.has(BackwardStep::more);
-      if constexpr (EarlyScores) {
-        if (more) place.wait_full(shared.query_pipeline);
-        // After the last step once more the same, for nobody: a product within a branch would be waited for at once.
-        wgmma_fence();
-        start_by_head<D>(s, k_rows, shared.q[more ? place.stage : stage]);
-        wgmma_wait<2>();  // dv and dq
-      } else {
-        wgmma_wait<1>();
-      }
+      wgmma_wait<1>();
       wgmma_hold(dq);
       here.wait_empty(shared.dq_pipeline);
       write_dq<query_tile>(shared.dq[stage], dq, 2 * dq_half_head, dq_half_queries * group_rows + row_of_group);
@@ -516,17 +471,19 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
     if (a.sums == Sums::stored) {
       write_rows<D, Sums::stored>(a.dk, a, work, row, dk);
       write_rows<D, Sums::stored>(a.dv, a, work, row, dv);
-    } else if (a.sums == Sums::added_unread) {
-      write_rows<D, Sums::added_unread>(a.dk, a, work, row, dk);
-      write_rows<D, Sums::added_unread>(a.dv, a, work, row, dv);
     } else {
       write_rows<D, Sums::added>(a.dk, a, work, row, dk);
       write_rows<D, Sums::added>(a.dv, a, work, row, dv);
     }
   }
+  for (int i = 0; i < adders; ++i) {  // each adder is told that there are no more steps
+    place.wait_empty(shared.dq_pipeline);
+    release(&shared.dq_pipeline.full[place.stage]);
+    place.advance();
+  }
 }
 
-template <int D, bool EarlyScores>
+template <int D>
 __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_constant__ BackwardArguments a) {
   auto& shared = *dynamic_shared<BackwardShared<D>>();
   if (threadIdx.x == 0) {
@@ -535,8 +492,8 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_const
     tma_prefetch(&a.v);
     tma_prefetch(&a.dout);
     tma_prefetch(&a.dq);
-    shared.key_pipeline.init(1, computing_warps + 1);  // and the warp that adds dq
-    shared.query_pipeline.init(2, computing_warps);    // the copies, and the warp's own writes
+    shared.key_pipeline.init(1, computing_warps);
+    shared.query_pipeline.init(2, computing_warps);  // the copies, and the warp's own writes
     shared.dq_pipeline.init(computing_warps, 1);
     fence_mbarrier_init();
   }
@@ -546,10 +503,10 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_const
     registers_decrease<BackwardPlan<D>::loading_registers>();
     const int warp = uniform(static_cast<int>(threadIdx.x) / 32);
     if (warp == 0) load_tiles<D>(a, shared);
-    if (warp == 1) add_dq<D>(a, shared);
+    if (warp > 0 && warp <= adders) add_dq<D>(a, shared, warp - 1);
   } else {
     registers_increase<BackwardPlan<D>::computing_registers>();
-    compute_tiles<D, EarlyScores>(a, shared, group - 1);
+    compute_tiles<D>(a, shared, group - 1);
   }
 }
 
@@ -572,8 +529,7 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
   }
   const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.count()));
   arm_waits(context);
-  const auto kernel = D == 128 && choices().early_scores ? backward_kernel<D, D == 128> : backward_kernel<D, false>;
-  launch(context, kernel, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
+  launch(context, backward_kernel<D>, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
 }
 
 }  // namespace
@@ -590,14 +546,7 @@ void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView
   a.dv = dv.as<float>();
   a.order = backward_order(shape, queries, keys, stream.cuda().multiprocessors());
   a.deterministic = shape.deterministic;
-  a.hold_turn = choices().hold_turn;
-  a.sums = choices().unread_sums ? Sums::added_unread : Sums::added;
-  if (!accumulate && choices().stored_sums) {
-    a.sums = Sums::stored;
-  } else if (!accumulate) {
-    cuda::fill(stream, dk, 0);
-    cuda::fill(stream, dv, 0);
-  }
+  a.sums = accumulate ? Sums::added : Sums::stored;
   shape.D == 64 ? run_backward<64>(stream, shape, workspace, q, k, v, dout, dq, a)
                 : run_backward<128>(stream, shape, workspace, q, k, v, dout, dq, a);
 }

@@ -133,14 +133,12 @@ TileOrder forward_order(const AttentionShape& shape, const AttentionTokens& quer
 
 TileOrder backward_order(const AttentionShape& shape, const AttentionTokens& queries, const AttentionTokens& keys,
                          int multiprocessors) {
-  // A tile reads queries, dout and dq of all H / G heads of its own. With turns a section has so many heads that few
-  // blocks work on the same one and wait for each other.
-  constexpr std::int64_t cache_bytes = std::int64_t{40} << 20, apart = 32;
+  // A tile reads queries, dout and dq of all H / G heads of its own.
+  constexpr std::int64_t cache_bytes = std::int64_t{40} << 20;
   const TokenMap mine = token_map(keys), other = token_map(queries);
   const std::int64_t group = shape.H / shape.G;
   const std::int64_t cached = heads_in_cache(cache_bytes, other.tokens, 8 * shape.D * group);
-  const TileOrder order = tile_order(tile_count(mine, key_tile), shape.B * shape.G,
-                                     shape.deterministic ? std::max(cached, apart) : cached, multiprocessors);
+  const TileOrder order = tile_order(tile_count(mine, key_tile), shape.B * shape.G, cached, multiprocessors);
   if (shape.deterministic || !may_rotate(order, other, mine, multiprocessors)) return order;
   std::vector<int> steps =
       steps_of_tiles(mine, key_tile, other, backward_query_tile(shape.D),
