@@ -174,13 +174,8 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
       more = next.next(seen, heads);
       if (elected) {
         const int flags = mask + (more ? BackwardStep::more : 0);
-        shared.steps[step] = {h,
-                              run.begin + from,
-                              at.queries.index,
-                              at.queries.segment * BackwardStep::segment + flags,
-                              b,
-                              keys.segment,
-                              keys.index};
+        shared.steps[step] = {h, run.begin + from, at.queries.index, at.queries.segment * BackwardStep::segment + flags,
+                              b, keys.segment,     keys.index};
       }
       step = (step + 1) % remembered_steps;
       load_step<D>(a, shared, place, run.begin + from, run.count - from, b, h);
