@@ -5,7 +5,8 @@
 namespace ringtrain {
 
 std::unique_ptr<LogitsPass> Model::begin_logits(const Batch&) {
-  fail(ExitCode::usage, "this model has no logits to read: its class has no begin_logits; leave out --against, --tasks");
+  fail(ExitCode::usage,
+       "this model has no logits to read: its class has no begin_logits; leave out --against, --tasks");
 }
 
 void Model::prefill(const Batch&, KeyValueCache&) {

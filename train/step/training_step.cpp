@@ -77,7 +77,7 @@ TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double 
   const std::int64_t micro_batches = run_.micro_batches(step);
   if (audits(step)) {
     state_.model->audit().begin_step(run_.config.training.seed, step, state_.rank, micro_batches,
-                                    run_.config.training.micro_batch_size, state_.batch.T);
+                                     run_.config.training.micro_batch_size, state_.batch.T);
   }
   state_.parameters.begin_step();
   for (std::int64_t micro = 0; micro < micro_batches; ++micro) {
