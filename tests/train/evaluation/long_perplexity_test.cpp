@@ -41,7 +41,7 @@ TEST(KeyTokens, ShortWindowsScoreEachTokenFromTruncLenOnOnce) {
   EXPECT_EQ(short_windows(19, options), (std::vector<ShortWindow>{{0, 14, 4}, {4, 14, 4}, {8, 11, 1}}));
 }
 
-// The expected lists are what merge_intervals() and cal_overlap() of longppl 0.3.0 return.
+// The expected lists are those of longppl 0.3.0 (its merge_intervals and cal_overlap).
 TEST(KeyTokens, IntervalsMergeAndSelectAsLongpplsDo) {
   const std::vector<TextInterval> key{{3, 5}, {5, 9}, {12, 13}, {13, 14}, {20, 22}};
   const auto joined = merged(key);
