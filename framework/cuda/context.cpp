@@ -124,6 +124,9 @@ Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index))
     ignore(cudaStreamDestroy(stream_));
     fail(ExitCode::device, "cuBLASLt does not start on GPU {}: {}", index, cublasLtGetStatusName(status));
   }
+  static constexpr float value = 1;
+  check(cudaMemcpyAsync(const_cast<float*>(one()), &value, sizeof(value), cudaMemcpyHostToDevice, stream_),
+        "writing a constant");
 }
 
 Context::~Context() {

@@ -47,7 +47,7 @@ DeviceFacts facts_of(int index);
 cudaStream_t make_urgent_stream(const char* purpose);
 
 /// What tells one product from another: sizes, types, alignments (kernels/cuda/matmul.cu).
-using BlasKey = std::array<std::int64_t, 12>;
+using BlasKey = std::array<std::int64_t, 13>;
 /// What cuBLASLt chose for a product: words of its own, and the workspace that they want.
 struct BlasChoice {
   std::array<std::uint64_t, 8> algorithm;
@@ -58,9 +58,11 @@ class Context {
  public:
   /// Bytes of workspace for cuBLASLt: what NVIDIA advises for Hopper.
   static constexpr std::size_t blas_workspace_bytes = std::size_t{32} << 20;
+  /// Bytes for constants.
+  static constexpr std::size_t constants_bytes = 256;
   /// Bytes for partial sums of our own kernels. Nothing stays in them from one call to the next.
-  static constexpr std::size_t partial_sums_bytes = std::size_t{8} << 20;
-  static constexpr std::size_t scratch_bytes = blas_workspace_bytes + partial_sums_bytes;
+  static constexpr std::size_t partial_sums_bytes = (std::size_t{8} << 20) - constants_bytes;
+  static constexpr std::size_t scratch_bytes = blas_workspace_bytes + partial_sums_bytes + constants_bytes;
 
   /// Makes `index` this thread's current device, and a stream on it. scratch: device memory of scratch_bytes that
   /// outlives the Context.
@@ -78,6 +80,11 @@ class Context {
   void* blas_workspace() const { return scratch_; }
   /// Returns partial_sums_bytes, aligned to 256 bytes.
   void* partial_sums() const { return static_cast<std::byte*>(scratch_) + blas_workspace_bytes; }
+  /// Returns a 1 in GPU memory.
+  const float* one() const {
+    return reinterpret_cast<const float*>(static_cast<const std::byte*>(scratch_) + blas_workspace_bytes +
+                                          partial_sums_bytes);
+  }
 
   /// The most elements that an operand of a product may have (see kernels/cuda/matmul.cu); tests lower it.
   std::int64_t max_blas_elements() const { return max_blas_elements_; }

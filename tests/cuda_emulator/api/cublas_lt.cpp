@@ -100,7 +100,9 @@ cublasStatus_t check(const cublasLtMatmulDescription& description, const MatrixP
                               product.epilogue == CUBLASLT_EPILOGUE_BGRADB;
   const bool types = a.type == b.type && c.type == d.type && (a.type == CUDA_R_16BF || d.type == CUDA_R_32F);
   const bool bias_type = !bias || description.bias_type == -1 || description.bias_type == d.type;
-  if (!known_epilogue || !types || !bias_type || description.pointer_mode != CUBLASLT_POINTER_MODE_HOST) {
+  const bool pointers = description.pointer_mode == CUBLASLT_POINTER_MODE_HOST ||
+                        description.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
+  if (!known_epilogue || !types || !bias_type || !pointers) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -324,8 +326,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         product_of(*description, a_layout->layout, b_layout->layout, c_layout->layout, d_layout->layout));
     const cublasStatus_t status = check(*description, *product);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    product->alpha = *static_cast<const float*>(alpha);
-    product->beta = *static_cast<const float*>(beta);
+    const bool on_device = description->pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
+    if (on_device) {
+      check_memory(state, "alpha", alpha, sizeof(float));
+      check_memory(state, "beta", beta, sizeof(float));
+    }
+    const auto read_factors = [alpha, beta](MatrixProduct& of) {
+      of.alpha = *static_cast<const float*>(alpha);
+      of.beta = *static_cast<const float*>(beta);
+    };
+    if (!on_device) read_factors(*product);
+    const bool reads_c = on_device || product->beta != 0;
+    // As on Hopper: a beta that is known to be 1 lets memory add the product, once it is rounded, to what is there.
+    product->rounded_before_added = !on_device && product->beta == 1 && c == d;
     product->a = a;
     product->b = b;
     product->c = c;
@@ -343,7 +356,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       }
       check_alignment("A", a, alignment[0]);
       check_alignment("B", b, alignment[1]);
-      if (product->beta != 0) check_alignment("C", c, alignment[2]);
+      if (reads_c) check_alignment("C", c, alignment[2]);
       check_alignment("D", d, alignment[3]);
     }
     if (used > 0) check_alignment("the workspace", workspace, 256);
@@ -351,7 +364,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     check_memory(state, "A", a, product->a_layout.bytes());
     check_memory(state, "B", b, product->b_layout.bytes());
     check_memory(state, "D", d, product->d_layout.bytes());
-    if (product->beta != 0) check_memory(state, "C", c, product->c_layout.bytes());
+    if (reads_c) check_memory(state, "C", c, product->c_layout.bytes());
     if (used > 0) check_memory(state, "the workspace", workspace, used);
     if (product->epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
       const std::uint64_t elements = product->epilogue == CUBLASLT_EPILOGUE_BGRADB ? product->n() : product->m();
@@ -360,8 +373,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const std::string name = fmt::format("matrix product {} x {} x {}", product->m(), product->n(), product->k());
     state.streams.add(stream,
                       {cuda_emulator::Trace::Kind::matrix_product, name, 0,
-                       [product, workspace, used] {
+                       [product, workspace, used, on_device, read_factors] {
                          if (used > 0) std::memset(workspace, 0xff, used);
+                         if (on_device) read_factors(*product);
                          multiply(*product);
                        }},
                       lock);

@@ -25,6 +25,7 @@ struct MatrixProduct {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   bool transpose_a = false, transpose_b = false;
   float alpha = 1, beta = 0;
+  bool rounded_before_added = false;  // to d's type, before c is added
   MatrixLayout a_layout, b_layout, c_layout, d_layout;
   const void* a = nullptr;
   const void* b = nullptr;

@@ -175,6 +175,28 @@ TEST_F(CublasLt, EpiloguesAddABiasOrSumForItsGradient) {
   }
 }
 
+// As an H100 was seen to do: 257.5 - 256 is 1.5, but in bfloat16 257.5 is 258.
+TEST_F(CublasLt, RoundsTwiceWhereItAddsInPlaceAndKnowsThatBetaIs1) {
+  const Matrix row{CUDA_R_16BF, 1, 2, 1}, column{CUDA_R_16BF, 2, 1, 2}, one{CUDA_R_16BF, 1, 1, 1};
+  const DeviceArray<char> a(encode({256, 1.5F}, CUDA_R_16BF)), b(encode({1, 1}, CUDA_R_16BF));
+  const auto la = layout(row), lb = layout(column), ld = layout(one);
+  const DeviceArray<float> factors({1, 1});
+  const float host = 1;
+  const auto added_to = [&](float c, bool in_place, bool on_device) {
+    set(CUBLASLT_MATMUL_DESC_POINTER_MODE, on_device ? CUBLASLT_POINTER_MODE_DEVICE : CUBLASLT_POINTER_MODE_HOST);
+    const DeviceArray<char> there(encode({c}, CUDA_R_16BF)), result(encode({c}, CUDA_R_16BF));
+    const float* const factor = on_device ? factors.data() : &host;
+    EXPECT_EQ(
+        cublasLtMatmul(handle_, description_, factor, a.data(), la, b.data(), lb, factor,
+                       in_place ? result.data() : there.data(), ld, result.data(), ld, nullptr, nullptr, 0, nullptr),
+        CUBLAS_STATUS_SUCCESS);
+    return decode(result.values(), CUDA_R_16BF)[0];
+  };
+  EXPECT_EQ(added_to(-256, /*in_place=*/true, /*on_device=*/false), 2);
+  EXPECT_EQ(added_to(-256, /*in_place=*/true, /*on_device=*/true), 1.5F);
+  EXPECT_EQ(added_to(-256, /*in_place=*/false, /*on_device=*/false), 1.5F);
+}
+
 TEST_F(CublasLt, Tf32RoundsFloatOperands) {
   ASSERT_EQ(cublasLtMatmulDescDestroy(description_), CUBLAS_STATUS_SUCCESS);
   ASSERT_EQ(cublasLtMatmulDescCreate(&description_, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
