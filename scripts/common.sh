@@ -33,8 +33,8 @@ require_own_folder() {
   if [ -n "$stray" ]; then die "$1 holds $stray, which scripts/${0##*/} did not make: move it away"; fi
 }
 
-# own_files FOLDER: prints the names of what it holds, packed files as if unpacked.
-own_files() { (cd -- "$1" && find . ! -type d ! -path "./$own_mark" | sed 's/\.gz$//' | LC_ALL=C sort); }
+# own_files FOLDER: prints the names of what it holds.
+own_files() { (cd -- "$1" && find . ! -type d ! -path "./$own_mark" | LC_ALL=C sort); }
 
 # seal_folder FOLDER: from now on own_folder removes it only as long as it holds nothing but what it holds now.
 seal_folder() { own_files "$1" >>"$1/$own_mark"; }

@@ -78,7 +78,8 @@ void multiply_one(const MatrixProduct& product, std::int32_t batch) {
     multiply_column(a.data(), &b[column * k], sums.data(), part.data(), m, k);
     for (std::size_t row = 0; row < m; ++row) {
       float value = product.alpha * sums[row];
-      if (product.rounded_before_added && d_layout.type == CUDA_R_16BF) value = __bfloat162float(__float2bfloat16_rn(value));
+      if (product.rounded_before_added && d_layout.type == CUDA_R_16BF)
+        value = __bfloat162float(__float2bfloat16_rn(value));
       if (product.beta != 0) {
         value += product.beta * load(product.c, c_layout.type,
                                      batch_offset(c_layout, batch) +
