@@ -8,7 +8,7 @@
 //
 // Hopper's kernels round twice where C is D in bfloat16 and beta is 1: they round the product and let memory add it.
 // Seen on an H100 with cuBLASLt 13: 30 % of the elements differ from those rounded once. They cannot know beta where it
-// lies on the device; then they round once, and take 2 to 9 % longer. So it lies there for such products.
+// lies on the device; then they round once, and take 2 to 10 % longer. So it lies there for such products.
 //
 // What cuBLASLt does not say of itself and others found: 13.6 offers algorithms for operands of 2^31 elements that then
 // fail (rapidsai/raft 3097), so more tokens than that go in several products; and a bias that is not aligned to 16

@@ -1,8 +1,8 @@
 // How long blocks of Hopper's deterministic backward wait for their turns to add dq, simulated: the order in which
 // blocks take tiles (tile_schedule.h) and that of a block's steps (GroupCursor) are the kernel's own, the times are
-// assumed. What a step takes is about what the card needs at its best; slower steps wait less. An H100 gave 0.96 at 8K
-// and 0.93 at 32K for 16 heads of 128, and 0.98 to 1.02 with 8 key/value heads. Only the emulator's build has it: there
-// the C++ compiler takes what stands in .cuh files.
+// assumed. What a step takes is about what the card needs at its best; slower steps wait less. An H100 gave 0.91 to
+// 0.96 at 8K and 0.93 at 32K for 16 heads of 128, and 0.98 to 1.02 with 8 key/value heads. Only the emulator's build
+// has it: there the C++ compiler takes what stands in .cuh files.
 #if defined(RINGTRAIN_CUDA_EMULATED)
 #include <gtest/gtest.h>
 
