@@ -7,16 +7,14 @@
 #include "kernels/check.h"
 #include "kernels/cpu/attention_cpu.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace ringtrain {
 
 namespace {
 
-/// Keys of a task. Part of the numbers: it fixes the order of sums.
-constexpr std::int64_t piece_keys = 128;
-
 std::int64_t pieces_of(std::int64_t T) {
-  return (T + piece_keys - 1) / piece_keys;
+  return (T + decode_piece_keys - 1) / decode_piece_keys;
 }
 
 /// The state of one head and one query.
@@ -60,7 +58,7 @@ void weighted_values(T* o, const T* weights, const T* values, std::int64_t count
 template <class T>
 void attend_piece(const HeadState<T>& state, const T* q, const T* k, const T* v, std::int64_t count, std::int64_t row,
                   std::int64_t D, T scale, T softcap) {
-  alignas(64) T scores[piece_keys];
+  alignas(64) T scores[decode_piece_keys];
   for (std::int64_t i = 0; i < count; ++i) scores[i] = dot(q, k + i * row, D) * scale;
   if (softcap > 0) {
     cpu::for_vectors<T>(0, count, [&](auto at) { at.put(scores, softcap * cpu::tanh<T>(at(scores) / softcap)); });
@@ -109,10 +107,11 @@ HeadState<T> head_state(const AttentionState& state, std::int64_t row, std::int6
   return {state.o.as<T>() + row * D, state.m.as<T>() + row, state.l.as<T>() + row};
 }
 
+/// dtype: of the state.
 void check_one_query(const AttentionState& state, DType dtype) {
   ensure(state.o.shape.rank() == 4 && state.o.dim(0) == 1 && state.o.dim(1) == 1, "a decode state has one query");
   const Shape rows{1, state.o.dim(2), 1};
-  check_tensor(state.o, state.o.shape, dtype, "a decode state has the dtype of its query");
+  check_tensor(state.o, state.o.shape, dtype, "a decode state has the accumulator of its query's dtype");
   check_tensor(state.m, rows, dtype, "a decode state's m is [1, H, 1]");
   check_tensor(state.l, rows, dtype, "a decode state's l is [1, H, 1]");
 }
@@ -126,23 +125,23 @@ std::int64_t decode_attention_workspace(const AttentionShape& shape, std::int64_
 void decode_attention(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                       const ConstTensorView& v, const AttentionState& state, const TensorView& workspace) {
   const std::int64_t H = shape.H, G = shape.G, D = shape.D, keys = k.dim(0), pieces = pieces_of(keys);
-  ensure(!stream.on_cuda(), "decode attention runs on a CPU");
   ensure(shape.B == 1 && G >= 1 && H % G == 0,
          "decode attention has one sequence, and heads divide by key/value heads");
   check_tensor(q, {H, D}, q.dtype, "decode attention's q is [H, D]");
   check_tensor(k, {keys, G, D}, q.dtype, "decode attention's k is [T, G, D]");
   check_tensor(v, {keys, G, D}, q.dtype, "decode attention's v is [T, G, D]");
-  check_one_query(state, q.dtype);
-  ensure(workspace.dtype == q.dtype && workspace.numel() >= decode_attention_workspace(shape, keys),
-         "decode attention's workspace is at least decode_attention_workspace");
+  check_one_query(state, accumulator(q.dtype));
+  ensure(workspace.dtype == accumulator(q.dtype) && workspace.numel() >= decode_attention_workspace(shape, keys),
+         "decode attention's workspace is at least decode_attention_workspace, of its state's dtype");
+  if (stream.on_cuda()) return cuda::decode_attention(stream, shape, q, k, v, state, workspace);
   if (keys == 0) return cpu::attention_reset(stream.pool(), state);
   dispatch_float(q.dtype, [&]<class T>() {
     const Partials<T> partials{workspace.as<T>(), pieces, H, D};
     const std::int64_t row = G * D, heads = H / G;
     const T scale = static_cast<T>(shape.scale), softcap = static_cast<T>(shape.softcap);
     stream.pool().run(pieces * G, [&](std::int64_t task, int) {
-      const std::int64_t piece = task / G, g = task % G, first = piece * piece_keys;
-      const std::int64_t offset = first * row + g * D, count = std::min(piece_keys, keys - first);
+      const std::int64_t piece = task / G, g = task % G, first = piece * decode_piece_keys;
+      const std::int64_t offset = first * row + g * D, count = std::min(decode_piece_keys, keys - first);
       for (std::int64_t h = g * heads; h < (g + 1) * heads; ++h) {
         attend_piece<T>(partials.at(piece, h), q.as<T>() + h * D, k.as<T>() + offset, v.as<T>() + offset, count, row, D,
                         scale, softcap);
@@ -163,10 +162,10 @@ void decode_attention(Stream& stream, const AttentionShape& shape, const ConstTe
 }
 
 void combine_attention(Stream& stream, const AttentionState& into, const AttentionState& other) {
-  ensure(!stream.on_cuda(), "decode attention runs on a CPU");
   check_one_query(into, into.o.dtype);
   check_one_query(other, into.o.dtype);
   ensure(into.o.shape == other.o.shape, "states of the same query heads are combined");
+  if (stream.on_cuda()) return cuda::combine_attention(stream, into, other);
   dispatch_float(into.o.dtype, [&]<class T>() {
     const std::int64_t H = into.o.dim(2), D = into.o.dim(3);
     for (std::int64_t h = 0; h < H; ++h) combine<T>(head_state<T>(into, h, D), head_state<T>(other, h, D), D);

@@ -13,6 +13,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_sinks.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/decode_attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/matmul.h"
@@ -58,6 +59,9 @@ RINGTRAIN_GPU_KERNEL(attention_delta);
 RINGTRAIN_GPU_KERNEL(attention_backward);
 RINGTRAIN_GPU_KERNEL(attention_sinks_finalize);
 RINGTRAIN_GPU_KERNEL(attention_sinks_backward);
+
+RINGTRAIN_GPU_KERNEL(decode_attention);
+RINGTRAIN_GPU_KERNEL(combine_attention);
 
 RINGTRAIN_GPU_KERNEL(cap_logits);
 RINGTRAIN_GPU_KERNEL(cross_entropy);

@@ -19,6 +19,7 @@
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
 #include "parallel/launch/launcher.h"
+#include "train/engine/computation.h"
 #include "train/engine/memory_check.h"
 #include "train/evaluation/evaluator.h"
 #include "train/evaluation/long_perplexity.h"
@@ -93,31 +94,6 @@ void apply_settings(Config& config, const std::vector<std::string>& settings) {
   changed.training.steps = std::max(changed.training.steps, std::int64_t{1});
   changed.training.stages.clear();
   config.model = parse_config(to_yaml(changed), "the model", settings, ConfigUse::know, check_model).model;
-}
-
-/// Sets on what, and in which precision, a checkpoint is evaluated. Its weights are float32 where it was trained in
-/// bfloat16, which a CPU does not compute in.
-void choose_device(const std::string& wanted, const std::string& dtype, TrainingConfig& training) {
-  for (const DType type : {DType::float32, DType::float64, DType::bfloat16}) {
-    if (dtype == name_of(type)) training.dtype = type;
-  }
-  if (wanted == "auto") {
-    if (!built_with_cuda) training.device = Device::Kind::cpu;
-  } else {
-    training.device = wanted == "cuda" ? Device::Kind::cuda : Device::Kind::cpu;
-  }
-  if (training.device == Device::Kind::cuda && !built_with_cuda) {
-    fail(ExitCode::usage, "--device cuda: this program was built without CUDA; build it with cmake --preset cuda");
-  }
-  if (training.device == Device::Kind::cuda && training.dtype == DType::float64) {
-    fail(ExitCode::usage, "--device cuda: float64, the checkpoint's training.dtype or --dtype, is for cpu alone");
-  }
-  if (training.device == Device::Kind::cpu && dtype == name_of(DType::bfloat16)) {
-    fail(ExitCode::usage,
-         "--dtype bfloat16: a CPU computes in float32 or float64; give --device cuda, or another dtype");
-  }
-  if (training.device == Device::Kind::cpu && training.dtype == DType::bfloat16) training.dtype = DType::float32;
-  training.offload = Offload::none;
 }
 
 /// The model of --against, under the config by which it is evaluated beside the checkpoint.
@@ -233,7 +209,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   if (options.layout) config.mesh.layout = *options.layout;
   config.mesh.threads_per_rank = options.threads_per_rank;
   config.mesh.backend = Backend::automatic;  // as the ranks of this evaluation are started
-  choose_device(options.device, options.dtype, config.training);
+  choose_computation(options.device, options.dtype, config.training);
   if (options.shard_weights) config.training.shard = Shard::weights;
   EvaluationRequest request = resolved(options.request, config.evaluation);
   check_lengths(options, request, config);

@@ -16,6 +16,8 @@
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
+#include "parallel/launch/communicator_factory.h"
+#include "train/engine/computation.h"
 #include "train/engine/memory_check.h"
 #include "train/generation/streamed_text.h"
 #include "train/models/load_weights.h"
@@ -143,16 +145,6 @@ std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const PromptT
   return tokens;
 }
 
-/// Sets what generation computes in: on the CPU, in float32 where training was in bfloat16.
-void choose_device(const std::string& dtype, TrainingConfig& training) {
-  for (const DType type : {DType::float32, DType::float64}) {
-    if (dtype == name_of(type)) training.dtype = type;
-  }
-  training.device = Device::Kind::cpu;
-  if (training.dtype == DType::bfloat16) training.dtype = DType::float32;
-  training.offload = Offload::none;
-}
-
 Config generation_config(const ModelSource& source, const GenerationOptions& options) {
   Config config;
   if (source.checkpoint) config = source.checkpoint->config;
@@ -162,7 +154,7 @@ Config generation_config(const ModelSource& source, const GenerationOptions& opt
   config.mesh.sequence = options.sequence_ranks;
   config.mesh.threads_per_rank = options.threads_per_rank;
   config.mesh.backend = Backend::automatic;  // as the ranks of this generation are started
-  choose_device(options.dtype, config.training);
+  choose_computation(options.device, options.dtype, config.training);
   if (options.shard_weights) config.training.shard = Shard::weights;
   return config;
 }
@@ -267,11 +259,14 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   const auto generate_on_rank = [&](Communicator& world) {
     require_agreement(world, facts_of(options, source, request));
     ThreadPool pool(threads);
-    RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world, nullptr, options.model);
+    const Device device = device_of(config.training, world.rank(), here);
+    require_carrier(config.mesh.backend, world, device, launcher.ranks_are_processes());
+    RankState state(config, table, purpose, world.rank(), device, pool, &world, nullptr, options.model);
     load_weights(state, source);
     abort_on_error(world, [&] {
       const GenerationRates rates = generate(state, request, [&](std::int32_t token) { return printer.add(token); });
       if (world.rank() == 0) summary.rates = rates;
+      state.close();
     });
   };
   launcher.launch({launch.ranks, config.mesh.timeout_seconds}, generate_on_rank);

@@ -34,6 +34,7 @@ struct GenerationOptions {
   std::vector<std::string> stops;  // texts that end the text before them
   bool raw = false;                // bytes as they come: nothing is replaced, special tokens are there
   bool shard_weights = false;      // each rank holds its part of the weights; false: as the checkpoint's config says
+  std::string device = "auto";     // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
   std::string dtype;               // in which to compute; "": the checkpoint's, of a model from elsewhere float32
   std::int64_t sequence_ranks = 1;
   std::int64_t threads_per_rank = 0;  // 0: cores / ranks

@@ -7,6 +7,7 @@
 #include "data/loader.h"
 #include "framework/error.h"
 #include "framework/profile/clock.h"
+#include "kernels/elementwise.h"
 #include "parallel/collectives.h"
 
 namespace ringtrain {
@@ -24,6 +25,13 @@ void share(Communicator& world, Choice& choice) {
   std::array<std::int32_t, 2> words{choice.token, choice.goes_on ? 1 : 0};
   broadcast(world, host_view(words.data(), {std::ssize(words)}), 0, {"new token"});
   choice = {words[0], words[1] != 0};
+}
+
+/// Returns the logits of a decode step on the host, whatever made them.
+TensorView on_host(RankState& state, const TensorView& logits) {
+  if (state.logits.view().empty()) return logits;
+  copy(state.stream, state.logits.view(), logits);
+  return state.logits.view();
 }
 
 }  // namespace
@@ -45,10 +53,11 @@ GenerationRates generate(RankState& state, const GenerationRequest& request, con
 
   Choice choice{request.prompt.back()};
   for (std::int64_t step = 0; step < request.new_tokens && choice.goes_on; ++step) {
+    state.model->wait_for_batch();  // a GPU may still copy the last one
     load_token(state.batch, choice.token, std::ssize(before) + step, state.shard);
     const TensorView logits = state.model->decode(state.batch, *state.cache, /*wants_logits=*/is_rank_zero);
     if (is_rank_zero) {
-      choice.token = sampler.sample(logits, static_cast<std::uint64_t>(step));
+      choice.token = sampler.sample(on_host(state, logits), static_cast<std::uint64_t>(step));
       sampler.add(choice.token);
       rates.ended = std::ranges::find(request.end_tokens, choice.token) != request.end_tokens.end();
       choice.goes_on = !rates.ended && observer(choice.token);

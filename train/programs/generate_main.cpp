@@ -48,11 +48,11 @@ std::string read_standard_input(std::int64_t most) {
 int run(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
       "Writes text after a prompt, as a model would go on. Text goes to stdout as it comes, rates to stderr. "
-      "Keys and values stay on the rank that holds their positions. Runs on the CPU.\n\n"
+      "Keys and values stay on the rank that holds their positions.\n\n"
       "example: generate --checkpoint runs/long_ctx --prompt \"int main(\" --max-new-tokens 200 --temperature 0.8\n",
       "generate"};
   GenerationOptions options;
-  std::string mesh = "1x1", prompt_file, chat_file, special_tokens = "text", dash, device = "cpu";
+  std::string mesh = "1x1", prompt_file, chat_file, special_tokens = "text", dash;
   app.add_option("--checkpoint", options.checkpoint,
                  "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
       ->required()
@@ -122,9 +122,12 @@ int run(int argc, char** argv, Launcher& launcher) {
       "--shard-weights", options.shard_weights,
       "each rank holds its part of the weights, and gathers a layer's when it needs them (default: as in training)");
   app.add_option("--dtype", options.dtype, "of the arithmetic (default: the checkpoint's; else float32)")
-      ->type_name("float32|float64")
-      ->check(one_of({"float32", "float64"}));
-  app.add_option("--device", device, "cpu: generation has no GPU code")->capture_default_str()->type_name("cpu");
+      ->type_name("float32|float64|bfloat16")
+      ->check(one_of({"float32", "float64", "bfloat16"}));
+  app.add_option("--device", options.device, "auto: cuda if the checkpoint was made there and this build has it")
+      ->capture_default_str()
+      ->type_name("auto|cpu|cuda")
+      ->check(one_of({"auto", "cpu", "cuda"}));
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
 
   const auto sources = {prompt, file, chat, tokens, standard_input};
@@ -132,7 +135,6 @@ int run(int argc, char** argv, Launcher& launcher) {
     fail(ExitCode::usage,
          "give the prompt by one of --prompt, --prompt-file, --chat, --tokens and -; see generate --help");
   }
-  if (device != "cpu") fail(ExitCode::usage, "--device {}: generate runs on the CPU alone; leave the flag out", device);
   options.sequence_ranks = read_mesh(mesh);
   options.chat = !chat_file.empty();
   options.parse_special = special_tokens == "parse";

@@ -1,0 +1,57 @@
+// Generation on a GPU: greedy texts of random models in float32 are the CPU's, on one rank and on rings that share a
+// card. In bfloat16 each token is as good as the likeliest, but for what rounding moves a logit.
+#include <set>
+
+#include "tests/support/gpu.h"
+#include "tests/train/generation/generation_fixture.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class GpuGeneration : public GenerationTest {
+ protected:
+  void SetUp() override {
+    GenerationTest::SetUp();
+    if (cuda::device_count() == 0) GTEST_SKIP() << "no GPU";
+  }
+  static Config on_gpu(Config config, DType dtype) {
+    config.training.device = Device::Kind::cuda;
+    config.training.dtype = dtype;
+    config.mesh.backend = Backend::threads;
+    return config;
+  }
+};
+
+const std::vector<std::pair<const char*, std::vector<std::string>>> models{
+    {"llama", {}},
+    {"a window", {"model.architecture=mistral", "model.sliding_window=7"}},
+    {"gpt2", {"model.architecture=gpt2", "model.max_position_embeddings=300", "model.num_key_value_heads=4"}},
+    {"qwen3", {"model.architecture=qwen3", "model.head_dim=12"}}};
+
+TEST_F(GpuGeneration, SaysInFloat32WhatTheCpuSays) {
+  for (const auto& [name, settings] : models) {
+    SCOPED_TRACE(name);
+    Config config = model(settings);
+    config.training.dtype = DType::float32;
+    const GenerationRequest request{.prompt = random_prompt(20, 1), .new_tokens = 40};
+    const Tokens cpu = generated(config, request);
+    ASSERT_EQ(cpu.size(), 40u);
+    EXPECT_GT(std::set<std::int32_t>(cpu.begin(), cpu.end()).size(), 1u) << "a text of one token shows little";
+    EXPECT_EQ(generated(on_gpu(config, DType::float32), request), cpu);
+    EXPECT_EQ(generated(on_ring(on_gpu(config, DType::float32), 3), request), cpu) << "a ring of 3 on one card";
+  }
+}
+
+TEST_F(GpuGeneration, IsGreedyInBfloat16) {
+  for (const auto& [name, settings] : models) {
+    SCOPED_TRACE(name);
+    const Config config = model(settings);
+    const GenerationRequest request{.prompt = random_prompt(20, 2), .new_tokens = 40};
+    const Tokens tokens = generated(on_ring(on_gpu(config, DType::bfloat16), 2), request);
+    ASSERT_EQ(tokens.size(), 40u);
+    expect_greedy(config, request.prompt, tokens, 0.3);
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

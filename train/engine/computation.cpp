@@ -1,0 +1,31 @@
+#include "train/engine/computation.h"
+
+#include "framework/device.h"
+#include "framework/error.h"
+
+namespace ringtrain {
+
+void choose_computation(const std::string& device, const std::string& dtype, TrainingConfig& training) {
+  for (const DType type : {DType::float32, DType::float64, DType::bfloat16}) {
+    if (dtype == name_of(type)) training.dtype = type;
+  }
+  if (device == "auto") {
+    if (!built_with_cuda) training.device = Device::Kind::cpu;
+  } else {
+    training.device = device == "cuda" ? Device::Kind::cuda : Device::Kind::cpu;
+  }
+  if (training.device == Device::Kind::cuda && !built_with_cuda) {
+    fail(ExitCode::usage, "--device cuda: this program was built without CUDA; build it with cmake --preset cuda");
+  }
+  if (training.device == Device::Kind::cuda && training.dtype == DType::float64) {
+    fail(ExitCode::usage, "--device cuda: float64, the checkpoint's training.dtype or --dtype, is for cpu alone");
+  }
+  if (training.device == Device::Kind::cpu && dtype == name_of(DType::bfloat16)) {
+    fail(ExitCode::usage,
+         "--dtype bfloat16: a CPU computes in float32 or float64; give --device cuda, or another dtype");
+  }
+  if (training.device == Device::Kind::cpu && training.dtype == DType::bfloat16) training.dtype = DType::float32;
+  training.offload = Offload::none;
+}
+
+}  // namespace ringtrain
