@@ -2,7 +2,9 @@
 // from mesh.backend, the device, how the ranks were started, and whether each has a GPU of its own.
 //
 // Host memory goes through the ranks' own communicator, `world`: threads of one process, or MPI processes (Launcher).
-// GPU memory goes through world as well where ranks are threads, or through NCCL.
+// GPU memory goes through world as well where ranks are threads that share GPUs, or whose GPUs reach each other: copy
+// engines carry it, which leave every multiprocessor to attention, and sums have the bits of one GPU. Everything else
+// goes through NCCL.
 #pragma once
 
 #include <memory>
@@ -15,8 +17,9 @@
 
 namespace ringtrain {
 
-/// Returns whether NCCL joins the ranks of a run on GPUs, given whether each has a GPU of its own.
-bool nccl_joins(Backend backend, bool a_gpu_each);
+/// Returns whether NCCL joins the ranks of a run on GPUs, given whether each has a GPU of its own, and their number.
+/// Asks this machine whether its GPUs reach each other. Does not communicate.
+bool nccl_joins(Backend backend, bool a_gpu_each, int ranks);
 
 /// Returns whether NCCL would join `ranks` ranks whose device is of this kind, as far as this machine can tell: for
 /// plans, where no rank runs. Does not communicate.
@@ -27,7 +30,8 @@ bool nccl_is_planned(Backend backend, Device device, int ranks);
 void require_carrier(Backend backend, Communicator& world, Device device, bool ranks_are_processes);
 
 /// Returns all ranks of world joined by NCCL, with the fault that the environment wants, traced if trace is not null;
-/// null where world itself carries GPU memory, or there is none to carry. Collective. world, stream and trace must
+/// null where world itself carries GPU memory, or there is none to carry; threads' GPUs are then allowed to reach each
+/// other, where they can. Collective. world, stream and trace must
 /// outlive it. Throws Error(usage) if NCCL is asked for and two ranks share a GPU or this build has none, Error(device)
 /// if NCCL does not start.
 std::unique_ptr<Communicator> make_device_communicator(Backend backend, Communicator& world, Stream& stream,

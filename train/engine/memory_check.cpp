@@ -48,7 +48,7 @@ constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
 /// the ring's two meet two neighbours, that of the gradients at most all ranks (with reductions of NCCL's own, fewer).
 std::int64_t nccl_bytes(const Config& config, std::size_t ranks_on_gpu) {
   const std::int64_t ranks = config.mesh.data * config.mesh.sequence;
-  if (!nccl_joins(config.mesh.backend, ranks_on_gpu == 1) || ranks == 1) return 0;
+  if (!nccl_joins(config.mesh.backend, ranks_on_gpu == 1, static_cast<int>(ranks)) || ranks == 1) return 0;
   constexpr std::int64_t neighbour_bytes = std::int64_t{32 * 12} << 20, base_bytes = std::int64_t{512} << 20;
   constexpr std::int64_t max_neighbours = 7;  // with GPUs in one machine; those of others share buffers
   const std::int64_t ring = 2 * std::min<std::int64_t>(2, config.mesh.sequence - 1);

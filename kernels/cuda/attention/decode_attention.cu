@@ -102,10 +102,10 @@ __global__ void __launch_bounds__(threads) decode_piece_kernel(const PieceStates
   const int count = static_cast<int>(min(std::int64_t{keys_of_piece}, call.keys - first));
   const std::int64_t offset = first * row + std::int64_t{key_head} * D;
   const ValueShares shares(D, W);
-  float* const queries = dynamic_shared<float>();         // [Heads, D]
-  float* const scores = queries + Heads * D;              // [Heads, keys_of_piece]
-  float* const sums = scores + Heads * keys_of_piece;     // [groups, Heads, D]
-  const std::int64_t state = piece * call.H + head;       // of the block's first head
+  float* const queries = dynamic_shared<float>();      // [Heads, D]
+  float* const scores = queries + Heads * D;           // [Heads, keys_of_piece]
+  float* const sums = scores + Heads * keys_of_piece;  // [groups, Heads, D]
+  const std::int64_t state = piece * call.H + head;    // of the block's first head
 
   for (int i = thread; i < Heads * D; i += threads) queries[i] = widened(call.q[std::int64_t{head} * D + i]);
   __syncthreads();

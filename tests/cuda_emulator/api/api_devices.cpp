@@ -183,14 +183,17 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return call(__func__, [&](Runtime& state, Lock&) {
     if (!exists(state, device) || !exists(state, peer)) return cudaErrorInvalidDevice;
-    *can = device != peer;
+    *can = state.devices.peer_access && device != peer;
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   return call(__func__, [&](Runtime& state, Lock&) {
-    return exists(state, peer) && peer != current_device() ? cudaSuccess : cudaErrorInvalidDevice;
+    if (!exists(state, peer) || peer == current_device()) return cudaErrorInvalidDevice;
+    if (!state.devices.peer_access) return cudaErrorPeerAccessUnsupported;
+    const bool is_new = state.peer_accesses.emplace(current_device(), peer).second;
+    return is_new ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
   });
 }
 

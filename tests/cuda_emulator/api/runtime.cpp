@@ -53,6 +53,7 @@ void Runtime::clear() {
   shared_bytes.clear();
   failures.clear();
   failed_devices.clear();
+  peer_accesses.clear();
   contexts.clear();
   devices_chosen = false;
   calls.clear();
@@ -127,6 +128,11 @@ void set_devices(const Devices& devices) {
   reset();
   const std::lock_guard lock(runtime().mutex);
   runtime().devices = devices;
+}
+
+int peer_accesses() {
+  const std::lock_guard lock(runtime().mutex);
+  return static_cast<int>(runtime().peer_accesses.size());
 }
 
 void set_thread_order(ThreadOrder order, std::uint64_t seed) {

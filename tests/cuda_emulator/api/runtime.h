@@ -40,6 +40,8 @@ struct Runtime {
   std::map<int, cudaError_t> failed_devices;
   std::optional<DeviceFault> fault;  // the environment's
 
+  std::set<std::pair<int, int>> peer_accesses;  // device and peer
+
   std::set<int> contexts;       // devices on which the process has one
   bool devices_chosen = false;  // whether any thread has chosen another device than 0
 

@@ -36,9 +36,12 @@ struct Devices {
   int compute_capability = 90;  // 80 has no TMA, no wgmma and less shared memory
   int multiprocessors = 8;
   std::size_t memory_bytes = std::size_t{8} << 30;
-  int first = 0;  // of the machine's devices, which tells these from those of other processes
+  int first = 0;            // of the machine's devices, which tells these from those of other processes
+  bool peer_access = true;  // whether each may be allowed to reach the memory of the others
 };
 void set_devices(const Devices& devices);
+/// Returns how many ordered pairs of devices were allowed access since then.
+int peer_accesses();
 
 /// The order in which the blocks of a grid run, and the threads of a block wherever several could go on. Results must
 /// not depend on it.

@@ -24,5 +24,7 @@ void break_nccl_group(int device, int nth, ncclResult_t error);
 std::vector<std::string> nccl_misuses();
 /// Returns how many communicators have been joined and neither destroyed nor aborted.
 int nccl_communicators();
+/// Returns how many were ever begun since the last reset.
+int nccl_communicators_made();
 
 }  // namespace cuda_emulator

@@ -42,16 +42,21 @@ using cudaHostFn_t = void (*)(void*);
                                                 "the launch timed out and was terminated")                             \
                                               error(cudaErrorPeerAccessAlreadyEnabled, 704,                            \
                                                     "peer access is already enabled")                                  \
-                                                  error(cudaErrorMisalignedAddress, 716, "misaligned address") error(  \
-                                                      cudaErrorLaunchFailure, 719, "unspecified launch failure")       \
-                                                      error(cudaErrorNotPermitted, 800, "operation not permitted")     \
-                                                          error(cudaErrorNotSupported, 801, "operation not supported") \
-                                                              error(cudaErrorSystemNotReady, 802,                      \
-                                                                    "system not yet initialized")                      \
-                                                                  error(cudaErrorSystemDriverMismatch, 803,            \
-                                                                        "system has unsupported display driver / "     \
-                                                                        "cuda driver combination")                     \
-                                                                      error(cudaErrorUnknown, 999, "unknown error")
+                                                  error(cudaErrorTooManyPeers, 711,                                    \
+                                                        "peer mapping resources exhausted")                            \
+                                                      error(cudaErrorMisalignedAddress, 716,                           \
+                                                            "misaligned address") error(cudaErrorLaunchFailure, 719,   \
+                                                                                        "unspecified launch failure")  \
+                                                          error(cudaErrorNotPermitted, 800, "operation not permitted") \
+                                                              error(cudaErrorNotSupported, 801,                        \
+                                                                    "operation not supported")                         \
+                                                                  error(cudaErrorSystemNotReady, 802,                  \
+                                                                        "system not yet initialized")                  \
+                                                                      error(cudaErrorSystemDriverMismatch, 803,        \
+                                                                            "system has unsupported display driver / " \
+                                                                            "cuda driver combination")                 \
+                                                                          error(cudaErrorUnknown, 999,                 \
+                                                                                "unknown error")
 
 #define CUDA_EMULATOR_ERROR(name, value, text) name = value,
 enum cudaError { CUDA_EMULATOR_ERRORS(CUDA_EMULATOR_ERROR) };

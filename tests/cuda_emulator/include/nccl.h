@@ -48,12 +48,13 @@ typedef struct {
   unsigned magic;
   unsigned version;
   int blocking;
+  int maxCTAs;
   int splitShare;
 } ncclConfig_t;
 #define NCCL_CONFIG_INITIALIZER                                                                                \
   {                                                                                                            \
     sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH), NCCL_CONFIG_UNDEF_INT, \
-        NCCL_CONFIG_UNDEF_INT                                                                                  \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT                                                           \
   }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);

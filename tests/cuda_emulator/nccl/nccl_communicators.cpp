@@ -235,6 +235,9 @@ ncclResult_t check_config(const char* function, const ncclConfig_t* config) {
     return misuse(fmt::format("{}: the config did not begin as NCCL_CONFIG_INITIALIZER", function));
   }
   if (config->blocking != 0) return misuse(fmt::format("{}: the emulator has none that block", function));
+  if (config->maxCTAs < 1 || config->maxCTAs > 32) {
+    return misuse(fmt::format("{}: nothing bounds the multiprocessors that its kernels take (maxCTAs)", function));
+  }
   return ncclSuccess;
 }
 
@@ -433,6 +436,11 @@ void break_nccl_group(int device, int nth, ncclResult_t error) {
 std::vector<std::string> nccl_misuses() {
   const std::lock_guard lock(runtime().mutex);
   return nccl::state().misuses;
+}
+
+int nccl_communicators_made() {
+  const std::lock_guard lock(runtime().mutex);
+  return static_cast<int>(nccl::state().communicators.size());
 }
 
 int nccl_communicators() {

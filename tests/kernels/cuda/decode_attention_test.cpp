@@ -48,7 +48,8 @@ TEST_F(GpuDecodeAttentionTest, AgreesForAnyShape) {
   const std::int64_t most = emulated ? 300 : 5000;
   for (const DType dtype : storage_types) {
     for (const auto& [H, G, D] : {std::tuple{1, 1, 1}, {4, 2, 20}, {9, 3, 64}, {8, 1, 72}, {3, 3, 128}, {16, 2, 256}}) {
-      AttentionShape shape{.B = 1, .H = H, .G = G, .D = D, .scale = 0.7 / std::sqrt(static_cast<double>(D)), .mask = {}};
+      AttentionShape shape{
+          .B = 1, .H = H, .G = G, .D = D, .scale = 0.7 / std::sqrt(static_cast<double>(D)), .mask = {}};
       for (const std::int64_t T : {std::int64_t{1}, std::int64_t{127}, std::int64_t{129}, most}) {
         shape.softcap = T == 129 ? 1.5 : 0;
         expect_agreement(shape, dtype, T, T / 3, 0);

@@ -1,5 +1,5 @@
-// What the roles of Hopper's attention backward share: the sizes of a block's work, what the loading warp says of it, and
-// the block's shared memory with its pipelines. The algorithm is told in attention_backward.cu.
+// What the roles of Hopper's attention backward share: the sizes of a block's work, what the loading warp says of it,
+// and the block's shared memory with its pipelines. The algorithm is told in attention_backward.cu.
 #pragma once
 
 #include "kernels/cuda/attention/dq_semaphore.cuh"

@@ -1,0 +1,54 @@
+// Whole runs of ranks that are threads, with a GPU each: where the GPUs reach each other, copy engines carry the ring,
+// else NCCL does. Either way a run has the bits that the same ranks have on one card.
+#include "tests/parallel/cuda/gpu_ranks.h"
+#include "tests/train/train_fixture.h"
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+
+namespace ringtrain::testing {
+namespace {
+
+class PeerRun : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    data = write_tokens("text.h5", {});
+  }
+  void TearDown() override {
+    expect_nccl_left_in_order();
+    TrainTest::TearDown();
+  }
+  /// Runs on so many cards. Returns how many communicators NCCL made for it.
+  int run_on(int cards, bool peer_access, const std::string& mesh, const std::string& name) {
+    cuda_emulator::set_devices({.count = cards, .peer_access = peer_access});
+    const auto x = mesh.find('x');
+    run(tiny(data,
+             {"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=24", "training.global_batch_size=2",
+              "training.steps=2", "mesh.data=" + mesh.substr(0, x), "mesh.sequence=" + mesh.substr(x + 1)}),
+        name);
+    return cuda_emulator::nccl_communicators_made();
+  }
+  std::string data;
+};
+
+TEST_F(PeerRun, HasTheBitsOfOneCardWithAndWithoutPeerAccess) {
+  for (const auto& [cards, mesh] : {std::pair{2, "1x2"}, {4, "2x2"}, {8, "1x8"}}) {
+    SCOPED_TRACE(mesh);
+    const std::string name = mesh;
+    EXPECT_EQ(run_on(1, true, mesh, name + " one card"), 0);
+    EXPECT_EQ(cuda_emulator::peer_accesses(), 0);
+    EXPECT_EQ(run_on(cards, true, mesh, name + " peers"), 0) << "copy engines carry it";
+    EXPECT_EQ(cuda_emulator::peer_accesses(), cards * (cards - 1)) << "each reaches all others";
+    EXPECT_GT(run_on(cards, false, mesh, name + " apart"), 0) << "NCCL carries it";
+    EXPECT_EQ(cuda_emulator::peer_accesses(), 0);
+    for (const char* const other : {" peers", " apart"}) {
+      EXPECT_EQ(losses(name + other), losses(name + " one card")) << other;
+      EXPECT_EQ(state(checkpoint(name + other, 2)), state(checkpoint(name + " one card", 2))) << other;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
+
+#endif
