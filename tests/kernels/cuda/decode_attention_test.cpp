@@ -40,7 +40,8 @@ class GpuDecodeAttentionTest : public GpuKernelTest {
       attention_finalize(stream, one, at(out), at(lse));
     });
     expect_agrees(out, what);
-    expect_agrees(lse, what);
+    if (T > 0) return expect_agrees(lse, what);
+    for (const double x : on_host(lse.gpu)) EXPECT_EQ(x, -std::numeric_limits<double>::infinity());
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "tests/support/gpu.h"
 #include "tests/train/generation/generation_fixture.h"
+#include "train/generation/checkpoint_generation.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -49,8 +50,34 @@ TEST_F(GpuGeneration, IsGreedyInBfloat16) {
     const GenerationRequest request{.prompt = random_prompt(20, 2), .new_tokens = 40};
     const Tokens tokens = generated(on_ring(on_gpu(config, DType::bfloat16), 2), request);
     ASSERT_EQ(tokens.size(), 40u);
-    expect_greedy(config, request.prompt, tokens, 0.3);
+    expect_greedy(config, request.prompt, tokens, 0.02);
   }
+}
+
+TEST_F(GpuGeneration, OfACheckpointRunsWhereTheFlagsSay) {
+  TextPlan text;
+  text.vocab_size = 257;
+  run(tiny(write_tokens("bytes.h5", text), {"training.steps=1", "model.vocab_size=257", "model.initializer_range=0.4",
+                                            "training.device=cuda", "training.dtype=bfloat16"}),
+      "run");
+  GenerationOptions options;
+  options.checkpoint = at("run");
+  options.tokens = {'a', 'b', 'c'};
+  options.max_new_tokens = 12;
+  const auto said = [&](const std::string& device, const std::string& dtype) {
+    options.device = device;
+    options.dtype = dtype;
+    std::string all;
+    Launcher launcher;
+    const GenerationSummary summary =
+        generate_from_checkpoint(options, launcher, [&](std::string_view piece) { all += piece; });
+    // A decode step reads the weights in the dtype that the flags chose.
+    return std::pair{all, summary.weight_bytes_a_token};
+  };
+  const auto as_trained = said("auto", ""), on_card = said("cuda", "float32"), on_cpu = said("cpu", "");
+  EXPECT_EQ(2 * as_trained.second, on_card.second) << "bfloat16, and float32";
+  EXPECT_EQ(on_card, on_cpu);
+  EXPECT_FALSE(as_trained.first.empty());
 }
 
 }  // namespace
