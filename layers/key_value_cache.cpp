@@ -29,9 +29,9 @@ KeyValueCache::KeyValueCache(Allocator& allocator, const ModelSpec& spec, DType 
     layers_.push_back({mask, allocator.make(Tag::activations, fmt::format("layer {} key and value cache", layer), dtype,
                                             {2, places, shape_.G, shape_.D})});
   }
-  states_ =
-      allocator.make(Tag::workspace, "decode attention states", dtype, {ring_size + 1, shape_.H * (shape_.D + 2)});
-  workspace_ = allocator.make(Tag::workspace, "decode attention workspace", dtype,
+  const DType sums = accumulator(dtype);
+  states_ = allocator.make(Tag::workspace, "decode attention states", sums, {ring_size + 1, shape_.H * (shape_.D + 2)});
+  workspace_ = allocator.make(Tag::workspace, "decode attention workspace", sums,
                               {decode_attention_workspace(shape_, capacity)});
 }
 

@@ -95,8 +95,7 @@ void apply_settings(Config& config, const std::vector<std::string>& settings) {
   config.model = parse_config(to_yaml(changed), "the model", settings, ConfigUse::know, check_model).model;
 }
 
-/// Sets on what, and in which precision, a checkpoint is evaluated. Its weights are float32 where it was trained in
-/// bfloat16, which a CPU does not compute in.
+/// Sets on what, and in which precision, a checkpoint is evaluated: unless told otherwise, in the dtype of training.
 void choose_device(const std::string& wanted, const std::string& dtype, TrainingConfig& training) {
   for (const DType type : {DType::float32, DType::float64, DType::bfloat16}) {
     if (dtype == name_of(type)) training.dtype = type;
@@ -112,11 +111,6 @@ void choose_device(const std::string& wanted, const std::string& dtype, Training
   if (training.device == Device::Kind::cuda && training.dtype == DType::float64) {
     fail(ExitCode::usage, "--device cuda: float64, the checkpoint's training.dtype or --dtype, is for cpu alone");
   }
-  if (training.device == Device::Kind::cpu && dtype == name_of(DType::bfloat16)) {
-    fail(ExitCode::usage,
-         "--dtype bfloat16: a CPU computes in float32 or float64; give --device cuda, or another dtype");
-  }
-  if (training.device == Device::Kind::cpu && training.dtype == DType::bfloat16) training.dtype = DType::float32;
   training.offload = Offload::none;
 }
 

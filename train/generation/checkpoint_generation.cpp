@@ -143,13 +143,12 @@ std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const PromptT
   return tokens;
 }
 
-/// Sets what generation computes in: on the CPU, in float32 where training was in bfloat16.
+/// Sets what generation computes in: on the CPU, in the dtype of training unless told otherwise.
 void choose_device(const std::string& dtype, TrainingConfig& training) {
-  for (const DType type : {DType::float32, DType::float64}) {
+  for (const DType type : {DType::float32, DType::float64, DType::bfloat16}) {
     if (dtype == name_of(type)) training.dtype = type;
   }
   training.device = Device::Kind::cpu;
-  if (training.dtype == DType::bfloat16) training.dtype = DType::float32;
   training.offload = Offload::none;
 }
 

@@ -122,8 +122,8 @@ int run(int argc, char** argv, Launcher& launcher) {
       "--shard-weights", options.shard_weights,
       "each rank holds its part of the weights, and gathers a layer's when it needs them (default: as in training)");
   app.add_option("--dtype", options.dtype, "of the arithmetic (default: the checkpoint's; else float32)")
-      ->type_name("float32|float64")
-      ->check(one_of({"float32", "float64"}));
+      ->type_name("float32|float64|bfloat16")
+      ->check(one_of({"float32", "float64", "bfloat16"}));
   app.add_option("--device", device, "cpu: generation has no GPU code")->capture_default_str()->type_name("cpu");
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
 
