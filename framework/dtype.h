@@ -1,4 +1,5 @@
-// Element types of tensors. CPU kernels exist in float32 and float64; bfloat16 is CUDA's storage type.
+// Element types of tensors. bfloat16 is a type of storage: kernels widen what they read, compute in float32, and round
+// what they store.
 #pragma once
 
 #include <bit>
@@ -66,6 +67,15 @@ struct BFloat16 {
   constexpr float value() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
+/// Returns a stored number as it is computed with.
+constexpr float widened(BFloat16 x) {
+  return x.value();
+}
+template <class T>
+constexpr T widened(T x) {
+  return x;
+}
+
 template <class T>
 struct DTypeOf;
 template <>
@@ -93,10 +103,21 @@ struct DTypeOf<std::uint8_t> {
   static constexpr DType value = DType::uint8;
 };
 
-/// Calls body.template operator()<float>() or <double>(), as dtype says; any other dtype is our own fault.
+/// Calls body.template operator()<S, A>() with the type that dtype is stored in and that of its accumulator: <float,
+/// float>, <double, double> or <BFloat16, float>. Any other dtype is our own fault.
+template <class Body>
+decltype(auto) dispatch_dtype(DType dtype, Body&& body) {
+  ensure(dtype == DType::float32 || dtype == DType::float64 || dtype == DType::bfloat16,
+         "a CPU kernel takes float32, float64 or bfloat16");
+  if (dtype == DType::float64) return body.template operator()<double, double>();
+  if (dtype == DType::bfloat16) return body.template operator()<BFloat16, float>();
+  return body.template operator()<float, float>();
+}
+
+/// Calls body.template operator()<float>() or <double>(), as dtype says: what is never bfloat16, such as sums.
 template <class Body>
 decltype(auto) dispatch_float(DType dtype, Body&& body) {
-  ensure(dtype == DType::float32 || dtype == DType::float64, "a CPU kernel takes float32 or float64");
+  ensure(dtype == DType::float32 || dtype == DType::float64, "sums on a CPU are float32 or float64");
   if (dtype == DType::float64) return body.template operator()<double>();
   return body.template operator()<float>();
 }

@@ -31,12 +31,12 @@ struct Gelu {
 /// y = activation(gate) * up.
 template <template <class> class Activation>
 void gated_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
-  dispatch_float(y.dtype, [&]<class T>() {
-    T* const y_data = y.as<T>();
-    const T *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
-    cpu::map<T>(stream.pool(), y.numel(), [=](auto at) {
-      const Vector<T> g = at(gate_data);
-      at.put(y_data, g * cpu::sigmoid<T>(Activation<T>::argument(g)).of_x * at(up_data));
+  dispatch_dtype(y.dtype, [&]<class S, class A>() {
+    S* const y_data = y.as<S>();
+    const S *const gate_data = gate.as<S>(), *const up_data = up.as<S>();
+    cpu::map<A>(stream.pool(), y.numel(), [=](auto at) {
+      const Vector<A> g = at(gate_data);
+      at.put(y_data, g * cpu::sigmoid<A>(Activation<A>::argument(g)).of_x * at(up_data));
     });
   });
 }
@@ -44,14 +44,14 @@ void gated_forward(Stream& stream, const TensorView& y, const ConstTensorView& g
 template <template <class> class Activation>
 void gated_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                     const ConstTensorView& gate, const ConstTensorView& up) {
-  dispatch_float(dy.dtype, [&]<class T>() {
-    T *const dgate_data = dgate.as<T>(), *const dup_data = dup.as<T>();
-    const T *const dy_data = dy.as<T>(), *const gate_data = gate.as<T>(), *const up_data = up.as<T>();
-    cpu::map<T>(stream.pool(), dy.numel(), [=](auto at) {
-      const Vector<T> g = at(gate_data), u = at(up_data), d = at(dy_data);
-      const Sigmoid<T> s = cpu::sigmoid<T>(Activation<T>::argument(g));
+  dispatch_dtype(dy.dtype, [&]<class S, class A>() {
+    S *const dgate_data = dgate.as<S>(), *const dup_data = dup.as<S>();
+    const S *const dy_data = dy.as<S>(), *const gate_data = gate.as<S>(), *const up_data = up.as<S>();
+    cpu::map<A>(stream.pool(), dy.numel(), [=](auto at) {
+      const Vector<A> g = at(gate_data), u = at(up_data), d = at(dy_data);
+      const Sigmoid<A> s = cpu::sigmoid<A>(Activation<A>::argument(g));
       // With a = argument(g): d (g s(a)) / dg = s(a) + g s(a) s(-a) a'
-      at.put(dgate_data, d * u * s.of_x * (1 + g * s.of_minus_x * Activation<T>::slope(g)));
+      at.put(dgate_data, d * u * s.of_x * (1 + g * s.of_minus_x * Activation<A>::slope(g)));
       at.put(dup_data, d * g * s.of_x);
     });
   });
@@ -96,12 +96,12 @@ void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& d
 void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   check_flat(x, y, "gelu x is shaped as y");
   if (stream.on_cuda()) return cuda::gelu_forward(stream, y, x);
-  dispatch_float(y.dtype, [&]<class T>() {
-    T* const y_data = y.as<T>();
-    const T* const x_data = x.as<T>();
-    cpu::map<T>(stream.pool(), y.numel(), [=](auto at) {
-      const Vector<T> v = at(x_data);
-      at.put(y_data, v * cpu::sigmoid<T>(Gelu<T>::argument(v)).of_x);
+  dispatch_dtype(y.dtype, [&]<class S, class A>() {
+    S* const y_data = y.as<S>();
+    const S* const x_data = x.as<S>();
+    cpu::map<A>(stream.pool(), y.numel(), [=](auto at) {
+      const Vector<A> v = at(x_data);
+      at.put(y_data, v * cpu::sigmoid<A>(Gelu<A>::argument(v)).of_x);
     });
   });
 }
@@ -110,13 +110,13 @@ void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& 
   check_flat(dx, dy, "gelu dx is shaped as dy");
   check_flat(x, dy, "gelu x is shaped as dy");
   if (stream.on_cuda()) return cuda::gelu_backward(stream, dx, dy, x);
-  dispatch_float(dy.dtype, [&]<class T>() {
-    T* const dx_data = dx.as<T>();
-    const T *const dy_data = dy.as<T>(), *const x_data = x.as<T>();
-    cpu::map<T>(stream.pool(), dy.numel(), [=](auto at) {
-      const Vector<T> v = at(x_data);
-      const Sigmoid<T> s = cpu::sigmoid<T>(Gelu<T>::argument(v));
-      at.put(dx_data, at(dy_data) * s.of_x * (1 + v * s.of_minus_x * Gelu<T>::slope(v)));
+  dispatch_dtype(dy.dtype, [&]<class S, class A>() {
+    S* const dx_data = dx.as<S>();
+    const S *const dy_data = dy.as<S>(), *const x_data = x.as<S>();
+    cpu::map<A>(stream.pool(), dy.numel(), [=](auto at) {
+      const Vector<A> v = at(x_data);
+      const Sigmoid<A> s = cpu::sigmoid<A>(Gelu<A>::argument(v));
+      at.put(dx_data, at(dy_data) * s.of_x * (1 + v * s.of_minus_x * Gelu<A>::slope(v)));
     });
   });
 }

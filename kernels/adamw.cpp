@@ -16,6 +16,8 @@ void check_slice(const AdamWSlice& slice) {
   check_flat(slice.v, slice.w, "adamw v is shaped as w");
   check_flat(slice.g, slice.w, "adamw g is shaped as w");
   ensure(slice.rounded.empty() || slice.rounded.numel() == slice.w.numel(), "adamw rounded weights are shaped as w");
+  ensure(slice.rounded.empty() || (slice.w.dtype == DType::float32 && slice.rounded.dtype == DType::bfloat16),
+         "adamw rounds weights of float32 to bfloat16");
 }
 
 template <class T>
@@ -23,6 +25,7 @@ void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
   const auto step = static_cast<double>(hyper.step);
   T *const w_data = slice.w.as<T>(), *const m_data = slice.m.as<T>(), *const v_data = slice.v.as<T>();
   const T* const g_data = slice.g.as<T>();
+  BFloat16* const rounded_data = slice.rounded.empty() ? nullptr : slice.rounded.as<BFloat16>();
   const auto b1 = static_cast<T>(hyper.beta1), one_minus_b1 = static_cast<T>(1 - hyper.beta1);
   const auto b2 = static_cast<T>(hyper.beta2), one_minus_b2 = static_cast<T>(1 - hyper.beta2);
   // m^ = m / (1 - b1^step), v^ = v / (1 - b2^step)
@@ -40,6 +43,10 @@ void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
       v_data[i] = second;
       w_data[i] -= lr * (first * m_correction / (std::sqrt(second * v_correction) + eps) + decay * w_data[i]);
     }
+    if constexpr (std::is_same_v<T, float>) {
+      if (rounded_data == nullptr) return;
+      cpu::for_vectors<T>(begin, end, [=](auto at) { at.put(rounded_data, at(w_data)); });
+    }
   });
 }
 
@@ -50,7 +57,6 @@ void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const Adam
   for (const AdamWSlice& slice : slices) check_slice(slice);
   if (stream.on_cuda()) return cuda::adamw_update(stream, slices, hyper);
   for (const AdamWSlice& slice : slices) {
-    ensure(slice.rounded.empty(), "a CPU computes with the very weights that it updates");
     dispatch_float(slice.w.dtype, [&]<class T>() { update<T>(stream.pool(), slice, hyper); });
   }
 }

@@ -16,7 +16,7 @@ struct AdamW {
 };
 
 /// Elements of one parameter: w, m, v, g are [n] of one dtype, float32 or float64. rounded: empty, or [n], the weights
-/// that the model computes with, in bfloat16 (CUDA).
+/// that the model computes with, in bfloat16.
 struct AdamWSlice {
   TensorView w, m, v, g, rounded;
   double weight_decay = 0;

@@ -67,11 +67,11 @@ std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape
     // A plan of a GPU's run: the header's bound.
     return static_cast<std::size_t>(1 + shape.B * (Tq / 32 + 16) * (shape.H + 16)) * 4 + 16;
   }
-  return dispatch_float(dtype, [&]<class T>() {
+  return dispatch_dtype(dtype, [&]<class, class A>() {
     const auto workers = static_cast<std::size_t>(stream.pool().workers());
-    const std::size_t forward = workers * cpu::forward_scratch_bytes<T>(shape.D);
+    const std::size_t forward = workers * cpu::forward_scratch_bytes<A>(shape.D);
     const std::size_t backward =
-        cpu::backward_counter_bytes(shape, Tk) + workers * cpu::backward_scratch_bytes<T>(shape.D);
+        cpu::backward_counter_bytes(shape, Tk) + workers * cpu::backward_scratch_bytes<A>(shape.D);
     return std::max(forward, backward) + 64;  // 64: to align it
   });
 }
@@ -90,20 +90,20 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const ConstT
   if (shape.B > 0 && Tq > 0 && Tk > 0) {
     std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
     const std::int64_t query_tile = cpu::queries_a_task(shape.B * shape.H * Tq, stream.pool().workers());
-    dispatch_float(q.dtype, [&]<class T>() {
-      const cpu::ForwardCall<T> call{shape,
-                                     Tq,
-                                     Tk,
-                                     q.as<T>(),
-                                     k.as<T>(),
-                                     v.as<T>(),
-                                     documents_of(queries, shape.B, Tq),
-                                     documents_of(keys, shape.B, Tk),
-                                     cpu::TileList(queries.segments, query_tile),
-                                     cpu::TileList(keys.segments, cpu::forward_key_tile),
-                                     state.o.as<T>(),
-                                     state.m.as<T>(),
-                                     state.l.as<T>()};
+    dispatch_dtype(q.dtype, [&]<class S, class A>() {
+      const cpu::ForwardCall<S, A> call{shape,
+                                        Tq,
+                                        Tk,
+                                        q.as<S>(),
+                                        k.as<S>(),
+                                        v.as<S>(),
+                                        documents_of(queries, shape.B, Tq),
+                                        documents_of(keys, shape.B, Tk),
+                                        cpu::TileList(queries.segments, query_tile),
+                                        cpu::TileList(keys.segments, cpu::forward_key_tile),
+                                        state.o.as<A>(),
+                                        state.m.as<A>(),
+                                        state.l.as<A>()};
       cpu::attention_forward(stream.pool(), call, memory);
     });
   }
@@ -150,23 +150,23 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
   if (nothing) return;
   std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
   const std::int64_t key_tile = cpu::keys_a_task(shape.B * shape.G * Tk, stream.pool().workers());
-  dispatch_float(q.dtype, [&]<class T>() {
-    const cpu::BackwardCall<T> call{shape,
-                                    Tq,
-                                    Tk,
-                                    q.as<T>(),
-                                    k.as<T>(),
-                                    v.as<T>(),
-                                    dout.as<T>(),
-                                    lse.as<T>(),
-                                    delta.as<T>(),
-                                    documents_of(queries, shape.B, Tq),
-                                    documents_of(keys, shape.B, Tk),
-                                    cpu::TileList(queries.segments, cpu::backward_query_tile),
-                                    cpu::TileList(keys.segments, key_tile),
-                                    dq.as<T>(),
-                                    dk.as<T>(),
-                                    dv.as<T>()};
+  dispatch_dtype(q.dtype, [&]<class S, class A>() {
+    const cpu::BackwardCall<S, A> call{shape,
+                                       Tq,
+                                       Tk,
+                                       q.as<S>(),
+                                       k.as<S>(),
+                                       v.as<S>(),
+                                       dout.as<S>(),
+                                       lse.as<A>(),
+                                       delta.as<A>(),
+                                       documents_of(queries, shape.B, Tq),
+                                       documents_of(keys, shape.B, Tk),
+                                       cpu::TileList(queries.segments, cpu::backward_query_tile),
+                                       cpu::TileList(keys.segments, key_tile),
+                                       dq.as<A>(),
+                                       dk.as<A>(),
+                                       dv.as<A>()};
     cpu::attention_backward(stream.pool(), call, memory);
   });
 }

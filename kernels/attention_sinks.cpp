@@ -20,18 +20,20 @@ void attention_sinks_finalize(Stream& stream, const AttentionState& state, const
   check_tensor(lse, {B, H, T}, sums, "attention lse is [B, H, T]");
   check_tensor(sinks, {H}, out.dtype, "attention sinks are [H]");
   if (stream.on_cuda()) return cuda::attention_sinks_finalize(stream, state, out, lse, sinks);
-  dispatch_float(out.dtype, [&]<class E>() {
-    const E *const o = state.o.as<E>(), *const m = state.m.as<E>(), *const l = state.l.as<E>();
-    const E* const sink = sinks.as<E>();
-    E *const finished = out.as<E>(), *const logsumexps = lse.as<E>();
+  dispatch_dtype(out.dtype, [&]<class S, class A>() {
+    const A *const o = state.o.as<A>(), *const m = state.m.as<A>(), *const l = state.l.as<A>();
+    const S* const sinks_data = sinks.as<S>();
+    S* const finished = out.as<S>();
+    A* const logsumexps = lse.as<A>();
     cpu::for_rows(stream.pool(), B * T, H * D, [=](std::int64_t token) {
       const std::int64_t b = token / T, t = token % T;
       for (std::int64_t h = 0; h < H; ++h) {
         const std::int64_t row = (b * H + h) * T + t;
-        const E largest = std::max(m[row], sink[h]), shrink = std::exp(m[row] - largest);
-        const E sum = l[row] * shrink + std::exp(sink[h] - largest), factor = shrink / sum;
+        const A sink = cpu::widened(sinks_data[h]);
+        const A largest = std::max(m[row], sink), shrink = std::exp(m[row] - largest);
+        const A sum = l[row] * shrink + std::exp(sink - largest), factor = shrink / sum;
         logsumexps[row] = largest + std::log(sum);
-        cpu::for_vectors<E>((token * H + h) * D, (token * H + h + 1) * D,
+        cpu::for_vectors<A>((token * H + h) * D, (token * H + h + 1) * D,
                             [=](auto at) { at.put(finished, at(o) * factor); });
       }
     });
@@ -47,17 +49,19 @@ void attention_sinks_backward(Stream& stream, const TensorView& dsinks, const Co
   check_tensor(sinks, {H}, sinks.dtype, "attention sinks are [H]");
   ensure(accumulator(sinks.dtype) == lse.dtype, "attention lse has the accumulator of the sinks' dtype");
   if (stream.on_cuda()) return cuda::attention_sinks_backward(stream, dsinks, lse, delta, sinks);
-  dispatch_float(lse.dtype, [&]<class E>() {
-    const E *const l = lse.as<E>(), *const d = delta.as<E>(), *const sink = sinks.as<E>();
-    E* const gradient = dsinks.as<E>();
+  dispatch_dtype(sinks.dtype, [&]<class S, class A>() {
+    const A *const l = lse.as<A>(), *const d = delta.as<A>();
+    const S* const sinks_data = sinks.as<S>();
+    A* const gradient = dsinks.as<A>();
     cpu::for_rows(stream.pool(), H, B * T, [=](std::int64_t h) {
+      const auto sink = static_cast<double>(cpu::widened(sinks_data[h]));
       double sum = 0;
       for (std::int64_t b = 0; b < B; ++b) {
         for (std::int64_t row = (b * H + h) * T; row < (b * H + h + 1) * T; ++row) {
-          sum += std::exp(static_cast<double>(sink[h]) - static_cast<double>(l[row])) * static_cast<double>(d[row]);
+          sum += std::exp(sink - static_cast<double>(l[row])) * static_cast<double>(d[row]);
         }
       }
-      gradient[h] -= static_cast<E>(sum);
+      gradient[h] -= static_cast<A>(sum);
     });
   });
 }

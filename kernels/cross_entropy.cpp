@@ -15,36 +15,36 @@ using cpu::Vector;
 
 namespace {
 
-template <class R>
-R maximum_of(const R* row, std::int64_t V) {
-  constexpr std::int64_t W = cpu::lanes<R>;
-  Vector<R> largest = cpu::broadcast<R>(-std::numeric_limits<R>::infinity());
+template <class A, class S>
+A maximum_of(const S* row, std::int64_t V) {
+  constexpr std::int64_t W = cpu::lanes<A>;
+  Vector<A> largest = cpu::broadcast<A>(-std::numeric_limits<A>::infinity());
   std::int64_t i = 0;
   for (; i + W <= V; i += W) largest = cpu::maximum(cpu::load(row + i), largest);
-  R result = largest[0];
+  A result = largest[0];
   for (int lane = 1; lane < W; ++lane) result = std::max(result, largest[lane]);
-  for (; i < V; ++i) result = std::max(result, row[i]);
+  for (; i < V; ++i) result = std::max(result, cpu::widened(row[i]));
   return result;
 }
 
-/// Returns the sum of exp(row - shift) in double, over blocks of vectors whose own sums run in R. keep: also writes the
+/// Returns the sum of exp(row - shift) in double, over blocks of vectors whose own sums run in A. keep: also writes the
 /// exponentials over the row. NaN in the row gives NaN.
-template <bool keep, class R>
-double exponentials(R* row, std::int64_t V, R shift) {
+template <bool keep, class S, class A>
+double exponentials(S* row, std::int64_t V, A shift) {
   constexpr std::int64_t block = 2048;
   double sum = 0;
   for (std::int64_t begin = 0; begin < V; begin += block) {
-    const std::int64_t end = std::min(V, begin + block), whole = begin + (end - begin) / cpu::lanes<R> * cpu::lanes<R>;
+    const std::int64_t end = std::min(V, begin + block), whole = begin + (end - begin) / cpu::lanes<A> * cpu::lanes<A>;
     const auto exponential = [=](auto at) {
-      const Vector<R> e = cpu::exp2<R>((at(row) - shift) * static_cast<R>(cpu::log2_e));
+      const Vector<A> e = cpu::exp2<A>((at(row) - shift) * static_cast<A>(cpu::log2_e));
       if constexpr (keep) at.put(row, e);
       return e;
     };
-    Vector<R> partial{};
-    for (std::int64_t i = begin; i < whole; i += cpu::lanes<R>) partial += exponential(cpu::WholeVector<R>{i});
-    for (int lane = 0; lane < cpu::lanes<R>; ++lane) sum += static_cast<double>(partial[lane]);
+    Vector<A> partial{};
+    for (std::int64_t i = begin; i < whole; i += cpu::lanes<A>) partial += exponential(cpu::WholeVector<A>{i});
+    for (int lane = 0; lane < cpu::lanes<A>; ++lane) sum += static_cast<double>(partial[lane]);
     if (whole < end) {
-      const Vector<R> tail = exponential(cpu::PartVector<R>{whole, end - whole});
+      const Vector<A> tail = exponential(cpu::PartVector<A>{whole, end - whole});
       for (int lane = 0; lane < end - whole; ++lane) sum += static_cast<double>(tail[lane]);
     }
   }
@@ -56,10 +56,10 @@ double exponentials(R* row, std::int64_t V, R shift) {
 void cap_logits(Stream& stream, const TensorView& x, double softcap) {
   ensure(softcap > 0, "a softcap of logits is positive");
   if (stream.on_cuda()) return cuda::cap_logits(stream, x, softcap);
-  dispatch_float(x.dtype, [&]<class R>() {
-    R* const data = x.as<R>();
-    const auto cap = static_cast<R>(softcap);
-    cpu::map<R>(stream.pool(), x.numel(), [=](auto at) { at.put(data, cap * cpu::tanh<R>(at(data) / cap)); });
+  dispatch_dtype(x.dtype, [&]<class S, class A>() {
+    S* const data = x.as<S>();
+    const auto cap = static_cast<A>(softcap);
+    cpu::map<A>(stream.pool(), x.numel(), [=](auto at) { at.put(data, cap * cpu::tanh<A>(at(data) / cap)); });
   });
 }
 
@@ -74,42 +74,44 @@ void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& n
   if (stream.on_cuda())
     return cuda::cross_entropy(stream, logits, nll, labels, weights, denominator, gradient, softcap);
   check_ids(labels, V, "cross_entropy labels are -1 or a column", /*lowest=*/-1);
-  dispatch_float(logits.dtype, [&]<class R>() {
-    R* const data = logits.as<R>();
+  dispatch_dtype(logits.dtype, [&]<class S, class A>() {
+    S* const data = logits.as<S>();
     double* const nll_data = nll.as<double>();
     const auto* const label_data = labels.as<std::int32_t>();
-    const R* const weight_data = weights.as<R>();
+    const A* const weight_data = weights.as<A>();
     cpu::for_rows(stream.pool(), n, 4 * V, [=](std::int64_t t) {
-      R* const row = data + t * V;  // [V]
+      S* const row = data + t * V;  // [V]
       const std::int64_t label = label_data[t];
       const bool counts = label >= 0, slopes = gradient && counts && weight_data[t] != 0;
       nll_data[t] = 0;
       if (counts) {
-        const R largest = maximum_of(row, V);
-        const double of_label = static_cast<double>(row[label]);
-        const bool keep = slopes && softcap == 0;  // else the logits are asked for their slopes
+        const A largest = maximum_of<A>(row, V);
+        const double of_label = static_cast<double>(cpu::widened(row[label]));
+        // A softcap asks the logits for their slopes; and what is kept in bfloat16 would be rounded twice.
+        const bool keep = slopes && softcap == 0 && std::is_same_v<S, A>;
         const double sum = keep ? exponentials<true>(row, V, largest) : exponentials<false>(row, V, largest);
         nll_data[t] = std::log(sum) + (static_cast<double>(largest) - of_label);
         if (slopes) {
           const double factor = static_cast<double>(weight_data[t]) / denominator;
-          const auto scale = static_cast<R>(factor / sum);
-          if (softcap > 0) {
-            const double p = std::exp(of_label - static_cast<double>(largest)) / sum, bent = of_label / softcap;
-            const auto inverse = static_cast<R>(1 / softcap);
-            cpu::for_vectors<R>(0, V, [=](auto at) {
-              const Vector<R> logit = at(row), tanh = logit * inverse;
-              const Vector<R> e = cpu::exp2<R>((logit - largest) * static_cast<R>(cpu::log2_e));
-              at.put(row, e * scale * (1 - tanh * tanh));
-            });
-            row[label] = static_cast<R>((p - 1) * factor * (1 - bent * bent));
+          const auto scale = static_cast<A>(factor / sum);
+          if (keep) {
+            const double of_others = static_cast<double>(cpu::widened(row[label])) / sum - 1;
+            cpu::for_vectors<A>(0, V, [=](auto at) { at.put(row, at(row) * scale); });
+            row[label] = cpu::rounded_to<S>(of_others * factor);
           } else {
-            const double of_others = static_cast<double>(row[label]) / sum - 1;
-            cpu::for_vectors<R>(0, V, [=](auto at) { at.put(row, at(row) * scale); });
-            row[label] = static_cast<R>(of_others * factor);
+            const double p = std::exp(of_label - static_cast<double>(largest)) / sum;
+            const double bent = softcap > 0 ? of_label / softcap : 0;
+            const auto inverse = softcap > 0 ? static_cast<A>(1 / softcap) : A{0};
+            cpu::for_vectors<A>(0, V, [=](auto at) {
+              const Vector<A> logit = at(row), tanh = logit * inverse;
+              const Vector<A> slope = cpu::exp2<A>((logit - largest) * static_cast<A>(cpu::log2_e)) * scale;
+              at.put(row, softcap > 0 ? slope * (1 - tanh * tanh) : slope);
+            });
+            row[label] = cpu::rounded_to<S>((p - 1) * factor * (1 - bent * bent));
           }
         }
       }
-      if (gradient && !slopes) std::fill_n(row, V, R{0});
+      if (gradient && !slopes) std::fill_n(row, V, S{});
     });
   });
 }

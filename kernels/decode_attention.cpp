@@ -24,50 +24,50 @@ struct HeadState {
   T *m, *l;
 };
 
-template <class T>
-T dot(const T* a, const T* b, std::int64_t D) {
-  cpu::Vector<T> sum{};
-  cpu::for_vectors<T>(0, D, [&](auto at) { sum = cpu::fma(at(a), at(b), sum); });
-  return cpu::horizontal_sum<T>(sum);
+template <class A, class S>
+A dot(const S* a, const S* b, std::int64_t D) {
+  cpu::Vector<A> sum{};
+  cpu::for_vectors<A>(0, D, [&](auto at) { sum = cpu::fma(at(a), at(b), sum); });
+  return cpu::horizontal_sum<A>(sum);
 }
 
 /// o[D] = the sum of weights[i] * values[i * row], i < count. Vectors of o stay in registers over all values.
-template <class T>
-void weighted_values(T* o, const T* weights, const T* values, std::int64_t count, std::int64_t row, std::int64_t D) {
-  constexpr std::int64_t W = cpu::lanes<T>, block = 4 * W;
+template <class A, class S>
+void weighted_values(A* o, const A* weights, const S* values, std::int64_t count, std::int64_t row, std::int64_t D) {
+  constexpr std::int64_t W = cpu::lanes<A>, block = 4 * W;
   std::int64_t d = 0;
   for (; d + block <= D; d += block) {
-    cpu::Vector<T> sum[4] = {};
+    cpu::Vector<A> sum[4] = {};
     for (std::int64_t i = 0; i < count; ++i) {
-      const cpu::Vector<T> weight = cpu::broadcast<T>(weights[i]);
-      const T* const from = values + i * row + d;
+      const cpu::Vector<A> weight = cpu::broadcast<A>(weights[i]);
+      const S* const from = values + i * row + d;
       cpu::unroll<4>([&](auto j) { sum[j] = cpu::fma(weight, cpu::load(from + j * W), sum[j]); });
     }
     cpu::unroll<4>([&](auto j) { cpu::store(o + d + j * W, sum[j]); });
   }
-  cpu::for_vectors<T>(d, D, [&](auto at) {
-    cpu::Vector<T> sum{};
+  cpu::for_vectors<A>(d, D, [&](auto at) {
+    cpu::Vector<A> sum{};
     for (std::int64_t i = 0; i < count; ++i) {
-      sum = cpu::fma(cpu::broadcast<T>(weights[i]), at(values + i * row), sum);
+      sum = cpu::fma(cpu::broadcast<A>(weights[i]), at(values + i * row), sum);
     }
     at.put(o, sum);
   });
 }
 
 /// Sets a head's state to that of its query q[D] over `count` keys and values, `row` elements apart.
-template <class T>
-void attend_piece(const HeadState<T>& state, const T* q, const T* k, const T* v, std::int64_t count, std::int64_t row,
-                  std::int64_t D, T scale, T softcap) {
-  alignas(64) T scores[decode_piece_keys];
-  for (std::int64_t i = 0; i < count; ++i) scores[i] = dot(q, k + i * row, D) * scale;
+template <class A, class S>
+void attend_piece(const HeadState<A>& state, const S* q, const S* k, const S* v, std::int64_t count, std::int64_t row,
+                  std::int64_t D, A scale, A softcap) {
+  alignas(64) A scores[decode_piece_keys];
+  for (std::int64_t i = 0; i < count; ++i) scores[i] = dot<A>(q, k + i * row, D) * scale;
   if (softcap > 0) {
-    cpu::for_vectors<T>(0, count, [&](auto at) { at.put(scores, softcap * cpu::tanh<T>(at(scores) / softcap)); });
+    cpu::for_vectors<A>(0, count, [&](auto at) { at.put(scores, softcap * cpu::tanh<A>(at(scores) / softcap)); });
   }
-  T largest = -std::numeric_limits<T>::infinity();
+  A largest = -std::numeric_limits<A>::infinity();
   for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, scores[i]);
-  const cpu::Vector<T> factor = cpu::broadcast<T>(static_cast<T>(cpu::log2_e)), anchor = cpu::broadcast<T>(largest);
-  cpu::for_vectors<T>(0, count, [&](auto at) { at.put(scores, cpu::exp2<T>((at(scores) - anchor) * factor)); });
-  T sum = 0;
+  const cpu::Vector<A> factor = cpu::broadcast<A>(static_cast<A>(cpu::log2_e)), anchor = cpu::broadcast<A>(largest);
+  cpu::for_vectors<A>(0, count, [&](auto at) { at.put(scores, cpu::exp2<A>((at(scores) - anchor) * factor)); });
+  A sum = 0;
   for (std::int64_t i = 0; i < count; ++i) sum += scores[i];
   weighted_values(state.o, scores, v, count, row, D);
   *state.m = largest;
@@ -107,7 +107,7 @@ HeadState<T> head_state(const AttentionState& state, std::int64_t row, std::int6
   return {state.o.as<T>() + row * D, state.m.as<T>() + row, state.l.as<T>() + row};
 }
 
-/// dtype: of the state.
+/// dtype: of what is summed.
 void check_one_query(const AttentionState& state, DType dtype) {
   ensure(state.o.shape.rank() == 4 && state.o.dim(0) == 1 && state.o.dim(1) == 1, "a decode state has one query");
   const Shape rows{1, state.o.dim(2), 1};
@@ -135,25 +135,25 @@ void decode_attention(Stream& stream, const AttentionShape& shape, const ConstTe
          "decode attention's workspace is at least decode_attention_workspace, of its state's dtype");
   if (stream.on_cuda()) return cuda::decode_attention(stream, shape, q, k, v, state, workspace);
   if (keys == 0) return cpu::attention_reset(stream.pool(), state);
-  dispatch_float(q.dtype, [&]<class T>() {
-    const Partials<T> partials{workspace.as<T>(), pieces, H, D};
+  dispatch_dtype(q.dtype, [&]<class S, class A>() {
+    const Partials<A> partials{workspace.as<A>(), pieces, H, D};
     const std::int64_t row = G * D, heads = H / G;
-    const T scale = static_cast<T>(shape.scale), softcap = static_cast<T>(shape.softcap);
+    const A scale = static_cast<A>(shape.scale), softcap = static_cast<A>(shape.softcap);
     stream.pool().run(pieces * G, [&](std::int64_t task, int) {
       const std::int64_t piece = task / G, g = task % G, first = piece * decode_piece_keys;
       const std::int64_t offset = first * row + g * D, count = std::min(decode_piece_keys, keys - first);
       for (std::int64_t h = g * heads; h < (g + 1) * heads; ++h) {
-        attend_piece<T>(partials.at(piece, h), q.as<T>() + h * D, k.as<T>() + offset, v.as<T>() + offset, count, row, D,
+        attend_piece<A>(partials.at(piece, h), q.as<S>() + h * D, k.as<S>() + offset, v.as<S>() + offset, count, row, D,
                         scale, softcap);
       }
     });
     stream.pool().run(H, [&](std::int64_t h, int) {
       for (std::int64_t width = 1; width < pieces; width *= 2) {
         for (std::int64_t i = 0; i + width < pieces; i += 2 * width) {
-          combine<T>(partials.at(i, h), partials.at(i + width, h), D);
+          combine<A>(partials.at(i, h), partials.at(i + width, h), D);
         }
       }
-      const HeadState<T> result = head_state<T>(state, h, D), all = partials.at(0, h);
+      const HeadState<A> result = head_state<A>(state, h, D), all = partials.at(0, h);
       std::copy_n(all.o, D, result.o);
       *result.m = *all.m;
       *result.l = *all.l;

@@ -16,8 +16,8 @@ inline constexpr std::int64_t decode_piece_keys = 128;
 std::int64_t decode_attention_workspace(const AttentionShape& shape, std::int64_t T);
 
 /// Sets state (B = 1, one query: o [1, 1, H, D], m and l [1, H, 1]) to that of q[H, D] over the keys k[T, G, D] and the
-/// values v[T, G, D], all of which it sees; T may be 0. State and workspace have the accumulator of their dtype;
-/// workspace: rank 1, its content does not matter. On a GPU of float32 or bfloat16, and T is at most 8,388,480.
+/// values v[T, G, D], all of which it sees; T may be 0. q, k and v have one dtype; the state and the workspace (rank 1,
+/// its content does not matter) have its accumulator. On a GPU float32 or bfloat16, and T is at most 8,388,480.
 void decode_attention(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                       const ConstTensorView& v, const AttentionState& state, const TensorView& workspace);
 

@@ -14,10 +14,10 @@ using cpu::Vector;
 
 void fill(Stream& stream, const TensorView& x, double value) {
   if (stream.on_cuda()) return cuda::fill(stream, x, value);
-  dispatch_float(x.dtype, [&]<class T>() {
-    T* const data = x.as<T>();
+  dispatch_dtype(x.dtype, [&]<class S, class A>() {
+    S* const data = x.as<S>();
     cpu::for_chunks(stream.pool(), x.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
-      std::fill(data + begin, data + end, static_cast<T>(value));
+      std::fill(data + begin, data + end, cpu::rounded_to<S>(static_cast<A>(value)));
     });
   });
 }
@@ -42,34 +42,41 @@ void copy_in_order(Stream& stream, const TensorView& y, const ConstTensorView& x
 void convert(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   ensure(y.numel() == x.numel(), "convert joins tensors of one size");
   if (y.data == x.data && y.dtype == x.dtype) return;
-  if (stream.on_cuda() && y.dtype != x.dtype) return cuda::convert(stream, y, x);
-  copy(stream, y, x);
+  if (y.dtype == x.dtype) return copy(stream, y, x);
+  if (stream.on_cuda()) return cuda::convert(stream, y, x);
+  ensure(accumulator(y.dtype) == DType::float32 && accumulator(x.dtype) == DType::float32,
+         "convert joins float32 and bfloat16");
+  const auto pass = [&]<class To, class From>(To* to, const From* from) {
+    cpu::map<float>(stream.pool(), x.numel(), [=](auto at) { at.put(to, at(from)); });
+  };
+  if (y.dtype == DType::float32) return pass(y.as<float>(), x.as<BFloat16>());
+  pass(y.as<BFloat16>(), x.as<float>());
 }
 
 void scale(Stream& stream, const TensorView& x, double factor) {
   if (stream.on_cuda()) return cuda::scale(stream, x, factor);
-  dispatch_float(x.dtype, [&]<class T>() {
-    T* const data = x.as<T>();
-    const T by = static_cast<T>(factor);
-    cpu::map<T>(stream.pool(), x.numel(), [=](auto at) { at.put(data, at(data) * by); });
+  dispatch_dtype(x.dtype, [&]<class S, class A>() {
+    S* const data = x.as<S>();
+    const A by = static_cast<A>(factor);
+    cpu::map<A>(stream.pool(), x.numel(), [=](auto at) { at.put(data, at(data) * by); });
   });
 }
 
 void add(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   check_flat(x, y, "add joins tensors of one size and dtype");
   if (stream.on_cuda()) return cuda::add(stream, y, x);
-  dispatch_float(y.dtype, [&]<class T>() {
-    T* const y_data = y.as<T>();
-    const T* const x_data = x.as<T>();
-    cpu::map<T>(stream.pool(), y.numel(), [=](auto at) { at.put(y_data, at(y_data) + at(x_data)); });
+  dispatch_dtype(y.dtype, [&]<class S, class A>() {
+    S* const y_data = y.as<S>();
+    const S* const x_data = x.as<S>();
+    cpu::map<A>(stream.pool(), y.numel(), [=](auto at) { at.put(y_data, at(y_data) + at(x_data)); });
   });
 }
 
 void sum_of_squares(Stream& stream, const TensorView& result, const ConstTensorView& x, bool accumulate) {
   ensure(result.numel() == 1 && result.dtype == DType::float64, "sum_of_squares has one float64 result");
   if (stream.on_cuda()) return cuda::sum_of_squares(stream, result, x, accumulate);
-  dispatch_float(x.dtype, [&]<class T>() {
-    const T* const data = x.as<T>();
+  dispatch_dtype(x.dtype, [&]<class S, class>() {
+    const S* const data = x.as<S>();
     const double sum = cpu::sum_over_tree(stream.pool(), x.numel(), [=](std::int64_t begin, std::int64_t end) {
       return cpu::sum_in_double(begin, end, [=](auto at) {
         const auto value = at(data);
@@ -83,12 +90,12 @@ void sum_of_squares(Stream& stream, const TensorView& result, const ConstTensorV
 
 void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64_t seed, std::uint64_t first_index) {
   if (stream.on_cuda()) return cuda::fill_normal(stream, x, stddev, seed, first_index);
-  dispatch_float(x.dtype, [&]<class T>() {
-    T* const data = x.as<T>();
+  dispatch_dtype(x.dtype, [&]<class S, class A>() {
+    S* const data = x.as<S>();
     cpu::for_chunks(stream.pool(), x.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const double normal = random_normal(seed, Purpose::weights, first_index + static_cast<std::uint64_t>(i));
-        data[i] = static_cast<T>(stddev * normal);
+        data[i] = cpu::rounded_to<S>(static_cast<A>(stddev * normal));
       }
     });
   });

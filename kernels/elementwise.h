@@ -15,8 +15,7 @@ void copy(Stream& stream, const TensorView& y, const ConstTensorView& x);
 /// The same, but ordered with the stream even into host memory, which nobody reads before the stream has passed it.
 /// (The call itself waits where the host's memory is not pinned.)
 void copy_in_order(Stream& stream, const TensorView& y, const ConstTensorView& x);
-/// y = x rounded to y's dtype, or x as it is: float32 and bfloat16 on CUDA; on a CPU the dtypes are the same. Nothing
-/// happens if y is x.
+/// y = x rounded to y's dtype (float32 or bfloat16), or x as it is if that is the same. Nothing happens if y is x.
 void convert(Stream& stream, const TensorView& y, const ConstTensorView& x);
 /// x *= factor.
 void scale(Stream& stream, const TensorView& x, double factor);

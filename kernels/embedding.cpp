@@ -27,17 +27,17 @@ void embedding_forward(Stream& stream, const TensorView& y, const ConstTensorVie
   const std::int64_t C = table.dim(1);
   if (stream.on_cuda()) return cuda::embedding_forward(stream, y, ids, table, accumulate);
   check_ids(ids, table.dim(0), "embedding ids are rows of the table");
-  dispatch_float(table.dtype, [&]<class T>() {
-    T* const y_data = y.as<T>();
-    const T* const table_data = table.as<T>();
+  dispatch_dtype(table.dtype, [&]<class S, class A>() {
+    S* const y_data = y.as<S>();
+    const S* const table_data = table.as<S>();
     const auto* const id = ids.as<std::int32_t>();
     cpu::for_rows(stream.pool(), ids.numel(), C, [=](std::int64_t t) {
-      T* const to = y_data + t * C;                  // [C]
-      const T* const from = table_data + id[t] * C;  // [C]
+      S* const to = y_data + t * C;                  // [C]
+      const S* const from = table_data + id[t] * C;  // [C]
       if (!accumulate) {
         std::copy_n(from, C, to);
       } else {
-        cpu::for_vectors<T>(0, C, [=](auto at) { at.put(to, at(to) + at(from)); });
+        cpu::for_vectors<A>(0, C, [=](auto at) { at.put(to, at(to) + at(from)); });
       }
     });
   });
@@ -50,15 +50,15 @@ void embedding_backward(Stream& stream, const TensorView& dtable, const ConstTen
   constexpr std::int64_t columns = 64;
   if (stream.on_cuda()) return cuda::embedding_backward(stream, dtable, ids, dy);
   check_ids(ids, dtable.dim(0), "embedding ids are rows of the table");
-  dispatch_float(dtable.dtype, [&]<class T>() {
-    T* const dtable_data = dtable.as<T>();
-    const T* const dy_data = dy.as<T>();
+  dispatch_dtype(dy.dtype, [&]<class S, class A>() {
+    A* const dtable_data = dtable.as<A>();
+    const S* const dy_data = dy.as<S>();
     const auto* const id = ids.as<std::int32_t>();
     cpu::for_chunks(stream.pool(), C, columns, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = 0; t < tokens; ++t) {
-        T* const to = dtable_data + id[t] * C;  // [C]
-        const T* const from = dy_data + t * C;  // [C]
-        cpu::for_vectors<T>(begin, end, [=](auto at) { at.put(to, at(to) + at(from)); });
+        A* const to = dtable_data + id[t] * C;  // [C]
+        const S* const from = dy_data + t * C;  // [C]
+        cpu::for_vectors<A>(begin, end, [=](auto at) { at.put(to, at(to) + at(from)); });
       }
     });
   });

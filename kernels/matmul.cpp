@@ -33,6 +33,28 @@ void check_bias(const ConstTensorView& bias, const Sizes& sizes, DType dtype) {
   if (!bias.empty()) check_tensor(bias, {sizes.O}, dtype, "a linear layer's bias is [O]");
 }
 
+/// A product's start: 0, or what is there already.
+template <class A>
+auto zero_unless(bool there) {
+  return [=](A* to, std::int64_t, std::int64_t columns) {
+    if (!there) std::fill_n(to, columns, A{0});
+  };
+}
+
+/// A product's finish: sums plus the residual (empty: none; y's shape, perhaps y itself), rounded to y.
+template <class S, class A>
+auto rounding(const TensorView& y, const ConstTensorView& residual) {
+  const S* const base = y.as<S>();
+  const S* const more = residual.empty() ? nullptr : residual.as<S>();
+  return [=](S* to, const A* sums, std::int64_t columns) {
+    if (more == nullptr) return cpu::for_vectors<A>(0, columns, [=](auto at) { at.put(to, at(sums)); });
+    const S* const added = more + (to - base);
+    cpu::for_vectors<A>(0, columns, [=](auto at) { at.put(to, at(sums) + at(added)); });
+  };
+}
+/// Of sums that stand in their place.
+constexpr auto stored = [](auto*, const auto*, std::int64_t) {};
+
 }  // namespace
 
 void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
@@ -44,24 +66,26 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
     check_tensor(residual, y.shape, y.dtype, "a linear layer's residual is of y's shape");
     ensure(residual.data != y.data || bias.empty(), "y that is added to has its bias already");
   }
-  const bool adds = !residual.empty() && residual.data == y.data;
   if (stream.on_cuda()) return cuda::linear_forward(stream, y, x, w, bias, residual);
-  dispatch_float(x.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class R>() {
-    const R* const b = bias.empty() ? nullptr : bias.as<R>();
-    const auto start = [=](R* to, std::int64_t column, std::int64_t columns) {
+  const bool rounds = accumulator(y.dtype) != y.dtype;  // then the residual joins the sums before they are rounded
+  const bool adds = !residual.empty() && residual.data == y.data && !rounds;
+  dispatch_dtype(x.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class S, class A>() {
+    const S* const b = bias.empty() ? nullptr : bias.as<S>();
+    const auto start = [=](A* to, std::int64_t column, std::int64_t columns) {
       if (b != nullptr) {
-        std::copy_n(b + column, columns, to);
+        cpu::copy_widened(b + column, columns, to);
       } else if (!adds) {
-        std::fill_n(to, columns, R{0});
+        std::fill_n(to, columns, A{0});
       }
     };
+    const auto finish = rounding<S, A>(y, residual);
     if (T == 1) {  // a decode step
-      cpu::gemm::multiply_row<R>(stream.pool(), O, I, x.as<R>(), w.as<R>(), y.as<R>(), start);
+      cpu::gemm::multiply_row<S, A>(stream.pool(), O, I, x.as<S>(), w.as<S>(), y.as<S>(), start, finish);
     } else {
-      cpu::gemm::multiply<R>(stream, T, O, I, {x.as<R>(), I}, {w.as<R>(), I, true}, y.as<R>(), start);
+      cpu::gemm::multiply<S, A>(stream, T, O, I, {x.as<S>(), I}, {w.as<S>(), I, true}, y.as<S>(), start, finish);
     }
   });
-  if (!residual.empty() && !adds) add(stream, y, residual);
+  if (!residual.empty() && !adds && !rounds) add(stream, y, residual);
 }
 
 void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,
@@ -69,11 +93,10 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTens
   const Sizes sizes = check_call(dx, dy);
   check_weight(w, sizes, dx.dtype);
   if (stream.on_cuda()) return cuda::linear_backward_input(stream, dx, dy, w, accumulate);
-  dispatch_float(dx.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class R>() {
-    cpu::gemm::multiply<R>(stream, T, I, O, {dy.as<R>(), O}, {w.as<R>(), I}, dx.as<R>(),
-                           [=](R* to, std::int64_t, std::int64_t columns) {
-                             if (!accumulate) std::fill_n(to, columns, R{0});
-                           });
+  dispatch_dtype(dx.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class S, class A>() {
+    cpu::gemm::multiply<S, A>(stream, T, I, O, {dy.as<S>(), O}, {w.as<S>(), I}, dx.as<S>(),
+                              zero_unless<A>(accumulate && std::is_same_v<S, A>),
+                              rounding<S, A>(dx, accumulate ? dx : TensorView{}));
   });
 }
 
@@ -83,17 +106,15 @@ void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorVi
   if (!dw.empty()) check_weight(dw, sizes, accumulator(x.dtype));
   check_bias(dbias, sizes, accumulator(x.dtype));
   if (stream.on_cuda()) return cuda::linear_backward_weight(stream, dw, dbias, dy, x, accumulate);
-  dispatch_float(x.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class R>() {
+  dispatch_dtype(x.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class S, class A>() {
     if (!dw.empty()) {
-      cpu::gemm::multiply<R>(stream, O, I, T, {dy.as<R>(), O, true}, {x.as<R>(), I}, dw.as<R>(),
-                             [=](R* to, std::int64_t, std::int64_t columns) {
-                               if (!accumulate) std::fill_n(to, columns, R{0});
-                             });
+      cpu::gemm::multiply<S, A>(stream, O, I, T, {dy.as<S>(), O, true}, {x.as<S>(), I}, dw.as<A>(),
+                                zero_unless<A>(accumulate), stored);
     }
     if (dbias.empty()) return;
     if (!accumulate) fill(stream, dbias, 0.0);
-    const R* const from = dy.as<R>();
-    cpu::sum_rows_into(stream.pool(), T, O, dbias.as<R>(), [=](std::int64_t t, auto at) { return at(from + t * O); });
+    const S* const from = dy.as<S>();
+    cpu::sum_rows_into(stream.pool(), T, O, dbias.as<A>(), [=](std::int64_t t, auto at) { return at(from + t * O); });
   });
 }
 

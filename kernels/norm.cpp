@@ -40,20 +40,21 @@ void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd
                      const ConstTensorView& w, double eps, double offset) {
   const auto [T, C] = check_call(x, y, w, rstd);
   if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps, offset);
-  dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
-    const auto from = static_cast<R>(offset);
-    R *const y_data = y.as<R>(), *const rstd_data = rstd.as<R>();
-    const R *const x_data = x.as<R>(), *const w_data = w.as<R>();
+  dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
+    const auto from = static_cast<A>(offset);
+    S* const y_data = y.as<S>();
+    A* const rstd_data = rstd.as<A>();
+    const S *const x_data = x.as<S>(), *const w_data = w.as<S>();
     cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
-      const R* const row = x_data + t * C;  // [C]
-      R* const to = y_data + t * C;         // [C]
+      const S* const row = x_data + t * C;  // [C]
+      S* const to = y_data + t * C;         // [C]
       const double squares = cpu::sum_in_double(0, C, [=](auto at) {
         const auto value = at(row);
         return value * value;
       });
-      const auto r = static_cast<R>(1 / std::sqrt(squares / static_cast<double>(C) + eps));
+      const auto r = static_cast<A>(1 / std::sqrt(squares / static_cast<double>(C) + eps));
       rstd_data[t] = r;
-      cpu::for_vectors<R>(0, C, [=](auto at) { at.put(to, at(row) * r * (from + at(w_data))); });
+      cpu::for_vectors<A>(0, C, [=](auto at) { at.put(to, at(row) * r * (from + at(w_data))); });
     });
   });
 }
@@ -67,11 +68,12 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
   check_call(x, dy, w, rstd);
   check_gradient(dw, w);
   if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate, offset);
-  dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
-    const auto from = static_cast<R>(offset);
-    R *const dx_data = dx.as<R>(), *const dw_data = dw.empty() ? nullptr : dw.as<R>();
-    const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();
-    const R* const rstd_data = rstd.as<R>();
+  dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
+    const auto from = static_cast<A>(offset);
+    S* const dx_data = dx.as<S>();
+    A* const dw_data = dw.empty() ? nullptr : dw.as<A>();
+    const S *const dy_data = dy.as<S>(), *const x_data = x.as<S>(), *const w_data = w.as<S>();
+    const A* const rstd_data = rstd.as<A>();
     // First dw, then dx: dx may be the memory of dy.
     if (!dw.empty()) {
       cpu::sum_rows_into(stream.pool(), T, C, dw_data, [=](std::int64_t t, auto at) {
@@ -79,13 +81,13 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
       });
     }
     cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
-      const R *const row = x_data + t * C, *const g = dy_data + t * C;  // [C]
-      R* const to = dx_data + t * C;                                    // [C]
-      const R r = rstd_data[t];
+      const S *const row = x_data + t * C, *const g = dy_data + t * C;  // [C]
+      S* const to = dx_data + t * C;                                    // [C]
+      const A r = rstd_data[t];
       const double dot = cpu::sum_in_double(0, C, [=](auto at) { return at(g) * (from + at(w_data)) * at(row); });
-      const auto slope = static_cast<R>(dot * r * r / static_cast<double>(C));
-      cpu::for_vectors<R>(0, C, [=](auto at) {
-        const Vector<R> d = r * (at(g) * (from + at(w_data)) - at(row) * slope);
+      const auto slope = static_cast<A>(dot * r * r / static_cast<double>(C));
+      cpu::for_vectors<A>(0, C, [=](auto at) {
+        const Vector<A> d = r * (at(g) * (from + at(w_data)) - at(row) * slope);
         at.put(to, accumulate ? at(to) + d : d);
       });
     });
@@ -97,12 +99,13 @@ void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& me
   const auto [T, C] = check_call(x, y, w, rstd);
   check_call(x, y, b, mean);
   if (stream.on_cuda()) return cuda::layernorm_forward(stream, y, mean, rstd, x, w, b, eps);
-  dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
-    R *const y_data = y.as<R>(), *const mean_data = mean.as<R>(), *const rstd_data = rstd.as<R>();
-    const R *const x_data = x.as<R>(), *const w_data = w.as<R>(), *const b_data = b.as<R>();
+  dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
+    S* const y_data = y.as<S>();
+    A *const mean_data = mean.as<A>(), *const rstd_data = rstd.as<A>();
+    const S *const x_data = x.as<S>(), *const w_data = w.as<S>(), *const b_data = b.as<S>();
     cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
-      const R* const row = x_data + t * C;  // [C]
-      R* const to = y_data + t * C;         // [C]
+      const S* const row = x_data + t * C;  // [C]
+      S* const to = y_data + t * C;         // [C]
       const auto width = static_cast<double>(C);
       const double average = cpu::sum_in_double(0, C, [=](auto at) { return at(row); }) / width;
       // The second pass over the row (still in L1) keeps rows of a large mean exact.
@@ -110,10 +113,10 @@ void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& me
         const auto value = at(row) - average;
         return value * value;
       });
-      const auto m = static_cast<R>(average), r = static_cast<R>(1 / std::sqrt(squares / width + eps));
+      const auto m = static_cast<A>(average), r = static_cast<A>(1 / std::sqrt(squares / width + eps));
       mean_data[t] = m;
       rstd_data[t] = r;
-      cpu::for_vectors<R>(0, C, [=](auto at) { at.put(to, (at(row) - m) * r * at(w_data) + at(b_data)); });
+      cpu::for_vectors<A>(0, C, [=](auto at) { at.put(to, (at(row) - m) * r * at(w_data) + at(b_data)); });
     });
   });
 }
@@ -127,11 +130,11 @@ void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& 
   check_gradient(dw, w);
   check_gradient(db, w);
   if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
-  dispatch_float(x.dtype, [&, T = T, C = C]<class R>() {
-    R* const dx_data = dx.as<R>();
-    R *const dw_data = dw.empty() ? nullptr : dw.as<R>(), *const db_data = db.empty() ? nullptr : db.as<R>();
-    const R *const dy_data = dy.as<R>(), *const x_data = x.as<R>(), *const w_data = w.as<R>();
-    const R *const mean_data = mean.as<R>(), *const rstd_data = rstd.as<R>();
+  dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
+    S* const dx_data = dx.as<S>();
+    A *const dw_data = dw.empty() ? nullptr : dw.as<A>(), *const db_data = db.empty() ? nullptr : db.as<A>();
+    const S *const dy_data = dy.as<S>(), *const x_data = x.as<S>(), *const w_data = w.as<S>();
+    const A *const mean_data = mean.as<A>(), *const rstd_data = rstd.as<A>();
     if (!dw.empty()) {
       cpu::sum_rows_into(stream.pool(), T, C, dw_data, [=](std::int64_t t, auto at) {
         return at(dy_data + t * C) * (at(x_data + t * C) - static_cast<double>(mean_data[t])) *
@@ -142,16 +145,16 @@ void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& 
       cpu::sum_rows_into(stream.pool(), T, C, db_data, [=](std::int64_t t, auto at) { return at(dy_data + t * C); });
     }
     cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
-      const R *const row = x_data + t * C, *const g = dy_data + t * C;  // [C]
-      R* const to = dx_data + t * C;                                    // [C]
-      const R m = mean_data[t], r = rstd_data[t];
+      const S *const row = x_data + t * C, *const g = dy_data + t * C;  // [C]
+      S* const to = dx_data + t * C;                                    // [C]
+      const A m = mean_data[t], r = rstd_data[t];
       const double sum = cpu::sum_in_double(0, C, [=](auto at) { return at(g) * at(w_data); });
       const double dot =
           cpu::sum_in_double(0, C, [=](auto at) { return at(g) * at(w_data) * (at(row) - static_cast<double>(m)); });
-      const auto offset = static_cast<R>(sum / static_cast<double>(C));
-      const auto slope = static_cast<R>(dot * r * r / static_cast<double>(C));
-      cpu::for_vectors<R>(0, C, [=](auto at) {
-        const Vector<R> d = r * (at(g) * at(w_data) - offset - (at(row) - m) * slope);
+      const auto offset = static_cast<A>(sum / static_cast<double>(C));
+      const auto slope = static_cast<A>(dot * r * r / static_cast<double>(C));
+      cpu::for_vectors<A>(0, C, [=](auto at) {
+        const Vector<A> d = r * (at(g) * at(w_data) - offset - (at(row) - m) * slope);
         at.put(to, accumulate ? at(to) + d : d);
       });
     });

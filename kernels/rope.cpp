@@ -150,24 +150,21 @@ void check_call(const ConstTensorView& x, const ConstTensorView& table) {
   check_tensor(table, {x.dim(0), x.dim(2)}, accumulator(x.dtype), "rope table is [T, D]");
 }
 
-/// y = x rotated by the table's angles (direction 1) or back (-1); y may be x.
-template <int direction>
-void rotate(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& table) {
-  const std::int64_t tokens = x.dim(0), H = x.dim(1), D = x.dim(2), half = D / 2;
-  dispatch_float(x.dtype, [&]<class T>() {
-    T* const to = y.as<T>();
-    const T *const from = x.as<T>(), *const angles = table.as<T>();
-    cpu::for_rows(stream.pool(), tokens, H * D, [=](std::int64_t t) {
-      const T *const cosine = angles + t * D, *const sine = cosine + half;  // [D / 2]
-      for (std::int64_t h = 0; h < H; ++h) {
-        const std::int64_t low = (t * H + h) * D, high = low + half;  // [D / 2]
-        cpu::for_vectors<T>(0, half, [=](auto at) {
-          const auto c = at(cosine), s = direction * at(sine), a = at(from + low), b = at(from + high);
-          at.put(to + low, a * c - b * s);
-          at.put(to + high, b * c + a * s);
-        });
-      }
-    });
+/// to[tokens, H, D] = from rotated by the table's angles (direction 1) or back (-1); to may be from's memory if it has
+/// its type.
+template <int direction, class To, class From, class A>
+void rotate(ThreadPool& pool, const Shape& shape, To* to, const From* from, const A* angles) {
+  const std::int64_t H = shape[1], D = shape[2], half = D / 2;
+  cpu::for_rows(pool, shape[0], H * D, [=](std::int64_t t) {
+    const A *const cosine = angles + t * D, *const sine = cosine + half;  // [D / 2]
+    for (std::int64_t h = 0; h < H; ++h) {
+      const std::int64_t low = (t * H + h) * D, high = low + half;  // [D / 2]
+      cpu::for_vectors<A>(0, half, [=](auto at) {
+        const auto c = at(cosine), s = direction * at(sine), a = at(from + low), b = at(from + high);
+        at.put(to + low, a * c - b * s);
+        at.put(to + high, b * c + a * s);
+      });
+    }
   });
 }
 
@@ -176,7 +173,9 @@ void rotate(Stream& stream, const TensorView& y, const ConstTensorView& x, const
 void rope_forward(Stream& stream, const TensorView& x, const ConstTensorView& table) {
   check_call(x, table);
   if (stream.on_cuda()) return cuda::rope_forward(stream, x, table);
-  rotate<1>(stream, x, x, table);
+  dispatch_dtype(x.dtype, [&]<class S, class A>() {
+    rotate<1>(stream.pool(), x.shape, x.as<S>(), ConstTensorView(x).as<S>(), table.as<A>());
+  });
 }
 
 void rope_backward(Stream& stream, const TensorView& dx, const ConstTensorView& gradient,
@@ -184,7 +183,9 @@ void rope_backward(Stream& stream, const TensorView& dx, const ConstTensorView& 
   check_call(dx, table);
   check_tensor(gradient, dx.shape, accumulator(dx.dtype), "rotary gradient is [T, H, D]");
   if (stream.on_cuda()) return cuda::rope_backward(stream, dx, gradient, table);
-  rotate<-1>(stream, dx, gradient, table);
+  dispatch_dtype(dx.dtype, [&]<class S, class A>() {
+    rotate<-1>(stream.pool(), dx.shape, dx.as<S>(), gradient.as<A>(), table.as<A>());
+  });
 }
 
 }  // namespace ringtrain

@@ -117,9 +117,6 @@ void check_device(const Config& config, ConfigProblems& problems) {
   if (cuda && training.dtype == DType::float64) {
     problems.add("training.dtype", "float64 is for training.device cpu; with cuda use bfloat16 or float32");
   }
-  if (!cuda && training.dtype == DType::bfloat16) {
-    problems.add("training.dtype", "bfloat16 needs training.device cuda; with cpu use float32 or float64");
-  }
   if (!cuda && training.offload != Offload::none) {
     problems.add("training.offload", "what is offloaded leaves a GPU; with training.device cpu use none");
   }

@@ -412,7 +412,7 @@ std::vector<ConfigKey> make_table() {
        [](const Config& config) { return std::to_string(config.training.seed); }, "0 to 18446744073709551615"},
       word("training.device", MEMBER(training.device), device_names),
       word("training.dtype", MEMBER(training.dtype), named(std::array{DType::float32, DType::float64, DType::bfloat16}),
-           "float32 | float64 on cpu, bfloat16 | float32 on cuda"),
+           "float32 | float64 | bfloat16 on cpu, bfloat16 | float32 on cuda"),
       word("training.recompute", MEMBER(training.recompute), recompute_names,
            "none | keep_attention | full: what backward makes again, to keep less"),
       word("training.offload", MEMBER(training.offload), offload_names,

@@ -17,51 +17,51 @@ namespace ringtrain::cpu {
 
 namespace {
 
-template <class T>
+template <class A>
 std::int64_t padded_head(std::int64_t D) {
-  return (D + lanes<T> - 1) / lanes<T> * lanes<T>;
+  return (D + lanes<A> - 1) / lanes<A> * lanes<A>;
 }
 
 /// P is D rounded up to whole vectors. Keys: packed once a task. Queries: packed for each pair of tiles.
-template <class T>
+template <class A>
 struct BackwardScratch {
   static constexpr std::int64_t keys = max_keys_a_task, queries = backward_query_tile;
-  T *k_columns, *v_columns;        // [keys / width, D, width]: K^T and V^T by panel
-  T *k, *dk, *dv;                  // [keys, P]
-  T *q, *dout;                     // [queries, P]
-  T* dq[2];                        // [queries, P], of the upper and the lower keys
-  T *p, *ds;                       // [queries, keys]
-  T *lse, *delta;                  // [queries]; lse in units of log2
-  Integer<T>*position, *document;  // [keys], positions relative to the tile's first
+  A *k_columns, *v_columns;        // [keys / width, D, width]: K^T and V^T by panel
+  A *k, *dk, *dv;                  // [keys, P]
+  A *q, *dout;                     // [queries, P]
+  A* dq[2];                        // [queries, P], of the upper and the lower keys
+  A *p, *ds;                       // [queries, keys]
+  A *lse, *delta;                  // [queries]; lse in units of log2
+  Integer<A>*position, *document;  // [keys], positions relative to the tile's first
 
   BackwardScratch(std::byte* memory, std::int64_t D) {
-    const std::int64_t P = padded_head<T>(D);
-    T* next = reinterpret_cast<T*>(memory);
+    const std::int64_t P = padded_head<A>(D);
+    A* next = reinterpret_cast<A*>(memory);
     const auto take = [&next](std::int64_t elements) { return std::exchange(next, next + elements); };
     k_columns = take(keys * D), v_columns = take(keys * D);
     k = take(keys * P), dk = take(keys * P), dv = take(keys * P);
     q = take(queries * P), dout = take(queries * P), dq[0] = take(queries * P), dq[1] = take(queries * P);
     p = take(queries * keys), ds = take(queries * keys);
     lse = take(queries), delta = take(queries);
-    position = reinterpret_cast<Integer<T>*>(take(keys)), document = reinterpret_cast<Integer<T>*>(take(keys));
+    position = reinterpret_cast<Integer<A>*>(take(keys)), document = reinterpret_cast<Integer<A>*>(take(keys));
   }
   static std::size_t bytes(std::int64_t D) {
-    const std::int64_t P = padded_head<T>(D);
+    const std::int64_t P = padded_head<A>(D);
     const auto elements = static_cast<std::size_t>(2 * keys * D + (3 * keys + 4 * queries) * P + 2 * queries * keys +
                                                    2 * queries + 2 * keys);
-    return (elements * sizeof(T) + 63) / 64 * 64;
+    return (elements * sizeof(A) + 63) / 64 * 64;
   }
 };
 
 using Counter = std::atomic_ref<std::int64_t>;
 
 /// Capped: scores have a softcap.
-template <class T, bool Capped>
+template <class S, class A, bool Capped>
 class BackwardTask {
  public:
   /// Tile `index` of the keys of key/value head g of sequence b; dq_counters: one counter for each key tile of this
   /// head.
-  BackwardTask(const BackwardCall<T>& call, std::int64_t b, std::int64_t g, std::int64_t index,
+  BackwardTask(const BackwardCall<S, A>& call, std::int64_t b, std::int64_t g, std::int64_t index,
                std::int64_t* dq_counters, std::byte* scratch)
       : call_(call),
         b_(b),
@@ -105,9 +105,12 @@ class BackwardTask {
   }
 
  private:
-  static constexpr std::int64_t width = panel_width<T>;
-  static constexpr int W = lanes<T>;
-  static constexpr T infinity = std::numeric_limits<T>::infinity();
+  static constexpr std::int64_t width = panel_width<A>;
+  static constexpr int W = lanes<A>;
+  static constexpr A infinity = std::numeric_limits<A>::infinity();
+  /// Elements in a line of a cache.
+  template <class E>
+  static constexpr std::int64_t in_line = 64 / static_cast<std::int64_t>(sizeof(E));
 
   /// Returns the key tile that adds to the dq of these queries just before this one; -1: none.
   std::int64_t previous_visitor(const Tile& queries) const {
@@ -136,33 +139,35 @@ class BackwardTask {
   }
   /// Asks for a share of them, between the products of this pair of tiles.
   void prefetch_queries(std::int64_t share, std::int64_t shares) const {
-    constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
     const std::int64_t row = call_.shape.H * D();
     for (std::int64_t i = share * coming_.count / shares; i < (share + 1) * coming_.count / shares; ++i) {
-      for (std::int64_t d = 0; d < D(); d += line) {
-        const std::int64_t at = coming_.offset + i * row + d;
+      const std::int64_t begin = coming_.offset + i * row, end = begin + D();
+      for (std::int64_t at = begin; at < end; at += in_line<S>) {
         __builtin_prefetch(call_.q + at, 0, 2);
         __builtin_prefetch(call_.dout + at, 0, 2);
-        __builtin_prefetch(call_.dq + at, 1, 2);
       }
+      for (std::int64_t at = begin; at < end; at += in_line<A>) __builtin_prefetch(call_.dq + at, 1, 2);
     }
   }
 
-  const T* key_rows(const T* base) const { return base + ((b_ * call_.Tk + tile_.begin) * call_.shape.G + g_) * D(); }
+  template <class E>
+  E* key_rows(E* base) const {
+    return base + ((b_ * call_.Tk + tile_.begin) * call_.shape.G + g_) * D();
+  }
   std::int64_t D() const { return call_.shape.D; }
 
   void load_keys() {
-    const std::int64_t P = padded_head<T>(D()), row = call_.shape.G * D();
-    const T *k = key_rows(call_.k), *v = key_rows(call_.v);
+    const std::int64_t P = padded_head<A>(D()), row = call_.shape.G * D();
+    const S *k = key_rows(call_.k), *v = key_rows(call_.v);
     for (std::int64_t first = 0; first < tile_.count; first += width) {
       const std::int64_t n = std::min(width, tile_.count - first);
-      T *k_columns = scratch_.k_columns + first * D(), *v_columns = scratch_.v_columns + first * D();
-      if (n < width) std::fill_n(k_columns, width * D(), T{0}), std::fill_n(v_columns, width * D(), T{0});
+      A *k_columns = scratch_.k_columns + first * D(), *v_columns = scratch_.v_columns + first * D();
+      if (n < width) std::fill_n(k_columns, width * D(), A{0}), std::fill_n(v_columns, width * D(), A{0});
       transpose(k_columns, width, k + first * row, row, n, D());
       transpose(v_columns, width, v + first * row, row, n, D());
     }
     for (std::int64_t j = 0; j < max_keys_a_task; ++j) {
-      scratch_.position[j] = static_cast<Integer<T>>(tile_.stride * j);
+      scratch_.position[j] = static_cast<Integer<A>>(tile_.stride * j);
       scratch_.document[j] = j < tile_.count && key_documents_ ? key_documents_[tile_.begin + j] : 0;
     }
     pack_rows(scratch_.k, k, row, tile_.count, P);
@@ -171,8 +176,8 @@ class BackwardTask {
   }
 
   void store_keys() {
-    const std::int64_t P = padded_head<T>(D()), row = call_.shape.G * D();
-    T *dk = const_cast<T*>(key_rows(call_.dk)), *dv = const_cast<T*>(key_rows(call_.dv));
+    const std::int64_t P = padded_head<A>(D()), row = call_.shape.G * D();
+    A *dk = key_rows(call_.dk), *dv = key_rows(call_.dv);
     for (std::int64_t j = 0; j < tile_.count; ++j) {
       std::copy_n(scratch_.dk + j * P, D(), dk + j * row);
       std::copy_n(scratch_.dv + j * P, D(), dv + j * row);
@@ -180,24 +185,25 @@ class BackwardTask {
   }
 
   /// to[rows, P] = from[rows, D] whose rows stand `stride` apart; the rest is 0.
-  void pack_rows(T* to, const T* from, std::int64_t stride, std::int64_t rows, std::int64_t P) const {
+  template <class E>
+  void pack_rows(A* to, const E* from, std::int64_t stride, std::int64_t rows, std::int64_t P) const {
     for (std::int64_t i = 0; i < rows; ++i) {
-      std::copy_n(from + i * stride, D(), to + i * P);
-      std::fill(to + i * P + D(), to + (i + 1) * P, T{0});
+      copy_widened(from + i * stride, D(), to + i * P);
+      std::fill(to + i * P + D(), to + (i + 1) * P, A{0});
     }
   }
 
   /// Adds the queries `run` of a tile, head h, to this task's dk and dv, and leaves their dq of these keys in scratch.
   void add_queries(std::int64_t h, const Tile& queries, LocalRange run) {
-    const std::int64_t P = padded_head<T>(D()), row = call_.shape.H * D(), n = run.end - run.begin;
+    const std::int64_t P = padded_head<A>(D()), row = call_.shape.H * D(), n = run.end - run.begin;
     const std::int64_t first = b_ * call_.Tq + queries.begin + run.begin;
     const std::int64_t statistics = (b_ * call_.shape.H + h) * call_.Tq + queries.begin + run.begin;
     pack_rows(scratch_.q, call_.q + (first * call_.shape.H + h) * D(), row, n, P);
     pack_rows(scratch_.dout, call_.dout + (first * call_.shape.H + h) * D(), row, n, P);
     for (std::int64_t i = 0; i < n; ++i) {
       // A row without a key: any finite score minus this is far below what exp2 can tell from 0.
-      const T lse = call_.lse[statistics + i];
-      scratch_.lse[i] = lse == -infinity ? std::numeric_limits<T>::max() / 4 : lse * std::numbers::log2e_v<T>;
+      const A lse = call_.lse[statistics + i];
+      scratch_.lse[i] = lse == -infinity ? std::numeric_limits<A>::max() / 4 : lse * std::numbers::log2e_v<A>;
       scratch_.delta[i] = call_.delta[statistics + i];
     }
     // Keys that some query of the run may see, from a panel's edge on: on the diagonal and at a window's edge, not all.
@@ -212,9 +218,9 @@ class BackwardTask {
     for (std::int64_t at = keys.begin; at < keys.end; at += width) {
       prefetch_queries(share++, shares);
       const std::int64_t columns = std::min(width, keys.end - at);
-      gemm_panel<T, Order::rows, Store::overwrite>(n, columns, D(), scratch_.q, P, scratch_.k_columns + at * D(), width,
+      gemm_panel<A, Order::rows, Store::overwrite>(n, columns, D(), scratch_.q, P, scratch_.k_columns + at * D(), width,
                                                    scratch_.p + at, score_row);
-      gemm_panel<T, Order::rows, Store::overwrite>(n, columns, D(), scratch_.dout, P, scratch_.v_columns + at * D(),
+      gemm_panel<A, Order::rows, Store::overwrite>(n, columns, D(), scratch_.dout, P, scratch_.v_columns + at * D(),
                                                    width, scratch_.ds + at, score_row);
     }
     const LocalRange used{keys.begin, (keys.end + W - 1) / W * W};
@@ -224,14 +230,14 @@ class BackwardTask {
     for (std::int64_t at = 0; at < P; at += width) {
       prefetch_queries(share++, shares);
       const std::int64_t columns = std::min(width, P - at);
-      gemm_panel<T, Order::columns, Store::add>(count, columns, n, scratch_.p + keys.begin, score_row,
+      gemm_panel<A, Order::columns, Store::add>(count, columns, n, scratch_.p + keys.begin, score_row,
                                                 scratch_.dout + at, P, scratch_.dv + keys.begin * P + at, P);
-      gemm_panel<T, Order::columns, Store::add>(count, columns, n, scratch_.ds + keys.begin, score_row, scratch_.q + at,
+      gemm_panel<A, Order::columns, Store::add>(count, columns, n, scratch_.ds + keys.begin, score_row, scratch_.q + at,
                                                 P, scratch_.dk + keys.begin * P + at, P);
       for (int part = 0; part < 2; ++part) {
         const auto [from, to] = share_of_dq_[part];
         if (from >= to) continue;
-        gemm_panel<T, Order::rows, Store::overwrite>(n, columns, to - from, scratch_.ds + from, score_row,
+        gemm_panel<A, Order::rows, Store::overwrite>(n, columns, to - from, scratch_.ds + from, score_row,
                                                      scratch_.k + from * P + at, P, scratch_.dq[part] + at, P);
       }
     }
@@ -239,10 +245,10 @@ class BackwardTask {
 
   /// Sets scores s to tanh(scale s / softcap), on rows [0, n) and lanes `used`.
   void cap_scores(std::int64_t n, LocalRange used) {
-    const T inner = static_cast<T>(call_.shape.scale / call_.shape.softcap);
+    const A inner = static_cast<A>(call_.shape.scale / call_.shape.softcap);
     for (std::int64_t i = 0; i < n; ++i) {
-      T* p = scratch_.p + i * call_.keys.size();
-      for (std::int64_t lane = used.begin; lane < used.end; lane += W) store(p + lane, tanh<T>(load(p + lane) * inner));
+      A* p = scratch_.p + i * call_.keys.size();
+      for (std::int64_t lane = used.begin; lane < used.end; lane += W) store(p + lane, tanh<A>(load(p + lane) * inner));
     }
   }
 
@@ -252,34 +258,34 @@ class BackwardTask {
     for (std::int64_t i = run.begin; i < run.end; ++i) {
       const std::int64_t query = queries.position(i);
       const PositionRange seen = keys_seen_by(call_.shape.mask, {query, query});
-      const auto from = static_cast<Integer<T>>(std::clamp(seen.first - tile_.start, -bound, bound));
-      const auto to = static_cast<Integer<T>>(std::clamp(seen.last - tile_.start, -bound, bound));
-      T* s = scratch_.p + (i - run.begin) * call_.keys.size();
+      const auto from = static_cast<Integer<A>>(std::clamp(seen.first - tile_.start, -bound, bound));
+      const auto to = static_cast<Integer<A>>(std::clamp(seen.last - tile_.start, -bound, bound));
+      A* s = scratch_.p + (i - run.begin) * call_.keys.size();
       for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
-        const Integers<T> position = load_integers<T>(scratch_.position + lane);
-        Integers<T> visible_lanes = (position >= from) & (position <= to);
+        const Integers<A> position = load_integers<A>(scratch_.position + lane);
+        Integers<A> visible_lanes = (position >= from) & (position <= to);
         if (query_documents_) {
-          const auto document = static_cast<Integer<T>>(query_documents_[queries.begin + i]);
-          visible_lanes &= load_integers<T>(scratch_.document + lane) == document;
+          const auto document = static_cast<Integer<A>>(query_documents_[queries.begin + i]);
+          visible_lanes &= load_integers<A>(scratch_.document + lane) == document;
         }
-        store(s + lane, visible_lanes ? load(s + lane) : broadcast<T>(-infinity));
+        store(s + lane, visible_lanes ? load(s + lane) : broadcast<A>(-infinity));
       }
     }
   }
 
   /// p: scores to probabilities; ds: dP to the gradient of q k^T, on rows [0, n) and lanes `used`.
   void softmax(std::int64_t n, LocalRange used) {
-    const T scale = static_cast<T>(call_.shape.scale);
-    const T outer = Capped ? static_cast<T>(call_.shape.softcap) : scale;
-    const Vector<T> factor = broadcast<T>(outer * std::numbers::log2e_v<T>);
+    const A scale = static_cast<A>(call_.shape.scale);
+    const A outer = Capped ? static_cast<A>(call_.shape.softcap) : scale;
+    const Vector<A> factor = broadcast<A>(outer * std::numbers::log2e_v<A>);
     for (std::int64_t i = 0; i < n; ++i) {
-      const Vector<T> offset = broadcast<T>(-scratch_.lse[i]), delta = broadcast<T>(scratch_.delta[i]);
-      T *p = scratch_.p + i * call_.keys.size(), *ds = scratch_.ds + i * call_.keys.size();
+      const Vector<A> offset = broadcast<A>(-scratch_.lse[i]), delta = broadcast<A>(scratch_.delta[i]);
+      A *p = scratch_.p + i * call_.keys.size(), *ds = scratch_.ds + i * call_.keys.size();
       for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
-        const Vector<T> probability = exp2<T>(fma(load(p + lane), factor, offset));
-        Vector<T> slope = probability * scale;
+        const Vector<A> probability = exp2<A>(fma(load(p + lane), factor, offset));
+        Vector<A> slope = probability * scale;
         if constexpr (Capped) {  // of tanh; that of a score that is hidden, -inf, is not asked
-          const Vector<T> capped = maximum(broadcast<T>(-1), load(p + lane));
+          const Vector<A> capped = maximum(broadcast<A>(-1), load(p + lane));
           slope *= 1 - capped * capped;
         }
         store(p + lane, probability);
@@ -289,8 +295,8 @@ class BackwardTask {
   }
 
   void add_dq(std::int64_t h, const Tile& queries, LocalRange run) const {
-    const std::int64_t P = padded_head<T>(D()), row = call_.shape.H * D();
-    T* dq = call_.dq + ((b_ * call_.Tq + queries.begin + run.begin) * call_.shape.H + h) * D();
+    const std::int64_t P = padded_head<A>(D()), row = call_.shape.H * D();
+    A* dq = call_.dq + ((b_ * call_.Tq + queries.begin + run.begin) * call_.shape.H + h) * D();
     for (int part = 0; part < 2; ++part) {
       if (share_of_dq_[part].empty()) continue;
       for (std::int64_t i = 0; i < run.end - run.begin; ++i) {
@@ -299,11 +305,11 @@ class BackwardTask {
     }
   }
 
-  const BackwardCall<T>& call_;
+  const BackwardCall<S, A>& call_;
   const std::int64_t b_, g_, index_;
   const Tile tile_;
   std::int64_t* dq_counters_;
-  BackwardScratch<T> scratch_;
+  BackwardScratch<A> scratch_;
   const std::int32_t *query_documents_, *key_documents_;
   Extent extent_;
   std::int64_t lower_count_;   // of the tile's keys, those below its inner multiple of backward_key_tile
@@ -313,9 +319,9 @@ class BackwardTask {
 
 }  // namespace
 
-template <class T>
+template <class A>
 std::size_t backward_scratch_bytes(std::int64_t D) {
-  return BackwardScratch<T>::bytes(D);
+  return BackwardScratch<A>::bytes(D);
 }
 
 std::size_t backward_counter_bytes(const AttentionShape& shape, std::int64_t Tk) {
@@ -323,14 +329,14 @@ std::size_t backward_counter_bytes(const AttentionShape& shape, std::int64_t Tk)
   return (static_cast<std::size_t>(counters) * sizeof(std::int64_t) + 63) / 64 * 64;
 }
 
-template <class T>
-void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte* workspace) {
+template <class S, class A>
+void attention_backward(ThreadPool& pool, const BackwardCall<S, A>& call, std::byte* workspace) {
   const std::int64_t tiles = call.keys.count(), heads = call.shape.B * call.shape.G;
   auto* dq_counters = reinterpret_cast<std::int64_t*>(workspace);
   std::fill_n(dq_counters, heads * tiles, std::int64_t{0});
   std::byte* scratch = workspace + backward_counter_bytes(call.shape, call.Tk);
   const std::int64_t together = std::min<std::int64_t>(heads, pool.workers());
-  const std::size_t scratch_bytes = backward_scratch_bytes<T>(call.shape.D);
+  const std::size_t scratch_bytes = backward_scratch_bytes<A>(call.shape.D);
   // As many heads at a time as there are workers: what a head's tasks read stays near, and they seldom wait for each
   // other. noexcept: a task that threw would leave the ones that wait for its turn waiting for ever.
   const auto run = [&]<bool Capped>() {
@@ -338,8 +344,8 @@ void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte
       const std::int64_t first = task / (tiles * together) * together, members = std::min(together, heads - first);
       const std::int64_t index = tiles - 1 - (task - first * tiles) / members,
                          head = first + (task - first * tiles) % members;
-      BackwardTask<T, Capped>(call, head / call.shape.G, head % call.shape.G, index, dq_counters + head * tiles,
-                              scratch + static_cast<std::size_t>(worker) * scratch_bytes)
+      BackwardTask<S, A, Capped>(call, head / call.shape.G, head % call.shape.G, index, dq_counters + head * tiles,
+                                 scratch + static_cast<std::size_t>(worker) * scratch_bytes)
           .run();
     });
   };
@@ -349,7 +355,8 @@ void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte
 
 template std::size_t backward_scratch_bytes<float>(std::int64_t);
 template std::size_t backward_scratch_bytes<double>(std::int64_t);
-template void attention_backward<float>(ThreadPool&, const BackwardCall<float>&, std::byte*);
-template void attention_backward<double>(ThreadPool&, const BackwardCall<double>&, std::byte*);
+template void attention_backward<float>(ThreadPool&, const BackwardCall<float, float>&, std::byte*);
+template void attention_backward<double>(ThreadPool&, const BackwardCall<double, double>&, std::byte*);
+template void attention_backward<BFloat16>(ThreadPool&, const BackwardCall<BFloat16, float>&, std::byte*);
 
 }  // namespace ringtrain::cpu

@@ -32,38 +32,40 @@ constexpr std::int64_t keys_a_task(std::int64_t rows, int workers) {
   return enough_for_large_tasks(rows, workers) ? max_keys_a_task : backward_key_tile;
 }
 
-template <class T>
+/// S: what is stored, A: what is summed (framework/dtype.h).
+template <class S, class A>
 struct ForwardCall {
   AttentionShape shape;
   std::int64_t Tq, Tk;
-  const T *q, *k, *v;                                   // [B, Tq, H, D], [B, Tk, G, D] twice
+  const S *q, *k, *v;                                   // [B, Tq, H, D], [B, Tk, G, D] twice
   const std::int32_t *query_documents, *key_documents;  // [B, Tq], [B, Tk]; null: one document
   TileList queries, keys;
-  T *o, *m, *l;  // [B, Tq, H, D], [B, H, Tq] twice
+  A *o, *m, *l;  // [B, Tq, H, D], [B, H, Tq] twice
 };
 
-template <class T>
+template <class S, class A>
 struct BackwardCall {
   AttentionShape shape;
   std::int64_t Tq, Tk;
-  const T *q, *k, *v, *dout, *lse, *delta;              // q, dout [B, Tq, H, D]; k, v [B, Tk, G, D]; [B, H, Tq]
+  const S *q, *k, *v, *dout;                            // q, dout [B, Tq, H, D]; k, v [B, Tk, G, D]
+  const A *lse, *delta;                                 // [B, H, Tq]
   const std::int32_t *query_documents, *key_documents;  // [B, Tq], [B, Tk]; null: one document
   TileList queries, keys;
-  T *dq, *dk, *dv;  // as q, k, v
+  A *dq, *dk, *dv;  // as q, k, v
 };
 
 /// Scratch of one worker, in bytes; and the counters of the whole backward call.
-template <class T>
+template <class A>
 std::size_t forward_scratch_bytes(std::int64_t D);
-template <class T>
+template <class A>
 std::size_t backward_scratch_bytes(std::int64_t D);
 std::size_t backward_counter_bytes(const AttentionShape& shape, std::int64_t Tk);
 
 /// workspace: 64-byte aligned; [workers * forward_scratch_bytes] or [counters, workers * backward_scratch_bytes].
-template <class T>
-void attention_forward(ThreadPool& pool, const ForwardCall<T>& call, std::byte* workspace);
-template <class T>
-void attention_backward(ThreadPool& pool, const BackwardCall<T>& call, std::byte* workspace);
+template <class S, class A>
+void attention_forward(ThreadPool& pool, const ForwardCall<S, A>& call, std::byte* workspace);
+template <class S, class A>
+void attention_backward(ThreadPool& pool, const BackwardCall<S, A>& call, std::byte* workspace);
 
 void attention_reset(ThreadPool& pool, const AttentionState& state);
 void attention_finalize(ThreadPool& pool, const AttentionState& state, const TensorView& out, const TensorView& lse);

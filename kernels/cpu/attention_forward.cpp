@@ -13,40 +13,40 @@ namespace ringtrain::cpu {
 
 namespace {
 
-/// The queries of a task, by panel of panel_width<T> lanes; lanes beyond the tile's end are zero and never stored.
-template <class T>
+/// The queries of a task, by panel of panel_width<A> lanes; lanes beyond the tile's end are zero and never stored.
+template <class A>
 struct ForwardScratch {
-  static constexpr std::int64_t width = panel_width<T>;
+  static constexpr std::int64_t width = panel_width<A>;
   static constexpr std::int64_t padded = max_queries_a_task;
-  T *q, *o;                        // [panels, D, width]
-  T *k, *v;                        // [forward_key_tile, D]
-  T* s;                            // [forward_key_tile, width], one panel's scores, then probabilities
-  T *m, *l;                        // [padded]
-  Integer<T>*position, *document;  // [padded], positions relative to the tile's first
+  A *q, *o;                        // [panels, D, width]
+  A *k, *v;                        // [forward_key_tile, D]
+  A* s;                            // [forward_key_tile, width], one panel's scores, then probabilities
+  A *m, *l;                        // [padded]
+  Integer<A>*position, *document;  // [padded], positions relative to the tile's first
 
   ForwardScratch(std::byte* memory, std::int64_t D) {
-    q = reinterpret_cast<T*>(memory);
+    q = reinterpret_cast<A*>(memory);
     o = q + padded * D;
     k = o + padded * D;
     v = k + forward_key_tile * D;
     s = v + forward_key_tile * D;
     m = s + forward_key_tile * width;
     l = m + padded;
-    position = reinterpret_cast<Integer<T>*>(l + padded);
+    position = reinterpret_cast<Integer<A>*>(l + padded);
     document = position + padded;
   }
   static std::size_t bytes(std::int64_t D) {
     const auto elements =
         static_cast<std::size_t>(2 * (padded + forward_key_tile) * D + forward_key_tile * width + 4 * padded);
-    return (elements * sizeof(T) + 63) / 64 * 64;
+    return (elements * sizeof(A) + 63) / 64 * 64;
   }
 };
 
 /// One task: tile `tile` of the queries of head h of sequence b. Capped: scores have a softcap.
-template <class T, bool Capped>
+template <class S, class A, bool Capped>
 class ForwardTask {
  public:
-  ForwardTask(const ForwardCall<T>& call, std::int64_t b, std::int64_t h, const Tile& tile, std::byte* scratch)
+  ForwardTask(const ForwardCall<S, A>& call, std::int64_t b, std::int64_t h, const Tile& tile, std::byte* scratch)
       : call_(call), tile_(tile), scratch_(scratch, call.shape.D) {
     const auto& [B, H, G, D, scale, mask, deterministic, softcap] = call.shape;
     const std::int64_t g = h / (H / G);
@@ -85,9 +85,9 @@ class ForwardTask {
   }
 
  private:
-  static constexpr std::int64_t width = panel_width<T>;
-  static constexpr int W = lanes<T>;
-  static constexpr T infinity = std::numeric_limits<T>::infinity();
+  static constexpr std::int64_t width = panel_width<A>;
+  static constexpr int W = lanes<A>;
+  static constexpr A infinity = std::numeric_limits<A>::infinity();
   static constexpr std::int64_t score_rows = 4 * block_rows<panel_vectors>;  // between two prefetches
 
   /// Lanes of a panel that hold queries.
@@ -96,11 +96,11 @@ class ForwardTask {
   void load_state() {
     const std::int64_t D = call_.shape.D, row = call_.shape.H * D;
     for (std::int64_t panel = 0; panel < panels_; ++panel) {
-      T* const q = scratch_.q + panel * width * D;
-      T* const o = scratch_.o + panel * width * D;
+      A* const q = scratch_.q + panel * width * D;
+      A* const o = scratch_.o + panel * width * D;
       if (lanes_used(panel) < width) {
-        std::fill_n(q, width * D, T{0});
-        std::fill_n(o, width * D, T{0});
+        std::fill_n(q, width * D, A{0});
+        std::fill_n(o, width * D, A{0});
       }
       transpose(q, width, q_ + panel * width * row, row, lanes_used(panel), D);
       transpose(o, width, o_ + panel * width * row, row, lanes_used(panel), D);
@@ -108,8 +108,8 @@ class ForwardTask {
     for (std::int64_t i = 0; i < panels_ * width; ++i) {
       const bool real = i < tile_.count;
       scratch_.m[i] = real ? m_[i] : -infinity;
-      scratch_.l[i] = real ? l_[i] : T{0};
-      scratch_.position[i] = static_cast<Integer<T>>(tile_.stride * i);
+      scratch_.l[i] = real ? l_[i] : A{0};
+      scratch_.position[i] = static_cast<Integer<A>>(tile_.stride * i);
       scratch_.document[i] = real && query_documents_ ? query_documents_[tile_.begin + i] : 0;
     }
   }
@@ -118,14 +118,14 @@ class ForwardTask {
   void load_keys(const Tile& keys, LocalRange run) {
     const std::int64_t D = call_.shape.D, row = call_.shape.G * D;
     for (std::int64_t j = run.begin; j < run.end; ++j) {
-      std::copy_n(k_ + (keys.begin + j) * row, D, scratch_.k + j * D);
-      std::copy_n(v_ + (keys.begin + j) * row, D, scratch_.v + j * D);
+      copy_widened(k_ + (keys.begin + j) * row, D, scratch_.k + j * D);
+      copy_widened(v_ + (keys.begin + j) * row, D, scratch_.v + j * D);
     }
   }
 
   /// Asks for what the next tile packs: while a panel meets row j of this tile, its share of rows j to j + score_rows.
   void prefetch_keys(std::int64_t panel, std::int64_t j) const {
-    constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+    constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(S));
     const std::int64_t D = call_.shape.D, row = call_.shape.G * D;
     const std::int64_t begin = panel * D / panels_ / line * line, end = (panel + 1) * D / panels_;
     for (std::int64_t i = j; i < std::min(j + score_rows, coming_.count); ++i) {
@@ -148,21 +148,21 @@ class ForwardTask {
   /// Adds the keys `run` of a tile to the queries of a panel.
   void add_keys(std::int64_t panel, const Extent& queries, const Tile& keys, LocalRange run) {
     const std::int64_t D = call_.shape.D, count = run.end - run.begin, first = run.begin * D;
-    const T* q = scratch_.q + panel * width * D;
-    T* o = scratch_.o + panel * width * D;
-    gemm_panel<T, Order::rows, Store::overwrite>(count, lanes_used(panel), D, scratch_.k + first, D, q, width,
+    const A* q = scratch_.q + panel * width * D;
+    A* o = scratch_.o + panel * width * D;
+    gemm_panel<A, Order::rows, Store::overwrite>(count, lanes_used(panel), D, scratch_.k + first, D, q, width,
                                                  scratch_.s, width);
     if constexpr (Capped) cap_scores(count);
     if (!all_visible(call_.shape.mask, queries, extent_of(keys, run, key_documents_))) mask_scores(panel, keys, run);
     softmax(panel, count, o);
-    gemm_panel<T, Order::columns, Store::add>(D, lanes_used(panel), count, scratch_.v + first, D, scratch_.s, width, o,
+    gemm_panel<A, Order::columns, Store::add>(D, lanes_used(panel), count, scratch_.v + first, D, scratch_.s, width, o,
                                               width);
   }
 
   /// Sets scores s to tanh(scale s / softcap): softmax() scales them by the softcap.
   void cap_scores(std::int64_t count) {
-    const T inner = static_cast<T>(call_.shape.scale / call_.shape.softcap);
-    for (T* s = scratch_.s; s < scratch_.s + count * width; s += W) store(s, tanh<T>(load(s) * inner));
+    const A inner = static_cast<A>(call_.shape.scale / call_.shape.softcap);
+    for (A* s = scratch_.s; s < scratch_.s + count * width; s += W) store(s, tanh<A>(load(s) * inner));
   }
 
   /// Sets the scores of pairs that the mask or the documents forbid to -inf.
@@ -172,55 +172,55 @@ class ForwardTask {
     for (std::int64_t j = run.begin; j < run.end; ++j) {
       const std::int64_t key = keys.position(j);
       const PositionRange seen = queries_that_see(call_.shape.mask, {key, key});
-      const auto from = static_cast<Integer<T>>(std::clamp(seen.first - tile_.start, -bound, bound));
-      const auto to = static_cast<Integer<T>>(std::clamp(seen.last - tile_.start, -bound, bound));
-      T* s = scratch_.s + (j - run.begin) * width;
+      const auto from = static_cast<Integer<A>>(std::clamp(seen.first - tile_.start, -bound, bound));
+      const auto to = static_cast<Integer<A>>(std::clamp(seen.last - tile_.start, -bound, bound));
+      A* s = scratch_.s + (j - run.begin) * width;
       for (std::int64_t lane = 0; lane < width; lane += W) {
-        const Integers<T> position = load_integers<T>(scratch_.position + panel * width + lane);
-        Integers<T> visible_lanes = (position >= from) & (position <= to);
+        const Integers<A> position = load_integers<A>(scratch_.position + panel * width + lane);
+        Integers<A> visible_lanes = (position >= from) & (position <= to);
         if (key_documents_) {
-          const auto document = static_cast<Integer<T>>(key_documents_[keys.begin + j]);
-          visible_lanes &= load_integers<T>(scratch_.document + panel * width + lane) == document;
+          const auto document = static_cast<Integer<A>>(key_documents_[keys.begin + j]);
+          visible_lanes &= load_integers<A>(scratch_.document + panel * width + lane) == document;
         }
-        store(s + lane, visible_lanes ? load(s + lane) : broadcast<T>(-infinity));
+        store(s + lane, visible_lanes ? load(s + lane) : broadcast<A>(-infinity));
       }
     }
   }
 
   /// Turns `count` rows of scores into probabilities relative to the new running maximum, and brings the panel's state
   /// (m, l and the output o [D, width]) to that maximum.
-  void softmax(std::int64_t panel, std::int64_t count, T* o) {
-    constexpr T log2e = std::numbers::log2e_v<T>;
+  void softmax(std::int64_t panel, std::int64_t count, A* o) {
+    constexpr A log2e = std::numbers::log2e_v<A>;
     constexpr int NR = panel_vectors;
-    const T scale = static_cast<T>(Capped ? call_.shape.softcap : call_.shape.scale);
-    T* s = scratch_.s;
-    Vector<T> largest[NR], offset[NR], sum[NR], alpha[NR];
-    Integers<T> moved{};
-    for (int r = 0; r < NR; ++r) largest[r] = broadcast<T>(-infinity);
+    const A scale = static_cast<A>(Capped ? call_.shape.softcap : call_.shape.scale);
+    A* s = scratch_.s;
+    Vector<A> largest[NR], offset[NR], sum[NR], alpha[NR];
+    Integers<A> moved{};
+    for (int r = 0; r < NR; ++r) largest[r] = broadcast<A>(-infinity);
     for (std::int64_t j = 0; j < count; ++j) {
       unroll<NR>([&](auto r) { largest[r] = maximum(load(s + j * width + r * W), largest[r]); });
     }
     for (int r = 0; r < NR; ++r) {
-      const Vector<T> before = load(scratch_.m + panel * width + r * W);
-      const Vector<T> now = maximum(largest[r] * scale, before);
+      const Vector<A> before = load(scratch_.m + panel * width + r * W);
+      const Vector<A> now = maximum(largest[r] * scale, before);
       store(scratch_.m + panel * width + r * W, now);
       // A row that has seen no key yet keeps m = -inf; 0 stands in for it, so that no -inf - -inf arises.
-      const Vector<T> anchor = now == -infinity ? Vector<T>{} : now;
+      const Vector<A> anchor = now == -infinity ? Vector<A>{} : now;
       offset[r] = -(anchor * log2e);
-      alpha[r] = now == before ? broadcast<T>(T{1}) : exp2<T>(before * log2e + offset[r]);
+      alpha[r] = now == before ? broadcast<A>(A{1}) : exp2<A>(before * log2e + offset[r]);
       moved |= now != before;
-      sum[r] = Vector<T>{};
+      sum[r] = Vector<A>{};
     }
-    const Vector<T> factor = broadcast<T>(scale * log2e);
+    const Vector<A> factor = broadcast<A>(scale * log2e);
     for (std::int64_t j = 0; j < count; ++j) {
       unroll<NR>([&](auto r) {
-        const Vector<T> p = exp2<T>(fma(load(s + j * width + r * W), factor, offset[r]));
+        const Vector<A> p = exp2<A>(fma(load(s + j * width + r * W), factor, offset[r]));
         store(s + j * width + r * W, p);
         sum[r] += p;
       });
     }
     for (int r = 0; r < NR; ++r) {
-      T* l = scratch_.l + panel * width + r * W;
+      A* l = scratch_.l + panel * width + r * W;
       store(l, fma(load(l), alpha[r], sum[r]));
     }
     if (!any(moved)) return;
@@ -229,11 +229,11 @@ class ForwardTask {
     }
   }
 
-  const ForwardCall<T>& call_;
+  const ForwardCall<S, A>& call_;
   const Tile tile_;
-  ForwardScratch<T> scratch_;
-  const T *q_, *k_, *v_;  // this head's; rows are H * D or G * D apart
-  T *o_, *m_, *l_;
+  ForwardScratch<A> scratch_;
+  const S *q_, *k_, *v_;  // this head's; rows are H * D or G * D apart
+  A *o_, *m_, *l_;
   const std::int32_t *query_documents_, *key_documents_;
   std::int64_t panels_;
   Tile coming_;  // of keys
@@ -241,22 +241,22 @@ class ForwardTask {
 
 }  // namespace
 
-template <class T>
+template <class A>
 std::size_t forward_scratch_bytes(std::int64_t D) {
-  return ForwardScratch<T>::bytes(D);
+  return ForwardScratch<A>::bytes(D);
 }
 
-template <class T>
-void attention_forward(ThreadPool& pool, const ForwardCall<T>& call, std::byte* workspace) {
+template <class S, class A>
+void attention_forward(ThreadPool& pool, const ForwardCall<S, A>& call, std::byte* workspace) {
   const std::int64_t tiles = call.queries.count(), heads = call.shape.B * call.shape.H;
-  const std::size_t scratch = forward_scratch_bytes<T>(call.shape.D);
+  const std::size_t scratch = forward_scratch_bytes<A>(call.shape.D);
   // A head at a time, so that its keys and values are still in a cache of the machine when its next tile meets them;
   // last tiles first: under a causal mask they are the longest.
   const auto run = [&]<bool Capped>() {
     pool.run(heads * tiles, [&](std::int64_t task, int worker) {
       const std::int64_t head = task / tiles, index = tiles - 1 - task % tiles;
-      ForwardTask<T, Capped>(call, head / call.shape.H, head % call.shape.H, call.queries[index],
-                             workspace + static_cast<std::size_t>(worker) * scratch)
+      ForwardTask<S, A, Capped>(call, head / call.shape.H, head % call.shape.H, call.queries[index],
+                                workspace + static_cast<std::size_t>(worker) * scratch)
           .run();
     });
   };
@@ -266,7 +266,8 @@ void attention_forward(ThreadPool& pool, const ForwardCall<T>& call, std::byte* 
 
 template std::size_t forward_scratch_bytes<float>(std::int64_t);
 template std::size_t forward_scratch_bytes<double>(std::int64_t);
-template void attention_forward<float>(ThreadPool&, const ForwardCall<float>&, std::byte*);
-template void attention_forward<double>(ThreadPool&, const ForwardCall<double>&, std::byte*);
+template void attention_forward<float>(ThreadPool&, const ForwardCall<float, float>&, std::byte*);
+template void attention_forward<double>(ThreadPool&, const ForwardCall<double, double>&, std::byte*);
+template void attention_forward<BFloat16>(ThreadPool&, const ForwardCall<BFloat16, float>&, std::byte*);
 
 }  // namespace ringtrain::cpu

@@ -1,12 +1,17 @@
 // Vectors of float and double for the attention kernels: GCC and Clang vector extensions of the widest register the
 // build may use, an explicit fused multiply-add, and a base-2 exponential. Right on any target; fast where the
-// compiler was allowed AVX2 or AVX-512.
+// compiler was allowed AVX2 or AVX-512. In templates S is the type that tensors are stored in, A the type that is
+// computed with: loads widen bfloat16, stores round it to nearest.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 #include <utility>
+
+#include "framework/dtype.h"
 
 #if defined(__FMA__) || defined(__AVX512F__)
 #include <immintrin.h>
@@ -68,6 +73,51 @@ template <class T>
 inline void store(T* to, Vector<T> x) {
   std::memcpy(to, &x, sizeof(x));
 }
+
+/// bfloat16 in memory, `lanes<float>` at a time. The bits are those of BFloat16::rounded, whatever the processor.
+using Halves = std::uint16_t __attribute__((vector_size(vector_bytes / 2)));
+using Words = std::uint32_t __attribute__((vector_size(vector_bytes)));
+inline Vector<float> widened(Halves x) {
+  return std::bit_cast<Vector<float>>(__builtin_convertvector(x, Words) << 16);
+}
+inline Halves rounded(Vector<float> x) {
+  const auto bits = std::bit_cast<Words>(x);
+  const Words nearest = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  return __builtin_convertvector(x == x ? nearest : (bits >> 16) | 0x40U, Halves);
+}
+inline Vector<float> load(const BFloat16* from) {
+  Halves x;
+  std::memcpy(&x, from, sizeof(x));
+  return widened(x);
+}
+inline void store(BFloat16* to, Vector<float> x) {
+  const Halves narrow = rounded(x);
+  std::memcpy(static_cast<void*>(to), &narrow, sizeof(narrow));
+}
+
+using ringtrain::widened;
+/// Returns x as S stores it.
+template <class S, class A>
+inline S rounded_to(A x) {
+  if constexpr (std::is_same_v<S, BFloat16>) {
+    return BFloat16::rounded(static_cast<float>(x));
+  } else {
+    return static_cast<S>(x);
+  }
+}
+
+/// to[i] = from[i] for i < count.
+template <class S, class A>
+inline void copy_widened(const S* from, std::int64_t count, A* to) {
+  if constexpr (std::is_same_v<S, A>) {
+    std::copy_n(from, count, to);
+  } else {
+    std::int64_t i = 0;
+    for (; i + lanes<A> <= count; i += lanes<A>) store(to + i, load(from + i));
+    for (; i < count; ++i) to[i] = widened(from[i]);
+  }
+}
+
 template <class T>
 inline Integers<T> load_integers(const Integer<T>* from) {
   Integers<T> x;
@@ -160,22 +210,22 @@ inline void transpose(Vector<T> (&rows)[lanes<T>]) {
 }
 
 /// to[j * to_stride + i] = from[i * from_stride + j] for i < rows, j < columns.
-template <class T>
-void transpose(T* to, std::int64_t to_stride, const T* from, std::int64_t from_stride, std::int64_t rows,
+template <class A, class S>
+void transpose(A* to, std::int64_t to_stride, const S* from, std::int64_t from_stride, std::int64_t rows,
                std::int64_t columns) {
-  constexpr int W = lanes<T>;
+  constexpr int W = lanes<A>;
   const std::int64_t whole_rows = rows / W * W, whole_columns = columns / W * W;
   for (std::int64_t i = 0; i < whole_rows; i += W) {
     for (std::int64_t j = 0; j < whole_columns; j += W) {
-      Vector<T> block[W];
+      Vector<A> block[W];
       unroll<W>([&](auto r) { block[r] = load(from + (i + r) * from_stride + j); });
-      transpose<T>(block);
+      transpose<A>(block);
       unroll<W>([&](auto r) { store(to + (j + r) * to_stride + i, block[r]); });
     }
   }
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) {
-      to[j * to_stride + i] = from[i * from_stride + j];
+      to[j * to_stride + i] = widened(from[i * from_stride + j]);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/cpu/attention_cpu.h"
+#include "kernels/cpu/loops.h"
 
 namespace ringtrain::cpu {
 
@@ -28,9 +29,11 @@ double dot(const T* x, const T* y, std::int64_t D) {
   double sum[strands] = {};
   std::int64_t d = 0;
   for (; d + strands <= D; d += strands) {
-    for (int i = 0; i < strands; ++i) sum[i] += static_cast<double>(x[d + i]) * static_cast<double>(y[d + i]);
+    for (int i = 0; i < strands; ++i) {
+      sum[i] += static_cast<double>(widened(x[d + i])) * static_cast<double>(widened(y[d + i]));
+    }
   }
-  for (; d < D; ++d) sum[0] += static_cast<double>(x[d]) * static_cast<double>(y[d]);
+  for (; d < D; ++d) sum[0] += static_cast<double>(widened(x[d])) * static_cast<double>(widened(y[d]));
   return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
 }
 
@@ -52,18 +55,19 @@ void attention_reset(ThreadPool& pool, const AttentionState& state) {
 
 void attention_finalize(ThreadPool& pool, const AttentionState& state, const TensorView& out_view,
                         const TensorView& lse_view) {
-  dispatch_float(state.o.dtype, [&]<class T>() {
+  dispatch_dtype(out_view.dtype, [&]<class S, class A>() {
     const std::int64_t B = state.o.dim(0), Tq = state.o.dim(1), H = state.o.dim(2), D = state.o.dim(3);
-    T *out = out_view.as<T>(), *lse = lse_view.as<T>();
-    const T *o = state.o.as<T>(), *m = state.m.as<T>(), *l = state.l.as<T>();
+    S* out = out_view.as<S>();
+    A* lse = lse_view.as<A>();
+    const A *o = state.o.as<A>(), *m = state.m.as<A>(), *l = state.l.as<A>();
     for_tokens(pool, B, Tq, [&](std::int64_t b, std::int64_t t) {
       for (std::int64_t h = 0; h < H; ++h) {
         const std::int64_t row = (b * H + h) * Tq + t;
-        const T sum = l[row];
-        lse[row] = sum == 0 ? -std::numeric_limits<T>::infinity() : m[row] + std::log(sum);
-        const T inverse = sum == 0 ? T{0} : T{1} / sum;
+        const A sum = l[row];
+        lse[row] = sum == 0 ? -std::numeric_limits<A>::infinity() : m[row] + std::log(sum);
+        const A inverse = sum == 0 ? A{0} : A{1} / sum;
         const std::int64_t begin = ((b * Tq + t) * H + h) * D;
-        for (std::int64_t d = begin; d < begin + D; ++d) out[d] = o[d] * inverse;
+        for_vectors<A>(begin, begin + D, [=](auto at) { at.put(out, at(o) * inverse); });
       }
     });
   });
@@ -71,14 +75,14 @@ void attention_finalize(ThreadPool& pool, const AttentionState& state, const Ten
 
 void attention_delta(ThreadPool& pool, const TensorView& delta_view, const ConstTensorView& dout_view,
                      const ConstTensorView& out_view) {
-  dispatch_float(out_view.dtype, [&]<class T>() {
+  dispatch_dtype(out_view.dtype, [&]<class S, class A>() {
     const std::int64_t B = out_view.dim(0), Tq = out_view.dim(1), H = out_view.dim(2), D = out_view.dim(3);
-    T* delta = delta_view.as<T>();
-    const T *dout = dout_view.as<T>(), *out = out_view.as<T>();
+    A* delta = delta_view.as<A>();
+    const S *dout = dout_view.as<S>(), *out = out_view.as<S>();
     for_tokens(pool, B, Tq, [&](std::int64_t b, std::int64_t t) {
       for (std::int64_t h = 0; h < H; ++h) {
         const std::int64_t row = ((b * Tq + t) * H + h) * D;
-        delta[(b * H + h) * Tq + t] = static_cast<T>(dot(dout + row, out + row, D));
+        delta[(b * H + h) * Tq + t] = static_cast<A>(dot(dout + row, out + row, D));
       }
     });
   });

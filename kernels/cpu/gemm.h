@@ -3,6 +3,9 @@
 // blocks are added to C one after the other. So an element's bits depend on its row of A, its column of B and K alone:
 // not on how the product is cut into tiles, on their sizes, or on the number of threads.
 //
+// Operands are stored in S and widened as they are packed; chains and sums are of A. A result that is stored in A is
+// summed where it stands. One that is stored in less is summed in the scratch and rounded once, when it is complete.
+//
 // As in Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): a part of B is packed into
 // panels that are read straight through and shared by all threads; a tile packs its rows of A. A panel of B stays in
 // L1, A in L2; panel_height x 2 vectors of C stay in registers over a whole depth_block.
@@ -11,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "framework/stream.h"
@@ -32,6 +36,8 @@ inline constexpr std::int64_t panel_slot = (panel_height + lanes<T> - 1) / lanes
 inline constexpr std::int64_t max_rows = 18 * panel_height;
 template <class T>
 inline constexpr std::int64_t panel_elements = depth_block* panel_width<T>;
+/// The most rows whose sums lie in the scratch.
+inline constexpr std::int64_t max_band = 1024;
 
 /// Returns how many parts of a size cover a whole.
 constexpr std::int64_t parts_of(std::int64_t whole, std::int64_t part) {
@@ -39,12 +45,12 @@ constexpr std::int64_t parts_of(std::int64_t whole, std::int64_t part) {
 }
 
 /// An operand in memory: element (i, j) is data[i * stride + j], or data[j * stride + i] if transposed.
-template <class T>
+template <class S>
 struct Operand {
-  const T* data;
+  const S* data;
   std::int64_t stride;
   bool transposed = false;
-  const T* at(std::int64_t i, std::int64_t j) const {
+  const S* at(std::int64_t i, std::int64_t j) const {
     return transposed ? data + j * stride + i : data + i * stride + j;
   }
 };
@@ -72,15 +78,15 @@ void transpose(Vector<T> (&row)[lanes<T>]) {
 }
 
 /// to[p * slot + i] = from[i * stride + p] for i < count and p < depth; 0 up to the next whole vector.
-template <class T>
-void pack_transposed(const T* from, std::int64_t stride, std::int64_t count, std::int64_t depth, T* to,
+template <class S, class A>
+void pack_transposed(const S* from, std::int64_t stride, std::int64_t count, std::int64_t depth, A* to,
                      std::int64_t slot) {
-  constexpr std::int64_t W = lanes<T>;
+  constexpr std::int64_t W = lanes<A>;
   for (std::int64_t i0 = 0; i0 < count; i0 += W) {
-    for_vectors<T>(0, depth, [&](auto at) {
-      Vector<T> row[W];
-      for (std::int64_t i = 0; i < W; ++i) row[i] = i0 + i < count ? at(from + (i0 + i) * stride) : Vector<T>{};
-      transpose<T>(row);
+    for_vectors<A>(0, depth, [&](auto at) {
+      Vector<A> row[W];
+      for (std::int64_t i = 0; i < W; ++i) row[i] = i0 + i < count ? at(from + (i0 + i) * stride) : Vector<A>{};
+      transpose<A>(row);
       for (std::int64_t p = 0; p < std::min(W, depth - at.i); ++p) store(to + (at.i + p) * slot + i0, row[p]);
     });
   }
@@ -88,28 +94,28 @@ void pack_transposed(const T* from, std::int64_t stride, std::int64_t count, std
 
 /// to[p * slot + i] = from[p * stride + i] for i < count and p < depth. Up to the next whole vector, slots hold
 /// whatever follows in memory, as far as `readable` elements of a row go: no sum that is kept reads them.
-template <class T>
-void pack_plain(const T* from, std::int64_t stride, std::int64_t count, std::int64_t readable, std::int64_t depth,
-                T* to, std::int64_t slot) {
-  constexpr std::int64_t W = lanes<T>;
+template <class S, class A>
+void pack_plain(const S* from, std::int64_t stride, std::int64_t count, std::int64_t readable, std::int64_t depth,
+                A* to, std::int64_t slot) {
+  constexpr std::int64_t W = lanes<A>;
   for (std::int64_t i = 0; i < count; i += W) {
     if (i + W <= readable) {
       for (std::int64_t p = 0; p < depth; ++p) store(to + p * slot + i, load(from + p * stride + i));
     } else {
-      const PartVector<T> part{i, readable - i};
+      const PartVector<A> part{i, readable - i};
       for (std::int64_t p = 0; p < depth; ++p) store(to + p * slot + i, part(from + p * stride));
     }
   }
 }
 
 /// Packs the panel of B [k .. k + depth, column .. column + width].
-template <class T>
-void pack_panel(const Operand<T>& b, std::int64_t k, std::int64_t depth, std::int64_t column, std::int64_t width,
-                T* to) {
+template <class S, class A>
+void pack_panel(const Operand<S>& b, std::int64_t k, std::int64_t depth, std::int64_t column, std::int64_t width,
+                A* to) {
   if (b.transposed) {
-    pack_transposed(b.at(k, column), b.stride, width, depth, to, panel_width<T>);
+    pack_transposed(b.at(k, column), b.stride, width, depth, to, panel_width<A>);
   } else {
-    pack_plain(b.at(k, column), b.stride, width, b.stride - column, depth, to, panel_width<T>);
+    pack_plain(b.at(k, column), b.stride, width, b.stride - column, depth, to, panel_width<A>);
   }
 }
 
@@ -166,13 +172,13 @@ struct Tile {
   std::int64_t panel, panels;  // of the packed part of B
 };
 
-/// Adds A's part times the packed part of B to a tile of C; start(to, column, columns) writes the first term of a piece
-/// of a row of C, before anything is added to it.
-template <class T, class Start>
-void multiply_tile(const Operand<T>& a, const Part& part, const T* packed, const Tile& tile, T* c,
+/// Adds A's part times the packed part of B to a tile of C, whose sums at the part's first column stand in c;
+/// start(to, column, columns) writes the first term of a piece of a row of C, before anything is added to it.
+template <class S, class A, class Start>
+void multiply_tile(const Operand<S>& a, const Part& part, const A* packed, const Tile& tile, A* c,
                    std::int64_t c_stride, Start&& start) {
-  constexpr std::int64_t wide = panel_width<T>, slot = panel_slot<T>;
-  alignas(64) T rows_of_a[max_rows / panel_height * panel_slot<T> * depth_block];
+  constexpr std::int64_t wide = panel_width<A>, slot = panel_slot<A>;
+  alignas(64) A rows_of_a[max_rows / panel_height * panel_slot<A> * depth_block];
   // Panels of almost equal height: a last panel of one row would cost nearly as much as a full one.
   const std::int64_t heights = parts_of(tile.rows, panel_height);
   const auto first_row = [&](std::int64_t panel) { return panel * tile.rows / heights; };
@@ -180,7 +186,7 @@ void multiply_tile(const Operand<T>& a, const Part& part, const T* packed, const
     const std::int64_t k = part.k + block * depth_block, depth = std::min(depth_block, part.k + part.depth - k);
     for (std::int64_t panel = 0; panel < heights; ++panel) {
       const std::int64_t row = tile.row + first_row(panel), height = first_row(panel + 1) - first_row(panel);
-      T* const to = rows_of_a + panel * slot * depth_block;
+      A* const to = rows_of_a + panel * slot * depth_block;
       if (a.transposed) {
         pack_plain(a.at(row, k), a.stride, height, a.stride - row, depth, to, slot);
       } else {
@@ -188,21 +194,21 @@ void multiply_tile(const Operand<T>& a, const Part& part, const T* packed, const
       }
     }
     for (std::int64_t i = 0; i < tile.panels; ++i) {
-      const T* const b_panel = packed + (block * part.panels<T>() + tile.panel + i) * panel_elements<T>;
+      const A* const b_panel = packed + (block * part.panels<A>() + tile.panel + i) * panel_elements<A>;
       const std::int64_t offset = (tile.panel + i) * wide, column = part.column + offset;
       const std::int64_t width = std::min(wide, part.columns - offset);
       for (std::int64_t panel = 0; panel < heights; ++panel) {
         const std::int64_t row = tile.row + first_row(panel), height = first_row(panel + 1) - first_row(panel);
-        T* const to = c + row * c_stride + column;
+        A* const to = c + row * c_stride + offset;
         if (k == 0) {
           for (std::int64_t j = 0; j < height; ++j) start(to + j * c_stride, column, width);
         }
-        const T* const a_panel = rows_of_a + panel * slot * depth_block;
+        const A* const a_panel = rows_of_a + panel * slot * depth_block;
         if (width == wide) {
           multiply_panels(height, depth, a_panel, b_panel, to, c_stride);
           continue;
         }
-        T edge[panel_height * wide] = {};  // the same sums, of which only the columns that exist are added
+        A edge[panel_height * wide] = {};  // the same sums, of which only the columns that exist are added
         multiply_panels(height, depth, a_panel, b_panel, edge, wide);
         for (std::int64_t r = 0; r < height; ++r) {
           for (std::int64_t j = 0; j < width; ++j) to[r * c_stride + j] += edge[r * wide + j];
@@ -238,40 +244,77 @@ inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int
   return best;
 }
 
-/// C[M, N] = start + A[M, K] B[K, N].
-template <class T, class Start>
-void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<T>& a, const Operand<T>& b,
-              T* c, Start&& start) {
-  constexpr std::int64_t wide = panel_width<T>, deepest = 4;
+/// C[M, N] = finish(start + A[M, K] B[K, N]). start(to, column, columns) writes the first term of a piece of a row to
+/// its sums. finish(to, sums, columns) writes complete sums to a piece of a row of C; if C is of A, its sums stand in
+/// it and nothing is left to do.
+template <class S, class A, class C, class Start, class Finish>
+void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<S>& a, const Operand<S>& b,
+              C* c, Start&& start, Finish&& finish) {
+  constexpr bool in_place = std::is_same_v<C, A>;
+  constexpr std::int64_t wide = panel_width<A>, deepest = 4;
   if (M == 0 || N == 0) return;
   if (K == 0) {
-    for (std::int64_t row = 0; row < M; ++row) start(c + row * N, 0, N);
+    for (std::int64_t row = 0; row < M; ++row) {
+      for (std::int64_t column = 0; column < N; column += wide) {
+        const std::int64_t columns = std::min(wide, N - column);
+        C* const to = c + row * N + column;
+        if constexpr (in_place) {
+          start(to, column, columns);
+        } else {
+          A sums[wide];
+          start(sums, column, columns);
+          finish(to, sums, columns);
+        }
+      }
+    }
     return;
   }
-  T* const packed = stream.scratch<T>().data();
+  A* const packed = stream.scratch<A>().data();
   ThreadPool& pool = stream.pool();
-  constexpr std::int64_t held = static_cast<std::int64_t>(Stream::scratch_bytes / sizeof(T)) / panel_elements<T>;
-  // Depth first, as far as four blocks; then as many columns as fit, in parts of almost equal width.
+  constexpr std::int64_t held = static_cast<std::int64_t>(Stream::scratch_bytes / sizeof(A)) / panel_elements<A>;
+  // Depth first, as far as four blocks; then as many columns as fit, in parts of almost equal width. Beside their
+  // panels lie the sums of `band` rows: of C in place none, for its rows are one band.
+  const std::int64_t band = in_place ? M : std::min(M, max_band),
+                     band_blocks = in_place ? 0 : parts_of(band, depth_block);
   const std::int64_t depths = parts_of(K, depth_block), depth_parts = parts_of(depths, std::min(deepest, held));
-  const std::int64_t depth = parts_of(depths, depth_parts) * depth_block;
-  const std::int64_t panels = parts_of(N, wide), column_parts = parts_of(panels, held / (depth / depth_block));
+  const std::int64_t blocks = parts_of(depths, depth_parts), depth = blocks * depth_block;
+  const std::int64_t panels = parts_of(N, wide), column_parts = parts_of(panels, held / (blocks + band_blocks));
   const std::int64_t columns = parts_of(panels, column_parts) * wide;
   for (std::int64_t column = 0; column < N; column += columns) {
     const std::int64_t width = std::min(columns, N - column), across = parts_of(width, wide);
-    const Grid grid = grid_of(M, across, wide, pool.workers());
-    const std::int64_t tiles_across = parts_of(across, grid.panels);
-    for (std::int64_t k = 0; k < K; k += depth) {
-      const Part part{k, std::min(depth, K - k), column, width};
-      pool.run(part.blocks() * across, [&](std::int64_t task, int) {
-        const std::int64_t at = k + task / across * depth_block, offset = task % across * wide;
-        pack_panel(b, at, std::min(depth_block, k + part.depth - at), column + offset,
-                   std::min(wide, part.columns - offset), packed + task * panel_elements<T>);
-      });
-      pool.run(parts_of(M, grid.rows) * tiles_across, [&](std::int64_t task, int) {
-        const std::int64_t row = task / tiles_across * grid.rows, panel = task % tiles_across * grid.panels;
-        multiply_tile(a, part, packed,
-                      {row, std::min(grid.rows, M - row), panel, std::min(grid.panels, across - panel)}, c, N, start);
-      });
+    for (std::int64_t first = 0; first < M; first += band) {
+      const std::int64_t rows = std::min(band, M - first);
+      const Grid grid = grid_of(rows, across, wide, pool.workers());
+      const std::int64_t tiles_across = parts_of(across, grid.panels);
+      const Operand<S> a_band{a.at(first, 0), a.stride, a.transposed};
+      C* const c_band = c + first * N + column;
+      A* sums;  // [rows, sum_stride]
+      if constexpr (in_place) {
+        sums = c_band;
+      } else {
+        sums = packed + blocks * parts_of(columns, wide) * panel_elements<A>;
+      }
+      const std::int64_t sum_stride = in_place ? N : columns;
+      for (std::int64_t k = 0; k < K; k += depth) {
+        const Part part{k, std::min(depth, K - k), column, width};
+        pool.run(part.blocks() * across, [&](std::int64_t task, int) {
+          const std::int64_t at = k + task / across * depth_block, offset = task % across * wide;
+          pack_panel(b, at, std::min(depth_block, k + part.depth - at), column + offset,
+                     std::min(wide, part.columns - offset), packed + task * panel_elements<A>);
+        });
+        pool.run(parts_of(rows, grid.rows) * tiles_across, [&](std::int64_t task, int) {
+          const std::int64_t row = task / tiles_across * grid.rows, panel = task % tiles_across * grid.panels;
+          const Tile tile{row, std::min(grid.rows, rows - row), panel, std::min(grid.panels, across - panel)};
+          multiply_tile(a_band, part, packed, tile, sums, sum_stride, start);
+          if constexpr (!in_place) {
+            if (k + depth < K) return;
+            const std::int64_t offset = tile.panel * wide, count = std::min(tile.panels * wide, width - offset);
+            for (std::int64_t i = tile.row; i < tile.row + tile.rows; ++i) {
+              finish(c_band + i * N + offset, sums + i * sum_stride + offset, count);
+            }
+          }
+        });
+      }
     }
   }
 }

@@ -33,24 +33,39 @@ void for_rows(ThreadPool& pool, std::int64_t rows, std::int64_t row_elements, Bo
   });
 }
 
-/// Loads and stores lanes [i, i + lanes) of arrays.
-template <class T>
+/// Loads and stores lanes [i, i + lanes) of arrays, of A or of bfloat16.
+template <class A>
 struct WholeVector {
   std::int64_t i;
-  Vector<T> operator()(const T* from) const { return load(from + i); }
-  void put(T* to, Vector<T> x) const { store(to + i, x); }
+  template <class S>
+  Vector<A> operator()(const S* from) const {
+    return load(from + i);
+  }
+  template <class S>
+  void put(S* to, Vector<A> x) const {
+    store(to + i, x);
+  }
 };
 
 /// The same for the last `count` elements; lanes beyond them read as 0 and are not written.
-template <class T>
+template <class A>
 struct PartVector {
   std::int64_t i, count;
-  Vector<T> operator()(const T* from) const {
-    Vector<T> x{};
-    std::memcpy(&x, from + i, static_cast<std::size_t>(count) * sizeof(T));
+  Vector<A> operator()(const A* from) const {
+    Vector<A> x{};
+    std::memcpy(&x, from + i, static_cast<std::size_t>(count) * sizeof(A));
     return x;
   }
-  void put(T* to, Vector<T> x) const { std::memcpy(to + i, &x, static_cast<std::size_t>(count) * sizeof(T)); }
+  Vector<A> operator()(const BFloat16* from) const {
+    Halves x{};
+    std::memcpy(&x, from + i, static_cast<std::size_t>(count) * sizeof(BFloat16));
+    return widened(x);
+  }
+  void put(A* to, Vector<A> x) const { std::memcpy(to + i, &x, static_cast<std::size_t>(count) * sizeof(A)); }
+  void put(BFloat16* to, Vector<A> x) const {
+    const Halves narrow = rounded(x);
+    std::memcpy(static_cast<void*>(to + i), &narrow, static_cast<std::size_t>(count) * sizeof(BFloat16));
+  }
 };
 
 /// Calls body(at) over [begin, end), where at(pointer) loads a vector and at.put(pointer, x) stores one.
@@ -77,13 +92,21 @@ struct DoublesAt {
     std::memcpy(&x, from + i, sizeof(x));
     return __builtin_convertvector(x, Vector<double>);
   }
+  Vector<double> operator()(const BFloat16* from) const {
+    typedef std::uint16_t Narrow __attribute__((vector_size(lanes<double> * sizeof(std::uint16_t))));
+    typedef std::uint32_t Wide __attribute__((vector_size(lanes<double> * sizeof(std::uint32_t))));
+    typedef float Floats __attribute__((vector_size(lanes<double> * sizeof(float))));
+    Narrow x;
+    std::memcpy(&x, from + i, sizeof(x));
+    return __builtin_convertvector(std::bit_cast<Floats>(__builtin_convertvector(x, Wide) << 16), Vector<double>);
+  }
 };
 /// The same for the one element i.
 struct DoubleAt {
   std::int64_t i;
   template <class T>
   double operator()(const T* from) const {
-    return static_cast<double>(from[i]);
+    return static_cast<double>(widened(from[i]));
   }
 };
 

@@ -118,10 +118,11 @@ void check_options(const AttentionOverRingOptions& o, Communicator& ranks) {
          "and H a multiple of G",
          o.B, o.T, o.H, o.G, o.D);
   }
-  const bool floating = o.dtype == DType::float32 || o.dtype == (o.device.is_cpu() ? DType::float64 : DType::bfloat16);
+  const bool floating =
+      o.dtype == DType::float32 || o.dtype == DType::bfloat16 || (o.dtype == DType::float64 && o.device.is_cpu());
   if (!floating) {
-    fail(ExitCode::usage, "AttentionOverRing on {} takes float32 or {}, but not {}", o.device.name(),
-         o.device.is_cpu() ? "float64" : "bfloat16", name_of(o.dtype));
+    fail(ExitCode::usage, "AttentionOverRing on {} takes {}float32 or bfloat16, but not {}", o.device.name(),
+         o.device.is_cpu() ? "float64, " : "", name_of(o.dtype));
   }
   require_agreement(ranks, {{"B", std::to_string(o.B)},
                             {"H", std::to_string(o.H)},

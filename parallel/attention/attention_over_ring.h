@@ -27,7 +27,7 @@ struct AttentionOverRingOptions {
   std::int64_t B = 1;
   std::int64_t T = 0;  // the most tokens of a sequence that this rank will have
   std::int64_t H = 1, G = 1, D = 64;
-  DType dtype = DType::float32;  // of all tensors but lse: float32 or float64 on a CPU, bfloat16 or float32 on a GPU
+  DType dtype = DType::float32;  // of all tensors but lse: float32 or bfloat16, on a CPU float64, too
   Device device = Device::cpu();
   double scale = 0;           // of the scores; 0: 1 / sqrt(D)
   bool backward = true;       // false: no memory for it

@@ -396,10 +396,6 @@ INSTANTIATE_TEST_SUITE_P(
                 "x.yaml:7: optimizer.weight_decay: optimizer.lr * optimizer.weight_decay = 2 * 0.5 is 1 or more: a "
                 "step would "
                 "turn weights round"},
-        Mistake{"HalfPrecisionOnACpu",
-                with("training", "dtype: bfloat16"),
-                {},
-                "x.yaml:4: training.dtype: bfloat16 needs training.device cuda; with cpu use float32 or float64"},
         Mistake{"NcclOnACpu",
                 base,
                 {"mesh.backend=nccl"},

@@ -231,7 +231,7 @@ TEST(AttentionOverRingMisuse, CallsHaveAnOrder) {
 
 TEST(AttentionOverRingMisuse, OptionsMakeAnAttention) {
   for (const auto& [H, G, dtype, part] :
-       {std::tuple{3, 2, DType::float32, "H a multiple of G"}, {2, 1, DType::bfloat16, "but not bfloat16"}}) {
+       {std::tuple{3, 2, DType::float32, "H a multiple of G"}, {2, 1, DType::int32, "but not int32"}}) {
     const std::string sentence = error_of(1, [&, H = H, G = G, dtype = dtype](Communicator& world) {
       AttentionOverRing(world, {.T = 4, .H = H, .G = G, .D = 8, .dtype = dtype});
     });

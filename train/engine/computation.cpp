@@ -20,11 +20,6 @@ void choose_computation(const std::string& device, const std::string& dtype, Tra
   if (training.device == Device::Kind::cuda && training.dtype == DType::float64) {
     fail(ExitCode::usage, "--device cuda: float64, the checkpoint's training.dtype or --dtype, is for cpu alone");
   }
-  if (training.device == Device::Kind::cpu && dtype == name_of(DType::bfloat16)) {
-    fail(ExitCode::usage,
-         "--dtype bfloat16: a CPU computes in float32 or float64; give --device cuda, or another dtype");
-  }
-  if (training.device == Device::Kind::cpu && training.dtype == DType::bfloat16) training.dtype = DType::float32;
   training.offload = Offload::none;
 }
 

@@ -9,9 +9,8 @@
 namespace ringtrain {
 
 /// Sets training's device, dtype and offload. device: cpu, cuda, or auto (cuda if the checkpoint was made there and
-/// this build has it). dtype: float32, float64, bfloat16, or empty for the checkpoint's. Weights that were trained in
-/// bfloat16 are float32 on a CPU, which does not compute in it. Throws Error(usage) that names the flag for what this
-/// build or the device cannot do.
+/// this build has it). dtype: float32, float64, bfloat16, or empty for the checkpoint's. Throws Error(usage) that names
+/// the flag for what this build or the device cannot do.
 void choose_computation(const std::string& device, const std::string& dtype, TrainingConfig& training);
 
 }  // namespace ringtrain

@@ -33,15 +33,15 @@ void Comparison::score(RankState& state, const TensorView& nll) {
     if (std::none_of(labels + begin, labels + end, [](std::int32_t label) { return label >= 0; })) continue;
     const TensorView own_logits = own->rows(begin, end), other_logits = others->rows(begin, end);
     const std::int64_t V = own_logits.dim(1);
-    dispatch_float(own_logits.dtype, [&]<class R>() {
+    dispatch_dtype(own_logits.dtype, [&]<class S, class>() {
       state.stream.pool().run(end - begin, [&](std::int64_t row, int) {
         const std::int64_t t = begin + row;
         if (labels[t] < 0) return;
-        const R* const from = other_logits.as<R>() + row * V;
-        const R* const to = own_logits.as<R>() + row * V;
+        const S* const from = other_logits.as<S>() + row * V;
+        const S* const to = own_logits.as<S>() + row * V;
         const double from_sum = log_sum_exp(from, V), to_sum = log_sum_exp(to, V);
-        own_nll[t] = to_sum - static_cast<double>(to[labels[t]]);
-        other_nll_[t] = from_sum - static_cast<double>(from[labels[t]]);
+        own_nll[t] = to_sum - static_cast<double>(widened(to[labels[t]]));
+        other_nll_[t] = from_sum - static_cast<double>(widened(from[labels[t]]));
         divergence_[t] = divergence(from, from_sum, to, to_sum, V);
       });
     });

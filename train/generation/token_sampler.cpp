@@ -48,12 +48,9 @@ void TokenSampler::add(std::int32_t token) {
 
 void TokenSampler::read(const TensorView& logits) {
   ensure(logits.numel() == std::ssize(scores_), "a logit for each token");
-  if (logits.dtype == DType::bfloat16) {
-    std::transform(logits.as<BFloat16>(), logits.as<BFloat16>() + scores_.size(), scores_.begin(),
-                   [](BFloat16 logit) { return logit.value(); });
-  } else {
-    dispatch_float(logits.dtype, [&]<class T>() { std::copy_n(logits.as<T>(), scores_.size(), scores_.begin()); });
-  }
+  dispatch_dtype(logits.dtype, [&]<class S, class>() {
+    std::transform(logits.as<S>(), logits.as<S>() + logits.numel(), scores_.begin(), [](S x) { return widened(x); });
+  });
   double sum = 0;  // stays 0, unless a product with 0 is NaN
   for (const double score : scores_) sum += score * 0;
   if (sum != 0) {

@@ -29,8 +29,8 @@ class TokenSampler {
 
   /// Tells of a token of the vocabulary that is there: of the prompt, or chosen.
   void add(std::int32_t token);
-  /// Returns the next token. logits: [V], float32, float64 or bfloat16, on the host. index: which new token it is, from 0. Ties
-  /// fall to the lowest id. Throws Error(numeric) if a logit is not finite.
+  /// Returns the next token. logits: [V], float32, float64 or bfloat16, on the host. index: which new token it is, from
+  /// 0. Ties fall to the lowest id. Throws Error(numeric) if a logit is not finite.
   std::int32_t sample(const TensorView& logits, std::uint64_t index);
 
  private:

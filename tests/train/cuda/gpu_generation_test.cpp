@@ -74,7 +74,7 @@ TEST_F(GpuGeneration, OfACheckpointRunsWhereTheFlagsSay) {
     // A decode step reads the weights in the dtype that the flags chose.
     return std::pair{all, summary.weight_bytes_a_token};
   };
-  const auto as_trained = said("auto", ""), on_card = said("cuda", "float32"), on_cpu = said("cpu", "");
+  const auto as_trained = said("auto", ""), on_card = said("cuda", "float32"), on_cpu = said("cpu", "float32");
   EXPECT_EQ(2 * as_trained.second, on_card.second) << "bfloat16, and float32";
   EXPECT_EQ(on_card, on_cpu);
   EXPECT_FALSE(as_trained.first.empty());

@@ -2,29 +2,33 @@
 // differs by nothing. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
+#include "framework/dtype.h"
+
 namespace ringtrain {
 
 /// Returns log(sum of exp(row[V])).
-template <class R>
-double log_sum_exp(const R* row, std::int64_t V) {
-  R largest = -std::numeric_limits<R>::infinity();
-  for (std::int64_t i = 0; i < V; ++i) largest = row[i] > largest ? row[i] : largest;
+template <class S>
+double log_sum_exp(const S* row, std::int64_t V) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for (std::int64_t i = 0; i < V; ++i) largest = std::max(largest, static_cast<double>(widened(row[i])));
   double sum = 0;
-  for (std::int64_t i = 0; i < V; ++i) sum += std::exp(static_cast<double>(row[i]) - static_cast<double>(largest));
-  return static_cast<double>(largest) + std::log(sum);
+  for (std::int64_t i = 0; i < V; ++i) sum += std::exp(static_cast<double>(widened(row[i])) - largest);
+  return largest + std::log(sum);
 }
 
 /// Returns the divergence of Kullback and Leibler, sum of p (log p - log q) in nats, of p = softmax(from[V]) and q =
 /// softmax(to[V]), whose log_sum_exp() are given. Exactly 0 for equal rows.
-template <class R>
-double divergence(const R* from, double from_sum, const R* to, double to_sum, std::int64_t V) {
+template <class S>
+double divergence(const S* from, double from_sum, const S* to, double to_sum, std::int64_t V) {
   double sum = 0;
   for (std::int64_t i = 0; i < V; ++i) {
-    const double log_p = static_cast<double>(from[i]) - from_sum, log_q = static_cast<double>(to[i]) - to_sum;
+    const double log_p = static_cast<double>(widened(from[i])) - from_sum;
+    const double log_q = static_cast<double>(widened(to[i])) - to_sum;
     const double p = std::exp(log_p);
     if (p > 0) sum += p * (log_p - log_q);
   }

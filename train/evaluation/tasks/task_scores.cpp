@@ -18,13 +18,14 @@ namespace {
 constexpr std::int64_t values_per_trial = 3;  // nll of its tokens, right, tokens that are not the likeliest
 
 /// Returns 1 if the first candidate is the likeliest, 1 / n if it is one of n that are.
-template <class R>
-double right_of(const R* row, const std::vector<std::int32_t>& candidates) {
-  const R own = row[candidates.front()];
+template <class S>
+double right_of(const S* row, const std::vector<std::int32_t>& candidates) {
+  const auto own = widened(row[candidates.front()]);
   std::int64_t alike = 0;
   for (const std::int32_t one : candidates) {
-    if (row[one] > own) return 0;
-    alike += row[one] == own ? 1 : 0;
+    const auto other = widened(row[one]);
+    if (other > own) return 0;
+    alike += other == own ? 1 : 0;
   }
   return 1.0 / static_cast<double>(alike);
 }
@@ -65,9 +66,9 @@ TaskSummary evaluate_tasks(RankState& state, const TaskSamples& samples, bool gr
       const TaskTrial& trial = samples.trials[i];
       if (token < trial.first || token >= trial.first + trial.tokens) continue;
       double* const to = values.data() + i * values_per_trial;
-      to[0] += log_sum_exp(row, V) - static_cast<double>(row[label]);
+      to[0] += log_sum_exp(row, V) - static_cast<double>(widened(row[label]));
       if (token == trial.decisive) to[1] = right_of(row, trial.candidates);
-      if (std::max_element(row, row + V) - row != label) to[2] += 1;
+      if (std::ranges::max_element(row, row + V, {}, [](auto x) { return widened(x); }) - row != label) to[2] += 1;
     }
   };
   const auto score = [&](std::int64_t text) {
@@ -82,8 +83,8 @@ TaskSummary evaluate_tasks(RankState& state, const TaskSamples& samples, bool gr
       while (last < end && labels[last] >= 0) ++last;
       const TensorView logits = pass->rows(begin, last);
       const std::int64_t V = logits.dim(1);
-      dispatch_float(logits.dtype, [&]<class R>() {
-        for (; t < last; ++t) take(logits.as<R>() + (t - begin) * V, V, text, positions[t] + 1, labels[t]);
+      dispatch_dtype(logits.dtype, [&]<class S, class>() {
+        for (; t < last; ++t) take(logits.as<S>() + (t - begin) * V, V, text, positions[t] + 1, labels[t]);
       });
       --t;
     }

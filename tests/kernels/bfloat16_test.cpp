@@ -1,0 +1,478 @@
+// Every kernel of bfloat16 tensors on a CPU against the same kernel of float32 ones that hold the same numbers: what is
+// summed has the same bits, and what is stored is the float32 result rounded once, to nearest, ties to even. So the
+// bounds of the float32 kernels, which their own tests hold against double, carry over with half a unit of the last
+// place more. Sizes fill vectors and do not; parts of kernels that take another way (one row, many, deep sums) are met.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "kernels/activation.h"
+#include "kernels/adamw.h"
+#include "kernels/attention_sinks.h"
+#include "kernels/cpu/loops.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/decode_attention.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/matmul.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+#include "tests/kernels/attention_case.h"
+#include "tests/support/kernel_harness.h"
+
+namespace ringtrain {
+namespace {
+
+using namespace ringtrain::testing;
+
+using Floats = std::vector<float>;
+using Halves = std::vector<BFloat16>;
+
+/// The rounding of this test: of the two bfloat16 numbers around x the nearer one, of two as near the even one.
+BFloat16 nearest(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const BFloat16 below{static_cast<std::uint16_t>(bits >> 16)}, above{static_cast<std::uint16_t>((bits >> 16) + 1)};
+  const double to_below = std::abs(static_cast<double>(x) - static_cast<double>(below.value()));
+  const double to_above = std::abs(static_cast<double>(above.value()) - static_cast<double>(x));
+  if (to_below != to_above) return to_below < to_above ? below : above;
+  return (below.bits & 1U) == 0 ? below : above;
+}
+
+Halves rounded(const Floats& x) {
+  Halves y;
+  for (const float value : x) y.push_back(nearest(value));
+  return y;
+}
+Floats wide(const Halves& x) {
+  Floats y;
+  for (const BFloat16 value : x) y.push_back(value.value());
+  return y;
+}
+Halves random_halves(std::int64_t n, std::uint64_t seed, double stddev = 1) {
+  return rounded(random_vector<float>(n, seed, stddev));
+}
+
+void expect_bits(const Halves& actual, const Floats& float32, const std::string& what) {
+  ASSERT_EQ(actual.size(), float32.size()) << what;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_EQ(actual[i].bits, nearest(float32[i]).bits)
+        << what << " at " << i << ": " << actual[i].value() << ", float32 " << float32[i];
+  }
+}
+
+/// Some tensors of one call in both dtypes. Outputs begin as other numbers.
+struct Pair {
+  Halves half;
+  Floats full;
+  Pair(std::int64_t n, std::uint64_t seed, double stddev = 1)
+      : half(random_halves(n, seed, stddev)), full(wide(half)) {}
+};
+
+const std::int64_t lengths[] = {1, 7, 8, 31, 100, 20000};
+
+TEST(BFloat16Vectors, RoundToNearestEvenAsOneNumberDoes) {
+  // Every upper half with lower halves around the tie, below and above; infinities, NaN and denormals among them.
+  Floats x;
+  for (std::uint32_t upper = 0; upper < 0x10000; ++upper) {
+    for (const std::uint32_t lower : {0x0000U, 0x0001U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
+      x.push_back(std::bit_cast<float>(upper << 16 | lower));
+    }
+  }
+  Halves y(x.size());
+  CpuStream stream;
+  convert(stream, view_of(y), view_of(x));
+  Floats back(x.size());
+  convert(stream, view_of(back), view_of(y));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(y[i].bits, BFloat16::rounded(x[i]).bits) << x[i];
+    if (std::isnan(x[i])) {
+      ASSERT_TRUE(std::isnan(back[i]));
+      continue;
+    }
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(back[i]), static_cast<std::uint32_t>(y[i].bits) << 16);
+    if (std::abs(x[i]) >= std::bit_cast<float>(0x7f7f0000U)) continue;
+    ASSERT_EQ(y[i].bits, nearest(x[i]).bits) << x[i];
+  }
+}
+
+TEST(BFloat16Kernels, ElementwiseRoundOnce) {
+  CpuStream stream;
+  for (const std::int64_t n : lengths) {
+    const std::string size = " of " + std::to_string(n);
+    Pair x(n, 1), y(n, 2);
+    scale(stream, view_of(x.half), 0.3);
+    scale(stream, view_of(x.full), 0.3);
+    expect_bits(x.half, x.full, "scale" + size);
+    x.full = wide(x.half);
+    add(stream, view_of(y.half), view_of(x.half));
+    add(stream, view_of(y.full), view_of(x.full));
+    expect_bits(y.half, y.full, "add" + size);
+    fill(stream, view_of(y.half), 0.3);
+    expect_bits(y.half, Floats(y.half.size(), 0.3F), "fill" + size);
+    double squares[2];
+    sum_of_squares(stream, host_view(squares, {1}), view_of(x.half), false);
+    sum_of_squares(stream, host_view(squares + 1, {1}), view_of(x.full), false);
+    EXPECT_EQ(squares[0], squares[1]);
+    Halves half(x.half.size());
+    Floats full(x.full.size());
+    fill_normal(stream, view_of(half), 0.02, 3, 5);
+    fill_normal(stream, view_of(full), 0.02, 3, 5);
+    expect_bits(half, full, "fill_normal" + size);
+  }
+}
+
+TEST(BFloat16Kernels, ActivationsRoundOnce) {
+  CpuStream stream;
+  for (const std::int64_t n : lengths) {
+    Pair gate(n, 1, 3), up(n, 2), dy(n, 3), y(n, 4), a(n, 5), b(n, 6);
+    const auto check = [&](const std::string& what, auto forward, auto backward) {
+      forward(view_of(y.half), view_of(gate.half), view_of(up.half));
+      forward(view_of(y.full), view_of(gate.full), view_of(up.full));
+      expect_bits(y.half, y.full, what);
+      backward(view_of(a.half), view_of(b.half), view_of(dy.half), view_of(gate.half), view_of(up.half));
+      backward(view_of(a.full), view_of(b.full), view_of(dy.full), view_of(gate.full), view_of(up.full));
+      expect_bits(a.half, a.full, what + " backward");
+      expect_bits(b.half, b.full, what + " backward of up");
+    };
+    check(
+        "swiglu", [&](auto... x) { swiglu_forward(stream, x...); }, [&](auto... x) { swiglu_backward(stream, x...); });
+    check(
+        "geglu", [&](auto... x) { geglu_forward(stream, x...); }, [&](auto... x) { geglu_backward(stream, x...); });
+    check(
+        "gelu", [&](auto out, auto in, auto) { gelu_forward(stream, out, in); },
+        [&](auto out, auto other, auto d, auto in, auto) {
+          gelu_backward(stream, out, d, in);
+          gelu_backward(stream, other, d, in);
+        });
+  }
+}
+
+TEST(BFloat16Kernels, NormsRoundOnceAndSumInFloat32) {
+  CpuStream stream;
+  for (const auto& [T, C] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {5, 17}, {300, 72}, {40, 768}}) {
+    const Shape shape{T, C};
+    for (const bool layer : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        Pair x(T * C, 1), w(C, 2), b(C, 3), y(T * C, 4), dy(T * C, 5), dx(T * C, 6);
+        Floats mean[2], rstd[2], dw[2], db[2];
+        for (int i = 0; i < 2; ++i) {
+          mean[i].resize(x.full.size() / w.full.size()), rstd[i] = mean[i];
+          dw[i] = random_vector<float>(C, 7), db[i] = random_vector<float>(C, 8);
+        }
+        const auto run = [&](int i, auto of) {
+          const TensorView mean_view = view_of(mean[i]), rstd_view = view_of(rstd[i]);
+          if (layer) {
+            layernorm_forward(stream, of(y, shape), mean_view, rstd_view, of(x, shape), of(w, {C}), of(b, {C}), 1e-5);
+            layernorm_backward(stream, of(dx, shape), view_of(dw[i]), view_of(db[i]), of(dy, shape), of(x, shape),
+                               of(w, {C}), mean_view, rstd_view, accumulate);
+          } else {
+            rmsnorm_forward(stream, of(y, shape), rstd_view, of(x, shape), of(w, {C}), 1e-5, 1);
+            rmsnorm_backward(stream, of(dx, shape), view_of(dw[i]), of(dy, shape), of(x, shape), of(w, {C}), rstd_view,
+                             accumulate, 1);
+          }
+        };
+        run(0, [](Pair& p, const Shape& s) { return view_of(p.half, s); });
+        run(1, [](Pair& p, const Shape& s) { return view_of(p.full, s); });
+        expect_bits(y.half, y.full, "y");
+        expect_bits(dx.half, dx.full, "dx");
+        EXPECT_TRUE(mean[0] == mean[1] && rstd[0] == rstd[1]);
+        EXPECT_TRUE(dw[0] == dw[1] && db[0] == db[1]);
+      }
+    }
+  }
+}
+
+TEST(BFloat16Kernels, RopeRoundsOnce) {
+  CpuStream stream;
+  for (const std::int64_t D : {2, 24, 64, 130}) {
+    const std::int64_t T = 9, H = 3;
+    const Shape shape{T, H, D};
+    std::vector<std::int32_t> positions(T);
+    for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<std::int32_t>(37 * i);
+    Floats table(static_cast<std::size_t>(T * D));
+    rope_table(stream, view_of(table, {T, D}), view_of(positions), rope_frequencies(D, 1e4, {}));
+    Pair x(T * H * D, 1), dx(T * H * D, 2);
+    rope_forward(stream, view_of(x.half, shape), view_of(table, {T, D}));
+    rope_forward(stream, view_of(x.full, shape), view_of(table, {T, D}));
+    expect_bits(x.half, x.full, "rotated");
+    Floats gradient = random_vector<float>(T * H * D, 3);  // sums, which were never rounded
+    rope_backward(stream, view_of(dx.half, shape), view_of(gradient, shape), view_of(table, {T, D}));
+    rope_backward(stream, view_of(dx.full, shape), view_of(gradient, shape), view_of(table, {T, D}));
+    expect_bits(dx.half, dx.full, "rotated back");
+  }
+}
+
+TEST(BFloat16Kernels, EmbeddingGathersAndAddsInFloat32) {
+  CpuStream stream;
+  const std::int64_t rows = 11, C = 21, T = 40;
+  std::vector<std::int32_t> ids(T);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i * i % rows);
+  Pair table(rows * C, 1), y(T * C, 2), dy(T * C, 3);
+  for (const bool accumulate : {false, true}) {
+    embedding_forward(stream, view_of(y.half, {T, C}), view_of(ids), view_of(table.half, {rows, C}), accumulate);
+    embedding_forward(stream, view_of(y.full, {T, C}), view_of(ids), view_of(table.full, {rows, C}), accumulate);
+    expect_bits(y.half, y.full, "embedding");
+    y.full = wide(y.half);
+  }
+  Floats sums[2] = {random_vector<float>(rows * C, 4), random_vector<float>(rows * C, 4)};
+  embedding_backward(stream, view_of(sums[0], {rows, C}), view_of(ids), view_of(dy.half, {T, C}));
+  embedding_backward(stream, view_of(sums[1], {rows, C}), view_of(ids), view_of(dy.full, {T, C}));
+  EXPECT_TRUE(sums[0] == sums[1]);
+}
+
+TEST(BFloat16Kernels, CrossEntropyRoundsItsGradientOnce) {
+  CpuStream stream;
+  for (const double softcap : {0.0, 5.0}) {
+    for (const auto& [n, V] : {std::pair<std::int64_t, std::int64_t>{3, 5}, {6, 257}, {2, 5000}}) {
+      Pair logits(n * V, 1, 3);
+      if (softcap > 0) {
+        cap_logits(stream, view_of(logits.half), softcap);
+        cap_logits(stream, view_of(logits.full), softcap);
+        expect_bits(logits.half, logits.full, "capped");
+        logits.full = wide(logits.half);
+      }
+      std::vector<std::int32_t> labels(static_cast<std::size_t>(n));
+      for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 3) * 2 - 1;
+      const Floats weights(labels.size(), 0.7F);
+      const Halves before = logits.half;
+      std::vector<double> nll[2] = {std::vector<double>(labels.size()), std::vector<double>(labels.size())};
+      cross_entropy(stream, view_of(logits.half, {n, V}), view_of(nll[0]), view_of(labels), view_of(weights), 3, true,
+                    softcap);
+      cross_entropy(stream, view_of(logits.full, {n, V}), view_of(nll[1]), view_of(labels), view_of(weights), 3, true,
+                    softcap);
+      EXPECT_TRUE(nll[0] == nll[1]);
+      for (std::int64_t t = 0; t < n; ++t) {  // the plain formula in double, to half a unit of the last place and 1e-5
+        const BFloat16* const row = before.data() + t * V;
+        double sum = 0;
+        for (std::int64_t i = 0; i < V; ++i) sum += std::exp(static_cast<double>(row[i].value()));
+        for (std::int64_t i = 0; i < V; ++i) {
+          const double logit = static_cast<double>(row[i].value()), bent = softcap > 0 ? logit / softcap : 0;
+          const double label = labels[static_cast<std::size_t>(t)];
+          const double p = std::exp(logit) / sum - (static_cast<double>(i) == label ? 1 : 0);
+          const double expected = label < 0 ? 0 : p * static_cast<double>(0.7F) / 3 * (1 - bent * bent);
+          const double found = static_cast<double>(logits.half[static_cast<std::size_t>(t * V + i)].value());
+          EXPECT_LE(std::abs(found - expected), std::abs(expected) * (0x1p-8 + 1e-5)) << t << " " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(BFloat16Kernels, AdamWKeepsMasterWeightsAndRoundsThem) {
+  CpuStream stream;
+  for (const std::int64_t n : {1, 13, 40000}) {
+    Floats w[2], m[2], v[2];
+    const Floats g = random_vector<float>(n, 1);
+    Halves model(g.size());
+    for (int i = 0; i < 2; ++i) {
+      w[i] = random_vector<float>(n, 2), m[i] = random_vector<float>(n, 3, 0.1), v[i] = Floats(g.size(), 0.3F);
+    }
+    const AdamW hyper{1e-3, 0.9, 0.95, 1e-8, 4, 0.5};
+    for (int i = 0; i < 2; ++i) {
+      const AdamWSlice slice{
+          view_of(w[i]), view_of(m[i]), view_of(v[i]), view_of(g), i == 0 ? view_of(model) : TensorView{}, 0.1};
+      adamw_update(stream, {&slice, 1}, hyper);
+    }
+    EXPECT_TRUE(w[0] == w[1] && m[0] == m[1] && v[0] == v[1]);
+    expect_bits(model, w[0], "weights of the model");
+  }
+}
+
+struct Sizes {
+  std::int64_t T, I, O;
+};
+
+TEST(BFloat16Kernels, ProductsRoundOnceHoweverDeep) {
+  CpuStream stream;
+  // Deeper than a part of the operand that is packed (1,024), more rows than lie in the scratch (1,024), more columns
+  // than one part has.
+  for (const auto& [T, I, O] : {Sizes{1, 1, 1},
+                                {1, 700, 61},
+                                {3, 17, 1},
+                                {17, 3, 257},
+                                {5, 0, 7},
+                                {0, 5, 7},
+                                {40, 2500, 70},
+                                {1500, 40, 33},
+                                {70, 33, 1600},
+                                {2100, 1100, 20}}) {
+    SCOPED_TRACE("T " + std::to_string(T) + " I " + std::to_string(I) + " O " + std::to_string(O));
+    Pair x(T * I, 1), w(O * I, 2), dy(T * O, 3), bias(O, 4), residual(T * O, 5), y(T * O, 6), dx(T * I, 7);
+    const Shape xs{T, I}, ys{T, O}, ws{O, I};
+    for (const bool biased : {false, true}) {
+      linear_forward(stream, view_of(y.half, ys), view_of(x.half, xs), view_of(w.half, ws),
+                     biased ? view_of(bias.half) : TensorView{});
+      linear_forward(stream, view_of(y.full, ys), view_of(x.full, xs), view_of(w.full, ws),
+                     biased ? view_of(bias.full) : TensorView{});
+      expect_bits(y.half, y.full, "y");
+      linear_forward(stream, view_of(y.half, ys), view_of(x.half, xs), view_of(w.half, ws),
+                     biased ? view_of(bias.half) : TensorView{}, view_of(residual.half, ys));
+      linear_forward(stream, view_of(y.full, ys), view_of(x.full, xs), view_of(w.full, ws),
+                     biased ? view_of(bias.full) : TensorView{}, view_of(residual.full, ys));
+      expect_bits(y.half, y.full, "y beside a residual");  // rounded once: the residual joins the sums
+    }
+    linear_backward_input(stream, view_of(dx.half, xs), view_of(dy.half, ys), view_of(w.half, ws), false);
+    linear_backward_input(stream, view_of(dx.full, xs), view_of(dy.full, ys), view_of(w.full, ws), false);
+    expect_bits(dx.half, dx.full, "dx");
+    Floats dw[2], dbias[2];
+    for (int i = 0; i < 2; ++i) dw[i] = random_vector<float>(O * I, 8), dbias[i] = random_vector<float>(O, 9);
+    linear_backward_weight(stream, view_of(dw[0], ws), view_of(dbias[0]), view_of(dy.half, ys), view_of(x.half, xs),
+                           true);
+    linear_backward_weight(stream, view_of(dw[1], ws), view_of(dbias[1]), view_of(dy.full, ys), view_of(x.full, xs),
+                           true);
+    EXPECT_TRUE(dw[0] == dw[1]) << "dw";
+    EXPECT_TRUE(dbias[0] == dbias[1]) << "dbias";
+
+    // What is added to: the sum and what was there, rounded once.
+    Floats sum(dx.full.size());
+    linear_backward_input(stream, view_of(sum, xs), view_of(dy.full, ys), view_of(w.full, ws), false);
+    const Halves before = dx.half = random_halves(T * I, 10);
+    linear_backward_input(stream, view_of(dx.half, xs), view_of(dy.half, ys), view_of(w.half, ws), true);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += before[i].value();
+    expect_bits(dx.half, sum, "dx added");
+    if (O == 0) continue;
+    linear_forward(stream, view_of(sum = Floats(y.full.size()), ys), view_of(x.full, xs), view_of(w.full, ws), {});
+    const Halves there = y.half = random_halves(T * O, 11);
+    linear_forward(stream, view_of(y.half, ys), view_of(x.half, xs), view_of(w.half, ws), {}, view_of(y.half, ys));
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += there[i].value();
+    expect_bits(y.half, sum, "y added to");
+  }
+}
+
+TEST(BFloat16Kernels, BitsDoNotDependOnThreads) {
+  const std::int64_t T = 1300, I = 1100, O = 90;
+  const Halves x = random_halves(T * I, 1), w = random_halves(O * I, 2), dy = random_halves(T * O, 3);
+  expect_same_bits_for_any_workers([&](Stream& stream) {
+    Halves all(static_cast<std::size_t>(T * O + T * I));
+    linear_forward(stream, host_view(all.data(), {T, O}), view_of(x, {T, I}), view_of(w, {O, I}), {});
+    linear_backward_input(stream, host_view(all.data() + T * O, {T, I}), view_of(dy, {T, O}), view_of(w, {O, I}),
+                          false);
+    return all;
+  });
+}
+
+/// One run of the attention kernels, forward over all blocks and back, in bfloat16 or in float32.
+struct AttentionRun {
+  Floats m, l, sum, dq, dsinks;
+  std::vector<Floats> dk, dv;
+  Floats out_widened, delta, lse;
+};
+
+template <class S>
+AttentionRun run_attention(const AttentionCase& c, const Problem<float>& in, const Floats& out_of, bool sinks,
+                           int workers) {
+  const auto stored = [](const Floats& x) {
+    std::vector<S> y;
+    for (const float value : x) y.push_back(cpu::rounded_to<S>(value));
+    return y;
+  };
+  CpuStream stream(workers);
+  const auto& s = c.shape;
+  const Shard queries(c, c.queries);
+  const std::int64_t Tq = queries.T();
+  std::int64_t largest = 0;
+  for (const SegmentList& block : c.blocks) largest = std::max(largest, token_count(block));
+  std::vector<std::uint8_t> memory(attention_workspace_bytes(stream, s, DTypeOf<S>::value, Tq, largest), 0xFF);
+  const TensorView workspace = view_of(memory);
+  const Shape by_token{s.B, Tq, s.H, s.D}, by_row{s.B, s.H, Tq};
+  AttentionRun run;
+  const auto n = static_cast<std::size_t>(by_token.numel()), rows = static_cast<std::size_t>(by_row.numel());
+  run.m.resize(rows), run.l.resize(rows), run.sum.resize(n), run.lse.resize(rows), run.delta.resize(rows);
+  run.dq.assign(n, 0.25F);
+  std::vector<S> q = stored(in.q), dout = stored(in.dout), out(n),
+                 sink = stored(wide(rounded(normals<float>(s.H, 77))));
+  const AttentionState state{view_of(run.sum, by_token), view_of(run.m, by_row), view_of(run.l, by_row)};
+  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
+    const Shard keys(c, c.blocks[i]);
+    const Shape kv{s.B, keys.T(), s.G, s.D};
+    std::vector<S> k = stored(in.k[i]), v = stored(in.v[i]);
+    attention_forward(stream, s, view_of(q, by_token), view_of(k, kv), view_of(v, kv), queries.tokens(s.B),
+                      keys.tokens(s.B), state, {.init = i == 0, .finalize = false, .out = {}, .lse = {}}, workspace);
+  }
+  if (sinks) {
+    attention_sinks_finalize(stream, state, view_of(out, by_token), view_of(run.lse, by_row), view_of(sink));
+  } else {
+    attention_finalize(stream, state, view_of(out, by_token), view_of(run.lse, by_row));
+  }
+  for (const S value : out) run.out_widened.push_back(widened(value));
+  out = stored(out_of.empty() ? run.out_widened : out_of);  // both go on with the same outputs
+  attention_delta(stream, view_of(run.delta, by_row), view_of(dout, by_token), view_of(out, by_token));
+  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
+    const Shard keys(c, c.blocks[i]);
+    const Shape kv{s.B, keys.T(), s.G, s.D};
+    std::vector<S> k = stored(in.k[i]), v = stored(in.v[i]);
+    run.dk.emplace_back(in.k[i].size(), 0.5F), run.dv.emplace_back(in.v[i].size(), 0.5F);
+    attention_backward(stream, s, view_of(q, by_token), view_of(k, kv), view_of(v, kv), view_of(dout, by_token),
+                       view_of(run.lse, by_row), view_of(run.delta, by_row), queries.tokens(s.B), keys.tokens(s.B),
+                       view_of(run.dq, by_token), view_of(run.dk[i], kv), view_of(run.dv[i], kv), workspace);
+  }
+  if (sinks) {
+    run.dsinks.assign(static_cast<std::size_t>(s.H), 0.5F);
+    attention_sinks_backward(stream, view_of(run.dsinks), view_of(run.lse, by_row), view_of(run.delta, by_row),
+                             view_of(sink));
+  }
+  return run;
+}
+
+TEST(BFloat16Kernels, AttentionSumsAsFloat32Does) {
+  AttentionShape capped = shape_of(1, 2, 1, 24);
+  capped.softcap = 3;
+  const AttentionCase blocks{
+      "blocks", shape_of(1, 4, 2, 64), {{0, 1, 100}}, {{{0, 1, 100}}, {{130, 2, 50}}, {{3, 1, 60}}}};
+  for (const AttentionCase& c :
+       {whole("small", shape_of(2, 4, 2, 20), 37), whole("documents", shape_of(2, 2, 2, 65), 300, 40),
+        whole("window", shape_of(1, 2, 1, 128, true, 50), 600), whole("capped", capped, 270),
+        whole("full", shape_of(1, 1, 1, 8, false), 70), blocks}) {
+    for (const bool sinks : {false, true}) {
+      SCOPED_TRACE(c.name + (sinks ? " with sinks" : ""));
+      Problem<float> in = make_inputs<float>(c);
+      const auto as_stored = [](Floats& x) { x = wide(rounded(x)); };
+      as_stored(in.q), as_stored(in.dout);
+      for (Floats& x : in.k) as_stored(x);
+      for (Floats& x : in.v) as_stored(x);
+      const AttentionRun half = run_attention<BFloat16>(c, in, {}, sinks, 2);
+      const AttentionRun full = run_attention<float>(c, in, half.out_widened, sinks, 3);
+      // The state between two blocks was never rounded: the same bits as in float32.
+      EXPECT_TRUE(half.sum == full.sum && half.m == full.m && half.l == full.l);
+      EXPECT_TRUE(half.dsinks == full.dsinks);
+      EXPECT_TRUE(half.lse == full.lse && half.delta == full.delta);
+      for (std::size_t i = 0; i < half.out_widened.size(); ++i) {
+        ASSERT_EQ(half.out_widened[i], nearest(full.out_widened[i]).value()) << "out at " << i;
+      }
+      EXPECT_TRUE(half.dq == full.dq) << "dq";
+      EXPECT_TRUE(half.dk == full.dk) << "dk";
+      EXPECT_TRUE(half.dv == full.dv) << "dv";
+    }
+  }
+}
+
+TEST(BFloat16Kernels, DecodeAttentionSumsAsFloat32Does) {
+  CpuStream stream;
+  for (const auto& [H, G, D] : {std::tuple{1, 1, 1}, {4, 2, 20}, {3, 3, 128}}) {
+    for (const std::int64_t T : {0, 1, 129, 700}) {
+      const AttentionShape shape{.B = 1, .H = H, .G = G, .D = D, .scale = 0.3, .mask = {}};
+      Pair q(H * D, 1), k(T * G * D, 2), v(T * G * D, 3);
+      Floats results[2];
+      for (int i = 0; i < 2; ++i) {
+        Floats& all = results[i];
+        all.assign(static_cast<std::size_t>(H * (D + 2)), 77);
+        Floats workspace(static_cast<std::size_t>(decode_attention_workspace(shape, T)), 77);
+        const AttentionState state{host_view(all.data(), {1, 1, H, D}), host_view(all.data() + H * D, {1, H, 1}),
+                                   host_view(all.data() + H * D + H, {1, H, 1})};
+        const auto attend = [&](auto of) {
+          decode_attention(stream, shape, of(q, {H, D}), of(k, {T, G, D}), of(v, {T, G, D}), state, view_of(workspace));
+        };
+        if (i == 0) attend([](Pair& p, const Shape& s) { return view_of(p.half, s); });
+        if (i == 1) attend([](Pair& p, const Shape& s) { return view_of(p.full, s); });
+      }
+      EXPECT_TRUE(results[0] == results[1]) << T;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain
