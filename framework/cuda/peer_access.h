@@ -11,7 +11,8 @@ namespace ringtrain::cuda {
 bool every_pair_has_access(int devices);
 
 /// Lets `device` reach the memory of each of the others, where the machine allows it; its own number among them means
-/// nothing. Returns whether it reaches all. Makes `device` the calling thread's GPU. Throws Error(device) that names it.
+/// nothing. Returns whether it reaches all. Makes `device` the calling thread's GPU. Throws Error(device) that names
+/// it.
 bool enable_peer_access(int device, std::span<const std::int64_t> others);
 
 }  // namespace ringtrain::cuda
