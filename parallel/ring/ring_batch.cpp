@@ -50,28 +50,7 @@ RingPart RingBatch::travelling(std::span<const char> needed, int owner, int memb
   int first = (member - owner + size_) % size_, last = first;
   while (meets(first - 1)) --first;
   while (meets(last + 1)) ++last;
-  std::int64_t begin = tokens_of(owner), end = 0;
-  for (int hop = first; hop <= last; ++hop) {
-    for (const Segment& queries : segments_[static_cast<std::size_t>((owner + hop) % size_)]) {
-      if (queries.count == 0) continue;
-      const PositionRange seen = keys_seen_by(mask_, {queries.start, queries.last()});
-      std::int64_t before = 0;  // tokens of the owner's segments so far
-      for (const Segment& keys : segments_of(owner)) {
-        // From the first key at or behind `seen.first` to the first one behind `seen.last`.
-        const auto index = [&](std::int64_t position) {
-          return std::clamp<std::int64_t>((position - keys.start + keys.stride - 1) / keys.stride, 0, keys.count);
-        };
-        const std::int64_t from = seen.first <= keys.start ? 0 : index(seen.first);
-        const std::int64_t to = seen.last < keys.start ? 0 : index(seen.last + 1);
-        if (from < to) {
-          begin = std::min(begin, before + from);
-          end = std::max(end, before + to);
-        }
-        before += keys.count;
-      }
-    }
-  }
-  return {0, 1, std::min(begin, end), std::max<std::int64_t>(0, end - begin)};
+  return part_seen(mask_, segments_, owner, first, last);
 }
 
 RingPart RingBatch::part_of_travelling(int owner, const RingPart& travelling, std::size_t part) const {

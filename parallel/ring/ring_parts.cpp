@@ -75,6 +75,34 @@ RingPart part_of_shard(const RingPart& part, std::int64_t T) {
   return {part.first_sequence, part.sequences, begin, end - begin};
 }
 
+RingPart part_seen(const AttentionMask& mask, std::span<const SegmentList> segments, int owner, int first_hop,
+                   int last_hop) {
+  const auto N = static_cast<int>(segments.size());
+  const SegmentList& block = segments[static_cast<std::size_t>(owner)];
+  std::int64_t begin = token_count(block), end = 0;
+  for (int hop = first_hop; hop <= last_hop; ++hop) {
+    for (const Segment& queries : segments[static_cast<std::size_t>((owner + hop) % N)]) {
+      if (queries.count == 0) continue;
+      const PositionRange seen = keys_seen_by(mask, {queries.start, queries.last()});
+      std::int64_t before = 0;  // tokens of the owner's segments so far
+      for (const Segment& keys : block) {
+        // From the first key at or behind `seen.first` to the first one behind `seen.last`.
+        const auto index = [&](std::int64_t position) {
+          return std::clamp<std::int64_t>((position - keys.start + keys.stride - 1) / keys.stride, 0, keys.count);
+        };
+        const std::int64_t from = seen.first <= keys.start ? 0 : index(seen.first);
+        const std::int64_t to = seen.last < keys.start ? 0 : index(seen.last + 1);
+        if (from < to) {
+          begin = std::min(begin, before + from);
+          end = std::max(end, before + to);
+        }
+        before += keys.count;
+      }
+    }
+  }
+  return {0, 1, std::min(begin, end), std::max<std::int64_t>(0, end - begin)};
+}
+
 RingPart common_part(const RingPart& a, const RingPart& b) {
   const std::int64_t begin = std::max(a.first_token, b.first_token);
   const std::int64_t end = std::max(begin, std::min(a.first_token + a.tokens, b.first_token + b.tokens));

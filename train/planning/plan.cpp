@@ -44,8 +44,14 @@ std::vector<HopTime> hop_times(const RingWork& work, const PassCosts& costs, con
           costs.visit_seconds + static_cast<double>(work.pairs(rank, step->owner)) * costs.pair_seconds;
       time.compute_seconds = std::max(time.compute_seconds, seconds);
     }
-    if (hop + 1 < N) {
-      const double bytes = (costs.key_value_bytes + costs.gradient_bytes) * static_cast<double>(work.tokens(0));
+    std::int64_t tokens = 0;  // the most that a rank receives for the next hop
+    for (int rank = 0; hop + 1 < N && rank < N; ++rank) {
+      if (const auto next = work.step(rank, hop + 1)) {
+        tokens = std::max(tokens, work.travelling_tokens(next->owner, rank));
+      }
+    }
+    if (tokens > 0) {
+      const double bytes = (costs.key_value_bytes + costs.gradient_bytes) * static_cast<double>(tokens);
       time.transfer_seconds = link.latency + bytes / link.bandwidth;
     }
     times.push_back(time);
@@ -72,18 +78,19 @@ HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates
   const LinkLevel link = hardware.slowest_of_ring(N);
   plan.forward = hop_times(work, forward, link);
   plan.backward = hop_times(work, backward, link);
-  double pairs = 0, blocks = 0;
+  double pairs = 0, blocks = 0, travelled = 0;
   for (int hop = 1; hop < std::min(N, max_hops); ++hop) {
     for (int rank = 0; rank < N; ++rank) {
       const auto step = work.step(rank, hop);
       if (!step) continue;
       pairs += static_cast<double>(work.pairs(rank, step->owner));
+      travelled += static_cast<double>(work.travelling_tokens(step->owner, rank));
       ++blocks;
     }
   }
   if (blocks == 0) return plan;
   plan.compute_seconds = forward.visit_seconds + pairs / blocks * forward.pair_seconds;
-  plan.transfer_seconds = link.latency + forward.key_value_bytes * plan.tokens / link.bandwidth;
+  plan.transfer_seconds = link.latency + forward.key_value_bytes * (travelled / blocks) / link.bandwidth;
   const double pair_flops = 4 * static_cast<double>(config.model.num_attention_heads * config.model.head_dim);
   plan.visible_share = pairs / blocks / (plan.tokens * plan.tokens);
   plan.flops_per_second = pair_flops / forward.pair_seconds;

@@ -57,12 +57,6 @@ class RingSimulation::Pass {
         ingress_(at(N_), 0.0) {
     times_.compute.assign(at(N_), 0.0);
     times_.wait.assign(at(N_), 0.0);
-    for (int part = -1; part < parts_; ++part) {
-      for (int owner = 0; owner < N_; ++owner) {
-        bytes_.push_back(part < 0 ? costs.key_value_bytes * static_cast<double>(work_.tokens(owner))
-                                  : costs.gradient_bytes * static_cast<double>(work_.part_tokens(owner, part)));
-      }
-    }
     for (int hop = 0; hop < rows_; ++hop) learn(hop);
   }
 
@@ -107,15 +101,16 @@ class RingSimulation::Pass {
       const RingStep& next = step(rank, turn.hop + 1);
       if (next.owner < 0) return false;
       // A block sent on is waited for with the next one; the owner's own only at the end of the pass.
-      found = {next.receive_from, rank, bytes_[at(next.owner)], next.receive_from == next.owner ? departing : keys,
-               keys};
+      const double bytes = costs_.key_value_bytes * static_cast<double>(work_.travelling_tokens(next.owner, rank));
+      found = {next.receive_from, rank, bytes, next.receive_from == next.owner ? departing : keys, keys};
       return true;
     }
     const RingStep& here = step(rank, turn.hop);
     if (here.owner < 0 || here.gradient_to < 0) return false;
     const int slot = gradients + turn.part;
-    found = {rank, here.gradient_to, bytes_[at(turn.part + 1) * at(N_) + at(here.owner)], slot, slot};
-    return true;
+    const std::int64_t tokens = work_.travelling_tokens(here.owner, rank, turn.part);
+    found = {rank, here.gradient_to, costs_.gradient_bytes * static_cast<double>(tokens), slot, slot};
+    return tokens > 0;  // a part of which nothing travels is not sent
   }
 
   /// Moves a message that both sides have posted. Returns when it has come.
@@ -129,6 +124,7 @@ class RingSimulation::Pass {
     const double there = begin + checked_seconds(busy + link.level->latency);
     raise(come(message.sender_slot, message.from), there);
     raise(come(message.receiver_slot, message.to), there);
+    times_.bytes += message.bytes;
     ++times_.events;
     return there;
   }
@@ -147,7 +143,6 @@ class RingSimulation::Pass {
   const std::uint64_t call_;
   const int rows_;
   std::vector<RingStep> steps_;           // [hop % rows][rank]; owner -1: meets no block
-  std::vector<double> bytes_;             // of a message: [1 + part][owner], keys and values first
   std::vector<double> come_;              // [slot][rank]: when the last message that a slot waits for had come
   std::vector<double> egress_, ingress_;  // when a rank's link is free, each way
 };

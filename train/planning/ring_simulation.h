@@ -27,6 +27,7 @@ struct PassCosts {
 struct PassTimes {
   std::vector<double> compute;  // seconds in kernels
   std::vector<double> wait;     // seconds that nothing hid
+  double bytes = 0;             // of all messages
   std::int64_t events = 0;      // kernel calls and messages
 };
 

@@ -72,6 +72,18 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
   needed_ = ring_needs(ring.mask, extents);
   if (even_) even_needs_ = {.earlier = N > 1 && needed_[2] != 0, .later = N > 1 && needed_[1] != 0};
   parts_ = ring_parts(segments_.front(), ring.sequences, N == 1 ? INT64_MAX : std::max<std::int64_t>(1, ring.min_part));
+  for (int owner = 0; sends_some() && owner < N; ++owner) {
+    std::vector<Run>& runs = runs_.emplace_back();
+    for (int hop = 1; hop < N; ++hop) {
+      if (needed_[static_cast<std::size_t>((owner + hop) % N) * static_cast<std::size_t>(N) +
+                  static_cast<std::size_t>(owner)] == 0) {
+        continue;
+      }
+      if (runs.empty() || runs.back().last_hop + 1 != hop) runs.push_back({.first_hop = hop});
+      runs.back().last_hop = hop;
+    }
+    for (Run& run : runs) run.seen = part_seen(ring.mask, segments_, owner, run.first_hop, run.last_hop);
+  }
   const std::int64_t uneven = std::int64_t{N} * N * (parts() + 1);
   kinds_ = even_ ? 3 : uneven <= most_known ? std::int64_t{N} * N : 0;
   known_.assign(kinds_ * (parts_.size() + 1), -1);
@@ -80,6 +92,14 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
 std::int64_t RingWork::part_tokens(int owner, int part) const {
   const RingPart own = part_of_shard(parts_[part], tokens_[owner]);
   return own.sequences * own.tokens;
+}
+
+std::int64_t RingWork::travelling_tokens(int owner, int rank, int part) const {
+  if (!sends_some()) return part < 0 ? tokens(owner) : part_tokens(owner, part);
+  const int hop = rank == owner ? 1 : (rank - owner + ranks()) % ranks();
+  const auto run = std::ranges::lower_bound(runs_[owner], hop, {}, &Run::last_hop);
+  ensure(run != runs_[owner].end() && run->first_hop <= hop, "a block travels to who meets it");
+  return part < 0 ? run->seen.tokens : common_part(part_of_shard(parts_[part], tokens_[owner]), run->seen).tokens;
 }
 
 std::int64_t RingWork::count(int rank, int owner, int part) const {

@@ -39,6 +39,10 @@ class RingWork {
   std::int64_t tokens(int rank) const { return case_.sequences * tokens_[rank]; }
   /// Returns the tokens that a part of a rank's block has, over its sequences.
   std::int64_t part_tokens(int owner, int part) const;
+  /// Returns how many of an owner's tokens travel to a rank, or from it with their gradients: of the block, or a part.
+  /// All, or under a window those that somebody of the run of hops sees (RingBatch::Round); from the owner itself, of
+  /// the run next to it.
+  std::int64_t travelling_tokens(int owner, int rank, int part = -1) const;
   /// Returns what a rank does at a hop: ring_step of the schedule.
   std::optional<RingStep> step(int rank, int hop) const {
     return even_ ? ring_step(even_needs_, case_.ranks, rank, hop) : ring_step(needed_, case_.ranks, rank, hop);
@@ -59,7 +63,14 @@ class RingWork {
 
  private:
   std::int64_t count(int rank, int owner, int part) const;
+  /// Returns whether only some tokens of a block travel.
+  bool sends_some() const { return case_.sequences == 1 && case_.mask.window > 0; }
 
+  /// Neighbours that meet a block one after the other, and what they see of it.
+  struct Run {
+    int first_hop = 0, last_hop = 0;
+    RingPart seen = {};
+  };
   RingCase case_;
   std::vector<SegmentList> segments_;  // by rank
   std::vector<std::int64_t> tokens_;   // by rank, of one sequence
@@ -67,6 +78,7 @@ class RingWork {
   bool even_ = false;
   EvenNeeds even_needs_;                     // of an even ring
   std::vector<char> needed_;                 // of any other, [N, N]
+  std::vector<std::vector<Run>> runs_;       // by owner, ascending; none where blocks travel whole
   std::int64_t kinds_ = 0;                   // of blocks by their pairs; 0: too many to keep
   mutable std::vector<std::int64_t> known_;  // pairs: [parts + 1][kinds], -1: not asked yet
 };

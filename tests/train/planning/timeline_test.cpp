@@ -1,10 +1,12 @@
 // The simulation beside the timelines of real runs on thread ranks (train --trace): the same kernel calls with the same
 // pairs, and passes as long, be the cores as many as the ranks or fewer. How long a pass took depends on who else uses
 // the machine: RINGTRAIN_CALM=1 says that nobody does, and holds it within a tenth; without it the figures are printed.
+// And the bytes of the ring's messages, to the byte: of whole blocks, and of what a window leaves of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -34,7 +36,7 @@ double median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-class SimulatedTimeline : public FolderTest, public ::testing::WithParamInterface<std::tuple<int, const char*>> {
+class TimelineTest : public FolderTest {
  protected:
   void run(const std::string& program, const std::string& arguments) const {
     const std::string command = "cd '" + folder + "' && '" + binary_folder() + "/" + program + "' " + arguments +
@@ -42,10 +44,17 @@ class SimulatedTimeline : public FolderTest, public ::testing::WithParamInterfac
     std::ifstream log(at(program + ".log"));
     ASSERT_EQ(std::system(command.c_str()), 0) << command << std::string(std::istreambuf_iterator<char>(log), {});
   }
+  json timeline() const {
+    std::ifstream stream(at("trace.json"));
+    return json::parse(stream);
+  }
+};
+
+class SimulatedTimeline : public TimelineTest, public ::testing::WithParamInterface<std::tuple<int, const char*>> {
+ protected:
   /// Returns what each ring rank's row of the timeline has.
   std::vector<Row> rows(int ranks) const {
-    std::ifstream stream(at("trace.json"));
-    const json file = json::parse(stream);
+    const json file = timeline();
     std::map<std::int64_t, int> ring_rank;  // by row
     for (const json& event : file.at("traceEvents")) {
       if (event.at("ph") != "M" || event.at("name") != "thread_name") continue;
@@ -189,6 +198,63 @@ INSTANTIATE_TEST_SUITE_P(Rings, SimulatedTimeline,
                          [](const auto& test) {
                            return fmt::format("{}{}", std::get<0>(test.param), std::get<1>(test.param));
                          });
+
+class SimulatedBytes : public TimelineTest {};
+
+TEST_F(SimulatedBytes, AreThoseOfARun) {
+  run("prepare", "--synthetic recall --documents 4 --length 1000 --output corpus.h5");
+  for (const auto& [ranks, layout, window] : {std::tuple{2, "zigzag", 0},
+                                              {4, "striped", 0},
+                                              {4, "contiguous", 0},
+                                              {8, "contiguous", 50},
+                                              {8, "zigzag", 50},
+                                              {4, "striped", 50},
+                                              {2, "contiguous", 200},
+                                              {4, "zigzag", 100}}) {
+    SCOPED_TRACE(fmt::format("{} ranks, {}, window {}", ranks, layout, window));
+    std::vector<std::string> settings{fmt::format("mesh.sequence={}", ranks),
+                                      fmt::format("mesh.layout={}", layout),
+                                      "training.seq_len=515",
+                                      "training.steps=1",
+                                      "training.global_batch_size=1",
+                                      "data.packing=concat",
+                                      "checkpoint.interval=0"};
+    if (window > 0) {
+      settings.insert(settings.end(), {"model.architecture=mistral", fmt::format("model.sliding_window={}", window)});
+    }
+    const std::string config_file = source_folder() + "/configs/tiny.yaml";
+    std::string arguments = "--config '" + config_file + "' --output run --overwrite --trace trace.json";
+    for (const std::string& setting : settings) arguments += " --set " + setting;
+    std::filesystem::remove_all(at("run"));
+    std::filesystem::remove(at("trace.json"));
+    run("train", arguments);
+    std::map<std::string, std::int64_t> sent;
+    const json traced = timeline();
+    for (const json& event : traced.at("traceEvents")) {
+      if (event.at("ph") != "X" || !event.contains("args") || !event.at("args").contains("to")) continue;
+      if (event.at("args").at("to").get<int>() < 0) continue;
+      sent[event.at("name")] += event.at("args").at("bytes").get<std::int64_t>();
+    }
+    const Config config = read_config(config_file, settings, ConfigUse::know, check_model);
+    const RingWork work = ring_work(config, {.causal = true, .window = window}, 0, 1);
+    Hardware hardware;
+    hardware.levels = {{.ranks = 64, .bandwidth = 4e9, .latency = 2e-5}};
+    const Disturbance none;
+    const RingSimulation simulation(work, hardware, 0, none);
+    const auto simulated = [&](double key_value, double gradient) {
+      std::vector<double> clocks(static_cast<std::size_t>(ranks), 0.0);
+      const PassCosts costs{.pair_seconds = 1e-9, .key_value_bytes = key_value, .gradient_bytes = gradient};
+      return static_cast<double>(config.model.num_hidden_layers) * simulation.pass(costs, clocks, 0).bytes;
+    };
+    // Keys and values go round in both passes.
+    const DType dtype = config.training.dtype;
+    const double forward = simulated(key_value_bytes(config.model, dtype), 0);
+    const double both = simulated(key_value_bytes(config.model, dtype), key_value_gradient_bytes(config.model, dtype));
+    EXPECT_EQ(static_cast<double>(sent["ring keys and values"]), 2 * forward);
+    EXPECT_EQ(static_cast<double>(sent["ring gradients"]), both - forward);
+    EXPECT_GT(forward, 0);
+  }
+}
 
 }  // namespace
 }  // namespace ringtrain::testing
