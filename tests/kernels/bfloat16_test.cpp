@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <string>
 
@@ -447,6 +448,47 @@ TEST(BFloat16Kernels, AttentionSumsAsFloat32Does) {
       EXPECT_TRUE(half.dk == full.dk) << "dk";
       EXPECT_TRUE(half.dv == full.dv) << "dv";
     }
+  }
+}
+
+/// Returns |a - b| / |b|, of all elements together.
+double relative_error(const Floats& a, const std::vector<double>& b) {
+  double square = 0, difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    square += b[i] * b[i];
+    difference += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+  }
+  return std::sqrt(difference / square);
+}
+
+// What bfloat16 rounds between the inputs and the gradients is O alone, by 2^-8 / sqrt(12) of an element or so; sums
+// are float32. So the error stays that of one rounding however many queries add to a key, where bfloat16 sums would
+// lose more with every one of them.
+TEST(BFloat16Kernels, GradientsOfAttentionDegradeWithNoLength) {
+  double first = 0;
+  for (const std::int64_t T : {256, 1024, 4096}) {
+    const AttentionCase c = whole("length", shape_of(1, 1, 1, 16), T);
+    Problem<float> in = make_inputs<float>(c);
+    for (Floats* x : {&in.q, &in.dout, &in.k[0], &in.v[0]}) *x = wide(rounded(*x));
+    const AttentionRun half = run_attention<BFloat16>(c, in, {}, false, 2);
+    Problem<double> exact;
+    const auto doubles = [](const Floats& x) { return std::vector<double>(x.begin(), x.end()); };
+    exact.q = doubles(in.q), exact.dout = doubles(in.dout);
+    exact.k = {doubles(in.k[0])}, exact.v = {doubles(in.v[0])};
+    compute(exact, c, 2);
+    const auto without_start = [](Floats x, float start) {
+      for (float& value : x) value -= start;
+      return x;
+    };
+    const double errors[] = {relative_error(without_start(half.dq, 0.25F), exact.dq),
+                             relative_error(without_start(half.dk[0], 0.5F), exact.dk[0]),
+                             relative_error(without_start(half.dv[0], 0.5F), exact.dv[0])};
+    std::printf("%5ld tokens: relative errors of dq %.2e, dk %.2e, dv %.2e\n", static_cast<long>(T), errors[0],
+                errors[1], errors[2]);
+    const double largest = *std::ranges::max_element(errors);
+    EXPECT_LE(largest, 0x1p-8);
+    if (first == 0) first = largest;
+    EXPECT_LE(largest, 1.5 * first) << T;
   }
 }
 

@@ -48,15 +48,13 @@ class Bench {
  public:
   Bench(DType dtype, int cores) : dtype_(dtype), pool_(cores), stream_(pool_), allocator_(Device::cpu()) {}
 
-  Tensor make(const char* name, const Shape& shape) {
-    Tensor tensor = allocator_.make(Tag::workspace, name, dtype_, shape);
-    fill_normal(stream_, tensor, 0.1, /*seed=*/1, /*first_index=*/0);
-    return tensor;
-  }
+  Tensor make(const char* name, const Shape& shape) { return make(name, shape, dtype_); }
+  /// The same of what adds up.
+  Tensor make_sum(const char* name, const Shape& shape) { return make(name, shape, accumulator(dtype_)); }
 
   /// The three products of a linear layer: parts are calls, FLOPs, and bytes of rows read and written.
   void products(std::int64_t T, std::int64_t I, std::int64_t O, std::vector<TimedCall>& samples) {
-    const Tensor x = make("x", {T, I}), w = make("w", {O, I}), y = make("y", {T, O}), dw = make("dw", {O, I});
+    const Tensor x = make("x", {T, I}), w = make("w", {O, I}), y = make("y", {T, O}), dw = make_sum("dw", {O, I});
     const double flops = 2.0 * static_cast<double>(T * I * O);
     const double bytes = static_cast<double>(T * (I + O)) * static_cast<double>(size_of(dtype_));
     const auto add = [&](const auto& body) { samples.push_back({{1, flops, bytes}, median_seconds(0.1, body)}); };
@@ -71,15 +69,16 @@ class Bench {
     const AttentionShape shape{1, H, H, D, 1 / std::sqrt(static_cast<double>(D)), {causal, 0}};
     const Shape heads{1, T, H, D}, by_row{1, H, T};
     const Tensor q = make("q", heads), k = make("k", heads), v = make("v", heads), out = make("out", heads),
-                 dout = make("dout", heads), dq = make("dq", heads), dk = make("dk", heads), dv = make("dv", heads),
-                 lse = make("lse", by_row), l = make("l", by_row), delta = make("delta", by_row);
+                 dout = make("dout", heads), o = make_sum("o", heads), dq = make_sum("dq", heads),
+                 dk = make_sum("dk", heads), dv = make_sum("dv", heads), lse = make_sum("lse", by_row),
+                 l = make_sum("l", by_row), delta = make_sum("delta", by_row);
     const auto bytes = static_cast<std::int64_t>(attention_workspace_bytes(stream_, shape, dtype_, T, T));
     const Tensor workspace = allocator_.make(Tag::workspace, "workspace", DType::uint8, {bytes});
     const Segment segment{0, 1, T};
     const AttentionTokens tokens{{&segment, 1}, {}};
     const double pairs = static_cast<double>(visible_pairs(shape.mask, {&segment, 1}, {&segment, 1}) * H);
     forward.push_back({{1, 4 * pairs * static_cast<double>(D), pairs}, median_seconds(0.2, [&] {
-                         attention_forward(stream_, shape, q, k, v, tokens, tokens, {out, lse, l},
+                         attention_forward(stream_, shape, q, k, v, tokens, tokens, {o, lse, l},
                                            {.init = true, .finalize = true, .out = out, .lse = lse}, workspace);
                        })});
     attention_delta(stream_, delta, dout, out);
@@ -106,6 +105,12 @@ class Bench {
   }
 
  private:
+  Tensor make(const char* name, const Shape& shape, DType dtype) {
+    Tensor tensor = allocator_.make(Tag::workspace, name, dtype, shape);
+    fill_normal(stream_, tensor, 0.1, /*seed=*/1, /*first_index=*/0);
+    return tensor;
+  }
+
   DType dtype_;
   ThreadPool pool_;
   Stream stream_;
@@ -217,6 +222,7 @@ std::vector<double> fit(const std::vector<TimedCall>& samples) {
 Hardware measure_hardware() {
   const int cores = available_cores();
   const Rates single = measure_rates(DType::float32, cores), twice = measure_rates(DType::float64, cores);
+  const Rates half = measure_rates(DType::bfloat16, cores);
   const PassRates passes = measure_passes(cores);
   const std::vector<double> link = fit(messages());
   Hardware hardware;
@@ -225,6 +231,7 @@ Hardware measure_hardware() {
   // The peak is the best rate that was seen: what a core could do at most is not measured.
   hardware.peak_float32 = std::max({single.matmul, single.forward, single.backward});
   hardware.peak_float64 = std::max({twice.matmul, twice.forward, twice.backward});
+  hardware.peak_bfloat16 = std::max({half.matmul, half.forward, half.backward});
   hardware.matmul_efficiency = single.matmul / hardware.peak_float32;
   hardware.attention_forward_efficiency = single.forward / hardware.peak_float32;
   hardware.attention_backward_efficiency = single.backward / hardware.peak_float32;
@@ -241,8 +248,9 @@ Hardware measure_hardware() {
 std::string hardware_yaml(const Hardware& h) {
   std::string text = "# Written by plan --measure: fitted to the product's own kernels and messages on this machine.\n";
   text += fmt::format("name: {}\ncores: {}\n", h.name, h.cores);
-  text += fmt::format("peak_flops: {{float32: {:.17e}, float64: {:.17e}}}  # of one core: the best rate seen\n",
-                      h.peak_float32, h.peak_float64);
+  text += "# Of one core: the best rate seen.\n";
+  text += fmt::format("peak_flops: {{float32: {:.17e}, float64: {:.17e}, bfloat16: {:.17e}}}\n", h.peak_float32,
+                      h.peak_float64, h.peak_bfloat16);
   text += fmt::format("efficiency: {{matmul: {:.17g}, attention_forward: {:.17g}, attention_backward: {:.17g}}}\n",
                       h.matmul_efficiency, h.attention_forward_efficiency, h.attention_backward_efficiency);
   text += fmt::format("pair_seconds: {{forward: {:.17g}, backward: {:.17g}}}  # of a score, besides its products\n",

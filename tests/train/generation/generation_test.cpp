@@ -62,6 +62,17 @@ TEST_F(GenerationTest, Float32IsGreedyToItsRounding) {
   }
 }
 
+// Logits are off by some units of 2^-8 of the activations behind them, and are rounded to it themselves.
+TEST_F(GenerationTest, Bfloat16IsGreedyToItsRounding) {
+  Config config = model({});
+  config.training.dtype = DType::bfloat16;
+  const Tokens prompt = random_prompt(40, 3);
+  for (const std::int64_t ranks : {1, 2, 3}) {
+    const Tokens tokens = generated(on_ring(config, ranks), {.prompt = prompt, .new_tokens = 150});
+    expect_greedy(config, prompt, tokens, 0.1);
+  }
+}
+
 TEST_F(GenerationTest, ASeedGivesTheSameTextOnEveryRing) {
   const Config config = model({});
   GenerationRequest request{.prompt = random_prompt(9, 4), .new_tokens = 80};

@@ -29,6 +29,7 @@ TEST(HardwareYaml, IsReadBackToTheSameValues) {
   hardware.cores = 3;
   hardware.peak_float32 = 1.1e11;
   hardware.peak_float64 = 5e10 / 3;
+  hardware.peak_bfloat16 = 8e10 / 3;
   hardware.matmul_efficiency = hardware.attention_forward_efficiency = hardware.attention_backward_efficiency = 1.0 / 3;
   hardware.pair_seconds_forward = 1e-10 / 3;
   hardware.pair_seconds_backward = 3e-10;

@@ -1,0 +1,204 @@
+// Whole runs in bfloat16 on a CPU: every architecture against the reference in double, within bounds that `check`
+// derives from the rounding points; the same bits for any threads, recompute policy, sharding and resume; meshes that
+// agree; and a plan in which all that is stored takes half of float32's bytes and all that adds up takes as many.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "framework/config/choices.h"
+#include "framework/config/read_config.h"
+#include "layers/model_parameters.h"
+#include "parallel/launch/launcher.h"
+#include "tests/support/paths.h"
+#include "tests/train/check/check_fixture.h"
+#include "tests/train/child_process.h"
+#include "train/engine/rank_state.h"
+#include "train/evaluation/checkpoint_evaluation.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class BFloat16Run : public CheckTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    data = write_split_tokens();
+  }
+  Config half(std::vector<std::string> settings, const std::string& dtype = "bfloat16") const {
+    settings.insert(settings.begin(), {"training.dtype=" + dtype, "training.global_batch_size=4", "training.steps=6"});
+    return tiny(data, settings);
+  }
+  std::string data;
+};
+
+TEST_F(BFloat16Run, OfEveryArchitectureIsRight) {
+  for (const Architecture architecture : all_architectures) {
+    const std::string name = name_of(architecture);
+    SCOPED_TRACE(name);
+    std::vector<std::string> settings{"model.architecture=" + name, "mesh.sequence=3", "mesh.layout=zigzag"};
+    if (architecture == Architecture::gpt2) {
+      settings.insert(settings.end(), {"model.num_key_value_heads=4", "model.max_position_embeddings=37"});
+    }
+    const CheckReport report = check(half(settings));
+    EXPECT_EQ(wrong(report), "");
+    EXPECT_GT(report.tensors.size(), 80U);
+  }
+}
+
+TEST_F(BFloat16Run, WithSinksSoftcapsAdaptersAndShardsIsRight) {
+  EXPECT_EQ(wrong(check(half({"model.architecture=gemma2", "model.attention_sinks=true", "model.attention_softcap=2",
+                              "model.final_softcap=3", "model.sliding_window=11", "mesh.sequence=2", "mesh.data=2",
+                              "training.shard=weights", "training.recompute=full", "mesh.layout=striped"}))),
+            "");
+  run(half({"training.steps=1"}), "base");
+  CheckOptions options =
+      options_of(half({"lora.rank=3", "lora.alpha=6", "lora.targets=[q_proj, down_proj]", "mesh.sequence=2"}));
+  options.train.start.init_from = at("base");
+  options.train.dump.step = 3;  // B is zero before the first
+  EXPECT_EQ(wrong(check_run(options, [](const std::string&) {})), "");
+}
+
+TEST_F(BFloat16Run, BitsDependOnTheMeshAlone) {
+  // One micro-batch: those of sharded weights add up over ranks one by one.
+  const std::vector<std::string> mesh{"mesh.sequence=2", "mesh.data=2", "training.micro_batch_size=2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), mesh.begin(), mesh.end());
+    return half(more);
+  };
+  run(with({}), "once");
+  const auto expected = state(checkpoint("once", 6));
+  const auto expect_the_same = [&](const std::string& name) {
+    EXPECT_EQ(losses(name), losses("once")) << name;
+    EXPECT_TRUE(state(checkpoint(name, 6)) == expected) << name;
+  };
+  run(with({"mesh.threads_per_rank=3"}), "threads");
+  expect_the_same("threads");
+  for (const std::string policy : {"none", "full"}) {
+    run(with({"training.recompute=" + policy}), policy);
+    expect_the_same(policy);
+  }
+  run(with({"training.shard=weights"}), "weights");
+  expect_the_same("weights");
+  run(with({}), "stopped", {}, 2);
+  run(with({}), "stopped", {.resume = true, .resume_path = "", .init_from = ""});
+  expect_the_same("stopped");
+}
+
+// A float32 run of the same samples is the yardstick: what bfloat16 rounds is 2^-8 of an element, at random, and the
+// loss is a mean over all of a step's tokens. Meshes differ by less: they round alike but where float32 sums differ.
+TEST_F(BFloat16Run, LearnsWhatFloat32LearnsOnEveryMesh) {
+  const std::vector<std::string> longer{"training.steps=30"};
+  run(half(longer, "float32"), "float32");
+  run(half(longer), "one");
+  const auto reference = losses("float32"), one = losses("one");
+  ASSERT_EQ(reference.size(), 30U);
+  ASSERT_EQ(one.size(), 30U);
+  EXPECT_LT(one.back(), 0.95 * one.front()) << "nothing was learnt";
+  EXPECT_NE(one, reference) << "nothing was rounded";
+  for (const auto& [data_ranks, sequence] : {std::pair{1, 1}, {1, 4}, {2, 2}, {4, 1}}) {
+    const std::string name = fmt::format("{}x{}", data_ranks, sequence);
+    run(half({"training.steps=30", fmt::format("mesh.data={}", data_ranks), fmt::format("mesh.sequence={}", sequence)}),
+        name);
+    const auto found = losses(name);
+    ASSERT_EQ(found.size(), reference.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_NEAR(found[i], reference[i], 0x1p-8 * reference[i]) << name << " step " << i + 1;
+      EXPECT_NEAR(found[i], one[i], 0x1p-9 * one[i]) << name << " step " << i + 1;
+    }
+  }
+}
+
+TEST_F(BFloat16Run, KeepsFloat32WeightsThatAnyRunReads) {
+  run(half({}), "half", {}, 3);
+  const auto saved = state(checkpoint("half", 3));
+  std::size_t finer = 0, elements = 0;
+  for (const auto& [name, values] : saved) {
+    if (!name.starts_with("weights/")) continue;
+    for (const double value : values) {
+      ++elements;
+      finer += static_cast<double>(BFloat16::rounded(static_cast<float>(value)).value()) == value ? 0 : 1;
+    }
+  }
+  EXPECT_GT(finer, elements / 2) << "the saved weights are the rounded ones";
+  EvaluationOptions options;
+  options.checkpoint = at("half");
+  options.data = data;
+  options.request.context_lengths = {8, 32};
+  options.request.target_tokens = 4;
+  options.request.target_blocks = 6;
+  Launcher launcher;
+  const EvaluationSummary own = evaluate_checkpoint(options, launcher);  // in the dtype of training
+  options.dtype = "float64";
+  const EvaluationSummary exact = evaluate_checkpoint(options, launcher);
+  ASSERT_EQ(own.results.size(), exact.results.size());
+  for (std::size_t i = 0; i < own.results.size(); ++i) {
+    EXPECT_NE(own.results[i].nll.value, exact.results[i].nll.value);
+    EXPECT_NEAR(own.results[i].nll.value, exact.results[i].nll.value, 0x1p-8 * exact.results[i].nll.value);
+  }
+}
+
+TEST_F(BFloat16Run, HalvesWhatItStoresAndNothingThatAddsUp) {
+  const auto bytes_of = [&](const std::string& dtype, const std::string& recompute) {
+    std::map<std::string, std::size_t> bytes;
+    const Config config = half({"mesh.sequence=4", "training.recompute=" + recompute, "training.seq_len=4096",
+                                "model.architecture=qwen3", "data.packing=documents"},
+                               dtype);
+    const auto plans = plan_ranks(config, make_parameter_table(config.model), training_purpose(config));
+    for (const PlannedTensor& tensor : plans[0].tensors) bytes[tensor.name] += tensor.bytes;
+    return bytes;
+  };
+  // All that adds up or is no number of the model's; of what else there is, nothing.
+  const auto adds_up = [](const std::string& name) {
+    const std::vector<std::string> parts{"statistics",
+                                         "logsumexp",
+                                         "row sum",
+                                         "moment",
+                                         "gradients",
+                                         "gradient norm",
+                                         "gradient reduction",
+                                         "key and value gradient",
+                                         "nll",
+                                         "loss sum",
+                                         "staging",
+                                         "rope table",
+                                         "batch",
+                                         "document ids",
+                                         "kernel scratch",
+                                         "attention workspace"};
+    return std::ranges::any_of(parts, [&](const std::string& part) { return name.find(part) != std::string::npos; });
+  };
+  for (const std::string recompute : {"none", "keep_attention", "full"}) {
+    const auto full = bytes_of("float32", recompute), stored = bytes_of("bfloat16", recompute);
+    std::size_t halves = 0;
+    for (const auto& [name, bytes] : full) {
+      ASSERT_TRUE(stored.contains(name)) << name;
+      if (adds_up(name)) {
+        EXPECT_EQ(stored.at(name), bytes) << name;
+        continue;
+      }
+      EXPECT_NEAR(static_cast<double>(stored.at(name)), static_cast<double>(bytes) / 2, 64) << name;
+      ++halves;
+    }
+    EXPECT_GE(halves, 10U);
+    for (const auto& [name, bytes] : stored) {
+      // What float32 does not have: attention's running sum beside its output, and the optimizer's weights.
+      if (full.contains(name)) continue;
+      EXPECT_TRUE(name == "shared attention sum" || name.find("weight") != std::string::npos) << name;
+    }
+  }
+}
+
+#if RINGTRAIN_MPI
+TEST_F(BFloat16Run, OfProcessesIsRight) {
+  std::ofstream(at("run.yaml")) << to_yaml(half({"mesh.sequence=3"}));
+  const ChildResult result =
+      run_child(source_folder() + "/scripts/launch",
+                {"-n", "3", "--", binary_folder() + "/check", "--config", "run.yaml", "--keep"}, folder);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("right: all "), std::string::npos) << result.out;
+}
+#endif
+
+}  // namespace
+}  // namespace ringtrain::testing
