@@ -30,10 +30,17 @@ void multiply_lanes(const S* x, const S* w, std::int64_t K, std::int64_t rows, A
         ahead += W * W;
       }
       transpose<A>(square);
-      if (at.i + W <= end) {
-        for (std::int64_t p = 0; p < W; ++p) sum = fma(broadcast<A>(widened(x[at.i + p])), square[p], sum);
+      A widened_x[W];  // once, not as each element is broadcast
+      const A* row = widened_x;
+      if constexpr (std::is_same_v<S, A>) {
+        row = x + at.i;
       } else {
-        for (std::int64_t p = 0; p < end - at.i; ++p) sum = fma(broadcast<A>(widened(x[at.i + p])), square[p], sum);
+        cpu::store(widened_x, at(x));
+      }
+      if (at.i + W <= end) {
+        for (std::int64_t p = 0; p < W; ++p) sum = fma(broadcast<A>(row[p]), square[p], sum);
+      } else {
+        for (std::int64_t p = 0; p < end - at.i; ++p) sum = fma(broadcast<A>(row[p]), square[p], sum);
       }
     });
     for (std::int64_t r = 0; r < rows; ++r) y[r] += sum[r];
