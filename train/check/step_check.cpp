@@ -119,7 +119,7 @@ class StepCheck {
   void allow(const std::string& name, const Vector& rounded, const Vector& exact, const Rounding& rounding) {
     double largest = 0;
     for (std::size_t i = 0; i < exact.size(); ++i) largest = std::max(largest, distance(rounded[i], exact[i]));
-    compared_[name].allow(Rounding::safety * largest / rounding.enlargement());
+    compared_[name].allow(Rounding::safety_of(std::ssize(exact)) * largest / rounding.enlargement());
   }
 
   void compare_sequence(std::int64_t i) {

@@ -33,12 +33,12 @@ class CheckSweep : public CheckTest {
     const auto set = [&]<class Value>(const std::string& key, const Value& value) {
       settings.push_back(fmt::format("{}={}", key, value));
     };
-    const std::string architecture =
-        one_of({"llama", "mistral", "gpt2", "qwen2", "qwen3", "olmo2", "gemma2", "phi3", "granite"});
+    const std::string architecture = name_of(all_architectures[draw(all_architectures.size())]);
     const std::int64_t groups = 1 + draw(3), ring = 1 + draw(5), data = 1 + draw(3), micro = 1 + draw(2);
     const std::int64_t S = std::max<std::int64_t>(ring, 1 + draw(60)), D = 2 * (1 + draw(8));
     set("model.architecture", architecture);
-    set("model.num_hidden_layers", 1 + draw(3));
+    const std::int64_t layers = 1 + draw(3), window = draw(2) * (1 + draw(40));
+    set("model.num_hidden_layers", layers);
     set("model.num_key_value_heads", groups);
     set("model.num_attention_heads", groups * (1 + draw(3)));
     set("model.head_dim", D);
@@ -46,7 +46,12 @@ class CheckSweep : public CheckTest {
     set("model.intermediate_size", 4 + draw(60));
     set("model.initializer_range", one_of({"0.02", "0.1", "0.3"}));
     set("model.tie_word_embeddings", one_of({"true", "false"}));
-    set("model.sliding_window", draw(2) * (1 + draw(40)));
+    set("model.sliding_window", window);
+    if (window > 0 && layers > 1 && draw(2) == 0) {
+      set("model.layer_types", one_of({"[sliding_attention, full_attention]", "[full_attention, sliding_attention]"}));
+    }
+    if (architecture != "gpt2" && layers > 1 && draw(3) == 0) set("model.layer_positions", "[rope, none]");
+    if (architecture != "gpt2" && window > 0 && draw(3) == 0) set("model.sliding_rope_theta", 1000);
     if (architecture == "llama") set("model.mlp_bias", one_of({"true", "false"}));
     if (architecture == "llama" || architecture == "qwen3") set("model.attention_bias", one_of({"true", "false"}));
     if (architecture == "gpt2") {
@@ -64,7 +69,7 @@ class CheckSweep : public CheckTest {
     set("training.seq_len", S);
     set("training.micro_batch_size", micro);
     set("training.global_batch_size", micro * data * (1 + draw(2)));
-    set("training.dtype", one_of({"float32", "float64"}));
+    set("training.dtype", one_of({"float32", "float64", "bfloat16"}));
     set("training.recompute", one_of({"none", "keep_attention", "full"}));
     set("training.feedforward_chunk", draw(20));
     set("training.loss_chunk", 1 + draw(40));
