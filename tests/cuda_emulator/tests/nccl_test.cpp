@@ -50,6 +50,7 @@ class NcclTest : public EmulatorTest {
       ASSERT_OK(cudaSetDevice(r));
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
+      config.maxCTAs = 8;
       ASSERT_EQ(ncclCommInitRankConfig(&ranks[r].communicator, 2, id, r, &config), ncclInProgress);
     }
     for (const Rank& rank : ranks) ASSERT_EQ(settled(rank.communicator), ncclSuccess);
@@ -181,6 +182,7 @@ TEST_F(NcclTest, WhatIsAgainstTheRulesIsNoted) {
 TEST_F(NcclTest, PartsAreHandedOutWhenAllHaveSplit) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  config.maxCTAs = 8;
   ncclComm_t parts[2]{};
   const auto split = [&](int r, int colour) {
     return ncclCommSplit(ranks_[r].communicator, colour, 5 - r, &parts[r], &config);
@@ -212,6 +214,7 @@ TEST_F(NcclTest, ASplitHasRulesToo) {
   };
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  config.maxCTAs = 8;
   ncclComm_t part = nullptr;
   ASSERT_EQ(send(0), ncclInProgress);
   ASSERT_EQ(receive(1), ncclInProgress);
