@@ -40,12 +40,6 @@ struct Softmax {
   }
 };
 
-__device__ __forceinline__ float warp_maximum(float x) {
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, lanes));
-  return x;
-}
-
 /// A row cut into elements before its first boundary of 16 bytes, whole packs, and elements after them.
 template <class T>
 struct Row {

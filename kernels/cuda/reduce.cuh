@@ -1,5 +1,5 @@
-// Sums over a warp, a block and a whole tensor. All are fixed trees: the same numbers give the same bits, whatever the
-// GPU.
+// Sums over a warp, a block and a whole tensor, and maxima over a warp. All are fixed trees: the same numbers give the
+// same bits, whatever the GPU.
 #pragma once
 
 #include "kernels/cuda/elements.cuh"
@@ -12,6 +12,13 @@ template <class T>
 __device__ __forceinline__ T warp_sum(T x) {
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(0xffffffffU, x, lanes);
+  return x;
+}
+
+/// Returns the largest over the warp's 32 lanes, in each.
+__device__ __forceinline__ float warp_maximum(float x) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, lanes));
   return x;
 }
 

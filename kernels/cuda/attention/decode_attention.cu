@@ -15,8 +15,7 @@ namespace {
 constexpr int keys_of_piece = static_cast<int>(decode_piece_keys);
 constexpr int threads = 128, warps = threads / 32;
 constexpr int lanes_of_key = 8, keys_at_once = threads / lanes_of_key;
-constexpr int combine_threads = 256;
-constexpr int most_heads = 8;  // of a block
+constexpr int combine_threads = 256, combine_warps = combine_threads / 32;
 
 /// Of all pieces and heads: o [pieces, H, D], m and l [pieces, H].
 struct PieceStates {
@@ -80,8 +79,7 @@ __device__ __forceinline__ void weigh_piece(float* const scores, float* const m,
     float* const own = scores + h * keys_of_piece;
     float largest = -INFINITY, sum = 0.0F;
     for (int key = lane; key < keys_of_piece; key += 32) largest = fmaxf(largest, own[key]);
-#pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, apart));
+    largest = warp_maximum(largest);
     for (int key = lane; key < keys_of_piece; key += 32) {
       own[key] = expf(own[key] - largest);
       sum += own[key];
@@ -144,18 +142,15 @@ __global__ void __launch_bounds__(threads) decode_piece_kernel(const PieceStates
 __global__ void __launch_bounds__(combine_threads)
     combine_pieces_kernel(const PieceStates into, const PieceStates from, const std::int64_t pieces, const int H,
                           const int D) {
-  __shared__ float largest_of[combine_threads];
+  __shared__ float maxima[combine_warps];
   __shared__ float sums[combine_threads];
   const int thread = static_cast<int>(threadIdx.x), head = static_cast<int>(blockIdx.x);
   float largest = -INFINITY;
   for (std::int64_t i = thread; i < pieces; i += combine_threads) largest = fmaxf(largest, from.m[i * H + head]);
-  largest_of[thread] = largest;
+  largest = warp_maximum(largest);
+  if (thread % 32 == 0) maxima[thread / 32] = largest;
   __syncthreads();
-  for (int half = combine_threads / 2; half > 0; half /= 2) {
-    if (thread < half) largest_of[thread] = fmaxf(largest_of[thread], largest_of[thread + half]);
-    __syncthreads();
-  }
-  largest = largest_of[0];
+  largest = warp_maximum(maxima[thread % combine_warps]);
   float sum = 0.0F;
   for (std::int64_t i = thread; i < pieces; i += combine_threads) {
     sum = fmaf(from.l[i * H + head], expf(from.m[i * H + head] - largest), sum);
@@ -249,7 +244,6 @@ void decode_attention(Stream& stream, const AttentionShape& shape, const ConstTe
                              .softcap = static_cast<float>(shape.softcap)};
     const bool whole = D % pack_width<T> == 0 && aligned_to(16, {k.data, v.data});
     with_sizes<T>(whole, H / G, [&]<int W, int Heads>() {
-      static_assert(Heads <= most_heads);
       launch(stream.cuda(), decode_piece_kernel<T, W, Heads>,
              dim3(static_cast<unsigned>(H / Heads), static_cast<unsigned>(pieces)), dim3(threads),
              shared_floats(static_cast<int>(D), W, Heads) * sizeof(float), partials, call);
