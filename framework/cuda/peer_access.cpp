@@ -12,6 +12,18 @@ bool can_access(int device, int other) {
   return can != 0;
 }
 
+/// Lets `device`, the thread's own, reach the memory of another one. Returns whether it does.
+bool reach(int device, int other) {
+  if (!can_access(device, other)) return false;
+  const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+  if (status == cudaSuccess) return true;
+  ignore(cudaGetLastError());                                    // else the next launch would report it again
+  if (status == cudaErrorTooManyPeers) return false;             // more than the machine joins directly
+  if (status == cudaErrorPeerAccessAlreadyEnabled) return true;  // another rank of the same GPU did
+  check(status, "allowing access to another GPU", device);
+  return false;
+}
+
 }  // namespace
 
 bool every_pair_has_access(int devices) {
@@ -28,19 +40,7 @@ bool enable_peer_access(int device, std::span<const std::int64_t> others) {
   bool all = true;
   for (const std::int64_t number : others) {
     const int other = static_cast<int>(number);
-    if (other == device) continue;
-    if (!can_access(device, other)) {
-      all = false;
-      continue;
-    }
-    const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
-    if (status != cudaSuccess) ignore(cudaGetLastError());      // else the next launch would report it again
-    if (status == cudaErrorPeerAccessAlreadyEnabled) continue;  // another rank of the same GPU did
-    if (status == cudaErrorTooManyPeers) {                      // more than the machine joins directly
-      all = false;
-      continue;
-    }
-    check(status, "allowing access to another GPU", device);
+    if (other != device && !reach(device, other)) all = false;
   }
   return all;
 }

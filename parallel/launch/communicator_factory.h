@@ -31,9 +31,8 @@ void require_carrier(Backend backend, Communicator& world, Device device, bool r
 
 /// Returns all ranks of world joined by NCCL, with the fault that the environment wants, traced if trace is not null;
 /// null where world itself carries GPU memory, or there is none to carry; threads' GPUs are then allowed to reach each
-/// other, where they can. Collective. world, stream and trace must
-/// outlive it. Throws Error(usage) if NCCL is asked for and two ranks share a GPU or this build has none, Error(device)
-/// if NCCL does not start.
+/// other, where they can. Collective. world, stream and trace must outlive it. Throws Error(usage) if NCCL is asked for
+/// and two ranks share a GPU or this build has none, Error(device) if NCCL does not start.
 std::unique_ptr<Communicator> make_device_communicator(Backend backend, Communicator& world, Stream& stream,
                                                        double timeout_seconds, RankTrace* trace);
 

@@ -48,12 +48,17 @@ class NcclTest : public EmulatorTest {
     ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
     for (int r = 0; r < 2; ++r) {
       ASSERT_OK(cudaSetDevice(r));
-      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-      config.blocking = 0;
-      config.maxCTAs = 8;
+      ncclConfig_t config = right_config();
       ASSERT_EQ(ncclCommInitRankConfig(&ranks[r].communicator, 2, id, r, &config), ncclInProgress);
     }
     for (const Rank& rank : ranks) ASSERT_EQ(settled(rank.communicator), ncclSuccess);
+  }
+  /// Returns a config that the emulator has nothing to say against.
+  static ncclConfig_t right_config() {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    config.maxCTAs = 8;
+    return config;
   }
   ncclResult_t send(int r, std::size_t count = 1, ncclDataType_t type = ncclInt32) {
     return ncclSend(ranks_[r].sent, count, type, 1 - r, ranks_[r].communicator, ranks_[r].stream);
@@ -180,9 +185,7 @@ TEST_F(NcclTest, WhatIsAgainstTheRulesIsNoted) {
 }
 
 TEST_F(NcclTest, PartsAreHandedOutWhenAllHaveSplit) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  config.maxCTAs = 8;
+  ncclConfig_t config = right_config();
   ncclComm_t parts[2]{};
   const auto split = [&](int r, int colour) {
     return ncclCommSplit(ranks_[r].communicator, colour, 5 - r, &parts[r], &config);
@@ -212,9 +215,7 @@ TEST_F(NcclTest, ASplitHasRulesToo) {
     const auto all = nccl_misuses();
     return !all.empty() && all.back().find(part) != std::string::npos;
   };
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  config.maxCTAs = 8;
+  ncclConfig_t config = right_config();
   ncclComm_t part = nullptr;
   ASSERT_EQ(send(0), ncclInProgress);
   ASSERT_EQ(receive(1), ncclInProgress);
@@ -224,6 +225,10 @@ TEST_F(NcclTest, ASplitHasRulesToo) {
   EXPECT_TRUE(ends(0));
   EXPECT_EQ(ncclCommSplit(ranks_[0].communicator, -1, 0, &part, &config), ncclInvalidUsage);
   EXPECT_TRUE(noted("below 0"));
+  ncclConfig_t unbounded = right_config();
+  unbounded.maxCTAs = NCCL_CONFIG_UNDEF_INT;
+  EXPECT_NE(ncclCommSplit(ranks_[0].communicator, 0, 0, &part, &unbounded), ncclSuccess);
+  EXPECT_TRUE(noted("maxCTAs"));
   ASSERT_EQ(ncclCommSplit(ranks_[0].communicator, 0, 0, &part, &config), ncclSuccess);
   EXPECT_EQ(send(0), ncclInvalidArgument);
   EXPECT_TRUE(noted("before the communicator's previous operation"));
