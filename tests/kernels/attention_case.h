@@ -90,6 +90,14 @@ Problem<T> make_inputs(const AttentionCase& c) {
   return run;
 }
 
+/// Returns memory that serves as the workspace of any call of a case whose tensors have the dtype.
+inline std::vector<std::uint8_t> workspace_memory(const Stream& stream, const AttentionCase& c, DType dtype) {
+  std::int64_t largest = 0;
+  for (const SegmentList& block : c.blocks) largest = std::max(largest, token_count(block));
+  return std::vector<std::uint8_t>(attention_workspace_bytes(stream, c.shape, dtype, token_count(c.queries), largest),
+                                   0xFF);
+}
+
 /// Runs forward over all blocks, then backward over all; dk and dv continue what the run already holds, if anything.
 template <class T>
 void compute(Problem<T>& run, const AttentionCase& c, int workers) {
@@ -98,9 +106,7 @@ void compute(Problem<T>& run, const AttentionCase& c, int workers) {
   const auto& s = c.shape;
   const Shard queries(c, c.queries);
   const std::int64_t Tq = queries.T();
-  std::int64_t largest = 0;
-  for (const SegmentList& block : c.blocks) largest = std::max(largest, token_count(block));
-  std::vector<std::uint8_t> memory(attention_workspace_bytes(stream, s, DTypeOf<T>::value, Tq, largest), 0xFF);
+  std::vector<std::uint8_t> memory = workspace_memory(stream, c, DTypeOf<T>::value);
   const TensorView workspace = host_view(memory.data(), {static_cast<std::int64_t>(memory.size())});
 
   const Shape by_token{s.B, Tq, s.H, s.D}, by_row{s.B, s.H, Tq};

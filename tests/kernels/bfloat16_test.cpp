@@ -375,9 +375,7 @@ AttentionRun run_attention(const AttentionCase& c, const Problem<float>& in, con
   const auto& s = c.shape;
   const Shard queries(c, c.queries);
   const std::int64_t Tq = queries.T();
-  std::int64_t largest = 0;
-  for (const SegmentList& block : c.blocks) largest = std::max(largest, token_count(block));
-  std::vector<std::uint8_t> memory(attention_workspace_bytes(stream, s, DTypeOf<S>::value, Tq, largest), 0xFF);
+  std::vector<std::uint8_t> memory = workspace_memory(stream, c, DTypeOf<S>::value);
   const TensorView workspace = view_of(memory);
   const Shape by_token{s.B, Tq, s.H, s.D}, by_row{s.B, s.H, Tq};
   AttentionRun run;

@@ -44,9 +44,8 @@ std::string bound_text(DType dtype) {
   const Precision precision = precision_of(dtype);
   return fmt::format(
       "bounds: {:g} x ({:g} x for {} elements or fewer) the largest change of the reference's own tensor, in {} tries, "
-      "when every sum of n products is changed at random by up to {:.2g} sqrt(n), and every tensor that a run stores "
-      "by "
-      "{:.2g} ({})",
+      "when every sum of n products is changed at random by up to {:.2g} sqrt(n), and every stored tensor by {:.2g} "
+      "({})",
       Rounding::safety, Rounding::safety_of_a_number, Rounding::few_elements, Rounding::tries, precision.sums,
       precision.stored, name_of(dtype));
 }

@@ -145,7 +145,7 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
     cache = std::make_unique<KeyValueCache>(allocator, model_spec(config.model), config.training.dtype,
                                             KeyValueCache::capacity_of(prompt, purpose.new_tokens, mesh.sequence),
                                             mesh.sequence, sequence_group.get());
-    if (!device.is_cpu()) {
+    if (!device.is_cpu() && rank == 0) {
       logits = allocator.host().make(Tag::workspace, "logits", config.training.dtype, {config.model.vocab_size});
     }
   }

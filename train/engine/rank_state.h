@@ -69,7 +69,7 @@ class RankState {
                     // they were when the save under way began; empty if training waits for its saves
   Tensor frozen_snapshot;  // [own elements that are frozen], on the host, of a GPU's weights: as the model has them
   Tensor step_sums;        // float64 [2], on the host: a step's loss and square of the norm, as the device gives them
-  Tensor logits;           // [V] of the model's dtype, on the host: a decode step's; none unless generating on a GPU
+  Tensor logits;           // [V] of the model's dtype, on the host: a decode step's; rank 0's where a GPU generates
   std::unique_ptr<Optimizer> optimizer;  // null unless training
   std::unique_ptr<KeyValueCache> cache;  // null unless generating
 

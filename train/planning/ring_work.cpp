@@ -75,10 +75,7 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
   for (int owner = 0; sends_some() && owner < N; ++owner) {
     std::vector<Run>& runs = runs_.emplace_back();
     for (int hop = 1; hop < N; ++hop) {
-      if (needed_[static_cast<std::size_t>((owner + hop) % N) * static_cast<std::size_t>(N) +
-                  static_cast<std::size_t>(owner)] == 0) {
-        continue;
-      }
+      if (needed_[std::int64_t{(owner + hop) % N} * N + owner] == 0) continue;
       if (runs.empty() || runs.back().last_hop + 1 != hop) runs.push_back({.first_hop = hop});
       runs.back().last_hop = hop;
     }
