@@ -3,7 +3,7 @@
 
 if(RINGTRAIN_CUDA STREQUAL "on")
   # Virtual sm_80 is compiled by the driver for any newer GPU, at a program's first start; Hopper gets machine code of
-  # its own. The preset cuda-all names machine code for other cards, too, at twice the time to build.
+  # its own. The preset cuda-all names machine code for other cards, too.
   set(RINGTRAIN_CUDA_ARCHITECTURES 80-virtual 90-real CACHE STRING "GPUs that get machine code (CMake's notation)")
   set(CMAKE_CUDA_ARCHITECTURES ${RINGTRAIN_CUDA_ARCHITECTURES})
   enable_language(CUDA)
