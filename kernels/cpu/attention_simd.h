@@ -79,7 +79,7 @@ using Halves = std::uint16_t __attribute__((vector_size(vector_bytes / 2)));
 using Words = std::uint32_t __attribute__((vector_size(vector_bytes)));
 inline Vector<float> widened(Halves x) {
 #if defined(__AVX512F__)
-  const auto wide = std::bit_cast<Words>(_mm512_cvtepu16_epi32(std::bit_cast<__m256i>(x)));
+  const auto wide = std::bit_cast<Words>(_mm512_maskz_cvtepu16_epi32(0xffff, std::bit_cast<__m256i>(x)));
 #elif defined(__AVX2__)
   const auto wide = std::bit_cast<Words>(_mm256_cvtepu16_epi32(std::bit_cast<__m128i>(x)));
 #else
@@ -92,7 +92,8 @@ inline Halves rounded(Vector<float> x) {
   const Words nearest = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const Words narrow = x == x ? nearest : (bits >> 16) | 0x40U;
 #if defined(__AVX512F__)
-  return std::bit_cast<Halves>(_mm512_cvtepi32_epi16(std::bit_cast<__m512i>(narrow)));
+  // Of all lanes: GCC 12 warns of the undefined lanes that the unmasked form stands on.
+  return std::bit_cast<Halves>(_mm512_maskz_cvtepi32_epi16(0xffff, std::bit_cast<__m512i>(narrow)));
 #elif defined(__AVX2__)
   const auto all = std::bit_cast<__m256i>(narrow);  // no word is above 0xffff, so nothing saturates
   return std::bit_cast<Halves>(_mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
