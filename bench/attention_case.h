@@ -49,11 +49,12 @@ class AttentionCase {
         shape_{s.B, s.H, s.G, s.D, 1 / std::sqrt(static_cast<double>(s.D)), {s.causal, s.window}},
         segments_(s.layout == Layout::contiguous ? SegmentList{{0, 1, s.S}} : shard_segments(s.layout, 4 * s.S, 4, 1)) {
     const Shape by_query{s.B, s.S, s.H, s.D}, by_key{s.B, s.S, s.G, s.D}, rows{s.B, s.H, s.S};
+    const DType sums = accumulator(s.dtype);
     q_ = make("q", s.dtype, by_query), dout_ = make("dout", s.dtype, by_query), out_ = make("out", s.dtype, by_query);
-    dq_ = make("dq", s.dtype, by_query);
+    if (sums != s.dtype) o_ = make("o", sums, by_query);
     k_ = make("k", s.dtype, by_key), v_ = make("v", s.dtype, by_key);
-    dk_ = make("dk", s.dtype, by_key), dv_ = make("dv", s.dtype, by_key);
-    lse_ = make("lse", s.dtype, rows), l_ = make("l", s.dtype, rows), delta_ = make("delta", s.dtype, rows);
+    dq_ = make("dq", sums, by_query), dk_ = make("dk", sums, by_key), dv_ = make("dv", sums, by_key);
+    lse_ = make("lse", sums, rows), l_ = make("l", sums, rows), delta_ = make("delta", sums, rows);
     if (s.documents > 1) {
       documents_ = allocator_.make(Tag::activations, "documents", DType::int32, {s.B, s.S});
       for (std::int64_t i = 0; i < s.B * s.S; ++i) {
@@ -66,7 +67,7 @@ class AttentionCase {
   }
 
   void forward() {
-    const AttentionState running{out_, lse_, l_};
+    const AttentionState running{o_.view().empty() ? out_ : o_, lse_, l_};
     attention_forward(stream_, shape_, q_, k_, v_, tokens(), tokens(), running,
                       {.init = true, .finalize = true, .out = out_, .lse = lse_}, workspace_);
   }
@@ -90,7 +91,7 @@ class AttentionCase {
   AttentionShape shape_;
   SegmentList segments_;
   std::uint64_t next_index_ = 0;
-  Tensor q_, k_, v_, dout_, out_, dq_, dk_, dv_, lse_, l_, delta_, documents_, workspace_;
+  Tensor q_, k_, v_, dout_, out_, o_, dq_, dk_, dv_, lse_, l_, delta_, documents_, workspace_;
 };
 
 }  // namespace ringtrain::bench

@@ -67,11 +67,11 @@ std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape
     // A plan of a GPU's run: the header's bound.
     return static_cast<std::size_t>(1 + shape.B * (Tq / 32 + 16) * (shape.H + 16)) * 4 + 16;
   }
-  return dispatch_dtype(dtype, [&]<class, class A>() {
+  return dispatch_dtype(dtype, [&]<class S, class A>() {
     const auto workers = static_cast<std::size_t>(stream.pool().workers());
-    const std::size_t forward = workers * cpu::forward_scratch_bytes<A>(shape.D);
+    const std::size_t forward = workers * cpu::forward_scratch_bytes<S, A>(shape.D);
     const std::size_t backward =
-        cpu::backward_counter_bytes(shape, Tk) + workers * cpu::backward_scratch_bytes<A>(shape.D);
+        cpu::backward_counter_bytes(shape, Tk) + workers * cpu::backward_scratch_bytes<S, A>(shape.D);
     return std::max(forward, backward) + 64;  // 64: to align it
   });
 }

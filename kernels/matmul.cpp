@@ -55,6 +55,15 @@ auto rounding(const TensorView& y, const ConstTensorView& residual) {
 /// Of sums that stand in their place.
 constexpr auto stored = [](auto*, const auto*, std::int64_t) {};
 
+/// gemm::multiply of operands packed as this process multiplies them.
+template <class S, class A, class C, class Start, class Finish>
+void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<S>& a, const Operand<S>& b,
+              C* c, Start&& start, Finish&& finish) {
+  cpu::dispatch_packed<S, A>([&]<class P>() {
+    cpu::gemm::multiply<S, A, P>(stream, M, N, K, a, b, c, std::forward<Start>(start), std::forward<Finish>(finish));
+  });
+}
+
 }  // namespace
 
 void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
@@ -82,7 +91,7 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
     if (T == 1) {  // a decode step
       cpu::gemm::multiply_row<S, A>(stream.pool(), O, I, x.as<S>(), w.as<S>(), y.as<S>(), start, finish);
     } else {
-      cpu::gemm::multiply<S, A>(stream, T, O, I, {x.as<S>(), I}, {w.as<S>(), I, true}, y.as<S>(), start, finish);
+      multiply<S, A>(stream, T, O, I, {x.as<S>(), I}, {w.as<S>(), I, true}, y.as<S>(), start, finish);
     }
   });
   if (!residual.empty() && !adds && !rounds) add(stream, y, residual);
@@ -94,9 +103,9 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTens
   check_weight(w, sizes, dx.dtype);
   if (stream.on_cuda()) return cuda::linear_backward_input(stream, dx, dy, w, accumulate);
   dispatch_dtype(dx.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class S, class A>() {
-    cpu::gemm::multiply<S, A>(stream, T, I, O, {dy.as<S>(), O}, {w.as<S>(), I}, dx.as<S>(),
-                              zero_unless<A>(accumulate && std::is_same_v<S, A>),
-                              rounding<S, A>(dx, accumulate ? dx : TensorView{}));
+    multiply<S, A>(stream, T, I, O, {dy.as<S>(), O}, {w.as<S>(), I}, dx.as<S>(),
+                   zero_unless<A>(accumulate && std::is_same_v<S, A>),
+                   rounding<S, A>(dx, accumulate ? dx : TensorView{}));
   });
 }
 
@@ -108,8 +117,8 @@ void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorVi
   if (stream.on_cuda()) return cuda::linear_backward_weight(stream, dw, dbias, dy, x, accumulate);
   dispatch_dtype(x.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class S, class A>() {
     if (!dw.empty()) {
-      cpu::gemm::multiply<S, A>(stream, O, I, T, {dy.as<S>(), O, true}, {x.as<S>(), I}, dw.as<A>(),
-                                zero_unless<A>(accumulate), stored);
+      multiply<S, A>(stream, O, I, T, {dy.as<S>(), O, true}, {x.as<S>(), I}, dw.as<A>(), zero_unless<A>(accumulate),
+                     stored);
     }
     if (dbias.empty()) return;
     if (!accumulate) fill(stream, dbias, 0.0);

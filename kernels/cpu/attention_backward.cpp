@@ -3,7 +3,8 @@
 // each. Vectors run along the keys for scores and along D for gradients. The tasks of a head add to its dq in order,
 // from the last key downwards, in steps of backward_key_tile however many keys a task has: a task computes its share on
 // its own and waits only before it adds. Tasks are started in that same order, so the one waited for is always running
-// or done.
+// or done. S is stored, A is summed, and products take P: A itself, or Pairs of bfloat16. With bfloat16, P and dS are
+// rounded for their products, as on a GPU.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -22,41 +23,64 @@ std::int64_t padded_head(std::int64_t D) {
   return (D + lanes<A> - 1) / lanes<A> * lanes<A>;
 }
 
-/// P is D rounded up to whole vectors. Keys: packed once a task. Queries: packed for each pair of tiles.
-template <class A>
+/// R is D rounded up to whole vectors. Keys: packed once a task. Queries: packed for each pair of tiles. Where P is no
+/// Pair, packing along rows or columns is one, so queries, and dS, lie there once.
+template <class A, class P>
 struct BackwardScratch {
+  static constexpr bool paired = terms_of<P> == 2;
   static constexpr std::int64_t keys = max_keys_a_task, queries = backward_query_tile;
-  A *k_columns, *v_columns;        // [keys / width, D, width]: K^T and V^T by panel
-  A *k, *dk, *dv;                  // [keys, P]
-  A *q, *dout;                     // [queries, P]
-  A* dq[2];                        // [queries, P], of the upper and the lower keys
-  A *p, *ds;                       // [queries, keys]
+  P *k_columns, *v_columns;        // [keys / width, packed D, width]: K^T and V^T by panel
+  P* k;                            // [packed keys, R]
+  A *dk, *dv;                      // [keys, R]
+  P *q, *dout;                     // [queries, packed R]
+  P *q_terms, *dout_terms;         // [packed queries, R]
+  A* dq[2];                        // [queries, R], of the upper and the lower keys
+  A *p, *ds;                       // [queries, keys]; then packed along the queries
+  P* ds_rows;                      // [queries, packed keys]: dS, packed along the keys
   A *lse, *delta;                  // [queries]; lse in units of log2
   Integer<A>*position, *document;  // [keys], positions relative to the tile's first
+  std::byte* end;
 
-  BackwardScratch(std::byte* memory, std::int64_t D) {
-    const std::int64_t P = padded_head<A>(D);
-    A* next = reinterpret_cast<A*>(memory);
-    const auto take = [&next](std::int64_t elements) { return std::exchange(next, next + elements); };
-    k_columns = take(keys * D), v_columns = take(keys * D);
-    k = take(keys * P), dk = take(keys * P), dv = take(keys * P);
-    q = take(queries * P), dout = take(queries * P), dq[0] = take(queries * P), dq[1] = take(queries * P);
-    p = take(queries * keys), ds = take(queries * keys);
-    lse = take(queries), delta = take(queries);
-    position = reinterpret_cast<Integer<A>*>(take(keys)), document = reinterpret_cast<Integer<A>*>(take(keys));
+  BackwardScratch(std::byte* memory, std::int64_t D) : end(memory) {
+    const std::int64_t R = padded_head<A>(D);
+    take(k_columns, keys * packed_terms<P>(D));
+    take(v_columns, keys * packed_terms<P>(D));
+    take(k, packed_terms<P>(keys) * R);
+    take(dk, keys * R);
+    take(dv, keys * R);
+    take(q, queries * packed_terms<P>(R));
+    take(dout, queries * packed_terms<P>(R));
+    take(dq[0], queries * R);
+    take(dq[1], queries * R);
+    take(p, queries * keys);
+    take(ds, queries * keys);
+    if constexpr (paired) {
+      take(q_terms, packed_terms<P>(queries) * R);
+      take(dout_terms, packed_terms<P>(queries) * R);
+      take(ds_rows, queries * packed_terms<P>(keys));
+    } else {
+      q_terms = q, dout_terms = dout, ds_rows = ds;
+    }
+    take(lse, queries);
+    take(delta, queries);
+    take(position, keys);
+    take(document, keys);
+  }
+  template <class T>
+  void take(T*& part, std::int64_t elements) {
+    part = reinterpret_cast<T*>(end);
+    end += elements * static_cast<std::int64_t>(sizeof(T));
   }
   static std::size_t bytes(std::int64_t D) {
-    const std::int64_t P = padded_head<A>(D);
-    const auto elements = static_cast<std::size_t>(2 * keys * D + (3 * keys + 4 * queries) * P + 2 * queries * keys +
-                                                   2 * queries + 2 * keys);
-    return (elements * sizeof(A) + 63) / 64 * 64;
+    const BackwardScratch none(nullptr, D);
+    return (reinterpret_cast<std::size_t>(none.end) + 63) / 64 * 64;
   }
 };
 
 using Counter = std::atomic_ref<std::int64_t>;
 
 /// Capped: scores have a softcap.
-template <class S, class A, bool Capped>
+template <class S, class A, class P, bool Capped>
 class BackwardTask {
  public:
   /// Tile `index` of the keys of key/value head g of sequence b; dq_counters: one counter for each key tile of this
@@ -157,49 +181,41 @@ class BackwardTask {
   std::int64_t D() const { return call_.shape.D; }
 
   void load_keys() {
-    const std::int64_t P = padded_head<A>(D()), row = call_.shape.G * D();
+    const std::int64_t R = padded_head<A>(D()), row = call_.shape.G * D(), depth = packed_terms<P>(D());
     const S *k = key_rows(call_.k), *v = key_rows(call_.v);
     for (std::int64_t first = 0; first < tile_.count; first += width) {
       const std::int64_t n = std::min(width, tile_.count - first);
-      A *k_columns = scratch_.k_columns + first * D(), *v_columns = scratch_.v_columns + first * D();
-      if (n < width) std::fill_n(k_columns, width * D(), A{0}), std::fill_n(v_columns, width * D(), A{0});
-      transpose(k_columns, width, k + first * row, row, n, D());
-      transpose(v_columns, width, v + first * row, row, n, D());
+      P *k_columns = scratch_.k_columns + first * depth, *v_columns = scratch_.v_columns + first * depth;
+      if (n < width) std::fill_n(k_columns, width * depth, P{0}), std::fill_n(v_columns, width * depth, P{0});
+      pack_transposed(k_columns, width, k + first * row, row, n, D());
+      pack_transposed(v_columns, width, v + first * row, row, n, D());
     }
     for (std::int64_t j = 0; j < max_keys_a_task; ++j) {
       scratch_.position[j] = static_cast<Integer<A>>(tile_.stride * j);
       scratch_.document[j] = j < tile_.count && key_documents_ ? key_documents_[tile_.begin + j] : 0;
     }
-    pack_rows(scratch_.k, k, row, tile_.count, P);
-    pack_rows(scratch_.dk, key_rows(call_.dk), row, tile_.count, P);
-    pack_rows(scratch_.dv, key_rows(call_.dv), row, tile_.count, P);
+    pack_along_rows(scratch_.k, R, k, row, tile_.count, D());
+    pack_rows(scratch_.dk, R, key_rows(call_.dk), row, tile_.count, D());
+    pack_rows(scratch_.dv, R, key_rows(call_.dv), row, tile_.count, D());
   }
 
   void store_keys() {
-    const std::int64_t P = padded_head<A>(D()), row = call_.shape.G * D();
+    const std::int64_t R = padded_head<A>(D()), row = call_.shape.G * D();
     A *dk = key_rows(call_.dk), *dv = key_rows(call_.dv);
     for (std::int64_t j = 0; j < tile_.count; ++j) {
-      std::copy_n(scratch_.dk + j * P, D(), dk + j * row);
-      std::copy_n(scratch_.dv + j * P, D(), dv + j * row);
-    }
-  }
-
-  /// to[rows, P] = from[rows, D] whose rows stand `stride` apart; the rest is 0.
-  template <class E>
-  void pack_rows(A* to, const E* from, std::int64_t stride, std::int64_t rows, std::int64_t P) const {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      copy_widened(from + i * stride, D(), to + i * P);
-      std::fill(to + i * P + D(), to + (i + 1) * P, A{0});
+      std::copy_n(scratch_.dk + j * R, D(), dk + j * row);
+      std::copy_n(scratch_.dv + j * R, D(), dv + j * row);
     }
   }
 
   /// Adds the queries `run` of a tile, head h, to this task's dk and dv, and leaves their dq of these keys in scratch.
   void add_queries(std::int64_t h, const Tile& queries, LocalRange run) {
-    const std::int64_t P = padded_head<A>(D()), row = call_.shape.H * D(), n = run.end - run.begin;
+    const std::int64_t R = padded_head<A>(D()), row = call_.shape.H * D(), n = run.end - run.begin;
     const std::int64_t first = b_ * call_.Tq + queries.begin + run.begin;
     const std::int64_t statistics = (b_ * call_.shape.H + h) * call_.Tq + queries.begin + run.begin;
-    pack_rows(scratch_.q, call_.q + (first * call_.shape.H + h) * D(), row, n, P);
-    pack_rows(scratch_.dout, call_.dout + (first * call_.shape.H + h) * D(), row, n, P);
+    const std::int64_t query_row = packed_terms<P>(R);
+    pack_queries(scratch_.q, scratch_.q_terms, call_.q + (first * call_.shape.H + h) * D(), row, n);
+    pack_queries(scratch_.dout, scratch_.dout_terms, call_.dout + (first * call_.shape.H + h) * D(), row, n);
     for (std::int64_t i = 0; i < n; ++i) {
       // A row without a key: any finite score minus this is far below what exp2 can tell from 0.
       const A lse = call_.lse[statistics + i];
@@ -210,36 +226,66 @@ class BackwardTask {
     const Extent seen_from = extent_of(queries, run, query_documents_);
     const LocalRange visible = clip_keys(call_.shape.mask, tile_, key_documents_, seen_from);
     const LocalRange keys{visible.begin / width * width, std::max(visible.begin, visible.end)};
-    const std::int64_t count = keys.end - keys.begin, score_row = call_.keys.size();
+    const std::int64_t count = keys.end - keys.begin, score_row = call_.keys.size(), depth = packed_terms<P>(D());
     share_of_dq_[0] = {std::max(keys.begin, lower_count_), keys.end};
     share_of_dq_[1] = {keys.begin, std::min(keys.end, lower_count_)};
-    const std::int64_t shares = (count + width - 1) / width + (P + width - 1) / width;
+    const std::int64_t shares = (count + width - 1) / width + (R + width - 1) / width;
     std::int64_t share = 0;
     for (std::int64_t at = keys.begin; at < keys.end; at += width) {
       prefetch_queries(share++, shares);
       const std::int64_t columns = std::min(width, keys.end - at);
-      gemm_panel<A, Order::rows, Store::overwrite>(n, columns, D(), scratch_.q, P, scratch_.k_columns + at * D(), width,
-                                                   scratch_.p + at, score_row);
-      gemm_panel<A, Order::rows, Store::overwrite>(n, columns, D(), scratch_.dout, P, scratch_.v_columns + at * D(),
-                                                   width, scratch_.ds + at, score_row);
+      gemm_panel<P, Order::rows, Store::overwrite>(n, columns, depth, scratch_.q, query_row,
+                                                   scratch_.k_columns + at * depth, width, scratch_.p + at, score_row);
+      gemm_panel<P, Order::rows, Store::overwrite>(n, columns, depth, scratch_.dout, query_row,
+                                                   scratch_.v_columns + at * depth, width, scratch_.ds + at, score_row);
     }
     const LocalRange used{keys.begin, (keys.end + W - 1) / W * W};
     if constexpr (Capped) cap_scores(n, used);
     if (!all_visible(call_.shape.mask, seen_from, extent_)) mask_scores(queries, run, used);
     softmax(n, used);
-    for (std::int64_t at = 0; at < P; at += width) {
+    const P *p = reinterpret_cast<const P*>(scratch_.p) + keys.begin,
+            *ds = reinterpret_cast<const P*>(scratch_.ds) + keys.begin;
+    for (std::int64_t at = 0; at < R; at += width) {
       prefetch_queries(share++, shares);
-      const std::int64_t columns = std::min(width, P - at);
-      gemm_panel<A, Order::columns, Store::add>(count, columns, n, scratch_.p + keys.begin, score_row,
-                                                scratch_.dout + at, P, scratch_.dv + keys.begin * P + at, P);
-      gemm_panel<A, Order::columns, Store::add>(count, columns, n, scratch_.ds + keys.begin, score_row, scratch_.q + at,
-                                                P, scratch_.dk + keys.begin * P + at, P);
-      for (int part = 0; part < 2; ++part) {
-        const auto [from, to] = share_of_dq_[part];
-        if (from >= to) continue;
-        gemm_panel<A, Order::rows, Store::overwrite>(n, columns, to - from, scratch_.ds + from, score_row,
-                                                     scratch_.k + from * P + at, P, scratch_.dq[part] + at, P);
+      const std::int64_t columns = std::min(width, R - at);
+      gemm_panel<P, Order::columns, Store::add>(count, columns, packed_terms<P>(n), p, score_row,
+                                                scratch_.dout_terms + at, R, scratch_.dv + keys.begin * R + at, R);
+      gemm_panel<P, Order::columns, Store::add>(count, columns, packed_terms<P>(n), ds, score_row,
+                                                scratch_.q_terms + at, R, scratch_.dk + keys.begin * R + at, R);
+    }
+    for (int part = 0; part < 2; ++part) multiply_dq(part, n);
+  }
+
+  /// Packs n rows of queries or of their gradients, for products over D and over the rows.
+  void pack_queries(P* to, P* to_terms, const S* from, std::int64_t row, std::int64_t n) const {
+    const std::int64_t R = padded_head<A>(D());
+    pack_rows(to, packed_terms<P>(R), from, row, n, D());
+    if constexpr (terms_of<P> == 2) pack_along_rows(to_terms, R, from, row, n, D());
+  }
+
+  /// dq[part] = dS K over that part's keys.
+  void multiply_dq(int part, std::int64_t n) const {
+    const std::int64_t R = padded_head<A>(D()), row = packed_terms<P>(call_.keys.size());
+    const auto [from, to] = share_of_dq_[part];
+    if (from >= to) return;
+    const std::int64_t first = from / terms_of<P>, end = packed_terms<P>(to);
+    // A pair at an edge may hold a key of the other part, or none. The upper part goes first and gives it back.
+    std::uint32_t kept[backward_query_tile];
+    const bool shared = from % terms_of<P> != 0;
+    if constexpr (terms_of<P> == 2) {
+      for (std::int64_t i = 0; i < n && to % 2 != 0; ++i) scratch_.ds_rows[i * row + end - 1].bits &= 0xffff0000U;
+      for (std::int64_t i = 0; i < n && shared; ++i) {
+        Pair& edge = scratch_.ds_rows[i * row + first];
+        kept[i] = edge.bits;
+        edge.bits &= 0xffffU;
       }
+    }
+    for (std::int64_t at = 0; at < R; at += width) {
+      gemm_panel<P, Order::rows, Store::overwrite>(n, std::min(width, R - at), end - first, scratch_.ds_rows + first,
+                                                   row, scratch_.k + first * R + at, R, scratch_.dq[part] + at, R);
+    }
+    if constexpr (terms_of<P> == 2) {
+      for (std::int64_t i = 0; i < n && shared; ++i) scratch_.ds_rows[i * row + first].bits = kept[i];
     }
   }
 
@@ -273,34 +319,59 @@ class BackwardTask {
     }
   }
 
-  /// p: scores to probabilities; ds: dP to the gradient of q k^T, on rows [0, n) and lanes `used`.
+  /// p: scores to probabilities; ds: dP to the gradient of q k^T, on rows [0, n) and lanes `used`; packed for their
+  /// products.
   void softmax(std::int64_t n, LocalRange used) {
-    const A scale = static_cast<A>(call_.shape.scale);
-    const A outer = Capped ? static_cast<A>(call_.shape.softcap) : scale;
-    const Vector<A> factor = broadcast<A>(outer * std::numbers::log2e_v<A>);
-    for (std::int64_t i = 0; i < n; ++i) {
-      const Vector<A> offset = broadcast<A>(-scratch_.lse[i]), delta = broadcast<A>(scratch_.delta[i]);
-      A *p = scratch_.p + i * call_.keys.size(), *ds = scratch_.ds + i * call_.keys.size();
-      for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
-        const Vector<A> probability = exp2<A>(fma(load(p + lane), factor, offset));
-        Vector<A> slope = probability * scale;
-        if constexpr (Capped) {  // of tanh; that of a score that is hidden, -inf, is not asked
-          const Vector<A> capped = maximum(broadcast<A>(-1), load(p + lane));
-          slope *= 1 - capped * capped;
+    const std::int64_t row = call_.keys.size();
+    for (std::int64_t i = 0; i < n; i += terms_of<P>) {
+      A *p = scratch_.p + i * row, *ds = scratch_.ds + i * row;
+      if constexpr (terms_of<P> == 2) {  // the pair's place lies before what is still to be read
+        auto *p_pairs = reinterpret_cast<Pair*>(scratch_.p + i / 2 * row),
+             *ds_pairs = reinterpret_cast<Pair*>(scratch_.ds + i / 2 * row), *ds_row = scratch_.ds_rows + i * row / 2;
+        const bool both = i + 1 < n;
+        for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
+          const Slope one = slope(i, load(p + lane), load(ds + lane));
+          const Slope two = both ? slope(i + 1, load(p + row + lane), load(ds + row + lane)) : Slope{};
+          const Halves first = rounded_sums(one.ds), second = rounded_sums(two.ds);
+          store(p_pairs + lane, pairs_of(rounded_sums(one.p), rounded_sums(two.p)));
+          store(ds_pairs + lane, pairs_of(first, second));
+          store_pairs(ds_row + lane / 2, first);
+          if (both) store_pairs(ds_row + row / 2 + lane / 2, second);
         }
-        store(p + lane, probability);
-        store(ds + lane, slope * (load(ds + lane) - delta));
+      } else {
+        for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
+          const Slope one = slope(i, load(p + lane), load(ds + lane));
+          store(p + lane, as_stored<S>(one.p));
+          store(ds + lane, as_stored<S>(one.ds));
+        }
       }
     }
   }
 
+  struct Slope {
+    Vector<A> p, ds;
+  };
+  /// Returns the probabilities of query i and the gradient of q k^T, of its scores and dP.
+  [[gnu::always_inline]] Slope slope(std::int64_t i, Vector<A> score, Vector<A> dp) const {
+    const A scale = static_cast<A>(call_.shape.scale);
+    const A outer = Capped ? static_cast<A>(call_.shape.softcap) : scale;
+    const Vector<A> factor = broadcast<A>(outer * std::numbers::log2e_v<A>);
+    const Vector<A> p = exp2<A>(fma(score, factor, broadcast<A>(-scratch_.lse[i])));
+    Vector<A> slope = p * scale;
+    if constexpr (Capped) {  // of tanh; that of a score that is hidden, -inf, is not asked
+      const Vector<A> capped = maximum(broadcast<A>(-1), score);
+      slope *= 1 - capped * capped;
+    }
+    return {p, slope * (dp - broadcast<A>(scratch_.delta[i]))};
+  }
+
   void add_dq(std::int64_t h, const Tile& queries, LocalRange run) const {
-    const std::int64_t P = padded_head<A>(D()), row = call_.shape.H * D();
+    const std::int64_t R = padded_head<A>(D()), row = call_.shape.H * D();
     A* dq = call_.dq + ((b_ * call_.Tq + queries.begin + run.begin) * call_.shape.H + h) * D();
     for (int part = 0; part < 2; ++part) {
       if (share_of_dq_[part].empty()) continue;
       for (std::int64_t i = 0; i < run.end - run.begin; ++i) {
-        for (std::int64_t d = 0; d < D(); ++d) dq[i * row + d] += scratch_.dq[part][i * P + d];
+        for (std::int64_t d = 0; d < D(); ++d) dq[i * row + d] += scratch_.dq[part][i * R + d];
       }
     }
   }
@@ -309,7 +380,7 @@ class BackwardTask {
   const std::int64_t b_, g_, index_;
   const Tile tile_;
   std::int64_t* dq_counters_;
-  BackwardScratch<A> scratch_;
+  BackwardScratch<A, P> scratch_;
   const std::int32_t *query_documents_, *key_documents_;
   Extent extent_;
   std::int64_t lower_count_;   // of the tile's keys, those below its inner multiple of backward_key_tile
@@ -319,9 +390,10 @@ class BackwardTask {
 
 }  // namespace
 
-template <class A>
+template <class S, class A>
 std::size_t backward_scratch_bytes(std::int64_t D) {
-  return BackwardScratch<A>::bytes(D);
+  if constexpr (std::is_same_v<S, A>) return BackwardScratch<A, A>::bytes(D);
+  return std::max(BackwardScratch<A, A>::bytes(D), BackwardScratch<A, Pair>::bytes(D));
 }
 
 std::size_t backward_counter_bytes(const AttentionShape& shape, std::int64_t Tk) {
@@ -336,25 +408,28 @@ void attention_backward(ThreadPool& pool, const BackwardCall<S, A>& call, std::b
   std::fill_n(dq_counters, heads * tiles, std::int64_t{0});
   std::byte* scratch = workspace + backward_counter_bytes(call.shape, call.Tk);
   const std::int64_t together = std::min<std::int64_t>(heads, pool.workers());
-  const std::size_t scratch_bytes = backward_scratch_bytes<A>(call.shape.D);
+  const std::size_t scratch_bytes = backward_scratch_bytes<S, A>(call.shape.D);
   // As many heads at a time as there are workers: what a head's tasks read stays near, and they seldom wait for each
   // other. noexcept: a task that threw would leave the ones that wait for its turn waiting for ever.
-  const auto run = [&]<bool Capped>() {
+  const auto run = [&]<class P, bool Capped>() {
     pool.run(heads * tiles, [&](std::int64_t task, int worker) noexcept {
       const std::int64_t first = task / (tiles * together) * together, members = std::min(together, heads - first);
       const std::int64_t index = tiles - 1 - (task - first * tiles) / members,
                          head = first + (task - first * tiles) % members;
-      BackwardTask<S, A, Capped>(call, head / call.shape.G, head % call.shape.G, index, dq_counters + head * tiles,
-                                 scratch + static_cast<std::size_t>(worker) * scratch_bytes)
+      BackwardTask<S, A, P, Capped>(call, head / call.shape.G, head % call.shape.G, index, dq_counters + head * tiles,
+                                    scratch + static_cast<std::size_t>(worker) * scratch_bytes)
           .run();
     });
   };
-  if (call.shape.softcap > 0) return run.template operator()<true>();
-  run.template operator()<false>();
+  dispatch_packed<S, A>([&]<class P>() {
+    if (call.shape.softcap > 0) return run.template operator()<P, true>();
+    run.template operator()<P, false>();
+  });
 }
 
-template std::size_t backward_scratch_bytes<float>(std::int64_t);
-template std::size_t backward_scratch_bytes<double>(std::int64_t);
+template std::size_t backward_scratch_bytes<float, float>(std::int64_t);
+template std::size_t backward_scratch_bytes<double, double>(std::int64_t);
+template std::size_t backward_scratch_bytes<BFloat16, float>(std::int64_t);
 template void attention_backward<float>(ThreadPool&, const BackwardCall<float, float>&, std::byte*);
 template void attention_backward<double>(ThreadPool&, const BackwardCall<double, double>&, std::byte*);
 template void attention_backward<BFloat16>(ThreadPool&, const BackwardCall<BFloat16, float>&, std::byte*);

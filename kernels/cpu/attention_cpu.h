@@ -55,9 +55,9 @@ struct BackwardCall {
 };
 
 /// Scratch of one worker, in bytes; and the counters of the whole backward call.
-template <class A>
+template <class S, class A>
 std::size_t forward_scratch_bytes(std::int64_t D);
-template <class A>
+template <class S, class A>
 std::size_t backward_scratch_bytes(std::int64_t D);
 std::size_t backward_counter_bytes(const AttentionShape& shape, std::int64_t Tk);
 

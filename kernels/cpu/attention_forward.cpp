@@ -1,7 +1,8 @@
 // Attention forward (FlashAttention-2, Algorithm 1). A task is one tile of queries of one head. Vectors run along the
 // queries: scores are kept transposed, S^T = K Q^T, so that maxima, sums and masks are lanewise, and the output is
 // accumulated as O^T += V^T P^T. A task packs its queries once, and each tile of keys and values that it meets: where
-// they lie, rows of one head can be a page apart, which the caches do not bear.
+// they lie, rows of one head can be a page apart, which the caches do not bear. S is stored, A is summed, and products
+// take P: A itself, or Pairs of bfloat16. With bfloat16, probabilities are rounded for their product, as on a GPU.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,36 +15,43 @@ namespace ringtrain::cpu {
 namespace {
 
 /// The queries of a task, by panel of panel_width<A> lanes; lanes beyond the tile's end are zero and never stored.
-template <class A>
+template <class A, class P>
 struct ForwardScratch {
   static constexpr std::int64_t width = panel_width<A>;
   static constexpr std::int64_t padded = max_queries_a_task;
-  A *q, *o;                        // [panels, D, width]
-  A *k, *v;                        // [forward_key_tile, D]
+  P* q;                            // [panels, packed D, width]
+  A* o;                            // [panels, D, width]
+  P* k;                            // [forward_key_tile, packed D]
+  P* v;                            // [packed forward_key_tile, D]
   A* s;                            // [forward_key_tile, width], one panel's scores, then probabilities
   A *m, *l;                        // [padded]
   Integer<A>*position, *document;  // [padded], positions relative to the tile's first
+  std::byte* end;
 
-  ForwardScratch(std::byte* memory, std::int64_t D) {
-    q = reinterpret_cast<A*>(memory);
-    o = q + padded * D;
-    k = o + padded * D;
-    v = k + forward_key_tile * D;
-    s = v + forward_key_tile * D;
-    m = s + forward_key_tile * width;
-    l = m + padded;
-    position = reinterpret_cast<Integer<A>*>(l + padded);
-    document = position + padded;
+  ForwardScratch(std::byte* memory, std::int64_t D) : end(memory) {
+    take(q, padded * packed_terms<P>(D));
+    take(o, padded * D);
+    take(k, forward_key_tile * packed_terms<P>(D));
+    take(v, packed_terms<P>(forward_key_tile) * D);
+    take(s, forward_key_tile * width);
+    take(m, padded);
+    take(l, padded);
+    take(position, padded);
+    take(document, padded);
+  }
+  template <class T>
+  void take(T*& part, std::int64_t elements) {
+    part = reinterpret_cast<T*>(end);
+    end += elements * static_cast<std::int64_t>(sizeof(T));
   }
   static std::size_t bytes(std::int64_t D) {
-    const auto elements =
-        static_cast<std::size_t>(2 * (padded + forward_key_tile) * D + forward_key_tile * width + 4 * padded);
-    return (elements * sizeof(A) + 63) / 64 * 64;
+    const ForwardScratch none(nullptr, D);
+    return (reinterpret_cast<std::size_t>(none.end) + 63) / 64 * 64;
   }
 };
 
 /// One task: tile `tile` of the queries of head h of sequence b. Capped: scores have a softcap.
-template <class S, class A, bool Capped>
+template <class S, class A, class P, bool Capped>
 class ForwardTask {
  public:
   ForwardTask(const ForwardCall<S, A>& call, std::int64_t b, std::int64_t h, const Tile& tile, std::byte* scratch)
@@ -70,11 +78,7 @@ class ForwardTask {
       if (seen.empty()) continue;
       if (!loaded) load_state();
       loaded = true;
-      load_keys(keys, seen);
-      coming_ = index > 0 ? call_.keys[index - 1] : Tile{0, 0};
-      if (coming_.count > 0 && clip_keys(call_.shape.mask, coming_, key_documents_, tile_extent).empty()) {
-        coming_.count = 0;
-      }
+      load_keys(keys, whole(seen));
       for (std::int64_t panel = 0; panel < panels_; ++panel) {
         const Extent queries = extent_of(tile_, {panel * width, panel * width + lanes_used(panel)}, query_documents_);
         const LocalRange run = clip_keys(call_.shape.mask, keys, key_documents_, queries);
@@ -88,21 +92,25 @@ class ForwardTask {
   static constexpr std::int64_t width = panel_width<A>;
   static constexpr int W = lanes<A>;
   static constexpr A infinity = std::numeric_limits<A>::infinity();
-  static constexpr std::int64_t score_rows = 4 * block_rows<panel_vectors>;  // between two prefetches
 
+  /// Returns keys in whole packed elements: those that `run` lacks of them are masked.
+  static LocalRange whole(LocalRange run) {
+    return {run.begin / terms_of<P> * terms_of<P>, packed_terms<P>(run.end) * terms_of<P>};
+  }
   /// Lanes of a panel that hold queries.
   std::int64_t lanes_used(std::int64_t panel) const { return std::min(width, tile_.count - panel * width); }
 
   void load_state() {
     const std::int64_t D = call_.shape.D, row = call_.shape.H * D;
+    const std::int64_t depth = packed_terms<P>(D);
     for (std::int64_t panel = 0; panel < panels_; ++panel) {
-      A* const q = scratch_.q + panel * width * D;
+      P* const q = scratch_.q + panel * width * depth;
       A* const o = scratch_.o + panel * width * D;
       if (lanes_used(panel) < width) {
-        std::fill_n(q, width * D, A{0});
+        std::fill_n(q, width * depth, P{0});
         std::fill_n(o, width * D, A{0});
       }
-      transpose(q, width, q_ + panel * width * row, row, lanes_used(panel), D);
+      pack_transposed(q, width, q_ + panel * width * row, row, lanes_used(panel), D);
       transpose(o, width, o_ + panel * width * row, row, lanes_used(panel), D);
     }
     for (std::int64_t i = 0; i < panels_ * width; ++i) {
@@ -114,26 +122,14 @@ class ForwardTask {
     }
   }
 
-  /// Packs the keys and values `run` of a tile; token j of the tile goes to row j.
+  /// Packs the keys and values `run` of a tile, whole packed elements; token j of the tile goes to row j.
   void load_keys(const Tile& keys, LocalRange run) {
-    const std::int64_t D = call_.shape.D, row = call_.shape.G * D;
-    for (std::int64_t j = run.begin; j < run.end; ++j) {
-      copy_widened(k_ + (keys.begin + j) * row, D, scratch_.k + j * D);
-      copy_widened(v_ + (keys.begin + j) * row, D, scratch_.v + j * D);
-    }
-  }
-
-  /// Asks for what the next tile packs: while a panel meets row j of this tile, its share of rows j to j + score_rows.
-  void prefetch_keys(std::int64_t panel, std::int64_t j) const {
-    constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(S));
-    const std::int64_t D = call_.shape.D, row = call_.shape.G * D;
-    const std::int64_t begin = panel * D / panels_ / line * line, end = (panel + 1) * D / panels_;
-    for (std::int64_t i = j; i < std::min(j + score_rows, coming_.count); ++i) {
-      for (std::int64_t d = begin; d < end; d += line) {
-        __builtin_prefetch(k_ + (coming_.begin + i) * row + d, 0, 2);
-        __builtin_prefetch(v_ + (coming_.begin + i) * row + d, 0, 2);
-      }
-    }
+    const std::int64_t D = call_.shape.D, row = call_.shape.G * D, depth = packed_terms<P>(D);
+    const std::int64_t count = std::min(run.end, keys.count) - run.begin;  // a last pair may lack a key
+    const S *k = k_ + (keys.begin + run.begin) * row, *v = v_ + (keys.begin + run.begin) * row;
+    if (count < run.end - run.begin) std::fill_n(scratch_.k + keys.count * depth, depth, P{0});
+    pack_rows(scratch_.k + run.begin * depth, depth, k, row, count, D);
+    pack_along_rows(scratch_.v + run.begin / terms_of<P> * D, D, v, row, count, D);
   }
 
   void store_state() {
@@ -147,16 +143,21 @@ class ForwardTask {
 
   /// Adds the keys `run` of a tile to the queries of a panel.
   void add_keys(std::int64_t panel, const Extent& queries, const Tile& keys, LocalRange run) {
-    const std::int64_t D = call_.shape.D, count = run.end - run.begin, first = run.begin * D;
-    const A* q = scratch_.q + panel * width * D;
+    const std::int64_t D = call_.shape.D, depth = packed_terms<P>(D);
+    const LocalRange all = whole(run);
+    const std::int64_t count = all.end - all.begin;
+    const P* q = scratch_.q + panel * width * depth;
     A* o = scratch_.o + panel * width * D;
-    gemm_panel<A, Order::rows, Store::overwrite>(count, lanes_used(panel), D, scratch_.k + first, D, q, width,
-                                                 scratch_.s, width);
+    gemm_panel<P, Order::rows, Store::overwrite>(count, lanes_used(panel), depth, scratch_.k + all.begin * depth, depth,
+                                                 q, width, scratch_.s, width);
     if constexpr (Capped) cap_scores(count);
-    if (!all_visible(call_.shape.mask, queries, extent_of(keys, run, key_documents_))) mask_scores(panel, keys, run);
+    if (count != run.end - run.begin || !all_visible(call_.shape.mask, queries, extent_of(keys, run, key_documents_))) {
+      mask_scores(panel, keys, all);
+    }
     softmax(panel, count, o);
-    gemm_panel<A, Order::columns, Store::add>(D, lanes_used(panel), count, scratch_.v + first, D, scratch_.s, width, o,
-                                              width);
+    gemm_panel<P, Order::columns, Store::add>(D, lanes_used(panel), packed_terms<P>(count),
+                                              scratch_.v + all.begin / terms_of<P> * D, D,
+                                              reinterpret_cast<const P*>(scratch_.s), width, o, width);
   }
 
   /// Sets scores s to tanh(scale s / softcap): softmax() scales them by the softcap.
@@ -170,6 +171,10 @@ class ForwardTask {
     // Queries that see a key are an interval; relative to the tile's first position it fits any lane type once clamped.
     constexpr std::int64_t bound = std::int64_t{1} << 30;
     for (std::int64_t j = run.begin; j < run.end; ++j) {
+      if (j == keys.count) {  // the key that a last pair lacks
+        std::fill_n(scratch_.s + (j - run.begin) * width, width, -infinity);
+        break;
+      }
       const std::int64_t key = keys.position(j);
       const PositionRange seen = queries_that_see(call_.shape.mask, {key, key});
       const auto from = static_cast<Integer<A>>(std::clamp(seen.first - tile_.start, -bound, bound));
@@ -187,8 +192,8 @@ class ForwardTask {
     }
   }
 
-  /// Turns `count` rows of scores into probabilities relative to the new running maximum, and brings the panel's state
-  /// (m, l and the output o [D, width]) to that maximum.
+  /// Turns `count` rows of scores into probabilities relative to the new running maximum, packed for their product, and
+  /// brings the panel's state (m, l and the output o [D, width]) to that maximum.
   void softmax(std::int64_t panel, std::int64_t count, A* o) {
     constexpr A log2e = std::numbers::log2e_v<A>;
     constexpr int NR = panel_vectors;
@@ -212,11 +217,18 @@ class ForwardTask {
       sum[r] = Vector<A>{};
     }
     const Vector<A> factor = broadcast<A>(scale * log2e);
-    for (std::int64_t j = 0; j < count; ++j) {
+    for (std::int64_t j = 0; j < count; j += terms_of<P>) {
       unroll<NR>([&](auto r) {
-        const Vector<A> p = exp2<A>(fma(load(s + j * width + r * W), factor, offset[r]));
-        store(s + j * width + r * W, p);
+        const A* const at = s + j * width + r * W;
+        const Vector<A> p = exp2<A>(fma(load(at), factor, offset[r]));
         sum[r] += p;
+        if constexpr (terms_of<P> == 2) {  // the pair's place lies before what is still to be read
+          const Vector<A> next = exp2<A>(fma(load(at + width), factor, offset[r]));
+          sum[r] += next;
+          store(reinterpret_cast<Pair*>(s + j / 2 * width + r * W), pairs_of(rounded_sums(p), rounded_sums(next)));
+        } else {
+          store(s + j * width + r * W, as_stored<S>(p));
+        }
       });
     }
     for (int r = 0; r < NR; ++r) {
@@ -231,41 +243,44 @@ class ForwardTask {
 
   const ForwardCall<S, A>& call_;
   const Tile tile_;
-  ForwardScratch<A> scratch_;
+  ForwardScratch<A, P> scratch_;
   const S *q_, *k_, *v_;  // this head's; rows are H * D or G * D apart
   A *o_, *m_, *l_;
   const std::int32_t *query_documents_, *key_documents_;
   std::int64_t panels_;
-  Tile coming_;  // of keys
 };
 
 }  // namespace
 
-template <class A>
+template <class S, class A>
 std::size_t forward_scratch_bytes(std::int64_t D) {
-  return ForwardScratch<A>::bytes(D);
+  if constexpr (std::is_same_v<S, A>) return ForwardScratch<A, A>::bytes(D);
+  return std::max(ForwardScratch<A, A>::bytes(D), ForwardScratch<A, Pair>::bytes(D));
 }
 
 template <class S, class A>
 void attention_forward(ThreadPool& pool, const ForwardCall<S, A>& call, std::byte* workspace) {
   const std::int64_t tiles = call.queries.count(), heads = call.shape.B * call.shape.H;
-  const std::size_t scratch = forward_scratch_bytes<A>(call.shape.D);
+  const std::size_t scratch = forward_scratch_bytes<S, A>(call.shape.D);
   // A head at a time, so that its keys and values are still in a cache of the machine when its next tile meets them;
   // last tiles first: under a causal mask they are the longest.
-  const auto run = [&]<bool Capped>() {
+  const auto run = [&]<class P, bool Capped>() {
     pool.run(heads * tiles, [&](std::int64_t task, int worker) {
       const std::int64_t head = task / tiles, index = tiles - 1 - task % tiles;
-      ForwardTask<S, A, Capped>(call, head / call.shape.H, head % call.shape.H, call.queries[index],
-                                workspace + static_cast<std::size_t>(worker) * scratch)
+      ForwardTask<S, A, P, Capped>(call, head / call.shape.H, head % call.shape.H, call.queries[index],
+                                   workspace + static_cast<std::size_t>(worker) * scratch)
           .run();
     });
   };
-  if (call.shape.softcap > 0) return run.template operator()<true>();
-  run.template operator()<false>();
+  dispatch_packed<S, A>([&]<class P>() {
+    if (call.shape.softcap > 0) return run.template operator()<P, true>();
+    run.template operator()<P, false>();
+  });
 }
 
-template std::size_t forward_scratch_bytes<float>(std::int64_t);
-template std::size_t forward_scratch_bytes<double>(std::int64_t);
+template std::size_t forward_scratch_bytes<float, float>(std::int64_t);
+template std::size_t forward_scratch_bytes<double, double>(std::int64_t);
+template std::size_t forward_scratch_bytes<BFloat16, float>(std::int64_t);
 template void attention_forward<float>(ThreadPool&, const ForwardCall<float, float>&, std::byte*);
 template void attention_forward<double>(ThreadPool&, const ForwardCall<double, double>&, std::byte*);
 template void attention_forward<BFloat16>(ThreadPool&, const ForwardCall<BFloat16, float>&, std::byte*);

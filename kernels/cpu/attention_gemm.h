@@ -1,7 +1,7 @@
 // The small matrix products of attention tiles: C[M, N] (+)= A[M, K] B[K, N], where N is one panel of at most
 // panel_vectors vectors. A is read one element at a time and broadcast, so it may lie in memory either way (rows or
 // columns contiguous) and need not be packed; B and C have contiguous rows. A block of MR x NR vectors of C stays in
-// registers over all of K.
+// registers over all of K. Elements of A and B are numbers, or Pairs of bfloat16 along K (cpu/pairs.h): K counts them.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/cpu/attention_simd.h"
+#include "kernels/cpu/pairs.h"
 
 namespace ringtrain::cpu {
 
@@ -29,19 +29,19 @@ enum class Store { overwrite, add };
 
 template <class T, Order order, Store mode, int NR, int MR>
 [[gnu::noinline]] void gemm_block(std::int64_t K, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
-                                  T* c, std::int64_t c_stride) {
+                                  SumOf<T>* c, std::int64_t c_stride) {
   constexpr int W = lanes<T>;
-  Vector<T> sum[MR][NR];
+  Vector<SumOf<T>> sum[MR][NR];
   unroll<MR * NR>([&](auto ij) {
     constexpr int i = ij / NR, j = ij % NR;
-    sum[i][j] = mode == Store::add ? load(c + i * c_stride + j * W) : Vector<T>{};
+    sum[i][j] = mode == Store::add ? load(c + i * c_stride + j * W) : Vector<SumOf<T>>{};
   });
   for (std::int64_t p = 0; p < K; ++p) {
     Vector<T> row[NR];
     unroll<NR>([&](auto j) { row[j] = load(b + j * W); });
     unroll<MR>([&](auto i) {
-      const Vector<T> x = broadcast<T>(order == Order::rows ? a[i * a_stride] : a[i]);
-      unroll<NR>([&](auto j) { sum[i][j] = fma(x, row[j], sum[i][j]); });
+      const Vector<T> x = broadcast(order == Order::rows ? a[i * a_stride] : a[i]);
+      unroll<NR>([&](auto j) { sum[i][j] = add_product<T>(sum[i][j], x, row[j]); });
     });
     a += order == Order::rows ? 1 : a_stride;
     b += b_stride;
@@ -55,8 +55,8 @@ template <class T, Order order, Store mode, int NR, int MR>
 /// The product for one width: M is cut into register blocks of almost equal height.
 template <class T, Order order, Store mode, int NR>
 void gemm_blocks(std::int64_t M, std::int64_t K, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
-                 T* c, std::int64_t c_stride) {
-  using Block = void (*)(std::int64_t, const T*, std::int64_t, const T*, std::int64_t, T*, std::int64_t);
+                 SumOf<T>* c, std::int64_t c_stride) {
+  using Block = void (*)(std::int64_t, const T*, std::int64_t, const T*, std::int64_t, SumOf<T>*, std::int64_t);
   static constexpr auto table = []<int... I>(std::integer_sequence<int, I...>) {
     return std::array<Block, sizeof...(I)>{&gemm_block<T, order, mode, NR, I + 1>...};
   }
@@ -73,8 +73,9 @@ void gemm_blocks(std::int64_t M, std::int64_t K, const T* a, std::int64_t a_stri
 /// C[M, N] (+)= A[M, K] B[K, N], N = columns rounded up to whole vectors, 1 <= columns <= panel_width<T>.
 template <class T, Order order, Store mode>
 void gemm_panel(std::int64_t M, std::int64_t columns, std::int64_t K, const T* a, std::int64_t a_stride, const T* b,
-                std::int64_t b_stride, T* c, std::int64_t c_stride) {
-  using Blocks = void (*)(std::int64_t, std::int64_t, const T*, std::int64_t, const T*, std::int64_t, T*, std::int64_t);
+                std::int64_t b_stride, SumOf<T>* c, std::int64_t c_stride) {
+  using Blocks =
+      void (*)(std::int64_t, std::int64_t, const T*, std::int64_t, const T*, std::int64_t, SumOf<T>*, std::int64_t);
   static constexpr auto table = []<int... I>(std::integer_sequence<int, I...>) {
     return std::array<Blocks, sizeof...(I)>{&gemm_blocks<T, order, mode, I + 1>...};
   }

@@ -142,6 +142,7 @@ inline Integers<T> load_integers(const Integer<T>* from) {
 }
 
 template <class T>
+requires std::is_floating_point_v<T>
 inline Vector<T> broadcast(T x) {
   return x - Vector<T>{};
 }

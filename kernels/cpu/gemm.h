@@ -3,8 +3,9 @@
 // blocks are added to C one after the other. So an element's bits depend on its row of A, its column of B and K alone:
 // not on how the product is cut into tiles, on their sizes, or on the number of threads.
 //
-// Operands are stored in S and widened as they are packed; chains and sums are of A. A result that is stored in A is
-// summed where it stands. One that is stored in less is summed in the scratch and rounded once, when it is complete.
+// Operands are stored in S, packed as P, and summed in A. P is A, to which packing widens S, or a Pair of bfloat16
+// (cpu/pairs.h), whose chains have the same bits. A result that is stored in A is summed where it stands. One that is
+// stored in less is summed in the scratch and rounded once, when it is complete.
 //
 // As in Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): a part of B is packed into
 // panels that are read straight through and shared by all threads; a tile packs its rows of A. A panel of B stays in
@@ -19,6 +20,7 @@
 
 #include "framework/stream.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/pairs.h"
 
 namespace ringtrain::cpu::gemm {
 
@@ -34,8 +36,9 @@ inline constexpr std::int64_t panel_slot = (panel_height + lanes<T> - 1) / lanes
 
 /// The most rows of a tile: a block of them, packed, stays in L2.
 inline constexpr std::int64_t max_rows = 18 * panel_height;
-template <class T>
-inline constexpr std::int64_t panel_elements = depth_block* panel_width<T>;
+/// Packed elements of a panel over a whole depth_block, which has no odd end.
+template <class P>
+inline constexpr std::int64_t panel_elements = packed_terms<P>(depth_block) * panel_width<P>;
 /// The most rows whose sums lie in the scratch.
 inline constexpr std::int64_t max_band = 1024;
 
@@ -108,25 +111,35 @@ void pack_plain(const S* from, std::int64_t stride, std::int64_t count, std::int
   }
 }
 
+/// The two, of pairs: to[p * slot + i] = terms 2 p and 2 p + 1 of element i.
+inline void pack_transposed(const BFloat16* from, std::int64_t stride, std::int64_t count, std::int64_t depth, Pair* to,
+                            std::int64_t slot) {
+  cpu::pack_transposed(to, slot, from, stride, count, depth);
+}
+inline void pack_plain(const BFloat16* from, std::int64_t stride, std::int64_t count, std::int64_t /*readable*/,
+                       std::int64_t depth, Pair* to, std::int64_t slot) {
+  cpu::pack_along_rows(to, slot, from, stride, depth, count);
+}
+
 /// Packs the panel of B [k .. k + depth, column .. column + width].
-template <class S, class A>
+template <class S, class P>
 void pack_panel(const Operand<S>& b, std::int64_t k, std::int64_t depth, std::int64_t column, std::int64_t width,
-                A* to) {
+                P* to) {
   if (b.transposed) {
-    pack_transposed(b.at(k, column), b.stride, width, depth, to, panel_width<A>);
+    pack_transposed(b.at(k, column), b.stride, width, depth, to, panel_width<P>);
   } else {
-    pack_plain(b.at(k, column), b.stride, width, b.stride - column, depth, to, panel_width<A>);
+    pack_plain(b.at(k, column), b.stride, width, b.stride - column, depth, to, panel_width<P>);
   }
 }
 
-/// C[MR, panel_width] += A panel [K, panel_slot] x B panel [K, panel_width].
+/// C[MR, panel_width] += A panel [K, panel_slot] x B panel [K, panel_width], K packed elements deep.
 template <class T, int MR>
-[[gnu::noinline]] void multiply_panels(std::int64_t K, const T* a, const T* b, T* c, std::int64_t c_stride) {
+[[gnu::noinline]] void multiply_panels(std::int64_t K, const T* a, const T* b, SumOf<T>* c, std::int64_t c_stride) {
   constexpr int NR = column_vectors, W = lanes<T>;
   for (int i = 0; i < MR; ++i) {  // C is wanted after the loop, and may still be far away
     for (int j = 0; j < NR; ++j) __builtin_prefetch(c + i * c_stride + j * W, 1, 3);
   }
-  Vector<T> sum[MR][NR] = {};
+  Vector<SumOf<T>> sum[MR][NR] = {};
   // In k: the panels stream from L2, some 15 cycles away.
   constexpr std::int64_t a_ahead = 16, b_ahead = 12;
   for (std::int64_t p = 0; p < K; ++p) {
@@ -135,8 +148,8 @@ template <class T, int MR>
     Vector<T> row[NR];
     for (int j = 0; j < NR; ++j) row[j] = load(b + j * W);
     for (int i = 0; i < MR; ++i) {
-      const Vector<T> x = broadcast<T>(a[i]);
-      for (int j = 0; j < NR; ++j) sum[i][j] = fma(x, row[j], sum[i][j]);
+      const Vector<T> x = broadcast(a[i]);
+      for (int j = 0; j < NR; ++j) sum[i][j] = add_product<T>(sum[i][j], x, row[j]);
     }
     a += panel_slot<T>;
     b += panel_width<T>;
@@ -147,8 +160,8 @@ template <class T, int MR>
 }
 
 template <class T>
-void multiply_panels(std::int64_t height, std::int64_t K, const T* a, const T* b, T* c, std::int64_t c_stride) {
-  using Kernel = void (*)(std::int64_t, const T*, const T*, T*, std::int64_t);
+void multiply_panels(std::int64_t height, std::int64_t K, const T* a, const T* b, SumOf<T>* c, std::int64_t c_stride) {
+  using Kernel = void (*)(std::int64_t, const T*, const T*, SumOf<T>*, std::int64_t);
   static constexpr auto table = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array<Kernel, sizeof...(I)>{&multiply_panels<T, static_cast<int>(I) + 1>...};
   }
@@ -174,11 +187,11 @@ struct Tile {
 
 /// Adds A's part times the packed part of B to a tile of C, whose sums at the part's first column stand in c;
 /// start(to, column, columns) writes the first term of a piece of a row of C, before anything is added to it.
-template <class S, class A, class Start>
-void multiply_tile(const Operand<S>& a, const Part& part, const A* packed, const Tile& tile, A* c,
+template <class S, class A, class P, class Start>
+void multiply_tile(const Operand<S>& a, const Part& part, const P* packed, const Tile& tile, A* c,
                    std::int64_t c_stride, Start&& start) {
-  constexpr std::int64_t wide = panel_width<A>, slot = panel_slot<A>;
-  alignas(64) A rows_of_a[max_rows / panel_height * panel_slot<A> * depth_block];
+  constexpr std::int64_t wide = panel_width<P>, slot = panel_slot<P>, deep = packed_terms<P>(depth_block);
+  alignas(64) P rows_of_a[max_rows / panel_height * slot * deep];
   // Panels of almost equal height: a last panel of one row would cost nearly as much as a full one.
   const std::int64_t heights = parts_of(tile.rows, panel_height);
   const auto first_row = [&](std::int64_t panel) { return panel * tile.rows / heights; };
@@ -186,7 +199,7 @@ void multiply_tile(const Operand<S>& a, const Part& part, const A* packed, const
     const std::int64_t k = part.k + block * depth_block, depth = std::min(depth_block, part.k + part.depth - k);
     for (std::int64_t panel = 0; panel < heights; ++panel) {
       const std::int64_t row = tile.row + first_row(panel), height = first_row(panel + 1) - first_row(panel);
-      A* const to = rows_of_a + panel * slot * depth_block;
+      P* const to = rows_of_a + panel * slot * deep;
       if (a.transposed) {
         pack_plain(a.at(row, k), a.stride, height, a.stride - row, depth, to, slot);
       } else {
@@ -194,7 +207,7 @@ void multiply_tile(const Operand<S>& a, const Part& part, const A* packed, const
       }
     }
     for (std::int64_t i = 0; i < tile.panels; ++i) {
-      const A* const b_panel = packed + (block * part.panels<A>() + tile.panel + i) * panel_elements<A>;
+      const P* const b_panel = packed + (block * part.panels<P>() + tile.panel + i) * panel_elements<P>;
       const std::int64_t offset = (tile.panel + i) * wide, column = part.column + offset;
       const std::int64_t width = std::min(wide, part.columns - offset);
       for (std::int64_t panel = 0; panel < heights; ++panel) {
@@ -203,13 +216,13 @@ void multiply_tile(const Operand<S>& a, const Part& part, const A* packed, const
         if (k == 0) {
           for (std::int64_t j = 0; j < height; ++j) start(to + j * c_stride, column, width);
         }
-        const A* const a_panel = rows_of_a + panel * slot * depth_block;
+        const P* const a_panel = rows_of_a + panel * slot * deep;
         if (width == wide) {
-          multiply_panels(height, depth, a_panel, b_panel, to, c_stride);
+          multiply_panels(height, packed_terms<P>(depth), a_panel, b_panel, to, c_stride);
           continue;
         }
         A edge[panel_height * wide] = {};  // the same sums, of which only the columns that exist are added
-        multiply_panels(height, depth, a_panel, b_panel, edge, wide);
+        multiply_panels(height, packed_terms<P>(depth), a_panel, b_panel, edge, wide);
         for (std::int64_t r = 0; r < height; ++r) {
           for (std::int64_t j = 0; j < width; ++j) to[r * c_stride + j] += edge[r * wide + j];
         }
@@ -247,11 +260,11 @@ inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int
 /// C[M, N] = finish(start + A[M, K] B[K, N]). start(to, column, columns) writes the first term of a piece of a row to
 /// its sums. finish(to, sums, columns) writes complete sums to a piece of a row of C; if C is of A, its sums stand in
 /// it and nothing is left to do.
-template <class S, class A, class C, class Start, class Finish>
+template <class S, class A, class P, class C, class Start, class Finish>
 void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<S>& a, const Operand<S>& b,
               C* c, Start&& start, Finish&& finish) {
   constexpr bool in_place = std::is_same_v<C, A>;
-  constexpr std::int64_t wide = panel_width<A>, deepest = 4;
+  constexpr std::int64_t wide = panel_width<P>, deepest = 4;
   if (M == 0 || N == 0) return;
   if (K == 0) {
     for (std::int64_t row = 0; row < M; ++row) {
@@ -269,13 +282,13 @@ void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, co
     }
     return;
   }
-  A* const packed = stream.scratch<A>().data();
+  P* const packed = stream.scratch<P>().data();
   ThreadPool& pool = stream.pool();
-  constexpr std::int64_t held = static_cast<std::int64_t>(Stream::scratch_bytes / sizeof(A)) / panel_elements<A>;
+  constexpr std::int64_t held = static_cast<std::int64_t>(Stream::scratch_bytes / sizeof(P)) / panel_elements<P>;
   // Depth first, as far as four blocks; then as many columns as fit, in parts of almost equal width. Beside their
   // panels lie the sums of `band` rows: of C in place none, for its rows are one band.
   const std::int64_t band = in_place ? M : std::min(M, max_band),
-                     band_blocks = in_place ? 0 : parts_of(band, depth_block);
+                     band_blocks = in_place ? 0 : parts_of(band, packed_terms<P>(depth_block));
   const std::int64_t depths = parts_of(K, depth_block), depth_parts = parts_of(depths, std::min(deepest, held));
   const std::int64_t blocks = parts_of(depths, depth_parts), depth = blocks * depth_block;
   const std::int64_t panels = parts_of(N, wide), column_parts = parts_of(panels, held / (blocks + band_blocks));
@@ -292,7 +305,7 @@ void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, co
       if constexpr (in_place) {
         sums = c_band;
       } else {
-        sums = packed + blocks * parts_of(columns, wide) * panel_elements<A>;
+        sums = reinterpret_cast<A*>(packed + blocks * parts_of(columns, wide) * panel_elements<P>);
       }
       const std::int64_t sum_stride = in_place ? N : columns;
       for (std::int64_t k = 0; k < K; k += depth) {
@@ -300,7 +313,7 @@ void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, co
         pool.run(part.blocks() * across, [&](std::int64_t task, int) {
           const std::int64_t at = k + task / across * depth_block, offset = task % across * wide;
           pack_panel(b, at, std::min(depth_block, k + part.depth - at), column + offset,
-                     std::min(wide, part.columns - offset), packed + task * panel_elements<A>);
+                     std::min(wide, part.columns - offset), packed + task * panel_elements<P>);
         });
         pool.run(parts_of(rows, grid.rows) * tiles_across, [&](std::int64_t task, int) {
           const std::int64_t row = task / tiles_across * grid.rows, panel = task % tiles_across * grid.panels;

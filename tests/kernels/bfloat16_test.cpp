@@ -1,7 +1,8 @@
 // Every kernel of bfloat16 tensors on a CPU against the same kernel of float32 ones that hold the same numbers: what is
 // summed has the same bits, and what is stored is the float32 result rounded once, to nearest, ties to even. So the
 // bounds of the float32 kernels, which their own tests hold against double, carry over with half a unit of the last
-// place more. Sizes fill vectors and do not; parts of kernels that take another way (one row, many, deep sums) are met.
+// place more. Sizes fill vectors and do not; parts of kernels that take another way (one row, many,
+// deep sums) are met. Attention: bfloat16_attention_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,8 +14,6 @@
 
 #include "kernels/activation.h"
 #include "kernels/adamw.h"
-#include "kernels/attention_sinks.h"
-#include "kernels/cpu/loops.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/decode_attention.h"
 #include "kernels/elementwise.h"
@@ -22,40 +21,13 @@
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
-#include "tests/kernels/attention_case.h"
+#include "tests/kernels/halves.h"
 #include "tests/support/kernel_harness.h"
 
 namespace ringtrain {
 namespace {
 
 using namespace ringtrain::testing;
-
-using Floats = std::vector<float>;
-using Halves = std::vector<BFloat16>;
-
-/// The rounding of this test: of the two bfloat16 numbers around x the nearer one, of two as near the even one.
-BFloat16 nearest(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  const BFloat16 below{static_cast<std::uint16_t>(bits >> 16)}, above{static_cast<std::uint16_t>((bits >> 16) + 1)};
-  const double to_below = std::abs(static_cast<double>(x) - static_cast<double>(below.value()));
-  const double to_above = std::abs(static_cast<double>(above.value()) - static_cast<double>(x));
-  if (to_below != to_above) return to_below < to_above ? below : above;
-  return (below.bits & 1U) == 0 ? below : above;
-}
-
-Halves rounded(const Floats& x) {
-  Halves y;
-  for (const float value : x) y.push_back(nearest(value));
-  return y;
-}
-Floats wide(const Halves& x) {
-  Floats y;
-  for (const BFloat16 value : x) y.push_back(value.value());
-  return y;
-}
-Halves random_halves(std::int64_t n, std::uint64_t seed, double stddev = 1) {
-  return rounded(random_vector<float>(n, seed, stddev));
-}
 
 void expect_bits(const Halves& actual, const Floats& float32, const std::string& what) {
   ASSERT_EQ(actual.size(), float32.size()) << what;
@@ -354,140 +326,6 @@ TEST(BFloat16Kernels, BitsDoNotDependOnThreads) {
                           false);
     return all;
   });
-}
-
-/// One run of the attention kernels, forward over all blocks and back, in bfloat16 or in float32.
-struct AttentionRun {
-  Floats m, l, sum, dq, dsinks;
-  std::vector<Floats> dk, dv;
-  Floats out_widened, delta, lse;
-};
-
-template <class S>
-AttentionRun run_attention(const AttentionCase& c, const Problem<float>& in, const Floats& out_of, bool sinks,
-                           int workers) {
-  const auto stored = [](const Floats& x) {
-    std::vector<S> y;
-    for (const float value : x) y.push_back(cpu::rounded_to<S>(value));
-    return y;
-  };
-  CpuStream stream(workers);
-  const auto& s = c.shape;
-  const Shard queries(c, c.queries);
-  const std::int64_t Tq = queries.T();
-  std::vector<std::uint8_t> memory = workspace_memory(stream, c, DTypeOf<S>::value);
-  const TensorView workspace = view_of(memory);
-  const Shape by_token{s.B, Tq, s.H, s.D}, by_row{s.B, s.H, Tq};
-  AttentionRun run;
-  const auto n = static_cast<std::size_t>(by_token.numel()), rows = static_cast<std::size_t>(by_row.numel());
-  run.m.resize(rows), run.l.resize(rows), run.sum.resize(n), run.lse.resize(rows), run.delta.resize(rows);
-  run.dq.assign(n, 0.25F);
-  std::vector<S> q = stored(in.q), dout = stored(in.dout), out(n),
-                 sink = stored(wide(rounded(normals<float>(s.H, 77))));
-  const AttentionState state{view_of(run.sum, by_token), view_of(run.m, by_row), view_of(run.l, by_row)};
-  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
-    const Shard keys(c, c.blocks[i]);
-    const Shape kv{s.B, keys.T(), s.G, s.D};
-    std::vector<S> k = stored(in.k[i]), v = stored(in.v[i]);
-    attention_forward(stream, s, view_of(q, by_token), view_of(k, kv), view_of(v, kv), queries.tokens(s.B),
-                      keys.tokens(s.B), state, {.init = i == 0, .finalize = false, .out = {}, .lse = {}}, workspace);
-  }
-  if (sinks) {
-    attention_sinks_finalize(stream, state, view_of(out, by_token), view_of(run.lse, by_row), view_of(sink));
-  } else {
-    attention_finalize(stream, state, view_of(out, by_token), view_of(run.lse, by_row));
-  }
-  for (const S value : out) run.out_widened.push_back(widened(value));
-  out = stored(out_of.empty() ? run.out_widened : out_of);  // both go on with the same outputs
-  attention_delta(stream, view_of(run.delta, by_row), view_of(dout, by_token), view_of(out, by_token));
-  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
-    const Shard keys(c, c.blocks[i]);
-    const Shape kv{s.B, keys.T(), s.G, s.D};
-    std::vector<S> k = stored(in.k[i]), v = stored(in.v[i]);
-    run.dk.emplace_back(in.k[i].size(), 0.5F), run.dv.emplace_back(in.v[i].size(), 0.5F);
-    attention_backward(stream, s, view_of(q, by_token), view_of(k, kv), view_of(v, kv), view_of(dout, by_token),
-                       view_of(run.lse, by_row), view_of(run.delta, by_row), queries.tokens(s.B), keys.tokens(s.B),
-                       view_of(run.dq, by_token), view_of(run.dk[i], kv), view_of(run.dv[i], kv), workspace);
-  }
-  if (sinks) {
-    run.dsinks.assign(static_cast<std::size_t>(s.H), 0.5F);
-    attention_sinks_backward(stream, view_of(run.dsinks), view_of(run.lse, by_row), view_of(run.delta, by_row),
-                             view_of(sink));
-  }
-  return run;
-}
-
-TEST(BFloat16Kernels, AttentionSumsAsFloat32Does) {
-  AttentionShape capped = shape_of(1, 2, 1, 24);
-  capped.softcap = 3;
-  const AttentionCase blocks{
-      "blocks", shape_of(1, 4, 2, 64), {{0, 1, 100}}, {{{0, 1, 100}}, {{130, 2, 50}}, {{3, 1, 60}}}};
-  for (const AttentionCase& c :
-       {whole("small", shape_of(2, 4, 2, 20), 37), whole("documents", shape_of(2, 2, 2, 65), 300, 40),
-        whole("window", shape_of(1, 2, 1, 128, true, 50), 600), whole("capped", capped, 270),
-        whole("full", shape_of(1, 1, 1, 8, false), 70), blocks}) {
-    for (const bool sinks : {false, true}) {
-      SCOPED_TRACE(c.name + (sinks ? " with sinks" : ""));
-      Problem<float> in = make_inputs<float>(c);
-      const auto as_stored = [](Floats& x) { x = wide(rounded(x)); };
-      as_stored(in.q), as_stored(in.dout);
-      for (Floats& x : in.k) as_stored(x);
-      for (Floats& x : in.v) as_stored(x);
-      const AttentionRun half = run_attention<BFloat16>(c, in, {}, sinks, 2);
-      const AttentionRun full = run_attention<float>(c, in, half.out_widened, sinks, 3);
-      // The state between two blocks was never rounded: the same bits as in float32.
-      EXPECT_TRUE(half.sum == full.sum && half.m == full.m && half.l == full.l);
-      EXPECT_TRUE(half.dsinks == full.dsinks);
-      EXPECT_TRUE(half.lse == full.lse && half.delta == full.delta);
-      for (std::size_t i = 0; i < half.out_widened.size(); ++i) {
-        ASSERT_EQ(half.out_widened[i], nearest(full.out_widened[i]).value()) << "out at " << i;
-      }
-      EXPECT_TRUE(half.dq == full.dq) << "dq";
-      EXPECT_TRUE(half.dk == full.dk) << "dk";
-      EXPECT_TRUE(half.dv == full.dv) << "dv";
-    }
-  }
-}
-
-/// Returns |a - b| / |b|, of all elements together.
-double relative_error(const Floats& a, const std::vector<double>& b) {
-  double square = 0, difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    square += b[i] * b[i];
-    difference += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
-  }
-  return std::sqrt(difference / square);
-}
-
-// What bfloat16 rounds between the inputs and the gradients is O alone, by 2^-8 / sqrt(12) of an element or so; sums
-// are float32. So the error stays that of one rounding however many queries add to a key, where bfloat16 sums would
-// lose more with every one of them.
-TEST(BFloat16Kernels, GradientsOfAttentionDegradeWithNoLength) {
-  double first = 0;
-  for (const std::int64_t T : {256, 1024, 4096}) {
-    const AttentionCase c = whole("length", shape_of(1, 1, 1, 16), T);
-    Problem<float> in = make_inputs<float>(c);
-    for (Floats* x : {&in.q, &in.dout, &in.k[0], &in.v[0]}) *x = wide(rounded(*x));
-    const AttentionRun half = run_attention<BFloat16>(c, in, {}, false, 2);
-    Problem<double> exact;
-    const auto doubles = [](const Floats& x) { return std::vector<double>(x.begin(), x.end()); };
-    exact.q = doubles(in.q), exact.dout = doubles(in.dout);
-    exact.k = {doubles(in.k[0])}, exact.v = {doubles(in.v[0])};
-    compute(exact, c, 2);
-    const auto without_start = [](Floats x, float start) {
-      for (float& value : x) value -= start;
-      return x;
-    };
-    const double errors[] = {relative_error(without_start(half.dq, 0.25F), exact.dq),
-                             relative_error(without_start(half.dk[0], 0.5F), exact.dk[0]),
-                             relative_error(without_start(half.dv[0], 0.5F), exact.dv[0])};
-    std::printf("%5ld tokens: relative errors of dq %.2e, dk %.2e, dv %.2e\n", static_cast<long>(T), errors[0],
-                errors[1], errors[2]);
-    const double largest = *std::ranges::max_element(errors);
-    EXPECT_LE(largest, 0x1p-8);
-    if (first == 0) first = largest;
-    EXPECT_LE(largest, 1.5 * first) << T;
-  }
 }
 
 TEST(BFloat16Kernels, DecodeAttentionSumsAsFloat32Does) {

@@ -1,0 +1,229 @@
+// Sums of bfloat16 products two terms at a time, as AVX512-BF16 multiplies them. A Pair holds two neighbours along the
+// sum. Its upper half comes first: VDPBF16PS adds the product of the upper halves by a fused multiply-add, rounds to
+// float32, and then adds that of the lower halves likewise. So a chain of pairs has the bits of the chain of single
+// terms, but for numbers below 2^-126, which the instruction takes and gives as 0.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/bfloat16_products.h"
+#include "kernels/cpu/attention_simd.h"
+
+namespace ringtrain::cpu {
+
+struct Pair {
+  std::uint32_t bits;
+};
+template <>
+struct Simd<Pair> {
+  using Vector = Words;
+};
+
+/// Terms of a sum in one packed element of type P: 2 in a Pair.
+template <class P>
+inline constexpr std::int64_t terms_of = std::is_same_v<P, Pair> ? 2 : 1;
+/// Returns how many packed elements hold so many terms; the last may lack one, which is then 0.
+template <class P>
+constexpr std::int64_t packed_terms(std::int64_t terms) {
+  return (terms + terms_of<P> - 1) / terms_of<P>;
+}
+/// The type that sums of products of packed elements have.
+template <class P>
+using SumOf = std::conditional_t<std::is_same_v<P, Pair>, float, P>;
+
+/// Whether dot() is an instruction here.
+#if defined(__AVX512BF16__)
+inline constexpr bool dot_is_an_instruction = true;
+#else
+inline constexpr bool dot_is_an_instruction = false;
+#endif
+
+/// Returns x with 0 for lanes below the smallest normal number, of x's sign.
+inline Vector<float> flushed(Vector<float> x) {
+  const auto bits = std::bit_cast<Words>(x);
+  return std::bit_cast<Vector<float>>((bits & 0x7f800000U) == 0 ? bits & 0x80000000U : bits);
+}
+/// Returns what dot() does by two fused multiply-adds, on any processor.
+inline Vector<float> dot_by_fma(Vector<float> sum, Words a, Words b) {
+  const auto upper = [](Words x) { return flushed(std::bit_cast<Vector<float>>(x & 0xffff0000U)); };
+  const auto lower = [](Words x) { return flushed(std::bit_cast<Vector<float>>(x << 16)); };
+  return flushed(fma(lower(a), lower(b), flushed(fma(upper(a), upper(b), flushed(sum)))));
+}
+/// Returns sum + a's upper halves times b's, + a's lower halves times b's: two roundings a lane.
+inline Vector<float> dot(Vector<float> sum, Words a, Words b) {
+#if defined(__AVX512BF16__)
+  return _mm512_dpbf16_ps(sum, std::bit_cast<__m512bh>(a), std::bit_cast<__m512bh>(b));
+#else
+  return dot_by_fma(sum, a, b);
+#endif
+}
+
+/// Returns sum + x * y, of packed elements.
+template <class P>
+[[gnu::always_inline]] inline Vector<SumOf<P>> add_product(Vector<SumOf<P>> sum, Vector<P> x, Vector<P> y) {
+  if constexpr (std::is_same_v<P, Pair>) {
+    return dot(sum, x, y);
+  } else {
+    return fma(x, y, sum);
+  }
+}
+inline Words broadcast(Pair x) {
+  return Words{} + x.bits;
+}
+
+/// The pairs (first[i], second[i]) and, of memory, (from[2 i], from[2 i + 1]).
+inline Words pairs_of(Halves first, Halves second) {
+  return std::bit_cast<Words>(widened(first)) | std::bit_cast<Words>(widened(second)) >> 16;
+}
+inline Words swapped_halves(Words x) {
+  return x << 16 | x >> 16;
+}
+inline Words load_pairs(const BFloat16* from) {
+  Words x;
+  std::memcpy(&x, from, sizeof(x));
+  return swapped_halves(x);
+}
+/// The first `count` < 2 lanes<Pair> numbers of memory; 0 beyond.
+inline Words load_pairs(const BFloat16* from, std::int64_t count) {
+  Words x{};
+  std::memcpy(&x, from, static_cast<std::size_t>(count) * sizeof(BFloat16));
+  return swapped_halves(x);
+}
+
+inline void store(Pair* to, Words x) {
+  std::memcpy(static_cast<void*>(to), &x, sizeof(x));
+}
+
+/// Returns sums rounded to bfloat16, as the processor's own instruction does where it has one: numbers below 2^-126
+/// become 0. NaN stays NaN.
+inline Halves rounded_sums(Vector<float> x) {
+#if defined(__AVX512BF16__)
+  return std::bit_cast<Halves>(_mm512_cvtneps_pbh(std::bit_cast<__m512>(x)));
+#else
+  return rounded(flushed(x));
+#endif
+}
+
+/// to[p] = (x[2 p], x[2 p + 1]).
+inline void store_pairs(Pair* to, Halves x) {
+  using Some = std::uint32_t __attribute__((vector_size(vector_bytes / 2)));
+  const auto words = std::bit_cast<Some>(x);
+  const Some swapped = words << 16 | words >> 16;
+  std::memcpy(static_cast<void*>(to), &swapped, sizeof(swapped));
+}
+
+/// Returns sums as S would store them, to be computed with.
+template <class S, class V>
+[[gnu::always_inline]] inline V as_stored(V x) {
+  if constexpr (!std::is_same_v<S, BFloat16>) {
+    return x;
+  } else {
+    const auto bits = std::bit_cast<Words>(x);
+    const auto nearest = std::bit_cast<Vector<float>>((bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U);
+    return x == x ? nearest : x;
+  }
+}
+
+// The three ways to pack an operand. Rows of `to` are to_stride packed elements apart, rows of `from` stride elements.
+
+/// Terms along the columns: to[r, p] holds from[r, p], or the pair (from[r, 2 p], from[r, 2 p + 1]), for r < rows and
+/// columns; up to to_stride, 0.
+template <class A, class S>
+void pack_rows(A* to, std::int64_t to_stride, const S* from, std::int64_t stride, std::int64_t rows,
+               std::int64_t columns) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    copy_widened(from + r * stride, columns, to + r * to_stride);
+    std::fill(to + r * to_stride + columns, to + (r + 1) * to_stride, A{0});
+  }
+}
+inline void pack_rows(Pair* to, std::int64_t to_stride, const BFloat16* from, std::int64_t stride, std::int64_t rows,
+                      std::int64_t columns) {
+  constexpr std::int64_t W = lanes<Pair>;
+  for (std::int64_t r = 0; r < rows; ++r, from += stride, to += to_stride) {
+    std::int64_t d = 0;
+    for (; d + 2 * W <= columns; d += 2 * W) store(to + d / 2, load_pairs(from + d));
+    if (d < columns) {
+      const Words last = load_pairs(from + d, columns - d);
+      std::memcpy(static_cast<void*>(to + d / 2), &last,
+                  static_cast<std::size_t>(packed_terms<Pair>(columns - d)) * sizeof(Pair));
+    }
+    std::fill(to + packed_terms<Pair>(columns), to + to_stride, Pair{0});
+  }
+}
+
+/// The same, transposed: to[p, r].
+template <class A, class S>
+void pack_transposed(A* to, std::int64_t to_stride, const S* from, std::int64_t stride, std::int64_t rows,
+                     std::int64_t columns) {
+  transpose(to, to_stride, from, stride, rows, columns);
+}
+inline void pack_transposed(Pair* to, std::int64_t to_stride, const BFloat16* from, std::int64_t stride,
+                            std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t W = lanes<Pair>;
+  for (std::int64_t r = 0; r < rows; r += W) {
+    const std::int64_t height = std::min(W, rows - r);
+    for (std::int64_t d = 0; d < columns; d += 2 * W) {
+      const std::int64_t count = std::min(2 * W, columns - d);
+      Vector<float> square[W];  // of words, moved as numbers: nothing computes with them
+      for (std::int64_t i = 0; i < W; ++i) {
+        const BFloat16* const at = from + (r + i) * stride + d;
+        const Words pairs = i >= height ? Words{} : count == 2 * W ? load_pairs(at) : load_pairs(at, count);
+        square[i] = std::bit_cast<Vector<float>>(pairs);
+      }
+      transpose<float>(square);
+      for (std::int64_t p = 0; p < packed_terms<Pair>(count); ++p) {
+        Pair* const row = to + (d / 2 + p) * to_stride + r;
+        if (height == W) {
+          store(row, std::bit_cast<Words>(square[p]));
+        } else {
+          std::memcpy(static_cast<void*>(row), &square[p], static_cast<std::size_t>(height) * sizeof(Pair));
+        }
+      }
+    }
+  }
+}
+
+/// Terms along the rows: to[p, c] holds from[p, c], or the pair (from[2 p, c], from[2 p + 1, c]); up to to_stride, and
+/// where a last pair lacks a row, 0.
+template <class A, class S>
+void pack_along_rows(A* to, std::int64_t to_stride, const S* from, std::int64_t stride, std::int64_t rows,
+                     std::int64_t columns) {
+  pack_rows(to, to_stride, from, stride, rows, columns);
+}
+inline void pack_along_rows(Pair* to, std::int64_t to_stride, const BFloat16* from, std::int64_t stride,
+                            std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t W = lanes<Pair>;
+  const auto halves = [](const BFloat16* row, std::int64_t count) {
+    Halves x{};
+    std::memcpy(&x, row, static_cast<std::size_t>(count) * sizeof(BFloat16));
+    return x;
+  };
+  for (std::int64_t r = 0; r < rows; r += 2, to += to_stride) {
+    const BFloat16* const first = from + r * stride;
+    const bool both = r + 1 < rows;
+    std::int64_t d = 0;
+    for (; both && d + W <= columns; d += W)
+      store(to + d, pairs_of(halves(first + d, W), halves(first + stride + d, W)));
+    for (; d < columns; d += W) {
+      const std::int64_t count = std::min(W, columns - d);
+      const Words pairs = pairs_of(halves(first + d, count), both ? halves(first + stride + d, count) : Halves{});
+      std::memcpy(static_cast<void*>(to + d), &pairs, static_cast<std::size_t>(count) * sizeof(Pair));
+    }
+    std::fill(to + columns, to + to_stride, Pair{0});
+  }
+}
+
+/// Calls body.template operator()<P>() with the type that products of S take: A, or Pair where this process multiplies
+/// bfloat16 two at a time (kernels/bfloat16_products.h).
+template <class S, class A, class Body>
+decltype(auto) dispatch_packed(Body&& body) {
+  if constexpr (std::is_same_v<S, BFloat16>) {
+    if (bfloat16_products() == BFloat16Products::pairs) return body.template operator()<Pair>();
+  }
+  return body.template operator()<A>();
+}
+
+}  // namespace ringtrain::cpu
