@@ -164,8 +164,7 @@ TEST_F(BFloat16Run, HalvesWhatItStoresAndNothingThatAddsUp) {
                                          "rope table",
                                          "batch",
                                          "document ids",
-                                         "kernel scratch",
-                                         "attention workspace"};
+                                         "kernel scratch"};
     return std::ranges::any_of(parts, [&](const std::string& part) { return name.find(part) != std::string::npos; });
   };
   for (const std::string recompute : {"none", "keep_attention", "full"}) {
@@ -173,6 +172,12 @@ TEST_F(BFloat16Run, HalvesWhatItStoresAndNothingThatAddsUp) {
     std::size_t halves = 0;
     for (const auto& [name, bytes] : full) {
       ASSERT_TRUE(stored.contains(name)) << name;
+      if (name.find("attention workspace") != std::string::npos) {
+        // Tiles: sums as in float32, and where heads are small up to 64 queries x 128 pairs of dS more a worker.
+        EXPECT_GE(stored.at(name), bytes);
+        EXPECT_LE(stored.at(name), bytes + std::size_t{64} * 128 * 4);
+        continue;
+      }
       if (adds_up(name)) {
         EXPECT_EQ(stored.at(name), bytes) << name;
         continue;
