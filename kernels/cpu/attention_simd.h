@@ -88,6 +88,14 @@ inline Vector<float> widened(Halves x) {
   return std::bit_cast<Vector<float>>(wide << 16);
 }
 inline Halves rounded(Vector<float> x) {
+#if defined(__AVX512BF16__) && defined(__AVX512DQ__)
+  // The instruction takes numbers below 2^-126 for 0; there are hardly ever any.
+  constexpr int denormal = 0x20;
+  const auto numbers = std::bit_cast<__m512>(x);
+  if (_mm512_fpclass_ps_mask(numbers, denormal) == 0) [[likely]] {
+    return std::bit_cast<Halves>(_mm512_cvtneps_pbh(numbers));
+  }
+#endif
   const auto bits = std::bit_cast<Words>(x);
   const Words nearest = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const Words narrow = x == x ? nearest : (bits >> 16) | 0x40U;

@@ -116,9 +116,21 @@ inline void pack_transposed(const BFloat16* from, std::int64_t stride, std::int6
                             std::int64_t slot) {
   cpu::pack_transposed(to, slot, from, stride, count, depth);
 }
-inline void pack_plain(const BFloat16* from, std::int64_t stride, std::int64_t count, std::int64_t /*readable*/,
+inline void pack_plain(const BFloat16* from, std::int64_t stride, std::int64_t count, std::int64_t readable,
                        std::int64_t depth, Pair* to, std::int64_t slot) {
-  cpu::pack_along_rows(to, slot, from, stride, depth, count);
+  constexpr std::int64_t W = lanes<Pair>;
+  for (std::int64_t i = 0; i < count; i += W) {
+    const auto halves = [whole = i + W <= readable, left = readable - i](const BFloat16* row) {
+      return whole ? load_halves(row) : load_halves(row, left);
+    };
+    for (std::int64_t k = 0; k + 1 < depth; k += 2) {
+      const BFloat16* const row = from + k * stride + i;
+      store(to + k / 2 * slot + i, pairs_of(halves(row), halves(row + stride)));
+    }
+    if (depth % 2 != 0) {
+      store(to + depth / 2 * slot + i, pairs_of(halves(from + (depth - 1) * stride + i), Halves{}));
+    }
+  }
 }
 
 /// Packs the panel of B [k .. k + depth, column .. column + width].

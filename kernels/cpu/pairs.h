@@ -78,6 +78,17 @@ inline Words broadcast(Pair x) {
 inline Words pairs_of(Halves first, Halves second) {
   return std::bit_cast<Words>(widened(first)) | std::bit_cast<Words>(widened(second)) >> 16;
 }
+inline Halves load_halves(const BFloat16* from) {
+  Halves x;
+  std::memcpy(&x, from, sizeof(x));
+  return x;
+}
+/// The first `count` < lanes<Pair> numbers of memory; 0 beyond.
+inline Halves load_halves(const BFloat16* from, std::int64_t count) {
+  Halves x{};
+  std::memcpy(&x, from, static_cast<std::size_t>(count) * sizeof(BFloat16));
+  return x;
+}
 inline Words swapped_halves(Words x) {
   return x << 16 | x >> 16;
 }
@@ -154,7 +165,7 @@ inline void pack_rows(Pair* to, std::int64_t to_stride, const BFloat16* from, st
   }
 }
 
-/// The same, transposed: to[p, r].
+/// The same, transposed: to[p, r]. Of pairs, also 0 up to the next whole vector of r.
 template <class A, class S>
 void pack_transposed(A* to, std::int64_t to_stride, const S* from, std::int64_t stride, std::int64_t rows,
                      std::int64_t columns) {
@@ -175,12 +186,7 @@ inline void pack_transposed(Pair* to, std::int64_t to_stride, const BFloat16* fr
       }
       transpose<float>(square);
       for (std::int64_t p = 0; p < packed_terms<Pair>(count); ++p) {
-        Pair* const row = to + (d / 2 + p) * to_stride + r;
-        if (height == W) {
-          store(row, std::bit_cast<Words>(square[p]));
-        } else {
-          std::memcpy(static_cast<void*>(row), &square[p], static_cast<std::size_t>(height) * sizeof(Pair));
-        }
+        store(to + (d / 2 + p) * to_stride + r, std::bit_cast<Words>(square[p]));
       }
     }
   }
@@ -196,21 +202,16 @@ void pack_along_rows(A* to, std::int64_t to_stride, const S* from, std::int64_t 
 inline void pack_along_rows(Pair* to, std::int64_t to_stride, const BFloat16* from, std::int64_t stride,
                             std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t W = lanes<Pair>;
-  const auto halves = [](const BFloat16* row, std::int64_t count) {
-    Halves x{};
-    std::memcpy(&x, row, static_cast<std::size_t>(count) * sizeof(BFloat16));
-    return x;
-  };
-  for (std::int64_t r = 0; r < rows; r += 2, to += to_stride) {
-    const BFloat16* const first = from + r * stride;
-    const bool both = r + 1 < rows;
+  for (std::int64_t r = 0; r < rows; r += 2, from += 2 * stride, to += to_stride) {
+    const BFloat16* const second = r + 1 < rows ? from + stride : nullptr;
     std::int64_t d = 0;
-    for (; both && d + W <= columns; d += W)
-      store(to + d, pairs_of(halves(first + d, W), halves(first + stride + d, W)));
-    for (; d < columns; d += W) {
-      const std::int64_t count = std::min(W, columns - d);
-      const Words pairs = pairs_of(halves(first + d, count), both ? halves(first + stride + d, count) : Halves{});
-      std::memcpy(static_cast<void*>(to + d), &pairs, static_cast<std::size_t>(count) * sizeof(Pair));
+    for (; d + W <= columns; d += W) {
+      store(to + d, pairs_of(load_halves(from + d), second ? load_halves(second + d) : Halves{}));
+    }
+    if (d < columns) {
+      const std::int64_t count = columns - d;
+      const Words last = pairs_of(load_halves(from + d, count), second ? load_halves(second + d, count) : Halves{});
+      std::memcpy(static_cast<void*>(to + d), &last, static_cast<std::size_t>(count) * sizeof(Pair));
     }
     std::fill(to + columns, to + to_stride, Pair{0});
   }
