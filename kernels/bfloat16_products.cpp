@@ -70,8 +70,8 @@ void use_bfloat16_products(BFloat16Products products) {
 }
 
 const char* bfloat16_products_text() {
-  if (bfloat16_products() == BFloat16Products::widened) return "widened to float32";
-  return cpu::dot_is_an_instruction ? "AVX512-BF16" : "AVX512-BF16, emulated";
+  if (bfloat16_products() == BFloat16Products::widened) return "float32";
+  return cpu::dot_is_an_instruction ? "AVX512-BF16" : "AVX512-BF16 emulated";
 }
 
 }  // namespace ringtrain

@@ -19,8 +19,7 @@ BFloat16Products bfloat16_products();
 /// Has later calls of kernels take these, while none runs: for tests and benchmarks.
 void use_bfloat16_products(BFloat16Products products);
 
-/// Returns the name of the instructions in use, for people: "AVX512-BF16", "AVX512-BF16, emulated", or "widened to
-/// float32".
+/// Returns the name of the instructions in use, for people: "AVX512-BF16", "AVX512-BF16 emulated", or "float32".
 const char* bfloat16_products_text();
 
 }  // namespace ringtrain

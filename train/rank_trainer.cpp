@@ -1,4 +1,5 @@
 #include "train/rank_trainer.h"
+#include "train/engine/computation.h"
 
 #include <algorithm>
 #include <chrono>
@@ -227,7 +228,8 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
                     .device = name_of_device(state_.allocator.device()),
                     .cores = available_cores(),
                     .ranks = run_.ranks,
-                    .mesh = run_.config.mesh};
+                    .mesh = run_.config.mesh,
+                    .bfloat16_products = bfloat16_instructions(run_.config.training)};
   }
   if (result.ring) ring_.add(*result.ring, seconds);
   metrics_->write(metrics_line(line));

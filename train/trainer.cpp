@@ -26,6 +26,7 @@
 #include "parallel/rank_zero.h"
 #include "parallel/ring/ring_load.h"
 #include "parallel/shared_error.h"
+#include "train/engine/computation.h"
 #include "train/engine/memory_check.h"
 #include "train/engine/memory_report.h"
 #include "train/models/model_tokenizer.h"
@@ -405,6 +406,8 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
         run_on_rank_zero(world, [&] {
           trainer.remember(begin_folder(run, log));
           if (!run.dump.folder.empty()) dump_lock = begin_dump(run);
+          const std::string instructions = bfloat16_instructions(run.config.training);
+          if (!instructions.empty()) log("bfloat16 is multiplied by " + instructions);
         });
         const ExitCode code = trainer.train();
         if (world.rank() == launcher.process()) result = code;

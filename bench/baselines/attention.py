@@ -1,4 +1,4 @@
-"""PyTorch's scaled_dot_product_attention on the CPU, answering the same questions as our compare_worker."""
+"""PyTorch's scaled_dot_product_attention, and its matrix product, on the CPU: our compare_worker's questions."""
 import functools
 
 import torch
@@ -8,18 +8,28 @@ from lines import serve, timed
 
 
 @functools.cache
-def problem(batch, length, heads, head):
+def problem(batch, length, heads, head, dtype):
     """q, k, v and dout, contiguous [B, H, S, D]."""
     generator = torch.Generator().manual_seed(1)
-    tensors = [torch.randn(batch, heads, length, head, generator=generator) for _ in range(4)]
+    tensors = [torch.randn(batch, heads, length, head, generator=generator).to(dtype) for _ in range(4)]
     for x in tensors[:3]:
         x.requires_grad_()
     return tensors
 
 
+@functools.cache
+def operands(size, dtype):
+    return torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
+
+
 def answer(question):
     torch.set_num_threads(question["threads"])
-    q, k, v, dout = problem(question["B"], question["S"], question["H"], question["D"])
+    dtype = getattr(torch, question.get("dtype", "float32"))
+    if question["kind"] == "product":
+        x, w = operands(question["size"], dtype)
+        with torch.no_grad():
+            return timed(question["seconds"], 2 * question["size"] ** 3, lambda: torch.nn.functional.linear(x, w))
+    q, k, v, dout = problem(question["B"], question["S"], question["H"], question["D"], dtype)
     causal = question["causal"]
     flops = 4 * question["B"] * question["S"] ** 2 * question["H"] * question["D"] * (0.5 if causal else 1)
 

@@ -157,6 +157,14 @@ TEST(BFloat16Kernels, AttentionRoundsProbabilitiesAndTheirGradientAlone) {
         if (std::ranges::all_of(expected, [](double x) { return std::abs(x) < 1e-6; })) return;  // of one key: dS is 0
         EXPECT_LE(relative_error(actual, expected), 0x1p-8) << what;
       };
+      // Nothing that adds up is left as bfloat16: most of its numbers have bits below.
+      for (const Floats& sums : {half.sum, half.dq, joined(half.dk), joined(half.dv)}) {
+        const auto changed = [](float x) { return x != 0 && x != 0.25F && x != 0.5F; };
+        const auto fine = [](float x) { return (std::bit_cast<std::uint32_t>(x) & 0xffffU) != 0; };
+        const auto rows = std::ranges::count_if(sums, changed);
+        if (rows < 200) continue;  // of one token
+        EXPECT_GE(std::ranges::count_if(sums, [&](float x) { return changed(x) && fine(x); }), 0.9 * rows);
+      }
       near(half.sum, full.sum, 0, "o");
       near(half.dq, full.dq, 0.25F, "dq");
       near(joined(half.dk), joined(full.dk), 0.5F, "dk");

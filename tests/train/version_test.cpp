@@ -17,7 +17,8 @@ TEST_P(Version, IsPrintedWithCommitAndBuildOptions) {
   EXPECT_EQ(result.err, "");
   const std::regex form(
       "ringtrain [0-9]+\\.[0-9]+\\.[0-9]+ \\(commit ([0-9a-f]{12,}\\+?|unknown)\\)\n"
-      "[A-Za-z]+ [0-9.]+, \\w*, -march=[^,]+, CUDA (on|off|emulated), NCCL (on|off), MPI (on|off), sanitizers .+\n");
+      "[A-Za-z]+ [0-9.]+, \\w*, -march=[^,]+, bfloat16 by (AVX512-BF16|AVX512-BF16 emulated|float32), CUDA "
+      "(on|off|emulated), NCCL (on|off), MPI (on|off), sanitizers .+\n");
   EXPECT_TRUE(std::regex_match(result.out, form)) << result.out;
 }
 

@@ -2,7 +2,7 @@
 import dataclasses
 import typing
 
-from comparison.groups import accuracy, kernels, memory, baseline_attention, ring, steps, tokenizers
+from comparison.groups import accuracy, bfloat16, kernels, memory, baseline_attention, ring, steps, tokenizers
 from comparison.groups.context import Context
 
 __all__ = ["Context", "GROUPS", "Group", "names", "run"]
@@ -23,6 +23,8 @@ GROUPS = {
     "gpt2": Group("a training step of GPT-2 124M", lambda context: steps.measure(context, "gpt2"), needs_baseline=True),
     "llama": Group("a training step of a Llama of 124M", lambda context: steps.measure(context, "llama"),
                    needs_baseline=True, has_targets=False),
+    "bfloat16": Group("attention and a training step in bfloat16", bfloat16.measure, needs_baseline=True,
+                      has_targets=False),
     "ring": Group("a training step on a ring over one rank", ring.measure),
     "memory": Group("what a rank holds as the ring grows", memory.measure),
     "accuracy": Group("the error of a ring over that of one rank", accuracy.measure),
