@@ -11,12 +11,12 @@
 
 #include "framework/random.h"
 #include "kernels/attention_sinks.h"
-#include "kernels/bfloat16_products.h"
 #include "kernels/cpu/pairs.h"
 #include "kernels/matmul.h"
 #include "tests/kernels/attention_case.h"
 #include "tests/kernels/halves.h"
 #include "tests/support/kernel_harness.h"
+#include "tests/support/multiplying.h"
 
 namespace ringtrain {
 namespace {
@@ -172,18 +172,6 @@ TEST(BFloat16Kernels, AttentionRoundsProbabilitiesAndTheirGradientAlone) {
     }
   }
 }
-
-/// Has kernels multiply bfloat16 in one way until the end of a scope.
-class Multiplying {
- public:
-  explicit Multiplying(BFloat16Products products) : before_(bfloat16_products()) { use_bfloat16_products(products); }
-  ~Multiplying() { use_bfloat16_products(before_); }
-  Multiplying(const Multiplying&) = delete;
-  Multiplying& operator=(const Multiplying&) = delete;
-
- private:
-  BFloat16Products before_;
-};
 
 template <class Body>
 auto with_products(BFloat16Products products, Body&& body) {

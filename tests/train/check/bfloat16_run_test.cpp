@@ -10,6 +10,7 @@
 #include "framework/config/read_config.h"
 #include "layers/model_parameters.h"
 #include "parallel/launch/launcher.h"
+#include "tests/support/multiplying.h"
 #include "tests/support/paths.h"
 #include "tests/train/check/check_fixture.h"
 #include "tests/train/child_process.h"
@@ -83,6 +84,17 @@ TEST_F(BFloat16Run, BitsDependOnTheMeshAlone) {
   run(with({}), "stopped", {}, 2);
   run(with({}), "stopped", {.resume = true, .resume_path = "", .init_from = ""});
   expect_the_same("stopped");
+  for (const auto& [name, first, then] : {std::tuple{"widened", BFloat16Products::widened, BFloat16Products::widened},
+                                          {"pairs", BFloat16Products::pairs, BFloat16Products::pairs},
+                                          {"resumed elsewhere", BFloat16Products::pairs, BFloat16Products::widened}}) {
+    {
+      const Multiplying products(first);
+      run(with({}), name, {}, 3);
+    }
+    const Multiplying products(then);
+    run(with({}), name, {.resume = true, .resume_path = "", .init_from = ""});
+    expect_the_same(name);
+  }
 }
 
 // A float32 run of the same samples is the yardstick: what bfloat16 rounds is 2^-8 of an element, at random, and the
