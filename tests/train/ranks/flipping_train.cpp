@@ -1,0 +1,69 @@
+// `train` on a machine whose memory loses one bit: for tests, as processes of an MPI launcher.
+//   flipping_train CONFIG OUTPUT RANK LAYER TOKEN HEAD ELEMENT
+// In every audited step rank RANK holds another bit than its kernel gave, the highest of the mantissa of this element
+// of this layer's attention, of its TOKEN-th token (float64). RANK -1: nobody does. Each process that ends with an error
+// says so on stderr.
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+
+#include "framework/config/read_config.h"
+#include "framework/standard_streams.h"
+#include "layers/check_model.h"
+#include "train/engine/rank_state.h"
+#include "train/programs/program.h"
+#include "train/trainer.h"
+
+using namespace ringtrain;
+
+namespace {
+
+struct Place {
+  std::int64_t rank = -1, layer = 0, token = 0, head = 0, element = 0;
+};
+
+/// attention: [B, T, H, D].
+void flip(const TensorView& attention, const Place& place) {
+  constexpr std::uint64_t highest = std::uint64_t{1} << 51;
+  double& value =
+      attention.as<double>()[(place.token * attention.dim(2) + place.head) * attention.dim(3) + place.element];
+  value = std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) ^ highest);
+}
+
+int run(char** argv, Launcher& launcher) {
+  const Place place{std::atoll(argv[3]), std::atoll(argv[4]), std::atoll(argv[5]), std::atoll(argv[6]),
+                    std::atoll(argv[7])};
+  const Log log = [&](const std::string& line) {
+    if (launcher.is_rank_zero()) write_message(stderr, "train: " + line + "\n");
+  };
+  TrainOptions options;
+  options.config = read_config(argv[1], {}, ConfigUse::run, check_model);
+  options.output = argv[2];
+  ringtrain::Run prepared = prepare_run(options, log, launcher);
+  prepared.before_forward = [place](RankState& state, std::int64_t) {
+    if (state.rank != place.rank) return;
+    state.model->audit().before_comparison = [place, flipped = false](AuditedTensor tensor, const AuditPlace& audited,
+                                                                      const TensorView& x) mutable {
+      if (flipped || tensor != AuditedTensor::attention || audited.layer != place.layer) return;
+      flip(x, place);
+      flipped = true;
+    };
+  };
+  try {
+    return static_cast<int>(train(prepared, log, launcher));
+  } catch (const Error& error) {
+    write_message(stderr, fmt::format("process {} ends with {}\n", launcher.process(), static_cast<int>(error.code())));
+    throw;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_rank_program("train", [&](Launcher& launcher) {
+    if (argc != 8) fail(ExitCode::usage, "flipping_train: wants CONFIG OUTPUT RANK LAYER TOKEN HEAD ELEMENT");
+    return run(argv, launcher);
+  });
+}
