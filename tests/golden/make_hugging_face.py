@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes hugging_face_defaults.json for tests/train/models/hugging_face_config_test.cpp: config.json of each class as
 transformers saves one of which nothing was said. And hugging_face.json for
-tests/train/models/hugging_face_golden_test.cpp: tiny models of transformers' own classes in float64, with every kind of rotary scaling, tied and untied heads, windows and biases. Of each: config.json as
-save_pretrained writes it, the nll of every token, and for one model of each class every gradient.
+tests/train/models/hugging_face_golden_test.cpp: tiny models of transformers' own classes in float64, with every kind of
+rotary scaling, tied and untied heads, windows and biases. Of each: config.json as save_pretrained writes it, the nll of
+every token, and for one model of each class every gradient: of a class whose layers may differ, of two that do.
 
 Run as `python make_hugging_face.py` with PyTorch and transformers; neither the build nor the tests need it. Weights
 come from splitmix64, in ringtrain's order and layout of parameters, so that the test makes them itself. The classes
@@ -47,7 +48,7 @@ ROPES = {
 }
 
 
-def make_config(kind, rope, tied, layers):
+def make_config(kind, rope, tied, layers, mixed=False):
     if kind == "gpt2":
         options = {"n_embd": C, "n_layer": layers, "n_head": H, "n_positions": 64, "n_inner": F}
     else:
@@ -87,7 +88,7 @@ def make_config(kind, rope, tied, layers):
         options["sliding_window"] = window
     if kind.startswith("qwen"):
         options.update(use_sliding_window=window is not None, sliding_window=window,
-                       max_window_layers=1 if rope == "llama3" else 0)
+                       max_window_layers=1 if mixed or rope == "llama3" else 0)
     if kind in ("llama", "qwen3", "smollm3", "olmo2", "olmo3", "gemma2", "granite"):
         options["attention_bias"] = not tied
     if kind in ("llama", "smollm3", "granite"):
@@ -162,7 +163,7 @@ def phi3_part(config, known, name):
 
 
 def make_case(kind, rope, tied, layers, gradients):
-    config = make_config(kind, rope, tied, layers)
+    config = make_config(kind, rope, tied, layers, mixed=gradients)
     model = getattr(transformers, CLASSES[kind][1])(config).double().eval()
     tensors, parts = dict(model.named_parameters()), parameters_of(model, kind)
     assert {theirs for _, theirs, _ in parts} == set(tensors), (kind, set(tensors))
@@ -198,7 +199,7 @@ if __name__ == "__main__":
                 cases.append(make_case(kind, rope, tied, L, False))
         rope = {"llama": "llama3", "mistral": "linear", "qwen2": "longrope_long", "qwen3": "yarn_keys",
                 "olmo3": "yarn", "gemma3_text": "linear", "phi3": "longrope_long"}.get(kind, "default")
-        mixed = kind in ("smollm3", "olmo3", "gemma2", "gemma3_text")
+        mixed = kind in ("qwen2", "qwen3", "smollm3", "olmo3", "gemma2", "gemma3_text")
         cases.append(make_case(kind, rope, False, L if mixed else 1, True))
     folder = os.path.dirname(os.path.abspath(__file__))
     defaults = {kind: saved_config(getattr(transformers, config)()) for kind, (config, _) in CLASSES.items()}

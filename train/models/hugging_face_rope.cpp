@@ -241,9 +241,15 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
     model.rope_scaling = rope.scaling;
     if (family.sliding_theta == 0) return;
     refuse_untruncated(keys, family, model);
-    // As such files were meant when they were written: Olmo 3's have one base, Gemma 3's two.
+    // As such files were meant when they were written, for transformers 4: Olmo 3's have one base, Gemma 3's two.
     const bool one_base = family.sliding_theta == family.theta;
     const double local = one_base ? rope.theta : keys.real("rope_local_base_freq", family.sliding_theta);
+    if (one_base && rope.theta != family.sliding_theta && model.sliding_window > 0) {
+      logs.push_back(
+          fmt::format("{}: rope_theta = {} is the base of all layers, as in transformers 4; transformers 5 "
+                      "gives those with a window {}",
+                      keys.path(), rope.theta, family.sliding_theta));
+    }
     set_sliding(model, {.theta = local, .scaling = {}});
     return;
   }

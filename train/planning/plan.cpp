@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <numeric>
 
 #include "framework/config/training_stages.h"
@@ -59,15 +61,6 @@ std::vector<HopTime> hop_times(const RingWork& work, const PassCosts& costs, con
   return times;
 }
 
-/// Returns the mask whose layers see most: those that the ring works hardest for.
-AttentionMask widest_mask(const ModelConfig& model) {
-  AttentionMask widest = layers_by_mask(model).front().mask;
-  for (const MaskedLayers& of : layers_by_mask(model)) {
-    if (of.mask.window == 0 || (widest.window > 0 && of.mask.window > widest.window)) widest = of.mask;
-  }
-  return widest;
-}
-
 HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates& rates, const RingWork& work) {
   HopPlan plan;
   const int N = work.ranks();
@@ -97,9 +90,33 @@ HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates
   plan.bytes_per_flop = forward.key_value_bytes / pair_flops;
   plan.bandwidth = link.bandwidth;
   plan.latency = link.latency;
+  if (work.mask().window > 0) return plan;
   plan.tokens_to_hide =
       tokens_to_hide(forward.pair_seconds, plan.visible_share, forward.key_value_bytes / link.bandwidth, link.latency);
   return plan;
+}
+
+/// Returns the rings of layers whose masks differ; the widest mask comes first, for which the ring works hardest.
+std::vector<MaskPlan> mask_plans(const PlanRequest& request, const RankRates& rates) {
+  const Config& config = request.config;
+  const LayerWork layer = layer_work(config.model, config.training);
+  const double passes = static_cast<double>(config.training.global_batch_size / config.training.micro_batch_size);
+  std::vector<MaskPlan> plans;
+  for (const MaskCount& layers : mask_counts(config.model, config.training)) {
+    const RingWork work = ring_work(config, layers.mask, request.mean_document, request.disturbance.seed);
+    const RingTokens sent = work.sent();
+    const PassCosts costs = pass_costs(config, rates, layer, /*backward=*/true);
+    const double visits = layers.forward + layers.backward * (layer.attention_again ? 2 : 1);
+    plans.push_back({.layers = layers,
+                     .hop = hop_plan(config, request.hardware, rates, work),
+                     .key_value_bytes = passes * visits * costs.key_value_bytes * sent.keys,
+                     .gradient_bytes = passes * layers.backward * costs.gradient_bytes * sent.gradients});
+  }
+  const auto window = [](const MaskPlan& plan) {
+    return plan.layers.mask.window > 0 ? plan.layers.mask.window : INT64_MAX;
+  };
+  std::ranges::stable_sort(plans, std::greater{}, window);
+  return plans;
 }
 
 /// Returns the visible pairs of a sequence over the layers, packed documents counted.
@@ -235,13 +252,11 @@ Plan plan_of_steps(const PlanRequest& request, const ParameterTable& table, std:
   plan.memory = std::move(memory);
   plan.need = memory_need(config, request.hardware, plan.memory);
   plan.fits = plan.need.fits(request.hardware);
-  const RingWork work = ring_work(config, widest_mask(config.model), request.mean_document, request.disturbance.seed);
   plan.flops = step_flops(config.model, config.training, sequence_pairs(request));
   plan.step_tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
   plan.useful_flops = useful_step_flops(request);
   plan.times = simulate_step(step_case(request, table, plan.memory));
-  plan.hop = hop_plan(config, request.hardware, plan.rates, work);
-  plan.hop.exposed_seconds = plan.times.ring_wait;
+  plan.masks = mask_plans(request, plan.rates);
   plan.tokens_per_second = plan.step_tokens / plan.times.step_seconds;
   plan.mfu = plan.useful_flops / plan.times.step_seconds /
              (plan.rates.peak * static_cast<double>(config.mesh.data * config.mesh.sequence));

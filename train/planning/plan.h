@@ -42,14 +42,23 @@ struct HopTime {
 /// Whether computing hides the ring's messages.
 struct HopPlan {
   double compute_seconds = 0;   // of the mean block met at hops 1 and later, forward
-  double transfer_seconds = 0;  // of a block of keys and values, over the slowest link of the ring
-  double exposed_seconds = 0;   // of a step: what a rank waits for others, mean over ranks
-  double tokens_to_hide = 0;    // of a rank: from there on computing takes longer than the transfer
-  double tokens = 0;            // that it has
+  double transfer_seconds = 0;  // of what travels of a block's keys and values, over the slowest link of the ring
+  // Of a rank: from there on computing takes longer than the transfer. 0 under a window, where a hop has as many pairs
+  // however many tokens a rank has.
+  double tokens_to_hide = 0;
+  double tokens = 0;  // that it has
   // What tokens_to_hide comes of: FLOP/s of attention (its exponentials included), the slowest link, the share of pairs
   // that is visible, and bytes / FLOPs of a token that all pairs of it with themselves would cost.
   double flops_per_second = 0, bandwidth = 0, latency = 0, visible_share = 0, bytes_per_flop = 0;
   std::vector<HopTime> forward, backward;  // by hop; of a long ring the first ones
+};
+
+/// Layers of one mask, and their ring.
+struct MaskPlan {
+  MaskCount layers;
+  HopPlan hop;                 // of one of them
+  double key_value_bytes = 0;  // that all ranks of the mesh send in a step, of keys and values (and document ids),
+  double gradient_bytes = 0;   // and of their gradients
 };
 
 /// What a config's ranks hold.
@@ -80,7 +89,7 @@ struct Plan {
   double useful_flops = 0;  // of a step: those that MFU counts
   RankRates rates;
   StepTimes times;
-  HopPlan hop;
+  std::vector<MaskPlan> masks;  // those that differ; whose queries see most comes first
   double step_tokens = 0;
   double tokens_per_second = 0, mfu = 0;
   double tokens = 0;  // of all steps

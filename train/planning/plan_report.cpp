@@ -90,17 +90,21 @@ std::string flops_lines(const Plan& plan) {
   return text;
 }
 
-std::string hop_lines(const Plan& plan) {
-  const HopPlan& hop = plan.hop;
-  if (hop.forward.empty()) return "";
-  std::string text = fmt::format(
-      "a hop, forward: {} to compute, {} to transfer; hidden from {:.0f} tokens a rank on, and a rank has {:.0f}\n",
-      seconds_text(hop.compute_seconds), seconds_text(hop.transfer_seconds), std::ceil(hop.tokens_to_hide), hop.tokens);
-  text += fmt::format(
-      "  the condition: tokens a rank >= r F / (v B), r = {:.3g} bytes a FLOP, F = {:.4g} TFLOP/s of attention,\n"
-      "  v = {:.2f} of all pairs visible, B = {:.4g} GB/s: {:.0f} tokens, and {} of latency\n",
-      hop.bytes_per_flop, hop.flops_per_second * 1e-12, hop.visible_share, hop.bandwidth * 1e-9,
-      hop.bytes_per_flop * hop.flops_per_second / (hop.visible_share * hop.bandwidth), seconds_text(hop.latency));
+std::string hop_lines(const HopPlan& hop, std::int64_t ranks) {
+  if (hop.transfer_seconds == 0) return "no rank's queries see keys of another\n";
+  std::string text = fmt::format("a hop, forward: {} to compute, {} to transfer", seconds_text(hop.compute_seconds),
+                                 seconds_text(hop.transfer_seconds));
+  if (hop.tokens_to_hide > 0) {
+    text += fmt::format("; hidden from {:.0f} tokens a rank on, and a rank has {:.0f}\n", std::ceil(hop.tokens_to_hide),
+                        hop.tokens);
+    text += fmt::format(
+        "  the condition: tokens a rank >= r F / (v B), r = {:.3g} bytes a FLOP, F = {:.4g} TFLOP/s of attention,\n"
+        "  v = {:.2f} of all pairs visible, B = {:.4g} GB/s: {:.0f} tokens, and {} of latency\n",
+        hop.bytes_per_flop, hop.flops_per_second * 1e-12, hop.visible_share, hop.bandwidth * 1e-9,
+        hop.bytes_per_flop * hop.flops_per_second / (hop.visible_share * hop.bandwidth), seconds_text(hop.latency));
+  } else {
+    text += "\n";
+  }
   constexpr std::size_t shown = 8;
   text += "  hop   forward: compute    transfer   backward: compute    transfer\n";
   const auto transfer = [](const HopTime& time) {
@@ -111,8 +115,33 @@ std::string hop_lines(const Plan& plan) {
                         seconds_text(hop.forward[i].compute_seconds), transfer(hop.forward[i]),
                         seconds_text(hop.backward[i].compute_seconds), transfer(hop.backward[i]));
   }
-  if (hop.forward.size() > shown) text += fmt::format("  ... of {} hops\n", plan.request.config.mesh.sequence);
+  if (hop.forward.size() > shown) text += fmt::format("  ... of {} hops\n", ranks);
   return text;
+}
+
+std::string bytes_text(double keys_and_values, double gradients) {
+  return fmt::format("{} of keys and values and {} of their gradients", human_bytes(keys_and_values),
+                     human_bytes(gradients));
+}
+
+std::string ring_lines(const Plan& plan) {
+  const std::int64_t ranks = plan.request.config.mesh.sequence;
+  if (ranks == 1) return "";
+  std::string text;
+  double keys_and_values = 0, gradients = 0;
+  for (const MaskPlan& of : plan.masks) {
+    keys_and_values += of.key_value_bytes;
+    gradients += of.gradient_bytes;
+    if (plan.masks.size() > 1) {
+      const std::int64_t window = of.layers.mask.window;
+      text += fmt::format("{:.0f} of {} layers, {}: {} a step\n", of.layers.forward,
+                          plan.request.config.model.num_hidden_layers,
+                          window > 0 ? fmt::format("a window of {}", window) : "no window",
+                          bytes_text(of.key_value_bytes, of.gradient_bytes));
+    }
+    text += hop_lines(of.hop, ranks);
+  }
+  return text + fmt::format("the ring sends {} a step\n", bytes_text(keys_and_values, gradients));
 }
 
 std::string time_lines(const Plan& plan) {
@@ -162,13 +191,35 @@ ordered_json memory_json(const RankPlan& kind) {
   return json;
 }
 
-ordered_json hops_json(const std::vector<HopTime>& hops) {
+ordered_json hop_times_json(const std::vector<HopTime>& hops) {
   ordered_json list = ordered_json::array();
   for (const HopTime& hop : hops) {
     list.push_back(
         {{"hop", hop.hop}, {"compute_seconds", hop.compute_seconds}, {"transfer_seconds", hop.transfer_seconds}});
   }
   return list;
+}
+
+ordered_json hop_json(const HopPlan& hop) {
+  return {{"compute_seconds", hop.compute_seconds},
+          {"transfer_seconds", hop.transfer_seconds},
+          {"tokens_to_hide", hop.tokens_to_hide},
+          {"tokens", hop.tokens},
+          {"flops_per_second", hop.flops_per_second},
+          {"bandwidth", hop.bandwidth},
+          {"latency", hop.latency},
+          {"visible_share", hop.visible_share},
+          {"bytes_per_flop", hop.bytes_per_flop},
+          {"forward", hop_times_json(hop.forward)},
+          {"backward", hop_times_json(hop.backward)}};
+}
+
+ordered_json mask_json(const MaskPlan& of) {
+  return {{"window", of.layers.mask.window},
+          {"layers", static_cast<std::int64_t>(of.layers.forward)},
+          {"key_value_bytes", of.key_value_bytes},
+          {"gradient_bytes", of.gradient_bytes},
+          {"hop", hop_json(of.hop)}};
 }
 
 }  // namespace
@@ -189,7 +240,7 @@ std::string plan_report(const Plan& plan) {
     text += fmt::format("longest context that fits on this mesh: {} tokens{}\n", plan.longest_context,
                         limited ? ", the model's own limit (model.max_position_embeddings)" : "");
   }
-  text += flops_lines(plan) + hop_lines(plan) + time_lines(plan);
+  text += flops_lines(plan) + ring_lines(plan) + time_lines(plan);
   text +=
       fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s a rank\n", plan.tokens_per_second,
                   100 * plan.mfu, mfu_formula(trained_parts(config.model, config.training)), plan.rates.peak * 1e-12);
@@ -219,18 +270,10 @@ ordered_json plan_json(const Plan& plan) {
   for (const auto& [key, name, value] : time_parts) json["seconds"][key] = t.*value;
   json["simulated_layers"] = t.simulated_layers;
   json["events"] = t.events;
-  json["hop"] = {{"compute_seconds", plan.hop.compute_seconds},
-                 {"transfer_seconds", plan.hop.transfer_seconds},
-                 {"exposed_seconds", plan.hop.exposed_seconds},
-                 {"tokens_to_hide", plan.hop.tokens_to_hide},
-                 {"tokens", plan.hop.tokens},
-                 {"flops_per_second", plan.hop.flops_per_second},
-                 {"bandwidth", plan.hop.bandwidth},
-                 {"latency", plan.hop.latency},
-                 {"visible_share", plan.hop.visible_share},
-                 {"bytes_per_flop", plan.hop.bytes_per_flop},
-                 {"forward", hops_json(plan.hop.forward)},
-                 {"backward", hops_json(plan.hop.backward)}};
+  json["hop"] = hop_json(plan.masks.front().hop);
+  json["hop"]["exposed_seconds"] = t.ring_wait;
+  json["ring"] = ordered_json::array();
+  for (const MaskPlan& of : plan.masks) json["ring"].push_back(mask_json(of));
   json["tokens_per_second"] = plan.tokens_per_second;
   json["mfu"] = plan.mfu;
   for (const StagePlan& stage : plan.stages) {

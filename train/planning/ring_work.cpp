@@ -99,6 +99,27 @@ std::int64_t RingWork::travelling_tokens(int owner, int rank, int part) const {
   return part < 0 ? run->seen.tokens : common_part(part_of_shard(parts_[part], tokens_[owner]), run->seen).tokens;
 }
 
+RingTokens RingWork::sent() const {
+  const std::int64_t N = ranks();
+  RingTokens sum;
+  const auto add = [&](int rank, int hop) {
+    const auto met = step(rank, hop);
+    if (!met) return;
+    const auto own = static_cast<double>(met->gradient_to < 0 && hop == 0 ? 0 : travelling_tokens(met->owner, rank));
+    if (hop > 0) sum.keys += own;
+    if (met->gradient_to >= 0) sum.gradients += own;
+  };
+  for (int rank = 0; rank < N; ++rank) {
+    for (int hop = 0; hop < (even_ ? 1 : N); ++hop) add(rank, hop);
+  }
+  if (even_) {  // every block of others is as long, and is sent back or on
+    const auto blocks = static_cast<double>(N * (N - 1) / 2 * (int{even_needs_.earlier} + int{even_needs_.later}));
+    sum.keys += blocks * static_cast<double>(tokens(0));
+    sum.gradients += blocks * static_cast<double>(tokens(0));
+  }
+  return sum;
+}
+
 std::int64_t RingWork::count(int rank, int owner, int part) const {
   const SegmentList& queries = segments_[rank];
   SegmentList keys = segments_[owner];

@@ -24,6 +24,12 @@ struct RingCase {
   std::int64_t min_part = 0;      // tokens of a part in backward: default_min_part()
 };
 
+/// Tokens that messages of a pass carry, summed over ranks: one that passes several ranks counts at each.
+struct RingTokens {
+  double keys = 0;       // whose keys and values travel
+  double gradients = 0;  // whose dk and dv do, in backward
+};
+
 class RingWork {
  public:
   /// Throws Error(usage) for a ring of more than largest_ring ranks.
@@ -32,6 +38,7 @@ class RingWork {
   static constexpr int largest_ring = 16384;
 
   int ranks() const { return case_.ranks; }
+  const AttentionMask& mask() const { return case_.mask; }
   /// Returns whether pairs, and which blocks are met, depend on no more than whether the owner is the rank itself, an
   /// earlier or a later one.
   bool even() const { return even_; }
@@ -43,6 +50,8 @@ class RingWork {
   /// All, or under a window those that somebody of the run of hops sees (RingBatch::Round); from the owner itself, of
   /// the run next to it.
   std::int64_t travelling_tokens(int owner, int rank, int part = -1) const;
+  /// Returns the tokens of all messages of a pass.
+  RingTokens sent() const;
   /// Returns what a rank does at a hop: ring_step of the schedule.
   std::optional<RingStep> step(int rank, int hop) const {
     return even_ ? ring_step(even_needs_, case_.ranks, rank, hop) : ring_step(needed_, case_.ranks, rank, hop);

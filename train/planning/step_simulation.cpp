@@ -46,7 +46,7 @@ class StepSimulation {
       group_of.layers = of.layers;
       group_of.work =
           std::make_unique<RingWork>(ring_work(config_, of.mask, step.mean_document, step.disturbance.seed));
-      group_of.blocks = blocks_of_a_rank(*group_of.work);
+      group_of.tokens = tokens_of_a_rank(*group_of.work);
       for (std::int64_t ring = 0; ring < rings; ++ring) {
         group_of.rings.push_back(std::make_unique<RingSimulation>(*group_of.work, step.hardware, ring * S_,
                                                                   step_.disturbance,
@@ -98,7 +98,7 @@ class StepSimulation {
   struct Group {
     std::vector<std::int64_t> layers;
     std::unique_ptr<RingWork> work;
-    double blocks = 0;  // of others that a rank meets
+    RingTokens tokens;  // of the messages of a pass that keep a rank's link busy
     std::vector<std::unique_ptr<RingSimulation>> rings;
     std::vector<KnownPass> known;  // [ring][forward, backward]: the last one
   };
@@ -290,22 +290,19 @@ class StepSimulation {
   // Gathers and reductions share the links with the ring's messages, which a rank waits for first: they move while the
   // links are idle. Network time is a clock that stands while the ring's messages move.
   double network_time() const { return latest() - ring_busy_; }
-  /// Returns how long the links of a rank are busy with the messages of a pass of the ring: the blocks of others, and
-  /// of gradients those and its own.
+  /// Returns how long the links of a rank are busy with the messages of a pass of the ring.
   double ring_messages_seconds(const Group& group, const PassCosts& costs) const {
-    if (S_ == 1) return 0;
-    const auto tokens = static_cast<double>(work().tokens(0));
-    const double blocks = group.blocks * costs.key_value_bytes + (group.blocks + 1) * costs.gradient_bytes;
-    return tokens * blocks / slowest_.bandwidth;
+    return (group.tokens.keys * costs.key_value_bytes + group.tokens.gradients * costs.gradient_bytes) /
+           slowest_.bandwidth;
   }
-  /// Returns how many blocks of others a rank meets, the mean over ranks; of an even ring, the most.
-  double blocks_of_a_rank(const RingWork& work) const {
-    if (work.even()) return S_ - 1;
-    std::int64_t blocks = 0;
-    for (int hop = 1; hop < S_; ++hop) {
-      for (int rank = 0; rank < S_; ++rank) blocks += work.step(rank, hop) ? 1 : 0;
-    }
-    return static_cast<double>(blocks) / S_;
+  /// Returns what travels to a rank, the mean over ranks. Of an even ring, the most: all blocks of others, and of
+  /// gradients those and its own.
+  RingTokens tokens_of_a_rank(const RingWork& work) const {
+    const auto tokens = static_cast<double>(work.tokens(0));
+    if (S_ == 1) return {};
+    if (work.even()) return {.keys = (S_ - 1) * tokens, .gradients = S_ * tokens};
+    const RingTokens all = work.sent();
+    return {.keys = all.keys / S_, .gradients = all.gradients / S_};
   }
   std::int64_t first_of_backward() const { return config_.model.num_hidden_layers - layer_.backward_layers; }
   /// The work that does not depend on a mask is that of any.

@@ -156,6 +156,24 @@ TEST(HuggingFaceConfigTest, LayersThatDifferAreThoseOfTheClass) {
   EXPECT_EQ(scaled.rope_scaling.type, RopeType::yarn);
   EXPECT_EQ(scaled.sliding_rope_theta, 500000);
 
+  // A file of transformers 4 has one base, which is that of all layers there; transformers 5.23 gives it to those
+  // without a window alone. What is written has a section for each kind, and is the same model in both.
+  const HuggingFaceConfig other_base = read(file("olmo3", R"({"rope_theta": 10000.0, "num_hidden_layers": 4})"));
+  EXPECT_EQ(other_base.model.rope_theta, 10000);
+  EXPECT_EQ(other_base.model.sliding_rope_theta, 0);
+  EXPECT_EQ(other_base.logs, std::vector<std::string>{
+                                 "DIR/config.json: rope_theta = 10000 is the base of all layers, as in transformers 4; "
+                                 "transformers 5 gives those with a window 500000"});
+  const json written = json::parse(
+      write_hugging_face_config(other_base.model, {.dtype = "float32", .context_length = 0, .ends = {1, {2}}}));
+  EXPECT_EQ(written["rope_theta"], 10000);
+  for (const char* const kind : {"full_attention", "sliding_attention"}) {
+    EXPECT_EQ(written["rope_parameters"][kind]["rope_theta"], 10000) << kind;
+  }
+  const char* const far = R"({"rope_theta": 1000000, "num_hidden_layers": 4, "rope_scaling": {"rope_type": "yarn",
+                              "factor": 8.0, "original_max_position_embeddings": 8192}})";
+  EXPECT_EQ(read(file("olmo3", far)).model.sliding_rope_theta, 1000000);
+
   const ModelConfig gemma = read(json{{"model_type", "gemma3_text"}}).model;
   EXPECT_EQ(gemma.layer_types.size(), 6u);
   EXPECT_EQ(gemma.layer_types.back(), LayerType::full_attention);

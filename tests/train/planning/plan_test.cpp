@@ -272,11 +272,12 @@ TEST(Plan, ARingAtTheThresholdHidesItsHops) {
   PlanRequest request = request_of({"mesh.sequence=2", "training.global_batch_size=1", "data.packing=concat"});
   request.hardware.levels = {{.ranks = 64, .bandwidth = 1e6, .latency = 0}};
   request.config.training.seq_len = 4096;
-  const double threshold = make_plan(request).hop.tokens_to_hide;
+  const double threshold = make_plan(request).masks.front().hop.tokens_to_hide;
   const auto wait = [&](double tokens) {
     request.config.training.seq_len = 4 * std::llround(tokens / 2);
     const Plan plan = make_plan(request);
-    return plan.hop.transfer_seconds / plan.hop.compute_seconds;
+    const HopPlan& hop = plan.masks.front().hop;
+    return hop.transfer_seconds / hop.compute_seconds;
   };
   EXPECT_NEAR(wait(threshold), 1, 0.01);
   EXPECT_GT(wait(threshold / 2), 1.9);

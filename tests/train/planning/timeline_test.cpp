@@ -1,7 +1,8 @@
 // The simulation beside the timelines of real runs on thread ranks (train --trace): the same kernel calls with the same
 // pairs, and passes as long, be the cores as many as the ranks or fewer. How long a pass took depends on who else uses
 // the machine: RINGTRAIN_CALM=1 says that nobody does, and holds it within a tenth; without it the figures are printed.
-// And the bytes of the ring's messages, to the byte: of whole blocks, and of what a window leaves of them.
+// And the bytes of the ring's messages, to the byte: of whole blocks, of what a window leaves of them, of stacks whose
+// layers differ; in the simulation, and in what `plan` prints.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +14,9 @@
 
 #include "framework/config/read_config.h"
 #include "framework/cores.h"
+#include "framework/profile/progress.h"
 #include "layers/check_model.h"
+#include "layers/model_spec.h"
 #include "tests/support/folder_test.h"
 #include "tests/support/paths.h"
 #include "train/planning/step_simulation.h"
@@ -199,60 +202,190 @@ INSTANTIATE_TEST_SUITE_P(Rings, SimulatedTimeline,
                            return fmt::format("{}{}", std::get<0>(test.param), std::get<1>(test.param));
                          });
 
-class SimulatedBytes : public TimelineTest {};
+/// A run whose ring's messages are counted: layers have all one mask, or take turns.
+struct RingRun {
+  int ranks = 2, data = 1;
+  const char* layout = "zigzag";
+  int window = 0;
+  bool mixed = false;          // every second layer has the window, of three
+  std::int64_t document = 0;   // tokens of each document; 0: not told apart
+  std::int64_t sequences = 1;  // of a micro-batch
+  std::int64_t micro_batches = 1;
+  const char* recompute = "none";
 
-TEST_F(SimulatedBytes, AreThoseOfARun) {
-  run("prepare", "--synthetic recall --documents 4 --length 1000 --output corpus.h5");
-  for (const auto& [ranks, layout, window] : {std::tuple{2, "zigzag", 0},
-                                              {4, "striped", 0},
-                                              {4, "contiguous", 0},
-                                              {8, "contiguous", 50},
-                                              {8, "zigzag", 50},
-                                              {4, "striped", 50},
-                                              {2, "contiguous", 200},
-                                              {4, "zigzag", 100}}) {
-    SCOPED_TRACE(fmt::format("{} ranks, {}, window {}", ranks, layout, window));
-    std::vector<std::string> settings{fmt::format("mesh.sequence={}", ranks),
-                                      fmt::format("mesh.layout={}", layout),
-                                      "training.seq_len=515",
-                                      "training.steps=1",
-                                      "training.global_batch_size=1",
-                                      "data.packing=concat",
-                                      "checkpoint.interval=0"};
+  static constexpr std::int64_t length = 515;
+
+  std::string name() const {
+    return fmt::format("{} x {} ranks, {}, window {}{}, documents of {}, {} sequences", data, ranks, layout, window,
+                       mixed ? " of some layers" : "", document, sequences);
+  }
+  std::vector<std::string> settings() const {
+    std::vector<std::string> all{fmt::format("mesh.data={}", data),
+                                 fmt::format("mesh.sequence={}", ranks),
+                                 fmt::format("mesh.layout={}", layout),
+                                 fmt::format("training.seq_len={}", length),
+                                 "training.steps=1",
+                                 fmt::format("training.micro_batch_size={}", sequences),
+                                 fmt::format("training.global_batch_size={}", data * sequences * micro_batches),
+                                 fmt::format("training.recompute={}", recompute),
+                                 fmt::format("data.packing={}", document > 0 ? "documents" : "concat"),
+                                 "checkpoint.interval=0"};
     if (window > 0) {
-      settings.insert(settings.end(), {"model.architecture=mistral", fmt::format("model.sliding_window={}", window)});
+      all.insert(all.end(), {"model.architecture=mistral", fmt::format("model.sliding_window={}", window)});
     }
-    const std::string config_file = source_folder() + "/configs/tiny.yaml";
-    std::string arguments = "--config '" + config_file + "' --output run --overwrite --trace trace.json";
-    for (const std::string& setting : settings) arguments += " --set " + setting;
+    if (mixed) {
+      all.insert(all.end(), {"model.num_hidden_layers=3", "model.layer_types=[full_attention,sliding_attention]"});
+    }
+    return all;
+  }
+};
+
+/// What ranks send for a layer, in bytes. Ids of documents go with keys and values.
+struct LayerBytes {
+  std::int64_t keys_and_values = 0, gradients = 0;
+};
+
+class RingBytes : public TimelineTest {
+ protected:
+  const std::string config_file = source_folder() + "/configs/tiny.yaml";
+
+  std::string arguments_of(const RingRun& run) const {
+    std::string arguments = "--config '" + config_file + "'";
+    for (const std::string& setting : run.settings()) arguments += " --set '" + setting + "'";
+    return arguments;
+  }
+  Config config_of(const RingRun& run) const {
+    return read_config(config_file, run.settings(), ConfigUse::know, check_model);
+  }
+  /// Trains a step. Returns the bytes of its timeline, by layer.
+  std::map<std::int64_t, LayerBytes> sent_by(const RingRun& of) const {
+    const std::int64_t document = of.document > 0 ? of.document : RingRun::length;
+    const std::string corpus = fmt::format("corpus{}.h5", document);
+    if (!std::filesystem::exists(at(corpus))) {
+      std::ofstream texts(at("texts.jsonl"));  // of bytes, and one token that ends them
+      for (int i = 0; i < 100; ++i)
+        texts << json{{"text", std::string(static_cast<std::size_t>(document) - 1, 'a')}} << "\n";
+      texts.close();
+      run("prepare", "--input texts.jsonl --validation-fraction 0 --output " + corpus);
+    }
     std::filesystem::remove_all(at("run"));
     std::filesystem::remove(at("trace.json"));
-    run("train", arguments);
-    std::map<std::string, std::int64_t> sent;
+    run("train", arguments_of(of) + " --set data.train=" + corpus + " --output run --overwrite --trace trace.json");
+    std::map<std::int64_t, LayerBytes> sent;
     const json traced = timeline();
     for (const json& event : traced.at("traceEvents")) {
       if (event.at("ph") != "X" || !event.contains("args") || !event.at("args").contains("to")) continue;
-      if (event.at("args").at("to").get<int>() < 0) continue;
-      sent[event.at("name")] += event.at("args").at("bytes").get<std::int64_t>();
+      const json& arguments = event.at("args");
+      if (arguments.at("to").get<int>() < 0) continue;
+      const auto bytes = arguments.at("bytes").get<std::int64_t>();
+      const std::string name = event.at("name");
+      if (name == "ring gradients") sent[arguments.at("layer")].gradients += bytes;
+      if (name == "ring keys and values" || name == "ring document ids") {
+        sent[arguments.at("layer")].keys_and_values += bytes;
+      }
     }
-    const Config config = read_config(config_file, settings, ConfigUse::know, check_model);
-    const RingWork work = ring_work(config, {.causal = true, .window = window}, 0, 1);
+    return sent;
+  }
+};
+
+class SimulatedBytes : public RingBytes {};
+
+TEST_F(SimulatedBytes, AreThoseOfARun) {
+  for (const RingRun& of :
+       {RingRun{.ranks = 2}, RingRun{.ranks = 4, .layout = "striped"}, RingRun{.ranks = 4, .layout = "contiguous"},
+        RingRun{.ranks = 8, .layout = "contiguous", .window = 50}, RingRun{.ranks = 8, .window = 50},
+        RingRun{.ranks = 4, .layout = "striped", .window = 50},
+        RingRun{.ranks = 2, .layout = "contiguous", .window = 200}, RingRun{.ranks = 4, .window = 100},
+        RingRun{.ranks = 8, .layout = "contiguous", .window = 50, .mixed = true},
+        RingRun{.ranks = 5, .window = 60, .mixed = true}, RingRun{.ranks = 6, .layout = "contiguous", .document = 103},
+        RingRun{.ranks = 8, .document = 103}, RingRun{.ranks = 8, .window = 40, .mixed = true, .document = 103},
+        RingRun{.ranks = 4, .layout = "striped", .window = 40, .document = 103},
+        RingRun{.ranks = 4, .layout = "contiguous", .document = 103, .sequences = 3},
+        RingRun{.ranks = 4, .window = 50, .mixed = true, .document = 103, .sequences = 2},
+        RingRun{.ranks = 3, .window = 100, .sequences = 2}}) {
+    SCOPED_TRACE(of.name());
+    const std::map<std::int64_t, LayerBytes> sent = sent_by(of);
+    const Config config = config_of(of);
+    DocumentStarts documents;  // windows of 515 tokens begin with one
+    for (std::int64_t start = 0; of.document > 0 && start < RingRun::length; start += of.document) {
+      documents.push_back(start);
+    }
     Hardware hardware;
     hardware.levels = {{.ranks = 64, .bandwidth = 4e9, .latency = 2e-5}};
-    const Disturbance none;
-    const RingSimulation simulation(work, hardware, 0, none);
-    const auto simulated = [&](double key_value, double gradient) {
-      std::vector<double> clocks(static_cast<std::size_t>(ranks), 0.0);
-      const PassCosts costs{.pair_seconds = 1e-9, .key_value_bytes = key_value, .gradient_bytes = gradient};
-      return static_cast<double>(config.model.num_hidden_layers) * simulation.pass(costs, clocks, 0).bytes;
-    };
-    // Keys and values go round in both passes.
     const DType dtype = config.training.dtype;
-    const double forward = simulated(key_value_bytes(config.model, dtype), 0);
-    const double both = simulated(key_value_bytes(config.model, dtype), key_value_gradient_bytes(config.model, dtype));
-    EXPECT_EQ(static_cast<double>(sent["ring keys and values"]), 2 * forward);
-    EXPECT_EQ(static_cast<double>(sent["ring gradients"]), both - forward);
-    EXPECT_GT(forward, 0);
+    const double key_value = key_value_bytes(config.model, dtype) + (of.document > 0 ? 4 : 0);
+    const double gradient = key_value_gradient_bytes(config.model, dtype);
+    for (const MaskedLayers& layers : layers_by_mask(config.model)) {
+      const RingWork work({.mask = layers.mask,
+                           .layout = config.mesh.layout,
+                           .length = RingRun::length,
+                           .ranks = of.ranks,
+                           .sequences = of.sequences,
+                           .documents = documents,
+                           .min_part = default_min_part(Device::cpu(), config.model.num_key_value_heads)});
+      const Disturbance none;
+      const RingSimulation simulation(work, hardware, 0, none);
+      const auto simulated = [&](double of_gradient) {
+        std::vector<double> clocks(static_cast<std::size_t>(of.ranks), 0.0);
+        const PassCosts costs{.pair_seconds = 1e-9, .key_value_bytes = key_value, .gradient_bytes = of_gradient};
+        return simulation.pass(costs, clocks, 0).bytes;
+      };
+      const double forward = simulated(0), both = simulated(gradient);
+      EXPECT_GT(forward, 0);
+      EXPECT_EQ(work.sent().keys * key_value, forward);
+      EXPECT_EQ(work.sent().gradients * gradient, both - forward);
+      for (const std::int64_t layer : layers.layers) {
+        // Keys and values go round in both passes.
+        EXPECT_EQ(static_cast<double>(sent.at(layer).keys_and_values), 2 * forward) << layer;
+        EXPECT_EQ(static_cast<double>(sent.at(layer).gradients), both - forward) << layer;
+      }
+    }
+  }
+}
+
+class PlannedBytes : public RingBytes {};
+
+/// The program's JSON and its text, not the simulation.
+TEST_F(PlannedBytes, AreThoseOfARunByKindOfLayer) {
+  for (const RingRun& of :
+       {RingRun{.ranks = 4}, RingRun{.ranks = 5, .layout = "contiguous", .window = 60, .mixed = true},
+        RingRun{.ranks = 4, .data = 2, .window = 50, .mixed = true, .micro_batches = 3, .recompute = "full"},
+        RingRun{.ranks = 3, .window = 50, .mixed = true, .sequences = 2, .micro_batches = 2},
+        RingRun{.ranks = 4, .layout = "striped", .window = 50, .mixed = true, .document = RingRun::length}}) {
+    SCOPED_TRACE(of.name());
+    const std::map<std::int64_t, LayerBytes> sent = sent_by(of);
+    run("plan", arguments_of(of) + " --hardware h100 --output plan.json");
+    std::ifstream plan_file(at("plan.json")), log(at("plan.log"));
+    const json ring = json::parse(plan_file).at("ring");
+    const std::string text(std::istreambuf_iterator<char>(log), {});
+    const std::vector<MaskedLayers> masks = layers_by_mask(config_of(of).model);  // the first layer has no window
+    ASSERT_EQ(ring.size(), masks.size());
+    LayerBytes all;
+    const auto line = [](const LayerBytes& bytes) {
+      return fmt::format("{} of keys and values and {} of their gradients a step",
+                         human_bytes(static_cast<double>(bytes.keys_and_values)),
+                         human_bytes(static_cast<double>(bytes.gradients)));
+    };
+    for (std::size_t i = 0; i < masks.size(); ++i) {
+      LayerBytes expected;
+      for (const std::int64_t layer : masks[i].layers) {
+        expected.keys_and_values += sent.at(layer).keys_and_values;
+        expected.gradients += sent.at(layer).gradients;
+      }
+      EXPECT_EQ(ring[i].at("window"), masks[i].mask.window);
+      EXPECT_EQ(ring[i].at("layers"), std::ssize(masks[i].layers));
+      EXPECT_EQ(ring[i].at("key_value_bytes"), expected.keys_and_values);
+      EXPECT_EQ(ring[i].at("gradient_bytes"), expected.gradients);
+      EXPECT_FALSE(ring[i].at("hop").at("forward").empty());
+      all.keys_and_values += expected.keys_and_values;
+      all.gradients += expected.gradients;
+      if (masks.size() == 1) continue;
+      const std::string window = i == 0 ? "no window" : fmt::format("a window of {}", of.window);
+      EXPECT_NE(text.find(fmt::format("{} of 3 layers, {}: {}", masks[i].layers.size(), window, line(expected))),
+                std::string::npos)
+          << text;
+    }
+    EXPECT_NE(text.find("the ring sends " + line(all)), std::string::npos) << text;
   }
 }
 
