@@ -1,6 +1,5 @@
 #include "parallel/fault_injection.h"
 
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/text_reader.h"
 #include "parallel/forwarding_communicator.h"
 
 namespace ringtrain {
@@ -36,10 +36,7 @@ Fault read_fault(const std::string& text) {
     }
   }
   Fault fault;
-  const auto number = [](const std::string& part, int& value) {
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    return error == std::errc{} && end == part.data() + part.size();
-  };
+  const auto number = [](std::string_view part, int& value) { return take_number(part, value) && part.empty(); };
   const auto known = [](const std::string& action) {
     for (const std::string_view one : {"kill", "stop", "slow", "diverge", "throw"}) {
       if (action == one) return true;

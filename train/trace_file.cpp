@@ -1,6 +1,5 @@
 #include "train/trace_file.h"
 
-#include <charconv>
 #include <filesystem>
 #include <functional>
 #include <string_view>
@@ -9,6 +8,7 @@
 
 #include "framework/error.h"
 #include "framework/profile/trace_events.h"
+#include "framework/text_reader.h"
 #include "parallel/clock_offset.h"
 #include "parallel/collectives.h"
 #include "parallel/rank_zero.h"
@@ -83,13 +83,7 @@ void check_trace(const TraceRequest& request, const Launcher& launcher) {
 }
 
 void read_trace_steps(const std::string& text, TraceRequest& request) {
-  const char* const end = text.data() + text.size();
-  const auto first = std::from_chars(text.data(), end, request.first_step);
-  bool whole = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
-  if (whole) {
-    const auto last = std::from_chars(first.ptr + 1, end, request.last_step);
-    whole = last.ec == std::errc() && last.ptr == end;
-  }
+  const bool whole = take_pair(text, request.first_step, ':', request.last_step);
   if (!whole || request.first_step < 1 || request.last_step < request.first_step) {
     fail(ExitCode::usage, "--trace-steps {}: must be A:B with 1 <= A <= B, as 3:5 for the steps 3, 4 and 5", text);
   }

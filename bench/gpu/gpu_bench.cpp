@@ -107,23 +107,20 @@ int run(int argc, char** argv) {
   for (const auto& group : all_groups) names.push_back(group.first);
   std::string output, targets, baseline;
   Settings settings{.quick = false, .tiny = emulated};
-  app.add_option("--only", wanted, "one group, may be repeated: " + fmt::format("{}", fmt::join(names, ", ")))
-      ->type_name("GROUP")
+  app.add_option("--only", wanted, "GROUP", "one group, may be repeated: " + fmt::format("{}", fmt::join(names, ", ")))
       ->check(CLI::IsMember(names))
       ->allow_extra_args(false);
-  app.add_option("--json", output, "also write everything to FILE, anew after each figure")->type_name("FILE");
+  app.add_option("--json", output, "FILE", "also write everything to FILE, anew after each figure");
   bool append = false;
   app.add_flag("--append", append, "with --json: keep what FILE holds of groups that are not measured now");
   app.add_flag("--quick", settings.quick, "fewer sizes and repetitions");
   app.add_real("--longest-step", settings.longest_step, RealRange::above(0),
                "seconds: steps of the scaling group that should take longer are extrapolated")
       ->capture_default_str();
-  auto* judged = app.add_option("--targets", targets,
+  auto* judged = app.add_option("--targets", targets, "REPORT.json",
                                 "measure nothing: print what must be reached beside what this report says; ends with 3 "
-                                "if something is missed or not in it")
-                     ->type_name("REPORT.json");
-  app.add_option("--baseline,--peer", baseline, "with --targets: what sdpa_baseline.py wrote")
-      ->type_name("BASELINE.json")
+                                "if something is missed or not in it");
+  app.add_option("--baseline,--peer", baseline, "BASELINE.json", "with --targets: what sdpa_baseline.py wrote")
       ->needs(judged);
   if (!parse_command_line(app, argc, argv)) return 0;
   return targets.empty() ? measure(wanted, settings, output, append) : print_targets(targets, baseline, output);

@@ -1,7 +1,8 @@
 #include "framework/config/token_count.h"
 
-#include <charconv>
 #include <limits>
+
+#include "framework/text_reader.h"
 
 namespace ringtrain {
 
@@ -11,11 +12,9 @@ std::optional<std::int64_t> token_count(std::string_view text) {
   if (text.ends_with('M') || text.ends_with('m')) unit = 1024 * 1024;
   if (unit > 1) text.remove_suffix(1);
   if (text.size() > 1 && text.front() == '0') return std::nullopt;  // YAML 1.1 would read it as octal
-  std::int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  if (error != std::errc{} || end != text.data() + text.size() || count < 0 || count > most / unit) return std::nullopt;
-  return count * unit;
+  const std::optional<std::int64_t> count = number_of<std::int64_t>(text);
+  return count && *count >= 0 && *count <= most / unit ? std::optional(*count * unit) : std::nullopt;
 }
 
 }  // namespace ringtrain

@@ -1,12 +1,12 @@
 #include "framework/dump/dump_index.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "framework/storage/plain_text.h"
 #include "framework/storage/strict_json.h"
+#include "framework/text_reader.h"
 
 namespace ringtrain {
 
@@ -104,11 +104,8 @@ std::string dump_part_path(const std::string& folder, int rank, int part) {
 std::optional<int> rank_of_dump_part(const std::string& name) {
   if (!name.starts_with(part_prefix)) return std::nullopt;
   int rank = 0, part = 0;
-  const char* const end = name.data() + name.size();
-  const auto after_rank = std::from_chars(name.data() + part_prefix.size(), end, rank);
-  if (after_rank.ec != std::errc() || after_rank.ptr == end || *after_rank.ptr != '.') return std::nullopt;
-  const auto after_part = std::from_chars(after_rank.ptr + 1, end, part);
-  const bool numbers = after_part.ec == std::errc() && rank >= 0 && part >= 0;
+  std::string_view rest = std::string_view(name).substr(part_prefix.size());
+  const bool numbers = take_number(rest, rank) && take(rest, '.') && take_number(rest, part) && rank >= 0 && part >= 0;
   if (!numbers || dump_part_path(".", rank, part) != "./" + name) return std::nullopt;
   return rank;
 }

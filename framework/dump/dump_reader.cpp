@@ -1,10 +1,11 @@
 #include "framework/dump/dump_reader.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <span>
 #include <utility>
+
+#include "framework/text_reader.h"
 
 namespace ringtrain {
 
@@ -19,9 +20,7 @@ void append_as_double(const Hdf5Reader& file, const Hdf5Dataset& dataset, std::v
 
 /// Returns the number that ends at `end` of a dataset's name and begins after `begin`; -1 if there is none.
 std::int64_t number_in(const std::string& name, std::size_t begin, std::size_t end) {
-  std::int64_t value = -1;
-  const auto parsed = std::from_chars(name.data() + begin + 1, name.data() + end, value);
-  return parsed.ec == std::errc() && parsed.ptr == name.data() + end ? value : -1;
+  return number_of<std::int64_t>(std::string_view(name).substr(begin + 1, end - begin - 1)).value_or(-1);
 }
 
 }  // namespace

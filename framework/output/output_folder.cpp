@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <optional>
 #include <string_view>
 #include <thread>
 
 #include "framework/error.h"
+#include "framework/text_reader.h"
 
 namespace ringtrain {
 
@@ -29,8 +29,7 @@ std::string without_slashes(std::string path) {
 
 /// Returns whether no process of this machine has the number.
 bool is_gone(std::string_view process) {
-  pid_t id = 0;
-  std::from_chars(process.data(), process.data() + process.size(), id);
+  const pid_t id = number_of<pid_t>(process).value_or(0);
   return id > 0 && ::kill(id, 0) != 0 && errno == ESRCH;
 }
 

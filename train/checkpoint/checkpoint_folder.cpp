@@ -1,7 +1,6 @@
 #include "train/checkpoint/checkpoint_folder.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <set>
@@ -13,6 +12,7 @@
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/plain_text.h"
+#include "framework/text_reader.h"
 #include "train/checkpoint/state_files.h"
 #include "train/engine/update_rule.h"
 
@@ -32,9 +32,7 @@ std::optional<std::int64_t> stated_step(std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());
   std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  const auto used = static_cast<std::size_t>(end - name.data());
-  if (error != std::errc{} || step < 0 || (used < name.size() && name[used] != '.')) return std::nullopt;
+  if (!take_number(name, step) || step < 0 || !(name.empty() || name.starts_with('.'))) return std::nullopt;
   return step;
 }
 

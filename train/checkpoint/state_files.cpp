@@ -1,11 +1,11 @@
 #include "train/checkpoint/state_files.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
+#include "framework/text_reader.h"
 
 namespace ringtrain {
 
@@ -14,14 +14,11 @@ namespace {
 /// Takes "[BEGIN:END]" from a dataset's name.
 void read_range(const std::string& path, const std::string& name, std::size_t bracket, StateFiles::Piece& piece) {
   const std::int64_t count = piece.end;
-  const char* const last = name.data() + name.size();
-  const auto begin = std::from_chars(name.data() + bracket + 1, last, piece.begin);
-  bool good = begin.ec == std::errc{} && begin.ptr != last && *begin.ptr == ':' && piece.begin >= 0;
-  if (good) {
-    const auto end = std::from_chars(begin.ptr + 1, last, piece.end);
-    good = end.ec == std::errc{} && last - end.ptr == 1 && *end.ptr == ']' && piece.end >= piece.begin &&
-           piece.end - piece.begin == count;
-  }
+  std::string_view range = std::string_view(name).substr(bracket + 1);
+  const bool closed = range.ends_with(']');
+  if (closed) range.remove_suffix(1);
+  const bool good = closed && take_pair(range, piece.begin, ':', piece.end) && piece.begin >= 0 &&
+                    piece.end >= piece.begin && piece.end - piece.begin == count;
   if (!good) {
     fail(ExitCode::checkpoint, "{}: its dataset {} has {} elements, which is not what its name says", path, name,
          count);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -19,6 +18,7 @@
 #include "framework/profile/progress.h"
 #include "framework/storage/safetensors_writer.h"
 #include "framework/system/signals.h"
+#include "framework/text_reader.h"
 #include "layers/model_parameters.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/adapters/peft_folder.h"
@@ -244,12 +244,10 @@ std::int64_t parse_byte_count(const std::string& text, const std::string& source
                                                                             {"MiB", 1LL << 20},
                                                                             {"GiB", 1LL << 30}}};
   std::int64_t count = 0, bytes = 0;
-  const char* const end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data(), end, count);
-  const std::string_view unit(last, static_cast<std::size_t>(end - last));
+  std::string_view unit = text;
+  const bool number = take_number(unit, count);
   const auto* const known = std::ranges::find(units, unit, &std::pair<std::string_view, std::int64_t>::first);
-  if (error != std::errc{} || count < 1 || known == units.end() ||
-      __builtin_mul_overflow(count, known->second, &bytes)) {
+  if (!number || count < 1 || known == units.end() || __builtin_mul_overflow(count, known->second, &bytes)) {
     fail(ExitCode::usage,
          "{} {}: must be a number of bytes from 1 on, with KB, MB, GB, TB, KiB, MiB or GiB behind it, "
          "e.g. 5GB",

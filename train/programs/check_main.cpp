@@ -35,30 +35,24 @@ int run(int argc, char** argv, Launcher& launcher) {
   CheckOptions options;
   options.train.dump.step = 1;
   bool overwrite = false, of_properties = false;
-  app.add_option("--config", config_path, "the YAML config of the run")->required()->type_name("FILE");
-  app.add_option("--set", settings, "change one key of the config, as of train; may be repeated")
-      ->type_name("KEY.PATH=VALUE")
+  app.add_option("--config", config_path, "FILE", "the YAML config of the run")->required();
+  app.add_option("--set", settings, "KEY.PATH=VALUE", "change one key of the config, as of train; may be repeated")
       ->allow_extra_args(false);
-  app.add_option("--init-from", options.train.start.init_from, "begin with these weights, as of train")
-      ->type_name("PATH");
-  app.add_tokens("--tokens", options.tokens, "cut the sequences to N tokens: the reference's time grows with N^2")
-      ->check(at_least(1))
-      ->type_name("N");
-  app.add_option("--layers", options.layers, "cut the model to its first K layers")->check(at_least(1))->type_name("K");
-  app.add_option("--steps", options.train.dump.step, "do N steps, and check the last of them")
+  app.add_option("--init-from", options.train.start.init_from, "PATH", "begin with these weights, as of train");
+  app.add_tokens("--tokens", options.tokens, "N", "cut the sequences to N tokens: the reference's time grows with N^2")
+      ->check(at_least(1));
+  app.add_option("--layers", options.layers, "K", "cut the model to its first K layers")->check(at_least(1));
+  app.add_option("--steps", options.train.dump.step, "N", "do N steps, and check the last of them")
       ->capture_default_str()
-      ->check(at_least(1))
-      ->type_name("N");
+      ->check(at_least(1));
   app.add_flag("--properties", of_properties,
                "instead of the reference, at full length: what a changed token, layout, ring or mask must not change");
-  app.add_option("--dump", options.train.dump.folder,
+  app.add_option("--dump", options.train.dump.folder, "DIR",
                  "the folder for the step's tensors, which all ranks must see; a former dump in it is replaced "
-                 "(default: <config's name>.check)")
-      ->type_name("DIR");
+                 "(default: <config's name>.check)");
   app.add_flag("--keep", options.keep, "keep the dump of a right run, too, for scripts/compare-dumps");
   auto* const output_option =
-      app.add_option("--output", output, "write what was found to FILE as well; replaces a former one")
-          ->type_name("FILE.json");
+      app.add_option("--output", output, "FILE.json", "write what was found to FILE as well; replaces a former one");
   app.add_flag("--overwrite", overwrite, "let --output replace any file that this run does not use")
       ->needs(output_option);
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;

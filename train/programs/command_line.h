@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -23,6 +22,7 @@
 #include "framework/config/nearest_name.h"
 #include "framework/config/token_count.h"
 #include "framework/error.h"
+#include "framework/text_reader.h"
 #include "train/programs/command_help.h"
 #include "train/programs/version.h"
 
@@ -40,15 +40,6 @@ inline std::string nearest_flag(const CLI::App& app) {
     if (!nearest.empty()) return "; did you mean " + nearest + "?";
   }
   return "";
-}
-
-/// Returns the number that the whole text is, nothing if it is none or does not fit its type.
-template <class Number>
-std::optional<Number> number_of(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 /// Returns the check that every whole number has: it fits its type.
@@ -123,29 +114,30 @@ class CommandLine : public CLI::App {
  public:
   using CLI::App::App;
 
-  /// Adds an option of text, of whole numbers, or of names; of one or of several.
+  /// Adds an option of text, of whole numbers, or of names; of one or of several. type: what help calls its value.
   template <class Value>
-  CLI::Option* add_option(const std::string& name, Value& value, const std::string& description) {
+  CLI::Option* add_option(const std::string& name, Value& value, const std::string& type,
+                          const std::string& description) {
     using Element = typename ElementOf<Value>::type;
     static_assert(std::is_same_v<Element, std::string> || std::is_integral_v<Element> || std::is_enum_v<Element>,
                   "a real number has a range: add_real()");
-    CLI::Option* const option = CLI::App::add_option(name, value, description);
+    CLI::Option* const option = CLI::App::add_option(name, value, description)->type_name(type);
     if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) option->check(whole_number<Element>());
     return option;
   }
-  CLI::Option* add_real(const std::string& name, double& value, const RealRange& range,
+  CLI::Option* add_real(const std::string& name, double& value, const RealRange& range, const std::string& type,
                         const std::string& description) {
-    return CLI::App::add_option(name, value, description)->check(range.validator());
+    return CLI::App::add_option(name, value, description)->type_name(type)->check(range.validator());
   }
   /// Adds an option of a number of tokens, or of several: 4096, 16K, 1M (token_count()).
   template <class Value>
-  CLI::Option* add_tokens(const std::string& name, Value& value, const std::string& description) {
+  CLI::Option* add_tokens(const std::string& name, Value& value, const std::string& type,
+                          const std::string& description) {
     const auto in_digits = [](std::string& text) {
       if (const std::optional<std::int64_t> count = token_count(text)) text = std::to_string(*count);
       return std::string();
     };
-    CLI::Option* const option = add_option(name, value, description);
-    return option->transform(CLI::Validator(in_digits, ""));
+    return add_option(name, value, type, description)->transform(CLI::Validator(in_digits, ""));
   }
   /// Adds an option of one of these words, each of which stands for a value.
   template <class Value>
@@ -161,6 +153,25 @@ class CommandLine : public CLI::App {
     return CLI::App::add_option_function<std::string>(name, take, description)
         ->check(one_of(words))
         ->type_name(fmt::format("{}", fmt::join(words, "|")));
+  }
+  /// Adds the flags of a program that computes with a model's weights: threads_per_rank, device, shard_weights and
+  /// dtype of its options.
+  template <class Options>
+  void add_computation(Options& options) {
+    constexpr std::int64_t max_threads = 1024;  // as in a config
+    add_option("--threads-per-rank", options.threads_per_rank, "N", "0: cores / ranks")
+        ->capture_default_str()
+        ->check(within(0, max_threads));
+    add_option("--device", options.device, "auto|cpu|cuda",
+               "auto: cuda if the checkpoint was made there and this build has it")
+        ->capture_default_str()
+        ->check(one_of({"auto", "cpu", "cuda"}));
+    add_flag("--shard-weights", options.shard_weights,
+             "each rank holds its part of the weights, and gathers a layer's when it needs them (default: as in "
+             "training)");
+    add_option("--dtype", options.dtype, "float32|float64|bfloat16",
+               "of the arithmetic (default: the checkpoint's; else float32)")
+        ->check(one_of({"float32", "float64", "bfloat16"}));
   }
 
  private:

@@ -19,18 +19,16 @@ int run(int argc, char** argv) {
       "compare_dumps"};
   std::string folder_a, folder_b;
   double relative = 0, absolute = 0;
-  app.add_option("A", folder_a, "a dump")->required()->type_name("DIR");
-  app.add_option("B", folder_b, "another")->required()->type_name("DIR");
+  app.add_option("A", folder_a, "DIR", "a dump")->required();
+  app.add_option("B", folder_b, "DIR", "another")->required();
   auto* const relative_option =
-      app.add_real("--tolerance", relative, RealRange::at_least(0),
+      app.add_real("--tolerance", relative, RealRange::at_least(0), "X",
                    "the largest difference that counts as none, as a part of the tensor's maximum (default: 1e-12 "
-                   "between two float64 dumps, 1e-5 with float32, 0.05 with bfloat16)")
-          ->type_name("X");
+                   "between two float64 dumps, 1e-5 with float32, 0.05 with bfloat16)");
   auto* const absolute_option =
-      app.add_real("--absolute", absolute, RealRange::at_least(0),
+      app.add_real("--absolute", absolute, RealRange::at_least(0), "X",
                    "the largest difference that counts as none, whatever the maximum (default: a thousandth of the "
-                   "tolerance; some gradients are zero but for rounding)")
-          ->type_name("X");
+                   "tolerance; some gradients are zero but for rounding)");
   if (!parse_command_line(app, argc, argv)) return 0;
   const DumpReader a(folder_a), b(folder_b);
   Tolerance tolerance = default_tolerance(a.index(), b.index());

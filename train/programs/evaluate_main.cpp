@@ -1,6 +1,5 @@
 // The program `evaluate`: perplexity of a checkpoint at several context lengths, on the same target tokens.
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "framework/output/output_file.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/standard_streams.h"
+#include "framework/text_reader.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
@@ -21,21 +21,14 @@ using namespace ringtrain;
 
 namespace {
 
-constexpr std::int64_t max_ranks = 1024, max_threads = 1024;  // as in a config
+constexpr std::int64_t max_ranks = 1024;  // as in a config
 constexpr const char* writer = "ringtrain evaluate";
 constexpr std::string_view per_token_head = "{\"written_by\":\"ringtrain evaluate --per-token\",";
 
 /// Reads "DATAxSEQUENCE" into the mesh.
 void read_mesh(std::string_view text, MeshConfig& mesh) {
-  const char* const end = text.data() + text.size();
-  const auto data = std::from_chars(text.data(), end, mesh.data);
-  if (data.ec == std::errc{} && data.ptr != end && *data.ptr == 'x') {
-    const auto sequence = std::from_chars(data.ptr + 1, end, mesh.sequence);
-    if (sequence.ec == std::errc{} && sequence.ptr == end && mesh.data >= 1 && mesh.sequence >= 1 &&
-        mesh.data <= max_ranks && mesh.sequence <= max_ranks) {
-      return;
-    }
-  }
+  const bool pair = take_pair(text, mesh.data, 'x', mesh.sequence);
+  if (pair && mesh.data >= 1 && mesh.sequence >= 1 && mesh.data <= max_ranks && mesh.sequence <= max_ranks) return;
   fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, two numbers from 1 to {}, e.g. 1x2", text, max_ranks);
 }
 
@@ -88,139 +81,107 @@ int run(int argc, char** argv, Launcher& launcher) {
   KeyTokenOptions key;
   std::vector<std::string> tasks;
   TaskRequest task;
-  app.add_option("--checkpoint", options.checkpoint,
+  app.add_option("--checkpoint", options.checkpoint, "PATH",
                  "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
+      ->required();
+  app.add_option("--data", options.data, "FILE", "the token file")->required();
+  app.add_tokens("--context-lengths", options.request.context_lengths, "N,N,...",
+                 "tokens, ascending, e.g. 512,4096,16K")
       ->required()
-      ->type_name("PATH");
-  app.add_option("--data", options.data, "the token file")->required()->type_name("FILE");
-  app.add_tokens("--context-lengths", options.request.context_lengths, "tokens, ascending, e.g. 512,4096,16K")
-      ->required()
-      ->delimiter(',')
-      ->type_name("N,N,...");
-  app.add_option("--mesh", mesh, "ranks that share the blocks x ranks that share each sequence")
-      ->capture_default_str()
-      ->type_name("DATAxSEQUENCE");
+      ->delimiter(',');
+  app.add_option("--mesh", mesh, "DATAxSEQUENCE", "ranks that share the blocks x ranks that share each sequence")
+      ->capture_default_str();
   Layout layout = Layout::zigzag;
   std::vector<std::pair<std::string, Layout>> layouts;
   for (const Layout one : all_layouts) layouts.emplace_back(name_of(one), one);
   auto* layout_option = app.add_choice("--layout", layout, layouts,
                                        "how a sequence is cut among ranks (default: the checkpoint's; else zigzag). "
                                        "Changes the time, not the result");
-  auto* target_tokens = app.add_tokens("--target-tokens", options.request.target_tokens,
+  auto* target_tokens = app.add_tokens("--target-tokens", options.request.target_tokens, "M",
                                        "tokens that each block scores, at most half of the "
                                        "shortest length (default: the checkpoint's evaluation.target_tokens)")
-                            ->check(at_least(1))
-                            ->type_name("M");
+                            ->check(at_least(1));
   auto* target_blocks =
-      app.add_option("--target-blocks", options.request.target_blocks,
+      app.add_option("--target-blocks", options.request.target_blocks, "N",
                      "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
-          ->check(at_least(1))
-          ->type_name("N");
+          ->check(at_least(1));
   auto* by_position = app.add_flag("--by-position", options.request.by_position,
                                    "also score all predictions of the same windows, in buckets of their position");
-  app.add_tokens("--stride", options.request.stride,
+  app.add_tokens("--stride", options.request.stride, "N",
                  "score whole documents by windows of the context length that move by N tokens: each token once, "
                  "the document's first excepted; with N the context length, each window's first")
       ->check(at_least(1))
       ->excludes(target_tokens)
       ->excludes(target_blocks)
-      ->excludes(by_position)
-      ->type_name("N");
+      ->excludes(by_position);
   app.add_choice<ScoredPart>(
          "--part", options.request.part,
          {{"auto", ScoredPart::automatic}, {"validation", ScoredPart::validation}, {"whole", ScoredPart::whole}},
          "of the file; auto: whole if the checkpoint was not trained on it, else its validation part if it has one")
       ->default_str("auto");
   app.add_option(
-         "--set", options.settings,
+         "--set", options.settings, "KEY.PATH=VALUE",
          "change a key of the model that leaves its weights as they are, e.g. --set model.rope_scaling.type=yarn; "
          "may be repeated")
-      ->type_name("KEY.PATH=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--against", options.against,
-                 "another model with the same tokens: nll and KL divergence of both on the same targets")
-      ->type_name("PATH");
+  app.add_option("--against", options.against, "PATH",
+                 "another model with the same tokens: nll and KL divergence of both on the same targets");
   auto* tasks_option =
-      app.add_option("--tasks", tasks,
+      app.add_option("--tasks", tasks, "all|TASK,TASK,...",
                      "also long-context tasks at every context length, scored among candidates: all, or some of "
                      "single, multikey, multivalue, multiquery, variables, association")
           ->delimiter(',')
-          ->check(one_of(task_words()))
-          ->type_name("all|TASK,TASK,...");
-  app.add_option("--task-samples", task.settings.samples, "texts of each task, length and depth")
+          ->check(one_of(task_words()));
+  app.add_option("--task-samples", task.settings.samples, "N", "texts of each task, length and depth")
       ->capture_default_str()
       ->check(within(1, 10000))
-      ->needs(tasks_option)
-      ->type_name("N");
-  app.add_option("--task-depths", task.settings.depths, "depths of the needle, from the text's begin to its end")
+      ->needs(tasks_option);
+  app.add_option("--task-depths", task.settings.depths, "N", "depths of the needle, from the text's begin to its end")
       ->capture_default_str()
       ->check(within(1, 100))
-      ->needs(tasks_option)
-      ->type_name("N");
-  app.add_option("--task-candidates", task.settings.candidates, "candidates of an answer; chance is 1 / N")
+      ->needs(tasks_option);
+  app.add_option("--task-candidates", task.settings.candidates, "N", "candidates of an answer; chance is 1 / N")
       ->capture_default_str()
       ->check(within(2, 100))
-      ->needs(tasks_option)
-      ->type_name("N");
-  app.add_option("--task-seed", task.settings.seed, "of the texts: the same seed gives the same texts")
+      ->needs(tasks_option);
+  app.add_option("--task-seed", task.settings.seed, "S", "of the texts: the same seed gives the same texts")
       ->capture_default_str()
-      ->needs(tasks_option)
-      ->type_name("S");
+      ->needs(tasks_option);
   app.add_flag("--greedy-match", task.greedy, "also tell how often the model's greedy text has the answer")
       ->needs(tasks_option);
   auto* longppl_flag = app.add_flag(
       "--longppl", longppl,
       "also LongPPL: the perplexity of key tokens of the same documents, up to the longest context; names of longppl");
   std::vector<CLI::Option*> contrast{
-      app.add_tokens("--trunc-len", key.trunc_len, "tokens of a short context; the first ones are never key")
+      app.add_tokens("--trunc-len", key.trunc_len, "N", "tokens of a short context; the first ones are never key")
           ->capture_default_str()
           ->check(at_least(1))
-          ->needs(longppl_flag)
-          ->type_name("N"),
-      app.add_tokens("--sliding-window", key.sliding_window, "tokens that a short window scores")
+          ->needs(longppl_flag),
+      app.add_tokens("--sliding-window", key.sliding_window, "N", "tokens that a short window scores")
           ->capture_default_str()
           ->check(at_least(1))
-          ->needs(longppl_flag)
-          ->type_name("N"),
-      app.add_real("--alpha", key.alpha, RealRange::any(), "a key token's nll falls by more than that")
+          ->needs(longppl_flag),
+      app.add_real("--alpha", key.alpha, RealRange::any(), "NATS", "a key token's nll falls by more than that")
           ->capture_default_str()
-          ->needs(longppl_flag)
-          ->type_name("NATS"),
-      app.add_real("--beta", key.beta, RealRange::any(), "a key token's log probability is above that")
+          ->needs(longppl_flag),
+      app.add_real("--beta", key.beta, RealRange::any(), "NATS", "a key token's log probability is above that")
           ->capture_default_str()
-          ->needs(longppl_flag)
-          ->type_name("NATS")};
-  auto* save_path_option = app.add_option("--save-path", save_path,
+          ->needs(longppl_flag)};
+  auto* save_path_option = app.add_option("--save-path", save_path, "FILE.json",
                                           "write the key tokens, so that other models are scored on them; replaces a "
                                           "former file of this kind")
-                               ->needs(longppl_flag)
-                               ->type_name("FILE.json");
-  auto* key_tokens_option = app.add_option("--key-tokens", key_tokens, "score the key tokens of a file of --save-path")
-                                ->needs(longppl_flag)
-                                ->excludes(save_path_option)
-                                ->type_name("FILE.json");
+                               ->needs(longppl_flag);
+  auto* key_tokens_option =
+      app.add_option("--key-tokens", key_tokens, "FILE.json", "score the key tokens of a file of --save-path")
+          ->needs(longppl_flag)
+          ->excludes(save_path_option);
   for (CLI::Option* const one : contrast) key_tokens_option->excludes(one);
-  app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
-      ->capture_default_str()
-      ->check(within(0, max_threads))
-      ->type_name("N");
-  app.add_option("--device", options.device, "auto: cuda if the checkpoint was made there and this build has it")
-      ->capture_default_str()
-      ->type_name("auto|cpu|cuda")
-      ->check(one_of({"auto", "cpu", "cuda"}));
-  app.add_flag(
-      "--shard-weights", options.shard_weights,
-      "each rank holds its part of the weights, and gathers a layer's when it needs them (default: as in training)");
-  app.add_option("--dtype", options.dtype, "of the arithmetic (default: the checkpoint's; else float32)")
-      ->type_name("float32|float64|bfloat16")
-      ->check(one_of({"float32", "float64", "bfloat16"}));
-  auto* output_option =
-      app.add_option("--output", output, "write the results as JSON, too; replaces those of a former evaluation")
-          ->type_name("FILE.json");
+  app.add_computation(options);
+  auto* output_option = app.add_option("--output", output, "FILE.json",
+                                       "write the results as JSON, too; replaces those of a former evaluation");
   auto* per_token_option =
-      app.add_option("--per-token", per_token,
-                     "write the score of every token, a line of JSON each; replaces a former file of this kind")
-          ->type_name("FILE.jsonl");
+      app.add_option("--per-token", per_token, "FILE.jsonl",
+                     "write the score of every token, a line of JSON each; replaces a former file of this kind");
   app.add_flag("--overwrite", overwrite,
                "let --output, --per-token and --save-path replace any file that this evaluation does not read");
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;

@@ -28,23 +28,20 @@ int run(int argc, char** argv) {
       "export"};
   ExportOptions options;
   std::string checkpoint, dtype = "float32", shard = "50GB";
-  app.add_option("--checkpoint", checkpoint,
+  app.add_option("--checkpoint", checkpoint, "PATH",
                  "a run (its newest checkpoint), a checkpoint, a Hugging Face or PEFT folder, or a GGUF file")
-      ->required()
-      ->type_name("PATH");
-  app.add_option("--output", options.output, "the folder to make; it must not exist")->required()->type_name("DIR");
-  app.add_option("--dtype", dtype, "of the weights, rounded to nearest")
-      ->type_name("float32|bfloat16|float16")
+      ->required();
+  app.add_option("--output", options.output, "DIR", "the folder to make; it must not exist")->required();
+  app.add_option("--dtype", dtype, "float32|bfloat16|float16", "of the weights, rounded to nearest")
       ->capture_default_str()
       ->check(one_of({"float32", "bfloat16", "float16"}));
-  app.add_option("--max-shard-size", shard, "the largest file of weights, e.g. 5GB; a larger tensor has its own file")
-      ->capture_default_str()
-      ->type_name("SIZE");
-  app.add_option("--like", options.like,
+  app.add_option("--max-shard-size", shard, "SIZE",
+                 "the largest file of weights, e.g. 5GB; a larger tensor has its own file")
+      ->capture_default_str();
+  app.add_option("--like", options.like, "PATH",
                  "the folder or GGUF file whose tokenizer, generation_config.json and chat template go along (default: "
                  "those of "
-                 "the model, or of the one that the run began with)")
-      ->type_name("PATH");
+                 "the model, or of the one that the run began with)");
   bool merge = false;
   app.add_flag("--merge", merge,
                "adapters (lora) and their base as one model, without which adapters are a PEFT folder");

@@ -1,6 +1,5 @@
 // The program `generate`: text that a model writes after a prompt.
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "framework/standard_streams.h"
 #include "framework/storage/files.h"
+#include "framework/text_reader.h"
 #include "train/generation/checkpoint_generation.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
@@ -17,16 +17,12 @@ using namespace ringtrain;
 
 namespace {
 
-constexpr std::int64_t max_ranks = 1024, max_threads = 1024;  // as in a config
+constexpr std::int64_t max_ranks = 1024;  // as in a config
 
 /// Returns N of "1xN".
 std::int64_t read_mesh(std::string_view text) {
-  std::int64_t ranks = 0;
-  const char* const end = text.data() + text.size();
-  if (text.starts_with("1x")) {
-    const auto [at, error] = std::from_chars(text.data() + 2, end, ranks);
-    if (error == std::errc{} && at == end && ranks >= 1 && ranks <= max_ranks) return ranks;
-  }
+  std::int64_t data = 0, ranks = 0;
+  if (take_pair(text, data, 'x', ranks) && data == 1 && ranks >= 1 && ranks <= max_ranks) return ranks;
   fail(ExitCode::usage, "--mesh {}: must be 1xN, N sequence ranks from 1 to {}, e.g. 1x2: one text has no data ranks",
        text, max_ranks);
 }
@@ -53,81 +49,55 @@ int run(int argc, char** argv, Launcher& launcher) {
       "generate"};
   GenerationOptions options;
   std::string mesh = "1x1", prompt_file, chat_file, special_tokens = "text", dash;
-  app.add_option("--checkpoint", options.checkpoint,
+  app.add_option("--checkpoint", options.checkpoint, "PATH",
                  "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
-      ->required()
-      ->type_name("PATH");
-  auto* prompt =
-      app.add_option("--prompt", options.prompt, "the prompt: it comes by one of these five")->type_name("TEXT");
-  auto* file = app.add_option("--prompt-file", prompt_file, "a file that is the prompt")->type_name("FILE");
-  auto* chat =
-      app.add_option("--chat", chat_file, "a JSON file with a list of messages: the model answers the last one")
-          ->type_name("FILE.json");
-  auto* tokens = app.add_option("--tokens", options.tokens, "the prompt as token ids; the new ones are printed as ids")
-                     ->delimiter(',')
-                     ->check(whole_number<std::int32_t>())
-                     ->type_name("I,I,...");
+      ->required();
+  auto* prompt = app.add_option("--prompt", options.prompt, "TEXT", "the prompt: it comes by one of these five");
+  auto* file = app.add_option("--prompt-file", prompt_file, "FILE", "a file that is the prompt");
+  auto* chat = app.add_option("--chat", chat_file, "FILE.json",
+                              "a JSON file with a list of messages: the model answers the last one");
+  auto* tokens =
+      app.add_option("--tokens", options.tokens, "I,I,...", "the prompt as token ids; the new ones are printed as ids")
+          ->delimiter(',')
+          ->check(whole_number<std::int32_t>());
   auto* standard_input =
-      app.add_option("STDIN", dash, "-: the standard input is the prompt")->check(one_of({"-"}))->type_name("-");
-  app.add_option("--tokenizer", options.tokenizer,
-                 "bytes, a folder or a file (default: the model's own; of a run that has none bytes)")
-      ->type_name("PATH");
-  app.add_option("--special-tokens", special_tokens, "what <|im_start|> and its like are within the prompt")
-      ->type_name("text|parse")
+      app.add_option("STDIN", dash, "-", "-: the standard input is the prompt")->check(one_of({"-"}));
+  app.add_option("--tokenizer", options.tokenizer, "PATH",
+                 "bytes, a folder or a file (default: the model's own; of a run that has none bytes)");
+  app.add_option("--special-tokens", special_tokens, "text|parse",
+                 "what <|im_start|> and its like are within the prompt")
       ->check(one_of({"text", "parse"}))
       ->capture_default_str()
       ->excludes(tokens);
   app.add_flag("--begin-token", options.begin_token, "put the token that begins a text before the prompt");
-  app.add_tokens("--max-new-tokens", options.max_new_tokens, "how many tokens to add at most")
+  app.add_tokens("--max-new-tokens", options.max_new_tokens, "N", "how many tokens to add at most")
       ->capture_default_str()
-      ->check(at_least(1))
-      ->type_name("N");
+      ->check(at_least(1));
   SamplingOptions& sampling = options.sampling;
-  app.add_real("--temperature", sampling.temperature, RealRange::any(),
+  app.add_real("--temperature", sampling.temperature, RealRange::any(), "T",
                "0: always the likeliest token; else draws, from the "
                "distribution of logits / temperature")
-      ->capture_default_str()
-      ->type_name("T");
-  app.add_option("--top-k", sampling.top_k, "draw among the K likeliest tokens; 0: all")
-      ->capture_default_str()
-      ->type_name("K");
-  app.add_real("--top-p", sampling.top_p, RealRange::any(),
+      ->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "K", "draw among the K likeliest tokens; 0: all")->capture_default_str();
+  app.add_real("--top-p", sampling.top_p, RealRange::any(), "P",
                "draw among the fewest likeliest tokens whose probabilities sum to P")
-      ->capture_default_str()
-      ->type_name("P");
-  app.add_real("--min-p", sampling.min_p, RealRange::any(),
+      ->capture_default_str();
+  app.add_real("--min-p", sampling.min_p, RealRange::any(), "P",
                "draw among tokens at least P times as probable as the likeliest")
-      ->capture_default_str()
-      ->type_name("P");
-  app.add_real("--repetition-penalty", sampling.repetition_penalty, RealRange::any(),
+      ->capture_default_str();
+  app.add_real("--repetition-penalty", sampling.repetition_penalty, RealRange::any(), "R",
                "divides the positive logits of tokens that were there, multiplies the negative ones")
-      ->capture_default_str()
-      ->type_name("R");
-  app.add_option("--seed", sampling.seed, "of the draws: the same seed gives the same text")
-      ->capture_default_str()
-      ->type_name("S");
-  app.add_option("--stop", options.stops, "end before this text; may be given several times")
-      ->type_name("TEXT")
+      ->capture_default_str();
+  app.add_option("--seed", sampling.seed, "S", "of the draws: the same seed gives the same text")
+      ->capture_default_str();
+  app.add_option("--stop", options.stops, "TEXT", "end before this text; may be given several times")
       ->expected(1)
       ->take_all()
       ->excludes(tokens);
   app.add_flag("--raw", options.raw, "print bytes as they come: nothing is replaced or left out, no newline is added")
       ->excludes(tokens);
-  app.add_option("--mesh", mesh, "sequence ranks that share prompt and cache")->capture_default_str()->type_name("1xN");
-  app.add_option("--threads-per-rank", options.threads_per_rank, "0: cores / ranks")
-      ->capture_default_str()
-      ->check(within(0, max_threads))
-      ->type_name("N");
-  app.add_flag(
-      "--shard-weights", options.shard_weights,
-      "each rank holds its part of the weights, and gathers a layer's when it needs them (default: as in training)");
-  app.add_option("--dtype", options.dtype, "of the arithmetic (default: the checkpoint's; else float32)")
-      ->type_name("float32|float64|bfloat16")
-      ->check(one_of({"float32", "float64", "bfloat16"}));
-  app.add_option("--device", options.device, "auto: cuda if the checkpoint was made there and this build has it")
-      ->capture_default_str()
-      ->type_name("auto|cpu|cuda")
-      ->check(one_of({"auto", "cpu", "cuda"}));
+  app.add_option("--mesh", mesh, "1xN", "sequence ranks that share prompt and cache")->capture_default_str();
+  app.add_computation(options);
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
 
   const auto sources = {prompt, file, chat, tokens, standard_input};

@@ -1,6 +1,5 @@
 // The program `plan`: what a run would need and how fast it would go on given hardware, before there is a run.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "framework/config/training_stages.h"
 #include "framework/output/output_file.h"
 #include "framework/standard_streams.h"
+#include "framework/text_reader.h"
 #include "layers/check_model.h"
 #include "train/models/model_source.h"
 #include "train/planning/advice.h"
@@ -31,30 +31,13 @@ constexpr double most_tokens = 1e18;
 constexpr std::int64_t max_batch = 1048576;  // as of training.global_batch_size
 constexpr const char* writer = "ringtrain plan";
 
-/// Reads a whole number from the beginning of text, and removes it. Returns false if there is none.
-bool take_number(std::string_view& text, std::int64_t& value) {
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (read.ec != std::errc{}) return false;
-  text.remove_prefix(read.ptr - text.data());
-  return true;
-}
 bool take_real(std::string_view& text, double& value) {
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (read.ec != std::errc{} || !std::isfinite(value)) return false;
-  text.remove_prefix(read.ptr - text.data());
-  return true;
-}
-bool take(std::string_view& text, char character) {
-  if (!text.starts_with(character)) return false;
-  text.remove_prefix(1);
-  return true;
+  return take_number(text, value) && std::isfinite(value);
 }
 
 void read_mesh(const std::string& given, MeshConfig& mesh) {
-  std::string_view text = given;
-  if (take_number(text, mesh.data) && take(text, 'x') && take_number(text, mesh.sequence) && text.empty() &&
-      mesh.data >= 1 && mesh.sequence >= 1 && mesh.data <= max_ranks && mesh.sequence <= max_ranks &&
-      mesh.data * mesh.sequence <= max_ranks) {
+  if (take_pair(given, mesh.data, 'x', mesh.sequence) && mesh.data >= 1 && mesh.sequence >= 1 &&
+      mesh.data <= max_ranks && mesh.sequence <= max_ranks && mesh.data * mesh.sequence <= max_ranks) {
     return;
   }
   fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, together at most {} ranks, e.g. 8x16", given, max_ranks);
@@ -173,58 +156,49 @@ int run(int argc, char** argv) {
   std::vector<std::string> settings, stragglers, slow_links, hardware, prices;
   bool overwrite = false, searching = false, measure = false;
   std::vector<std::int64_t> devices, batches;
-  app.add_option("--config", config_path, "the YAML config of the run")->type_name("FILE");
-  app.add_option("--set", settings, "change one key of the config, as of train; may be repeated")
-      ->type_name("KEY.PATH=VALUE")
+  app.add_option("--config", config_path, "FILE", "the YAML config of the run");
+  app.add_option("--set", settings, "KEY.PATH=VALUE", "change one key of the config, as of train; may be repeated")
       ->allow_extra_args(false);
-  app.add_option("--hardware", hardware,
+  app.add_option("--hardware", hardware, "NAME|FILE[,...]",
                  "hardware files, or names of some of configs/hardware; with --search, several (default: cpu, or h200 "
                  "for a config of GPUs)")
-      ->type_name("NAME|FILE[,...]")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_option("--mesh", mesh, "data ranks x sequence ranks, instead of the config's")->type_name("DATAxSEQUENCE");
-  app.add_option("--tokens", tokens, "of the whole training, e.g. 1B (default: those of the config's steps)")
-      ->type_name("N");
+  app.add_option("--mesh", mesh, "DATAxSEQUENCE", "data ranks x sequence ranks, instead of the config's");
+  app.add_option("--tokens", tokens, "N", "of the whole training, e.g. 1B (default: those of the config's steps)");
   auto* const search_flag = app.add_flag(
       "--search", searching,
       "decide: rank meshes, layouts, recompute, offload, batches and micro-batches, and plan the best of them");
-  app.add_option("--devices", devices, "with --search: ranks, one number or several (default: the mesh's)")
+  app.add_option("--devices", devices, "N[,...]", "with --search: ranks, one number or several (default: the mesh's)")
       ->needs(search_flag)
       ->check(within(1, max_ranks))
-      ->type_name("N[,...]")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option(
-         "--batch", batches,
+         "--batch", batches, "N[,...]",
          "with --search: sequences of a step, one number or several (default: the config's, and twice, four and "
          "eight times that, up to a sequence a device)")
       ->needs(search_flag)
       ->check(within(1, max_batch))
-      ->type_name("N[,...]")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_option("--price", prices, "of a device's hour, in whatever currency, e.g. h100=2.5; may be repeated")
-      ->type_name("HARDWARE=PRICE[,...]")
+  app.add_option("--price", prices, "HARDWARE=PRICE[,...]",
+                 "of a device's hour, in whatever currency, e.g. h100=2.5; may be repeated")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_real("--documents", request.mean_document, RealRange::above(0),
-               "mean tokens of a document, with data.packing documents (default: one document a sequence)")
-      ->type_name("N");
-  app.add_real("--jitter", request.disturbance.jitter, RealRange::within(0, 2),
-               "simulate kernel calls whose times vary: the standard deviation of their logarithm")
-      ->type_name("X");
-  app.add_option("--seed", request.disturbance.seed, "of --jitter and --documents")
-      ->capture_default_str()
-      ->type_name("N");
-  app.add_option("--straggler", stragglers, "simulate a rank that is FACTOR times as slow; may be repeated")
-      ->type_name("RANK:FACTOR")
+  app.add_real("--documents", request.mean_document, RealRange::above(0), "N",
+               "mean tokens of a document, with data.packing documents (default: one document a sequence)");
+  app.add_real("--jitter", request.disturbance.jitter, RealRange::within(0, 2), "X",
+               "simulate kernel calls whose times vary: the standard deviation of their logarithm");
+  app.add_option("--seed", request.disturbance.seed, "N", "of --jitter and --documents")->capture_default_str();
+  app.add_option("--straggler", stragglers, "RANK:FACTOR",
+                 "simulate a rank that is FACTOR times as slow; may be repeated")
       ->allow_extra_args(false);
-  app.add_option("--slow-link", slow_links, "simulate a link that is FACTOR times as slow; may be repeated")
-      ->type_name("FROM:TO:FACTOR")
+  app.add_option("--slow-link", slow_links, "FROM:TO:FACTOR",
+                 "simulate a link that is FACTOR times as slow; may be repeated")
       ->allow_extra_args(false);
   auto* const output_option =
-      app.add_option("--output", output, "write the plan as JSON, too; replaces a former plan")->type_name("FILE.json");
+      app.add_option("--output", output, "FILE.json", "write the plan as JSON, too; replaces a former plan");
   app.add_flag("--overwrite", overwrite, "let --output replace any file that this plan does not read")
       ->needs(output_option);
   app.add_flag("--measure", measure,

@@ -56,67 +56,51 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       "  prepare --synthetic recall --documents 500 --length 4096 --output recall.h5\n\n"
       "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read, "
       "130 or 143 after SIGINT or SIGTERM. Whatever the end, but for 0 nothing is left.");
-  app.add_option("--input", arguments.inputs, "Files and folders of text, or patterns; folders with all below them")
-      ->type_name("PATH");
-  app.add_option("--output", arguments.output, "The token file to make; it must not exist yet")
-      ->type_name("FILE.h5")
-      ->required();
-  app.add_real("--validation-fraction", arguments.validation_fraction, RealRange::within(0, 0.99),
+  app.add_option("--input", arguments.inputs, "PATH",
+                 "Files and folders of text, or patterns; folders with all below them");
+  app.add_option("--output", arguments.output, "FILE.h5", "The token file to make; it must not exist yet")->required();
+  app.add_real("--validation-fraction", arguments.validation_fraction, RealRange::within(0, 0.99), "X",
                "Share of the documents that training never sees; above 0 it is at least one document")
-      ->type_name("X")
       ->capture_default_str();
-  app.add_option("--seed", arguments.seed, "Of the documents' order, and of all that is synthetic")
+  app.add_option("--seed", arguments.seed, "S", "Of the documents' order, and of all that is synthetic")
       ->check(at_least(0))
-      ->type_name("S")
       ->capture_default_str();
-  app.add_option("--tokenizer", arguments.tokenizer,
+  app.add_option("--tokenizer", arguments.tokenizer, "PATH",
                  "bytes, or a tokenizer.json, a SentencePiece model, a file in tiktoken's form, a tekken.json, or a "
                  "folder that holds one")
-      ->type_name("PATH")
       ->capture_default_str();
-  app.add_option("--tokenizer-pattern", arguments.pattern,
-                 "How a file in tiktoken's form splits text; known files need none")
-      ->type_name("REGEX");
-  app.add_option("--special-tokens", arguments.special_tokens, "What <|endoftext|> and its like are within texts")
-      ->type_name("text|parse")
+  app.add_option("--tokenizer-pattern", arguments.pattern, "REGEX",
+                 "How a file in tiktoken's form splits text; known files need none");
+  app.add_option("--special-tokens", arguments.special_tokens, "text|parse",
+                 "What <|endoftext|> and its like are within texts")
       ->check(one_of({"text", "parse"}))
       ->capture_default_str();
-  app.add_option("--document-start", arguments.document_start, "A special token before each document (default: none)")
-      ->type_name("TOKEN");
-  app.add_option("--document-end", arguments.document_end,
-                 "The special token after each document (default: the tokenizer's own)")
-      ->type_name("TOKEN");
+  app.add_option("--document-start", arguments.document_start, "TOKEN",
+                 "A special token before each document (default: none)");
+  app.add_option("--document-end", arguments.document_end, "TOKEN",
+                 "The special token after each document (default: the tokenizer's own)");
   auto* text_field =
-      app.add_option("--text-field", arguments.json.text_field, "JSONL: the field that holds a document's text")
-          ->type_name("NAME")
+      app.add_option("--text-field", arguments.json.text_field, "NAME", "JSONL: the field that holds a document's text")
           ->capture_default_str();
-  app.add_option("--train-on", arguments.json.train_on,
+  app.add_option("--train-on", arguments.json.train_on, "ROLE",
                  "JSONL with conversations: the roles that are learned, the others weigh 0 (default: assistant)")
-      ->type_name("ROLE")
       ->delimiter(',');
-  app.add_option("--chat", arguments.chat,
+  app.add_option("--chat", arguments.chat, "template|chatml|plain",
                  "JSONL with conversations: written as the tokenizer's chat template does, if it is known here; in "
                  "ChatML; as plain lines of role and content")
-      ->type_name("template|chatml|plain")
       ->check(one_of({"template", "chatml", "plain"}))
       ->capture_default_str();
   app.add_flag("--skip-broken-lines", arguments.skip_broken_lines, "JSONL: leave broken lines out, and count them");
-  app.add_option("--threads", arguments.threads, "That tokenize (default: one a core)")
-      ->type_name("N")
-      ->check(within(1, 1024));
-  app.add_option("--synthetic", arguments.synthetic, "Make a corpus instead of reading one")
-      ->type_name("recall")
+  app.add_option("--threads", arguments.threads, "N", "That tokenize (default: one a core)")->check(within(1, 1024));
+  app.add_option("--synthetic", arguments.synthetic, "recall", "Make a corpus instead of reading one")
       ->check(one_of({"recall"}));
   const char* only = "recall: ";
-  app.add_option("--documents", arguments.documents,
+  app.add_option("--documents", arguments.documents, "N",
                  std::string(only) + "how many long documents; 16 short ones come with each for training")
-      ->type_name("N")
       ->capture_default_str();
-  app.add_tokens("--length", arguments.length, std::string(only) + "tokens of a long one, its end token included")
-      ->type_name("L")
+  app.add_tokens("--length", arguments.length, "L", std::string(only) + "tokens of a long one, its end token included")
       ->capture_default_str();
-  app.add_option("--pairs", arguments.pairs, std::string(only) + "pairs to be recalled over more than half of L")
-      ->type_name("P")
+  app.add_option("--pairs", arguments.pairs, "P", std::string(only) + "pairs to be recalled over more than half of L")
       ->capture_default_str();
   if (!parse_command_line(app, argc, argv)) return false;
 

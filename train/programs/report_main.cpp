@@ -85,21 +85,18 @@ int run(int argc, char** argv) {
       "report"};
   std::string folder, other, output, plan, evaluation;
   bool overwrite = false;
-  app.add_option("RUN", folder, "a run's folder")->required()->type_name("DIR");
-  auto* const other_option = app.add_option("OTHER", other, "the folder of a run to compare it with")->type_name("DIR");
+  app.add_option("RUN", folder, "DIR", "a run's folder")->required();
+  auto* const other_option = app.add_option("OTHER", other, "DIR", "the folder of a run to compare it with");
   auto* const output_option =
-      app.add_option("--output", output,
+      app.add_option("--output", output, "FILE.html",
                      "the page (default: report.html in the run's folder, of two comparison.html in the second's); "
-                     "replaces a former one")
-          ->type_name("FILE.html");
-  auto* const plan_option = app.add_option("--plan", plan,
+                     "replaces a former one");
+  auto* const plan_option = app.add_option("--plan", plan, "FILE.json",
                                            "what plan --output wrote of this run: its times stand beside "
-                                           "the measured ones")
-                                ->type_name("FILE.json");
+                                           "the measured ones");
   auto* const evaluation_option =
-      app.add_option("--evaluation", evaluation,
-                     "what evaluate --output wrote: by position, LongPPL, against another model, tasks")
-          ->type_name("FILE.json");
+      app.add_option("--evaluation", evaluation, "FILE.json",
+                     "what evaluate --output wrote: by position, LongPPL, against another model, tasks");
   app.add_flag("--overwrite", overwrite, "let --output replace any file but those that are read");
   if (!parse_command_line(app, argc, argv)) return 0;
   const bool two = other_option->count() > 0;

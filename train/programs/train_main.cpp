@@ -43,47 +43,40 @@ int run(int argc, char** argv, Launcher& launcher) {
   TrainOptions options;
   bool dry_run = false, help_config = false;
   app.add_flag("--help-config", help_config, "print every key of a config: default, values, meaning; and exit");
-  app.add_option("--config", config_path,
-                 "the YAML config of the run; with --resume, the run's own serves if none is given")
-      ->type_name("FILE");
-  app.add_option("--output", output, "the run's folder (default: runs/<config's name>)")->type_name("DIR");
-  app.add_option("--set", settings, "change one key of the config, e.g. --set mesh.sequence=2; may be repeated")
-      ->type_name("KEY.PATH=VALUE")
+  app.add_option("--config", config_path, "FILE",
+                 "the YAML config of the run; with --resume, the run's own serves if none is given");
+  app.add_option("--output", output, "DIR", "the run's folder (default: runs/<config's name>)");
+  app.add_option("--set", settings, "KEY.PATH=VALUE",
+                 "change one key of the config, e.g. --set mesh.sequence=2; may be repeated")
       ->allow_extra_args(false);
-  auto* resume = app.add_option("--resume", resume_path,
+  auto* resume = app.add_option("--resume", resume_path, "[PATH]",
                                 "go on from a checkpoint, or from the newest intact one of a run's folder; without a "
                                 "path, of the folder of --output, or afresh if there is none")
-                     ->type_name("[PATH]")
                      ->expected(0, 1);
   app.add_option(
-         "--init-from", options.start.init_from,
-         "start a new run with the weights alone of a run, a checkpoint, a Hugging Face folder or a GGUF file: new "
-         "optimizer, data, length, rope scaling")
-      ->type_name("PATH");
-  app.add_option("--stop-after", options.stop_after, "save and end after step N; the schedule stays that of the config")
-      ->type_name("N")
+      "--init-from", options.start.init_from, "PATH",
+      "start a new run with the weights alone of a run, a checkpoint, a Hugging Face folder or a GGUF file: new "
+      "optimizer, data, length, rope scaling");
+  app.add_option("--stop-after", options.stop_after, "N",
+                 "save and end after step N; the schedule stays that of the config")
       ->check(at_least(1));
-  auto* trace = app.add_option("--trace", options.trace.path,
+  auto* trace = app.add_option("--trace", options.trace.path, "FILE.json",
                                "write a timeline of every rank to FILE (Chrome trace format: open it in "
-                               "ui.perfetto.dev); replaces a former one")
-                    ->type_name("FILE.json");
+                               "ui.perfetto.dev); replaces a former one");
   app.add_flag("--overwrite", options.trace.overwrite, "let --trace replace any file that this run does not use")
       ->needs(trace);
-  app.add_option("--trace-steps", trace_steps, "with --trace: only steps A to B")->type_name("A:B");
-  auto* const dump_step = app.add_option("--dump-step", options.dump.step,
+  app.add_option("--trace-steps", trace_steps, "A:B", "with --trace: only steps A to B");
+  auto* const dump_step = app.add_option("--dump-step", options.dump.step, "N",
                                          "write every named tensor of step N into --dump: inputs, activations, "
                                          "gradients; see scripts/compare-dumps")
-                              ->type_name("N")
                               ->check(at_least(1));
-  app.add_option("--dump", options.dump.folder, "the folder for --dump-step; a former dump in it is replaced")
-      ->type_name("DIR")
+  app.add_option("--dump", options.dump.folder, "DIR", "the folder for --dump-step; a former dump in it is replaced")
       ->needs(dump_step);
   app.add_flag("--dry-run", dry_run, "check everything and print config, mesh and memory plan; write nothing");
   auto* verify =
-      app.add_option("--verify-checkpoint", verify_path,
+      app.add_option("--verify-checkpoint", verify_path, "PATH",
                      "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
-                     "else; ends with 4 if one is damaged")
-          ->type_name("PATH");
+                     "else; ends with 4 if one is damaged");
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
   if (help_config) {
     if (launcher.is_rank_zero()) print_result(config_reference());

@@ -1,7 +1,6 @@
 #include "data/tokenizer/formats/rank_files.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <unordered_map>
 
@@ -9,6 +8,7 @@
 #include "framework/error.h"
 #include "framework/storage/hash.h"
 #include "framework/storage/strict_json.h"
+#include "framework/text_reader.h"
 
 namespace ringtrain {
 
@@ -209,8 +209,7 @@ BpeSpec read_tiktoken(std::string_view text, const std::string& path, const std:
     std::optional<std::string> bytes;
     if (space != std::string_view::npos) {
       bytes = decode_base64(line.substr(0, space));
-      const auto [end, error] = std::from_chars(line.data() + space + 1, line.data() + line.size(), rank);
-      if (error != std::errc{} || end != line.data() + line.size()) rank = -1;
+      rank = number_of<std::int64_t>(line.substr(space + 1)).value_or(-1);
     }
     if (!bytes || bytes->empty() || rank < 0 || rank >= limit) {
       fail(ExitCode::data, "{}:{}: no token in base64 with its rank; is the file whole?", path, number);
