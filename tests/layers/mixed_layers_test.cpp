@@ -120,7 +120,8 @@ class CountingCommunicator : public ForwardingCommunicator {
   CountingCommunicator(Communicator& inner, Traffic& traffic) : ForwardingCommunicator(inner), traffic_(traffic) {}
   CountingCommunicator(std::unique_ptr<Communicator> inner, Traffic& traffic)
       : ForwardingCommunicator(std::move(inner)), traffic_(traffic) {}
-  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
+                   const CallSite& site) override {
     if (to != no_peer) {
       const std::lock_guard lock(traffic_.mutex);
       auto& [messages, bytes] = traffic_.sent[{std::string(site.operation), site.layer}];
