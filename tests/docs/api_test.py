@@ -28,15 +28,16 @@ class Api(unittest.TestCase):
         result = make_page(ROOT, self.folder / "page")
         self.assertEqual(result.returncode, 0, result.stdout)
         pages = "".join(path.read_text() for path in (self.folder / "page/html").rglob("*.html"))
-        for name in ("linear_backward_weight", "AttentionOverRing", "check_gradient", "begin_gradient", "transformer_with",
-                     "prepare_run"):
+        for name in ("linear_backward_weight", "AttentionOverRing", "check_gradient", "begin_gradient",
+                     "transformer_with", "prepare_run"):
             self.assertIn(name, pages)
 
     def test_a_function_without_one_is_named(self):
         checkout = self.folder / "checkout"
         for name in ("scripts", "ringtrain", "docs", "framework", "kernels", "parallel", "data", "layers", "train"):
             shutil.copytree(ROOT / name, checkout / name)
-        for header, comment in (("kernels/matmul.h", "linear_backward_input"), ("parallel/parameter_store.h", "release")):
+        for header, comment in (("kernels/matmul.h", "linear_backward_input"),
+                                ("parallel/parameter_store.h", "release")):
             path = checkout / header
             text = path.read_text()
             bare = re.sub(rf"((?: *///[^\n]*\n)+)( *void {comment}\()", r"\2", text)
