@@ -34,9 +34,10 @@ static_assert(std::is_same_v<decltype(In{}.flat()), In>);
 static_assert(std::is_same_v<decltype(In{}.prefix({1})), In>);
 static_assert(std::is_same_v<decltype(In{}.reshape({1})), In>);
 
-/// Whether a kernel takes arguments of these types after its stream.
+/// Whether a kernel takes arguments of these types after its stream, and the caller's line if it has one.
 template <auto kernel, class... Arguments>
-constexpr bool takes = std::is_invocable_v<decltype(kernel), Stream&, Arguments...>;
+constexpr bool takes = std::is_invocable_v<decltype(kernel), Stream&, Arguments...> ||
+                       std::is_invocable_v<decltype(kernel), Stream&, Arguments..., CallerLine>;
 
 // Each with its own types, and with an input in the place of one output.
 static_assert(takes<copy, Out, In> && !takes<copy, In, In>);

@@ -31,14 +31,23 @@ inline std::vector<std::int32_t> random_integers(std::int64_t n, std::uint64_t s
   return x;
 }
 
-/// Returns a view of a vector: a TensorView, or of a constant one a ConstTensorView.
-template <class Vector>
-auto view_of(Vector& x, const Shape& shape) {
+/// Returns a view of a vector, in one dimension or as a shape: a ConstTensorView of a constant one, or a temporary.
+template <class T>
+TensorView view_of(std::vector<T>& x, const Shape& shape) {
   ensure(static_cast<std::int64_t>(x.size()) == shape.numel(), "a test's vector has its shape's size");
   return host_view(x.data(), shape);
 }
-template <class Vector>
-auto view_of(Vector& x) {
+template <class T>
+ConstTensorView view_of(const std::vector<T>& x, const Shape& shape) {
+  ensure(static_cast<std::int64_t>(x.size()) == shape.numel(), "a test's vector has its shape's size");
+  return host_view(x.data(), shape);
+}
+template <class T>
+TensorView view_of(std::vector<T>& x) {
+  return view_of(x, {static_cast<std::int64_t>(x.size())});
+}
+template <class T>
+ConstTensorView view_of(const std::vector<T>& x) {
   return view_of(x, {static_cast<std::int64_t>(x.size())});
 }
 
