@@ -84,6 +84,6 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
                         const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
                         const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
                         const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace,
-                        bool accumulate = true);
+                        bool accumulate = true, const CallerLine& line = CallerLine::current());
 
 }  // namespace ringtrain

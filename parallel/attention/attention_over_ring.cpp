@@ -348,9 +348,7 @@ void AttentionOverRing::backward(const ConstTensorView& dout, const ConstTensorV
     if (block.pairs == 0) return;  // a part that no query here sees
     AttentionShape shape = s.shape;
     shape.B = block.sequences;
-    const auto of = [&](const ConstTensorView& x) {
-      return x.empty() ? x : x.rows(block.first_sequence, block.first_sequence + block.sequences);
-    };
+    const auto of = [&](const ConstTensorView& x) { return block.sequences_of(x); };
     const AttentionTokens own{s.own_tokens().segments, block.sequences_of(s.own_documents())};
     attention_backward(s.stream, shape, of(q), block.k, block.v, of(dout), of(lse), of(delta), own, block.tokens,
                        block.sequences_of(dq_sum), block.dk, block.dv, s.workspace, block.accumulate);
