@@ -15,6 +15,7 @@ namespace ringtrain {
 /// construction, B <= max_sequences and B * T <= max_sequences * max_tokens; views have the current shape.
 class Batch {
  public:
+  /// dtype: of the model, whose accumulator the weights have. The allocator must outlive it.
   Batch(Allocator& allocator, std::int64_t max_sequences, std::int64_t max_tokens, DType dtype);
 
   std::int64_t B = 0;  // sequences
@@ -29,11 +30,16 @@ class Batch {
   std::vector<SegmentList> ring_segments;       // [N]
   std::vector<DocumentStarts> document_starts;  // [B] of the whole sequences; none without documents
 
-  TensorView tokens() const { return tokens_.view().prefix({B, T}); }        // int32
-  TensorView labels() const { return labels_.view().prefix({B, T}); }        // int32; -1: no target
+  /// Returns token ids [B, T].
+  TensorView tokens() const { return tokens_.view().prefix({B, T}); }  // int32
+  /// Returns the tokens to predict [B, T].
+  TensorView labels() const { return labels_.view().prefix({B, T}); }  // int32; -1: no target
+  /// Returns positions [B, T].
   TensorView positions() const { return positions_.view().prefix({B, T}); }  // int32; within the document
+  /// Returns document ids [B, T], which do not decrease along a sequence.
   TensorView documents() const { return documents_.view().prefix({B, T}); }  // int32; 0 for the first of the window
-  TensorView weights() const { return weights_.view().prefix({B, T}); }      // the accumulator of the model's dtype
+  /// Returns the weights of the tokens' losses [B, T].
+  TensorView weights() const { return weights_.view().prefix({B, T}); }  // the accumulator of the model's dtype
 
  private:
   Tensor tokens_, labels_, positions_, documents_, weights_;

@@ -37,6 +37,7 @@ struct Corpus {
   /// Returns the number of windows of a file's training part, at least 1 (else Error(data)); tells into *dropped (may
   /// be null) how many tail tokens no window holds, the last label not counted.
   std::int64_t window_count(std::size_t file, std::int64_t seq_len, std::int64_t* dropped) const;
+  /// Returns where a window of a file's training part lies.
   WindowRange window(std::size_t file, std::int64_t window, std::int64_t seq_len) const;
   /// Returns one hash over all training files' hashes and weights: what a resume compares.
   std::string hash() const;

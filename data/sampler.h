@@ -18,7 +18,9 @@ struct Sample {
 /// Which window is the i-th of the run: pure function of (seed, i, the files' window counts and weights).
 class Sampler {
  public:
+  /// windows, weights: of each file; weights are above 0.
   Sampler(std::vector<std::int64_t> windows, std::vector<double> weights, std::uint64_t seed);
+  /// Returns the i-th sample, from 0.
   Sample sample(std::int64_t i) const;
   /// Returns the windows of all files.
   std::int64_t windows() const;

@@ -25,7 +25,9 @@ class TokenFile {
   static std::unique_ptr<TokenFile> open(const std::string& path);
   virtual ~TokenFile() = default;
 
+  /// Returns the name under which it was opened.
   virtual const std::string& path() const = 0;
+  /// Returns the largest id that a token may have, plus one.
   virtual std::int64_t vocab_size() const = 0;
   /// Returns the token that ends a document.
   virtual std::int32_t end_of_document() const = 0;
@@ -34,7 +36,9 @@ class TokenFile {
   /// Returns how many bytes of text a token of this document stands for in the mean, its end token not counted; 0 if it
   /// is not known.
   virtual double bytes_per_token(std::int64_t document) const = 0;
+  /// Returns the number of tokens.
   virtual std::int64_t token_count() const = 0;  // of all documents, train then validation
+  /// Returns whether each token has a weight of its loss.
   virtual bool has_weights() const = 0;
   /// Returns offsets [documents + 1] of all documents, train then validation.
   virtual std::span<const std::int64_t> document_offsets() const = 0;

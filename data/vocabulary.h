@@ -15,6 +15,7 @@ class Vocabulary {
   /// size: the rows of the token table, which int32 can number.
   explicit Vocabulary(std::int64_t size);
 
+  /// Returns whether an id is a token.
   bool has(std::int64_t id) const { return id >= 0 && id < size_; }
   /// Returns a sentence on an id that is no token. where: what gave it: a flag, or a file and its key.
   std::string refusal(std::int64_t id, std::string_view where) const;

@@ -16,12 +16,14 @@ namespace ringtrain {
 
 enum class Tag : int { weights, gradients, optimizer, activations, ring, workspace, checkpoint };
 inline constexpr int tag_count = 7;
+/// Returns a tag's name, as plans and metrics have it.
 const char* name_of(Tag tag);
 
 /// Bytes by tag, and their sum's own high-water mark.
 struct MemoryUse {
   std::array<std::size_t, tag_count> by_tag{};
   std::size_t total = 0;
+  /// Returns the bytes of a tag.
   std::size_t operator[](Tag tag) const { return by_tag[static_cast<std::size_t>(tag)]; }
 };
 
@@ -37,6 +39,7 @@ struct PlannedTensor {
 class Allocator final : public TensorOwner {
  public:
   enum class Mode { real, plan };
+  /// Makes tensors of a device's memory; in plan mode records them alone.
   explicit Allocator(Device device, Mode mode = Mode::real);
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
@@ -51,12 +54,18 @@ class Allocator final : public TensorOwner {
   /// Returns where tensors of the host come from that the device's work reads or writes: this one itself on a CPU; else
   /// one of pinned memory, which a GPU reads and writes by itself, with books of its own.
   Allocator& host() { return host_ ? *host_ : *this; }
+  /// The same, of a constant one.
   const Allocator& host() const { return host_ ? *host_ : *this; }
 
+  /// Returns whether its tensors have memory.
   Mode mode() const { return mode_; }
+  /// Returns whether they have none.
   bool planning() const { return mode_ == Mode::plan; }
+  /// Returns where its tensors lie.
   Device device() const { return device_; }
+  /// Returns the bytes that are allocated now, with alignment.
   const MemoryUse& current() const { return current_; }
+  /// Returns the most that there ever were, of each tag and of all together.
   const MemoryUse& peak() const { return peak_; }
   /// Returns how often make() was called, the host's included: unchanged over steps shows that a step allocates
   /// nothing.

@@ -1,5 +1,5 @@
 // A view of a tensor that is only read: what the inputs of kernels are. Every TensorView and every Tensor is one, but
-// none becomes a TensorView again, so what is an input in one place cannot be handed on as an output in another.
+// none becomes a TensorView again, so what is an input in one line cannot be handed on as an output in another.
 #pragma once
 
 #include <utility>
@@ -12,8 +12,10 @@ namespace ringtrain {
 class ConstTensorView {
  public:
   ConstTensorView() = default;
+  /// Views the same memory.
   ConstTensorView(const TensorView& view)  // NOLINT(google-explicit-constructor): reading is always allowed
       : data(view.data), shape(view.shape), dtype(view.dtype), device(view.device) {}
+  /// Views all of a tensor, which must outlive it.
   ConstTensorView(const Tensor& tensor) : ConstTensorView(tensor.view()) {}  // NOLINT(google-explicit-constructor)
 
   const void* data = nullptr;
@@ -21,27 +23,55 @@ class ConstTensorView {
   DType dtype = DType::float32;
   Device device;
 
+  /// Returns whether it has no memory: of a plan, or of nothing.
   bool empty() const { return data == nullptr; }
+  /// Returns the number of elements.
   std::int64_t numel() const { return shape.numel(); }
+  /// Returns the bytes of all elements.
   std::size_t bytes() const { return static_cast<std::size_t>(shape.numel()) * size_of(dtype); }
+  /// Returns the size of a dimension, from 0; unchecked.
   std::int64_t dim(int index) const { return shape[index]; }
 
-  /// Returns the data as const T*; an internal Error if T is not the dtype. On device memory: a device pointer.
+  /// Returns the data as const T*; refuses a T that is not the dtype. On device memory: a device pointer.
   template <class T>
-  const T* as() const {
-    ensure(DTypeOf<T>::value == dtype, "tensor read as another type than its own");
+  const T* as(const CallerLine& line = CallerLine::current()) const {
+    if (DTypeOf<T>::value != dtype) [[unlikely]]
+      refuse_dtype(shape, dtype, DTypeOf<T>::value, line);
     return static_cast<const T*>(data);
   }
-  /// As those of TensorView.
-  ConstTensorView rows(std::int64_t begin, std::int64_t end) const { return writable().rows(begin, end); }
-  ConstTensorView reshape(const Shape& to) const { return writable().reshape(to); }
-  ConstTensorView flat(std::int64_t begin, std::int64_t end) const { return writable().flat(begin, end); }
+  /// Returns rows [begin, end) of the first dimension.
+  ConstTensorView rows(std::int64_t begin, std::int64_t end, const CallerLine& line = CallerLine::current()) const {
+    return writable().rows(begin, end, line);
+  }
+  /// Returns the same elements under another shape of equal numel.
+  ConstTensorView reshape(const Shape& to, const CallerLine& line = CallerLine::current()) const {
+    return writable().reshape(to, line);
+  }
+  /// Returns elements [begin, end) of the flattened tensor, as rank 1.
+  ConstTensorView flat(std::int64_t begin, std::int64_t end, const CallerLine& line = CallerLine::current()) const {
+    return writable().flat(begin, end, line);
+  }
+  /// Returns all elements, as rank 1.
   ConstTensorView flat() const { return reshape({numel()}); }
-  ConstTensorView prefix(const Shape& to) const { return writable().prefix(to); }
+  /// Returns the leading elements viewed under shape `to`, whose numel must be <= this one's.
+  ConstTensorView prefix(const Shape& to, const CallerLine& line = CallerLine::current()) const {
+    return writable().prefix(to, line);
+  }
 
  private:
   /// What cuts views does not write.
   TensorView writable() const { return {const_cast<void*>(data), shape, dtype, device}; }
 };
+
+/// Returns a view of constant host memory that the caller owns.
+template <class T>
+ConstTensorView host_view(const T* data, const Shape& shape) {
+  ConstTensorView view;
+  view.data = data;
+  view.shape = shape;
+  view.dtype = DTypeOf<T>::value;
+  view.device = Device::cpu();
+  return view;
+}
 
 }  // namespace ringtrain

@@ -65,8 +65,9 @@ CopyStream::Event CopyStream::record() const {
   return {};
 }
 
-CopyStream::Event CopyStream::copy(const TensorView& to, const TensorView& from, [[maybe_unused]] const Event& ready,
-                                   [[maybe_unused]] const Event& free, [[maybe_unused]] const Label& label) {
+CopyStream::Event CopyStream::copy(const TensorView& to, const ConstTensorView& from,
+                                   [[maybe_unused]] const Event& ready, [[maybe_unused]] const Event& free,
+                                   [[maybe_unused]] const Label& label) {
   ensure(to.bytes() == from.bytes(), "a copy joins tensors of one size");
 #if RINGTRAIN_CUDA
   if (cuda_) {

@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "framework/const_tensor_view.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
 
@@ -37,7 +38,8 @@ class CopyStream {
   Event record() const;
   /// to = from (of one size; host memory must be pinned), once `ready` and `free` were passed: the data is there, and
   /// the memory for it no longer in use. Returns an event after the copy.
-  Event copy(const TensorView& to, const TensorView& from, const Event& ready, const Event& free, const Label& label);
+  Event copy(const TensorView& to, const ConstTensorView& from, const Event& ready, const Event& free,
+             const Label& label);
   /// What the stream is given from now on runs after the event.
   void wait(const Event& event) const;
 

@@ -1,6 +1,7 @@
 // The one error type. A user's mistake, bad data, a failed rank: each is an Error that carries the exit code of the
 // program and one sentence which names file:line or the numbers at fault and what to do. Thrown, caught only in main
 // (and by a rank's launcher, which passes it to the other ranks). ensure() is for broken invariants: our own fault.
+// refuse_call() is for arguments of public functions, whose fault is that of the caller.
 #pragma once
 
 #include <fmt/format.h>
@@ -29,7 +30,9 @@ enum class ExitCode : int {
 
 class Error : public std::runtime_error {
  public:
+  /// sentence: what went wrong, where, and what to do.
   Error(ExitCode code, const std::string& sentence) : std::runtime_error(sentence), code_(code) {}
+  /// Returns the exit code of a program that ends with it.
   ExitCode code() const { return code_; }
 
  private:
@@ -47,6 +50,19 @@ inline void ensure(bool holds, const char* what, std::source_location place = st
   if (!holds) [[unlikely]] {
     fail(ExitCode::internal, "{}:{}: internal error: {}", place.file_name(), place.line(), what);
   }
+}
+
+/// Where a public function was called: its last parameter is `const CallerLine& line = CallerLine::current()`.
+using CallerLine = std::source_location;
+
+/// Throws Error(usage), "FILE:LINE: sentence", of a call that breaks the rules of the function called. Where the caller
+/// is one of the library's own sources, nobody else is to blame: Error(internal).
+[[noreturn]] void refuse_call(const CallerLine& line, const std::string& sentence);
+
+/// As refuse_call, unless it holds; what: a whole sentence.
+inline void require_call(bool holds, const char* what, const CallerLine& line) {
+  if (!holds) [[unlikely]]
+    refuse_call(line, what);
 }
 
 }  // namespace ringtrain

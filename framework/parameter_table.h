@@ -16,6 +16,7 @@ namespace ringtrain {
 
 enum class Part { trainable, frozen };
 inline constexpr std::array both_parts{Part::trainable, Part::frozen};
+/// Returns the place of what belongs to a part in a list by part.
 inline constexpr std::size_t index_of(Part part) {
   return static_cast<std::size_t>(part);
 }
@@ -38,12 +39,17 @@ class ParameterTable {
  public:
   /// Appends a parameter; buckets must not decrease. Returns its id.
   int add(Parameter parameter);
+  /// Returns all parameters, by id.
   const std::vector<Parameter>& all() const { return parameters_; }
+  /// Returns a parameter by id; unchecked.
   const Parameter& operator[](int id) const { return parameters_[id]; }
+  /// Returns the number of buckets.
   int buckets() const { return static_cast<int>(ends_.size()); }
   /// Returns elements [begin, end) of a part's flat buffer that bucket holds, padding included.
   std::int64_t bucket_begin(int bucket, Part part = Part::trainable) const;
+  /// The same: the end.
   std::int64_t bucket_end(int bucket, Part part = Part::trainable) const;
+  /// Returns how many they are.
   std::int64_t bucket_size(int bucket, Part part) const {
     return bucket_end(bucket, part) - bucket_begin(bucket, part);
   }
@@ -51,6 +57,7 @@ class ParameterTable {
   std::int64_t flat_size(Part part = Part::trainable) const;
   /// Returns the number of parameters proper (no padding), of both parts or of one.
   std::int64_t count() const;
+  /// The same of one part.
   std::int64_t count(Part part) const;
   /// Returns the lowest bucket with something to train, with which backward ends; the last one if none has.
   int lowest_trained() const;

@@ -40,9 +40,13 @@ class Stream {
   /// The stream of a GPU, whose context must outlive it; null: for planning alone. pool: for the host's own work.
   Stream(cuda::Context* context, Device device, ThreadPool& pool, TraceTrack* trace)
       : device_(device), pool_(&pool), trace_(trace), cuda_(context) {}
+  /// Returns where its work runs.
   Device device() const { return device_; }
+  /// Returns whether that is a GPU.
   bool on_cuda() const { return !device_.is_cpu(); }
+  /// Returns the context of a GPU's stream; there must be one.
   cuda::Context& cuda() const { return *cuda_; }
+  /// Returns the pool of the host's work.
   ThreadPool& pool() const { return *pool_; }
   /// Returns when all that the stream was given is done. On a CPU it is when its call returns.
   void synchronize() const;

@@ -1,15 +1,20 @@
 #include "framework/tensor.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace ringtrain {
 
-Shape::Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+Shape::Shape(std::initializer_list<std::int64_t> dims, const CallerLine& line)
+    : Shape(std::span(dims.begin(), dims.size()), line) {}
 
-Shape::Shape(std::span<const std::int64_t> dims) {
-  ensure(dims.size() <= max_rank, "a shape has at most five dimensions");
+Shape::Shape(std::span<const std::int64_t> dims, const CallerLine& line) {
+  if (dims.size() > max_rank) {
+    refuse_call(line, fmt::format("a shape of {} dimensions, but it may have {}", dims.size(), max_rank));
+  }
   for (std::int64_t dim : dims) {
-    ensure(dim >= 0, "a dimension is not negative");
+    if (dim < 0) refuse_call(line, fmt::format("dimension {} of a shape is {}, but must be 0 or more", rank_, dim));
     dims_[rank_++] = dim;
   }
 }
@@ -33,15 +38,19 @@ std::string Shape::to_string() const {
   return text + "]";
 }
 
-Shape Shape::with(int dim, std::int64_t size) const {
-  ensure(dim >= 0 && dim < rank_ && size >= 0, "Shape::with needs a dimension that exists");
+Shape Shape::with(int dim, std::int64_t size, const CallerLine& line) const {
+  if (dim < 0 || dim >= rank_ || size < 0) {
+    refuse_call(line, fmt::format("Shape::with({}, {}) of the shape {}, whose dimensions are 0 to {}, and sizes 0 or "
+                                  "more",
+                                  dim, size, to_string(), rank_ - 1));
+  }
   Shape result = *this;
   result.dims_[dim] = size;
   return result;
 }
 
-Shape Shape::without_first() const {
-  ensure(rank_ > 0, "Shape::without_first needs a dimension");
+Shape Shape::without_first(const CallerLine& line) const {
+  require_call(rank_ > 0, "Shape::without_first of a shape without dimensions", line);
   return Shape(std::span(dims_).subspan(1, static_cast<std::size_t>(rank_ - 1)));
 }
 
@@ -55,28 +64,43 @@ TensorView offset(const TensorView& view, std::int64_t elements, const Shape& sh
 }
 }  // namespace
 
-TensorView TensorView::rows(std::int64_t begin, std::int64_t end) const {
-  ensure(shape.rank() > 0 && begin >= 0 && begin <= end && end <= shape[0], "rows outside the tensor");
+void refuse_dtype(const Shape& shape, DType dtype, DType wanted, const CallerLine& line) {
+  refuse_call(line, fmt::format("a tensor {} of {} is read as {}", shape.to_string(), name_of(dtype), name_of(wanted)));
+}
+
+TensorView TensorView::rows(std::int64_t begin, std::int64_t end, const CallerLine& line) const {
+  if (shape.rank() == 0 || begin < 0 || begin > end || end > shape[0]) {
+    refuse_call(line, fmt::format("rows [{}, {}) of a tensor {}", begin, end, shape.to_string()));
+  }
   const std::int64_t row = shape[0] ? numel() / shape[0] : 0;
   return offset(*this, begin * row, shape.with(0, end - begin));
 }
 
-TensorView TensorView::select(std::int64_t index) const {
-  return rows(index, index + 1).reshape(shape.without_first());
+TensorView TensorView::select(std::int64_t index, const CallerLine& line) const {
+  return rows(index, index + 1, line).reshape(shape.without_first(line), line);
 }
 
-TensorView TensorView::reshape(const Shape& to) const {
-  ensure(to.numel() == numel(), "reshape keeps the number of elements");
+TensorView TensorView::reshape(const Shape& to, const CallerLine& line) const {
+  if (to.numel() != numel()) {
+    refuse_call(line, fmt::format("a tensor {} of {} elements is viewed as {}, which has {}", shape.to_string(),
+                                  numel(), to.to_string(), to.numel()));
+  }
   return offset(*this, 0, to);
 }
 
-TensorView TensorView::flat(std::int64_t begin, std::int64_t end) const {
-  ensure(begin >= 0 && begin <= end && end <= numel(), "elements outside the tensor");
+TensorView TensorView::flat(std::int64_t begin, std::int64_t end, const CallerLine& line) const {
+  if (begin < 0 || begin > end || end > numel()) {
+    refuse_call(line,
+                fmt::format("elements [{}, {}) of a tensor {} of {} elements", begin, end, shape.to_string(), numel()));
+  }
   return offset(*this, begin, {end - begin});
 }
 
-TensorView TensorView::prefix(const Shape& to) const {
-  ensure(to.numel() <= numel(), "the buffer is smaller than the view asked of it");
+TensorView TensorView::prefix(const Shape& to, const CallerLine& line) const {
+  if (to.numel() > numel()) {
+    refuse_call(line, fmt::format("a tensor {} of {} elements is too small to be viewed as {}, which has {}",
+                                  shape.to_string(), numel(), to.to_string(), to.numel()));
+  }
   return offset(*this, 0, to);
 }
 

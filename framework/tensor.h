@@ -1,7 +1,8 @@
 // Shape, TensorView and Tensor. Tensors are dense and row-major. A Tensor owns its storage and is made by an Allocator;
-// a TensorView is a trivially copyable (pointer, shape, dtype, device) that owns nothing and must not outlive it.
-// Letters, everywhere the same: B sequences, T local tokens, S tokens of the whole sequence, H query heads, G key/value
-// heads, D head size, C width, F feedforward width, V vocabulary, L layers, N ring size.
+// a TensorView is a trivially copyable (pointer, shape, dtype, device) that owns nothing and must not outlive it. What
+// a call gets wrong is an Error(usage) that names the caller's line (refuse_call). Letters, everywhere the same: B
+// sequences, T local tokens, S tokens of the whole sequence, H query heads, G key/value heads, D head size, C width, F
+// feedforward width, V vocabulary, L layers, N ring size.
 #pragma once
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "framework/device.h"
 #include "framework/dtype.h"
@@ -21,19 +23,23 @@ class Shape {
  public:
   static constexpr int max_rank = 5;
   constexpr Shape() = default;
-  Shape(std::initializer_list<std::int64_t> dims);
-  explicit Shape(std::span<const std::int64_t> dims);
+  /// Refuses more dimensions than max_rank, and negative ones.
+  Shape(std::initializer_list<std::int64_t> dims, const CallerLine& line = CallerLine::current());
+  /// The same.
+  explicit Shape(std::span<const std::int64_t> dims, const CallerLine& line = CallerLine::current());
 
+  /// Returns the number of dimensions.
   int rank() const { return rank_; }
+  /// Returns the size of a dimension, from 0; unchecked.
   std::int64_t operator[](int dim) const { return dims_[dim]; }
   /// Returns the number of elements; 1 for rank 0. Error(usage) if it has no 63-bit number.
   std::int64_t numel() const;
   /// Returns e.g. "[2, 128, 64]".
   std::string to_string() const;
-  /// Returns a copy whose dimension dim is size.
-  Shape with(int dim, std::int64_t size) const;
-  /// Returns a copy without the first dimension.
-  Shape without_first() const;
+  /// Returns a copy whose dimension dim is size; refuses one that does not exist.
+  Shape with(int dim, std::int64_t size, const CallerLine& line = CallerLine::current()) const;
+  /// Returns a copy without the first dimension, which must exist.
+  Shape without_first(const CallerLine& line = CallerLine::current()) const;
   friend bool operator==(const Shape&, const Shape&) = default;
 
  private:
@@ -41,40 +47,50 @@ class Shape {
   int rank_ = 0;
 };
 
+/// Refuses to read a tensor as elements of another dtype.
+[[noreturn]] void refuse_dtype(const Shape& shape, DType dtype, DType wanted, const CallerLine& line);
+
 struct TensorView {
   void* data = nullptr;
   Shape shape;
   DType dtype = DType::float32;
   Device device;
 
+  /// Returns whether it has no memory: of a plan, or of nothing.
   bool empty() const { return data == nullptr; }
+  /// Returns the number of elements.
   std::int64_t numel() const { return shape.numel(); }
+  /// Returns the bytes of all elements.
   std::size_t bytes() const { return static_cast<std::size_t>(shape.numel()) * size_of(dtype); }
+  /// Returns the size of a dimension, from 0; unchecked.
   std::int64_t dim(int index) const { return shape[index]; }
 
-  /// Returns the data as T*; an internal Error if T is not the dtype. On device memory: a device pointer.
+  /// Returns the data as T*; refuses a T that is not the dtype. On device memory: a device pointer.
   template <class T>
-  T* as() const {
-    ensure(DTypeOf<T>::value == dtype, "tensor read as another type than its own");
+  T* as(const CallerLine& line = CallerLine::current()) const {
+    if (DTypeOf<T>::value != dtype) [[unlikely]]
+      refuse_dtype(shape, dtype, DTypeOf<T>::value, line);
     return static_cast<T*>(data);
   }
+  // Parts and other shapes of the same memory; each refuses what lies outside.
   /// Returns rows [begin, end) of the first dimension.
-  TensorView rows(std::int64_t begin, std::int64_t end) const;
+  TensorView rows(std::int64_t begin, std::int64_t end, const CallerLine& line = CallerLine::current()) const;
   /// Returns element `index` of the first dimension, without that dimension.
-  TensorView select(std::int64_t index) const;
+  TensorView select(std::int64_t index, const CallerLine& line = CallerLine::current()) const;
   /// Returns the same elements under another shape of equal numel.
-  TensorView reshape(const Shape& to) const;
+  TensorView reshape(const Shape& to, const CallerLine& line = CallerLine::current()) const;
   /// Returns elements [begin, end) of the flattened tensor, as rank 1.
-  TensorView flat(std::int64_t begin, std::int64_t end) const;
+  TensorView flat(std::int64_t begin, std::int64_t end, const CallerLine& line = CallerLine::current()) const;
+  /// Returns all elements, as rank 1.
   TensorView flat() const { return reshape({numel()}); }
   /// Returns the leading elements viewed under shape `to`, whose numel must be <= this one's (a buffer used in part).
-  TensorView prefix(const Shape& to) const;
+  TensorView prefix(const Shape& to, const CallerLine& line = CallerLine::current()) const;
 };
 
-/// Returns a view of host memory that the caller owns.
+/// Returns a view of host memory that the caller owns. (Of constant memory: framework/const_tensor_view.h.)
 template <class T>
-TensorView host_view(T* data, const Shape& shape) {
-  return {const_cast<std::remove_const_t<T>*>(data), shape, DTypeOf<std::remove_const_t<T>>::value, Device::cpu()};
+requires(!std::is_const_v<T>) TensorView host_view(T* data, const Shape& shape) {
+  return {data, shape, DTypeOf<T>::value, Device::cpu()};
 }
 
 /// Takes back the storage of tensors. framework/allocator.h has the one implementation.
@@ -91,19 +107,26 @@ class TensorOwner {
 class Tensor {
  public:
   Tensor() = default;
+  /// Takes the storage over; the other one is empty afterwards.
   Tensor(Tensor&& other) noexcept;
+  /// The same; gives back what it had.
   Tensor& operator=(Tensor&& other) noexcept;
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
   ~Tensor();
 
+  /// Returns the view of all of it. It must not outlive the tensor.
   const TensorView& view() const { return view_; }
+  /// The same.
   operator const TensorView&() const { return view_; }
+  /// Returns whether it is none: made by no Allocator, or moved from.
   bool empty() const { return owner_ == nullptr; }
+  /// Returns the shape of the whole tensor.
   const Shape& shape() const { return view_.shape; }
+  /// Returns the data as T*, as TensorView::as does.
   template <class T>
-  T* as() const {
-    return view_.as<T>();
+  T* as(const CallerLine& line = CallerLine::current()) const {
+    return view_.as<T>(line);
   }
 
  private:

@@ -23,6 +23,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  /// Returns the threads that work, the caller's included.
   int workers() const { return static_cast<int>(threads_.size()) + 1; }
 
   /// Calls body(task, worker) for every task in [0, tasks), worker in [0, workers()), and returns when all are done.

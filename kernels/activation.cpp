@@ -59,42 +59,49 @@ void gated_backward(Stream& stream, const TensorView& dgate, const TensorView& d
 
 }  // namespace
 
-void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
-  check_flat(gate, y, "swiglu gate is shaped as y");
-  check_flat(up, y, "swiglu up is shaped as y");
+void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
+                    const CallerLine& line) {
+  check_number(stream, y, "y", line);
+  check_like(stream, gate, "gate", y, "y", line);
+  check_like(stream, up, "up", y, "y", line);
   if (stream.on_cuda()) return cuda::swiglu_forward(stream, y, gate, up);
   gated_forward<Silu>(stream, y, gate, up);
 }
 
 void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
-                     const ConstTensorView& gate, const ConstTensorView& up) {
-  check_flat(dgate, dy, "swiglu dgate is shaped as dy");
-  check_flat(dup, dy, "swiglu dup is shaped as dy");
-  check_flat(gate, dy, "swiglu gate is shaped as dy");
-  check_flat(up, dy, "swiglu up is shaped as dy");
+                     const ConstTensorView& gate, const ConstTensorView& up, const CallerLine& line) {
+  check_number(stream, dy, "dy", line);
+  check_like(stream, dgate, "dgate", dy, "dy", line);
+  check_like(stream, dup, "dup", dy, "dy", line);
+  check_like(stream, gate, "gate", dy, "dy", line);
+  check_like(stream, up, "up", dy, "dy", line);
   if (stream.on_cuda()) return cuda::swiglu_backward(stream, dgate, dup, dy, gate, up);
   gated_backward<Silu>(stream, dgate, dup, dy, gate, up);
 }
 
-void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
-  check_flat(gate, y, "geglu gate is shaped as y");
-  check_flat(up, y, "geglu up is shaped as y");
+void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
+                   const CallerLine& line) {
+  check_number(stream, y, "y", line);
+  check_like(stream, gate, "gate", y, "y", line);
+  check_like(stream, up, "up", y, "y", line);
   if (stream.on_cuda()) return cuda::geglu_forward(stream, y, gate, up);
   gated_forward<Gelu>(stream, y, gate, up);
 }
 
 void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
-                    const ConstTensorView& gate, const ConstTensorView& up) {
-  check_flat(dgate, dy, "geglu dgate is shaped as dy");
-  check_flat(dup, dy, "geglu dup is shaped as dy");
-  check_flat(gate, dy, "geglu gate is shaped as dy");
-  check_flat(up, dy, "geglu up is shaped as dy");
+                    const ConstTensorView& gate, const ConstTensorView& up, const CallerLine& line) {
+  check_number(stream, dy, "dy", line);
+  check_like(stream, dgate, "dgate", dy, "dy", line);
+  check_like(stream, dup, "dup", dy, "dy", line);
+  check_like(stream, gate, "gate", dy, "dy", line);
+  check_like(stream, up, "up", dy, "dy", line);
   if (stream.on_cuda()) return cuda::geglu_backward(stream, dgate, dup, dy, gate, up);
   gated_backward<Gelu>(stream, dgate, dup, dy, gate, up);
 }
 
-void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x) {
-  check_flat(x, y, "gelu x is shaped as y");
+void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const CallerLine& line) {
+  check_number(stream, y, "y", line);
+  check_like(stream, x, "x", y, "y", line);
   if (stream.on_cuda()) return cuda::gelu_forward(stream, y, x);
   dispatch_dtype(y.dtype, [&]<class S, class A>() {
     S* const y_data = y.as<S>();
@@ -106,9 +113,11 @@ void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x)
   });
 }
 
-void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x) {
-  check_flat(dx, dy, "gelu dx is shaped as dy");
-  check_flat(x, dy, "gelu x is shaped as dy");
+void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x,
+                   const CallerLine& line) {
+  check_number(stream, dy, "dy", line);
+  check_like(stream, dx, "dx", dy, "dy", line);
+  check_like(stream, x, "x", dy, "dy", line);
   if (stream.on_cuda()) return cuda::gelu_backward(stream, dx, dy, x);
   dispatch_dtype(dy.dtype, [&]<class S, class A>() {
     S* const dx_data = dx.as<S>();

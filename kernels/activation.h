@@ -1,5 +1,6 @@
 // SwiGLU and GEGLU (Shazeer, "GLU Variants Improve Transformer", 2020, eq. 5, as silu(gate) * up and gelu(gate) * up)
-// and GELU (Hendrycks and Gimpel, 2016, the tanh form of GPT-2). All tensors of a call have one shape and one dtype.
+// and GELU (Hendrycks and Gimpel, 2016, the tanh form of GPT-2). All tensors of a call have one shape and one dtype,
+// else Error(usage) that names the caller's line. No communication.
 // Backward overwrites. dgate may be the memory of gate, dup that of up, dx that of x.
 #pragma once
 
@@ -10,17 +11,26 @@
 namespace ringtrain {
 
 /// y = gate * sigmoid(gate) * up. y may be the memory of gate or up.
-void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up);
+void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
+                    const CallerLine& line = CallerLine::current());
+/// dgate, dup = the gradients of gate and up, from dy, that of y.
 void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
-                     const ConstTensorView& gate, const ConstTensorView& up);
+                     const ConstTensorView& gate, const ConstTensorView& up,
+                     const CallerLine& line = CallerLine::current());
 
 /// y = gelu(gate) * up, of the form below. y may be the memory of gate or up.
-void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up);
+void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
+                   const CallerLine& line = CallerLine::current());
+/// As swiglu_backward.
 void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
-                    const ConstTensorView& gate, const ConstTensorView& up);
+                    const ConstTensorView& gate, const ConstTensorView& up,
+                    const CallerLine& line = CallerLine::current());
 
 /// y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x);
-void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x);
+void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x,
+                  const CallerLine& line = CallerLine::current());
+/// dx = the gradient of x, from dy, that of y.
+void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x,
+                   const CallerLine& line = CallerLine::current());
 
 }  // namespace ringtrain

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "framework/const_tensor_view.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
 
@@ -18,7 +19,9 @@ struct AdamW {
 /// Elements of one parameter: w, m, v, g are [n] of one dtype, float32 or float64. rounded: empty, or [n], the weights
 /// that the model computes with, in bfloat16.
 struct AdamWSlice {
-  TensorView w, m, v, g, rounded;
+  TensorView w, m, v;
+  ConstTensorView g;
+  TensorView rounded;
   double weight_decay = 0;
 };
 

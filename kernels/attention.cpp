@@ -1,6 +1,8 @@
 // Checks shapes and dtypes of every attention call, then branches on the device.
 #include "kernels/attention.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "framework/error.h"
@@ -13,49 +15,81 @@ namespace ringtrain {
 
 namespace {
 
-void check_state(const AttentionState& state) {
-  const Shape rows{state.o.dim(0), state.o.dim(2), state.o.dim(1)};
-  ensure(state.o.shape.rank() == 4, "attention state o is [B, T, H, D]");
-  ensure(state.m.shape == rows && state.l.shape == rows, "attention state m and l are [B, H, T]");
-  ensure(state.m.dtype == state.o.dtype && state.l.dtype == state.o.dtype, "attention state has one dtype");
-}
+/// The tensors of a call, as their names in the header.
+struct Call {
+  const Stream& stream;
+  const CallerLine& line;
 
-void check_finished(const AttentionState& state, const TensorView& out, const TensorView& lse, DType dtype) {
-  check_tensor(out, state.o.shape, dtype, "attention out is shaped as the state's o");
-  ensure(state.o.dtype == accumulator(dtype), "attention state has the accumulator of out's dtype");
-  check_tensor(lse, state.m.shape, state.m.dtype, "attention lse is shaped as m");
-}
-
-/// Checks what forward and backward share and returns [Tq, Tk].
-std::array<std::int64_t, 2> check_call(const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
-                                       const ConstTensorView& v, const AttentionTokens& queries,
-                                       const AttentionTokens& keys) {
-  const auto& [B, H, G, D, scale, mask, deterministic, softcap] = shape;
-  ensure(B >= 0 && H >= 1 && G >= 1 && D >= 1 && H % G == 0, "attention heads divide by key/value heads");
-  ensure(scale > 0 && std::isfinite(scale), "attention scale is positive");
-  ensure(mask.window >= 0, "attention window is not negative");
-  ensure(softcap >= 0 && std::isfinite(softcap), "attention softcap is not negative");
-  const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
-  check_tensor(q, {B, Tq, H, D}, q.dtype, "attention q is [B, Tq, H, D], Tq the tokens of the query segments");
-  check_tensor(k, {B, Tk, G, D}, q.dtype, "attention k is [B, Tk, G, D], Tk the tokens of the key segments");
-  check_tensor(v, {B, Tk, G, D}, q.dtype, "attention v is [B, Tk, G, D], Tk the tokens of the key segments");
-  if (Tq > 0 && Tk > 0) {
-    ensure(queries.documents.empty() == keys.documents.empty(), "documents stand with queries and keys, or neither");
+  /// x: [B, T, H, D], as some other tensor.
+  void check_heads(const ConstTensorView& x, const char* name, std::int64_t B, const char* tokens, std::int64_t T,
+                   const char* heads, std::int64_t H, std::int64_t D, DType dtype) const {
+    check_argument(stream, x, name, {{"B", B}, {tokens, T}, {heads, H}, {"D", D}}, dtype, line);
   }
-  return {Tq, Tk};
-}
+  void check_rows(const ConstTensorView& x, const char* name, std::int64_t B, std::int64_t H, std::int64_t Tq,
+                  DType dtype) const {
+    check_argument(stream, x, name, {{"B", B}, {"H", H}, {"Tq", Tq}}, dtype, line);
+  }
+  void check_state(const AttentionState& state, DType dtype) const {
+    check_heads(state.o, "state.o", any_size, "Tq", any_size, "H", any_size, any_size, dtype);
+    check_rows(state.m, "state.m", state.o.dim(0), state.o.dim(2), state.o.dim(1), dtype);
+    check_rows(state.l, "state.l", state.o.dim(0), state.o.dim(2), state.o.dim(1), dtype);
+  }
+  void check_finished(const AttentionState& state, const TensorView& out, const TensorView& lse, DType dtype) const {
+    const Shape& o = state.o.shape;
+    check_heads(out, "out", o[0], "Tq", o[1], "H", o[2], o[3], dtype);
+    check_rows(lse, "lse", o[0], o[2], o[1], accumulator(dtype));
+  }
+  /// Checks what forward and backward share and returns [Tq, Tk].
+  std::array<std::int64_t, 2> check_shared(const AttentionShape& shape, const ConstTensorView& q,
+                                           const ConstTensorView& k, const ConstTensorView& v,
+                                           const AttentionTokens& queries, const AttentionTokens& keys) const {
+    const auto& [B, H, G, D, scale, mask, deterministic, softcap] = shape;
+    if (B < 0 || H < 1 || G < 1 || D < 1 || H % G != 0) {
+      refuse_call(line,
+                  fmt::format("an AttentionShape of B = {}, H = {}, G = {}, D = {}: B must be 0 or more, H, G and "
+                              "D 1 or more, and H a multiple of G",
+                              B, H, G, D));
+    }
+    if (!(scale > 0 && std::isfinite(scale))) {
+      refuse_call(line, fmt::format("AttentionShape::scale is {}, but must be above 0", scale));
+    }
+    if (mask.window < 0) refuse_call(line, fmt::format("the mask's window is {}, but must be 0 or more", mask.window));
+    if (!(softcap >= 0 && std::isfinite(softcap))) {
+      refuse_call(line, fmt::format("AttentionShape::softcap is {}, but must be 0 or more", softcap));
+    }
+    // T: the tokens of the segments.
+    const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
+    check_number(stream, q, "q", line);
+    check_heads(q, "q", B, "Tq", Tq, "H", H, D, q.dtype);
+    check_heads(k, "k", B, "Tk", Tk, "G", G, D, q.dtype);
+    check_heads(v, "v", B, "Tk", Tk, "G", G, D, q.dtype);
+    check_documents(queries, "queries.documents", B, Tq);
+    check_documents(keys, "keys.documents", B, Tk);
+    if (Tq > 0 && Tk > 0) {
+      require_call(queries.documents.empty() == keys.documents.empty(),
+                   "documents stand with both queries and keys, or with neither", line);
+    }
+    return {Tq, Tk};
+  }
+  void check_documents(const AttentionTokens& tokens, const char* name, std::int64_t B, std::int64_t T) const {
+    if (!tokens.documents.empty()) {
+      check_argument(stream, tokens.documents, name, {{"B", B}, {"T", T}}, DType::int32, line);
+    }
+  }
+  /// Returns the workspace from its first 64-byte boundary on.
+  std::byte* aligned(const TensorView& workspace, std::size_t needed) const {
+    if (workspace.bytes() < needed || workspace.empty()) {
+      refuse_call(line, fmt::format("workspace has {} bytes, but must have attention_workspace_bytes, {}",
+                                    workspace.empty() ? 0 : workspace.bytes(), needed));
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
+    return static_cast<std::byte*>(workspace.data) + (64 - address % 64) % 64;
+  }
+};
 
 /// Returns the document ids [B, T], or null where all tokens are of one document.
-const std::int32_t* documents_of(const AttentionTokens& tokens, std::int64_t B, std::int64_t T) {
-  if (tokens.documents.empty()) return nullptr;
-  check_tensor(tokens.documents, {B, T}, DType::int32, "attention documents are int32 [B, T]");
-  return tokens.documents.as<std::int32_t>();
-}
-
-std::byte* aligned(const TensorView& workspace, std::size_t needed) {
-  ensure(workspace.bytes() >= needed, "attention workspace is at least attention_workspace_bytes");
-  const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
-  return static_cast<std::byte*>(workspace.data) + (64 - address % 64) % 64;
+const std::int32_t* documents_of(const AttentionTokens& tokens) {
+  return tokens.documents.empty() ? nullptr : tokens.documents.as<std::int32_t>();
 }
 
 }  // namespace
@@ -78,17 +112,20 @@ std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape
 
 void attention_forward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                        const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
-                       const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace) {
-  const auto [Tq, Tk] = check_call(shape, q, k, v, queries, keys);
-  check_state(state);
-  check_tensor(state.o, q.shape, accumulator(q.dtype), "attention state o is shaped as q");
-  if (phase.finalize) check_finished(state, phase.out, phase.lse, q.dtype);
+                       const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace,
+                       const CallerLine& line) {
+  const Call checked{stream, line};
+  const auto [Tq, Tk] = checked.check_shared(shape, q, k, v, queries, keys);
+  const DType sums = accumulator(q.dtype);
+  checked.check_heads(state.o, "state.o", shape.B, "Tq", Tq, "H", shape.H, shape.D, sums);
+  checked.check_state(state, sums);
+  if (phase.finalize) checked.check_finished(state, phase.out, phase.lse, q.dtype);
   if (stream.on_cuda()) {
     return cuda::attention_forward(stream, shape, q, k, v, queries, keys, state, phase, workspace);
   }
   if (phase.init) cpu::attention_reset(stream.pool(), state);
   if (shape.B > 0 && Tq > 0 && Tk > 0) {
-    std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+    std::byte* memory = checked.aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
     const std::int64_t query_tile = cpu::queries_a_task(shape.B * shape.H * Tq, stream.pool().workers());
     dispatch_dtype(q.dtype, [&]<class S, class A>() {
       const cpu::ForwardCall<S, A> call{shape,
@@ -97,8 +134,8 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const ConstT
                                         q.as<S>(),
                                         k.as<S>(),
                                         v.as<S>(),
-                                        documents_of(queries, shape.B, Tq),
-                                        documents_of(keys, shape.B, Tk),
+                                        documents_of(queries),
+                                        documents_of(keys),
                                         cpu::TileList(queries.segments, query_tile),
                                         cpu::TileList(keys.segments, cpu::forward_key_tile),
                                         state.o.as<A>(),
@@ -110,17 +147,24 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const ConstT
   if (phase.finalize) cpu::attention_finalize(stream.pool(), state, phase.out, phase.lse);
 }
 
-void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse) {
-  check_state(state);
-  check_finished(state, out, lse, out.dtype);
+void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse,
+                        const CallerLine& line) {
+  check_number(stream, out, "out", line);
+  const Call checked{stream, line};
+  checked.check_state(state, accumulator(out.dtype));
+  checked.check_finished(state, out, lse, out.dtype);
   if (stream.on_cuda()) return cuda::attention_finalize(stream, state, out, lse);
   cpu::attention_finalize(stream.pool(), state, out, lse);
 }
 
-void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorView& dout, const ConstTensorView& out) {
-  ensure(out.shape.rank() == 4, "attention out is [B, T, H, D]");
-  check_tensor(dout, out.shape, out.dtype, "attention dout is shaped as out");
-  check_tensor(delta, {out.dim(0), out.dim(2), out.dim(1)}, accumulator(out.dtype), "attention delta is [B, H, T]");
+void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorView& dout, const ConstTensorView& out,
+                     const CallerLine& line) {
+  check_number(stream, out, "out", line);
+  const Call checked{stream, line};
+  checked.check_heads(out, "out", any_size, "Tq", any_size, "H", any_size, any_size, out.dtype);
+  const Shape& o = out.shape;
+  checked.check_heads(dout, "dout", o[0], "Tq", o[1], "H", o[2], o[3], out.dtype);
+  checked.check_rows(delta, "delta", o[0], o[2], o[1], accumulator(out.dtype));
   if (stream.on_cuda()) return cuda::attention_delta(stream, delta, dout, out);
   cpu::attention_delta(stream.pool(), delta, dout, out);
 }
@@ -129,15 +173,16 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
                         const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
                         const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
                         const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace,
-                        bool accumulate) {
-  const auto [Tq, Tk] = check_call(shape, q, k, v, queries, keys);
-  const Shape rows{shape.B, shape.H, Tq};
-  check_tensor(dout, q.shape, q.dtype, "attention dout is shaped as q");
-  check_tensor(lse, rows, accumulator(q.dtype), "attention lse is [B, H, Tq]");
-  check_tensor(delta, rows, accumulator(q.dtype), "attention delta is [B, H, Tq]");
-  check_tensor(dq, q.shape, accumulator(q.dtype), "attention dq is shaped as q");
-  check_tensor(dk, k.shape, accumulator(q.dtype), "attention dk is shaped as k");
-  check_tensor(dv, v.shape, accumulator(q.dtype), "attention dv is shaped as v");
+                        bool accumulate, const CallerLine& line) {
+  const Call checked{stream, line};
+  const auto [Tq, Tk] = checked.check_shared(shape, q, k, v, queries, keys);
+  const DType sums = accumulator(q.dtype);
+  checked.check_heads(dout, "dout", shape.B, "Tq", Tq, "H", shape.H, shape.D, q.dtype);
+  checked.check_rows(lse, "lse", shape.B, shape.H, Tq, sums);
+  checked.check_rows(delta, "delta", shape.B, shape.H, Tq, sums);
+  checked.check_heads(dq, "dq", shape.B, "Tq", Tq, "H", shape.H, shape.D, sums);
+  checked.check_heads(dk, "dk", shape.B, "Tk", Tk, "G", shape.G, shape.D, sums);
+  checked.check_heads(dv, "dv", shape.B, "Tk", Tk, "G", shape.G, shape.D, sums);
   const bool nothing = shape.B == 0 || Tq == 0 || Tk == 0;
   if (stream.on_cuda() && !nothing) {
     return cuda::attention_backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, workspace,
@@ -148,7 +193,7 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
     fill(stream, dv, 0.0);
   }
   if (nothing) return;
-  std::byte* memory = aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+  std::byte* memory = checked.aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
   const std::int64_t key_tile = cpu::keys_a_task(shape.B * shape.G * Tk, stream.pool().workers());
   dispatch_dtype(q.dtype, [&]<class S, class A>() {
     const cpu::BackwardCall<S, A> call{shape,
@@ -160,8 +205,8 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
                                        dout.as<S>(),
                                        lse.as<A>(),
                                        delta.as<A>(),
-                                       documents_of(queries, shape.B, Tq),
-                                       documents_of(keys, shape.B, Tk),
+                                       documents_of(queries),
+                                       documents_of(keys),
                                        cpu::TileList(queries.segments, cpu::backward_query_tile),
                                        cpu::TileList(keys.segments, key_tile),
                                        dq.as<A>(),

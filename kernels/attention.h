@@ -27,7 +27,7 @@ namespace ringtrain {
 /// document. documents is int32 [B, T], growing along T, on the stream's device; empty: one document.
 struct AttentionTokens {
   std::span<const Segment> segments;
-  TensorView documents;
+  ConstTensorView documents;
 };
 
 struct AttentionShape {
@@ -65,14 +65,17 @@ struct AttentionPhase {
 /// workspace: uint8, at least attention_workspace_bytes; its content does not matter before or after.
 void attention_forward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                        const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
-                       const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace);
+                       const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace,
+                       const CallerLine& line = CallerLine::current());
 
 /// out[B, Tq, H, D] = o / l; lse[B, H, Tq] = m + log(l). out may be o's memory if it has its dtype, lse may be m's.
 /// Rows without a key: 0 and -inf.
-void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse);
+void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse,
+                        const CallerLine& line = CallerLine::current());
 
 /// delta[B, H, Tq] = sum over D of dout * out (both [B, Tq, H, D]). FlashAttention-2, Algorithm 2, line 4.
-void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorView& dout, const ConstTensorView& out);
+void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorView& dout, const ConstTensorView& out,
+                     const CallerLine& line = CallerLine::current());
 
 /// Adds one block's share to dq[B, Tq, H, D], dk[B, Tk, G, D], dv[B, Tk, G, D], from dout[B, Tq, H, D] and the global
 /// lse and delta [B, H, Tq]. Unless accumulate, dk and dv are set to it, whatever they held. FlashAttention-2,
@@ -81,6 +84,6 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
                         const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
                         const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
                         const TensorView& dq, const TensorView& dk, const TensorView& dv, const TensorView& workspace,
-                        bool accumulate = true);
+                        bool accumulate = true, const CallerLine& line = CallerLine::current());
 
 }  // namespace ringtrain

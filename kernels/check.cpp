@@ -26,4 +26,42 @@ void refuse_flat(const ConstTensorView& x, const ConstTensorView& like, const ch
        text_of(x.dtype, x.shape), text_of(like.dtype, like.shape));
 }
 
+void check_memory(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line) {
+  if (!stream.on_cuda() && !x.device.is_cpu()) {
+    refuse_call(line, fmt::format("{} lies on {}, but must lie on {}", name, x.device.name(), Device::cpu().name()));
+  }
+  if (x.data == nullptr && x.numel() > 0) {
+    refuse_call(line, fmt::format("{} is null, but must have memory for {} elements", name, x.numel()));
+  }
+}
+
+void check_number(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line) {
+  if (x.dtype != DType::float32 && x.dtype != DType::float64 && x.dtype != DType::bfloat16) {
+    refuse_call(line, fmt::format("{} is of {}, but must be of float32, float64 or bfloat16", name, name_of(x.dtype)));
+  }
+  check_memory(stream, x, name, line);
+}
+
+void check_like(const Stream& stream, const ConstTensorView& x, const char* name, const ConstTensorView& other,
+                const char* other_name, const CallerLine& line) {
+  if (x.shape != other.shape) {
+    refuse_call(line, fmt::format("{} has the shape {}, but must have that of {}, {}", name, x.shape.to_string(),
+                                  other_name, other.shape.to_string()));
+  }
+  check_as_long(stream, x, name, other, other_name, line);
+}
+
+void check_as_long(const Stream& stream, const ConstTensorView& x, const char* name, const ConstTensorView& other,
+                   const char* other_name, const CallerLine& line) {
+  if (x.numel() != other.numel()) {
+    refuse_call(line, fmt::format("{} {} has {} elements, but must have as many as {} {}, {}", name,
+                                  x.shape.to_string(), x.numel(), other_name, other.shape.to_string(), other.numel()));
+  }
+  if (x.dtype != other.dtype) {
+    refuse_call(line, fmt::format("{} is of {}, but must be of that of {}, {}", name, name_of(x.dtype), other_name,
+                                  name_of(other.dtype)));
+  }
+  check_memory(stream, x, name, line);
+}
+
 }  // namespace ringtrain

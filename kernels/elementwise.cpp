@@ -1,6 +1,8 @@
 // Flat tensors on the CPU: fixed chunks over the pool; sums in double over a fixed tree.
 #include "kernels/elementwise.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "framework/random.h"
@@ -12,7 +14,8 @@ namespace ringtrain {
 
 using cpu::Vector;
 
-void fill(Stream& stream, const TensorView& x, double value) {
+void fill(Stream& stream, const TensorView& x, double value, const CallerLine& line) {
+  check_number(stream, x, "x", line);
   if (stream.on_cuda()) return cuda::fill(stream, x, value);
   dispatch_dtype(x.dtype, [&]<class S, class A>() {
     S* const data = x.as<S>();
@@ -22,15 +25,15 @@ void fill(Stream& stream, const TensorView& x, double value) {
   });
 }
 
-void copy(Stream& stream, const TensorView& y, const ConstTensorView& x) {
-  copy_in_order(stream, y, x);
+void copy(Stream& stream, const TensorView& y, const ConstTensorView& x, const CallerLine& line) {
+  copy_in_order(stream, y, x, line);
   if (stream.on_cuda() && y.device.is_cpu() && y.numel() > 0) stream.synchronize();
 }
 
-void copy_in_order(Stream& stream, const TensorView& y, const ConstTensorView& x) {
-  check_flat(x, y, "copy joins tensors of one size and dtype");
+void copy_in_order(Stream& stream, const TensorView& y, const ConstTensorView& x, const CallerLine& line) {
+  check_as_long(stream, x, "x", y, "y", line);
+  check_memory(stream, y, "y", line);
   if (stream.on_cuda()) return cuda::copy_in_order(stream, y, x);
-  ensure(x.device.is_cpu() && y.device.is_cpu(), "copy on a CPU stream joins host tensors");
   auto* const to = static_cast<std::byte*>(y.data);
   const auto* const from = static_cast<const std::byte*>(x.data);
   cpu::for_chunks(stream.pool(), static_cast<std::int64_t>(x.bytes()), 4 * cpu::chunk_elements,
@@ -39,13 +42,18 @@ void copy_in_order(Stream& stream, const TensorView& y, const ConstTensorView& x
                   });
 }
 
-void convert(Stream& stream, const TensorView& y, const ConstTensorView& x) {
-  ensure(y.numel() == x.numel(), "convert joins tensors of one size");
-  if (y.data == x.data && y.dtype == x.dtype) return;
-  if (y.dtype == x.dtype) return copy(stream, y, x);
+void convert(Stream& stream, const TensorView& y, const ConstTensorView& x, const CallerLine& line) {
+  if (y.data == x.data && y.dtype == x.dtype && y.numel() == x.numel()) return;
+  if (y.dtype == x.dtype) return copy(stream, y, x, line);
+  ConstTensorView as_y = x;
+  as_y.dtype = y.dtype;
+  check_as_long(stream, as_y, "x", y, "y", line);
+  check_memory(stream, y, "y", line);
+  if (accumulator(y.dtype) != DType::float32 || accumulator(x.dtype) != DType::float32) {
+    refuse_call(line, fmt::format("convert of x, {}, to y, {}: it joins float32 and bfloat16", name_of(x.dtype),
+                                  name_of(y.dtype)));
+  }
   if (stream.on_cuda()) return cuda::convert(stream, y, x);
-  ensure(accumulator(y.dtype) == DType::float32 && accumulator(x.dtype) == DType::float32,
-         "convert joins float32 and bfloat16");
   const auto pass = [&]<class To, class From>(To* to, const From* from) {
     cpu::map<float>(stream.pool(), x.numel(), [=](auto at) { at.put(to, at(from)); });
   };
@@ -53,7 +61,8 @@ void convert(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   pass(y.as<BFloat16>(), x.as<float>());
 }
 
-void scale(Stream& stream, const TensorView& x, double factor) {
+void scale(Stream& stream, const TensorView& x, double factor, const CallerLine& line) {
+  check_number(stream, x, "x", line);
   if (stream.on_cuda()) return cuda::scale(stream, x, factor);
   dispatch_dtype(x.dtype, [&]<class S, class A>() {
     S* const data = x.as<S>();
@@ -62,8 +71,10 @@ void scale(Stream& stream, const TensorView& x, double factor) {
   });
 }
 
-void add(Stream& stream, const TensorView& y, const ConstTensorView& x) {
-  check_flat(x, y, "add joins tensors of one size and dtype");
+void add(Stream& stream, const TensorView& y, const ConstTensorView& x, const CallerLine& line) {
+  check_number(stream, y, "y", line);
+  check_as_long(stream, x, "x", y, "y", line);
+  check_memory(stream, y, "y", line);
   if (stream.on_cuda()) return cuda::add(stream, y, x);
   dispatch_dtype(y.dtype, [&]<class S, class A>() {
     S* const y_data = y.as<S>();
@@ -72,8 +83,10 @@ void add(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   });
 }
 
-void sum_of_squares(Stream& stream, const TensorView& result, const ConstTensorView& x, bool accumulate) {
-  ensure(result.numel() == 1 && result.dtype == DType::float64, "sum_of_squares has one float64 result");
+void sum_of_squares(Stream& stream, const TensorView& result, const ConstTensorView& x, bool accumulate,
+                    const CallerLine& line) {
+  check_argument(stream, result, "result", {{"1", 1}}, DType::float64, line);
+  check_number(stream, x, "x", line);
   if (stream.on_cuda()) return cuda::sum_of_squares(stream, result, x, accumulate);
   dispatch_dtype(x.dtype, [&]<class S, class>() {
     const S* const data = x.as<S>();
@@ -88,7 +101,9 @@ void sum_of_squares(Stream& stream, const TensorView& result, const ConstTensorV
   });
 }
 
-void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64_t seed, std::uint64_t first_index) {
+void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64_t seed, std::uint64_t first_index,
+                 const CallerLine& line) {
+  check_number(stream, x, "x", line);
   if (stream.on_cuda()) return cuda::fill_normal(stream, x, stddev, seed, first_index);
   dispatch_dtype(x.dtype, [&]<class S, class A>() {
     S* const data = x.as<S>();

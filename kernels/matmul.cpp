@@ -19,19 +19,27 @@ struct Sizes {
   std::int64_t T, I, O;
 };
 
-Sizes check_call(const ConstTensorView& x, const ConstTensorView& y) {
-  ensure(x.shape.rank() == 2 && y.shape.rank() == 2, "a linear layer's x is [T, I] and its y [T, O]");
-  check_tensor(y, {x.dim(0), y.dim(1)}, x.dtype, "a linear layer's y is [T, O]");
-  return {x.dim(0), x.dim(1), y.dim(1)};
-}
+/// The tensors of a call, as their names in the header.
+struct Call {
+  const Stream& stream;
+  const CallerLine& line;
 
-/// dtype: x's of a weight, its accumulator of a weight's gradient.
-void check_weight(const ConstTensorView& w, const Sizes& sizes, DType dtype) {
-  check_tensor(w, {sizes.O, sizes.I}, dtype, "a linear layer's w is [O, I]");
-}
-void check_bias(const ConstTensorView& bias, const Sizes& sizes, DType dtype) {
-  if (!bias.empty()) check_tensor(bias, {sizes.O}, dtype, "a linear layer's bias is [O]");
-}
+  /// x: what is given; y: of the same tokens.
+  Sizes sizes_of(const ConstTensorView& x, const char* x_name, const char* x_width, const ConstTensorView& y,
+                 const char* y_name, const char* y_width) const {
+    check_number(stream, x, x_name, line);
+    check_argument(stream, x, x_name, {{"T", any_size}, {x_width, any_size}}, x.dtype, line);
+    check_argument(stream, y, y_name, {{"T", x.dim(0)}, {y_width, any_size}}, x.dtype, line);
+    return {x.dim(0), x.dim(1), y.dim(1)};
+  }
+  /// dtype: x's of a weight, its accumulator of a weight's gradient.
+  void check_weight(const ConstTensorView& w, const char* name, const Sizes& sizes, DType dtype) const {
+    check_argument(stream, w, name, {{"O", sizes.O}, {"I", sizes.I}}, dtype, line);
+  }
+  void check_bias(const ConstTensorView& bias, const char* name, const Sizes& sizes, DType dtype) const {
+    if (!bias.empty()) check_argument(stream, bias, name, {{"O", sizes.O}}, dtype, line);
+  }
+};
 
 /// A product's start: 0, or what is there already.
 template <class A>
@@ -52,7 +60,7 @@ auto rounding(const TensorView& y, const ConstTensorView& residual) {
     cpu::for_vectors<A>(0, columns, [=](auto at) { at.put(to, at(sums) + at(added)); });
   };
 }
-/// Of sums that stand in their place.
+/// Of sums that stand in their line.
 constexpr auto stored = [](auto*, const auto*, std::int64_t) {};
 
 /// gemm::multiply of operands packed as this process multiplies them.
@@ -67,13 +75,14 @@ void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, co
 }  // namespace
 
 void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
-                    const ConstTensorView& bias, const ConstTensorView& residual) {
-  const Sizes sizes = check_call(x, y);
-  check_weight(w, sizes, x.dtype);
-  check_bias(bias, sizes, x.dtype);
+                    const ConstTensorView& bias, const ConstTensorView& residual, const CallerLine& line) {
+  const Call call{stream, line};
+  const Sizes sizes = call.sizes_of(x, "x", "I", y, "y", "O");
+  call.check_weight(w, "w", sizes, x.dtype);
+  call.check_bias(bias, "bias", sizes, x.dtype);
   if (!residual.empty()) {
-    check_tensor(residual, y.shape, y.dtype, "a linear layer's residual is of y's shape");
-    ensure(residual.data != y.data || bias.empty(), "y that is added to has its bias already");
+    check_argument(stream, residual, "residual", {{"T", sizes.T}, {"O", sizes.O}}, y.dtype, line);
+    require_call(residual.data != y.data || bias.empty(), "residual is y, so there can be no bias", line);
   }
   if (stream.on_cuda()) return cuda::linear_forward(stream, y, x, w, bias, residual);
   const bool rounds = accumulator(y.dtype) != y.dtype;  // then the residual joins the sums before they are rounded
@@ -98,9 +107,10 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
 }
 
 void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,
-                           bool accumulate) {
-  const Sizes sizes = check_call(dx, dy);
-  check_weight(w, sizes, dx.dtype);
+                           bool accumulate, const CallerLine& line) {
+  const Call call{stream, line};
+  const Sizes sizes = call.sizes_of(dx, "dx", "I", dy, "dy", "O");
+  call.check_weight(w, "w", sizes, dx.dtype);
   if (stream.on_cuda()) return cuda::linear_backward_input(stream, dx, dy, w, accumulate);
   dispatch_dtype(dx.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class S, class A>() {
     multiply<S, A>(stream, T, I, O, {dy.as<S>(), O}, {w.as<S>(), I}, dx.as<S>(),
@@ -110,10 +120,11 @@ void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTens
 }
 
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
-                            const ConstTensorView& x, bool accumulate) {
-  const Sizes sizes = check_call(x, dy);
-  if (!dw.empty()) check_weight(dw, sizes, accumulator(x.dtype));
-  check_bias(dbias, sizes, accumulator(x.dtype));
+                            const ConstTensorView& x, bool accumulate, const CallerLine& line) {
+  const Call call{stream, line};
+  const Sizes sizes = call.sizes_of(x, "x", "I", dy, "dy", "O");
+  if (!dw.empty()) call.check_weight(dw, "dw", sizes, accumulator(x.dtype));
+  call.check_bias(dbias, "dbias", sizes, accumulator(x.dtype));
   if (stream.on_cuda()) return cuda::linear_backward_weight(stream, dw, dbias, dy, x, accumulate);
   dispatch_dtype(x.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class S, class A>() {
     if (!dw.empty()) {

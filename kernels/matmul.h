@@ -1,6 +1,6 @@
 // Matrix products of a linear layer. Weights are [O, I] row-major (out, in), as in a Hugging Face checkpoint.
 // All: one dtype for every operand but dw and dbias, which are of its accumulator; no communication. No call keeps
-// memory. On CUDA products are cuBLASLt's.
+// memory. A tensor that does not fit is an Error(usage) that names the caller's line. On CUDA products are cuBLASLt's.
 //
 // Bits on a CPU, where work is cut into fixed tiles by the problem: an element of a result is the sum, block after
 // block, of fused multiply-add chains over 256 terms of the summed dimension, in order. So they depend neither on the
@@ -19,15 +19,16 @@ namespace ringtrain {
 /// adds the residual to the rounded product; CUDA rounds once.) Without a bias y may be residual: the product is added
 /// to what is there.
 void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
-                    const ConstTensorView& bias, const ConstTensorView& residual = {});
+                    const ConstTensorView& bias, const ConstTensorView& residual = {},
+                    const CallerLine& line = CallerLine::current());
 
 /// dx[T, I] = dy[T, O] w[O, I], or += if accumulate.
 void linear_backward_input(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& w,
-                           bool accumulate);
+                           bool accumulate, const CallerLine& line = CallerLine::current());
 
 /// dw[O, I] = dy[T, O]^T x[T, I] and dbias[O] = sum over T of dy, or += if accumulate. Either may
 /// be empty: it is not computed.
 void linear_backward_weight(Stream& stream, const TensorView& dw, const TensorView& dbias, const ConstTensorView& dy,
-                            const ConstTensorView& x, bool accumulate);
+                            const ConstTensorView& x, bool accumulate, const CallerLine& line = CallerLine::current());
 
 }  // namespace ringtrain

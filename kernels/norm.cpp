@@ -18,27 +18,40 @@ struct Sizes {
   std::int64_t T, C;
 };
 
-/// w: a weight, [C] in x's dtype.
-Sizes check_call(const ConstTensorView& x, const ConstTensorView& y, const ConstTensorView& w,
-                 const ConstTensorView& rstd) {
-  ensure(x.shape.rank() == 2, "a norm's x is [T, C]");
-  const std::int64_t T = x.dim(0), C = x.dim(1);
-  check_tensor(y, x.shape, x.dtype, "a norm's x, y, dx and dy are [T, C]");
-  check_tensor(w, {C}, x.dtype, "a norm's w and b are [C]");
-  check_tensor(rstd, {T}, accumulator(x.dtype), "a norm's rstd and mean are [T]");
-  return {T, C};
-}
+/// The tensors of a call, as their names in the header.
+struct Call {
+  const Stream& stream;
+  const CallerLine& line;
 
-/// dw: of w, in the accumulator of its dtype; empty where w is frozen.
-void check_gradient(const ConstTensorView& dw, const ConstTensorView& w) {
-  if (!dw.empty()) check_tensor(dw, w.shape, accumulator(w.dtype), "a norm's dw and db are [C]");
-}
+  Sizes sizes_of(const ConstTensorView& x) const {
+    check_number(stream, x, "x", line);
+    check_argument(stream, x, "x", {{"T", any_size}, {"C", any_size}}, x.dtype, line);
+    return {x.dim(0), x.dim(1)};
+  }
+  void check_rows(const ConstTensorView& y, const char* name, const ConstTensorView& x) const {
+    check_argument(stream, y, name, {{"T", x.dim(0)}, {"C", x.dim(1)}}, x.dtype, line);
+  }
+  void check_weight(const ConstTensorView& w, const char* name, const ConstTensorView& x) const {
+    check_argument(stream, w, name, {{"C", x.dim(1)}}, x.dtype, line);
+  }
+  void check_statistics(const ConstTensorView& rstd, const char* name, const ConstTensorView& x) const {
+    check_argument(stream, rstd, name, {{"T", x.dim(0)}}, accumulator(x.dtype), line);
+  }
+  /// Of a weight, in the accumulator of its dtype; empty where it is frozen.
+  void check_gradient(const ConstTensorView& dw, const char* name, const ConstTensorView& x) const {
+    if (!dw.empty()) check_argument(stream, dw, name, {{"C", x.dim(1)}}, accumulator(x.dtype), line);
+  }
+};
 
 }  // namespace
 
 void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
-                     const ConstTensorView& w, double eps, double offset) {
-  const auto [T, C] = check_call(x, y, w, rstd);
+                     const ConstTensorView& w, double eps, double offset, const CallerLine& line) {
+  const Call call{stream, line};
+  const auto [T, C] = call.sizes_of(x);
+  call.check_rows(y, "y", x);
+  call.check_weight(w, "w", x);
+  call.check_statistics(rstd, "rstd", x);
   if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps, offset);
   dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
     const auto from = static_cast<A>(offset);
@@ -63,10 +76,14 @@ void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd
 // dy n.
 void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
-                      double offset) {
-  const auto [T, C] = check_call(x, dx, w, rstd);
-  check_call(x, dy, w, rstd);
-  check_gradient(dw, w);
+                      double offset, const CallerLine& line) {
+  const Call call{stream, line};
+  const auto [T, C] = call.sizes_of(x);
+  call.check_rows(dx, "dx", x);
+  call.check_rows(dy, "dy", x);
+  call.check_weight(w, "w", x);
+  call.check_statistics(rstd, "rstd", x);
+  call.check_gradient(dw, "dw", x);
   if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate, offset);
   dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
     const auto from = static_cast<A>(offset);
@@ -95,9 +112,15 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
 }
 
 void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
-                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps) {
-  const auto [T, C] = check_call(x, y, w, rstd);
-  check_call(x, y, b, mean);
+                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps,
+                       const CallerLine& line) {
+  const Call call{stream, line};
+  const auto [T, C] = call.sizes_of(x);
+  call.check_rows(y, "y", x);
+  call.check_weight(w, "w", x);
+  call.check_weight(b, "b", x);
+  call.check_statistics(mean, "mean", x);
+  call.check_statistics(rstd, "rstd", x);
   if (stream.on_cuda()) return cuda::layernorm_forward(stream, y, mean, rstd, x, w, b, eps);
   dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
     S* const y_data = y.as<S>();
@@ -124,11 +147,17 @@ void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& me
 // With n = (x - mean) rstd and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum of dy n, db = sum of dy.
 void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
                         const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
-                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate) {
-  const auto [T, C] = check_call(x, dx, w, rstd);
-  check_call(x, dy, w, mean);
-  check_gradient(dw, w);
-  check_gradient(db, w);
+                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate,
+                        const CallerLine& line) {
+  const Call call{stream, line};
+  const auto [T, C] = call.sizes_of(x);
+  call.check_rows(dx, "dx", x);
+  call.check_rows(dy, "dy", x);
+  call.check_weight(w, "w", x);
+  call.check_statistics(mean, "mean", x);
+  call.check_statistics(rstd, "rstd", x);
+  call.check_gradient(dw, "dw", x);
+  call.check_gradient(db, "db", x);
   if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
   dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
     S* const dx_data = dx.as<S>();

@@ -2,7 +2,8 @@
 // rstd, mean: [T], made by forward and kept for backward. x, y, dx, dy, w, b have one dtype, all else is of its
 // accumulator (framework/dtype.h). On a CPU sums run in double. Parameter
 // gradients add, tokens in order, in tasks cut by columns, and may be empty: of what is frozen they are not computed;
-// dx adds if accumulate (the residual stream). No communication.
+// dx adds if accumulate (the residual stream). A tensor that does not fit is an Error(usage) that names the caller's
+// line. No communication.
 #pragma once
 
 #include "framework/const_tensor_view.h"
@@ -13,16 +14,22 @@ namespace ringtrain {
 
 /// y = x * rstd * (offset + w), rstd = 1 / sqrt(mean(x^2) + eps). offset: 0, or 1 where weights are counted from it.
 void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
-                     const ConstTensorView& w, double eps, double offset = 0);
+                     const ConstTensorView& w, double eps, double offset = 0,
+                     const CallerLine& line = CallerLine::current());
+/// dx[T, C] = the gradient of x, or += if accumulate; dw[C] += that of w. dy[T, C]: that of y; rstd[T]: of forward. dx
+/// may be dy's memory.
 void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
-                      double offset = 0);
+                      double offset = 0, const CallerLine& line = CallerLine::current());
 
 /// y = (x - mean) * rstd * w + b.
 void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
-                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps);
+                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps,
+                       const CallerLine& line = CallerLine::current());
+/// As rmsnorm_backward; db[C] += the gradient of b; mean[T], rstd[T]: of forward.
 void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
                         const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
-                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate);
+                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate,
+                        const CallerLine& line = CallerLine::current());
 
 }  // namespace ringtrain

@@ -1,6 +1,8 @@
 // Rotary frequencies, in double on the host, and the rotation on the CPU.
 #include "kernels/rope.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -70,10 +72,15 @@ void scale_llama3(RopeFrequencies& frequencies, const RopeScalingConfig& scaling
 }
 
 /// LongRoPE, section 3.3, with the attention factor of Phi-3's code.
-void scale_longrope(RopeFrequencies& frequencies, const RopeScalingConfig& scaling, std::int64_t sequence_length) {
+void scale_longrope(RopeFrequencies& frequencies, const RopeScalingConfig& scaling, std::int64_t sequence_length,
+                    const CallerLine& line) {
   const bool is_long = sequence_length > scaling.original_max_position_embeddings;
   const std::vector<double>& divisors = is_long ? scaling.long_factor : scaling.short_factor;
-  ensure(divisors.size() == frequencies.inverse.size(), "longrope has a divisor for every pair of a head");
+  if (divisors.size() != frequencies.inverse.size()) {
+    refuse_call(line,
+                fmt::format("{} has {} divisors, but must have D / 2 = {}", is_long ? "long_factor" : "short_factor",
+                            divisors.size(), frequencies.inverse.size()));
+  }
   for (std::size_t i = 0; i < divisors.size(); ++i) frequencies.inverse[i] /= divisors[i];
   if (scaling.attention_factor > 0) {
     frequencies.magnitude = scaling.attention_factor;
@@ -86,12 +93,15 @@ void scale_longrope(RopeFrequencies& frequencies, const RopeScalingConfig& scali
 }  // namespace
 
 RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScalingConfig& scaling,
-                                 std::int64_t sequence_length) {
+                                 std::int64_t sequence_length, const CallerLine& line) {
   const RopeType type = scaling.type;
-  ensure(D >= 2 && D % 2 == 0, "a rotary head has an even number of elements");
-  ensure(theta > 1 && (type == RopeType::none || scaling.factor > 0), "rotary theta is above 1, its factor positive");
-  ensure(!needs_trained_length(type) || scaling.original_max_position_embeddings > 0,
-         "a scaling by trained wavelengths knows the length that was trained");
+  if (D < 2 || D % 2 != 0) refuse_call(line, fmt::format("D is {}, but must be even and 2 or more", D));
+  if (!(theta > 1)) refuse_call(line, fmt::format("theta is {}, but must be above 1", theta));
+  if (type != RopeType::none && !(scaling.factor > 0)) {
+    refuse_call(line, fmt::format("the scaling's factor is {}, but must be above 0", scaling.factor));
+  }
+  require_call(!needs_trained_length(type) || scaling.original_max_position_embeddings > 0,
+               "a scaling by trained wavelengths needs original_max_position_embeddings", line);
   const auto width = static_cast<double>(D);
   // A head of two elements has one frequency, 1, whatever theta is.
   if (type == RopeType::ntk && D > 2) theta *= std::pow(scaling.factor, width / (width - 2));
@@ -114,17 +124,18 @@ RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScaling
       scale_llama3(frequencies, scaling);
       break;
     case RopeType::longrope:
-      scale_longrope(frequencies, scaling, sequence_length);
+      scale_longrope(frequencies, scaling, sequence_length, line);
       break;
   }
   return frequencies;
 }
 
 void rope_table(Stream& stream, const TensorView& table, const ConstTensorView& positions,
-                const RopeFrequencies& frequencies) {
+                const RopeFrequencies& frequencies, const CallerLine& line) {
   const auto half = static_cast<std::int64_t>(frequencies.inverse.size());
-  check_tensor(positions, {positions.numel()}, DType::int32, "rotary positions are int32 [T]");
-  check_tensor(table, {positions.numel(), 2 * half}, table.dtype, "rope table is [T, D]");
+  check_number(stream, table, "table", line);
+  check_argument(stream, positions, "positions", {{"T", any_size}}, DType::int32, line);
+  check_argument(stream, table, "table", {{"T", positions.numel()}, {"D", 2 * half}}, accumulator(table.dtype), line);
   if (stream.on_cuda()) return cuda::rope_table(stream, table, positions, frequencies);
   dispatch_float(table.dtype, [&]<class T>() {
     T* const data = table.as<T>();
@@ -144,10 +155,14 @@ void rope_table(Stream& stream, const TensorView& table, const ConstTensorView& 
 
 namespace {
 
-void check_call(const ConstTensorView& x, const ConstTensorView& table) {
-  ensure(x.shape.rank() == 3, "rotary x is [T, H, D]");
-  ensure(x.dim(2) % 2 == 0, "a rotary head has an even number of elements");
-  check_tensor(table, {x.dim(0), x.dim(2)}, accumulator(x.dtype), "rope table is [T, D]");
+void check_call(const Stream& stream, const ConstTensorView& x, const char* name, const ConstTensorView& table,
+                const CallerLine& line) {
+  check_number(stream, x, name, line);
+  check_argument(stream, x, name, {{"T", any_size}, {"H", any_size}, {"D", any_size}}, x.dtype, line);
+  if (x.dim(2) % 2 != 0) {
+    refuse_call(line, fmt::format("{} has the shape {}: D = {} must be even", name, x.shape.to_string(), x.dim(2)));
+  }
+  check_argument(stream, table, "table", {{"T", x.dim(0)}, {"D", x.dim(2)}}, accumulator(x.dtype), line);
 }
 
 /// to[tokens, H, D] = from rotated by the table's angles (direction 1) or back (-1); to may be from's memory if it has
@@ -170,18 +185,19 @@ void rotate(ThreadPool& pool, const Shape& shape, To* to, const From* from, cons
 
 }  // namespace
 
-void rope_forward(Stream& stream, const TensorView& x, const ConstTensorView& table) {
-  check_call(x, table);
+void rope_forward(Stream& stream, const TensorView& x, const ConstTensorView& table, const CallerLine& line) {
+  check_call(stream, x, "x", table, line);
   if (stream.on_cuda()) return cuda::rope_forward(stream, x, table);
   dispatch_dtype(x.dtype, [&]<class S, class A>() {
     rotate<1>(stream.pool(), x.shape, x.as<S>(), ConstTensorView(x).as<S>(), table.as<A>());
   });
 }
 
-void rope_backward(Stream& stream, const TensorView& dx, const ConstTensorView& gradient,
-                   const ConstTensorView& table) {
-  check_call(dx, table);
-  check_tensor(gradient, dx.shape, accumulator(dx.dtype), "rotary gradient is [T, H, D]");
+void rope_backward(Stream& stream, const TensorView& dx, const ConstTensorView& gradient, const ConstTensorView& table,
+                   const CallerLine& line) {
+  check_call(stream, dx, "dx", table, line);
+  check_argument(stream, gradient, "gradient", {{"T", dx.dim(0)}, {"H", dx.dim(1)}, {"D", dx.dim(2)}},
+                 accumulator(dx.dtype), line);
   if (stream.on_cuda()) return cuda::rope_backward(stream, dx, gradient, table);
   dispatch_dtype(dx.dtype, [&]<class S, class A>() {
     rotate<-1>(stream.pool(), dx.shape, dx.as<S>(), gradient.as<A>(), table.as<A>());

@@ -6,6 +6,7 @@
 //   yarn      fast pairs as they are, slow ones / factor, a ramp between (Peng et al., 2023, section 3.2 to 3.4)
 //   llama3    the same with a ramp over the wavelength (Grattafiori et al., "The Llama 3 Herd of Models", 2024)
 //   longrope  each pair has a divisor of its own, from a set for short sequences or one for long (Ding et al., 2024)
+// An argument that does not fit is an Error(usage) that names the caller's line. No communication.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +28,19 @@ struct RopeFrequencies {
 /// sequences that they will turn; longrope takes its long set where that is beyond the trained length, and no other
 /// type asks for it.
 RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScalingConfig& scaling,
-                                 std::int64_t sequence_length = 0);
+                                 std::int64_t sequence_length = 0, const CallerLine& line = CallerLine::current());
 
 /// table[T, D] (the accumulator of the dtype of what it rotates) = cos of the D/2 angles, then sin, of positions[T]
 /// (int32); angles are computed in double.
 void rope_table(Stream& stream, const TensorView& table, const ConstTensorView& positions,
-                const RopeFrequencies& frequencies);
+                const RopeFrequencies& frequencies, const CallerLine& line = CallerLine::current());
 
 /// Rotates x[T, H, D] in place.
-void rope_forward(Stream& stream, const TensorView& x, const ConstTensorView& table);
+void rope_forward(Stream& stream, const TensorView& x, const ConstTensorView& table,
+                  const CallerLine& line = CallerLine::current());
 /// dx[T, H, D] = gradient[T, H, D] rotated back (the transpose of forward). gradient is of dx's accumulator; where that
 /// is the same dtype, it may be the same memory.
-void rope_backward(Stream& stream, const TensorView& dx, const ConstTensorView& gradient, const ConstTensorView& table);
+void rope_backward(Stream& stream, const TensorView& dx, const ConstTensorView& gradient, const ConstTensorView& table,
+                   const CallerLine& line = CallerLine::current());
 
 }  // namespace ringtrain

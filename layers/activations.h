@@ -65,6 +65,7 @@ class Activations {
   /// Returns a layer's tensors. In evaluation (not training), and below the layers that backward goes through, all work
   /// in those of layer 0, and a layer's output takes the place of its input.
   BlockTensors block(std::int64_t layer, std::int64_t B, std::int64_t T, bool training) const;
+  /// Returns what backward finds as forward left it.
   const Saved& saved() const { return saved_; }
 
   // The way to the host and back, around a layer's forward and backward in training; nothing where nothing is

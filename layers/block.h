@@ -11,6 +11,7 @@ namespace ringtrain {
 
 class Block {
  public:
+  /// All that is given by reference must outlive it. Workspaces are shared by all blocks.
   Block(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, Ring& ring, AttentionAudit& audit,
         const TensorView& attention_workspace, const FeedforwardWorkspace& feedforward_workspace,
         const LoraWorkspace& lora, bool deterministic)

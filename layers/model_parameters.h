@@ -71,7 +71,9 @@ ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std
 
 /// Returns the table alone: of a model, all of it trained, or as a config says.
 ParameterTable make_parameter_table(const ModelSpec& spec);
+/// The same of a config's model.
 ParameterTable make_parameter_table(const ModelConfig& config);
+/// The same of a run, where training.trainable and lora say what is trained.
 ParameterTable make_parameter_table(const Config& config);
 
 /// Returns whether a pattern of training.trainable means a parameter.
@@ -81,6 +83,7 @@ bool matches(const std::string& pattern, const std::string& name);
 struct LoraNames {
   std::string a, b;
 };
+/// Returns those beside a weight.
 LoraNames lora_names(const std::string& weight);
 /// Returns the name of the weight beside which a factor stands.
 std::string adapted_weight(const std::string& factor);

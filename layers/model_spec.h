@@ -30,9 +30,11 @@ struct Biases {
 /// Where the norms of a block's two halves stand: before what is computed, after it (what is added to the residual
 /// stream is normed), or both.
 enum class NormPlace { before, after, both };
+/// Returns whether what a half reads is normed.
 constexpr bool norms_before(NormPlace place) {
   return place != NormPlace::after;
 }
+/// Returns whether what a half adds is normed.
 constexpr bool norms_after(NormPlace place) {
   return place != NormPlace::before;
 }
@@ -95,6 +97,7 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;
   LoraConfig lora;  // adapters beside frozen weights
 
+  /// Returns the number of layers.
   std::int64_t num_hidden_layers() const { return std::ssize(layers); }
   /// Returns the norm of queries or keys, which has no mean and no bias.
   NormSpec query_key_norm_spec() const { return {NormKind::rms_norm, norm.eps, norm.unit_offset}; }
@@ -106,6 +109,7 @@ struct ModelSpec {
 
 /// Returns the masks that differ, each with its layers, in the order of their first ones.
 std::vector<MaskedLayers> layers_by_mask(const std::vector<LayerSpec>& layers);
+/// The same of a config's model.
 std::vector<MaskedLayers> layers_by_mask(const ModelConfig& config);
 
 /// Returns what attention's scores are divided by the root of.

@@ -1,5 +1,6 @@
 // A norm of a block, of queries and keys, or before the head: RMSNorm, or LayerNorm, which has a bias.
-// Keeps nothing: backward is given the statistics, which forward makes again where they are needed.
+// Keeps nothing: backward is given the statistics, which forward makes again where they are needed. A tensor that does
+// not fit is an Error(usage) that names the caller's line.
 #pragma once
 
 #include "framework/const_tensor_view.h"
@@ -11,6 +12,7 @@ namespace ringtrain {
 
 class Norm {
  public:
+  /// parameters must outlive it.
   Norm(ParameterStore& parameters, const NormIds& ids, const NormSpec& spec)
       : parameters_(&parameters), ids_(ids), spec_(spec) {}
 
@@ -20,10 +22,12 @@ class Norm {
   bool exists() const { return ids_.weight >= 0; }
 
   /// y[n, C] = norm(x[n, C]); fills statistics (at least statistics_per_token * n elements).
-  void forward(Stream& stream, const TensorView& y, const TensorView& statistics, const ConstTensorView& x) const;
+  void forward(Stream& stream, const TensorView& y, const TensorView& statistics, const ConstTensorView& x,
+               const CallerLine& line = CallerLine::current()) const;
   /// dx[n, C] = the gradient, or += if accumulate; adds to the weights' gradients. statistics: of forward, of this x.
   void backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x,
-                const ConstTensorView& statistics, bool accumulate) const;
+                const ConstTensorView& statistics, bool accumulate,
+                const CallerLine& line = CallerLine::current()) const;
 
  private:
   double offset() const { return spec_.unit_offset ? 1.0 : 0.0; }

@@ -7,9 +7,9 @@ namespace ringtrain {
 
 /// Throws an internal Error unless each side of an exchange among `size` ranks has no peer, or a peer and memory: the
 /// host's, or a GPU's if device_memory.
-inline void check_exchange(const TensorView& send, int to, const TensorView& receive, int from, int size,
+inline void check_exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, int size,
                            bool device_memory) {
-  const auto fits = [size](const TensorView& tensor, int peer) {
+  const auto fits = [size](const ConstTensorView& tensor, int peer) {
     return peer == no_peer || (peer >= 0 && peer < size && (tensor.data || tensor.bytes() == 0));
   };
   ensure(fits(send, to), "a send has a peer and data");

@@ -14,12 +14,14 @@ namespace ringtrain {
 
 /// values[i] = sum over ranks, in rank order. Small host vectors: losses, counts, norms.
 void all_reduce_sum(Communicator& communicator, std::span<double> values, const CallSite& site);
+/// The same of integers.
 void all_reduce_sum(Communicator& communicator, std::span<std::int64_t> values, const CallSite& site);
 /// values[i] = maximum over ranks.
 void all_reduce_max(Communicator& communicator, std::span<std::int64_t> values, const CallSite& site);
 /// Returns every rank's values (all of equal length), in rank order.
 std::vector<std::int64_t> all_gather(Communicator& communicator, std::span<const std::int64_t> values,
                                      const CallSite& site);
+/// The same of doubles.
 std::vector<double> all_gather(Communicator& communicator, std::span<const double> values, const CallSite& site);
 /// x on every rank = x of root.
 void broadcast(Communicator& communicator, const TensorView& x, int root, const CallSite& site);
@@ -27,8 +29,10 @@ void broadcast(Communicator& communicator, const TensorView& x, int root, const 
 /// The slice [begin, end) of n elements that rank r of R owns: as even as can be, larger ones first.
 struct Slice {
   std::int64_t begin, end;
+  /// Returns its elements.
   std::int64_t count() const { return end - begin; }
 };
+/// Returns the slice of a rank.
 Slice slice_of(std::int64_t n, int ranks, int rank);
 
 /// In which order numbers of all ranks are added. by_rank: the same bits on all backends, and from run to run.
@@ -41,9 +45,12 @@ enum class SumOrder { by_rank, by_communicator };
 std::int64_t reduce_scatter_staging(std::int64_t n, int ranks);
 class ReduceScatter {
  public:
+  /// Posts all exchanges and returns. x[n], staging: as above; untouched until finish().
   void start(Communicator& communicator, const TensorView& x, const TensorView& staging, const CallSite& site,
              SumOrder order = SumOrder::by_rank);
+  /// Waits, and adds on the stream: this rank's slice of x is the sum.
   void finish(Stream& stream);
+  /// Returns whether it was started and not finished.
   bool pending() const { return communicator_ != nullptr; }
 
  private:
@@ -57,8 +64,11 @@ class ReduceScatter {
 /// start() posts it and returns; finish() waits. x may not be touched between the two.
 class AllGather {
  public:
+  /// Posts all exchanges and returns. x[n]: untouched until finish().
   void start(Communicator& communicator, const TensorView& x, const CallSite& site);
+  /// Waits: all slices of x are there.
   void finish();
+  /// Returns whether it was started and not finished.
   bool pending() const { return communicator_ != nullptr; }
 
  private:

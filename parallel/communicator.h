@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "framework/const_tensor_view.h"
 #include "framework/error.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
@@ -33,7 +34,9 @@ inline constexpr int no_peer = -1;
 class Communicator {
  public:
   virtual ~Communicator() = default;
+  /// Returns this rank, from 0.
   virtual int rank() const = 0;
+  /// Returns the number of ranks.
   virtual int size() const = 0;
 
   /// Starts one grouped act: send to `to`, receive from `from` (either may be no_peer; both may be this rank). Returns
@@ -41,7 +44,7 @@ class Communicator {
   /// order. Sizes and call sites of the two sides must agree: ranks that do different things end with Error(rank) that
   /// names both. 0 bytes are a message too. Of several exchanges that begin together, those that send come first: then
   /// messages in both directions between two processes move at once (see MpiWorld::exchange).
-  virtual Request exchange(const TensorView& send, int to, const TensorView& receive, int from,
+  virtual Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
                            const CallSite& site) = 0;
   /// Sets the stream of all exchanges of GPU memory, here and in communicators that are split off later. They begin
   /// after the work that the stream had when they were posted; work that it gets after wait() runs after them. wait()
@@ -50,6 +53,7 @@ class Communicator {
   /// Exchanges posted between the two are one act: what a rank posts in a round may depend on what others post in the
   /// same round, in any order. None of them may be waited for before the end. (post_together calls both.)
   virtual void begin_group() {}
+  /// Ends what begin_group() began.
   virtual void end_group() {}
   /// Whether it sums and gathers GPU memory by itself, too: faster than exchanges, and without staging.
   virtual bool reduces_gpu_memory() const { return false; }
@@ -60,6 +64,7 @@ class Communicator {
   virtual Request reduce_scatter([[maybe_unused]] const TensorView& x, [[maybe_unused]] const CallSite& site) {
     fail(ExitCode::internal, "a communicator without reductions of its own is asked for one");
   }
+  /// See reduce_scatter.
   virtual Request all_gather([[maybe_unused]] const TensorView& x, [[maybe_unused]] const CallSite& site) {
     fail(ExitCode::internal, "a communicator without gathers of its own is asked for one");
   }

@@ -61,7 +61,8 @@ class FaultyCommunicator final : public ForwardingCommunicator {
   FaultyCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<Fault> fault)
       : ForwardingCommunicator(std::move(inner)), fault_(std::move(fault)) {}
 
-  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
+                   const CallSite& site) override {
     return inner().exchange(send, to, receive, from, passed(site));
   }
   Request reduce_scatter(const TensorView& x, const CallSite& site) override {

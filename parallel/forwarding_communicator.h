@@ -18,7 +18,8 @@ class ForwardingCommunicator : public Communicator {
 
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
-  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
+                   const CallSite& site) override {
     return inner_.exchange(send, to, receive, from, site);
   }
   void set_stream(Stream& stream) override { inner_.set_stream(stream); }

@@ -110,12 +110,22 @@ void ParameterStore::finish_gathers(Place& place) {
   }
 }
 
+void ParameterStore::check_bucket(const char* call, int bucket) const {
+  if (bucket >= 0 && bucket < table_->buckets()) return;
+  fail(ExitCode::usage, "{}: there is no bucket {}; the model has {}, from 0", call, bucket, table_->buckets());
+}
+
 void ParameterStore::prefetch(int bucket) {
-  ensure(bucket >= 0 && bucket < table_->buckets(), "a bucket that exists");
+  check_bucket("prefetch", bucket);
   if (!shards_weights()) return;
   Place& place = places_[place_of(bucket)];
   if (place.bucket == bucket) return;
-  ensure(place.users == 0, "a place is free before another bucket takes it");
+  if (place.users != 0) {
+    fail(ExitCode::usage,
+         "acquire: bucket {} is to take the place of bucket {}, which is not released; a layer holds its weights for "
+         "its forward or backward alone",
+         bucket, place.bucket);
+  }
   finish_gathers(place);  // of a bucket that nobody came for
   ensure(communicator_ != nullptr, "weights are gathered from ranks that are there");
   place.bucket = bucket;
@@ -140,10 +150,12 @@ void ParameterStore::acquire(int bucket) {
 }
 
 void ParameterStore::release(int bucket) {
-  ensure(bucket >= 0 && bucket < table_->buckets(), "a bucket that exists");
+  check_bucket("release", bucket);
   if (!shards_weights()) return;
   Place& place = places_[place_of(bucket)];
-  ensure(place.bucket == bucket && place.users > 0, "a bucket is acquired before it is released");
+  if (place.bucket != bucket || place.users == 0) {
+    fail(ExitCode::usage, "release: bucket {} is not acquired; each acquire has one release", bucket);
+  }
   --place.users;
 }
 
@@ -171,7 +183,10 @@ TensorView ParameterStore::weight(int id) const {
 void ParameterStore::weights_changed() {
   if (options_.ranks == 1) return;
   for (Place& place : places_) {
-    ensure(place.users == 0, "weights change while no layer uses them");
+    if (place.users != 0) {
+      fail(ExitCode::usage, "weights_changed: bucket {} is not released; weights change while no layer uses them",
+           place.bucket);
+    }
     finish_gathers(place);
     place.bucket = none;
   }
@@ -263,7 +278,7 @@ void ParameterStore::zero_padding(int bucket) {
 }
 
 void ParameterStore::finish(int bucket, bool all_written) {
-  ensure(bucket >= 0 && bucket < table_->buckets(), "a bucket that exists");
+  check_bucket("finish", bucket);
   if (table_->bucket_size(bucket, Part::trainable) == 0) return;
   if (bucket != to_finish_) {
     fail(ExitCode::usage,

@@ -37,19 +37,25 @@ class ParameterStore {
   ParameterStore(Allocator& allocator, const ParameterTable& table, Stream& stream, const StoreOptions& options,
                  Communicator* world = nullptr);
 
+  /// Returns the table of its parameters.
   const ParameterTable& table() const { return *table_; }
+  /// Returns whether it has memory for gradients.
   bool has_gradients() const { return options_.gradients; }
+  /// Returns the dtype of its weights.
   DType dtype() const { return options_.dtype; }
 
   // ---- Weights -----------------------------------------------------------------------------------------------------
+
+  // A call out of order is an Error(usage) that names the call, the bucket, and the parameter if there is one.
 
   /// Begins to bring a bucket's weights here, beside whatever runs: nothing if they are here or on their way.
   void prefetch(int bucket);
   /// Makes a bucket's weights usable until release(bucket); calls may nest. Afterwards they stay until another bucket
   /// needs their place or weights_changed() is called.
   void acquire(int bucket);
+  /// Ends what one acquire(bucket) began.
   void release(int bucket);
-  /// Returns a weight of a bucket that is acquired.
+  /// Returns a weight of a bucket that is acquired, in its parameter's shape.
   TensorView weight(int id) const;
   /// To be called by all ranks when the owners have changed their slices (an update, a load): every rank has the new
   /// weights afterwards, or gathers them when it needs them.
@@ -67,6 +73,7 @@ class ParameterStore {
   /// Says that backward writes id's gradient now. Returns whether it adds: false for the first write. Error(usage) if
   /// its bucket is finished already.
   bool begin_gradient(int id);
+  /// Returns where the gradient of id is, in its parameter's shape, of the accumulator of the store's dtype.
   TensorView gradient(int id) const;
   /// Returns the gradient of id, to be added to: zero if there is no term of it yet. For what can only add.
   TensorView gradient_to_add_to(int id);
@@ -91,7 +98,9 @@ class ParameterStore {
   /// Returns the summed gradients of this rank's slices from one to another, with the padding between them (zero).
   /// They follow each other in memory where follows().
   TensorView gradients(const ParameterSlice& first, const ParameterSlice& last) const;
+  /// Returns those of one slice.
   TensorView gradients(const ParameterSlice& slice) const { return gradients(slice, slice); }
+  /// Returns whether a slice begins where another one ends.
   bool follows(const ParameterSlice& slice, const ParameterSlice& before) const;
   /// Sets all weights that this rank holds to zero, padding too: touches all memory at once.
   void clear_weights();
@@ -114,6 +123,7 @@ class ParameterStore {
 
   bool shards_weights() const { return options_.shard == Shard::weights; }
   bool shards_gradients() const { return options_.shard != Shard::optimizer; }
+  void check_bucket(const char* call, int bucket) const;
   std::size_t place_of(int bucket) const;
   std::size_t staging_of(int bucket) const;
   void make_places(Allocator& allocator);
@@ -151,6 +161,7 @@ class ParameterStore {
 /// A bucket's weights, usable for the lifetime of this object.
 class WeightsGuard {
  public:
+  /// Acquires the bucket. store must outlive it.
   WeightsGuard(ParameterStore& store, int bucket) : store_(store), bucket_(bucket) { store_.acquire(bucket_); }
   ~WeightsGuard() { store_.release(bucket_); }
   WeightsGuard(const WeightsGuard&) = delete;

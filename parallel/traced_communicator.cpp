@@ -20,8 +20,9 @@ class TracedCommunicator final : public ForwardingCommunicator {
   TracedCommunicator(std::unique_ptr<Communicator> inner, RankTrace& trace, Recorded recorded)
       : ForwardingCommunicator(std::move(inner)), trace_(trace), recorded_(recorded) {}
 
-  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
-    const TensorView& message = to == no_peer ? receive : send;
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
+                   const CallSite& site) override {
+    const ConstTensorView message = to == no_peer ? ConstTensorView(receive) : send;
     const bool on_device = !message.device.is_cpu();
     TraceEntry* entry = nullptr;
     if ((to != no_peer || from != no_peer) && on_device == (recorded_ == Recorded::device_memory)) {

@@ -41,6 +41,15 @@ _ringtrain() {
   fi
 }
 
+# Completes the program `export` by its path; the shell's own command of that name with variables, as ever.
+_ringtrain_export() {
+  if [[ $1 == */* ]]; then
+    _ringtrain "$1"
+  else
+    mapfile -t COMPREPLY < <(compgen -v -- "${COMP_WORDS[COMP_CWORD]}")
+  fi
+}
+
 # Completes the command behind ringtrain, then what that command's own program knows.
 _ringtrain_front() {
   local front=$1 command=${COMP_WORDS[1]-} program word=${COMP_WORDS[COMP_CWORD]}
@@ -58,4 +67,5 @@ _ringtrain_front() {
 }
 
 complete -F _ringtrain_front ringtrain
+complete -F _ringtrain_export export
 complete -F _ringtrain train evaluate generate prepare check compare_dumps plan report

@@ -377,6 +377,12 @@ void RankTrainer::trace_step(std::int64_t step) {
 void RankTrainer::require_no_allocation(const char* when) const {
   const std::int64_t now = state_.allocator.allocation_count();
   if (now != allocations_) {
+    if (!run_.model.is_transformer()) {
+      fail(ExitCode::usage,
+           "{} of the model \"{}\" made {} tensors more than its constructor and its layers' constructors, which make "
+           "all that a step needs",
+           when, run_.model.name, now - allocations_);
+    }
     fail(ExitCode::internal, "internal error: {} allocated {} tensors, but all are planned before the first step", when,
          now - allocations_);
   }

@@ -51,14 +51,12 @@ void gather_text(Communicator& world, int rank, const std::function<void(const T
     all_reduce_max(world, {&bytes, 1}, gathering);
     return bytes;
   };
-  const auto view = [](const char* text, std::int64_t bytes) {
-    return host_view(reinterpret_cast<const std::uint8_t*>(text), {bytes});
-  };
   if (world.rank() == rank) {
     make([&](std::string_view piece) {
       agree(std::ssize(piece));
       if (rank == 0) return take(piece);
-      world.wait(world.exchange(view(piece.data(), std::ssize(piece)), 0, {}, no_peer, gathering));
+      const auto* const bytes = reinterpret_cast<const std::uint8_t*>(piece.data());
+      world.wait(world.exchange(host_view(bytes, {std::ssize(piece)}), 0, {}, no_peer, gathering));
     });
     agree(0);
     return;
@@ -67,7 +65,8 @@ void gather_text(Communicator& world, int rank, const std::function<void(const T
   while (const std::int64_t bytes = agree(0)) {
     if (world.rank() != 0) continue;
     piece.resize(static_cast<std::size_t>(bytes));
-    world.wait(world.exchange({}, no_peer, view(piece.data(), bytes), rank, gathering));
+    auto* const data = reinterpret_cast<std::uint8_t*>(piece.data());
+    world.wait(world.exchange({}, no_peer, host_view(data, {bytes}), rank, gathering));
     take(piece);
   }
 }

@@ -41,7 +41,8 @@ void check_plan_memory(const Run& run, const Launcher& launcher = {});
 /// Refuses a plan that cannot fit and ranks that do not agree about the run, makes the folder, trains. Returns the
 /// program's exit code, the same in every process.
 ExitCode train(const Run& run, const Log& log, Launcher& launcher);
-ExitCode train(const Run& run, const Log& log);  // ranks are threads
+/// The same, of ranks that are threads.
+ExitCode train(const Run& run, const Log& log);
 
 /// Instead of train(): does the run's steps up to the one of its dump request, with all that train() refuses, and
 /// writes nothing but the dump. Returns what that step gave, the same in every process.

@@ -31,6 +31,7 @@ class Encoder {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
+  /// Returns an encoder for one thread. The tokenizer must outlive it.
   virtual std::unique_ptr<Encoder> make_encoder(SpecialTokens special) const = 0;
   /// Returns the ids of a whole text.
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::text) const;
@@ -43,6 +44,7 @@ class Tokenizer {
   virtual std::int64_t vocab_size() const = 0;
   /// Returns the id of a special token by its content.
   virtual std::optional<std::int32_t> find_special(std::string_view content) const = 0;
+  /// Returns whether an id is a special token's.
   virtual bool is_special(std::int32_t id) const = 0;
   /// Returns the token that ends a document, if the tokenizer has one that is known by name.
   virtual std::optional<std::int32_t> end_of_document() const = 0;

@@ -1,27 +1,42 @@
 // Holds the tensors of a caller of the library against what a function takes. What does not fit is the caller's
 // mistake: an Error(usage) that names the caller's line, the tensor, what it is, and what it must be, dimension by
-// dimension. (Tensors that layers hand to kernels are checked by kernels/check.h: those are our own.)
+// dimension.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
-#include <source_location>
 
 #include "framework/const_tensor_view.h"
 #include "framework/device.h"
 #include "framework/dtype.h"
+#include "framework/error.h"
 
 namespace ringtrain {
 
-/// A dimension by its letter, and the size that it must have.
+inline constexpr std::int64_t any_size = -1;
+
+/// A dimension by its letter, and the size that it must have, which may be any_size.
 struct NamedSize {
   const char* name;
   std::int64_t size;
 };
 
-/// Throws Error(usage) unless x has these dimensions, this dtype and this device, and memory if it has elements. place:
-/// the caller's line, which the sentence begins with.
-void require_argument(const ConstTensorView& x, const char* name, std::initializer_list<NamedSize> dims, DType dtype,
-                      Device device, const std::source_location& place);
+/// Refuses a call whose tensor is not as require_argument asks.
+[[noreturn]] void refuse_argument(const ConstTensorView& x, const char* name, std::initializer_list<NamedSize> dims,
+                                  DType dtype, Device device, const CallerLine& line);
+
+/// Throws Error(usage) unless x has these dimensions, this dtype and this device, and memory if it has elements. line:
+/// the caller's line, which the sentence begins with (refuse_call).
+inline void require_argument(const ConstTensorView& x, const char* name, std::initializer_list<NamedSize> dims,
+                             DType dtype, Device device, const CallerLine& line) {
+  bool fits = x.shape.rank() == static_cast<int>(dims.size()) && x.dtype == dtype && x.device == device;
+  int dim = 0;
+  for (const NamedSize& wanted : dims) {
+    fits = fits && (wanted.size == any_size || x.shape[dim] == wanted.size);
+    ++dim;
+  }
+  if (!fits || (x.data == nullptr && x.numel() > 0)) [[unlikely]]
+    refuse_argument(x, name, dims, dtype, device, line);
+}
 
 }  // namespace ringtrain

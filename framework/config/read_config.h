@@ -36,10 +36,11 @@ Config parse_config(const std::string& text, const std::string& path, const std:
 /// Returns the resolved config as YAML that read_config takes back to the same values (doubles round-trip).
 std::string to_yaml(const Config& config);
 
-/// Returns every key path whose value differs, with both values as text: "training.seq_len", "4096", "8192".
+/// A key's path and both values as text: "training.seq_len", "4096", "8192".
 struct ConfigDifference {
   std::string key, before, after;
 };
+/// Returns every key whose value differs.
 std::vector<ConfigDifference> differences(const Config& before, const Config& after);
 
 }  // namespace ringtrain

@@ -9,8 +9,11 @@ namespace ringtrain {
 struct Mesh {
   int data = 1;
   int sequence = 1;
+  /// Returns the number of ranks.
   int size() const { return data * sequence; }
+  /// Returns which of the data ranks a rank is.
   int data_index(int rank) const { return rank / sequence; }
+  /// Returns which of its ring's ranks a rank is.
   int sequence_index(int rank) const { return rank % sequence; }
 };
 

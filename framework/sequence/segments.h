@@ -16,7 +16,9 @@ struct Segment {
   std::int64_t start = 0;
   std::int64_t stride = 1;
   std::int64_t count = 0;
+  /// Returns the position of its i-th token.
   std::int64_t position(std::int64_t i) const { return start + stride * i; }
+  /// Returns that of its last token.
   std::int64_t last() const { return position(count - 1); }
   friend bool operator==(const Segment&, const Segment&) = default;
 };
@@ -36,6 +38,7 @@ SegmentList segments_of_range(std::span<const Segment> segments, std::int64_t be
 
 enum class Layout { contiguous, striped, zigzag };
 inline constexpr std::array all_layouts{Layout::contiguous, Layout::striped, Layout::zigzag};
+/// Returns a layout's name, as configs have it.
 const char* name_of(Layout layout);
 
 /// Returns where the tokens of `rank` of `ranks` stand in a sequence of `length` tokens. Shard sizes are floor(S/N) or

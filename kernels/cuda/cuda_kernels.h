@@ -1,10 +1,16 @@
-// The GPU's half of kernels/*.h: one function for each public one, of its very type and with its promises, on device
-// tensors. kernels/NAME.cpp has checked shapes and dtypes before it branches here. Nothing here waits for the device.
-// A build without CUDA has a stub in each one's place, so that no caller asks what was built.
+// The GPU's half of kernels/*.h: one function for each public one, of its very type (but for the caller's line) and
+// with its promises, on device tensors. kernels/NAME.cpp has checked shapes and dtypes before it branches here. Nothing
+// here waits for the device. A build without CUDA has a stub in each one's place, so that no caller asks what was
+// built.
 //
 // Dtypes: float32 everywhere, or bfloat16 with what accumulates in float32 (framework/dtype.h). Any shape is legal;
 // heads of 64 and 128 elements are fast, other sizes up to 256 are correct.
 #pragma once
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "framework/device.h"
 #include "framework/error.h"
@@ -22,8 +28,21 @@
 
 namespace ringtrain::cuda {
 
+/// The type of a public kernel without the caller's line, its last parameter.
+template <class Function>
+struct GpuKernel;
+template <class Result, class... Arguments>
+struct GpuKernel<Result(Arguments...)> {
+  using All = std::tuple<Arguments...>;
+  static constexpr std::size_t count = sizeof...(Arguments);
+  static constexpr bool has_line = std::is_same_v<std::tuple_element_t<count - 1, All>, const CallerLine&>;
+  template <std::size_t... i>
+  static auto first(std::index_sequence<i...>) -> Result (*)(std::tuple_element_t<i, All>...);
+  using Type = std::remove_pointer_t<decltype(first(std::make_index_sequence < has_line ? count - 1 : count > ()))>;
+};
+
 #if RINGTRAIN_CUDA
-#define RINGTRAIN_GPU_KERNEL(name) decltype(ringtrain::name) name
+#define RINGTRAIN_GPU_KERNEL(name) GpuKernel<decltype(ringtrain::name)>::Type name
 #else
 /// A kernel that this build lacks. Configs that ask for a GPU were refused long before one is called.
 template <class Function>
@@ -32,7 +51,7 @@ template <class Result, class... Arguments>
 struct KernelNotBuilt<Result(Arguments...)> {
   Result operator()(Arguments...) const { fail(ExitCode::internal, "this program was built without CUDA"); }
 };
-#define RINGTRAIN_GPU_KERNEL(name) inline constexpr KernelNotBuilt<decltype(ringtrain::name)> name = {}
+#define RINGTRAIN_GPU_KERNEL(name) inline constexpr KernelNotBuilt<GpuKernel<decltype(ringtrain::name)>::Type> name = {}
 #endif
 
 RINGTRAIN_GPU_KERNEL(fill);

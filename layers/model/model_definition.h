@@ -39,6 +39,7 @@ struct ModelDefinition {  // a kind of model, as runs, evaluations and checkpoin
 
   /// Returns the parameters under a config, or of a model that is not trained.
   ParameterTable table(const Config& config) const { return parameters(config.model, config.training.trainable); }
+  /// Returns the parameters of a model that is not trained.
   ParameterTable table(const ModelConfig& model) const { return parameters(model, {}); }
   /// Returns whether this is the model of the programs.
   bool is_transformer() const { return name == transformer; }

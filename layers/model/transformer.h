@@ -26,6 +26,7 @@ class Transformer : public Model {
   /// layers: of a program's own, behind its blocks; the store's table has their parameters.
   Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, ParameterStore& parameters,
               Stream& stream, Communicator* sequence_group, const std::vector<LayerInsertion>& layers = {});
+  /// The same, of a config's own model.
   Transformer(const ModelConfig& config, const ExecutionShape& shape, Allocator& allocator, ParameterStore& parameters,
               Stream& stream, Communicator* sequence_group)
       : Transformer(model_spec(config), shape, allocator, parameters, stream, sequence_group) {}

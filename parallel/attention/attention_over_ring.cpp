@@ -56,38 +56,37 @@ std::int64_t common_position(const Segment& a, const Segment& b) {
   return -1;
 }
 
-std::string where(const std::source_location& place) {
-  return fmt::format("{}:{}", place.file_name(), place.line());
+std::string where(const CallerLine& line) {
+  return fmt::format("{}:{}", line.file_name(), line.line());
 }
 
 void check_positions(std::span<const std::int64_t> positions, const AttentionOverRingOptions& options,
-                     const std::source_location& place) {
+                     const CallerLine& line) {
   if (std::ssize(positions) > options.T) {
     fail(ExitCode::usage, "{}: {} positions, but this rank's AttentionOverRing was made for T = {} at most",
-         where(place), positions.size(), options.T);
+         where(line), positions.size(), options.T);
   }
   for (std::size_t i = 0; i < positions.size(); ++i) {
     const std::int64_t least = i == 0 ? 0 : positions[i - 1] + 1;
     if (positions[i] < least) {
-      fail(ExitCode::usage, "{}: positions[{}] is {}, but must be {} or more: positions grow from 0", where(place), i,
+      fail(ExitCode::usage, "{}: positions[{}] is {}, but must be {} or more: positions grow from 0", where(line), i,
            positions[i], least);
     }
   }
 }
 
-void check_documents(std::span<const std::int32_t> documents, std::int64_t B, std::int64_t T,
-                     const std::source_location& place) {
+void check_documents(std::span<const std::int32_t> documents, std::int64_t B, std::int64_t T, const CallerLine& line) {
   if (documents.empty()) return;
   if (std::ssize(documents) != B * T) {
-    fail(ExitCode::usage, "{}: {} document ids, but must be none or B * T = {} * {} = {}", where(place),
+    fail(ExitCode::usage, "{}: {} document ids, but must be none or B * T = {} * {} = {}", where(line),
          documents.size(), B, T, B * T);
   }
   for (std::int64_t b = 0; b < B; ++b) {
     for (std::int64_t t = 1; t < T; ++t) {
       const std::int32_t before = documents[b * T + t - 1], id = documents[b * T + t];
       if (id < before) {
-        fail(ExitCode::usage, "{}: documents[{}, {}] is {} after {}: ids do not decrease along a sequence",
-             where(place), b, t, id, before);
+        fail(ExitCode::usage, "{}: documents[{}, {}] is {} after {}: ids do not decrease along a sequence", where(line),
+             b, t, id, before);
       }
     }
   }
@@ -197,9 +196,9 @@ struct AttentionOverRing::State {
   TensorView own_documents() const { return with_documents ? documents.view().prefix({shape.B, T()}) : TensorView{}; }
   AttentionTokens own_tokens() const { return {segments[ranks->rank()], own_documents()}; }
   /// Throws if set_tokens has not been called.
-  void require_tokens(const std::source_location& place) const {
+  void require_tokens(const CallerLine& line) const {
     if (segments.empty()) {
-      fail(ExitCode::usage, "{}: AttentionOverRing::set_tokens comes before forward and backward", where(place));
+      fail(ExitCode::usage, "{}: AttentionOverRing::set_tokens comes before forward and backward", where(line));
     }
   }
 
@@ -226,11 +225,11 @@ AttentionOverRing::AttentionOverRing(Communicator& ranks, const AttentionOverRin
 AttentionOverRing::~AttentionOverRing() = default;
 
 void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std::span<const std::int32_t> documents,
-                                   const AttentionMask& mask, const std::source_location& place) {
+                                   const AttentionMask& mask, const CallerLine& line) {
   State& s = *state_;
   const std::int64_t B = s.options.B, T = std::ssize(positions);
-  check_positions(positions, s.options, place);
-  check_documents(documents, B, T, place);
+  check_positions(positions, s.options, line);
+  check_documents(documents, B, T, line);
   // Each rank tells: mask, whether it has documents, then its segments, and of each sequence the documents of each.
   const SegmentList own = segments_of_positions(positions);
   std::vector<std::int64_t> told{mask.causal, mask.window, T == 0 ? -1 : !documents.empty(), std::ssize(own)};
@@ -258,10 +257,10 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
     const std::int64_t window = *next++, has_documents = *next++, count = *next++;
     if (AttentionMask{causal, window} != mask) {
       fail(ExitCode::usage, "{}: rank {} has the mask causal = {}, window = {}, but rank {} causal = {}, window = {}",
-           where(place), s.ranks->rank(), mask.causal, mask.window, rank, causal, window);
+           where(line), s.ranks->rank(), mask.causal, mask.window, rank, causal, window);
     }
     if (has_documents >= 0 && with_documents >= 0 && has_documents != with_documents) {
-      fail(ExitCode::usage, "{}: some ranks have document ids, others (rank {}) have none", where(place),
+      fail(ExitCode::usage, "{}: some ranks have document ids, others (rank {}) have none", where(line),
            has_documents == 0 ? rank : 0);
     }
     if (has_documents >= 0) with_documents = has_documents;
@@ -280,7 +279,7 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
         for (const Segment& b : of_rank) {
           const std::int64_t both = common_position(a, b);
           if (both < 0) continue;
-          fail(ExitCode::usage, "{}: ranks {} and {} both have the token at position {}", where(place), other, rank,
+          fail(ExitCode::usage, "{}: ranks {} and {} both have the token at position {}", where(line), other, rank,
                both);
         }
       }
@@ -297,18 +296,18 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
 }
 
 void AttentionOverRing::forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
-                                const TensorView& out, const TensorView& lse, const std::source_location& place) {
+                                const TensorView& out, const TensorView& lse, const CallerLine& line) {
   State& s = *state_;
   const auto& [B, H, G, D, scale, mask, deterministic, softcap] = s.shape;
   const DType dtype = s.options.dtype, sums = accumulator(dtype);
   const Device device = s.options.device;
-  s.require_tokens(place);
+  s.require_tokens(line);
   const std::int64_t T = s.T();
-  require_argument(q, "q", {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, place);
-  require_argument(k, "k", {{"B", B}, {"T", T}, {"G", G}, {"D", D}}, dtype, device, place);
-  require_argument(v, "v", {{"B", B}, {"T", T}, {"G", G}, {"D", D}}, dtype, device, place);
-  require_argument(out, "out", {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, place);
-  require_argument(lse, "lse", {{"B", B}, {"H", H}, {"T", T}}, sums, device, place);
+  require_argument(q, "q", {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, line);
+  require_argument(k, "k", {{"B", B}, {"T", T}, {"G", G}, {"D", D}}, dtype, device, line);
+  require_argument(v, "v", {{"B", B}, {"T", T}, {"G", G}, {"D", D}}, dtype, device, line);
+  require_argument(out, "out", {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, line);
+  require_argument(lse, "lse", {{"B", B}, {"H", H}, {"T", T}}, sums, device, line);
   const TensorView kv = s.load(k, v);
   const AttentionState state{
       .o = s.wide.empty() ? out : s.wide.view().prefix(out.shape), .m = lse, .l = s.row_sum.view().prefix(lse.shape)};
@@ -322,23 +321,23 @@ void AttentionOverRing::forward(const ConstTensorView& q, const ConstTensorView&
 void AttentionOverRing::backward(const ConstTensorView& dout, const ConstTensorView& q, const ConstTensorView& k,
                                  const ConstTensorView& v, const ConstTensorView& out, const ConstTensorView& lse,
                                  const TensorView& dq, const TensorView& dk, const TensorView& dv,
-                                 const std::source_location& place) {
+                                 const CallerLine& line) {
   State& s = *state_;
   const auto& [B, H, G, D, scale, mask, deterministic, softcap] = s.shape;
   const DType dtype = s.options.dtype, sums = accumulator(dtype);
   const Device device = s.options.device;
   if (!s.options.backward) {
-    fail(ExitCode::usage, "{}: this AttentionOverRing was made without memory for backward", where(place));
+    fail(ExitCode::usage, "{}: this AttentionOverRing was made without memory for backward", where(line));
   }
-  s.require_tokens(place);
+  s.require_tokens(line);
   const std::int64_t T = s.T();
   for (const auto& [name, x] : {std::pair{"dout", dout}, {"q", q}, {"out", out}, {"dq", dq}}) {
-    require_argument(x, name, {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, place);
+    require_argument(x, name, {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, line);
   }
   for (const auto& [name, x] : {std::pair{"k", k}, {"v", v}, {"dk", dk}, {"dv", dv}}) {
-    require_argument(x, name, {{"B", B}, {"T", T}, {"G", G}, {"D", D}}, dtype, device, place);
+    require_argument(x, name, {{"B", B}, {"T", T}, {"G", G}, {"D", D}}, dtype, device, line);
   }
-  require_argument(lse, "lse", {{"B", B}, {"H", H}, {"T", T}}, sums, device, place);
+  require_argument(lse, "lse", {{"B", B}, {"H", H}, {"T", T}}, sums, device, line);
   const TensorView kv = s.load(k, v);
   const TensorView delta = s.delta.view().prefix(lse.shape);
   const TensorView dkv = s.key_value_gradient.view().prefix(kv.shape);
@@ -349,9 +348,7 @@ void AttentionOverRing::backward(const ConstTensorView& dout, const ConstTensorV
     if (block.pairs == 0) return;  // a part that no query here sees
     AttentionShape shape = s.shape;
     shape.B = block.sequences;
-    const auto of = [&](const ConstTensorView& x) {
-      return x.empty() ? x : x.rows(block.first_sequence, block.first_sequence + block.sequences);
-    };
+    const auto of = [&](const ConstTensorView& x) { return block.sequences_of(x); };
     const AttentionTokens own{s.own_tokens().segments, block.sequences_of(s.own_documents())};
     attention_backward(s.stream, shape, of(q), block.k, block.v, of(dout), of(lse), of(delta), own, block.tokens,
                        block.sequences_of(dq_sum), block.dk, block.dv, s.workspace, block.accumulate);

@@ -23,6 +23,7 @@ class Launcher {
   /// Returns whether from_environment() would join processes that an MPI launcher started.
   static bool expects_processes();
   ~Launcher();
+  /// Takes the processes over; the other one may only be destroyed.
   Launcher(Launcher&&) noexcept;
   Launcher& operator=(Launcher&&) = delete;
 
@@ -30,6 +31,7 @@ class Launcher {
   bool ranks_are_processes() const { return world_ != nullptr; }
   /// This process among those of the run: 0 of 1 if ranks are threads. It is the (first) rank of this process.
   int process() const;
+  /// Returns the number of processes of the run: 1 if ranks are threads.
   int processes() const;
   /// Returns whether this is the process that prints, and writes files.
   bool is_rank_zero() const { return process() == 0; }
@@ -56,6 +58,7 @@ class Launcher {
     std::string sentence;
     std::string calls;
   };
+  /// Tells the other processes that this one ends with an error, and returns what it does with it. Does not throw.
   ErrorReport fail(const Error& error);
 
  private:

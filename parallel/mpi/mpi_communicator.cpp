@@ -23,7 +23,8 @@ class MpiCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
-  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
+                   const CallSite& site) override;
   void set_stream(Stream& stream) override {
     if (stream.on_cuda()) {
       fail(ExitCode::usage,
@@ -47,7 +48,7 @@ class MpiCommunicator final : public Communicator {
   const int rank_, context_;
 };
 
-Request MpiCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
+Request MpiCommunicator::exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
                                   const CallSite& site) {
   if (to == no_peer && from == no_peer) return {};
   check_exchange(send, to, receive, from, size(), /*device_memory=*/false);

@@ -302,8 +302,8 @@ void MpiWorld::guarded(const Action& action) {
   }
 }
 
-Request MpiWorld::exchange(const TensorView& send, const TensorView& receive, const Peers& peers, const CallSite& site,
-                           const void* owner) {
+Request MpiWorld::exchange(const ConstTensorView& send, const TensorView& receive, const Peers& peers,
+                           const CallSite& site, const void* owner) {
   const Lock lock(mutex_);
   throw_if_failed();
   const Request request{++requests_};
@@ -316,30 +316,36 @@ Request MpiWorld::exchange(const TensorView& send, const TensorView& receive, co
     // The send first, so that its announcement comes to the peer before the leave to send that answers the peer's own.
     // Over TCP a process that has leave puts all its data into the connection, and its answer to an announcement that
     // it reads after that would stand behind them: the two directions would move one after the other.
-    if (peers.to != no_peer) post(act.send, /*sends=*/true, send, peers.to, peers.context, site);
-    if (peers.from != no_peer) post(act.receive, /*sends=*/false, receive, peers.from, peers.context, site);
+    if (peers.to != no_peer) post_send(act.send, send, peers.to, peers.context, site);
+    if (peers.from != no_peer) post_receive(act.receive, receive, peers.from, peers.context, site);
   });
   if (poll_pause_ > 4 * first_pause) sockets_.wake();
   poll_pause_ = first_pause;
   return request;
 }
 
-void MpiWorld::post(Half& half, bool sends, const TensorView& buffer, int peer, int context, const CallSite& site) {
+int MpiWorld::begin(Half& half, std::uint64_t bytes, int peer, int context, const CallSite& site) {
   half.done = half.header_done = false;
   half.peer = peer;
-  half.header.bytes = buffer.bytes();
+  half.header.bytes = bytes;
   half.header.layer = site.layer;
   half.header.hop = site.hop;
   std::strncpy(half.header.operation, site.operation, sizeof half.header.operation - 1);
-  const std::uint64_t bytes = half.header.bytes;
-  const int tag = data_tag(half.header, context);
-  if (sends) {
-    half.header_transfer = mpi::Transfer::send(&half.header, sizeof half.header, peer, context);
-    if (bytes > 0) half.data_transfer = mpi::Transfer::send(buffer.data, bytes, peer, tag);
-  } else {
-    half.header_transfer = mpi::Transfer::receive(&half.come, sizeof half.come, peer, context);
-    if (bytes > 0) half.data_transfer = mpi::Transfer::receive(buffer.data, bytes, peer, tag);
-  }
+  return data_tag(half.header, context);
+}
+
+void MpiWorld::post_send(Half& half, const ConstTensorView& buffer, int peer, int context, const CallSite& site) {
+  const std::uint64_t bytes = buffer.bytes();
+  const int tag = begin(half, bytes, peer, context, site);
+  half.header_transfer = mpi::Transfer::send(&half.header, sizeof half.header, peer, context);
+  if (bytes > 0) half.data_transfer = mpi::Transfer::send(buffer.data, bytes, peer, tag);
+}
+
+void MpiWorld::post_receive(Half& half, const TensorView& buffer, int peer, int context, const CallSite& site) {
+  const std::uint64_t bytes = buffer.bytes();
+  const int tag = begin(half, bytes, peer, context, site);
+  half.header_transfer = mpi::Transfer::receive(&half.come, sizeof half.come, peer, context);
+  if (bytes > 0) half.data_transfer = mpi::Transfer::receive(buffer.data, bytes, peer, tag);
 }
 
 /// Tags below header_tags are contexts', of headers; each context has a part of the others for its data. Messages of

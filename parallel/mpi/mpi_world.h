@@ -63,7 +63,7 @@ class MpiWorld {
     int context = 0;
     int to = no_peer, from = no_peer;
   };
-  Request exchange(const TensorView& send, const TensorView& receive, const Peers& peers, const CallSite& site,
+  Request exchange(const ConstTensorView& send, const TensorView& receive, const Peers& peers, const CallSite& site,
                    const void* owner);
   void wait(Request request);
   void barrier(const std::vector<int>& members, int context, const CallSite& site, const void* owner);
@@ -106,7 +106,10 @@ class MpiWorld {
   void take(const RankMessage& message);
   void fail_with(ExitCode code, const std::string& sentence);
   void throw_if_failed();
-  void post(Half& half, bool sends, const TensorView& buffer, int peer, int context, const CallSite& site);
+  /// Fills in a message's header and returns the tag of its data.
+  int begin(Half& half, std::uint64_t bytes, int peer, int context, const CallSite& site);
+  void post_send(Half& half, const ConstTensorView& buffer, int peer, int context, const CallSite& site);
+  void post_receive(Half& half, const TensorView& buffer, int peer, int context, const CallSite& site);
   int data_tag(const Header& header, int context) const;
   void progress(Half& half, bool sends);
   void progress(Exchange& exchange);

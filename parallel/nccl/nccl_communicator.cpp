@@ -50,7 +50,8 @@ class NcclCommunicator final : public Communicator {
   void set_stream(Stream& stream) override {
     ensure(&stream == &nccl_->stream(), "NCCL is ordered with the stream that it was made for");
   }
-  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
+                   const CallSite& site) override;
   bool reduces_gpu_memory() const override { return true; }
   Request reduce_scatter(const TensorView& x, const CallSite& site) override;
   Request all_gather(const TensorView& x, const CallSite& site) override;
@@ -86,7 +87,7 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<NcclGroup> group_;  // the open group's, once it has messages
 };
 
-Request NcclCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
+Request NcclCommunicator::exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
                                    const CallSite& site) {
   if (to == no_peer && from == no_peer) return {};
   const Device device = to != no_peer ? send.device : receive.device;

@@ -23,6 +23,7 @@ struct RingTensors;
 
 /// Whose pass it is: a layer, and which of the micro-batch's schedules it follows.
 struct RingCall {
+  /// A layer alone stands for its first schedule.
   RingCall(int of_layer, int of_schedule = 0) : layer(of_layer), schedule(of_schedule) {}  // NOLINT(*-explicit-*)
   int layer, schedule;
 };

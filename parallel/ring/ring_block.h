@@ -26,6 +26,9 @@ struct RingBlock {
   TensorView sequences_of(const TensorView& x) const {
     return x.empty() ? x : x.rows(first_sequence, first_sequence + sequences);
   }
+  ConstTensorView sequences_of(const ConstTensorView& x) const {
+    return x.empty() ? x : x.rows(first_sequence, first_sequence + sequences);
+  }
 };
 
 /// Called for each block, or part of one, that this rank's queries meet.

@@ -27,7 +27,8 @@ struct Half {
   State state = State::done;
   bool sends = false;
   int rank = 0, peer = 0;  // of the group
-  TensorView buffer;
+  ConstTensorView buffer;
+  TensorView target;  // of a receive: its buffer, to be written
   CallSite site;
   // Of a message between GPUs: after what its rank's stream was given when it was posted, and after the copy.
   CopyStream::Event posted, copied;
@@ -109,7 +110,7 @@ struct Group {
 };
 
 /// The only place where message data of the host moves.
-void move_data(const TensorView& to, const TensorView& from) {
+void move_data(const TensorView& to, const ConstTensorView& from) {
   if (from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
 }
 
@@ -121,7 +122,8 @@ class ThreadCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
-  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override;
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
+                   const CallSite& site) override;
   void set_stream(Stream& stream) override { device_.set_stream(stream); }
   void wait(Request request) override;
   void barrier(const CallSite& site) override;
@@ -132,7 +134,7 @@ class ThreadCommunicator final : public Communicator {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  void post(Lock& lock, Half& half, bool sends, const TensorView& buffer, int peer, const CallSite& site);
+  void post(Lock& lock, Half& half, int peer, const CallSite& site);
   void meet(Lock& lock, Half& half, Half& other);
   void check_disagreement(Lock& lock, const Half& send, const Half& receive);
   /// Returns once ready() holds. Throws the first error of any rank; Error(rank) with describe() after the timeout.
@@ -163,7 +165,7 @@ ThreadCommunicator::~ThreadCommunicator() {
   self_.wake.wait(lock, [&] { return self_.copying == 0; });
 }
 
-Request ThreadCommunicator::exchange(const TensorView& send, int to, const TensorView& receive, int from,
+Request ThreadCommunicator::exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
                                      const CallSite& site) {
   if (to == no_peer && from == no_peer) return {};
   check_exchange(send, to, receive, from, size(), on_gpu());
@@ -173,18 +175,24 @@ Request ThreadCommunicator::exchange(const TensorView& send, int to, const Tenso
   act.call = self_.history.started(
       site, to == no_peer ? no_peer : group_->world_rank(to), to == no_peer ? 0 : send.bytes(),
       from == no_peer ? no_peer : group_->world_rank(from), from == no_peer ? 0 : receive.bytes());
-  if (to != no_peer) post(lock, act.send, /*sends=*/true, send, to, site);
-  if (from != no_peer) post(lock, act.receive, /*sends=*/false, receive, from, site);
+  act.send.sends = true;
+  act.send.buffer = send;
+  act.receive.buffer = act.receive.target = receive;
+  if (to != no_peer) post(lock, act.send, to, site);
+  if (from != no_peer) post(lock, act.receive, from, site);
   return request;
 }
 
-void ThreadCommunicator::post(Lock& lock, Half& half, bool sends, const TensorView& buffer, int peer,
-                              const CallSite& site) {
+/// half: with its direction and buffer.
+void ThreadCommunicator::post(Lock& lock, Half& half, int peer, const CallSite& site) {
   throw_if_failed(lock);
-  half = {Half::State::posted, sends, rank_, peer, buffer, site, {}, {}};
-  if (!buffer.device.is_cpu()) half.posted = device_.record();
+  half.state = Half::State::posted;
+  half.rank = rank_;
+  half.peer = peer;
+  half.site = site;
+  if (!half.buffer.device.is_cpu()) half.posted = device_.record();
   std::deque<Half*>& mailbox = group_->mailbox(half);
-  if (mailbox.empty() || mailbox.front()->sends == sends) {
+  if (mailbox.empty() || mailbox.front()->sends == half.sends) {
     mailbox.push_back(&half);
     return;
   }
@@ -206,9 +214,9 @@ void ThreadCommunicator::meet(Lock& lock, Half& half, Half& other) {
   std::optional<Error> failure;
   try {
     if (send.buffer.device.is_cpu()) {
-      move_data(receive.buffer, send.buffer);
+      move_data(receive.target, send.buffer);
     } else {
-      send.copied = receive.copied = device_.copy(receive.buffer, send.buffer, send.posted, receive.posted,
+      send.copied = receive.copied = device_.copy(receive.target, send.buffer, send.posted, receive.posted,
                                                   {half.site.operation, half.site.layer, half.site.hop});
     }
   } catch (const Error& error) {

@@ -28,7 +28,8 @@ class Completion(unittest.TestCase):
         """Return what bash would offer for the last word."""
         line = " ".join(f"'{word}'" for word in words)
         script = (f"source scripts/completion.bash; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; "
-                  f"_ringtrain '{words[0]}' && printf '%s\\n' \"${{COMPREPLY[@]}}\"")
+                  f"spec=$(complete -p '{pathlib.Path(words[0]).name}'); spec=${{spec#*-F }}; "
+                  f"${{spec%% *}} '{words[0]}' && printf '%s\\n' \"${{COMPREPLY[@]}}\"")
         result = bash(script)
         self.assertEqual(result.returncode, 0, result.stdout)
         return result.stdout.split()
@@ -37,6 +38,20 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.complete(str(BIN / "train"), "--dry"), ["--dry-run"])
         self.assertIn("--context-lengths", self.complete(str(BIN / "evaluate"), "--"))
         self.assertEqual(self.complete(str(BIN / "prepare"), "--validation-f"), ["--validation-fraction"])
+
+    def test_every_program_is_completed(self):
+        helped = bash(f"{BIN}/ringtrain --help").stdout
+        commands = [line.split()[0] for line in helped.splitlines() if line.startswith("  ") and line[2:3].isalpha()]
+        self.assertIn("export", commands)
+        for command in commands:
+            with self.subTest(command):
+                if command != "launch":  # scripts/launch, whose words are another command's
+                    self.assertIn("--help", self.complete(str(BIN / command), "--h"))
+                self.assertIn(command, self.complete(str(BIN / "ringtrain"), command))
+
+    def test_the_shells_own_export_has_variables(self):
+        self.assertIn("HOME", self.complete("export", "HOM"))
+        self.assertEqual(self.complete(str(BIN / "export"), "--max"), ["--max-shard-size"])
 
     def test_keys_and_their_words(self):
         train = str(BIN / "train")

@@ -39,7 +39,7 @@ template <class View>
 constexpr bool takes_as_dk =
     std::is_invocable_v<decltype(attention_backward), Stream&, AttentionShape, ConstTensorView, ConstTensorView,
                         ConstTensorView, ConstTensorView, ConstTensorView, ConstTensorView, AttentionTokens,
-                        AttentionTokens, TensorView, View, TensorView, TensorView, bool>;
+                        AttentionTokens, TensorView, View, TensorView, TensorView, bool, CallerLine>;
 static_assert(takes_as_dk<TensorView>);
 static_assert(!takes_as_dk<ConstTensorView>, "an input in the place of an output must not compile");
 

@@ -28,7 +28,7 @@ struct Call {
         l(static_cast<std::size_t>(shape.H), R{77}),
         workspace(static_cast<std::size_t>(decode_attention_workspace(shape, T)), R{77}) {}
 
-  AttentionState state() const {
+  AttentionState state() {
     return {view_of(o, {1, 1, shape.H, shape.D}), view_of(m, {1, shape.H, 1}), view_of(l, {1, shape.H, 1})};
   }
   void attend(Stream& stream, const std::vector<R>& q, const R* k, const R* v, std::int64_t T) {

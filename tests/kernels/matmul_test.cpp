@@ -115,7 +115,7 @@ TYPED_TEST(MatmulTest, BitsOfARowDoNotDependOnTheOtherRows) {
   linear_backward_input(stream, view_of(dx, {T, I}), view_of(dy, {T, O}), view_of(w, {O, I}), false);
   linear_backward_weight(stream, view_of(dw, {O, I}), {}, view_of(dy, {T, O}), view_of(x, {T, I}), false);
   std::vector<R> y_parts(y.size()), dx_parts(dx.size()), dw_parts(dw.size());
-  const auto rows = [](const std::vector<R>& of, std::int64_t columns, std::int64_t begin, std::int64_t end) {
+  const auto rows = [](auto& of, std::int64_t columns, std::int64_t begin, std::int64_t end) {
     return view_of(of, {static_cast<std::int64_t>(of.size()) / columns, columns}).rows(begin, end);
   };
   for (const auto& [begin, end] : {std::pair{0, 1}, std::pair{1, 4}, std::pair{4, 130}, std::pair{130, 700}}) {

@@ -69,7 +69,8 @@ class CountingCommunicator : public ForwardingCommunicator {
   CountingCommunicator(Communicator& inner, Traffic& traffic) : ForwardingCommunicator(inner), traffic_(traffic) {}
   CountingCommunicator(std::unique_ptr<Communicator> inner, Traffic& traffic)
       : ForwardingCommunicator(std::move(inner)), traffic_(traffic) {}
-  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
+                   const CallSite& site) override {
     const std::lock_guard lock(traffic_.mutex);
     if (from != no_peer && std::string(site.operation) == "ring keys and values") {
       traffic_.hops[{rank(), site.layer}].insert(site.hop);

@@ -118,6 +118,36 @@ class Packages(Library):
             self.assertEqual(losses("processes"), losses("threads"))
         self.expect(run(example), 2, "usage: model_example CONFIG FOLDER TOKENS")
 
+    def test_a_wrong_call_names_the_users_own_line(self):
+        source = self.folder / "wrong source"
+        source.mkdir()
+        shutil.copy(ROOT / "examples/ring/CMakeLists.txt", source)
+        lines = ["#include <ringtrain/ring.h>", "#include <cstdio>", "using namespace ringtrain;", "int main() try {",
+                 "  ThreadPool pool(1);", "  Stream stream(pool);", "  std::vector<float> y(8);",
+                 "  const std::vector<float> x(12);",
+                 "  linear_forward(stream, host_view(y.data(), {2, 4}), host_view(x.data(), {2, 3}), "
+                 "host_view(x.data(), {3, 4}), {});",
+                 "} catch (const Error& error) {", '  std::fprintf(stderr, "%s\\n", error.what());',
+                 "  return static_cast<int>(error.code());", "}"]
+        (source / "main.cpp").write_text("\n".join(lines) + "\n")
+        build, configured = self.configure(source, "wrong")
+        self.expect(configured)
+        self.assertNotIn("warning:", self.expect(run("cmake", "--build", build)))
+        self.expect(run(build / "ring_example"), 2,
+                    f"{source}/main.cpp:9: w has the shape [3, 4], but must have [O = 4, I = 3]\n")
+
+    def test_a_constant_view_is_not_written(self):
+        text = ("#include <ringtrain/ring.h>\nvoid f(ringtrain::Stream& stream, const float* x) {\n"
+                "  fill(stream, ringtrain::host_view(x, {2}), 0);\n}\n")
+        result = run("c++", "-std=c++20", "-fsyntax-only", f"-I{self.prefix}/include", "-x", "c++",
+                     self.written("constant.cpp", text))
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("ConstTensorView", result.stdout)
+
+    def written(self, name, text):
+        (self.folder / name).write_text(text)
+        return self.folder / name
+
     def test_nothing_names_the_checkout_or_the_first_folder(self):
         found = 0
         for path in self.prefix.rglob("*"):

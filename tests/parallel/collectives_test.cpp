@@ -33,8 +33,8 @@ std::vector<T> sum_in_rank_order(int ranks, std::int64_t n) {
   return sum;
 }
 
-template <class T>
-TensorView view_of(const std::vector<T>& values) {
+template <class Vector>
+auto view_of(Vector& values) {
   return host_view(values.data(), {static_cast<std::int64_t>(values.size())});
 }
 

@@ -27,8 +27,8 @@ using std::chrono::steady_clock;
 
 constexpr CallSite test_site{.operation = "test message", .layer = 3, .hop = 2};
 
-template <class T>
-TensorView view_of(const std::vector<T>& values) {
+template <class Vector>
+auto view_of(Vector& values) {
   return host_view(values.data(), {static_cast<std::int64_t>(values.size())});
 }
 
@@ -128,7 +128,7 @@ TEST(Communicator, SendsToItselfAndHalves) {
     world.wait({});
     world.wait(world.exchange({}, no_peer, {}, no_peer, test_site));
     // A message without bytes needs no memory, and still waits for its other side.
-    world.wait(world.exchange({nullptr, {0}, DType::float32, {}}, 1 - world.rank(),
+    world.wait(world.exchange(TensorView{nullptr, {0}, DType::float32, {}}, 1 - world.rank(),
                               {nullptr, {0, 4}, DType::float32, {}}, 1 - world.rank(), test_site));
   });
 }
@@ -322,7 +322,9 @@ TEST(ThreadCommunicatorFailure, MisuseIsAnInternalError) {
   std::vector<double> buffer(2);
   internal([&](Communicator& world) { world.exchange(view_of(buffer), 1, {}, no_peer, test_site); });
   internal([&](Communicator& world) { world.exchange({}, no_peer, view_of(buffer), -2, test_site); });
-  internal([&](Communicator& world) { world.exchange({nullptr, {2}, DType::float64, {}}, 0, {}, no_peer, test_site); });
+  internal([&](Communicator& world) {
+    world.exchange(TensorView{nullptr, {2}, DType::float64, {}}, 0, {}, no_peer, test_site);
+  });
   internal([&](Communicator& world) { world.wait({99}); });
   internal([&](Communicator& world) {
     const Request request = world.exchange(view_of(buffer), 0, view_of(buffer), 0, test_site);

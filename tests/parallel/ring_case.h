@@ -128,7 +128,7 @@ struct QuerySide {
 /// Adds a block's share, or a part's, to dq, dk and dv.
 inline void add_gradients(Stream& stream, AttentionShape shape, const RingBlock& block, const QuerySide& all,
                           const AttentionTokens& own, const TensorView& workspace) {
-  const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
+  const auto of = [&](const auto& x) { return block.sequences_of(x); };
   shape.B = block.sequences;
   attention_backward(stream, shape, of(all.q), block.k, block.v, of(all.dout), of(all.lse), of(all.delta),
                      {own.segments, of(own.documents)}, block.tokens, of(all.dq), block.dk, block.dv, workspace,

@@ -149,7 +149,7 @@ class Rank {
   Ring& ring() { return ring_; }
 
  private:
-  TensorView documents() const { return host_view(documents_.data(), {B_, tokens(world_.rank())}); }
+  TensorView documents() { return host_view(documents_.data(), {B_, tokens(world_.rank())}); }
 
   Communicator& world_;
   ThreadPool pool_;

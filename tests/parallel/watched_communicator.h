@@ -24,7 +24,8 @@ class WatchedCommunicator final : public ForwardingCommunicator {
   WatchedCommunicator(std::unique_ptr<Communicator> inner, Traffic& traffic, unsigned jitter_seed)
       : ForwardingCommunicator(std::move(inner)), traffic_(traffic), seed_(jitter_seed), random_(seed_of_rank()) {}
 
-  Request exchange(const TensorView& send, int to, const TensorView& receive, int from, const CallSite& site) override {
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
+                   const CallSite& site) override {
     dawdle();
     if (to != no_peer) {
       ++traffic_.messages;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "framework/const_tensor_view.h"
 #include "framework/random.h"
 #include "framework/tensor.h"
 
@@ -30,13 +31,23 @@ inline std::vector<std::int32_t> random_integers(std::int64_t n, std::uint64_t s
   return x;
 }
 
+/// Returns a view of a vector, in one dimension or as a shape: a ConstTensorView of a constant one, or a temporary.
 template <class T>
-TensorView view_of(const std::vector<T>& x, const Shape& shape) {
+TensorView view_of(std::vector<T>& x, const Shape& shape) {
   ensure(static_cast<std::int64_t>(x.size()) == shape.numel(), "a test's vector has its shape's size");
-  return host_view(const_cast<T*>(x.data()), shape);
+  return host_view(x.data(), shape);
 }
 template <class T>
-TensorView view_of(const std::vector<T>& x) {
+ConstTensorView view_of(const std::vector<T>& x, const Shape& shape) {
+  ensure(static_cast<std::int64_t>(x.size()) == shape.numel(), "a test's vector has its shape's size");
+  return host_view(x.data(), shape);
+}
+template <class T>
+TensorView view_of(std::vector<T>& x) {
+  return view_of(x, {static_cast<std::int64_t>(x.size())});
+}
+template <class T>
+ConstTensorView view_of(const std::vector<T>& x) {
   return view_of(x, {static_cast<std::int64_t>(x.size())});
 }
 

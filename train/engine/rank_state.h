@@ -30,6 +30,7 @@ struct RankPurpose {
   // Generation: a prompt of so many tokens, and how many follow at most; 0: it never generates.
   std::int64_t prompt_tokens = 0, new_tokens = 0;
 
+  /// Returns whether it makes text.
   bool generates() const { return new_tokens > 0; }
 };
 

@@ -67,6 +67,7 @@ struct MemoryNeed {
   double host = 0;    // bytes of a node, besides
   /// Returns the bytes of host and devices together, of one rank.
   double of_a_rank(const Hardware& hardware, std::int64_t world) const;
+  /// Returns whether a device and a node of the hardware have so much memory.
   bool fits(const Hardware& hardware) const;
 };
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr CallSite test_site{.operation = "test message", .layer = 3, .hop = 2};
 
-template <class T>
-TensorView view_of(const std::vector<T>& values) {
+template <class Vector>
+auto view_of(Vector& values) {
   return host_view(values.data(), {static_cast<std::int64_t>(values.size())});
 }
 
