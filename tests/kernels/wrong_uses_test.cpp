@@ -93,6 +93,8 @@ TEST_F(WrongUses, ADTypeIsNamedApartFromTheShape) {
   });
   expect("x is of int32, but must be of float32, float64 or bfloat16",
          [&] { fill(stream, host_view(integers.data(), {2}), 0); });
+  expect("x is of int32, but must be of that of y, float32",
+         [&] { copy(stream, view({2}), host_view(integers.data(), {2})); });
   expect("x is of float64, but must be of that of y, float32", [&] { add(stream, view({4}), doubles({4})); });
   expect("convert of x, float64, to y, float32: it joins float32 and bfloat16",
          [&] { convert(stream, view({4}), doubles({4})); });

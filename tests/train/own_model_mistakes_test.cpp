@@ -106,9 +106,9 @@ TEST_F(OwnModelMistakes, AForgottenGradientIsNamed) {
 }
 
 TEST_F(OwnModelMistakes, AWrongShapeIsNamedBesideTheRightOne) {
-  expect_sentence("own_model_mistakes_test.cpp:", ExitCode::usage, [&] { train_with(make_layer<WrongShapes>); });
-  expect_sentence("w has the shape [16, 16], but must have [O = 3, I = 16]", ExitCode::usage,
-                  [&] { train_with(make_layer<WrongShapes>); });
+  const std::string sentence = error_of(ExitCode::usage, [&] { train_with(make_layer<WrongShapes>); });
+  EXPECT_NE(sentence.find("own_model_mistakes_test.cpp:"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("w has the shape [16, 16], but must have [O = 3, I = 16]"), std::string::npos) << sentence;
 }
 
 TEST_F(OwnModelMistakes, WeightsOfAnotherBucketAreNamed) {

@@ -46,7 +46,7 @@ void TokenSampler::add(std::int32_t token) {
   there_.push_back(token);
 }
 
-void TokenSampler::read(const TensorView& logits) {
+void TokenSampler::read(const ConstTensorView& logits) {
   ensure(logits.numel() == std::ssize(scores_), "a logit for each token");
   dispatch_dtype(logits.dtype, [&]<class S, class>() {
     std::transform(logits.as<S>(), logits.as<S>() + logits.numel(), scores_.begin(), [](S x) { return widened(x); });
@@ -111,7 +111,7 @@ void TokenSampler::keep_min_p() {
   std::erase_if(kept_, [this](std::int32_t token) { return weight(token) < options_.min_p; });
 }
 
-std::int32_t TokenSampler::sample(const TensorView& logits, std::uint64_t index) {
+std::int32_t TokenSampler::sample(const ConstTensorView& logits, std::uint64_t index) {
   read(logits);
   const std::int32_t best = likeliest();
   if (options_.temperature == 0) return best;

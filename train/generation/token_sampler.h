@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/tensor.h"
+#include "framework/const_tensor_view.h"
 
 namespace ringtrain {
 
@@ -31,11 +31,11 @@ class TokenSampler {
   void add(std::int32_t token);
   /// Returns the next token. logits: [V], float32, float64 or bfloat16, on the host. index: which new token it is, from
   /// 0. Ties fall to the lowest id. Throws Error(numeric) if a logit is not finite.
-  std::int32_t sample(const TensorView& logits, std::uint64_t index);
+  std::int32_t sample(const ConstTensorView& logits, std::uint64_t index);
 
  private:
   /// Fills scores_ from the logits, repetition penalty included.
-  void read(const TensorView& logits);
+  void read(const ConstTensorView& logits);
   std::int32_t likeliest() const;
   /// Sorts the likeliest `count` tokens of kept_ to its front: by score, then by id.
   void sort_front(std::size_t count);

@@ -19,7 +19,7 @@ namespace {
 
 const std::vector<double> logits{0.3, 2.0, -1.0, 1.2, 2.0, 0.0, -3.0};
 
-TensorView view(const std::vector<double>& x) {
+ConstTensorView view(const std::vector<double>& x) {
   return host_view(x.data(), {std::ssize(x)});
 }
 
