@@ -9,9 +9,9 @@ class AuditOfProcesses : public LaunchTest {
  protected:
   /// Four ranks of 2 x 2, a sequence each in a step: 8 tokens, 2 layers and 4 heads are 64 rows a rank.
   void write_config(const std::string& name, const std::vector<std::string>& more) const {
-    std::vector<std::string> settings{
-        "training.steps=6",       "training.seq_len=16", "training.global_batch_size=2", "mesh.data=2", "mesh.sequence=2",
-        "mesh.layout=contiguous", "checkpoint.interval=2"};
+    std::vector<std::string> settings{"training.steps=6",     "training.seq_len=16", "training.global_batch_size=2",
+                                      "mesh.data=2",          "mesh.sequence=2",     "mesh.layout=contiguous",
+                                      "checkpoint.interval=2"};
     settings.insert(settings.end(), more.begin(), more.end());
     std::ofstream(at(name)) << to_yaml(tiny(data, settings));
   }
@@ -53,9 +53,10 @@ TEST_F(AuditOfProcesses, ABitThatFlipsOnOneRankEndsAllOfThemAndIsPlaced) {
     EXPECT_EQ(count_of(result.err, fmt::format("process {} ends with 5\n", rank)), 1u) << result.err;
   }
   EXPECT_EQ(count_of(result.err, "step 3: the audit of attention found"), 1u) << "one process speaks\n" << result.err;
-  EXPECT_NE(result.err.find("layer.1.attention departs at head 3, sequence 1, position 13, element 1, made by rank 3 on "
-                            "cpu: the run has "),
-            std::string::npos)
+  EXPECT_NE(
+      result.err.find("layer.1.attention departs at head 3, sequence 1, position 13, element 1, made by rank 3 on "
+                      "cpu: the run has "),
+      std::string::npos)
       << result.err;
   EXPECT_NE(result.err.find("still those of step 2"), std::string::npos) << result.err;
   const auto lines = metrics("runs/run");
