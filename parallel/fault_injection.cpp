@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "framework/text_reader.h"
+#include "framework/checks/text_reader.h"
 #include "parallel/forwarding_communicator.h"
 
 namespace ringtrain {

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "framework/text_reader.h"
+#include "framework/checks/text_reader.h"
 
 namespace ringtrain {
 
