@@ -119,7 +119,7 @@ class Packages(Library):
         self.expect(run(example), 2, "usage: model_example CONFIG FOLDER TOKENS")
 
     def test_a_wrong_call_names_the_users_own_line(self):
-        source = self.folder / "wrong source"
+        source = self.folder / "wrong call source"
         source.mkdir()
         shutil.copy(ROOT / "examples/ring/CMakeLists.txt", source)
         lines = ["#include <ringtrain/ring.h>", "#include <cstdio>", "using namespace ringtrain;", "int main() try {",
@@ -130,7 +130,7 @@ class Packages(Library):
                  "} catch (const Error& error) {", '  std::fprintf(stderr, "%s\\n", error.what());',
                  "  return static_cast<int>(error.code());", "}"]
         (source / "main.cpp").write_text("\n".join(lines) + "\n")
-        build, configured = self.configure(source, "wrong")
+        build, configured = self.configure(source, "wrong_call")
         self.expect(configured)
         self.assertNotIn("warning:", self.expect(run("cmake", "--build", build)))
         self.expect(run(build / "ring_example"), 2,
