@@ -30,6 +30,11 @@ inline constexpr int vector_bytes = 16, vector_registers = 32;
 #else
 inline constexpr int vector_bytes = 16, vector_registers = 16;
 #endif
+// Whether bfloat16 instructions are used: clang 16 recurses without end on vectors of bfloat16.
+#if defined(__AVX512BF16__) && defined(__AVX512DQ__) && (!defined(__clang__) || __clang_major__ >= 17)
+#define RINGTRAIN_AVX512_BF16 1
+#endif
+
 /// Whether fma() below rounds once.
 #if defined(__FMA__) || defined(__AVX512F__) || defined(__aarch64__)
 inline constexpr bool fused = true;
@@ -88,7 +93,7 @@ inline Vector<float> widened(Halves x) {
   return std::bit_cast<Vector<float>>(wide << 16);
 }
 inline Halves rounded(Vector<float> x) {
-#if defined(__AVX512BF16__) && defined(__AVX512DQ__)
+#if defined(RINGTRAIN_AVX512_BF16)
   // The instruction takes numbers below 2^-126 for 0; there are hardly ever any.
   constexpr int denormal = 0x20;
   const auto numbers = std::bit_cast<__m512>(x);

@@ -35,7 +35,7 @@ template <class P>
 using SumOf = std::conditional_t<std::is_same_v<P, Pair>, float, P>;
 
 /// Whether dot() is an instruction here.
-#if defined(__AVX512BF16__)
+#if defined(RINGTRAIN_AVX512_BF16)
 inline constexpr bool dot_is_an_instruction = true;
 #else
 inline constexpr bool dot_is_an_instruction = false;
@@ -54,7 +54,7 @@ inline Vector<float> dot_by_fma(Vector<float> sum, Words a, Words b) {
 }
 /// Returns sum + a's upper halves times b's, + a's lower halves times b's: two roundings a lane.
 inline Vector<float> dot(Vector<float> sum, Words a, Words b) {
-#if defined(__AVX512BF16__)
+#if defined(RINGTRAIN_AVX512_BF16)
   return _mm512_dpbf16_ps(sum, std::bit_cast<__m512bh>(a), std::bit_cast<__m512bh>(b));
 #else
   return dot_by_fma(sum, a, b);
@@ -111,7 +111,7 @@ inline void store(Pair* to, Words x) {
 /// Returns sums rounded to bfloat16, as the processor's own instruction does where it has one: numbers below 2^-126
 /// become 0. NaN stays NaN.
 inline Halves rounded_sums(Vector<float> x) {
-#if defined(__AVX512BF16__)
+#if defined(RINGTRAIN_AVX512_BF16)
   return std::bit_cast<Halves>(_mm512_cvtneps_pbh(std::bit_cast<__m512>(x)));
 #else
   return rounded(flushed(x));
