@@ -1,5 +1,5 @@
 // A view of a tensor that is only read: what the inputs of kernels are. Every TensorView and every Tensor is one, but
-// none becomes a TensorView again, so what is an input in one line cannot be handed on as an output in another.
+// none becomes a TensorView again, so what is an input in one place cannot be handed on as an output in another.
 #pragma once
 
 #include <utility>

@@ -28,6 +28,23 @@ struct Gelu {
   static Vector<T> slope(Vector<T> x) { return two_root_two_over_pi * (1 + static_cast<T>(3 * cubic) * x * x); }
 };
 
+void check_gated(const Stream& stream, const ConstTensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
+                 const CallerLine& line) {
+  check_number(stream, y, "y", line);
+  check_like(stream, gate, "gate", y, "y", line);
+  check_like(stream, up, "up", y, "y", line);
+}
+
+void check_gated_backward(const Stream& stream, const ConstTensorView& dgate, const ConstTensorView& dup,
+                          const ConstTensorView& dy, const ConstTensorView& gate, const ConstTensorView& up,
+                          const CallerLine& line) {
+  check_number(stream, dy, "dy", line);
+  check_like(stream, dgate, "dgate", dy, "dy", line);
+  check_like(stream, dup, "dup", dy, "dy", line);
+  check_like(stream, gate, "gate", dy, "dy", line);
+  check_like(stream, up, "up", dy, "dy", line);
+}
+
 /// y = activation(gate) * up.
 template <template <class> class Activation>
 void gated_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
@@ -61,40 +78,28 @@ void gated_backward(Stream& stream, const TensorView& dgate, const TensorView& d
 
 void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
                     const CallerLine& line) {
-  check_number(stream, y, "y", line);
-  check_like(stream, gate, "gate", y, "y", line);
-  check_like(stream, up, "up", y, "y", line);
+  check_gated(stream, y, gate, up, line);
   if (stream.on_cuda()) return cuda::swiglu_forward(stream, y, gate, up);
   gated_forward<Silu>(stream, y, gate, up);
 }
 
 void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                      const ConstTensorView& gate, const ConstTensorView& up, const CallerLine& line) {
-  check_number(stream, dy, "dy", line);
-  check_like(stream, dgate, "dgate", dy, "dy", line);
-  check_like(stream, dup, "dup", dy, "dy", line);
-  check_like(stream, gate, "gate", dy, "dy", line);
-  check_like(stream, up, "up", dy, "dy", line);
+  check_gated_backward(stream, dgate, dup, dy, gate, up, line);
   if (stream.on_cuda()) return cuda::swiglu_backward(stream, dgate, dup, dy, gate, up);
   gated_backward<Silu>(stream, dgate, dup, dy, gate, up);
 }
 
 void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
                    const CallerLine& line) {
-  check_number(stream, y, "y", line);
-  check_like(stream, gate, "gate", y, "y", line);
-  check_like(stream, up, "up", y, "y", line);
+  check_gated(stream, y, gate, up, line);
   if (stream.on_cuda()) return cuda::geglu_forward(stream, y, gate, up);
   gated_forward<Gelu>(stream, y, gate, up);
 }
 
 void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                     const ConstTensorView& gate, const ConstTensorView& up, const CallerLine& line) {
-  check_number(stream, dy, "dy", line);
-  check_like(stream, dgate, "dgate", dy, "dy", line);
-  check_like(stream, dup, "dup", dy, "dy", line);
-  check_like(stream, gate, "gate", dy, "dy", line);
-  check_like(stream, up, "up", dy, "dy", line);
+  check_gated_backward(stream, dgate, dup, dy, gate, up, line);
   if (stream.on_cuda()) return cuda::geglu_backward(stream, dgate, dup, dy, gate, up);
   gated_backward<Gelu>(stream, dgate, dup, dy, gate, up);
 }

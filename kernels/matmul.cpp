@@ -60,7 +60,7 @@ auto rounding(const TensorView& y, const ConstTensorView& residual) {
     cpu::for_vectors<A>(0, columns, [=](auto at) { at.put(to, at(sums) + at(added)); });
   };
 }
-/// Of sums that stand in their line.
+/// Of sums that stand in their place.
 constexpr auto stored = [](auto*, const auto*, std::int64_t) {};
 
 /// gemm::multiply of operands packed as this process multiplies them.

@@ -26,7 +26,7 @@ std::int64_t padded_head(std::int64_t D) {
 /// R is D rounded up to whole vectors. Keys: packed once a task. Queries: packed for each pair of tiles. Where P is no
 /// Pair, packing along rows or columns is one, so queries, and dS, lie there once.
 template <class A, class P>
-struct BackwardScratch {
+struct BackwardScratch : ScratchParts {
   static constexpr bool paired = terms_of<P> == 2;
   static constexpr std::int64_t keys = max_keys_a_task, queries = backward_query_tile;
   P *k_columns, *v_columns;        // [keys / width, packed D, width]: K^T and V^T by panel
@@ -39,9 +39,8 @@ struct BackwardScratch {
   P* ds_rows;                      // [queries, packed keys]: dS, packed along the keys
   A *lse, *delta;                  // [queries]; lse in units of log2
   Integer<A>*position, *document;  // [keys], positions relative to the tile's first
-  std::byte* end;
 
-  BackwardScratch(std::byte* memory, std::int64_t D) : end(memory) {
+  BackwardScratch(std::byte* memory, std::int64_t D) : ScratchParts(memory) {
     const std::int64_t R = padded_head<A>(D);
     take(k_columns, keys * packed_terms<P>(D));
     take(v_columns, keys * packed_terms<P>(D));
@@ -65,15 +64,6 @@ struct BackwardScratch {
     take(delta, queries);
     take(position, keys);
     take(document, keys);
-  }
-  template <class T>
-  void take(T*& part, std::int64_t elements) {
-    part = reinterpret_cast<T*>(end);
-    end += elements * static_cast<std::int64_t>(sizeof(T));
-  }
-  static std::size_t bytes(std::int64_t D) {
-    const BackwardScratch none(nullptr, D);
-    return (reinterpret_cast<std::size_t>(none.end) + 63) / 64 * 64;
   }
 };
 
@@ -392,8 +382,8 @@ class BackwardTask {
 
 template <class S, class A>
 std::size_t backward_scratch_bytes(std::int64_t D) {
-  if constexpr (std::is_same_v<S, A>) return BackwardScratch<A, A>::bytes(D);
-  return std::max(BackwardScratch<A, A>::bytes(D), BackwardScratch<A, Pair>::bytes(D));
+  if constexpr (std::is_same_v<S, A>) return BackwardScratch<A, A>(nullptr, D).bytes();
+  return std::max(BackwardScratch<A, A>(nullptr, D).bytes(), BackwardScratch<A, Pair>(nullptr, D).bytes());
 }
 
 std::size_t backward_counter_bytes(const AttentionShape& shape, std::int64_t Tk) {

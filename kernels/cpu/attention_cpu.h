@@ -54,6 +54,25 @@ struct BackwardCall {
   A *dq, *dk, *dv;  // as q, k, v
 };
 
+/// The scratch of one worker, whose parts lie one behind the other. Of null: to count its bytes.
+class ScratchParts {
+ public:
+  explicit ScratchParts(std::byte* memory) : memory_(memory) {}
+  /// Returns the bytes of all parts, in whole lines of a cache.
+  std::size_t bytes() const { return (taken_ + 63) / 64 * 64; }
+
+ protected:
+  template <class T>
+  void take(T*& part, std::int64_t elements) {
+    part = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + taken_);
+    taken_ += static_cast<std::size_t>(elements) * sizeof(T);
+  }
+
+ private:
+  std::byte* memory_;
+  std::size_t taken_ = 0;
+};
+
 /// Scratch of one worker, in bytes; and the counters of the whole backward call.
 template <class S, class A>
 std::size_t forward_scratch_bytes(std::int64_t D);

@@ -16,7 +16,7 @@ namespace {
 
 /// The queries of a task, by panel of panel_width<A> lanes; lanes beyond the tile's end are zero and never stored.
 template <class A, class P>
-struct ForwardScratch {
+struct ForwardScratch : ScratchParts {
   static constexpr std::int64_t width = panel_width<A>;
   static constexpr std::int64_t padded = max_queries_a_task;
   P* q;                            // [panels, packed D, width]
@@ -26,9 +26,8 @@ struct ForwardScratch {
   A* s;                            // [forward_key_tile, width], one panel's scores, then probabilities
   A *m, *l;                        // [padded]
   Integer<A>*position, *document;  // [padded], positions relative to the tile's first
-  std::byte* end;
 
-  ForwardScratch(std::byte* memory, std::int64_t D) : end(memory) {
+  ForwardScratch(std::byte* memory, std::int64_t D) : ScratchParts(memory) {
     take(q, padded * packed_terms<P>(D));
     take(o, padded * D);
     take(k, forward_key_tile * packed_terms<P>(D));
@@ -38,15 +37,6 @@ struct ForwardScratch {
     take(l, padded);
     take(position, padded);
     take(document, padded);
-  }
-  template <class T>
-  void take(T*& part, std::int64_t elements) {
-    part = reinterpret_cast<T*>(end);
-    end += elements * static_cast<std::int64_t>(sizeof(T));
-  }
-  static std::size_t bytes(std::int64_t D) {
-    const ForwardScratch none(nullptr, D);
-    return (reinterpret_cast<std::size_t>(none.end) + 63) / 64 * 64;
   }
 };
 
@@ -254,8 +244,8 @@ class ForwardTask {
 
 template <class S, class A>
 std::size_t forward_scratch_bytes(std::int64_t D) {
-  if constexpr (std::is_same_v<S, A>) return ForwardScratch<A, A>::bytes(D);
-  return std::max(ForwardScratch<A, A>::bytes(D), ForwardScratch<A, Pair>::bytes(D));
+  if constexpr (std::is_same_v<S, A>) return ForwardScratch<A, A>(nullptr, D).bytes();
+  return std::max(ForwardScratch<A, A>(nullptr, D).bytes(), ForwardScratch<A, Pair>(nullptr, D).bytes());
 }
 
 template <class S, class A>

@@ -92,6 +92,10 @@ inline Vector<float> widened(Halves x) {
 #endif
   return std::bit_cast<Vector<float>>(wide << 16);
 }
+/// Float32 numbers whose upper halves are to nearest, ties to even; of NaN, anything.
+inline Words rounded_words(Words bits) {
+  return bits + 0x7fffU + ((bits >> 16) & 1U);
+}
 inline Halves rounded(Vector<float> x) {
 #if defined(RINGTRAIN_AVX512_BF16)
   // The instruction takes numbers below 2^-126 for 0; there are hardly ever any.
@@ -102,7 +106,7 @@ inline Halves rounded(Vector<float> x) {
   }
 #endif
   const auto bits = std::bit_cast<Words>(x);
-  const Words nearest = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const Words nearest = rounded_words(bits) >> 16;
   const Words narrow = x == x ? nearest : (bits >> 16) | 0x40U;
 #if defined(__AVX512F__)
   // Of all lanes: GCC 12 warns of the undefined lanes that the unmasked form stands on.

@@ -89,7 +89,8 @@ inline Halves load_halves(const BFloat16* from, std::int64_t count) {
   std::memcpy(&x, from, static_cast<std::size_t>(count) * sizeof(BFloat16));
   return x;
 }
-inline Words swapped_halves(Words x) {
+template <class V>
+V swapped_halves(V x) {
   return x << 16 | x >> 16;
 }
 inline Words load_pairs(const BFloat16* from) {
@@ -121,8 +122,7 @@ inline Halves rounded_sums(Vector<float> x) {
 /// to[p] = (x[2 p], x[2 p + 1]).
 inline void store_pairs(Pair* to, Halves x) {
   using Some = std::uint32_t __attribute__((vector_size(vector_bytes / 2)));
-  const auto words = std::bit_cast<Some>(x);
-  const Some swapped = words << 16 | words >> 16;
+  const Some swapped = swapped_halves(std::bit_cast<Some>(x));
   std::memcpy(static_cast<void*>(to), &swapped, sizeof(swapped));
 }
 
@@ -133,7 +133,7 @@ template <class S, class V>
     return x;
   } else {
     const auto bits = std::bit_cast<Words>(x);
-    const auto nearest = std::bit_cast<Vector<float>>((bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U);
+    const auto nearest = std::bit_cast<Vector<float>>(rounded_words(bits) & 0xffff0000U);
     return x == x ? nearest : x;
   }
 }
