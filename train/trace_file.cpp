@@ -172,11 +172,11 @@ void TraceFile::write_own() const {
   make_directories(parent_directory(path), ExitCode::usage);
   OutputFile own(path, trace_rules(request_), ExitCode::usage);
   const ClockMapping clock(start_);
-  own.file().write(trace_file_head);
-  TraceEvents events([&](std::string_view piece) { own.file().write(piece); });
-  events.add(recorded, {process_, sequence_}, clock);
-  events.flush();
-  own.file().write(trace_file_end(trace_->dropped(), {{process_, clock.offset(), clock.error()}}));
+  write_timeline([&](std::string_view piece) { own.file().write(piece); },
+                 [&](TraceEvents& events) {
+                   events.add(recorded, {process_, sequence_}, clock);
+                 },
+                 trace_->dropped(), {{process_, clock.offset(), clock.error()}});
   own.publish();
   tell_written(path + ", and beside it that of each other process, since the run failed", trace_->dropped());
 }
