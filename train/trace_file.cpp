@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "framework/checks/text_reader.h"
 #include "framework/error.h"
 #include "framework/profile/trace_events.h"
+#include "framework/text/text_reader.h"
 #include "parallel/clock_offset.h"
 #include "parallel/collectives.h"
 #include "parallel/rank_zero.h"

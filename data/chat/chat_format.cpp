@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "framework/error.h"
-#include "framework/utf8.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

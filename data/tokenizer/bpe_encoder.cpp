@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "framework/error.h"
-#include "framework/utf8.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

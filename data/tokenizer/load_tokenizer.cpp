@@ -11,7 +11,7 @@
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/strict_json.h"
-#include "framework/utf8.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

@@ -6,7 +6,7 @@
 #include "data/tokenizer/pattern.h"
 #include "data/tokenizer/splitter.h"
 #include "framework/error.h"
-#include "framework/utf8.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <utility>
 
-#include "framework/utf8.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

@@ -7,7 +7,7 @@
 #include "framework/error.h"
 #include "framework/storage/plain_text.h"
 #include "framework/storage/strict_json.h"
-#include "framework/utf8.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 
