@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "framework/checks/text_reader.h"
+#include "framework/text/text_reader.h"
 #include "parallel/forwarding_communicator.h"
 
 namespace ringtrain {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "framework/checks/text_reader.h"
 #include "framework/error.h"
 #include "framework/profile/trace_events.h"
+#include "framework/text/text_reader.h"
 #include "parallel/clock_offset.h"
 #include "parallel/collectives.h"
 #include "parallel/rank_zero.h"
@@ -172,11 +172,11 @@ void TraceFile::write_own() const {
   make_directories(parent_directory(path), ExitCode::usage);
   OutputFile own(path, trace_rules(request_), ExitCode::usage);
   const ClockMapping clock(start_);
-  own.file().write(trace_file_head);
-  TraceEvents events([&](std::string_view piece) { own.file().write(piece); });
-  events.add(recorded, {process_, sequence_}, clock);
-  events.flush();
-  own.file().write(trace_file_end(trace_->dropped(), {{process_, clock.offset(), clock.error()}}));
+  write_timeline([&](std::string_view piece) { own.file().write(piece); },
+                 [&](TraceEvents& events) {
+                   events.add(recorded, {process_, sequence_}, clock);
+                 },
+                 trace_->dropped(), {{process_, clock.offset(), clock.error()}});
   own.publish();
   tell_written(path + ", and beside it that of each other process, since the run failed", trace_->dropped());
 }

@@ -187,8 +187,8 @@ std::string whole_path(const std::string& path) {
 }
 
 /// What all ranks must agree about before they start: their config, key by key, their data, and where they begin.
-std::vector<Fact> facts_of(const Run& run) {
-  std::vector<Fact> facts{{"the run's folder (--output)", whole_path(run.folder.path())}};
+std::vector<AgreedValue> facts_of(const Run& run) {
+  std::vector<AgreedValue> facts{{"the run's folder (--output)", whole_path(run.folder.path())}};
   for (const ConfigDifference& difference : differences(Config{}, run.config)) {
     facts.push_back({difference.key, difference.after});
   }

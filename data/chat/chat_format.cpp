@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "data/tokenizer/utf8.h"
 #include "framework/error.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "data/tokenizer/utf8.h"
 #include "framework/error.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

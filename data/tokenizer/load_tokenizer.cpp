@@ -8,10 +8,10 @@
 #include "data/tokenizer/formats/rank_files.h"
 #include "data/tokenizer/formats/sentencepiece_model.h"
 #include "data/tokenizer/formats/tokenizer_json.h"
-#include "data/tokenizer/utf8.h"
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/strict_json.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

@@ -5,8 +5,8 @@
 
 #include "data/tokenizer/pattern.h"
 #include "data/tokenizer/splitter.h"
-#include "data/tokenizer/utf8.h"
 #include "framework/error.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/tokenizer/utf8.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

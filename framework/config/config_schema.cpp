@@ -15,52 +15,51 @@ namespace {
 
 // Makers of table entries. `get` returns a reference to the key's member, of a Config that may be const.
 
-template <class Get>
-ConfigKey integer(const char* path, Get get, IntegerRange range, const char* doc, bool required = false) {
-  return {path,
-          doc,
-          required,
-          [=](Config& config, const YamlValue& value, const Complain& complain) {
-            read_integer(value, range, get(config), complain);
-          },
-          [=](const Config& config) { return std::to_string(get(config)); },
-          fmt::format("{} to {}", range.low, range.high)};
+template <class Get, class Read, class Write>
+ConfigKey key_of(const char* path, Get get, const char* doc, const Read& read, const Write& write, std::string values,
+                 bool required = false) {
+  return {
+      path,
+      doc,
+      required,
+      [=](Config& config, const YamlValue& value, const ReportProblem& report) { read(value, get(config), report); },
+      [=](const Config& config) -> std::string { return write(get(config)); },
+      std::move(values)};
 }
 
+template <class Get>
+ConfigKey integer(const char* path, Get get, IntegerRange range, const char* doc, bool required = false) {
+  const auto read = [=](const YamlValue& value, std::int64_t& out, const ReportProblem& report) {
+    read_integer(value, range, out, report);
+  };
+  return key_of(
+      path, get, doc, read, [](std::int64_t value) { return std::to_string(value); },
+      fmt::format("{} to {}", range.low, range.high), required);
+}
 /// A number of tokens.
 template <class Get>
 ConfigKey tokens(const char* path, Get get, IntegerRange range, const char* doc, bool required = false) {
   ConfigKey key = integer(path, get, range, doc, required);
-  key.read = [=](Config& config, const YamlValue& value, const Complain& complain) {
-    read_tokens(value, range, get(config), complain);
+  key.read = [=](Config& config, const YamlValue& value, const ReportProblem& report) {
+    read_tokens(value, range, get(config), report);
   };
   return key;
 }
-
 template <class Get>
 ConfigKey real(const char* path, Get get, RealRange range, const char* doc) {
-  return {path,
-          doc,
-          false,
-          [=](Config& config, const YamlValue& value, const Complain& complain) {
-            read_real(value, range, get(config), complain);
-          },
-          [=](const Config& config) { return fmt::format("{}", get(config)); },
-          range.low_open || range.high_open ? fmt::format("{} {}, {} {}", range.low_open ? "above" : "at least",
-                                                          range.low, range.high_open ? "below" : "at most", range.high)
-                                            : fmt::format("{} to {}", range.low, range.high)};
+  const auto read = [=](const YamlValue& value, double& out, const ReportProblem& report) {
+    read_real(value, range, out, report);
+  };
+  return key_of(
+      path, get, doc, read, [](double value) { return fmt::format("{}", value); },
+      range.low_open || range.high_open ? fmt::format("{} {}, {} {}", range.low_open ? "above" : "at least", range.low,
+                                                      range.high_open ? "below" : "at most", range.high)
+                                        : fmt::format("{} to {}", range.low, range.high));
 }
-
 template <class Get>
 ConfigKey flag(const char* path, Get get, const char* doc) {
-  return {path,
-          doc,
-          false,
-          [=](Config& config, const YamlValue& value, const Complain& complain) {
-            read_flag(value, get(config), complain);
-          },
-          [=](const Config& config) { return get(config) ? "true" : "false"; },
-          "true | false"};
+  return key_of(
+      path, get, doc, read_flag, [](bool value) { return value ? "true" : "false"; }, "true | false");
 }
 
 template <class Value, std::size_t n>
@@ -75,16 +74,13 @@ std::vector<std::string> names_of(const std::array<Named<Value>, n>& words) {
 template <class Get, class Value, std::size_t n>
 ConfigKey word(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc = "") {
   const std::vector<std::string> names = names_of(words);
-  std::string list = fmt::format("{}", fmt::join(names, " | "));
-  return {path,
-          *doc ? doc : list,
-          false,
-          [=](Config& config, const YamlValue& value, const Complain& complain) {
-            const int index = read_word(value, names, complain);
-            if (index >= 0) get(config) = words[index].value;
-          },
-          [=](const Config& config) { return name_in(words, Value(get(config))); },
-          list};
+  const std::string list = fmt::format("{}", fmt::join(names, " | "));
+  const auto read = [=](const YamlValue& value, auto& out, const ReportProblem& report) {
+    const int index = read_word(value, names, report);
+    if (index >= 0) out = words[index].value;
+  };
+  return key_of(
+      path, get, *doc ? doc : list.c_str(), read, [=](Value value) { return name_in(words, value); }, list);
 }
 
 /// Returns the table of an enumeration that has its names elsewhere.
@@ -97,47 +93,35 @@ std::array<Named<Value>, n> named(const std::array<Value, n>& values) {
 
 template <class Get>
 ConfigKey text(const char* path, Get get, const char* doc) {
-  return {path,
-          doc,
-          false,
-          [=](Config& config, const YamlValue& value, const Complain& complain) {
-            read_text(value, get(config), complain);
-          },
-          [=](const Config& config) { return quoted_yaml(get(config)); },
-          "text"};
+  return key_of(path, get, doc, read_text, quoted_yaml, "text");
 }
 
 /// Returns whether the value is a list, and complains if not. what: its entries.
-bool is_list_of(std::string_view what, const YamlValue& value, const Complain& complain) {
+bool is_list_of(std::string_view what, const YamlValue& value, const ReportProblem& report) {
   if (value.kind == YamlValue::Kind::list) return true;
-  complain(value.line, fmt::format("is {}, but must be a list of {}", described(value), what));
+  report(value.line, fmt::format("is {}, but must be a list of {}", described(value), what));
   return false;
 }
 
 /// A list of positive numbers.
 template <class Get>
 ConfigKey factors(const char* path, Get get, const char* doc) {
-  return {path,
-          doc,
-          false,
-          [=](Config& config, const YamlValue& value, const Complain& complain) {
-            if (!is_list_of("numbers", value, complain)) return;
-            std::vector<double> numbers(value.items.size());
-            for (std::size_t i = 0; i < numbers.size(); ++i) {
-              read_real(value.items[i], {0, 1e9, true}, numbers[i], complain);
-            }
-            get(config) = std::move(numbers);
-          },
-          [=](const Config& config) { return fmt::format("[{}]", fmt::join(get(config), ", ")); },
-          "list of numbers above 0"};
+  const auto read = [](const YamlValue& value, std::vector<double>& out, const ReportProblem& report) {
+    if (!is_list_of("numbers", value, report)) return;
+    out.assign(value.items.size(), 0);
+    for (std::size_t i = 0; i < out.size(); ++i) read_real(value.items[i], {0, 1e9, true}, out[i], report);
+  };
+  return key_of(
+      path, get, doc, read, [](const auto& numbers) { return fmt::format("[{}]", fmt::join(numbers, ", ")); },
+      "list of numbers above 0");
 }
 
-void read_words(const YamlValue& value, const char* what, std::vector<std::string>& out, const Complain& complain) {
-  if (!is_list_of(fmt::format("{}s", what), value, complain)) return;
+void read_words(const YamlValue& value, const char* what, std::vector<std::string>& out, const ReportProblem& report) {
+  if (!is_list_of(fmt::format("{}s", what), value, report)) return;
   out.clear();
   for (const YamlValue& item : value.items) {
     if (item.kind != YamlValue::Kind::scalar || item.text.empty()) {
-      complain(item.line, fmt::format("is {}, but a {} is a word", described(item), what));
+      report(item.line, fmt::format("is {}, but a {} is a word", described(item), what));
     } else {
       out.push_back(item.text);
     }
@@ -147,18 +131,14 @@ void read_words(const YamlValue& value, const char* what, std::vector<std::strin
 /// A list of words. what: one of them, for messages.
 template <class Get>
 ConfigKey words(const char* path, Get get, const char* what, const char* doc) {
-  return {path,
-          doc,
-          false,
-          [=](Config& config, const YamlValue& value, const Complain& complain) {
-            read_words(value, what, get(config), complain);
-          },
-          [=](const Config& config) {
-            std::vector<std::string> list;
-            for (const std::string& word : get(config)) list.push_back(quoted_yaml(word));
-            return fmt::format("[{}]", fmt::join(list, ", "));
-          },
-          fmt::format("list of {}s", what)};
+  const auto read = [=](const YamlValue& value, std::vector<std::string>& out, const ReportProblem& report) {
+    read_words(value, what, out, report);
+  };
+  const auto write = [](std::vector<std::string> list) {
+    for (std::string& word : list) word = quoted_yaml(word);
+    return fmt::format("[{}]", fmt::join(list, ", "));
+  };
+  return key_of(path, get, doc, read, write, fmt::format("list of {}s", what));
 }
 
 /// A list of words, each of which stands for a value.
@@ -166,23 +146,20 @@ template <class Get, class Value, std::size_t n>
 ConfigKey choices(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc) {
   const std::vector<std::string> names = names_of(words);
   const std::string one_of = fmt::format("{}", fmt::join(names, " | "));
-  return {path,
-          doc,
-          false,
-          [=](Config& config, const YamlValue& value, const Complain& complain) {
-            if (!is_list_of(one_of, value, complain)) return;
-            get(config).clear();
-            for (const YamlValue& item : value.items) {
-              const int index = read_word(item, names, complain);
-              if (index >= 0) get(config).push_back(words[index].value);
-            }
-          },
-          [=](const Config& config) {
-            std::vector<std::string> written;
-            for (const Value value : get(config)) written.emplace_back(name_in(words, value));
-            return fmt::format("[{}]", fmt::join(written, ", "));
-          },
-          "list of " + one_of};
+  const auto read = [=](const YamlValue& value, std::vector<Value>& out, const ReportProblem& report) {
+    if (!is_list_of(one_of, value, report)) return;
+    out.clear();
+    for (const YamlValue& item : value.items) {
+      const int index = read_word(item, names, report);
+      if (index >= 0) out.push_back(words[index].value);
+    }
+  };
+  const auto write = [=](const std::vector<Value>& values) {
+    std::vector<std::string> written;
+    for (const Value value : values) written.emplace_back(name_in(words, value));
+    return fmt::format("[{}]", fmt::join(written, ", "));
+  };
+  return key_of(path, get, doc, read, write, "list of " + one_of);
 }
 
 /// The key that names a model for the others of its section to come from. The reader acts on it.
@@ -191,9 +168,9 @@ ConfigKey source_of_model() {
       "model.from",
       "a Hugging Face folder, a run or a checkpoint, whose model this is; a key beside it goes first, or must agree",
       false,
-      [](Config&, const YamlValue& value, const Complain& complain) {
+      [](Config&, const YamlValue& value, const ReportProblem& report) {
         std::string path;
-        read_text(value, path, complain);
+        read_text(value, path, report);
       },
       [](const Config&) { return quoted_yaml(""); },
       "text",
@@ -202,12 +179,12 @@ ConfigKey source_of_model() {
 
 // The three keys with a shape of their own.
 
-void read_source(const YamlValue& value, std::vector<DataSource>& sources, const Complain& complain) {
+void read_source(const YamlValue& value, std::vector<DataSource>& sources, const ReportProblem& report) {
   DataSource source;
   bool fits = true;
-  const Complain mark = [&](int line, const std::string& what) {
+  const ReportProblem mark = [&](int line, const std::string& what) {
     fits = false;
-    complain(line, what);
+    report(line, what);
   };
   if (value.kind == YamlValue::Kind::map) {
     std::set<std::string> seen;
@@ -231,15 +208,15 @@ void read_source(const YamlValue& value, std::vector<DataSource>& sources, const
   if (fits) sources.push_back(std::move(source));
 }
 
-void read_sources(const YamlValue& value, std::vector<DataSource>& out, const Complain& complain) {
+void read_sources(const YamlValue& value, std::vector<DataSource>& out, const ReportProblem& report) {
   std::vector<DataSource> sources;
   if (value.kind == YamlValue::Kind::list) {
-    if (value.items.empty()) complain(value.line, "the list is empty; name at least one token file");
-    for (const YamlValue& item : value.items) read_source(item, sources, complain);
+    if (value.items.empty()) report(value.line, "the list is empty; name at least one token file");
+    for (const YamlValue& item : value.items) read_source(item, sources, report);
   } else if (value.kind == YamlValue::Kind::scalar) {
-    read_source(value, sources, complain);
+    read_source(value, sources, report);
   } else {
-    complain(value.line, fmt::format("is {}, but must be a path, or a list of {{path, weight}}", described(value)));
+    report(value.line, fmt::format("is {}, but must be a path, or a list of {{path, weight}}", described(value)));
   }
   out = std::move(sources);
 }
@@ -254,34 +231,28 @@ std::string write_sources(const std::vector<DataSource>& sources) {
   return "[" + list + "]";
 }
 
-void read_betas(const YamlValue& value, OptimizerConfig& out, const Complain& complain) {
+void read_betas(const YamlValue& value, OptimizerConfig& out, const ReportProblem& report) {
   if (value.kind != YamlValue::Kind::list || value.items.size() != 2) {
     const std::string found =
         value.kind == YamlValue::Kind::list ? fmt::format("a list of {}", value.items.size()) : described(value);
-    return complain(value.line, fmt::format("is {}, but must be a list of two numbers in [0, 1)", found));
+    return report(value.line, fmt::format("is {}, but must be a list of two numbers in [0, 1)", found));
   }
-  read_real(value.items[0], {0, 1, false, true}, out.beta1, complain);
-  read_real(value.items[1], {0, 1, false, true}, out.beta2, complain);
+  read_real(value.items[0], {0, 1, false, true}, out.beta1, report);
+  read_real(value.items[1], {0, 1, false, true}, out.beta2, report);
 }
 
-void read_lengths(const YamlValue& value, std::vector<std::int64_t>& out, const Complain& complain) {
-  if (!is_list_of("lengths in tokens", value, complain)) return;
+void read_lengths(const YamlValue& value, std::vector<std::int64_t>& out, const ReportProblem& report) {
+  if (!is_list_of("lengths in tokens", value, report)) return;
   std::vector<std::int64_t> lengths;
   for (const YamlValue& item : value.items) {
     std::int64_t length = 0;
-    read_tokens(item, {1, std::int64_t{1} << 30}, length, complain);
+    read_tokens(item, {1, std::int64_t{1} << 30}, length, report);
     if (length > 0 && !lengths.empty() && length <= lengths.back()) {
-      complain(item.line, fmt::format("lengths must ascend, but {} follows {}", length, lengths.back()));
+      report(item.line, fmt::format("lengths must ascend, but {} follows {}", length, lengths.back()));
     }
     if (length > 0) lengths.push_back(length);
   }
   out = std::move(lengths);
-}
-
-std::string write_lengths(const std::vector<std::int64_t>& lengths) {
-  std::string list;
-  for (const std::int64_t length : lengths) list += (list.empty() ? "" : ", ") + std::to_string(length);
-  return "[" + list + "]";
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): a member's path is no expression
@@ -370,11 +341,8 @@ std::vector<ConfigKey> make_table() {
       words("lora.targets", MEMBER(model.lora.targets), "projection",
             "which of a layer have one: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"),
 
-      {"data.train", "a path, or a list of {path, weight}", true,
-       [](Config& config, const YamlValue& value, const Complain& complain) {
-         read_sources(value, config.data.train, complain);
-       },
-       [](const Config& config) { return write_sources(config.data.train); }},
+      key_of("data.train", MEMBER(data.train), "a path, or a list of {path, weight}", read_sources, write_sources, "",
+             true),
       text("data.validation", MEMBER(data.validation), "empty: the first file's own validation part"),
       word("data.packing", MEMBER(data.packing), packing_names,
            "documents: attention and positions restart at each | whole: and none is cut that fits a window | concat: "
@@ -395,21 +363,19 @@ std::vector<ConfigKey> make_table() {
       integer("training.micro_batch_size", MEMBER(training.micro_batch_size), {1, 64 * k},
               "sequences per data rank at a time"),
       integer("training.steps", MEMBER(training.steps), {1, 1'000'000'000}, "optimizer steps", true),
-      {"training.stages",
-       "what changes from a step on, one entry a stage: {from_step, seq_len, global_batch_size, rope_theta, "
-       "rope_scaling}; "
-       "what an entry leaves out stays; rope_scaling is given whole",
-       false,
-       [](Config& config, const YamlValue& value, const Complain& complain) {
-         read_stages(value, config.training.stages, config_keys(), complain);
-       },
-       [](const Config& config) { return write_stages(config.training.stages, config_keys()); },
-       "a list of maps, ascending by from_step, each 2 to training.steps"},
-      {"training.seed", "of the weights and of the order of the data", false,
-       [](Config& config, const YamlValue& value, const Complain& complain) {
-         read_unsigned(value, config.training.seed, complain);
-       },
-       [](const Config& config) { return std::to_string(config.training.seed); }, "0 to 18446744073709551615"},
+      key_of(
+          "training.stages", MEMBER(training.stages),
+          "what changes from a step on, one entry a stage: {from_step, seq_len, global_batch_size, rope_theta, "
+          "rope_scaling}; "
+          "what an entry leaves out stays; rope_scaling is given whole",
+          [](const YamlValue& value, std::vector<TrainingStage>& out, const ReportProblem& report) {
+            read_stages(value, out, config_keys(), report);
+          },
+          [](const std::vector<TrainingStage>& stages) { return write_stages(stages, config_keys()); },
+          "a list of maps, ascending by from_step, each 2 to training.steps"),
+      key_of(
+          "training.seed", MEMBER(training.seed), "of the weights and of the order of the data", read_unsigned,
+          [](std::uint64_t seed) { return std::to_string(seed); }, "0 to 18446744073709551615"),
       word("training.device", MEMBER(training.device), device_names),
       word("training.dtype", MEMBER(training.dtype), named(std::array{DType::float32, DType::float64, DType::bfloat16}),
            "float32 | float64 | bfloat16 on cpu, bfloat16 | float32 on cuda"),
@@ -441,12 +407,10 @@ std::vector<ConfigKey> make_table() {
       word("optimizer.name", MEMBER(optimizer.name), optimizer_names,
            "adamw, decoupled decay, none on norms and biases"),
       real("optimizer.lr", MEMBER(optimizer.lr), {0, 100}, "peak learning rate"),
-      {"optimizer.betas", "decay of the first and second moment", false,
-       [](Config& config, const YamlValue& value, const Complain& complain) {
-         read_betas(value, config.optimizer, complain);
-       },
-       [](const Config& config) { return fmt::format("[{}, {}]", config.optimizer.beta1, config.optimizer.beta2); },
-       "two numbers, each from 0 to below 1"},
+      key_of(
+          "optimizer.betas", MEMBER(optimizer), "decay of the first and second moment", read_betas,
+          [](const OptimizerConfig& optimizer) { return fmt::format("[{}, {}]", optimizer.beta1, optimizer.beta2); },
+          "two numbers, each from 0 to below 1"),
       real("optimizer.eps", MEMBER(optimizer.eps), {0, 1, true}, "added to the root of the second moment"),
       real("optimizer.weight_decay", MEMBER(optimizer.weight_decay), {0, 1000}, "times the learning rate, a step"),
       real("optimizer.max_grad_norm", MEMBER(optimizer.max_grad_norm), {0, 1e9}, "0: no clipping"),
@@ -467,12 +431,10 @@ std::vector<ConfigKey> make_table() {
            "stop | warn: a save or a metrics line that the disk refuses ends the run, or is logged and passed over"),
 
       integer("evaluation.interval", MEMBER(evaluation.interval), {0, 1'000'000'000}, "steps; 0: never"),
-      {"evaluation.context_lengths", "tokens, ascending", false,
-       [](Config& config, const YamlValue& value, const Complain& complain) {
-         read_lengths(value, config.evaluation.context_lengths, complain);
-       },
-       [](const Config& config) { return write_lengths(config.evaluation.context_lengths); },
-       "a list of ascending lengths, each 1 to 1073741824"},
+      key_of(
+          "evaluation.context_lengths", MEMBER(evaluation.context_lengths), "tokens, ascending", read_lengths,
+          [](const std::vector<std::int64_t>& lengths) { return fmt::format("[{}]", fmt::join(lengths, ", ")); },
+          "a list of ascending lengths, each 1 to 1073741824"),
       tokens("evaluation.target_tokens", MEMBER(evaluation.target_tokens), {1, 1024 * m},
              "tokens that each block scores, the same at every length"),
       integer("evaluation.target_blocks", MEMBER(evaluation.target_blocks), {1, 1 * m},

@@ -46,7 +46,7 @@ bool is_plain_scalar(const YamlValue& value) {
 }
 
 template <class T>
-void read_whole(const YamlValue& value, const std::string& wanted, T low, T high, T& out, const Complain& complain) {
+void read_whole(const YamlValue& value, const std::string& wanted, T low, T high, T& out, const ReportProblem& report) {
   if (!is_plain_scalar(value) || !is_integer(value.text)) {
     std::string hint;
     double real = 0;  // someone who writes 1e3 or 8.0 means an integer
@@ -54,11 +54,11 @@ void read_whole(const YamlValue& value, const std::string& wanted, T low, T high
         real == static_cast<double>(static_cast<std::int64_t>(real))) {
       hint = fmt::format("; write {}", static_cast<std::int64_t>(real));
     }
-    return complain(value.line, fmt::format("is {}, but must be {}{}", described(value), wanted, hint));
+    return report(value.line, fmt::format("is {}, but must be {}{}", described(value), wanted, hint));
   }
   T parsed{};
   if (parse(value.text, parsed) != std::errc{} || parsed < low || parsed > high) {
-    return complain(value.line, fmt::format("{} is out of range; it must be {}", excerpt(value.text), wanted));
+    return report(value.line, fmt::format("{} is out of range; it must be {}", excerpt(value.text), wanted));
   }
   out = parsed;
 }
@@ -79,67 +79,67 @@ std::string described(const YamlValue& value) {
   return fmt::format(R"(the text "{}")", excerpt(value.text));
 }
 
-void read_integer(const YamlValue& value, IntegerRange range, std::int64_t& out, const Complain& complain) {
-  read_whole(value, range_text(range), range.low, range.high, out, complain);
+void read_integer(const YamlValue& value, IntegerRange range, std::int64_t& out, const ReportProblem& report) {
+  read_whole(value, range_text(range), range.low, range.high, out, report);
 }
 
-void read_tokens(const YamlValue& value, IntegerRange range, std::int64_t& out, const Complain& complain) {
+void read_tokens(const YamlValue& value, IntegerRange range, std::int64_t& out, const ReportProblem& report) {
   const std::optional<std::int64_t> count = is_plain_scalar(value) ? token_count(value.text) : std::nullopt;
   YamlValue digits = value;
   if (count) digits.text = std::to_string(*count);
-  read_whole(digits, range_text(range), range.low, range.high, out, complain);
+  read_whole(digits, range_text(range), range.low, range.high, out, report);
 }
 
-void read_unsigned(const YamlValue& value, std::uint64_t& out, const Complain& complain) {
+void read_unsigned(const YamlValue& value, std::uint64_t& out, const ReportProblem& report) {
   constexpr std::uint64_t high = std::numeric_limits<std::uint64_t>::max();
-  read_whole(value, fmt::format("an integer from 0 to {}", high), std::uint64_t{0}, high, out, complain);
+  read_whole(value, fmt::format("an integer from 0 to {}", high), std::uint64_t{0}, high, out, report);
 }
 
-void read_real(const YamlValue& value, const RealRange& range, double& out, const Complain& complain) {
+void read_real(const YamlValue& value, const RealRange& range, double& out, const ReportProblem& report) {
   const std::string wanted = range_text(range);
   // Digits, signs, point and exponent only: from_chars alone would take "inf" and "nan".
   if (!is_plain_scalar(value) || value.text.find_first_not_of("0123456789+-.eE") != std::string::npos) {
-    return complain(value.line, fmt::format("is {}, but must be {}", described(value), wanted));
+    return report(value.line, fmt::format("is {}, but must be {}", described(value), wanted));
   }
   double parsed = 0;
   const std::errc error = parse(value.text, parsed);
   if (error == std::errc::result_out_of_range) {
-    return complain(value.line, fmt::format("{} does not fit a double; it must be {}", excerpt(value.text), wanted));
+    return report(value.line, fmt::format("{} does not fit a double; it must be {}", excerpt(value.text), wanted));
   }
   if (error != std::errc{}) {
-    return complain(value.line, fmt::format("is {}, but must be {}", described(value), wanted));
+    return report(value.line, fmt::format("is {}, but must be {}", described(value), wanted));
   }
   const bool low = range.low_open ? parsed > range.low : parsed >= range.low;
   const bool high = range.high_open ? parsed < range.high : parsed <= range.high;
   if (!low || !high) {
-    return complain(value.line, fmt::format("{} is out of range; it must be {}", excerpt(value.text), wanted));
+    return report(value.line, fmt::format("{} is out of range; it must be {}", excerpt(value.text), wanted));
   }
   out = parsed;
 }
 
-void read_flag(const YamlValue& value, bool& out, const Complain& complain) {
+void read_flag(const YamlValue& value, bool& out, const ReportProblem& report) {
   if (is_plain_scalar(value) && (value.text == "true" || value.text == "false")) {
     out = value.text == "true";
   } else {
-    complain(value.line, fmt::format("is {}, but must be true or false", described(value)));
+    report(value.line, fmt::format("is {}, but must be true or false", described(value)));
   }
 }
 
-void read_text(const YamlValue& value, std::string& out, const Complain& complain) {
+void read_text(const YamlValue& value, std::string& out, const ReportProblem& report) {
   if (value.kind == YamlValue::Kind::scalar) {
     out = value.text;
   } else {
-    complain(value.line, fmt::format("is {}, but must be text", described(value)));
+    report(value.line, fmt::format("is {}, but must be text", described(value)));
   }
 }
 
-int read_word(const YamlValue& value, const std::vector<std::string>& words, const Complain& complain) {
+int read_word(const YamlValue& value, const std::vector<std::string>& words, const ReportProblem& report) {
   if (value.kind == YamlValue::Kind::scalar) {
     const auto found = std::find(words.begin(), words.end(), value.text);
     if (found != words.end()) return static_cast<int>(found - words.begin());
   }
-  complain(value.line, fmt::format("is {}, but must be {}{}", described(value), words.size() > 1 ? "one of " : "",
-                                   fmt::join(words, ", ")));
+  report(value.line, fmt::format("is {}, but must be {}{}", described(value), words.size() > 1 ? "one of " : "",
+                                 fmt::join(words, ", ")));
   return -1;
 }
 

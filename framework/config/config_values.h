@@ -14,7 +14,7 @@
 namespace ringtrain {
 
 /// Told what is wrong with a value; line is that of the part at fault.
-using Complain = std::function<void(int line, const std::string& what)>;
+using ReportProblem = std::function<void(int line, const std::string& what)>;
 
 struct IntegerRange {
   std::int64_t low = 0, high = std::numeric_limits<std::int64_t>::max();
@@ -26,15 +26,15 @@ struct RealRange {
   bool low_open = false, high_open = false;
 };
 
-void read_integer(const YamlValue& value, IntegerRange range, std::int64_t& out, const Complain& complain);
+void read_integer(const YamlValue& value, IntegerRange range, std::int64_t& out, const ReportProblem& report);
 /// The same of a number of tokens, as token_count() reads it.
-void read_tokens(const YamlValue& value, IntegerRange range, std::int64_t& out, const Complain& complain);
-void read_unsigned(const YamlValue& value, std::uint64_t& out, const Complain& complain);
-void read_real(const YamlValue& value, const RealRange& range, double& out, const Complain& complain);
-void read_flag(const YamlValue& value, bool& out, const Complain& complain);
-void read_text(const YamlValue& value, std::string& out, const Complain& complain);
+void read_tokens(const YamlValue& value, IntegerRange range, std::int64_t& out, const ReportProblem& report);
+void read_unsigned(const YamlValue& value, std::uint64_t& out, const ReportProblem& report);
+void read_real(const YamlValue& value, const RealRange& range, double& out, const ReportProblem& report);
+void read_flag(const YamlValue& value, bool& out, const ReportProblem& report);
+void read_text(const YamlValue& value, std::string& out, const ReportProblem& report);
 /// Returns the index of the value among words, -1 after a complaint that lists them.
-int read_word(const YamlValue& value, const std::vector<std::string>& words, const Complain& complain);
+int read_word(const YamlValue& value, const std::vector<std::string>& words, const ReportProblem& report);
 
 /// Returns a value as a message shows it: "the text \"4\"", "a map", "nothing".
 std::string described(const YamlValue& value);
@@ -45,7 +45,7 @@ struct ConfigKey {
   std::string doc;   // one line
   bool required = false;
   /// Stores a value of the right type and range, else complains.
-  std::function<void(Config&, const YamlValue&, const Complain&)> read;
+  std::function<void(Config&, const YamlValue&, const ReportProblem&)> read;
   /// Returns the value as YAML on one line.
   std::function<std::string(const Config&)> write;
   std::string values = "";  // which values it takes: "1 to 1024", "a | b", "true | false"

@@ -9,4 +9,7 @@ namespace ringtrain {
 /// of rotary positions, lengths, window, the norms' epsilon, how new weights would be drawn.
 bool is_free_with_weights(std::string_view key);
 
+/// Returns whether a key is a section's name, or one of its keys.
+bool is_or_below(std::string_view key, std::string_view section);
+
 }  // namespace ringtrain

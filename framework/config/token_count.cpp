@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "framework/checks/text_reader.h"
+#include "framework/text/text_reader.h"
 
 namespace ringtrain {
 

@@ -34,32 +34,32 @@ const ConfigKey* find_key(std::span<const ConfigKey> keys, const std::string& pa
 /// Reads one entry into `read`, a config with nothing but this entry's values.
 class EntryReader {
  public:
-  EntryReader(std::span<const ConfigKey> keys, const Complain& complain) : keys_(keys), complain_(complain) {}
+  EntryReader(std::span<const ConfigKey> keys, const ReportProblem& report) : keys_(keys), report_(report) {}
 
   void read(const YamlValue& value) {
     if (value.kind != YamlValue::Kind::map) {
-      return complain_(value.line, fmt::format("has an entry that is {}, but a stage is a map: {{from_step: 100, "
-                                               "seq_len: 16K}}",
-                                               described(value)));
+      return report_(value.line, fmt::format("has an entry that is {}, but a stage is a map: {{from_step: 100, "
+                                             "seq_len: 16K}}",
+                                             described(value)));
     }
     for (const YamlEntry& entry : value.entries) {
       if (!seen_.insert(entry.key).second) {
-        complain_(entry.line, fmt::format("gives {} twice in one stage", entry.key));
+        report_(entry.line, fmt::format("gives {} twice in one stage", entry.key));
       } else if (entry.key == "rope_scaling") {
         scaling(entry);
       } else {
         const auto known = std::ranges::find(entry_keys, entry.key, &EntryKey::name);
         if (known == std::end(entry_keys)) {
-          complain_(entry.line,
-                    fmt::format("has an unknown key {}; a stage has from_step, seq_len, global_batch_size, rope_theta "
-                                "and rope_scaling",
-                                entry.key));
+          report_(entry.line,
+                  fmt::format("has an unknown key {}; a stage has from_step, seq_len, global_batch_size, rope_theta "
+                              "and rope_scaling",
+                              entry.key));
         } else {
           of_key(known->key, entry);
         }
       }
     }
-    if (!seen_.contains("from_step")) complain_(value.line, "has a stage without from_step, its first step");
+    if (!seen_.contains("from_step")) report_(value.line, "has a stage without from_step, its first step");
   }
 
   TrainingStage stage() const {
@@ -75,33 +75,33 @@ class EntryReader {
  private:
   void scaling(const YamlEntry& entry) {
     if (entry.value.kind != YamlValue::Kind::map) {
-      return complain_(entry.line, fmt::format("has a rope_scaling that is {}, but it must be a map: {{type: yarn, "
-                                               "factor: 2, original_max_position_embeddings: 8K}}",
-                                               described(entry.value)));
+      return report_(entry.line, fmt::format("has a rope_scaling that is {}, but it must be a map: {{type: yarn, "
+                                             "factor: 2, original_max_position_embeddings: 8K}}",
+                                             described(entry.value)));
     }
     std::set<std::string> seen;
     for (const YamlEntry& part : entry.value.entries) {
       const std::string path = std::string(scaling_section) + part.key;
       if (!seen.insert(part.key).second) {
-        complain_(part.line, fmt::format("gives rope_scaling.{} twice in one stage", part.key));
+        report_(part.line, fmt::format("gives rope_scaling.{} twice in one stage", part.key));
       } else if (find_key(keys_, path) == nullptr) {
-        complain_(part.line,
-                  fmt::format("has an unknown key rope_scaling.{}; it has those of model.rope_scaling", part.key));
+        report_(part.line,
+                fmt::format("has an unknown key rope_scaling.{}; it has those of model.rope_scaling", part.key));
       } else {
         of_key(path, part);
       }
     }
-    if (!seen.contains("type")) complain_(entry.line, "has a rope_scaling without type; none turns it off");
+    if (!seen.contains("type")) report_(entry.line, "has a rope_scaling without type; none turns it off");
   }
 
   void of_key(const std::string& path, const YamlEntry& entry) {
     find_key(keys_, path)->read(config_, entry.value, [&](int line, const std::string& what) {
-      complain_(line, fmt::format("has a stage whose {} {}", entry.key, what));
+      report_(line, fmt::format("has a stage whose {} {}", entry.key, what));
     });
   }
 
   std::span<const ConfigKey> keys_;
-  const Complain& complain_;
+  const ReportProblem& report_;
   Config config_;
   std::set<std::string> seen_;
 };
@@ -217,16 +217,16 @@ std::string stage_text(const Config& stage) {
 }
 
 void read_stages(const YamlValue& value, std::vector<TrainingStage>& out, std::span<const ConfigKey> keys,
-                 const Complain& complain) {
+                 const ReportProblem& report) {
   if (value.kind != YamlValue::Kind::list) {
-    return complain(value.line, fmt::format("is {}, but must be a list of stages: [{{from_step: 100, seq_len: 16K}}]",
-                                            described(value)));
+    return report(value.line, fmt::format("is {}, but must be a list of stages: [{{from_step: 100, seq_len: 16K}}]",
+                                          described(value)));
   }
   std::vector<TrainingStage> stages;
   bool fits = true;
-  const Complain mark = [&](int line, const std::string& what) {
+  const ReportProblem mark = [&](int line, const std::string& what) {
     fits = false;
-    complain(line, what);
+    report(line, what);
   };
   for (const YamlValue& item : value.items) {
     EntryReader reader(keys, mark);

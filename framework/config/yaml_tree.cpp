@@ -9,6 +9,8 @@
 #include <sstream>
 #include <utility>
 
+#include "framework/text/utf8.h"
+
 namespace ringtrain {
 
 namespace {
@@ -114,42 +116,18 @@ class TreeBuilder : public YAML::EventHandler {
   YamlValue root_;
 };
 
-/// Returns the length of the UTF-8 character at text[i], 0 if there is none (overlong, surrogate, truncated).
-std::size_t utf8_length(const std::string& text, std::size_t i) {
-  const auto byte = [&](std::size_t at) -> unsigned {
-    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
-  };
-  const unsigned first = byte(i);
-  const std::size_t length = first < 0x80   ? 1
-                             : first < 0xC2 ? 0
-                             : first < 0xE0 ? 2
-                             : first < 0xF0 ? 3
-                             : first < 0xF5 ? 4
-                                            : 0;
-  for (std::size_t k = 1; k < length; ++k) {
-    if ((byte(i + k) & 0xC0) != 0x80) return 0;
-  }
-  const unsigned second = byte(i + 1);
-  if (first == 0xE0 && second < 0xA0) return 0;
-  if (first == 0xED && second > 0x9F) return 0;
-  if (first == 0xF0 && second < 0x90) return 0;
-  if (first == 0xF4 && second > 0x8F) return 0;
-  return length;
-}
-
 }  // namespace
 
 std::string unfit_for_yaml(const std::string& text, int* line) {
   *line = 1;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = utf8_length(text, i);
+  const std::size_t good = well_formed_prefix(text);
+  for (std::size_t i = 0; i < text.size(); ++i) {
     const unsigned byte = static_cast<unsigned char>(text[i]);
-    if (length == 0) return fmt::format("the byte 0x{:02X} is not UTF-8 text", byte);
+    if (i == good) return fmt::format("the byte 0x{:02X} is not UTF-8 text", byte);
     if ((byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F) {
       return fmt::format("the control character 0x{:02X} cannot stand in a config", byte);
     }
     if (byte == '\n') ++*line;
-    i += length;
   }
   return {};
 }

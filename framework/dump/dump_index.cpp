@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "framework/checks/text_reader.h"
 #include "framework/storage/plain_text.h"
 #include "framework/storage/strict_json.h"
+#include "framework/text/text_reader.h"
 
 namespace ringtrain {
 

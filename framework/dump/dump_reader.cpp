@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "framework/checks/text_reader.h"
+#include "framework/text/text_reader.h"
 
 namespace ringtrain {
 

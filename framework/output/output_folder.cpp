@@ -12,8 +12,8 @@
 #include <string_view>
 #include <thread>
 
-#include "framework/checks/text_reader.h"
 #include "framework/error.h"
+#include "framework/text/text_reader.h"
 
 namespace ringtrain {
 

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "framework/standard_streams.h"
@@ -30,31 +32,27 @@ std::string three_digits(double value) {
   return value < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
 }
 
+/// Returns a number in the first of the units, each so many times the one before, in which it is below most.
+std::pair<double, const char*> scaled(double number, double times, double most, std::span<const char* const> units) {
+  std::size_t unit = 0;
+  number /= times;
+  for (; number >= most && unit + 1 < units.size(); ++unit) number /= times;
+  return {number, units[unit]};
+}
+
 }  // namespace
 
 std::string human_bytes(double bytes) {
   if (bytes < 1023.5) return fmt::format("{:.0f} B", bytes);
-  const char* const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  std::size_t unit = 0;
-  bytes /= 1024;
-  while (bytes >= 1023.5 && unit + 1 < std::size(units)) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return fmt::format("{} {}", three_digits(bytes), units[unit]);
+  const auto [number, unit] = scaled(bytes, 1024, 1023.5, std::array{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"});
+  return fmt::format("{} {}", three_digits(number), unit);
 }
 
 std::string human_count(double count) {
   if (count < 9.95 && count != std::floor(count)) return fmt::format("{:.1f}", count);
   if (count < 999.5) return fmt::format("{:.0f}", count);
-  const char* const units[] = {"K", "M", "G", "T"};
-  std::size_t unit = 0;
-  count /= 1000;
-  while (count >= 999.5 && unit + 1 < std::size(units)) {
-    count /= 1000;
-    ++unit;
-  }
-  return three_digits(count) + units[unit];
+  const auto [number, unit] = scaled(count, 1000, 999.5, std::array{"K", "M", "G", "T"});
+  return three_digits(number) + unit;
 }
 
 std::string human_duration(double seconds) {

@@ -126,17 +126,25 @@ OutputMark Trace::mark() {
   return OutputMark::begins(trace_file_head);
 }
 
+void write_timeline(const TraceEvents::Sink& sink, const std::function<void(TraceEvents&)>& add, std::size_t dropped,
+                    const std::vector<TraceClock>& clocks) {
+  sink(trace_file_head);
+  TraceEvents events(sink);
+  add(events);
+  events.flush();
+  sink(trace_file_end(dropped, clocks));
+}
+
 void Trace::write(OutputFile& output) const {
   write_events(output.file());
   output.publish();
 }
 
 void Trace::write_events(File& file) const {
-  file.write(trace_file_head);
-  TraceEvents events([&](std::string_view text) { file.write(text); });
-  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) events.add(*ranks_[rank], {rank, sequence_});
-  events.flush();
-  file.write(trace_file_end(dropped(), {}));
+  const auto add = [&](TraceEvents& events) {
+    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) events.add(*ranks_[rank], {rank, sequence_});
+  };
+  write_timeline([&](std::string_view text) { file.write(text); }, add, dropped());
 }
 
 }  // namespace ringtrain

@@ -54,4 +54,8 @@ class TraceEvents {
   bool first_;
 };
 
+/// Hands the text of a whole timeline to a sink: its head, what add() puts into it, its end.
+void write_timeline(const TraceEvents::Sink& sink, const std::function<void(TraceEvents&)>& add, std::size_t dropped,
+                    const std::vector<TraceClock>& clocks = {});
+
 }  // namespace ringtrain

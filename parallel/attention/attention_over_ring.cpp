@@ -139,6 +139,30 @@ std::int64_t largest_anywhere(Communicator& ranks, std::int64_t value) {
   return values[0];
 }
 
+/// Throws if two ranks have a token. Goes through the segments by their first positions, so that only those are
+/// compared whose positions reach into each other's.
+void check_apart(const std::vector<SegmentList>& segments, const CallerLine& line) {
+  struct Held {
+    Segment segment;
+    std::size_t rank;
+  };
+  std::vector<Held> all, open;
+  for (std::size_t rank = 0; rank < segments.size(); ++rank) {
+    for (const Segment& segment : segments[rank]) all.push_back({segment, rank});
+  }
+  std::ranges::sort(all, {}, [](const Held& one) { return std::pair(one.segment.start, one.rank); });
+  for (const Held& next : all) {
+    std::erase_if(open, [&](const Held& one) { return one.segment.last() < next.segment.start; });
+    for (const Held& one : open) {
+      const std::int64_t both = one.rank == next.rank ? -1 : common_position(one.segment, next.segment);
+      if (both < 0) continue;
+      fail(ExitCode::usage, "{}: ranks {} and {} both have the token at position {}", where(line),
+           std::min(one.rank, next.rank), std::max(one.rank, next.rank), both);
+    }
+    open.push_back(next);
+  }
+}
+
 }  // namespace
 
 struct AttentionOverRing::State {
@@ -274,17 +298,8 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
         next += 2;
       }
     }
-    for (std::size_t other = 0; other < rank; ++other) {
-      for (const Segment& a : segments[other]) {
-        for (const Segment& b : of_rank) {
-          const std::int64_t both = common_position(a, b);
-          if (both < 0) continue;
-          fail(ExitCode::usage, "{}: ranks {} and {} both have the token at position {}", where(line), other, rank,
-               both);
-        }
-      }
-    }
   }
+  check_apart(segments, line);
   s.segments = std::move(segments);
   s.with_documents = with_documents > 0;
   s.shape.mask = mask;

@@ -12,14 +12,14 @@ constexpr CallSite site{"comparing what ranks begin with"};
 constexpr std::size_t shown = 200;  // bytes of a value in a sentence
 
 /// Returns the facts as bytes: each name and value, ended by 0.
-std::string encoded(const std::vector<Fact>& facts) {
+std::string encoded(const std::vector<AgreedValue>& facts) {
   std::string text;
-  for (const Fact& fact : facts) text += fact.name + '\0' + fact.value + '\0';
+  for (const AgreedValue& fact : facts) text += fact.name + '\0' + fact.value + '\0';
   return text;
 }
 
-std::vector<Fact> decoded(const std::string& text) {
-  std::vector<Fact> facts;
+std::vector<AgreedValue> decoded(const std::string& text) {
+  std::vector<AgreedValue> facts;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t name_end = text.find('\0', at), value_end = text.find('\0', name_end + 1);
     facts.push_back({text.substr(at, name_end - at), text.substr(name_end + 1, value_end - name_end - 1)});
@@ -38,8 +38,9 @@ std::string broadcast_text(Communicator& communicator, std::string text) {
 }
 
 /// Returns the value of the fact of this name, null if there is none: a config key that has its default.
-const std::string* value_in(const std::vector<Fact>& facts, const std::string& name) {
-  const auto found = std::find_if(facts.begin(), facts.end(), [&](const Fact& fact) { return fact.name == name; });
+const std::string* value_in(const std::vector<AgreedValue>& facts, const std::string& name) {
+  const auto found =
+      std::find_if(facts.begin(), facts.end(), [&](const AgreedValue& fact) { return fact.name == name; });
   return found == facts.end() ? nullptr : &found->value;
 }
 
@@ -50,8 +51,8 @@ std::string shortened(const std::string* value) {
 
 }  // namespace
 
-void require_agreement(Communicator& communicator, const std::vector<Fact>& facts) {
-  const std::vector<Fact> first = decoded(broadcast_text(communicator, encoded(facts)));
+void require_agreement(Communicator& communicator, const std::vector<AgreedValue>& facts) {
+  const std::vector<AgreedValue> first = decoded(broadcast_text(communicator, encoded(facts)));
   std::string differences;
   const auto compare = [&](const std::string& name) {
     const std::string *own = value_in(facts, name), *theirs = value_in(first, name);
@@ -59,8 +60,8 @@ void require_agreement(Communicator& communicator, const std::vector<Fact>& fact
     differences += fmt::format("{}{} is {} on rank 0, and {} here", differences.empty() ? "" : "; ", name,
                                shortened(theirs), shortened(own));
   };
-  for (const Fact& fact : first) compare(fact.name);
-  for (const Fact& fact : facts) {
+  for (const AgreedValue& fact : first) compare(fact.name);
+  for (const AgreedValue& fact : facts) {
     if (!value_in(first, fact.name)) compare(fact.name);
   }
   if (!differences.empty()) {

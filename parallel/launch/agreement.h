@@ -10,12 +10,12 @@
 namespace ringtrain {
 
 /// Something that all ranks must have alike: a config key and its value, a file's hash.
-struct Fact {
+struct AgreedValue {
   std::string name, value;
 };
 
 /// Collective. Throws Error(usage) on a rank whose facts are not those of rank 0: names each that differs, with both
 /// values.
-void require_agreement(Communicator& communicator, const std::vector<Fact>& facts);
+void require_agreement(Communicator& communicator, const std::vector<AgreedValue>& facts);
 
 }  // namespace ringtrain

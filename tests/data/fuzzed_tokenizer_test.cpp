@@ -10,7 +10,7 @@
 #include "data/tokenizer/formats/pieces.h"
 #include "data/tokenizer/formats/tokenizer_json.h"
 #include "data/tokenizer/splitter.h"
-#include "data/tokenizer/utf8.h"
+#include "framework/text/utf8.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/split_pieces.h"
 

@@ -7,12 +7,12 @@
 #include <string_view>
 #include <thread>
 
-#include "framework/checks/text_reader.h"
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/plain_text.h"
+#include "framework/text/text_reader.h"
 #include "train/checkpoint/state_files.h"
 #include "train/engine/update_rule.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/checks/text_reader.h"
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
+#include "framework/text/text_reader.h"
 
 namespace ringtrain {
 

@@ -7,6 +7,7 @@
 
 #include "framework/error.h"
 #include "parallel/collectives.h"
+#include "train/evaluation/passes/batch_targets.h"
 #include "train/evaluation/passes/logits_scores.h"
 
 namespace ringtrain {
@@ -55,22 +56,16 @@ void Comparison::score_nothing(RankState& state) {
 
 void Comparison::add(std::int64_t i, std::int64_t block, const Batch& batch, const TensorView& nll,
                      std::int64_t first_target) {
-  const auto* const labels = batch.labels().as<std::int32_t>();
-  const auto* const positions = batch.positions().as<std::int32_t>();
-  dispatch_float(batch.weights().dtype, [&]<class R>() {
-    for (std::int64_t t = 0; t < batch.T; ++t) {
-      if (labels[t] < 0) continue;
-      const auto weight = static_cast<double>(batch.weights().as<R>()[t]);
-      const auto add_to = [&](double* sums) {
-        sums[0] += weight;
-        sums[1] += 1;
-        sums[2] += weight * nll.as<double>()[t];
-        sums[3] += weight * other_nll_[t];
-        sums[4] += weight * divergence_[t];
-      };
-      if (positions[t] >= first_target) add_to(at(i, block, 0));
-      if (columns_ > 1) add_to(at(i, block, 1 + position_bucket(positions[t] + 1)));
-    }
+  for_each_target(batch, [&](const BatchTarget& target) {
+    const auto add_to = [&](double* sums) {
+      sums[0] += target.weight;
+      sums[1] += 1;
+      sums[2] += target.weight * nll.as<double>()[target.t];
+      sums[3] += target.weight * other_nll_[target.t];
+      sums[4] += target.weight * divergence_[target.t];
+    };
+    if (target.position >= first_target) add_to(at(i, block, 0));
+    if (columns_ > 1) add_to(at(i, block, 1 + position_bucket(target.position + 1)));
   });
 }
 

@@ -20,17 +20,30 @@ struct Cluster {
   double sum = 0, weight = 0;
 };
 
-Estimate ratio_estimate(const std::map<std::int64_t, Cluster>& clusters) {
-  Eigen::ArrayXd sums(clusters.size()), weights(clusters.size());
+/// By document.
+class Clusters {
+ public:
+  void add(std::int64_t document, double sum, double weight) {
+    clusters_[document].sum += sum;
+    clusters_[document].weight += weight;
+  }
+  Estimate ratio() const;
+
+ private:
+  std::map<std::int64_t, Cluster> clusters_;
+};
+
+Estimate Clusters::ratio() const {
+  Eigen::ArrayXd sums(clusters_.size()), weights(clusters_.size());
   Eigen::Index at = 0;
-  for (const auto& [document, cluster] : clusters) {
+  for (const auto& [document, cluster] : clusters_) {
     sums[at] = cluster.sum;
     weights[at++] = cluster.weight;
   }
   Estimate estimate;
   estimate.value = sums.sum() / weights.sum();
-  const auto documents = static_cast<double>(clusters.size());
-  if (clusters.size() < 2) {
+  const auto documents = static_cast<double>(clusters_.size());
+  if (clusters_.size() < 2) {
     estimate.ci95 = {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
     return estimate;
   }
@@ -59,13 +72,9 @@ double student_t(double p, double degrees) {
 }
 
 Estimate estimate_over(std::span<const DocumentSum> sums) {
-  std::map<std::int64_t, Cluster> clusters;
-  for (const auto& [document, sum, weight] : sums) {
-    Cluster& cluster = clusters[document];
-    cluster.sum += sum;
-    cluster.weight += weight;
-  }
-  return ratio_estimate(clusters);
+  Clusters clusters;
+  for (const auto& [document, sum, weight] : sums) clusters.add(document, sum, weight);
+  return clusters.ratio();
 }
 
 std::int64_t position_bucket(std::int64_t position) {
@@ -77,17 +86,13 @@ std::vector<PositionResult> summarise_positions(std::int64_t context_length, std
   std::vector<PositionResult> results;
   const std::int64_t buckets = std::ssize(sums) / std::ssize(documents);
   for (std::int64_t bucket = 0; bucket <= position_bucket(context_length); ++bucket) {
-    std::map<std::int64_t, Cluster> clusters, cuts;
+    Clusters clusters, cuts;
     double targets = 0, weight = 0;
     for (std::int64_t block = 0; block < std::ssize(documents); ++block) {
       const PositionSums& at = sums[block * buckets + bucket];
       if (at.weight == 0) continue;
-      Cluster& cluster = clusters[documents[block]];
-      cluster.sum += at.nll;
-      cluster.weight += at.weight;
-      Cluster& cut = cuts[documents[block]];
-      cut.sum += at.nll - at.longest_nll;
-      cut.weight += at.weight;
+      clusters.add(documents[block], at.nll, at.weight);
+      cuts.add(documents[block], at.nll - at.longest_nll, at.weight);
       targets += at.targets;
       weight += at.weight;
     }
@@ -96,8 +101,8 @@ std::vector<PositionResult> summarise_positions(std::int64_t context_length, std
     result.first = bucket == 0 ? 1 : (std::int64_t{1} << (bucket - 1)) + 1;
     result.last = std::min(std::int64_t{1} << bucket, context_length);
     result.targets = std::llround(targets);
-    result.nll = ratio_estimate(clusters);
-    result.cut = ratio_estimate(cuts);
+    result.nll = clusters.ratio();
+    result.cut = cuts.ratio();
     results.push_back(result);
   }
   return results;
@@ -108,16 +113,12 @@ std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths,
                                     std::span<const std::int64_t> documents) {
   std::vector<LengthResult> results;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    std::map<std::int64_t, Cluster> clusters, differences;
+    Clusters clusters, differences;
     double bytes = 0, nll = 0, targets = 0;
     for (std::size_t block = 0; block < documents.size(); ++block) {
       const BlockSums& at = sums[i][block];
-      Cluster& cluster = clusters[documents[block]];
-      cluster.sum += at.nll;
-      cluster.weight += at.weight;
-      Cluster& difference = differences[documents[block]];
-      difference.sum += at.nll - sums[0][block].nll;
-      difference.weight += at.weight;
+      clusters.add(documents[block], at.nll, at.weight);
+      differences.add(documents[block], at.nll - sums[0][block].nll, at.weight);
       nll += at.nll;
       bytes += at.bytes;
       targets += at.targets;
@@ -125,10 +126,10 @@ std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths,
     LengthResult result;
     result.context_length = lengths[i];
     result.targets = std::llround(targets);
-    result.nll = ratio_estimate(clusters);
+    result.nll = clusters.ratio();
     result.perplexity = std::exp(result.nll.value);
     result.bits_per_byte = bytes > 0 ? nll / std::numbers::ln2 / bytes : std::numeric_limits<double>::quiet_NaN();
-    result.delta = ratio_estimate(differences);
+    result.delta = differences.ratio();
     results.push_back(result);
   }
   return results;

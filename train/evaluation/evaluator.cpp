@@ -4,10 +4,10 @@
 #include <span>
 #include <vector>
 
-#include "data/loader.h"
 #include "framework/error.h"
 #include "parallel/collectives.h"
-#include "parallel/shared_error.h"
+#include "train/evaluation/passes/batch_targets.h"
+#include "train/evaluation/passes/shared_spans.h"
 
 namespace ringtrain {
 
@@ -21,19 +21,12 @@ constexpr std::int64_t values_per_block = 4, values_per_bucket = 4;
 BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int64_t first, std::int32_t end_of_document,
                         double bytes_per_token) {
   BlockSums sums;
-  const double* values = nll.as<double>();
-  const auto* labels = batch.labels().as<std::int32_t>();
-  const auto* positions = batch.positions().as<std::int32_t>();
-  dispatch_float(batch.weights().dtype, [&]<class Real>() {
-    const Real* weights = batch.weights().as<Real>();
-    for (std::int64_t t = 0; t < batch.T; ++t) {
-      if (labels[t] < 0 || positions[t] < first) continue;
-      const auto weight = static_cast<double>(weights[t]);
-      sums.nll += weight * values[t];
-      sums.weight += weight;
-      sums.targets += 1;
-      if (labels[t] != end_of_document) sums.bytes += weight * bytes_per_token;
-    }
+  for_each_target(batch, [&](const BatchTarget& target) {
+    if (target.position < first) return;
+    sums.nll += target.weight * nll.as<double>()[target.t];
+    sums.weight += target.weight;
+    sums.targets += 1;
+    if (target.label != end_of_document) sums.bytes += target.weight * bytes_per_token;
   });
   return sums;
 }
@@ -49,22 +42,16 @@ class PositionTable {
   /// Takes this rank's part of a block's window at the i-th length. All windows of a block end with the same target, so
   /// the longest one says of every shorter one's tokens what they cost in it.
   void add(std::int64_t i, std::int64_t block, const Batch& batch, const TensorView& nll) {
-    const auto* const labels = batch.labels().as<std::int32_t>();
-    const auto* const positions = batch.positions().as<std::int32_t>();
     const bool longest = i + 1 == std::ssize(lengths_);
-    dispatch_float(batch.weights().dtype, [&]<class Real>() {
-      for (std::int64_t t = 0; t < batch.T; ++t) {
-        if (labels[t] < 0) continue;
-        const auto weight = static_cast<double>(batch.weights().as<Real>()[t]);
-        const double added = weight * nll.as<double>()[t];
-        double* const own = at(i, block, positions[t] + 1);
-        own[0] += added;
-        own[1] += weight;
-        own[2] += 1;
-        for (std::int64_t other = 0; longest && other <= i; ++other) {
-          const std::int64_t position = positions[t] + 1 - (lengths_[i] - lengths_[other]);
-          if (position >= 1) at(other, block, position)[3] += added;
-        }
+    for_each_target(batch, [&](const BatchTarget& target) {
+      const double added = target.weight * nll.as<double>()[target.t];
+      double* const own = at(i, block, target.position + 1);
+      own[0] += added;
+      own[1] += target.weight;
+      own[2] += 1;
+      for (std::int64_t other = 0; longest && other <= i; ++other) {
+        const std::int64_t position = target.position + 1 - (lengths_[i] - lengths_[other]);
+        if (position >= 1) at(other, block, position)[3] += added;
       }
     });
   }
@@ -108,15 +95,12 @@ class TokenScores {
 
   /// Takes this rank's part of a span: the i-th of all lengths.
   void add(std::int64_t i, const TargetSpan& span, const Batch& batch, const TensorView& nll) {
-    const auto* const labels = batch.labels().as<std::int32_t>();
-    const auto* const positions = batch.positions().as<std::int32_t>();
-    dispatch_float(batch.weights().dtype, [&]<class Real>() {
-      for (std::int64_t t = 0; t < batch.T; ++t) {
-        if (labels[t] < 0 || positions[t] < span.length - span.targets) continue;
-        TokenScore& score = scores_[first_[i] + positions[t] - (span.length - span.targets)];
-        score.weight = static_cast<double>(batch.weights().as<Real>()[t]);
-        score.nll = nll.as<double>()[t];
-      }
+    for_each_target(batch, [&](const BatchTarget& target) {
+      const std::int64_t place = target.position - (span.length - span.targets);
+      if (place < 0) return;
+      TokenScore& score = scores_[first_[i] + place];
+      score.weight = target.weight;
+      score.nll = nll.as<double>()[target.t];
     });
   }
 
@@ -149,36 +133,22 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
                                                           std::vector<TokenScore>* per_token, Comparison* comparison) {
   const std::int64_t blocks = std::ssize(targets.blocks);
   const auto lengths = static_cast<std::int64_t>(request.context_lengths.size());
-  const int data_index = state.mesh.data_index(state.rank);
   // (nll, weight, bytes, targets) of every length and block: what the spans of this data rank add.
   std::vector<double> flat(lengths * blocks * values_per_block, 0.0);
   std::optional<TokenScores> scores;
   if (per_token) scores.emplace(file, request, targets);
   std::optional<PositionTable> positions;
   if (request.by_position) positions.emplace(request, blocks);
+  const auto nothing = [&] { comparison ? comparison->score_nothing(state) : state.model->evaluate_nothing(); };
   std::int64_t done = 0, tokens = 0, spans_before = 0;
-  bool stopped = false;
-  for (std::int64_t i = 0; i < lengths && !stopped; ++i) {
+  for (std::int64_t i = 0; i < lengths; ++i) {
     const auto spans = spans_of(file, request, targets, request.context_lengths[i]);
-    for (std::int64_t first = 0; first < std::ssize(spans); first += state.mesh.data) {
-      stopped = stop && stop();
-      if (stopped) break;
-      const bool has_span = first + data_index < std::ssize(spans);
-      const TargetSpan span = has_span ? spans[first + data_index] : TargetSpan{};
-      const std::optional<Error> problem = caught([&] {
-        const std::int64_t scored = positions ? span.length : span.targets;
-        if (has_span) load_spans(state.batch, file, {&span.begin, 1}, span.length, scored, state.shard);
-      });
-      if (const auto shared = shared_error(*state.world, problem, {"data of an evaluation"}))
-        throw SharedError(*shared);
-      if (!has_span) {
-        if (comparison) {
-          comparison->score_nothing(state);
-        } else {
-          state.model->evaluate_nothing();
-        }
-        continue;
-      }
+    std::vector<ReadSpan> read;
+    for (const TargetSpan& span : spans) {
+      read.push_back({span.begin, span.length, positions ? span.length : span.targets});
+    }
+    const auto pass = [&](std::int64_t index) {
+      const TargetSpan& span = spans[index];
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       if (comparison) {
         comparison->score(state, nll);
@@ -188,7 +158,7 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       }
       const BlockSums sums = sums_of_shard(state.batch, nll, span.length - span.targets, file.end_of_document(),
                                            file.bytes_per_token(targets.blocks[span.block].document));
-      if (scores) scores->add(spans_before + first + data_index, span, state.batch, nll);
+      if (scores) scores->add(spans_before + index, span, state.batch, nll);
       if (positions) positions->add(i, span.block, state.batch, nll);
       double* out = flat.data() + (i * blocks + span.block) * values_per_block;
       out[0] += sums.nll;
@@ -197,12 +167,10 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       out[3] += sums.targets;
       tokens += span.length;
       if (progress && state.rank == 0) progress(++done, tokens);
-    }
+    };
+    if (!for_each_span(state, file, read, {pass, nothing, stop})) return std::nullopt;
     spans_before += std::ssize(spans);
   }
-  state.model->forget_loss_sum();  // forward adds to it; the next training step starts from zero
-  state.model->take_ring_load();   // not of training
-  if (stopped) return std::nullopt;
   all_reduce_sum(*state.world, std::span<double>(flat), {"evaluation"});
   if (scores) *per_token = scores->gather(*state.world);
 

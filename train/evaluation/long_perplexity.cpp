@@ -11,6 +11,7 @@
 #include "framework/error.h"
 #include "framework/storage/hash.h"
 #include "parallel/collectives.h"
+#include "train/evaluation/passes/batch_targets.h"
 #include "train/evaluation/passes/shared_spans.h"
 
 namespace ringtrain {
@@ -154,16 +155,12 @@ LongPplResult evaluate_long_perplexity(RankState& state, const TokenFile& file, 
     const auto& [text, window, is_short] = passes[index];
     const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
     state.model->evaluate(state.batch, nll);
-    const auto* const positions = state.batch.positions().as<std::int32_t>();
-    const auto* const labels = state.batch.labels().as<std::int32_t>();
-    dispatch_float(state.batch.weights().dtype, [&]<class Real>() {
-      for (std::int64_t t = 0; t < state.batch.T; ++t) {
-        const std::int64_t target = positions[t] + 1;
-        if (labels[t] < 0 || target < window.length - window.scored || target == window.length) continue;
-        double* const to = values.data() + (first[text] + window.begin + target) * values_per_token;
-        to[is_short ? 1 : 0] = nll.as<double>()[t];
-        if (!is_short) to[2] = static_cast<double>(state.batch.weights().as<Real>()[t]);
-      }
+    for_each_target(state.batch, [&](const BatchTarget& one) {
+      const std::int64_t target = one.position + 1;
+      if (target < window.length - window.scored || target == window.length) return;
+      double* const to = values.data() + (first[text] + window.begin + target) * values_per_token;
+      to[is_short ? 1 : 0] = nll.as<double>()[one.t];
+      if (!is_short) to[2] = one.weight;
     });
     if (progress) progress(window.length);
   };

@@ -175,8 +175,8 @@ GenerationRequest request_of(const GenerationOptions& options, const ModelSource
 }
 
 /// Returns the facts that all ranks must have alike.
-std::vector<Fact> facts_of(const GenerationOptions& options, const ModelSource& source,
-                           const GenerationRequest& request) {
+std::vector<AgreedValue> facts_of(const GenerationOptions& options, const ModelSource& source,
+                                  const GenerationRequest& request) {
   const SamplingOptions& s = options.sampling;
   Hasher hasher;
   hasher.update(request.prompt.data(), request.prompt.size() * sizeof(request.prompt[0]));

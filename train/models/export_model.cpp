@@ -13,12 +13,12 @@
 #include <string_view>
 #include <utility>
 
-#include "framework/checks/text_reader.h"
 #include "framework/error.h"
 #include "framework/output/output_folder.h"
 #include "framework/profile/progress.h"
 #include "framework/storage/safetensors_writer.h"
 #include "framework/system/signals.h"
+#include "framework/text/text_reader.h"
 #include "layers/model_parameters.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/adapters/peft_folder.h"

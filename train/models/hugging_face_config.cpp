@@ -140,8 +140,7 @@ const Family& read_family(JsonKeys& keys) {
     const std::string type = keys.text("model_type", "");
     const auto* const found = by([&](const Family& family) { return type == name_of(family.architecture); });
     if (found == families.end()) {
-      keys.refuse("model_type",
-                  fmt::format("{} is not computed here; what is: {}", shown(keys.at("model_type")), known_classes()));
+      keys.refuse("model_type", "{} is not computed here; what is: {}", shown(keys.at("model_type")), known_classes());
     }
     of_type = found;
   }
@@ -152,12 +151,11 @@ const Family& read_family(JsonKeys& keys) {
   const std::vector<std::string> names = keys.texts("architectures");
   const auto* const found = by([&](const Family& family) { return names.size() == 1 && names[0] == family.name; });
   if (found == families.end()) {
-    keys.refuse("architectures",
-                fmt::format("{} is not computed here; what is: {}", shown(keys.at("architectures")), known_classes()));
+    keys.refuse("architectures", "{} is not computed here; what is: {}", shown(keys.at("architectures")),
+                known_classes());
   }
   if (of_type != nullptr && of_type != found) {
-    keys.refuse("architectures",
-                fmt::format("is {}, but model_type is {}", found->name, name_of(of_type->architecture)));
+    keys.refuse("architectures", "is {}, but model_type is {}", found->name, name_of(of_type->architecture));
   }
   return *found;
 }
@@ -167,7 +165,7 @@ std::int64_t read_size(JsonKeys& keys, const char* key, const char* other_name, 
   if (std::string_view(key) == other_name || !keys.has(other_name)) return keys.integer(key, other);
   const std::int64_t value = keys.integer(other_name, other);
   if (keys.has(key) && keys.integer(key, other) != value) {
-    keys.refuse(other_name, fmt::format("is {}, but {} is {}", value, key, keys.integer(key, other)));
+    keys.refuse(other_name, "is {}, but {} is {}", value, key, keys.integer(key, other));
   }
   return value;
 }
@@ -175,22 +173,21 @@ std::int64_t read_size(JsonKeys& keys, const char* key, const char* other_name, 
 void require_activation(JsonKeys& keys, const char* key, std::initializer_list<const char*> names) {
   const std::string name = keys.text(key, *names.begin());
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  keys.refuse(key, fmt::format("{} is not computed here; what is: {}", shown(keys.at(key)), fmt::join(names, ", ")));
+  keys.refuse(key, "{} is not computed here; what is: {}", shown(keys.at(key)), fmt::join(names, ", "));
 }
 
 /// Returns the window that a class would use, 0 for none: absent is the class's default, null is none.
 std::int64_t read_window_length(JsonKeys& keys, const Family& family) {
   const bool given = keys.has("sliding_window"), null = !given && keys.names("sliding_window");
   if (family.window == WindowKeys::none) {
-    if (given)
-      keys.refuse("sliding_window", fmt::format("has no effect in a {}; with a window it is a Mistral", family.name));
+    if (given) keys.refuse("sliding_window", "has no effect in a {}; with a window it is a Mistral", family.name);
     return 0;
   }
   const bool flagged = family.window == WindowKeys::layers || family.window == WindowKeys::unrotated;
   if ((flagged && !keys.flag("use_sliding_window", false)) || null) return 0;
   if ((family.window == WindowKeys::unrotated || family.absent_window == 0) && !given) return 0;
   const std::int64_t window = keys.integer("sliding_window", family.absent_window);
-  if (window < 1) keys.refuse("sliding_window", fmt::format("is {}, but must be at least 1, or null", window));
+  if (window < 1) keys.refuse("sliding_window", "is {}, but must be at least 1, or null", window);
   return window;
 }
 
@@ -212,10 +209,10 @@ std::vector<LayerPositions> read_positions(JsonKeys& keys, const Family& family,
   std::vector<LayerPositions> positions(static_cast<std::size_t>(layers), LayerPositions::rope);
   if (!family.layer_positions) return positions;
   const std::int64_t interval = keys.integer("no_rope_layer_interval", default_rope_interval);
-  if (interval < 1) keys.refuse("no_rope_layer_interval", fmt::format("is {}, but must be at least 1", interval));
+  if (interval < 1) keys.refuse("no_rope_layer_interval", "is {}, but must be at least 1", interval);
   const std::vector<double> listed = keys.has("no_rope_layers") ? keys.reals("no_rope_layers") : std::vector<double>{};
   if (keys.has("no_rope_layers") && std::ssize(listed) < layers) {
-    keys.refuse("no_rope_layers", fmt::format("has {} entries for {} layers", listed.size(), layers));
+    keys.refuse("no_rope_layers", "has {} entries for {} layers", listed.size(), layers);
   }
   for (std::size_t layer = 0; layer < positions.size(); ++layer) {
     const bool rotates = listed.empty() ? (static_cast<std::int64_t>(layer) + 1) % interval != 0 : listed[layer] != 0;
@@ -232,7 +229,7 @@ std::vector<LayerType> default_types(JsonKeys& keys, const Family& family, std::
   if (family.window == WindowKeys::pattern) {
     pattern = keys.integer("sliding_window_pattern", family.window_pattern);
     keys.names("_sliding_window_pattern");  // the same, as transformers 5 saves it beside layer_types
-    if (pattern < 1) keys.refuse("sliding_window_pattern", fmt::format("is {}, but must be at least 1", pattern));
+    if (pattern < 1) keys.refuse("sliding_window_pattern", "is {}, but must be at least 1", pattern);
   }
   std::vector<LayerType> types(positions.size(), LayerType::full_attention);
   for (std::int64_t layer = 0; window > 0 && layer < std::ssize(types); ++layer) {
@@ -259,13 +256,12 @@ void read_layers(JsonKeys& keys, const Family& family, ModelConfig& model) {
       if (found != layer_type_names.end()) listed.push_back(found->value);
     }
     if (std::ssize(listed) != layers || std::ssize(names) != layers) {
-      keys.refuse("layer_types",
-                  fmt::format("must name full_attention or sliding_attention for each of {} layers", layers));
+      keys.refuse("layer_types", "must name full_attention or sliding_attention for each of {} layers", layers);
     }
     const bool sliding = std::ranges::count(listed, LayerType::sliding_attention) > 0;
     if (sliding && window == 0) keys.refuse("layer_types", "has sliding_attention, but there is no sliding window");
     if (family.window == WindowKeys::length && listed != types) {
-      keys.refuse("layer_types", fmt::format("says otherwise than sliding_window, by which a {} goes", family.name));
+      keys.refuse("layer_types", "says otherwise than sliding_window, by which a {} goes", family.name);
     }
     types = listed;
   }
@@ -327,7 +323,7 @@ void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::
   }
   const auto bias = [&](const char* key, bool possible) {
     const bool asked = keys.flag(key, false);
-    if (asked && !possible) keys.refuse(key, fmt::format("{} has no such biases in transformers", family.name));
+    if (asked && !possible) keys.refuse(key, "{} has no such biases in transformers", family.name);
     return asked;
   };
   model.attention_bias = bias("attention_bias", family.attention_bias);
@@ -339,8 +335,7 @@ void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::
 /// Reads what GPT-2's class says besides.
 void read_gpt2(JsonKeys& keys, ModelConfig& model) {
   if (model.num_attention_heads > 0 && model.hidden_size % model.num_attention_heads != 0) {
-    keys.refuse("n_embd",
-                fmt::format("{} does not divide by n_head = {}", model.hidden_size, model.num_attention_heads));
+    keys.refuse("n_embd", "{} does not divide by n_head = {}", model.hidden_size, model.num_attention_heads);
   }
   require_activation(keys, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});
 }
@@ -353,7 +348,7 @@ void settle_other_keys(JsonKeys& keys, const Family& family, std::vector<std::st
     if (family.softcaps && key.ends_with("_logit_softcapping")) continue;
     if (family.multipliers && (key.ends_with("_multiplier") || key == "logits_scaling")) continue;
     if (!keys.has(refusal.key) || keys.at(refusal.key) == parse_strict_json(refusal.harmless)) continue;
-    keys.refuse(refusal.key, fmt::format("is {}; {}", shown(keys.at(refusal.key)), refusal.why));
+    keys.refuse(refusal.key, "is {}; {}", shown(keys.at(refusal.key)), refusal.why);
   }
   std::vector<std::string> dropped;
   for (const std::string_view name : dropouts) {
@@ -368,9 +363,10 @@ void settle_other_keys(JsonKeys& keys, const Family& family, std::vector<std::st
   for (const std::string& key : keys.unasked()) {
     const nlohmann::json& value = keys.at(key);
     if (asks_for_nothing(value)) continue;
-    keys.refuse(key, fmt::format("{} is not known here, and may change what the model computes; if it does not, remove "
-                                 "it from the file",
-                                 shown(value)));
+    keys.refuse(key,
+                "{} is not known here, and may change what the model computes; if it does not, remove "
+                "it from the file",
+                shown(value));
   }
 }
 

@@ -22,60 +22,49 @@ using nlohmann::json;
 /// Returns the family whose class computes this model. Throws if none does.
 const Family& written_as(const ModelConfig& model) {
   const Family& family = family_of(model.architecture);
-  const auto refuse = [&](const std::string& what) {
+  const auto refuse_if = [&](bool cannot, const std::string& what) {
+    if (!cannot) return;
     fail(ExitCode::usage, "a model of architecture {} cannot be written for transformers: {}",
          name_of(model.architecture), what);
   };
   const bool window = model.sliding_window > 0;
-  if (!model.layer_types.empty() && (family.window == WindowKeys::none || family.window == WindowKeys::length)) {
-    refuse(fmt::format("a {} has one window, or none, for all layers (model.layer_types)", family.name));
-  }
-  if (!model.layer_positions.empty() && !family.layer_positions) {
-    refuse(fmt::format("all layers of a {} rotate (model.layer_positions)", family.name));
-  }
-  if (model.sliding_rope_theta > 0 && family.sliding_theta == 0) {
-    refuse(fmt::format("all layers of a {} have one base (model.sliding_rope_theta)", family.name));
-  }
-  if (!model.rope_scaling.truncate && !family.reads_truncate()) {
-    refuse(fmt::format("{} (model.rope_scaling.truncate)", truncate_is_not_read));
-  }
-  if (score_divisor(model) != static_cast<double>(model.head_dim) && family.query_scalar == 0 && !family.multipliers) {
-    refuse(fmt::format("a {} divides scores by the root of head_dim (model.query_pre_attn_scalar)", family.name));
-  }
-  if (model.attention_sinks) refuse("no class of transformers that is written here has sinks (model.attention_sinks)");
-  if ((model.attention_softcap > 0 || model.final_softcap > 0) && !family.softcaps) {
-    refuse(fmt::format("a {} has no softcaps (model.attention_softcap, model.final_softcap)", family.name));
-  }
+  refuse_if(!model.layer_types.empty() && (family.window == WindowKeys::none || family.window == WindowKeys::length),
+            fmt::format("a {} has one window, or none, for all layers (model.layer_types)", family.name));
+  refuse_if(!model.layer_positions.empty() && !family.layer_positions,
+            fmt::format("all layers of a {} rotate (model.layer_positions)", family.name));
+  refuse_if(model.sliding_rope_theta > 0 && family.sliding_theta == 0,
+            fmt::format("all layers of a {} have one base (model.sliding_rope_theta)", family.name));
+  refuse_if(!model.rope_scaling.truncate && !family.reads_truncate(),
+            fmt::format("{} (model.rope_scaling.truncate)", truncate_is_not_read));
+  refuse_if(
+      score_divisor(model) != static_cast<double>(model.head_dim) && family.query_scalar == 0 && !family.multipliers,
+      fmt::format("a {} divides scores by the root of head_dim (model.query_pre_attn_scalar)", family.name));
+  refuse_if(model.attention_sinks, "no class of transformers that is written here has sinks (model.attention_sinks)");
+  refuse_if((model.attention_softcap > 0 || model.final_softcap > 0) && !family.softcaps,
+            fmt::format("a {} has no softcaps (model.attention_softcap, model.final_softcap)", family.name));
   const ModelSpec spec = model_spec(model);
   ModelConfig plain = model;
   plain.embedding_multiplier = 0;
   const bool scaled = spec.embedding_factor != model_spec(plain).embedding_factor || spec.residual_factor != 1 ||
                       spec.logit_factor != 1;
-  if (scaled && !family.multipliers) {
-    refuse(
-        fmt::format("a {} has no factors of embedding, residual stream and logits (model.embedding_multiplier, "
-                    "model.residual_multiplier, model.logits_scaling)",
-                    family.name));
-  }
+  refuse_if(scaled && !family.multipliers,
+            fmt::format("a {} has no factors of embedding, residual stream and logits (model.embedding_multiplier, "
+                        "model.residual_multiplier, model.logits_scaling)",
+                        family.name));
   const RopeType rope = model.rope_scaling.type;
-  if (family.trained_length > 0 && rope != RopeType::none && rope != RopeType::ntk && rope != RopeType::longrope) {
-    refuse(fmt::format("a {} has longrope alone (model.rope_scaling.type)", family.name));
-  }
-  if (family.rotary && !family.any_head_dim && model.hidden_size % model.num_attention_heads != 0) {
-    refuse(fmt::format("model.hidden_size = {} is not a multiple of model.num_attention_heads = {}", model.hidden_size,
-                       model.num_attention_heads));
-  }
-  if (!family.rotary && model.num_key_value_heads != model.num_attention_heads) {
-    refuse("its GPT-2 has as many key/value heads (model.num_key_value_heads) as query heads");
-  }
-  if (!family.rotary && model.head_dim * model.num_attention_heads != model.hidden_size) {
-    refuse("its GPT-2 has heads of model.hidden_size / model.num_attention_heads elements (model.head_dim)");
-  }
+  refuse_if(family.trained_length > 0 && rope != RopeType::none && rope != RopeType::ntk && rope != RopeType::longrope,
+            fmt::format("a {} has longrope alone (model.rope_scaling.type)", family.name));
+  refuse_if(family.rotary && !family.any_head_dim && model.hidden_size % model.num_attention_heads != 0,
+            fmt::format("model.hidden_size = {} is not a multiple of model.num_attention_heads = {}", model.hidden_size,
+                        model.num_attention_heads));
+  refuse_if(!family.rotary && model.num_key_value_heads != model.num_attention_heads,
+            "its GPT-2 has as many key/value heads (model.num_key_value_heads) as query heads");
+  refuse_if(!family.rotary && model.head_dim * model.num_attention_heads != model.hidden_size,
+            "its GPT-2 has heads of model.hidden_size / model.num_attention_heads elements (model.head_dim)");
   if (!window || family.window != WindowKeys::none) return family;
-  if (!family.rotary) refuse("its GPT-2 has no sliding window (model.sliding_window)");
-  if (model.attention_bias || model.mlp_bias) {
-    refuse("its Llama has no sliding window (model.sliding_window), and its Mistral no biases");
-  }
+  refuse_if(!family.rotary, "its GPT-2 has no sliding window (model.sliding_window)");
+  refuse_if(model.attention_bias || model.mlp_bias,
+            "its Llama has no sliding window (model.sliding_window), and its Mistral no biases");
   return family_of(Architecture::mistral);
 }
 

@@ -34,15 +34,14 @@ RopeType read_type(JsonKeys& section, const Family& family) {
   if (section.has("rope_type")) {
     const std::string current = section.text("rope_type", type);
     if (section.has("type") && current != type) {
-      section.refuse("type", fmt::format("is {}, but rope_type is {}; keep one of them", shown(type), shown(current)));
+      section.refuse("type", "is {}, but rope_type is {}; keep one of them", shown(type), shown(current));
     }
     type = current;
   }
   if (type == "default") return RopeType::none;
   if (family.trained_length > 0) {  // its files of 2024 say su or yarn
     if (type == "longrope" || type == "su" || type == "yarn") return RopeType::longrope;
-    section.refuse("rope_type",
-                   fmt::format("{} is nothing that a {} has: default, longrope", shown(type), family.name));
+    section.refuse("rope_type", "{} is nothing that a {} has: default, longrope", shown(type), family.name);
   }
   if (type == "linear") return RopeType::linear;
   if (type == "yarn") return RopeType::yarn;
@@ -53,13 +52,12 @@ RopeType read_type(JsonKeys& section, const Family& family) {
                    "dynamic frequencies change with the length of each batch, so they cannot be trained with; put "
                    "yarn there, or default, and for a config of your own model.rope_scaling.type ntk");
   }
-  section.refuse("rope_type",
-                 fmt::format("{} is not computed here; what is: default, linear, yarn, llama3, longrope", shown(type)));
+  section.refuse("rope_type", "{} is not computed here; what is: default, linear, yarn, llama3, longrope", shown(type));
 }
 
 /// Returns a number that must be there.
 double required(JsonKeys& section, const char* key, RopeType type) {
-  if (!section.has(key)) section.refuse(key, fmt::format("is missing, but rope_type {} needs it", name_of(type)));
+  if (!section.has(key)) section.refuse(key, "is missing, but rope_type {} needs it", name_of(type));
   return section.real(key, 0);
 }
 
@@ -76,8 +74,8 @@ double read_attention_factor(JsonKeys& section) {
 
 void refuse_partial(JsonKeys& keys) {
   if (keys.has("partial_rotary_factor") && keys.real("partial_rotary_factor", 1) != 1) {
-    keys.refuse("partial_rotary_factor", fmt::format("{}: heads that are rotated in part are not computed here",
-                                                     shown(keys.at("partial_rotary_factor"))));
+    keys.refuse("partial_rotary_factor", "{}: heads that are rotated in part are not computed here",
+                shown(keys.at("partial_rotary_factor")));
   }
 }
 
@@ -158,7 +156,7 @@ void settle_other_keys(JsonKeys& section, RopeType type, std::vector<std::string
 Rope read_section(JsonKeys& keys, const char* name, double theta, const Family& family, const ModelConfig& model,
                   std::vector<std::string>& logs) {
   const json& object = keys.at(name);
-  if (!object.is_object()) keys.refuse(name, fmt::format("is {}, but must be an object", shown(object)));
+  if (!object.is_object()) keys.refuse(name, "is {}, but must be an object", shown(object));
   JsonKeys section(object, keys.path(), std::string(name) + ".");
   Rope rope;
   rope.theta = section.has("rope_theta") ? section.real("rope_theta", theta) : theta;
@@ -254,7 +252,7 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
     return;
   }
   const json& object = keys.at("rope_parameters");
-  if (!object.is_object()) keys.refuse("rope_parameters", fmt::format("is {}, but must be an object", shown(object)));
+  if (!object.is_object()) keys.refuse("rope_parameters", "is {}, but must be an object", shown(object));
   JsonKeys kinds(object, keys.path(), "rope_parameters.");
   const auto read = [&](const char* kind, double theta) {
     return filled(kinds, kind) ? read_section(kinds, kind, theta, family, model, logs)
@@ -262,7 +260,7 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
   };
   const Rope full = read("full_attention", family.theta), sliding = read("sliding_attention", family.sliding_theta);
   for (const std::string& key : kinds.unasked()) {
-    kinds.refuse(key, fmt::format("{} has rotary keys for full_attention and for sliding_attention", family.name));
+    kinds.refuse(key, "{} has rotary keys for full_attention and for sliding_attention", family.name);
   }
   // What stands beside the sections is older, and says nothing any more.
   for (const char* const key : {"rope_theta", "rope_scaling", "rope_local_base_freq"}) keys.names(key);

@@ -8,6 +8,33 @@
 
 namespace ringtrain {
 
+namespace {
+
+std::optional<double> number_of(const nlohmann::json& json) {
+  return json.is_number() ? std::optional(json.get<double>()) : std::nullopt;
+}
+
+std::optional<std::string> text_of(const nlohmann::json& json) {
+  return json.is_string() ? std::optional(json.get<std::string>()) : std::nullopt;
+}
+
+/// Returns what takes a list, each of whose items `take` takes.
+template <class T>
+auto list_of(std::optional<T> (*take)(const nlohmann::json&)) {
+  return [take](const nlohmann::json& json) -> std::optional<std::vector<T>> {
+    std::vector<T> list;
+    if (!json.is_array()) return std::nullopt;
+    for (const nlohmann::json& item : json) {
+      std::optional<T> one = take(item);
+      if (!one) return std::nullopt;
+      list.push_back(*std::move(one));
+    }
+    return list;
+  };
+}
+
+}  // namespace
+
 std::string shown(const nlohmann::json& value) {
   return excerpt(value.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace));
 }
@@ -62,57 +89,39 @@ void JsonKeys::refuse_type(const std::string& key, const char* wanted) const {
   refuse(key, fmt::format("is {}, but must be {}", shown(object_.at(key)), wanted));
 }
 
+template <class T, class Take>
+T JsonKeys::value(const std::string& key, T other, const char* wanted, const Take& take) {
+  const nlohmann::json* const found = find(key);
+  if (found == nullptr) return other;
+  std::optional<T> taken = take(*found);
+  if (!taken) refuse_type(key, wanted);
+  return *std::move(taken);
+}
+
 std::int64_t JsonKeys::integer(const std::string& key, std::int64_t other) {
-  const nlohmann::json* const value = find(key);
-  if (value == nullptr) return other;
-  const std::optional<std::int64_t> number = whole_number(*value);
-  if (!number) refuse_type(key, "a whole number");
-  return *number;
+  return value(key, other, "a whole number", whole_number);
 }
 
 double JsonKeys::real(const std::string& key, double other) {
-  const nlohmann::json* const value = find(key);
-  if (value == nullptr) return other;
-  if (!value->is_number()) refuse_type(key, "a number");
-  return value->get<double>();
+  return value(key, other, "a number", number_of);
 }
 
 bool JsonKeys::flag(const std::string& key, bool other) {
-  const nlohmann::json* const value = find(key);
-  if (value == nullptr) return other;
-  if (!value->is_boolean()) refuse_type(key, "true or false");
-  return value->get<bool>();
+  return value(key, other, "true or false", [](const nlohmann::json& json) {
+    return json.is_boolean() ? std::optional(json.get<bool>()) : std::nullopt;
+  });
 }
 
 std::string JsonKeys::text(const std::string& key, const std::string& other) {
-  const nlohmann::json* const value = find(key);
-  if (value == nullptr) return other;
-  if (!value->is_string()) refuse_type(key, "text");
-  return value->get<std::string>();
+  return value(key, other, "text", text_of);
 }
 
 std::vector<double> JsonKeys::reals(const std::string& key) {
-  const nlohmann::json* const value = find(key);
-  std::vector<double> numbers;
-  if (value == nullptr) return numbers;
-  if (!value->is_array()) refuse_type(key, "a list of numbers");
-  for (const nlohmann::json& item : *value) {
-    if (!item.is_number()) refuse_type(key, "a list of numbers");
-    numbers.push_back(item.get<double>());
-  }
-  return numbers;
+  return value(key, std::vector<double>{}, "a list of numbers", list_of<double>(number_of));
 }
 
 std::vector<std::string> JsonKeys::texts(const std::string& key) {
-  const nlohmann::json* const value = find(key);
-  std::vector<std::string> list;
-  if (value == nullptr) return list;
-  if (!value->is_array()) refuse_type(key, "a list of names");
-  for (const nlohmann::json& item : *value) {
-    if (!item.is_string()) refuse_type(key, "a list of names");
-    list.push_back(item.get<std::string>());
-  }
-  return list;
+  return value(key, std::vector<std::string>{}, "a list of names", list_of<std::string>(text_of));
 }
 
 std::vector<std::string> JsonKeys::unasked() const {

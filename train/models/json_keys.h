@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/error.h"
@@ -38,8 +39,17 @@ class JsonKeys {
   const std::string& path() const { return path_; }
   /// Throws Error(checkpoint): "FILE: KEY: what".
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const;
+  /// The same of a format and what it shows.
+  template <class First, class... Rest>
+  [[noreturn]] void refuse(const std::string& key, fmt::format_string<First, Rest...> what, First&& first,
+                           Rest&&... rest) const {
+    refuse(key, fmt::format(what, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
 
  private:
+  /// Returns what take() makes of the key's value, of a key that is not there `other`. Throws where it makes nothing.
+  template <class T, class Take>
+  T value(const std::string& key, T other, const char* wanted, const Take& take);
   [[noreturn]] void refuse_type(const std::string& key, const char* wanted) const;
   const nlohmann::json* find(const std::string& key);
 

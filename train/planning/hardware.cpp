@@ -54,18 +54,18 @@ class Reader {
     }
   }
   void real(const YamlEntry& entry, const RealRange& range, double& out) const {
-    read_real(entry.value, range, out, complain(entry));
+    read_real(entry.value, range, out, report(entry));
   }
   void integer(const YamlEntry& entry, IntegerRange range, std::int64_t& out) const {
-    read_integer(entry.value, range, out, complain(entry));
+    read_integer(entry.value, range, out, report(entry));
   }
   int word(const YamlEntry& entry, const std::vector<std::string>& words) const {
-    return read_word(entry.value, words, complain(entry));
+    return read_word(entry.value, words, report(entry));
   }
-  void text(const YamlEntry& entry, std::string& out) const { read_text(entry.value, out, complain(entry)); }
+  void text(const YamlEntry& entry, std::string& out) const { read_text(entry.value, out, report(entry)); }
 
  private:
-  Complain complain(const YamlEntry& entry) const {
+  ReportProblem report(const YamlEntry& entry) const {
     return [this, key = entry.key](int line, const std::string& what) { refuse(line, key + " " + what); };
   }
   const std::string& path_;

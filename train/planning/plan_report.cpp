@@ -18,11 +18,9 @@ namespace {
 using nlohmann::ordered_json;
 
 /// A part of a sum, as plan.json and people call it.
-template <class Sum>
 struct Part {
-  const char* key;
-  const char* name;
-  double Sum::*value;
+  const char *key, *name;
+  double StepFlops::*value;
 };
 constexpr std::array flops_parts{Part{"projections", "projections", &StepFlops::projections},
                                  Part{"attention_forward", "attention forward", &StepFlops::attention_forward},
@@ -31,15 +29,6 @@ constexpr std::array flops_parts{Part{"projections", "projections", &StepFlops::
                                  Part{"head", "head and loss", &StepFlops::head},
                                  Part{"adapters", "adapters", &StepFlops::adapters},
                                  Part{"recompute", "recompute", &StepFlops::recompute}};
-constexpr std::array time_parts{Part{"products", "matrix products", &StepTimes::products},
-                                Part{"attention_forward", "attention forward", &StepTimes::attention_forward},
-                                Part{"attention_backward", "attention backward", &StepTimes::attention_backward},
-                                Part{"memory_passes", "norms, activations, residuals", &StepTimes::memory_passes},
-                                Part{"update", "gradient sums and optimizer", &StepTimes::update},
-                                Part{"ring_wait", "waiting for the ring (exposed)", &StepTimes::ring_wait},
-                                Part{"reduction_wait", "waiting for gradients (exposed)", &StepTimes::reduction_wait},
-                                Part{"gather", "gathering weights", &StepTimes::gather},
-                                Part{"offload_wait", "copies to the host (exposed)", &StepTimes::offload_wait}};
 
 std::string seconds_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
@@ -147,7 +136,7 @@ std::string ring_lines(const Plan& plan) {
 std::string time_lines(const Plan& plan) {
   const StepTimes& t = plan.times;
   std::string text = fmt::format("a step takes {}:\n", seconds_text(t.step_seconds));
-  for (const auto& [key, name, value] : time_parts) {
+  for (const auto& [key, name, reason, value] : step_parts) {
     const double seconds = t.*value;
     if (value == &StepTimes::offload_wait && seconds == 0) continue;
     text += fmt::format("  {:<34} {:>11}  {:5.1f} %\n", name, seconds_text(seconds), 100 * seconds / t.step_seconds);
@@ -267,7 +256,7 @@ ordered_json plan_json(const Plan& plan) {
   json["useful_flops"] = plan.useful_flops;
   const StepTimes& t = plan.times;
   json["step_seconds"] = t.step_seconds;
-  for (const auto& [key, name, value] : time_parts) json["seconds"][key] = t.*value;
+  for (const StepPart& part : step_parts) json["seconds"][part.key] = t.*part.seconds;
   json["simulated_layers"] = t.simulated_layers;
   json["events"] = t.events;
   json["hop"] = hop_json(plan.masks.front().hop);

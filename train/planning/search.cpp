@@ -221,35 +221,23 @@ std::string reason(const std::vector<Candidate>& candidates, const Choice& choic
       return fmt::format("{} {}: {} would need {}, which does not fit", choice.name, choice.value(best),
                          choice.value(other), memory_text(other.need));
     }
-    struct Part {
-      const char* name;
-      double StepTimes::*seconds;
-    };
-    constexpr std::array parts{Part{"the ring's exposed waits", &StepTimes::ring_wait},
-                               Part{"attention", &StepTimes::attention_forward},
-                               Part{"matrix products", &StepTimes::products},
-                               Part{"passes over memory and calls", &StepTimes::memory_passes},
-                               Part{"waiting for gradients", &StepTimes::reduction_wait},
-                               Part{"copies to the host", &StepTimes::offload_wait},
-                               Part{"gathers of weights", &StepTimes::gather},
-                               Part{"the update", &StepTimes::update}};
     const double longer = best.tokens_per_second / other.tokens_per_second - 1;
     if (longer < tie) {
       return fmt::format("{} {}: {} takes {:+.1f} %, which is a tie, and needs {}", choice.name, choice.value(best),
                          choice.value(other), 100 * longer, memory_text(other.need));
     }
-    const Part* largest = &parts[0];
-    const auto cost = [&](const Part& part) {
+    const StepPart* largest = step_parts.data();
+    const auto cost = [&](const StepPart& part) {
       const auto of_a_sequence = [&](const Candidate& c) {
         return c.times.*part.seconds / static_cast<double>(c.global_batch_size);
       };
       return of_a_sequence(other) - of_a_sequence(best);
     };
-    for (const Part& part : parts) {
+    for (const StepPart& part : step_parts) {
       if (cost(part) > cost(*largest)) largest = &part;
     }
     return fmt::format("{} {}: {} takes {:.1f} % longer, most of it in {}", choice.name, choice.value(best),
-                       choice.value(other), 100 * longer, largest->name);
+                       choice.value(other), 100 * longer, largest->reason);
   }
   return fmt::format("{} {}: there is no other", choice.name, choice.value(best));
 }

@@ -123,10 +123,8 @@ class StepSimulation {
       const double increase = mean(clocks_[ring]) - mean(since.clocks[ring]);
       for (double& clock : clocks_[ring]) clock += more * increase;
     }
-    for (double StepTimes::*part : {&StepTimes::products, &StepTimes::attention_forward, &StepTimes::attention_backward,
-                                    &StepTimes::memory_passes, &StepTimes::ring_wait, &StepTimes::reduction_wait,
-                                    &StepTimes::gather, &StepTimes::update, &StepTimes::offload_wait}) {
-      times_.*part += more * (times_.*part - since.times.*part);
+    for (const StepPart& part : step_parts) {
+      times_.*part.seconds += more * (times_.*part.seconds - since.times.*part.seconds);
     }
     const double before = network_time();
     ring_busy_ += more * (ring_busy_ - since.ring_busy);

@@ -2,6 +2,7 @@
 // gathered. Every rank has a clock; the last one's is the step. Pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -50,6 +51,23 @@ struct StepTimes {
   std::int64_t events = 0;
   std::int64_t simulated_layers = 0;
 };
+
+/// A part of a step's time: in plan.json, to people, and as the reason why one way to run is slower than another.
+struct StepPart {
+  const char *key, *name, *reason;
+  double StepTimes::*seconds;
+};
+inline constexpr std::array step_parts{
+    StepPart{"products", "matrix products", "matrix products", &StepTimes::products},
+    StepPart{"attention_forward", "attention forward", "attention", &StepTimes::attention_forward},
+    StepPart{"attention_backward", "attention backward", "attention", &StepTimes::attention_backward},
+    StepPart{"memory_passes", "norms, activations, residuals", "passes over memory and calls",
+             &StepTimes::memory_passes},
+    StepPart{"update", "gradient sums and optimizer", "the update", &StepTimes::update},
+    StepPart{"ring_wait", "waiting for the ring (exposed)", "the ring's exposed waits", &StepTimes::ring_wait},
+    StepPart{"reduction_wait", "waiting for gradients (exposed)", "waiting for gradients", &StepTimes::reduction_wait},
+    StepPart{"gather", "gathering weights", "gathers of weights", &StepTimes::gather},
+    StepPart{"offload_wait", "copies to the host (exposed)", "copies to the host", &StepTimes::offload_wait}};
 
 /// Throws Error(usage) for hardware without the dtype or too slow for any plan, for a ring too long to simulate, and
 /// for rings that differ and are too many.

@@ -61,13 +61,8 @@ int run(int argc, char** argv, Launcher& launcher) {
   const Log log = [&](const std::string& line) {
     if (launcher.is_rank_zero()) write_message(stderr, fmt::format("check: {}\n", line));
   };
-  const ModelReader model_at = [&](const std::string& path) {
-    const ModelSource source = open_model(path);
-    for (const std::string& line : source.logs) log(line);
-    return source.model;
-  };
   TrainOptions& train = options.train;
-  train.config = read_config(config_path, settings, ConfigUse::run, check_model, model_at);
+  train.config = read_config(config_path, settings, ConfigUse::run, check_model, model_reader(log));
   train.output = train.config.name + ".check.run";  // never made
   if (train.dump.folder.empty()) train.dump.folder = train.config.name + ".check";
   std::optional<OutputFile> file;

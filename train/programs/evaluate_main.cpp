@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "data/token_manifest.h"
-#include "framework/checks/text_reader.h"
 #include "framework/output/output_file.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/standard_streams.h"
+#include "framework/text/text_reader.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/checks/text_reader.h"
 #include "framework/standard_streams.h"
 #include "framework/storage/files.h"
+#include "framework/text/text_reader.h"
 #include "train/generation/checkpoint_generation.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"

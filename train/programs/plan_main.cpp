@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/checks/text_reader.h"
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"
 #include "framework/output/output_file.h"
 #include "framework/standard_streams.h"
+#include "framework/text/text_reader.h"
 #include "layers/check_model.h"
 #include "train/models/model_source.h"
 #include "train/planning/advice.h"

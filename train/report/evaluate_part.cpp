@@ -27,60 +27,25 @@ json list_in(const json& object, const char* name) {
   return found;
 }
 
-std::pair<double, double> interval_in(const json& object, const char* name, bool meaningful) {
-  const json found = object.value(name, json());
-  if (!meaningful || !found.is_array() || found.size() != 2 || !found[0].is_number() || !found[1].is_number()) {
-    return {std::nan(""), std::nan("")};
-  }
-  return {found[0].get<double>(), found[1].get<double>()};
-}
-
-std::string interval_text(std::pair<double, double> interval) {
-  if (!std::isfinite(interval.first) || !std::isfinite(interval.second)) return "-";
-  return fmt::format("{} to {}", four_digits(interval.first), four_digits(interval.second));
-}
-
-std::string length_name(const json& object) {
-  return fmt::format("{:.0f}", number_in(object, "context_length"));
-}
-
-/// Returns the points of a row's buckets of positions, at their last ones.
-std::vector<ChartPoint> by_position(const json& row, const char* value, const char* interval, bool meaningful) {
-  std::vector<ChartPoint> points;
-  for (const json& bucket : list_in(row, "by_position")) {
-    const double x = number_in(bucket, "last"), y = number_in(bucket, value);
-    if (!(x > 0) || !std::isfinite(y)) continue;
-    const auto [low, high] = interval_in(bucket, interval, meaningful);
-    points.push_back({x, y, low, high});
-  }
-  std::ranges::sort(points, {}, &ChartPoint::x);
-  return points;
-}
-
 /// Returns a chart of all lengths' buckets of positions.
 Chart position_chart(const json& rows, const char* title, const char* unit, const char* value, const char* interval,
                      bool meaningful) {
   Chart chart{.title = title, .unit = unit, .x_name = "position", .series = {}, .marks = {}, .log_x = true};
   for (const json& row : rows) {
     if (chart.series.size() == most_lengths) break;
-    chart.series.push_back({length_name(row) + " tokens", by_position(row, value, interval, meaningful)});
+    chart.series.push_back(
+        {length_name(row) + " tokens", points_in(list_in(row, "by_position"), "last", value, interval, meaningful)});
   }
   return chart;
 }
 
 std::string base_part(const json& evaluation, bool meaningful) {
   const json results = list_in(evaluation, "results");
-  Rows rows{{"context", "perplexity", "nll", "95% of nll", "bits per byte", "change", "95% of change"}};
-  for (const json& result : results) {
-    rows.push_back({length_name(result), four_digits(number_in(result, "perplexity")),
-                    four_digits(number_in(result, "nll")), interval_text(interval_in(result, "ci95", meaningful)),
-                    four_digits(number_in(result, "bits_per_byte")), signed_digits(number_in(result, "delta_nll")),
-                    interval_text(interval_in(result, "delta_ci95", meaningful))});
-  }
   const std::string figure =
       chart_figure(position_chart(results, "Negative log-likelihood by position",
                                   "nats a token, by the tokens before it", "nll", "ci95", meaningful));
-  return (figure.empty() ? "" : "<div class=\"charts\">\n" + figure + "</div>\n") + table(rows);
+  return (figure.empty() ? "" : "<div class=\"charts\">\n" + figure + "</div>\n") +
+         table(length_rows(results, meaningful));
 }
 
 std::string against_part(const json& against, bool meaningful) {

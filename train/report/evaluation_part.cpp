@@ -20,19 +20,6 @@ bool has_intervals(const json& line) {
   return line.value("interval_meaningful", json(true)) == true;
 }
 
-/// Returns [low, high] as two numbers; NaN where there are none.
-std::pair<double, double> interval_in(const json& object, const char* name) {
-  const auto found = object.find(name);
-  if (found == object.end() || !found->is_array() || found->size() != 2) return {std::nan(""), std::nan("")};
-  const auto end = [&](std::size_t i) { return (*found)[i].is_number() ? (*found)[i].get<double>() : std::nan(""); };
-  return {end(0), end(1)};
-}
-
-std::string interval_text(std::pair<double, double> interval) {
-  if (!std::isfinite(interval.first) || !std::isfinite(interval.second)) return "-";
-  return fmt::format("{} to {}", four_digits(interval.first), four_digits(interval.second));
-}
-
 std::string evaluation_charts(const ShownRuns& runs) {
   Chart level{.title = "Negative log-likelihood",
               .unit = "nats a token, by context; last evaluation",
@@ -75,14 +62,6 @@ std::string evaluation_charts(const ShownRuns& runs) {
 std::string evaluation_table(const ShownRun& shown) {
   const json& last = shown.metrics.evaluations.back();
   const bool meaningful = has_intervals(last);
-  Rows rows{{"context", "perplexity", "nll", "95% of nll", "bits per byte", "change", "95% of change"}};
-  for (const json& result : last["results"]) {
-    const auto interval = [&](const char* name) { return meaningful ? interval_text(interval_in(result, name)) : "-"; };
-    rows.push_back({fmt::format("{:.0f}", number_in(result, "context_length")),
-                    four_digits(number_in(result, "perplexity")), four_digits(number_in(result, "nll")),
-                    interval("ci95"), four_digits(number_in(result, "bits_per_byte")),
-                    signed_digits(number_in(result, "delta_nll")), interval("delta_ci95")});
-  }
   std::string note = fmt::format("After step {}, of {} by now", last["step"].dump(),
                                  counted(std::ssize(shown.metrics.evaluations), "evaluation"));
   if (const double documents = number_in(last, "documents"); documents > 0) {
@@ -90,21 +69,13 @@ std::string evaluation_table(const ShownRun& shown) {
                         four_digits(documents));
   }
   if (!meaningful) note += "; too few documents for intervals";
-  return table(rows) + "<p class=\"soft\">" + escaped(note) + ".</p>\n";
+  return table(length_rows(last["results"], meaningful)) + "<p class=\"soft\">" + escaped(note) + ".</p>\n";
 }
 
 }  // namespace
 
 std::vector<ChartPoint> by_length(const json& line, const char* value, const char* interval) {
-  std::vector<ChartPoint> points;
-  for (const json& result : line["results"]) {
-    const double length = number_in(result, "context_length"), y = number_in(result, value);
-    if (!(length > 0) || !std::isfinite(y)) continue;
-    const auto [low, high] = has_intervals(line) ? interval_in(result, interval) : interval_in(json(), "");
-    points.push_back({length, y, low, high});
-  }
-  std::ranges::sort(points, {}, &ChartPoint::x);
-  return points;
+  return points_in(line["results"], "context_length", value, interval, has_intervals(line));
 }
 
 std::string evaluation_part(const ShownRuns& runs) {

@@ -31,10 +31,7 @@ bool has_shape(const MetricsEntry& entry) {
 }
 
 StepRow row_of(const MetricsEntry& entry) {
-  const auto number = [&](const char* name) {
-    const auto found = entry.json.find(name);
-    return found != entry.json.end() && found->is_number() ? found->get<double>() : std::nan("");
-  };
+  const auto number = [&](const char* name) { return number_in(entry.json, name); };
   const auto flag = [&](const char* name) { return entry.json.value(name, json()) == true; };
   return {.step = entry.step,
           .tokens = number("tokens"),

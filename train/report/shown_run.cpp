@@ -1,5 +1,7 @@
 #include "train/report/shown_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -42,9 +44,45 @@ std::string text_in(const nlohmann::json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-double number_in(const nlohmann::json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number() ? found->get<double>() : std::nan("");
+std::pair<double, double> interval_in(const nlohmann::json& object, const char* name, bool meaningful) {
+  const nlohmann::json found = object.value(name, nlohmann::json());
+  if (!meaningful || !found.is_array() || found.size() != 2 || !found[0].is_number() || !found[1].is_number()) {
+    return {std::nan(""), std::nan("")};
+  }
+  return {found[0].get<double>(), found[1].get<double>()};
+}
+
+std::string interval_text(std::pair<double, double> interval) {
+  if (!std::isfinite(interval.first) || !std::isfinite(interval.second)) return "-";
+  return fmt::format("{} to {}", four_digits(interval.first), four_digits(interval.second));
+}
+
+std::string length_name(const nlohmann::json& object) {
+  return fmt::format("{:.0f}", number_in(object, "context_length"));
+}
+
+std::vector<ChartPoint> points_in(const nlohmann::json& list, const char* x_name, const char* value,
+                                  const char* interval, bool meaningful) {
+  std::vector<ChartPoint> points;
+  for (const nlohmann::json& item : list) {
+    const double x = number_in(item, x_name), y = number_in(item, value);
+    if (!(x > 0) || !std::isfinite(y)) continue;
+    const auto [low, high] = interval_in(item, interval, meaningful);
+    points.push_back({x, y, low, high});
+  }
+  std::ranges::sort(points, {}, &ChartPoint::x);
+  return points;
+}
+
+Rows length_rows(const nlohmann::json& results, bool meaningful) {
+  Rows rows{{"context", "perplexity", "nll", "95% of nll", "bits per byte", "change", "95% of change"}};
+  for (const nlohmann::json& result : results) {
+    rows.push_back({length_name(result), four_digits(number_in(result, "perplexity")),
+                    four_digits(number_in(result, "nll")), interval_text(interval_in(result, "ci95", meaningful)),
+                    four_digits(number_in(result, "bits_per_byte")), signed_digits(number_in(result, "delta_nll")),
+                    interval_text(interval_in(result, "delta_ci95", meaningful))});
+  }
+  return rows;
 }
 
 }  // namespace ringtrain

@@ -14,12 +14,6 @@ namespace {
 
 constexpr std::string_view heads[2] = {R"({"kind":"train","step":)", R"({"kind":"evaluation","step":)"};
 
-/// Returns a member of an object as a number; NaN if it is none.
-double number_in(const nlohmann::json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number() ? found->get<double>() : std::nan("");
-}
-
 }  // namespace
 
 MetricsHistory::Line MetricsHistory::understand(const std::string& text, bool ended) {

@@ -1,6 +1,7 @@
 #include "train/run/metrics_lines.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 
@@ -13,6 +14,11 @@ namespace {
 constexpr std::size_t longest_line = std::size_t{32} << 20;
 
 }  // namespace
+
+double number_in(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number() ? found->get<double>() : std::nan("");
+}
 
 void read_metrics_lines(const File& file, const std::function<void(const MetricsLine&)>& take) {
   const std::int64_t bytes = file.size();

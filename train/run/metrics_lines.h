@@ -27,6 +27,9 @@ struct MetricsEntry {
   bool evaluation = false;
   nlohmann::json json;  // the whole object: nothing else of it is checked
 };
+/// Returns an object's number; NaN if it has none of that name.
+double number_in(const nlohmann::json& object, const char* name);
+
 /// Returns when a line was written, in seconds since 1970; nothing if it does not say so as train does.
 std::optional<double> wall_time_of(const nlohmann::json& line);
 /// Returns what a line says; nothing of any other text.

@@ -23,15 +23,6 @@ constexpr std::array<std::string_view, 9> kept_on_resume{
     "model",        "training.seq_len", "training.global_batch_size", "training.seed", "training.dtype",
     "data.packing", "optimizer.name",   "training.trainable",         "lora"};
 
-bool is_or_below(std::string_view key, std::string_view section) {
-  return key == section || (key.starts_with(section) && key[section.size()] == '.');
-}
-
-template <std::size_t n>
-bool any_above(std::string_view key, const std::array<std::string_view, n>& sections) {
-  return std::any_of(sections.begin(), sections.end(), [&](std::string_view s) { return is_or_below(key, s); });
-}
-
 std::string change(const ConfigDifference& difference) {
   return fmt::format("{} was {}, is {}", difference.key, difference.before, difference.after);
 }
@@ -137,7 +128,7 @@ bool rescales(const ModelConfig& before, const ModelConfig& after) {
 void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
   std::vector<std::string> refused;
   for (const ConfigDifference& difference : differences(checkpoint.config, config)) {
-    if (any_above(difference.key, kept_on_resume)) {
+    if (std::ranges::any_of(kept_on_resume, [&](auto key) { return is_or_below(difference.key, key); })) {
       refused.push_back(change(difference));
     } else if (difference.key == "training.stages") {
       const std::string changed = changed_stage(checkpoint.config, config, checkpoint.manifest.step);

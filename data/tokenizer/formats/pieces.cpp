@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "data/tokenizer/utf8.h"
 #include "framework/error.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

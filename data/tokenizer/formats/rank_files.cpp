@@ -5,10 +5,10 @@
 #include <unordered_map>
 
 #include "data/tokenizer/splitter.h"
-#include "framework/checks/text_reader.h"
 #include "framework/error.h"
 #include "framework/storage/hash.h"
 #include "framework/storage/strict_json.h"
+#include "framework/text/text_reader.h"
 
 namespace ringtrain {
 

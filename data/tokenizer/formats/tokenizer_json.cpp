@@ -4,10 +4,10 @@
 #include <unordered_map>
 
 #include "data/tokenizer/splitter.h"
-#include "data/tokenizer/utf8.h"
 #include "framework/error.h"
 #include "framework/storage/plain_text.h"
 #include "framework/storage/strict_json.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 

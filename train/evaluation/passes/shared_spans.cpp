@@ -5,9 +5,12 @@
 
 namespace ringtrain {
 
-void for_each_span(RankState& state, const TokenFile& file, std::span<const ReadSpan> spans, const SpanPasses& passes) {
+bool for_each_span(RankState& state, const TokenFile& file, std::span<const ReadSpan> spans, const SpanPasses& passes) {
   const int data_index = state.mesh.data_index(state.rank);
+  bool stopped = false;
   for (std::int64_t first = 0; first < std::ssize(spans); first += state.mesh.data) {
+    stopped = passes.stop && passes.stop();
+    if (stopped) break;
     const std::int64_t index = first + data_index;
     const bool has_span = index < std::ssize(spans);
     const std::optional<Error> problem = caught([&] {
@@ -24,6 +27,7 @@ void for_each_span(RankState& state, const TokenFile& file, std::span<const Read
   }
   state.model->forget_loss_sum();
   state.model->take_ring_load();
+  return !stopped;
 }
 
 }  // namespace ringtrain

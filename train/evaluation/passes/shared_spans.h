@@ -21,10 +21,11 @@ struct ReadSpan {
 struct SpanPasses {
   std::function<void(std::int64_t index)> pass;  // the span is in state.batch
   std::function<void()> nothing;                 // for a data rank that has no span left
+  std::function<bool()> stop = {};               // asked before each round, all ranks alike; true ends it; empty: never
 };
 
 /// Collective over state.world. Loads this data rank's spans in turn. What one rank cannot read is a SharedError on
 /// all. The model forgets its loss sum, and the ring its load: neither is of training.
-void for_each_span(RankState& state, const TokenFile& file, std::span<const ReadSpan> spans, const SpanPasses& passes);
+bool for_each_span(RankState& state, const TokenFile& file, std::span<const ReadSpan> spans, const SpanPasses& passes);
 
 }  // namespace ringtrain

@@ -232,24 +232,6 @@ TaskText make_association(const TaskSettings& settings, Draws& draws, std::int64
 
 }  // namespace
 
-const char* name_of(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::single:
-      return "single";
-    case TaskKind::multikey:
-      return "multikey";
-    case TaskKind::multivalue:
-      return "multivalue";
-    case TaskKind::multiquery:
-      return "multiquery";
-    case TaskKind::variables:
-      return "variables";
-    case TaskKind::association:
-      return "association";
-  }
-  return "";
-}
-
 TaskText make_task(TaskKind kind, const TaskSettings& settings, std::int64_t length, std::int64_t depth,
                    std::int64_t sample) {
   std::uint64_t seed = settings.seed;

@@ -4,10 +4,13 @@
 // al., arXiv 2502.05167). Pure: a text is a function of its settings, and no model and no tokenizer matters.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "framework/config/named.h"
 
 namespace ringtrain {
 
@@ -19,9 +22,14 @@ enum class TaskKind {
   variables,   // VAR A = 12345, VAR B = VAR A, ...: all variables of that value (variable tracking)
   association  // "NAME lives next to the Eiffel Tower": who has visited Paris?
 };
-inline constexpr TaskKind all_tasks[] = {TaskKind::single,     TaskKind::multikey,  TaskKind::multivalue,
-                                         TaskKind::multiquery, TaskKind::variables, TaskKind::association};
-const char* name_of(TaskKind kind);
+inline constexpr std::array task_names{
+    Named{TaskKind::single, "single"},         Named{TaskKind::multikey, "multikey"},
+    Named{TaskKind::multivalue, "multivalue"}, Named{TaskKind::multiquery, "multiquery"},
+    Named{TaskKind::variables, "variables"},   Named{TaskKind::association, "association"}};
+inline constexpr std::array all_tasks = values_of(task_names);
+inline const char* name_of(TaskKind kind) {
+  return name_in(task_names, kind);
+}
 
 /// Numbers of needles are RULER's.
 struct TaskSettings {

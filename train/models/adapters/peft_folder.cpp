@@ -46,10 +46,10 @@ AdapterConfig parse_adapter_config(const std::string& text, const std::string& p
   const nlohmann::json json = parse_object(text, path);
   JsonKeys keys(json, path);
   if (const std::string type = keys.text("peft_type", ""); type != "LORA") {
-    keys.refuse("peft_type", fmt::format("is \"{}\"; LORA alone is computed here", excerpt(type)));
+    keys.refuse("peft_type", "is \"{}\"; LORA alone is computed here", excerpt(type));
   }
   if (const std::string bias = keys.text("bias", "none"); bias != "none") {
-    keys.refuse("bias", fmt::format("is \"{}\"; biases beside adapters are not read", excerpt(bias)));
+    keys.refuse("bias", "is \"{}\"; biases beside adapters are not read", excerpt(bias));
   }
   AdapterConfig config;
   if (keys.has("init_lora_weights") && keys.at("init_lora_weights").is_string() &&
@@ -60,7 +60,7 @@ AdapterConfig parse_adapter_config(const std::string& text, const std::string& p
   config.lora.rank = keys.integer("r", 8);
   config.lora.alpha = keys.real("lora_alpha", 8);
   if (config.lora.rank < 1 || config.lora.rank > largest_rank) {
-    keys.refuse("r", fmt::format("is {}, but must be from 1 to {}", config.lora.rank, largest_rank));
+    keys.refuse("r", "is {}, but must be from 1 to {}", config.lora.rank, largest_rank);
   }
   if (!(config.lora.alpha > 0 && config.lora.alpha <= 1e6)) keys.refuse("lora_alpha", "must be above 0, at most 1e6");
   if (keys.has("use_rslora") && keys.flag("use_rslora", false)) {
@@ -75,7 +75,7 @@ AdapterConfig parse_adapter_config(const std::string& text, const std::string& p
   for (const char* const key : harmless) keys.names(key);
   for (const std::string& key : keys.unasked()) {
     if (!asks_for_nothing(keys.at(key))) {
-      keys.refuse(key, fmt::format("is {}, which is not computed here", shown(keys.at(key))));
+      keys.refuse(key, "is {}, which is not computed here", shown(keys.at(key)));
     }
   }
   return config;

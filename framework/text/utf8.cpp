@@ -1,4 +1,4 @@
-#include "data/tokenizer/utf8.h"
+#include "framework/text/utf8.h"
 
 #include <cstring>
 
@@ -8,13 +8,7 @@ namespace {
 
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 
-/// What stands at the start of some bytes: a well-formed code point, or a maximal ill-formed subpart.
-struct Sequence {
-  std::size_t bytes;
-  bool well_formed;
-};
-
-Sequence look_at(const unsigned char* at, std::size_t bytes) {
+Utf8Sequence look_at(const unsigned char* at, std::size_t bytes) {
   const unsigned char lead = at[0];
   if (lead < 0x80) return {1, true};
   std::size_t length = 0;
@@ -32,9 +26,11 @@ Sequence look_at(const unsigned char* at, std::size_t bytes) {
   } else {
     return {1, false};
   }
-  if (bytes < 2 || at[1] < lowest || at[1] > highest) return {1, false};
+  if (bytes < 2) return {1, false, /*cut_off=*/true};
+  if (at[1] < lowest || at[1] > highest) return {1, false};
   for (std::size_t i = 2; i < length; ++i) {
-    if (i >= bytes || (at[i] & 0xC0) != 0x80) return {i, false};
+    if (i >= bytes) return {i, false, /*cut_off=*/true};
+    if ((at[i] & 0xC0) != 0x80) return {i, false};
   }
   return {length, true};
 }
@@ -59,6 +55,10 @@ void append_utf8(std::string& text, char32_t value) {
   }
 }
 
+Utf8Sequence first_sequence(std::string_view text) {
+  return look_at(reinterpret_cast<const unsigned char*>(text.data()), text.size());
+}
+
 std::size_t well_formed_prefix(std::string_view text) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   std::size_t at = 0;
@@ -71,7 +71,7 @@ std::size_t well_formed_prefix(std::string_view text) {
         continue;
       }
     }
-    const Sequence sequence = look_at(bytes + at, text.size() - at);
+    const Utf8Sequence sequence = look_at(bytes + at, text.size() - at);
     if (!sequence.well_formed) return at;
     at += sequence.bytes;
   }
@@ -89,7 +89,7 @@ std::string_view lossy_utf8(std::string_view text, std::string& storage, std::in
     if (text.empty()) return storage;
     storage.append(replacement);
     ++*replaced;
-    text.remove_prefix(look_at(reinterpret_cast<const unsigned char*>(text.data()), text.size()).bytes);
+    text.remove_prefix(first_sequence(text).bytes);
     good = well_formed_prefix(text);
   }
 }

@@ -28,6 +28,15 @@ inline CodePoint decode_utf8(const unsigned char* at) {
 /// Appends the UTF-8 of a code point, which is no surrogate.
 void append_utf8(std::string& text, char32_t value);
 
+/// What stands at the start of some bytes: a well-formed code point, or a maximal ill-formed subpart.
+struct Utf8Sequence {
+  std::size_t bytes = 0;
+  bool well_formed = false;
+  bool cut_off = false;  // ill-formed only because the text ends: more bytes may make it a code point
+};
+/// Returns what a text begins with, which has a byte at least.
+Utf8Sequence first_sequence(std::string_view text);
+
 /// Returns the number of bytes at the start of text that are well-formed UTF-8: all of them if the text is.
 std::size_t well_formed_prefix(std::string_view text);
 
