@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <limits>
 #include <mutex>
@@ -91,9 +90,23 @@ class Handle {
 };
 
 hid_t file_type(Hdf5Type type) {
-  const std::array ids{H5T_STD_U8LE,  H5T_STD_U16LE,  H5T_STD_U32LE, H5T_STD_I32LE,
-                       H5T_STD_I64LE, H5T_IEEE_F32LE, H5T_IEEE_F64LE};  // in the order of Hdf5Type
-  return ids[static_cast<std::size_t>(type)];
+  switch (type) {
+    case Hdf5Type::uint8:
+      return H5T_STD_U8LE;
+    case Hdf5Type::uint16:
+      return H5T_STD_U16LE;
+    case Hdf5Type::uint32:
+      return H5T_STD_U32LE;
+    case Hdf5Type::int32:
+      return H5T_STD_I32LE;
+    case Hdf5Type::int64:
+      return H5T_STD_I64LE;
+    case Hdf5Type::float32:
+      return H5T_IEEE_F32LE;
+    case Hdf5Type::float64:
+      return H5T_IEEE_F64LE;
+  }
+  return -1;
 }
 
 hid_t access_properties(const Context& context) {

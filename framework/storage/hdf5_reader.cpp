@@ -1,7 +1,6 @@
 // The reader of framework/storage/hdf5_file.h, and what it shares with the writer. No HDF5 library here.
 #include <algorithm>
 #include <bit>
-#include <string_view>
 #include <utility>
 
 #include "framework/storage/hdf5_file.h"
@@ -34,8 +33,19 @@ const char* name_of(Hdf5Type type) {
 }
 
 Hdf5Type hdf5_type(DType dtype) {
-  for (const TypeEntry& entry : types) {
-    if (std::string_view(entry.name) == name_of(dtype)) return entry.type;
+  switch (dtype) {
+    case DType::float32:
+      return Hdf5Type::float32;
+    case DType::float64:
+      return Hdf5Type::float64;
+    case DType::int32:
+      return Hdf5Type::int32;
+    case DType::int64:
+      return Hdf5Type::int64;
+    case DType::uint8:
+      return Hdf5Type::uint8;
+    case DType::bfloat16:
+      break;
   }
   fail(ExitCode::internal, "internal error: {} has no file type", name_of(dtype));
 }
