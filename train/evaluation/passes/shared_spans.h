@@ -26,6 +26,7 @@ struct SpanPasses {
 
 /// Collective over state.world. Loads this data rank's spans in turn. What one rank cannot read is a SharedError on
 /// all. The model forgets its loss sum, and the ring its load: neither is of training.
+/// Returns false if stop() ended it.
 bool for_each_span(RankState& state, const TokenFile& file, std::span<const ReadSpan> spans, const SpanPasses& passes);
 
 }  // namespace ringtrain
